@@ -1,0 +1,94 @@
+"""Plans of matrix products on CPUs: candidates, what they are modelled to take, the least."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from kronop.artifacts import Status
+from kronop.emit.choice import cheapest_plans
+from kronop.emit.plan import Plan, Step
+from kronop.emit.x86 import planning
+from kronop.families.gemm.description import GemmDescription
+from kronop.families.gemm.least import LeastOfGemm
+from kronop.families.gemm.size import USUAL, GemmSize
+from kronop.families.gemm.x86.design import VectorGemm
+from kronop.target import Target
+
+# Rows of a tile fill vectors of 16 bytes, in which they are transposed when they are packed.
+_ROWS, _VECTORS, _ROW_BYTES = (12, 8, 6, 4, 2), (4, 3, 2, 1), 16
+# Bytes of a packed row of a slab: a panel of columns fits in the first-level cache. Rows that are
+# packed at once, in a third of the second-level cache with that. Most rows and columns of an item.
+_SLAB_BYTES, _BLOCK_ROWS, _MOST_ROWS, _MOST_COLUMNS = 1024, 192, 768, 1024
+# A kernel is compiled for a size only if it takes less than this share of the usual one's time.
+_KEPT = 0.8
+
+
+def supports(description: GemmDescription, target: Target) -> Status:
+    """Whether vectors can obey the math and the user's tile."""
+    status = planning.common_status(description.math, description.tile, target)
+    if not status:
+        return status
+    every = [(item, item.status(target)) for item in _designs(description, target)]
+    # Of reasons against a user's tile, the last one is of the design that needs least.
+    return next((found for _, found in every if found), every[-1][1])
+
+
+def plans(
+    description: GemmDescription, target: Target, count: int, size: GemmSize | None
+) -> tuple[Plan, ...]:
+    """The plans of the `count` cheapest candidates: see `cheapest_plans`."""
+    usual = USUAL[target.backend]
+    size = size or usual
+    designs = list(_designs(description, target))
+    kept = min(filter(lambda item: item.status(target), designs), key=lambda it: it.seconds(usual))
+    return cheapest_plans(
+        designs,
+        lambda item: item.seconds(size) * (_KEPT if item == kept else 1),
+        lambda item: (_step(description, target, item),),
+        target=target,
+        size=size,
+        count=count,
+    )
+
+
+def _designs(what: GemmDescription, target: Target) -> Iterator[VectorGemm]:
+    sums = what.math.element_accumulator
+    fitting = [rows for rows in _ROWS if rows * sums.bytes % _ROW_BYTES == 0]
+    for rows, vectors in itertools.product(fitting, _VECTORS):
+        panel = vectors * target.vector_bytes // sums.bytes
+        given = what.tile.threadblock_shape if what.tile else None
+        most_rows, most_columns, depth = given or (
+            _MOST_ROWS // rows * rows,
+            _MOST_COLUMNS // panel * panel,
+            _SLAB_BYTES // sums.bytes,
+        )
+        yield VectorGemm(
+            source=what.A.element,
+            output=what.Y.element,
+            accumulator=sums,
+            epilogue=what.epilogue,
+            vector_bytes=target.vector_bytes,
+            block_rows=max(rows, min(most_rows, _BLOCK_ROWS) // rows * rows),
+            most_rows=most_rows,
+            most_columns=most_columns,
+            depth=depth,
+            rows=rows,
+            vectors=vectors,
+        )
+
+
+def _step(what: GemmDescription, target: Target, design: VectorGemm) -> Step:
+    sizes = f"{what.Y.element.short}_{what.epilogue.name}"
+    return Step(
+        entry=planning.kernel_name("gemm", what.A.element, sizes, target),
+        design=design,
+        bytes_per_row=what.Y.element.bytes,
+        operations_per_row=2,
+        note=f"matrix products: {design}",
+        least=LeastOfGemm(
+            element=what.A.element,
+            output=what.Y.element,
+            sums=what.math.element_accumulator,
+        ),
+    )

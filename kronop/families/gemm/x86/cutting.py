@@ -1,0 +1,171 @@
+"""How results are cut into items of work, and the scratch memory that they need."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+
+from kronop.artifacts import Decision, Status
+from kronop.emit.x86 import planning
+from kronop.frozen import dataclass
+
+# Multiply-adds of a core in the time of packing an element; and the shortest slice of k.
+_PACKING, _LEAST_SLICE = 24, 1024
+# The most scratch of a thread in bytes.
+_MOST_SCRATCH = 1 << 26
+# Beside the least number of items along an extent: how many more, and how many times as many.
+_MORE, _TIMES = range(4), (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocking(Decision):
+    """The sizes of a design's tiles and blocks, which bound those of items.
+
+    Attributes:
+        rows, columns: of a tile.
+        block_rows: rows that are packed at once, in whole tiles.
+        most_rows, most_columns: of an item, in whole tiles.
+        depth: the most elements of k that are packed at once.
+        unit: elements of k that are multiplied at once.
+        packed_bytes, sum_bytes: of a packed element, and of a sum.
+    """
+
+    rows: int
+    columns: int
+    block_rows: int
+    most_rows: int
+    most_columns: int
+    depth: int
+    unit: int
+    packed_bytes: int
+    sum_bytes: int
+
+    def status(self) -> Status:
+        """Whether blocks hold whole tiles, and a thread can have the scratch that they need."""
+        named = {"M": (self.most_rows, self.rows), "N": (self.most_columns, self.columns)}
+        named["K"] = (self.depth, self.unit)
+        for name, (extent, part) in named.items():
+            if extent % part:
+                return Status.reject(f"Tile_{name} is {extent}; use a multiple of {part}")
+        scratch = (self.block_rows + self.most_columns) * self.depth * self.packed_bytes
+        scratch += self.most_rows * self.most_columns * self.sum_bytes
+        if scratch > _MOST_SCRATCH:
+            return Status.reject(
+                f"a thread needs {scratch} bytes of scratch, more than {_MOST_SCRATCH};"
+                " use smaller tiles"
+            )
+        return Status.accept()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """The members of the parameter struct that say how results are cut, by their names.
+
+    Attributes:
+        items: how many there are.
+        workspace_bytes: of all threads.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    slice: int
+    slices: int
+    packed_columns: int
+    sums: int
+    scratch_bytes: int
+    partial: int
+    pitch: int
+    threads: int
+    items: int
+    workspace_bytes: int
+
+    @property
+    def values(self) -> dict[str, int]:
+        names = "rows columns depth slice slices packed_columns sums scratch_bytes partial pitch"
+        return {name: getattr(self, name) for name in (*names.split(), "threads")}
+
+
+@functools.lru_cache(maxsize=1024)
+def cut(blocking: Blocking, m: int, n: int, k: int, problems: int, threads: int) -> Cut:
+    """The cut that takes `threads` threads the least time; fewer where there is little to do."""
+    operations = problems * m * n * max(1, k)
+    threads = planning.shares(operations, operations, threads)
+    rows, columns = min(
+        _blocks(blocking, m, n), key=lambda block: _time(block, m, n, problems, threads)
+    )
+    blocks = problems * -(-m // rows) * -(-n // columns)
+    slices = max(1, min(threads // blocks, k // _LEAST_SLICE))
+    part = _whole(-(-k // slices), blocking.unit)
+    slices = -(-k // part) if part else 1
+    depth = _whole(-(-part // max(1, -(-part // blocking.depth))), blocking.unit)
+    return _laid_out(
+        blocking, m, n, problems, rows, columns, max(blocking.unit, depth), part, slices, threads
+    )
+
+
+def _laid_out(
+    blocking: Blocking,
+    m: int,
+    n: int,
+    problems: int,
+    rows: int,
+    columns: int,
+    depth: int,
+    part: int,
+    slices: int,
+    threads: int,
+) -> Cut:
+    """The scratch of a thread holds packed rows, packed columns and sums, one after the other."""
+    high = min(blocking.block_rows, rows)
+    packed_columns = planning.aligned(high * depth * blocking.packed_bytes)
+    sums = packed_columns + planning.aligned(columns * depth * blocking.packed_bytes)
+    kept = rows * columns * blocking.sum_bytes if part > depth else 0
+    scratch = sums + planning.aligned(kept)
+    items = problems * slices * -(-m // rows) * -(-n // columns)
+    threads = min(threads, items)
+    pitch = _whole(n, blocking.columns)
+    partial = pitch * m * problems * slices * blocking.sum_bytes if slices > 1 else 0
+    return Cut(
+        rows=rows,
+        columns=columns,
+        depth=depth,
+        slice=part,
+        slices=slices,
+        packed_columns=packed_columns,
+        sums=sums,
+        scratch_bytes=scratch,
+        partial=threads * scratch,
+        pitch=pitch,
+        threads=threads,
+        items=items,
+        workspace_bytes=threads * scratch + partial,
+    )
+
+
+def _blocks(blocking: Blocking, m: int, n: int) -> Iterator[tuple[int, int]]:
+    """The sizes of items that are tried, in whole tiles."""
+    for rows in _sizes(m, blocking.rows, blocking.most_rows):
+        for columns in _sizes(n, blocking.columns, blocking.most_columns):
+            yield rows, columns
+
+
+def _sizes(extent: int, unit: int, most: int) -> list[int]:
+    least, all_ = -(-extent // most), -(-extent // unit)
+    counts = {least + more for more in _MORE} | {least * times for times in _TIMES}
+    sizes = {_whole(-(-extent // count), unit) for count in counts if count <= all_}
+    return sorted(sizes or {unit}, reverse=True)
+
+
+def _time(block: tuple[int, int], m: int, n: int, problems: int, threads: int) -> tuple[int, int]:
+    """Multiply-adds of the busiest thread for each element of k, with what packing takes; and the
+    number of items."""
+    rows, columns = block
+    items = problems * -(-m // rows) * -(-n // columns)
+    each = rows * columns + _PACKING * (rows + columns)
+    return -(-items // threads) * each, items
+
+
+def _whole(extent: int, unit: int) -> int:
+    return math.ceil(extent / unit) * unit

@@ -1,0 +1,288 @@
+"""Register tiles of matrix products; see gemm.hpp."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar
+
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
+from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.emit.x86 import planning
+from kronop.families.gemm.description import GemmProblem
+from kronop.families.gemm.size import GemmSize
+from kronop.families.gemm.x86.cutting import Blocking, Cut, cut
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+_OPERANDS = ("a", "b", "y", "z", "bias")
+_NOTHING = StridedMatrix(pointer=0, row=0, column=0)
+# What a core does in a cycle, the cycles after which the result of an addition can be used, and
+# its cycles in a second.
+_ARITHMETIC, _LOADS, _LATENCY, _HERTZ = 2, 4, 4, 3e9
+# Cycles to pack an element, and to finish a vector of results.
+_PACK, _FINISH = 0.7, 8.0
+# A problem is turned where its result has fewer columns than this share of a tile's.
+_FEW = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostGemm(Design):
+    """A product whose tiles of sums are computed from packed panels.
+
+    Attributes:
+        source, output: types of the operands and of the result.
+        vector_bytes: bytes of the target's vectors.
+        block_rows: rows that are packed at once.
+        most_rows, most_columns: the most rows and columns of an item of work.
+        depth: the most elements of k that are packed at once.
+    """
+
+    ends: ClassVar[tuple[str, ...]] = ("Y along rows", "Y along columns")
+    template: ClassVar[str]
+    header: ClassVar[str]
+
+    source: DataType
+    output: DataType
+    accumulator: DataType
+    epilogue: Epilogue
+    vector_bytes: int
+    block_rows: int
+    most_rows: int
+    most_columns: int
+    depth: int
+
+    @property
+    @abstractmethod
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of a tile."""
+
+    @property
+    @abstractmethod
+    def unit(self) -> int:
+        """Elements of k that are multiplied at once."""
+
+    @property
+    @abstractmethod
+    def packed_bytes(self) -> int:
+        """Bytes of an element of a packed operand."""
+
+    @property
+    def threads(self) -> int:
+        return 0
+
+    @property
+    def shared_bytes(self) -> int:
+        return 0
+
+    @property
+    def width(self) -> int:
+        """Sums in a vector."""
+        return self.vector_bytes // self.accumulator.bytes
+
+    @property
+    def signature(self) -> KernelSignature:
+        whole, batch = Scalar.INT64, MOST_BATCH_DIMENSIONS
+        cuts = "rows columns depth slice slices scratch_bytes packed_columns sums partial pitch"
+        return KernelSignature(
+            "GemmParameters",
+            (
+                *(Field(name, Scalar.POINTER) for name in (*_OPERANDS, "workspace")),
+                *(Field(name, whole) for name in "mnk"),
+                Field("batch", whole, batch),
+                *(Field(f"{name}_batch", whole, batch) for name in _OPERANDS),
+                *(Field(f"{name}_{way}", whole) for name in _OPERANDS for way in ("row", "column")),
+                *(Field(name, whole) for name in (*cuts.split(), "threads")),
+                planning.scalar_fields(self.epilogue),
+            ),
+        )
+
+    @property
+    def blocking(self) -> Blocking:
+        rows, columns = self.tile
+        return Blocking(
+            rows=rows,
+            columns=columns,
+            block_rows=self.block_rows,
+            most_rows=self.most_rows,
+            most_columns=self.most_columns,
+            depth=self.depth,
+            unit=self.unit,
+            packed_bytes=self.packed_bytes,
+            sum_bytes=self.accumulator.bytes,
+        )
+
+    def instantiation(self, target: Target) -> Instantiation:
+        return Instantiation(
+            header=self.header,
+            template=f"kronop::{self.template}",
+            parameters=f"kronop::GemmParameters<{planning.parameter_arguments(self.epilogue)}>",
+            types=(
+                ("Input", self.source.cxx),
+                ("Output", self.output.cxx),
+                ("Accumulator", self.accumulator.cxx),
+            ),
+            constants=(
+                ("kBlockRows", self.block_rows),
+                ("kWidth", self.width),
+                ("kSaturate", self.epilogue.saturates),
+                *self._constants,
+            ),
+            folders=(package_folder("kronop.families.gemm.x86"),),
+        )
+
+    @property
+    def _constants(self) -> tuple[tuple[str, int], ...]:
+        """Those of the trait struct that other designs have not."""
+        return ()
+
+    def cut(self, m: int, n: int, k: int, problems: int, threads: int) -> Cut:
+        return cut(self.blocking, m, n, k, problems, threads)
+
+    def workspace_bytes(self, size: GemmSize, threads: int) -> int:
+        """Bytes for a problem of a size, whether it is turned or not."""
+        every = [self.cut(m, n, size.k, size.batch, threads) for m, n in self._ways(size)]
+        return max(item.workspace_bytes for item in every)
+
+    def launch(self, index: int, problem: GemmProblem) -> Launch:
+        p = _turned(problem) if self._is_better_turned(problem) else problem
+        found = self.cut(p.m, p.n, p.k, math.prod(p.batch), p.threads)
+        operands = {name: getattr(p, name) or _NOTHING for name in _OPERANDS}
+        values = {
+            **{name: item.pointer for name, item in operands.items()},
+            **{f"{name}_batch": _padded(item.batch) for name, item in operands.items()},
+            **{f"{name}_row": item.row for name, item in operands.items()},
+            **{f"{name}_column": item.column for name, item in operands.items()},
+            **{name: getattr(p, name) for name in ("m", "n", "k", "workspace", "scalars")},
+            **found.values,
+            "batch": _padded(p.batch, 1),
+        }
+        return Launch(step=index, parameters=self.signature.pack(values))
+
+    def _is_better_turned(self, problem: GemmProblem) -> bool:
+        """Whether the transposed result is computed: it is if it is contiguous along its columns,
+        and where most columns of a tile would not exist."""
+        y = problem.y
+        few = [self._has_few_columns(*extents) for extents in self._ways(problem)]
+        return few[0] if any(few) else y.row == 1 and y.column != 1
+
+    def _has_few_columns(self, m: int, n: int) -> bool:
+        """Whether a result has so few columns that it is better turned."""
+        return n < m and n <= _FEW * self.tile[1]
+
+    @staticmethod
+    def _ways(size: GemmSize | GemmProblem) -> tuple[tuple[int, int], tuple[int, int]]:
+        """The extents of a result as it is, and turned."""
+        return (size.m, size.n), (size.n, size.m)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorGemm(HostGemm):
+    """Sums of a tile stay in vector registers.
+
+    Attributes:
+        rows: rows of a tile.
+        vectors: vectors of columns of a tile.
+        unroll: elements of k in the body of the loop.
+    """
+
+    styles: ClassVar[tuple[str, ...]] = ("operands as they are", "operands converted")
+    template: ClassVar[str] = "gemm_vectors"
+    header: ClassVar[str] = "gemm_vectors.hpp"
+
+    rows: int
+    vectors: int
+    unroll: int = planning.DEFAULT_UNROLL
+
+    def __str__(self) -> str:
+        blocks = f"{self.most_rows} by {self.most_columns} by {self.depth}"
+        return f"tiles of {self.rows} by {self.tile[1]} in blocks of {blocks}"
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        return self.rows, self.width * self.vectors
+
+    @property
+    def unit(self) -> int:
+        return 1
+
+    @property
+    def packed_bytes(self) -> int:
+        return self.accumulator.bytes
+
+    def style(self, target: Target) -> Iterator[str]:
+        is_same = self.source == self.accumulator
+        yield "operands as they are" if is_same else "operands converted"
+
+    def status(self, target: Target) -> Status:
+        """Whether sums stay in registers, and blocks hold whole tiles."""
+        needed = self.rows * self.vectors + self.vectors + 1
+        # Without multiply-adds, a product has a register of its own.
+        needed += self.vector_bytes == planning.LEAST_VECTOR
+        if needed > target.registers:
+            return Status.reject(f"takes {needed} vector registers of {target.registers}")
+        panel, near = self.tile[1] * self.depth * self.packed_bytes, planning.near_bytes(target)
+        if panel > near:
+            return Status.reject(
+                f"Tile_K is {self.depth}: panels of {panel} bytes, more than a near cache of {near}"
+            )
+        return self.blocking.status()
+
+    def seconds(self, size: GemmSize) -> float:
+        """Modelled time of one thread for a problem of that size."""
+        m, n = (size.n, size.m) if self._has_few_columns(size.m, size.n) else (size.m, size.n)
+        panels = -(-n // self.tile[1])
+        high, low = divmod(m, self.rows)
+        across = size.k * panels * (high * self._cycles(self.rows) + bool(low) * self._cycles(low))
+        rows, columns = self.most_rows, self.most_columns
+        packed = m * -(-n // columns) + n * -(-m // rows)
+        finished = panels * self.vectors * m * _FINISH
+        slabs = -(-size.k // self.depth)
+        joined = panels * self.vectors * m * max(0, slabs - 1)
+        return size.batch * (across + joined + finished + size.k * packed * _PACK) / _HERTZ
+
+    def _cycles(self, rows: int) -> float:
+        """Cycles of a tile of so many rows for one element of k."""
+        arithmetic = rows * self.vectors / _ARITHMETIC
+        return max(_LATENCY, arithmetic + (rows + self.vectors) / _LOADS)
+
+    @property
+    def _constants(self) -> tuple[tuple[str, int], ...]:
+        return (
+            ("kRows", self.rows),
+            ("kLeastRows", 1),
+            ("kVectors", self.vectors),
+            ("kUnroll", self.unroll),
+        )
+
+
+def _turned(problem: GemmProblem) -> GemmProblem:
+    """The problem of the transposed result."""
+
+    def across(item: StridedMatrix | None) -> StridedMatrix | None:
+        return item and dataclasses.replace(item, row=item.column, column=item.row)
+
+    a, b, y = across(problem.b), across(problem.a), across(problem.y)
+    assert a is not None
+    assert b is not None
+    assert y is not None
+    return dataclasses.replace(
+        problem,
+        m=problem.n,
+        n=problem.m,
+        a=a,
+        b=b,
+        y=y,
+        z=across(problem.z),
+        bias=across(problem.bias),
+    )
+
+
+def _padded(extents: tuple[int, ...], more: int = 0) -> tuple[int, ...]:
+    """Values of leading dimensions, with those in front that the batch has not."""
+    return (more,) * (MOST_BATCH_DIMENSIONS - len(extents)) + extents

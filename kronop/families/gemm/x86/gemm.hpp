@@ -1,0 +1,175 @@
+// Matrix products: for all rows m of A and columns n of B
+//
+//     Y[m, n] = epilogue(sum over k of A[m, k] B[k, n], Z[m, n], bias[m, n]).
+//
+// An item of work is a block of results. It goes through k slab by slab: the slab's columns are packed
+// at once, and its rows kBlockRows at a time, which stay in the second-level cache. Tiles of sums take
+// a panel of columns, which stays in the first-level cache, and one panel of rows after the other.
+// Sums of slabs are added up in scratch, tile by tile, which also keeps rounding errors small.
+#pragma once
+
+#include "gemm_results.hpp"
+#include "kronop_x86/parallel.hpp"
+
+namespace kronop::gemm {
+
+// Which results, of which slice of k, an item of work is.
+struct Item {
+  index_t problem, slice, m, n, rows, columns;
+};
+
+// How results are cut into items. Those that follow each other have the same columns.
+template <class Parameters>
+struct Items {
+  const Parameters& p;
+  index_t down = parts(p.m, p.rows), across = parts(p.n, p.columns);
+
+  index_t problems() const {
+    index_t count = 1;
+    for (int d = 0; d < kBatchDims; ++d) count *= p.batch[d];
+    return count;
+  }
+  index_t count() const { return down * across * p.slices * problems(); }
+  Item at(index_t index) const {
+    const index_t m = index % down * p.rows, block = index / down;
+    const index_t n = block % across * p.columns, part = block / across;
+    return {part / p.slices, part % p.slices, m, n, lesser(p.m - m, p.rows), lesser(p.n - n, p.columns)};
+  }
+};
+
+// Computes items, one after the other.
+template <class Step, class Parameters>
+class Worker {
+ public:
+  Worker(const Parameters& parameters, index_t share) : p_(parameters), results_(parameters) {
+    char* scratch = static_cast<char*>(p_.workspace) + share * p_.scratch_bytes;
+    rows_ = reinterpret_cast<Packed*>(scratch);
+    columns_ = reinterpret_cast<Packed*>(scratch + p_.packed_columns);
+    sums_ = reinterpret_cast<Sum*>(scratch + p_.sums);
+  }
+
+  void run(const Item& item) {
+    const Place place(item.problem, p_.batch);
+    a_ = static_cast<const Input*>(p_.a) + place.offset(p_.a_batch);
+    b_ = static_cast<const Input*>(p_.b) + place.offset(p_.b_batch);
+    results_.enter(place);
+    const index_t first = item.slice * p_.slice, end = lesser(p_.k, first + p_.slice);
+    index_t k = first;
+    do {
+      const index_t depth = lesser(end - k, p_.depth);
+      pack_columns(item, k, depth);
+      for (index_t i = 0; i < item.rows; i += Step::kBlockRows) block(item, i, k, depth, k > first, k + depth == end);
+      k += p_.depth;
+    } while (k < end);
+  }
+
+ private:
+  using Input = typename Step::Input;
+  using Packed = typename Step::Packed;
+  using Sum = typename Step::Accumulator;
+  static constexpr int kTile = Step::kRows * Step::kPanel;
+
+  // Packs the item's columns of a slab, unless they are what was packed last.
+  void pack_columns(const Item& item, index_t k, index_t depth) {
+    const Input* from = b_ + item.n * p_.b_column + k * p_.b_row;
+    if (from == held_ && depth == held_depth_ && item.columns <= held_columns_) return;
+    held_ = from, held_depth_ = depth, held_columns_ = item.columns;
+    for (index_t j = 0; j < item.columns; j += Step::kPanel) {
+      Step::pack_columns(columns_ + j * padded(depth), from + j * p_.b_column, p_.b_column, p_.b_row, item.columns - j,
+                         depth);
+    }
+  }
+
+  // The rows of a block from i on, for a slab; `joins`: it is not the first one of the item.
+  void block(const Item& item, index_t i, index_t k, index_t depth, bool joins, bool is_last) {
+    const index_t end = lesser(item.rows, i + Step::kBlockRows), length = padded(depth);
+    const Input* from = a_ + item.m * p_.a_row + k * p_.a_column;
+    for (index_t row = i; row < end; row += Step::kRows) {
+      Step::pack_rows(rows_ + (row - i) * length, from + row * p_.a_row, p_.a_row, p_.a_column, end - row, depth);
+    }
+    const index_t panels = parts(item.columns, Step::kPanel);
+    alignas(64) Sum own[kTile];
+    for (index_t j = 0; j < panels; ++j) {
+      const Packed* columns = columns_ + j * Step::kPanel * length;
+      for (index_t row = i; row < end; row += Step::kRows) {
+        // If there is one slab, sums need no place beyond their tile.
+        Sum* sums = joins || !is_last ? sums_ + (row / Step::kRows * panels + j) * kTile : own;
+        multiply<Step::kRows>(end - row, rows_ + (row - i) * length, columns, length, sums, joins);
+        if (is_last) finish(item, row, lesser(end - row, Step::kRows), j * Step::kPanel, sums);
+      }
+    }
+  }
+
+  // A tile of at least `rows` rows: the lowest of which there is a kernel.
+  template <int kHeight>
+  static void multiply(index_t rows, const Packed* a, const Packed* b, index_t depth, Sum* sums, bool joins) {
+    if constexpr (kHeight > Step::kLeastRows) {
+      if (rows <= kHeight / 2) return multiply<kHeight / 2>(rows, a, b, depth, sums, joins);
+    }
+    Step::template multiply<kHeight>(a, b, depth, sums, joins);
+  }
+
+  void finish(const Item& item, index_t i, index_t rows, index_t j, const Sum* sums) const {
+    const index_t m = item.m + i, n = item.n + j, columns = lesser(item.columns - j, Step::kPanel);
+    if (p_.slices > 1) {
+      Sum* to = partial(p_, item.problem, item.slice, m) + n;
+      for (index_t r = 0; r < rows; ++r) {
+        __builtin_memcpy(to + r * p_.pitch, sums + r * Step::kPanel, columns * sizeof(Sum));
+      }
+    } else {
+      for (index_t r = 0; r < rows; ++r) results_.row(sums + r * Step::kPanel, m + r, n, columns);
+    }
+  }
+
+ public:
+  // Row m of the sums of a slice.
+  static Sum* partial(const Parameters& p, index_t problem, index_t slice, index_t m) {
+    char* first = static_cast<char*>(p.workspace) + p.partial;
+    return reinterpret_cast<Sum*>(first) + ((problem * p.slices + slice) * p.m + m) * p.pitch;
+  }
+
+ private:
+  static constexpr index_t padded(index_t depth) { return parts(depth, Step::kUnit) * Step::kUnit; }
+
+  const Parameters& p_;
+  Results<Step, Parameters> results_;
+  const Input *a_ = nullptr, *b_ = nullptr, *held_ = nullptr;
+  index_t held_depth_ = 0, held_columns_ = 0;
+  Packed *rows_, *columns_;
+  Sum* sums_;
+};
+
+// Adds up the slices' sums of a row, and finishes it.
+template <class Step, class Parameters>
+void add_slices(const Parameters& p, index_t index) {
+  using Sum = typename Step::Accumulator;
+  const index_t problem = index / p.m, m = index % p.m;
+  Results<Step, Parameters> results(p);
+  results.enter(Place(problem, p.batch));
+  for (index_t n = 0; n < p.n; n += Step::kPanel) {
+    const index_t columns = lesser(p.n - n, Step::kPanel);
+    alignas(64) Sum sums[Step::kPanel] = {};
+    for (index_t slice = 0; slice < p.slices; ++slice) {
+      const Sum* from = Worker<Step, Parameters>::partial(p, problem, slice, m) + n;
+      for (index_t c = 0; c < columns; ++c) sums[c] += from[c];
+    }
+    results.row(sums, m, n, columns);
+  }
+}
+
+template <class Step, class Parameters>
+int run(const Parameters& p, bool alone) {
+  const Items<Parameters> items{p};
+  share_out(items.count(), p.threads, alone, [&](index_t share, index_t first, index_t end) {
+    Worker<Step, Parameters> worker(p, share);
+    for (index_t index = first; index < end; ++index) worker.run(items.at(index));
+  });
+  if (p.slices > 1) {
+    share_out(items.problems() * p.m, p.threads, alone, [&](index_t, index_t first, index_t end) {
+      for (index_t index = first; index < end; ++index) add_slices<Step>(p, index);
+    });
+  }
+  return 0;
+}
+
+}  // namespace kronop::gemm

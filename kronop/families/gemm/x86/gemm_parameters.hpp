@@ -1,0 +1,26 @@
+// The parameters of matrix products.
+#pragma once
+
+#include "kronop_x86/panels.hpp"
+
+namespace kronop {
+
+// Strides are in elements, and may be 0 or negative. Extents of the batch are 1 where it has fewer
+// dimensions. An item of work is a block of `rows` by `columns` results, for one of `slices` parts of
+// k, each `slice` long, of which `depth` is packed at a time. A thread has `scratch_bytes` of the
+// workspace, in which packed columns begin at `packed_columns` and sums at `sums`; sums of slices
+// begin at `partial` of the workspace, in rows `pitch` apart.
+template <int kScalars, class Scalar>
+struct GemmParameters {
+  void *a, *b, *y, *z, *bias, *workspace;
+  index_t m, n, k;
+  index_t batch[kBatchDims];
+  index_t a_batch[kBatchDims], b_batch[kBatchDims], y_batch[kBatchDims], z_batch[kBatchDims], bias_batch[kBatchDims];
+  index_t a_row, a_column, b_row, b_column, y_row, y_column, z_row, z_column, bias_row, bias_column;
+  index_t rows, columns, depth, slice, slices;
+  index_t scratch_bytes, packed_columns, sums, partial, pitch;
+  index_t threads;
+  Scalar scalars[kScalars];
+};
+
+}  // namespace kronop

@@ -1,0 +1,355 @@
+"""Matrix products on CPUs, against NumPy."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kronop
+from kronop.families.gemm.arguments import GemmArguments
+from kronop.families.gemm.description import GemmDescription
+from kronop.families.gemm.operation import GemmOperationUniversal
+from kronop.families.gemm.size import GemmSize
+from kronop.families.gemm.vocabulary import Mode
+from kronop.families.gemm.x86 import choice, cutting
+from kronop.families.gemm.x86.design import HostGemm
+from kronop.target import Target, detect_x86_arch
+from tests import support
+
+_ELEMENTS = (*support.ELEMENTS, *support.FLOAT8)
+_HERE = Target.parse(f"x86-{detect_x86_arch()}")
+# Plans for each width of vectors, compiled for less where the machine has less.
+_TARGETS = (
+    Target.parse("x86-generic"),
+    dataclasses.replace(_HERE, vector_bytes=32, registers=16),
+    dataclasses.replace(_HERE, vector_bytes=64, registers=32),
+)
+_ANY = kronop.TensorDescription
+
+
+def _operation(
+    element: kronop.DataType, target: Target = _HERE, epilogue: Any = None, tile: Any = None
+) -> GemmOperationUniversal:
+    epilogue = epilogue or support.linear(element)
+    operand, result = _ANY(element), _ANY(epilogue.element_output)
+    if tile is None:
+        # Where the target has AMX tiles, these tests are of its vectors.
+        tile = kronop.TileDescription(
+            (_ROWS, _COLUMNS, _DEPTH), 1, (1, 1, 1), kronop.MathInstruction.simt(element)
+        )
+    return GemmOperationUniversal(target, tile, operand, operand, result, epilogue)
+
+
+# Small blocks, so that small problems have several of them and several slabs.
+_ROWS, _COLUMNS, _DEPTH = 24, 192, 16
+
+
+def _values(random: np.random.Generator, shape: tuple[int, ...], element: kronop.DataType) -> Any:
+    return support.random_array(random, shape, element)
+
+
+def _laid_out(array: Any, layout: str) -> Any:
+    """The same values with other strides."""
+    if layout == "transposed":
+        return np.ascontiguousarray(array.swapaxes(-1, -2)).swapaxes(-1, -2)
+    if layout == "backwards":
+        return np.ascontiguousarray(array[..., ::-1, ::-1])[..., ::-1, ::-1]
+    if layout == "apart":
+        wide = np.zeros((*array.shape[:-1], 3 * array.shape[-1] + 1), array.dtype)
+        wide[..., 1::3] = array
+        return wide[..., 1::3]
+    return array
+
+
+class Check:
+    """Runs an operation on random values, and compares every element of the result."""
+
+    def __init__(self, operation: GemmOperationUniversal) -> None:
+        self.operation, self.random = operation, np.random.default_rng(1)
+        what: GemmDescription = operation.description
+        self.what, self.element, self.output = what, what.A.element, what.Y.element
+
+    def __call__(
+        self,
+        size: tuple[int, int, int],
+        layouts: tuple[str, str, str] = ("plain", "plain", "plain"),
+        scalars: tuple[float, ...] = (),
+        batch: tuple[tuple[int, ...], tuple[int, ...]] = ((), ()),
+        *,
+        bias: bool = False,
+        in_place: bool = False,
+        threads: int = 2,
+        **more: Any,
+    ) -> GemmArguments:
+        (m, n, k), random = size, self.random
+        a = _laid_out(_values(random, (*batch[0], m, k), self.element), layouts[0])
+        b = _laid_out(_values(random, (*batch[1], k, n), self.element), layouts[1])
+        shape = (*np.broadcast_shapes(*batch), m, n)
+        output_op = self.operation.epilogue_type(*scalars)
+        y = _laid_out(support.poison(shape, self.output), layouts[2])
+        source = None
+        if output_op.beta:
+            source = _laid_out(_values(random, shape, self.output), layouts[0])
+            if in_place:
+                y[...] = source
+        added = _values(random, (n,), self.output) if bias else None
+        arguments = GemmArguments(
+            self.operation,
+            A=a,
+            B=b,
+            C=y if in_place else source,
+            D=y,
+            output_op=output_op,
+            bias=added,
+            **more,
+        )
+        arguments.share_among(threads)
+        self.operation.run(arguments)
+        self._compare(a, b, source, added, output_op, y)
+        if layouts[2] == "apart":
+            assert not np.delete(y.base, np.s_[1::3], -1).any()
+        return arguments
+
+    def _compare(self, a: Any, b: Any, source: Any, bias: Any, output_op: Any, y: Any) -> None:
+        what, wide = self.what, np.float64 if self.element.kind == "float" else np.int64
+        a, b = a.astype(wide), b.astype(wide)
+        if source is not None and self.output.kind == "float":
+            source = source.astype(np.float64)
+        if bias is not None and self.output.kind == "float":
+            bias = bias.astype(np.float64)
+        value = what.reference(a, b, source, output_op, bias)
+        if value.dtype.kind == "i":
+            support.Expected(value, 0).check(y)
+            return
+        magnitude = support.magnitudes_of(what).reference(np.abs(a), np.abs(b))
+        steps = a.shape[-1] + 1
+        bound = support.error_bound(what, value, magnitude, steps, source, bias, output_op)
+        support.Expected(value, bound).check(y)
+
+
+# Around the edges of tiles and slabs, and of blocks; fewer columns than vectors have; nothing.
+_SIZES = (
+    (13, 97, 9),
+    (25, 200, 33),
+    (1, 3, 50),
+    (70, 5, 17),
+    (49, 48, 16),
+    (9, 17, 1),
+    (5, 20, 0),
+    (0, 5, 3),
+    (3, 0, 3),
+)
+_LAYOUTS = ("plain", "transposed", "backwards", "apart")
+
+
+@pytest.mark.spread(element=_ELEMENTS, target=_TARGETS)
+def test_values(element: kronop.DataType, target: Target) -> None:
+    check = Check(_operation(element, target))
+    for at, size in enumerate(_SIZES):
+        layouts = [_LAYOUTS[(at + more) % 4] for more in range(3)]
+        check(size, (layouts[0], layouts[1], layouts[2]), (2, -1) if at % 2 else ())
+    for layout in _LAYOUTS:
+        check((26, 101, 35), (layout, layout, layout), (1, 3), bias=True)
+        check((26, 101, 35), ("plain", "transposed", layout), (2, 1), in_place=True)
+        check((13, 34, 7), ("transposed", "plain", layout), bias=True)
+    for lead in (((2, 3), (3,)), ((), (2,)), ((2, 1, 2), (1, 2, 1)), ((0,), ())):
+        check((14, 35, 18), ("plain", "backwards", "transposed"), (1, 2), lead, bias=True)
+    assert check((5, 3, 2), batch=((2, 1, 2, 1, 2), (2, 1))).size == GemmSize(5, 3, 2, 16)
+
+
+_EPILOGUES = {
+    "clamp": (
+        kronop.int8,
+        kronop.LinearCombinationClamp(kronop.int8, 1, kronop.int32, kronop.int32),
+    ),
+    "fast": (kronop.int8, kronop.FastLinearCombinationClamp(kronop.int8, 1)),
+    "wider": (
+        kronop.bfloat16,
+        kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32),
+    ),
+    "gelu": (
+        kronop.float16,
+        kronop.LinearCombinationGeneric(
+            kronop.gelu(kronop.float32), kronop.float16, 1, kronop.float32, kronop.float32
+        ),
+    ),
+    "leaky": (
+        kronop.float64,
+        kronop.LinearCombinationGeneric(
+            kronop.leaky_relu(kronop.float64), kronop.float64, 1, kronop.float64, kronop.float64
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(_EPILOGUES))
+def test_epilogues(name: str) -> None:
+    element, epilogue = _EPILOGUES[name]
+    check = Check(_operation(element, epilogue=epilogue))
+    scalars = (1, 2, 0.25) if name == "leaky" else (1, 2)
+    for layout in ("plain", "transposed"):
+        check((27, 50, 33), ("plain", "plain", layout), scalars, bias=True)
+        check((27, 50, 0), ("plain", "plain", layout), scalars, bias=True, in_place=True)
+
+
+@functools.cache
+def _float32() -> Check:
+    return Check(_operation(kronop.float32))
+
+
+def test_integers_wrap_around() -> None:
+    for element in (kronop.int32, kronop.int64):
+        operation = _operation(element)
+        kind = np.dtype(element.name)
+        a = np.random.default_rng(1).integers(-(2**30), 2**30, (7, 40)).astype(kind)
+        arguments = GemmArguments(operation, A=a, B=a.T)
+        operation.run(arguments)
+        np.testing.assert_array_equal(arguments.D, a @ a.T)
+
+
+def test_operands_that_repeat() -> None:
+    check = _float32()
+    row, column = np.arange(1, 31, dtype=np.float32), np.arange(1, 21, dtype=np.float32)
+    a, b = np.broadcast_to(row, (20, 30)), np.broadcast_to(column, (30, 20))
+    for first, second in ((a, b), (b.T, b), (a, a.T), (b.T, a.T)):
+        arguments = GemmArguments(check.operation, A=first, B=second)
+        check.operation.run(arguments)
+        np.testing.assert_array_equal(arguments.D, first @ second)
+
+
+def test_sources_that_repeat() -> None:
+    check, random = _float32(), np.random.default_rng(2)
+    a, b = random.integers(-9, 10, (2, 40, 40)).astype(np.float32)
+    for shape in ((40, 1), (1, 40), (1, 1), (40,)):
+        c = random.integers(-9, 10, shape).astype(np.float32)
+        for turned in (False, True):
+            d = support.poison((40, 40), kronop.float32)
+            d = d.T if turned else d
+            op = check.operation.epilogue_type(1, 2)
+            check.operation.run(GemmArguments(check.operation, A=a, B=b, C=c, D=d, output_op=op))
+            np.testing.assert_array_equal(d, a @ b + 2 * c)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_special_values_stay_where_they_belong(value: float) -> None:
+    check = _float32()
+    for m, n, k in ((13, 70, 33), (5, 3, 17), (60, 7, 40)):
+        a, b = np.ones((m, k), np.float32), np.ones((k, n), np.float32)
+        a[m - 1, k - 1] = b[k - 2, n - 1] = value
+        for layout in ("plain", "transposed"):
+            d = _laid_out(support.poison((m, n), kronop.float32), layout)
+            check.operation.run(GemmArguments(check.operation, A=a, B=b, D=d))
+            expected = np.full((m, n), k, np.float32)
+            expected[m - 1], expected[:, n - 1] = value, value
+            np.testing.assert_array_equal(d, expected)
+
+
+def test_a_source_of_nan_is_not_read_where_beta_is_0() -> None:
+    check = _float32()
+    a, c = np.ones((20, 20), np.float32), np.full((20, 20), np.nan, np.float32)
+    op = check.operation.epilogue_type(3, 0)
+    arguments = GemmArguments(check.operation, A=a, B=a, C=c, D=c, output_op=op)
+    check.operation.run(arguments)
+    assert (c == 60).all()
+
+
+@pytest.mark.parametrize("element", [kronop.float32, kronop.int8], ids=lambda item: item.name)
+def test_slices_and_threads(element: kronop.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if products were long enough for many threads.
+    monkeypatch.setattr(cutting.planning, "_OPERATIONS_PER_THREAD", 1)
+    monkeypatch.setattr(cutting, "_LEAST_SLICE", 10)
+    cutting.cut.cache_clear()
+    check = Check(_operation(element))
+    for threads in (1, 3, 16):
+        for size in ((7, 20, 130), (50, 210, 40), (1, 1, 100), (130, 9, 75), (3, 4, 0)):
+            check(size, ("plain", "plain", "transposed"), (2, 3), threads=threads, bias=True)
+            check(size, batch=((2, 2), (2, 1)), threads=threads)
+        check((33, 40, 70), gemm_mode=Mode.GemmSplitKParallel, split_k_slices=3, threads=threads)
+    design = check.operation.plan.steps[0].design
+    assert isinstance(design, HostGemm)
+    assert design.cut(7, 20, 130, 1, 16).slices > 1
+    cutting.cut.cache_clear()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8, 64, 100])
+def test_cuts_hold_every_result_and_occupy_threads(threads: int) -> None:
+    design = (
+        Check(GemmOperationUniversal(_HERE, *_plain(kronop.float32))).operation.plan.steps[0].design
+    )
+    assert isinstance(design, HostGemm)
+    rows, columns = design.tile
+    for m, n, k, problems in (
+        (1, 1, 1, 1),
+        (4096, 4096, 4096, 1),
+        (37, 2000, 300, 1),
+        (64, 64, 10**6, 1),
+    ):
+        found = design.cut(m, n, k, problems, threads)
+        assert found.rows % rows == found.columns % columns == 0
+        assert found.rows <= design.most_rows
+        assert found.columns <= design.most_columns
+        assert found.slice * (found.slices - 1) < max(1, k) <= found.slice * found.slices
+        each = found.rows * found.columns * found.slice
+        busiest = math.ceil(found.items / found.threads) * each * found.threads
+        if m * n * k > 2**24 and k > 1:
+            assert busiest < 2 * m * n * k
+
+
+def _plain(element: kronop.DataType, tile: Any = None) -> tuple[Any, ...]:
+    operand, epilogue = _ANY(element), support.linear(element)
+    return tile, operand, operand, _ANY(epilogue.element_output), epilogue
+
+
+def _tile(shape: tuple[int, int, int], stages: int = 1, warps: Any = (1, 1, 1)) -> Any:
+    return kronop.TileDescription(shape, stages, warps, kronop.MathInstruction.simt(kronop.float32))
+
+
+def test_tiles_steer_blocks() -> None:
+    operation = GemmOperationUniversal(_HERE, *_plain(kronop.float32, _tile((48, 96, 64))))
+    design = operation.plan.steps[0].design
+    assert isinstance(design, HostGemm)
+    assert (design.most_rows, design.most_columns, design.depth) == (48, 96, 64)
+    assert (48 % design.tile[0], 96 % design.tile[1]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("tile", "message"),
+    [
+        (_tile((48, 7, 64)), "Tile_N is 7"),
+        (_tile((3, 96, 64)), "Tile_M is 3"),
+        (_tile((48, 96, 1 << 20)), "Tile_K is 1048576"),
+        (_tile((1 << 14, 1 << 14, 64)), "bytes of scratch"),
+        (_tile((48, 96, 64), stages=2), "stages is 2"),
+        (_tile((48, 96, 64), warps=(2, 1, 1)), "warp_count"),
+    ],
+)
+def test_tiles_that_do_not_fit_are_refused_with_numbers(tile: Any, message: str) -> None:
+    with pytest.raises(kronop.DescriptionError, match=message):
+        GemmOperationUniversal(_HERE, *_plain(kronop.float32, tile))
+
+
+def test_tensor_cores_of_gpus_are_refused() -> None:
+    math = kronop.MathInstruction.tensor_op(kronop.float32)
+    tile = kronop.TileDescription((48, 96, 64), 1, (1, 1, 1), math)
+    with pytest.raises(kronop.DescriptionError, match="no tensor cores"):
+        GemmOperationUniversal(_HERE, *_plain(kronop.float32, tile))
+
+
+def test_a_plan_tells_its_floor_and_what_it_beat() -> None:
+    operation = GemmOperationUniversal("x86-avx512", *_plain(kronop.float32))
+    told = operation.plan.explain(GemmSize(100, 200, 300))
+    assert "vector arithmetic of a core: 6 million multiply-adds" in told
+    assert "100 x 200 x 300" in told
+    assert "vector registers" in told or "the best" in told
+
+
+def test_most_sizes_have_one_kernel() -> None:
+    what = GemmOperationUniversal(_HERE, *_plain(kronop.float32)).description
+    sizes = [GemmSize(m, n, k) for m in (1, 64, 4096) for n in (1, 64, 4096) for k in (64, 4096)]
+    designs = {choice.plans(what, _HERE, 1, size)[0].steps[0].design for size in sizes}
+    assert len(designs) <= 3

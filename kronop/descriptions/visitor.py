@@ -133,6 +133,11 @@ class VisitorTree(Decision):
         """The results after D."""
         return self.results[1:]
 
+    @property
+    def in_memory(self) -> tuple[Operand | Result, ...]:
+        """What a kernel finds beside D: the operands in memory, then the auxiliary results."""
+        return (*self.tensors, *self.auxiliary)
+
     def __call__(
         self,
         element_output: DataType,

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from kronop.artifacts import Language, Source
 from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.design import Constant, Functor, Instantiation
 from kronop.emit.plan import Plan, Step
+from kronop.emit.render_visitor import visitor_functor
 
 _ROOT = Path(__file__).parent
 _INCLUDE = {"cuda": _ROOT / "cuda" / "include", "x86": _ROOT / "x86" / "include"}
@@ -106,6 +108,8 @@ def _integer(*values: int) -> str:
 
 def _functor(epilogue: Epilogue) -> list[str]:
     """The epilogue as a struct: its scalars, and one straight-line call operator."""
+    if isinstance(epilogue, VisitorEpilogue):
+        return [_wrapped(line, "", " " * 8) for line in visitor_functor(epilogue)]
     body = epilogue.expression.render("Compute").splitlines()
     return [
         f"struct Epilogue : kronop::Scaling<{epilogue.element_compute.cxx}> {{",

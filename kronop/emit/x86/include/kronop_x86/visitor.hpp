@@ -1,0 +1,126 @@
+// Visitor trees: epilogues with further operands and results, and how a run of results goes through
+// one.
+//
+// A rendered tree is a functor that is called for each sum. It reads operand i by `at.operand(i)` and
+// gives result i by `at.keep(i, value)`. Operands and results are strided matrices, whose strides are
+// 0 where a row or a column repeats.
+#pragma once
+
+#include "kronop_x86/transfer.hpp"
+
+namespace kronop {
+
+template <class... Items>
+struct Types {
+  static constexpr int kCount = int(sizeof...(Items));
+};
+
+// Calls visit.template operator()<Item>(index) for each of them.
+template <class... Items, class Visit>
+KRONOP_INLINE void for_each_type(Types<Items...>, const Visit& visit) {
+  int index = 0;
+  (visit.template operator()<Items>(index++), ...);
+  (void)index;
+}
+
+// What is reduced: the elements of each row, or of each column.
+enum class Axis { kRow, kColumn };
+
+struct Sum {
+  template <class T>
+  KRONOP_INLINE static T join(T a, T b) {
+    return a + b;
+  }
+};
+struct Maximum {
+  template <class T>
+  KRONOP_INLINE static T join(T a, T b) {
+    return math::max(a, b);
+  }
+};
+
+// In place of the type of a result in memory: what joins the values along an axis.
+template <class Join, Axis kAxis>
+struct Reduced {};
+
+// The base of every rendered tree.
+template <class T, class OperandTypes, class ResultTypes>
+struct Visitor {
+  using Compute = T;
+  using Operands = OperandTypes;
+  using Results = ResultTypes;
+  static constexpr int kOperands = Operands::kCount, kResults = Results::kCount;
+};
+
+template <class Epilogue>
+concept Visits = requires { typename Epilogue::Results; };
+
+// Up to kMost results that are neighbours in a row, with all that a tree reads and gives there.
+template <class Epilogue, int kMost>
+class VisitedRun {
+ public:
+  using Compute = typename Epilogue::Compute;
+
+  // Reads operand `index` from `from` on, its elements `column` apart.
+  template <class Element>
+  KRONOP_INLINE void read(int index, const Element* from, index_t column, index_t count) {
+    Compute* to = operands_[index];
+    if (column) return load_run(to, from, column, count);
+    const Compute same = convert<Compute>(*from);
+    for (index_t i = 0; i < count; ++i) to[i] = same;
+  }
+
+  template <class Sums>
+  KRONOP_INLINE void compute(const Epilogue& epilogue, const Sums* sums, index_t count) {
+    KRONOP_INDEPENDENT
+    for (index_t i = 0; i < count; ++i) epilogue(convert<Compute>(sums[i]), At{*this, i});
+  }
+
+  // Writes result `index` to `to` and on, its elements `column` apart.
+  template <class Element>
+  KRONOP_INLINE void write(int index, Element* to, index_t column, index_t count) const {
+    const Compute* from = kept_[index];
+    if (column != 1) {
+      for (index_t i = 0; i < count; ++i) to[i * column] = convert<Element>(from[i]);
+    } else if (count == kMost) {
+      convert_run<kMost, kWidth>(to, from);
+    } else {
+      for (index_t i = 0; i < count; ++i) to[i] = convert<Element>(from[i]);
+    }
+  }
+
+  // The results of one index, in the type that the tree computes in.
+  const Compute* kept(int index) const { return kept_[index]; }
+
+ private:
+  static constexpr int kWidth = kMost % 8 ? 1 : 8;
+  // The functor's place: element i of the run.
+  struct At {
+    VisitedRun& run;
+    index_t i;
+    KRONOP_INLINE Compute operand(int index) const { return run.operands_[index][i]; }
+    KRONOP_INLINE void keep(int index, Compute value) const { run.kept_[index][i] = value; }
+  };
+
+  alignas(64) Compute operands_[Epilogue::kOperands + 1][kMost];
+  alignas(64) Compute kept_[Epilogue::kResults][kMost];
+};
+
+// Joins `count` values, in an order that depends on their number alone.
+template <class Join, class T>
+KRONOP_INLINE T join_run(const T* values, index_t count) {
+  constexpr index_t kChains = 8;
+  T chains[kChains];
+  const index_t first = count < kChains ? count : kChains;
+  for (index_t i = 0; i < first; ++i) chains[i] = values[i];
+  index_t i = first;
+  for (; i + kChains <= count; i += kChains) {
+    for (index_t c = 0; c < kChains; ++c) chains[c] = Join::join(chains[c], values[i + c]);
+  }
+  for (; i < count; ++i) chains[i % kChains] = Join::join(chains[i % kChains], values[i]);
+  T joined = chains[0];
+  for (index_t c = 1; c < first; ++c) joined = Join::join(joined, chains[c]);
+  return joined;
+}
+
+}  // namespace kronop

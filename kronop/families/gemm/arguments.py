@@ -10,27 +10,24 @@ from typing import Any, ClassVar
 from kronop.args.base import Arguments, OperationLike, Places
 from kronop.args.checks import check_source, description_of
 from kronop.args.staging import form_for
-from kronop.args.strides import (
-    broadcast_shapes,
-    broadcast_strides,
-    matrix_strides,
-    merged,
-)
+from kronop.args.strides import broadcast_shapes, broadcast_strides, merged
 from kronop.args.tensor import check_promise, view
 from kronop.args.view import TensorView
 from kronop.descriptions.scalars import EpilogueArguments
-from kronop.descriptions.shared import whole
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.descriptions.visitor_arguments import VisitorArguments
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.gemm import visiting
 from kronop.families.gemm.description import GemmDescription, GemmProblem
+from kronop.families.gemm.modes import check_batch, check_mode
+from kronop.families.gemm.shapes import CALLED, check_size, shape_error, shaped, size_of
 from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.vocabulary import GemmCoord, Mode
 from kronop.frozen import dataclass
 
 Ints = tuple[int, ...]
 DIFFERENTIABLE = "kronop.torch.matmul"
-_CALLED: Mapping[str, str] = MappingProxyType({"Z": "C", "Y": "D"})
 
 
 class GemmArguments(Arguments):
@@ -38,15 +35,16 @@ class GemmArguments(Arguments):
 
     Args:
         operation: a GemmOperationUniversal.
-        problem_size: `kronop.gemm.GemmCoord(M, N, K)`; None for what the shapes of A and B say. With
-            it, tensors may be flat, as PyCUTLASS's are: they then hold matrices in the described
-            layout, without gaps, one after the other.
+        problem_size: `kronop.gemm.GemmCoord(M, N, K)`; None for what the shapes of A and B say.
+            With it, tensors may be flat, as PyCUTLASS's are: they then hold matrices in the
+            described layout, without gaps, one after the other.
         A: (..., M, K), any strides.
         B: (..., K, N); leading dimensions broadcast.
         C: (..., M, N), which broadcasts; needed where beta is not 0, and read only there. It may be
             D itself.
         D: (..., M, N), where the result goes; None for a new tensor like A.
         output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults, without C.
+            That of a visitor tree has names, and holds C, a bias and D, as far as there are any.
         gemm_mode: one of `kronop.gemm.Mode`.
         split_k_slices: into how many slices the sum is cut; in the modes Gemm and
             GemmSplitKParallel.
@@ -62,7 +60,9 @@ class GemmArguments(Arguments):
         OutOfMemoryError: no room for D.
     """
 
-    called: ClassVar[Mapping[str, str]] = _CALLED
+    called: ClassVar[Mapping[str, str]] = MappingProxyType(CALLED)
+    _visited: tuple[visiting.Visited, ...] = ()
+    _in_place = False
 
     def __init__(
         self,
@@ -80,6 +80,10 @@ class GemmArguments(Arguments):
     ) -> None:
         what = description_of(operation, GemmDescription)
         super().__init__(operation, output_op)
+        tree = self.output_op if isinstance(self.output_op, VisitorArguments) else None
+        if tree is not None:
+            D, C, bias = visiting.taken(tree, C, D, bias), None, None
+            self._visited = visiting.visited(tree, DIFFERENTIABLE)
         self._mode = check_mode(gemm_mode, split_k_slices, batch)
         given = {"A": A, "B": B, "Z": C, "Y": D, "bias": bias}
         self._described = {
@@ -90,25 +94,46 @@ class GemmArguments(Arguments):
             "bias": TensorDescription(what.Y.element),
         }
         views = {
-            name: view(item, _CALLED.get(name, name), DIFFERENTIABLE)
+            name: view(item, CALLED.get(name, name), DIFFERENTIABLE)
             for name, item in given.items()
             if item is not None or name in ("A", "B")
         }
         if problem_size is not None:
-            views = _shaped(views, _checked(problem_size), self._mode.batch, self._described)
+            views = shaped(views, check_size(problem_size), self._mode.batch, self._described)
         check_source(self.output_op, views.get("Z"), "C")
-        self._size = _size_of(views, problem_size)
-        self._settle(views)
+        self._size = size_of(views, problem_size)
+        self._settle(views | {item.key: item.view for item in self._visited})
         for name, item in views.items():
-            check_promise(item, self._described[name], _CALLED.get(name, name))
+            check_promise(item, self._described[name], CALLED.get(name, name))
         shape = (*self._lead(views), self._size.m, self._size.n)
-        _check_batch(shape[:-2], self._mode)
+        check_batch(shape[:-2], self._mode)
         self._shape = shape
         self._check_shapes(views)
         self._settle_result(D, views, shape, what.Y.element)
         if "Z" in views:  # A source of fewer rows, columns or problems repeats over the result.
             lead = broadcast_strides(views["Z"].shape, views["Z"].strides, shape)
-            self._views["Z"] = views["Z"].reshaped(shape, lead)
+            self._views = views | {"Z": views["Z"].reshaped(shape, lead)}
+        if tree is not None:
+            self._take_visited(tree)
+
+    def _take_visited(self, tree: VisitorArguments) -> None:
+        """Accepts the operands and auxiliary results of a visitor tree."""
+        self._visited = visiting.fitted(self._visited, self._shape, tree.problem_size)
+        inputs = {name: self._views[name] for name in ("A", "B")}
+        self._in_place = visiting.check_overlaps(self._visited, self._views["Y"], inputs)
+        self._views = {**self._views, **{item.key: item.view for item in self._visited}}
+        self._described |= {item.key: item.described for item in self._visited}
+        tree.attach(self)
+
+    @property
+    def results(self) -> tuple[Any, ...]:
+        """The tensors that a run writes: D, then auxiliary results of a visitor tree."""
+        return (self.Y, *(item.owner for item in self._visited if item.result))
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether a run reads what an earlier one wrote: D is C, or an operand of a tree."""
+        return self._source_is_result or self._in_place
 
     def _lead(self, views: Mapping[str, TensorView]) -> Ints:
         return broadcast_shapes([(name, views[name].shape[:-2]) for name in ("A", "B")])
@@ -116,9 +141,9 @@ class GemmArguments(Arguments):
     def _check_shapes(self, views: Mapping[str, TensorView]) -> None:
         n, shape = self._size.n, self._shape
         if "bias" in views and views["bias"].shape != (n,):
-            raise _shape_error("bias", f"({n},): a number for each column", views["bias"].shape)
+            raise shape_error("bias", f"({n},): a number for each column", views["bias"].shape)
         if "Y" in views and views["Y"].shape != shape:
-            raise _shape_error("D", f"{shape}: leading dimensions, M, N", views["Y"].shape)
+            raise shape_error("D", f"{shape}: leading dimensions, M, N", views["Y"].shape)
         if "Z" in views:
             own = views["Z"].shape
             fits = len(own) <= len(shape) and all(
@@ -126,7 +151,7 @@ class GemmArguments(Arguments):
                 for mine, goal in zip(reversed(own), reversed(shape), strict=False)
             )
             if not fits:
-                raise _shape_error("C", f"{shape}, or what broadcasts to it", own)
+                raise shape_error("C", f"{shape}, or what broadcasts to it", own)
 
     @property
     def D(self) -> Any:
@@ -141,6 +166,7 @@ class GemmArguments(Arguments):
         names = [name for name in ("A", "B", "bias", "Z", "Y") if name in self._views]
         if not self.output_op.beta and "Z" in names:
             names.remove("Z")
+        names += [item.key for item in self._visited]
         placed = {name: self._placed(places, name) for name in names}
         extents, batches = _collapsed(self._shape[:-2], placed)
 
@@ -152,7 +178,9 @@ class GemmArguments(Arguments):
             return StridedMatrix(pointer=item.pointer, row=row, column=column, batch=batches[name])
 
         a, b, y = operand("A"), operand("B"), operand("Y")
-        assert a is not None and b is not None and y is not None
+        assert a is not None
+        assert b is not None
+        assert y is not None
         return GemmProblem(
             m=self._size.m,
             n=self._size.n,
@@ -163,6 +191,7 @@ class GemmArguments(Arguments):
             y=y,
             z=operand("Z"),
             bias=operand("bias"),
+            visited=tuple(filter(None, (operand(item.key) for item in self._visited))),
             scalars=self.output_op.scalars,
             threads=self._threads,
             slices=self._mode.slices,
@@ -176,21 +205,28 @@ class GemmArguments(Arguments):
         item = self._views[name]
         form = form_for(item, self._described[name], self._device)
         strides = item.strides if form is None else form.strides
+        seen = next((other for other in self._visited if other.key == name), None)
         if name == "Y":
             where = places.output(name, item, form, read=self._source_is_result)
+        elif seen is not None and seen.result is not None:
+            where = places.output(name, item, form, read=False)
         else:
             where = places.input(name, item, form)
-        inner = min(len(item.shape), 2)
+        is_vector = name == "bias" or (seen is not None and seen.kind != "tensor")
+        inner = 1 if is_vector else 2
         own = [
             stride if extent > 1 else 0
             for extent, stride in zip(item.shape[-inner:], strides[-inner:], strict=True)
         ]
         lead = len(item.shape) - inner
+        down, across = own if inner == 2 else (0, own[0])
+        if seen is not None and seen.kind == "column":
+            down, across = across, 0
         return Placed(
             pointer=where.pointer,
             lead=item.shape[:lead],
             strides=tuple(strides[:lead]),
-            own=(own[-2] if inner == 2 else 0, own[-1]),
+            own=(down, across),
         )
 
 
@@ -203,147 +239,6 @@ class Placed:
     lead: Ints
     strides: Ints
     own: tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """A mode with its numbers."""
-
-    mode: Mode
-    slices: int
-    batch: int
-
-
-def check_mode(mode: object, slices: object, batch: object) -> Checked:
-    """The mode, where its numbers are whole and belong to it.
-
-    Raises:
-        ElementTypeError: it is no mode.
-        ArgumentError: there are slices of a batch, a batch in a mode of one product, or a number
-            that is not a positive integer.
-    """
-    if not isinstance(mode, Mode):
-        raise ElementTypeError(
-            mismatch(
-                "gemm_mode",
-                expected=f"one of {', '.join(f'kronop.gemm.Mode.{item.name}' for item in Mode)}",
-                got=repr(mode),
-                hint="for example kronop.gemm.Mode.Gemm",
-            )
-        )
-    numbers = {"split_k_slices": whole(slices), "batch": whole(batch)}
-    batched = mode in (Mode.Batched, Mode.Array)
-    for name, value in numbers.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ArgumentError(
-                mismatch(name, expected="a positive integer", got=repr(value), hint="1 for none")
-            )
-        if value != 1 and batched == (name == "split_k_slices"):
-            others = "Gemm or GemmSplitKParallel" if batched else "Batched or Array"
-            raise ArgumentError(
-                mismatch(
-                    f"{name} in mode {mode.name}",
-                    expected="1",
-                    got=value,
-                    hint=f"take kronop.gemm.Mode.{others}",
-                )
-            )
-    return Checked(mode=mode, slices=numbers["split_k_slices"], batch=numbers["batch"])
-
-
-def _checked(size: object) -> GemmCoord:
-    if not isinstance(size, GemmCoord):
-        raise ElementTypeError(
-            mismatch(
-                "problem_size",
-                expected="a kronop.gemm.GemmCoord",
-                got=repr(size),
-                hint="kronop.gemm.GemmCoord(M, N, K), or None",
-            )
-        )
-    return size
-
-
-def _shaped(
-    views: Mapping[str, TensorView],
-    size: GemmCoord,
-    batch: int,
-    described: Mapping[str, TensorDescription],
-) -> dict[str, TensorView]:
-    """The views, where flat ones are matrices of these extents in the described layouts."""
-    extents = {"A": (size.m, size.k), "B": (size.k, size.n)} | dict.fromkeys(
-        ("Z", "Y"), (size.m, size.n)
-    )
-    found = dict(views)
-    for name, matrix in extents.items():
-        item = views.get(name)
-        if item is None or len(item.shape) != 1:
-            continue
-        shape = (batch, *matrix) if batch > 1 else matrix
-        called = _CALLED.get(name, name)
-        if name == "Z" and item.shape == (size.n,) and math.prod(shape) != size.n:
-            continue  # A bias, which broadcasts over rows.
-        if item.shape[0] != math.prod(shape):
-            expected = f"{math.prod(shape)} elements, {' x '.join(map(str, shape))}"
-            raise _shape_error(called, expected, item.shape)
-        steps = matrix_strides(shape, described[name].layout, 1)
-        strides = tuple(item.strides[0] * step for step in steps)
-        found[name] = item.reshaped(shape, strides)
-    return found
-
-
-def _size_of(views: Mapping[str, TensorView], given: GemmCoord | None) -> GemmSize:
-    """The extents of one product.
-
-    Raises:
-        ArgumentError: A and B are no matrices, do not fit each other, or are of another size than
-            `given`.
-    """
-    for name in ("A", "B"):
-        if len(views[name].shape) < 2:
-            hint = "flat tensors need a problem_size; reshape a vector to one row or column"
-            raise _shape_error(name, "at least two dimensions", views[name].shape, hint)
-    (m, k), (depth, n) = views["A"].shape[-2:], views["B"].shape[-2:]
-    if k != depth:
-        raise _shape_error(
-            "B",
-            f"(..., {k}, N), as A of shape {views['A'].shape} has {k} columns",
-            views["B"].shape,
-        )
-    if given is not None and (given.m, given.n, given.k) != (m, n, k):
-        raise _shape_error(
-            "A and B",
-            f"({given.m}, {given.k}) and ({given.k}, {given.n}), the problem_size",
-            (views["A"].shape, views["B"].shape),
-        )
-    return GemmSize(m, n, k)
-
-
-def _check_batch(lead: Ints, mode: Checked) -> None:
-    if mode.slices > 1 and math.prod(lead) > 1:
-        raise ArgumentError(
-            mismatch(
-                "split_k_slices",
-                expected="1, because A or B has leading dimensions",
-                got=mode.slices,
-                hint="a batch has blocks enough",
-            )
-        )
-    if mode.batch != 1 and math.prod(lead) != mode.batch:
-        raise ArgumentError(
-            mismatch(
-                "batch",
-                expected=f"{math.prod(lead)}, as the leading dimensions of A and B say",
-                got=mode.batch,
-                hint="leave it 1, or pass as many matrices",
-            )
-        )
-
-
-def _shape_error(
-    name: str, expected: str, got: object, hint: str = "check the tensors' shapes"
-) -> ArgumentError:
-    return ArgumentError(mismatch(f"shape of {name}", expected=expected, got=got, hint=hint))
 
 
 def _collapsed(lead: Ints, placed: Mapping[str, Placed]) -> tuple[Ints, dict[str, Ints]]:

@@ -13,13 +13,14 @@ import numpy as np
 from kronop.descriptions.datatype import float32, tfloat32
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.descriptions.numeric import finish, widen
+from kronop.descriptions.numeric import finish, finish_visitor, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import check_flag, check_operands
 from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.errors import ElementTypeError, mismatch
+from kronop.descriptions.visitor import VisitorEpilogue
+from kronop.errors import DescriptionError, ElementTypeError, mismatch
 from kronop.families.gemm.vocabulary import IdentitySwizzle1, Swizzle
 from kronop.frozen import dataclass
 
@@ -66,8 +67,19 @@ class GemmDescription:
                 math.opcode_class,
                 math.math_operation,
             )
-        check_operands(math, self.tile, self.epilogue, {"A": self.A, "B": self.B}, self.Y)
+        inputs = {"A": self.A, "B": self.B}
+        check_operands(math, self.tile, self.epilogue, inputs, self.Y, visitor=True)
         check_flag("visitor", self.visitor)
+        is_tree = isinstance(self.epilogue, VisitorEpilogue)
+        if self.visitor != is_tree:
+            raise DescriptionError(
+                mismatch(
+                    "visitor",
+                    expected=f"{is_tree}, as the epilogue is {'a' if is_tree else 'no'} tree",
+                    got=repr(self.visitor),
+                    hint="pass visitor=True with what kronop.epilogue_visitor gave, and only there",
+                )
+            )
         if not isinstance(self.swizzling_functor, Swizzle):
             raise ElementTypeError(
                 mismatch(
@@ -99,9 +111,14 @@ class GemmDescription:
         output_op: EpilogueArguments | None = None,
         bias: Any = None,
     ) -> Any:
-        """The result in NumPy, in float64 or int64: (..., M, N). `z` is C."""
+        """The result in NumPy, in float64 or int64: (..., M, N). `z` is C.
+
+        A visitor tree gives a dictionary of its results, by their names.
+        """
         wide = widen(self.math.element_accumulator)
         product = np.asarray(a, wide) @ np.asarray(b, wide)
+        if isinstance(self.epilogue, VisitorEpilogue):
+            return finish_visitor(self.epilogue, output_op, product)
         return finish(self.epilogue, output_op, product, z, bias)
 
 
@@ -117,6 +134,8 @@ class GemmProblem:
         z: the source C; None where beta is 0. Its memory may be just that of `y`.
         bias: row 0 of it has one number for each column of the result (`row` is 0), of the
             result's type; None if there is none.
+        visited: operands, then auxiliary results of a visitor tree; strides are 0 where a row or a
+            column repeats, or is reduced.
         slices: parts of the sum that run side by side.
         parallel: their sums are added up by a kernel of its own, instead of one after the other.
         threads: of a host.
@@ -134,6 +153,7 @@ class GemmProblem:
     bias: StridedMatrix | None
     scalars: tuple[float, ...]
     threads: int
+    visited: tuple[StridedMatrix, ...] = ()
     slices: int = 1
     parallel: bool = False
     workspace: int = 0

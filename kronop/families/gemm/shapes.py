@@ -1,0 +1,90 @@
+"""Shapes of the operands of matrix products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from kronop.args.strides import matrix_strides
+from kronop.args.view import TensorView
+from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families.gemm.size import GemmSize
+from kronop.families.gemm.vocabulary import GemmCoord
+
+# The names of operands for callers, where these are others.
+CALLED: Mapping[str, str] = {"Z": "C", "Y": "D"}
+
+
+def check_size(size: object) -> GemmCoord:
+    if not isinstance(size, GemmCoord):
+        raise ElementTypeError(
+            mismatch(
+                "problem_size",
+                expected="a kronop.gemm.GemmCoord",
+                got=repr(size),
+                hint="kronop.gemm.GemmCoord(M, N, K), or None",
+            )
+        )
+    return size
+
+
+def shaped(
+    views: Mapping[str, TensorView],
+    size: GemmCoord,
+    batch: int,
+    described: Mapping[str, TensorDescription],
+) -> dict[str, TensorView]:
+    """The views, where flat ones are matrices of these extents in the described layouts."""
+    extents = {"A": (size.m, size.k), "B": (size.k, size.n)} | dict.fromkeys(
+        ("Z", "Y"), (size.m, size.n)
+    )
+    found = dict(views)
+    for name, matrix in extents.items():
+        item = views.get(name)
+        if item is None or len(item.shape) != 1:
+            continue
+        shape = (batch, *matrix) if batch > 1 else matrix
+        called = CALLED.get(name, name)
+        if name == "Z" and item.shape == (size.n,) and math.prod(shape) != size.n:
+            continue  # A bias, which broadcasts over rows.
+        if item.shape[0] != math.prod(shape):
+            expected = f"{math.prod(shape)} elements, {' x '.join(map(str, shape))}"
+            raise shape_error(called, expected, item.shape)
+        steps = matrix_strides(shape, described[name].layout, 1)
+        strides = tuple(item.strides[0] * step for step in steps)
+        found[name] = item.reshaped(shape, strides)
+    return found
+
+
+def size_of(views: Mapping[str, TensorView], given: GemmCoord | None) -> GemmSize:
+    """The extents of one product.
+
+    Raises:
+        ArgumentError: A and B are no matrices, do not fit each other, or are of another size than
+            `given`.
+    """
+    for name in ("A", "B"):
+        if len(views[name].shape) < 2:
+            hint = "flat tensors need a problem_size; reshape a vector to one row or column"
+            raise shape_error(name, "at least two dimensions", views[name].shape, hint)
+    (m, k), (depth, n) = views["A"].shape[-2:], views["B"].shape[-2:]
+    if k != depth:
+        raise shape_error(
+            "B",
+            f"(..., {k}, N), as A of shape {views['A'].shape} has {k} columns",
+            views["B"].shape,
+        )
+    if given is not None and (given.m, given.n, given.k) != (m, n, k):
+        raise shape_error(
+            "A and B",
+            f"({given.m}, {given.k}) and ({given.k}, {given.n}), the problem_size",
+            (views["A"].shape, views["B"].shape),
+        )
+    return GemmSize(m, n, k)
+
+
+def shape_error(
+    name: str, expected: str, got: object, hint: str = "check the tensors' shapes"
+) -> ArgumentError:
+    return ArgumentError(mismatch(f"shape of {name}", expected=expected, got=got, hint=hint))

@@ -1,0 +1,185 @@
+"""The operands and auxiliary results of visitor trees, in the arguments of matrix products."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kronop.args.checks import check_writable
+from kronop.args.overlap import overlaps, same_elements
+from kronop.args.strides import broadcast_strides, matrix_strides
+from kronop.args.tensor import check_element, view
+from kronop.args.view import TensorView
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.visitor import Result
+from kronop.descriptions.visitor_arguments import VisitorArguments
+from kronop.errors import ArgumentError, mismatch
+from kronop.frozen import dataclass
+
+Ints = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visited:
+    """An operand or an auxiliary result.
+
+    Attributes:
+        name: what the tree calls it.
+        kind: "tensor", "row" or "column".
+        view: its memory.
+        described: its type.
+        result: what it is of the tree's results; None for an operand.
+        owner: the tensor.
+    """
+
+    name: str
+    kind: str
+    view: TensorView
+    described: TensorDescription
+    result: Result | None
+    owner: Any
+
+    @property
+    def key(self) -> str:
+        """Its name among operands, apart from A, B and the like."""
+        return f"{self.name} of the tree"
+
+
+def taken(output_op: VisitorArguments, C: Any, D: Any, bias: Any) -> Any:
+    """The tensor of D, or None for a new one.
+
+    Raises:
+        ArgumentError: D is given twice, or C or a bias is given that is no operand of the tree.
+    """
+    first = output_op.epilogue.tree.results[0].name
+    own = output_op.results.get(first)
+    if own is not None and D is not None and own is not D:
+        raise _twice("D", "the same tensor as epilogue_type's")
+    for name, item in (("C", C), ("bias", bias)):
+        if item is not None and all(item is not other for other in output_op.tensors.values()):
+            raise _twice(name, "none, because the epilogue is a visitor tree")
+    return D if own is None else own
+
+
+def _twice(name: str, expected: str) -> ArgumentError:
+    hint = "give all operands of a tree to operation.epilogue_type"
+    return ArgumentError(mismatch(name, expected=expected, got="another tensor", hint=hint))
+
+
+def visited(output_op: VisitorArguments, differentiable: str) -> tuple[Visited, ...]:
+    """The operands, then the auxiliary results, in the order of the tree.
+
+    Raises:
+        ElementTypeError: one is no tensor, or of another type than the tree's.
+        ArgumentError: a result cannot be written.
+    """
+    epilogue, found = output_op.epilogue, []
+    given = {**output_op.tensors, **output_op.results}
+    for item in epilogue.tree.in_memory:
+        seen, element = view(given[item.name], item.name, differentiable), epilogue.element_of(item)
+        check_element(seen.element, element, item.name)
+        result = item if isinstance(item, Result) else None
+        if result is not None:
+            check_writable(seen, item.name)
+        found.append(
+            Visited(
+                name=item.name,
+                kind=item.kind,
+                view=seen,
+                described=TensorDescription(element),
+                result=result,
+                owner=given[item.name],
+            )
+        )
+    return tuple(found)
+
+
+def fitted(
+    items: Sequence[Visited], shape: Ints, problem_size: tuple[int, int] | None
+) -> tuple[Visited, ...]:
+    """The same with the shapes that a result of `shape` wants: operands repeat over its leading
+    dimensions, and tensors in one dimension are matrices without gaps.
+
+    Raises:
+        ArgumentError: a shape does not fit, a reduction has nothing to reduce, or the problem size
+            is another one.
+    """
+    if problem_size is not None and problem_size != shape[-2:]:
+        raise _misfit("problem_size of epilogue_type", shape[-2:], problem_size)
+    return tuple(dataclasses.replace(item, view=_fitted(item, shape)) for item in items)
+
+
+def _fitted(item: Visited, shape: Ints) -> TensorView:
+    lead, m, n = shape[:-2], shape[-2], shape[-1]
+    own: Ints = {"tensor": (m, n), "row": (n,), "column": (m,)}[item.kind]
+    goal, seen = (*lead, *own), item.view
+    reduces = item.result is not None and item.result.axis != ""
+    if reduces and 0 in (m, n) and 0 not in goal:
+        raise ArgumentError(
+            mismatch(
+                f"the extent that {item.name} reduces",
+                expected="at least 1",
+                got=0,
+                hint="there is nothing to reduce",
+            )
+        )
+    is_flat = len(seen.shape) == 1 and (item.result is not None or seen.shape != (n,))
+    if item.kind == "tensor" and is_flat:
+        if seen.size != math.prod(goal):
+            raise _misfit(f"shape of {item.name}", goal, seen.shape)
+        steps = matrix_strides(goal, item.described.layout, 1)
+        return seen.reshaped(goal, tuple(seen.strides[0] * step for step in steps))
+    fits = len(seen.shape) <= len(goal) and all(
+        mine == whole or (mine == 1 and item.result is None)
+        for mine, whole in zip(reversed(seen.shape), reversed(goal), strict=False)
+    )
+    if not fits or (item.result is not None and len(seen.shape) != len(goal)):
+        raise _misfit(f"shape of {item.name}", goal, seen.shape)
+    return seen.reshaped(goal, broadcast_strides(seen.shape, seen.strides, goal))
+
+
+def _misfit(name: str, expected: object, got: object) -> ArgumentError:
+    hint = "tensors of a tree have M rows and N columns, rows N and columns M numbers"
+    return ArgumentError(mismatch(name, expected=expected, got=got, hint=hint))
+
+
+def check_overlaps(
+    items: Sequence[Visited], y: TensorView, inputs: Mapping[str, TensorView]
+) -> bool:
+    """Whether a run reads what an earlier one wrote: a result is an operand.
+
+    Raises:
+        ArgumentError: a result overlaps what else is read or written, other than an (M, N) operand
+            that has the very same elements.
+    """
+    matrices = [("D", y)]
+    matrices += [(item.name, item.view) for item in items if item.result and not item.result.axis]
+    written = matrices + [
+        (item.name, item.view) for item in items if item.result and item.result.axis
+    ]
+    read = [(item.name, item.view, item.kind) for item in items if item.result is None]
+    read += [(name, item, "") for name, item in inputs.items()]
+    in_place = False
+    for place, (name, item) in enumerate(written):
+        for other, seen, kind in read:
+            same = kind == "tensor" and (name, item) in matrices and same_elements(item, seen)
+            in_place |= same
+            if not same and overlaps(item, seen):
+                raise _overlapping(name, other)
+        for other, seen in written[:place]:
+            if overlaps(item, seen):
+                raise _overlapping(name, other)
+    return in_place
+
+
+def _overlapping(name: str, other: str) -> ArgumentError:
+    return ArgumentError(
+        mismatch(
+            f"{name} and {other}",
+            expected="separate memory",
+            got="tensors that overlap",
+            hint=f"pass another {name}; results may only be an (M, N) operand itself",
+        )
+    )

@@ -10,8 +10,7 @@ from kronop.artifacts import Decision, Status
 from kronop.emit.x86 import planning
 from kronop.frozen import dataclass
 
-# Multiply-adds of a core in the time of packing an element; and the shortest slice of k.
-_PACKING, _LEAST_SLICE = 24, 1024
+_LEAST_SLICE = 1024  # The fewest elements of k that are worth a slice of their own.
 # The most scratch of a thread in bytes.
 _MOST_SCRATCH = 1 << 26
 # Beside the least number of items along an extent: how many more, and how many times as many.
@@ -29,6 +28,8 @@ class Blocking(Decision):
         depth: the most elements of k that are packed at once.
         unit: elements of k that are multiplied at once.
         packed_bytes, sum_bytes: of a packed element, and of a sum.
+        packing: multiply-adds that take as long as packing an element.
+        speed: multiply-adds that take as long as one on vectors.
     """
 
     rows: int
@@ -40,6 +41,8 @@ class Blocking(Decision):
     unit: int
     packed_bytes: int
     sum_bytes: int
+    packing: int = 24
+    speed: int = 1
 
     def status(self) -> Status:
         """Whether blocks hold whole tiles, and a thread can have the scratch that they need."""
@@ -90,11 +93,17 @@ class Cut:
 @functools.lru_cache(maxsize=1024)
 def cut(blocking: Blocking, m: int, n: int, k: int, problems: int, threads: int) -> Cut:
     """The cut that takes `threads` threads the least time; fewer where there is little to do."""
-    operations = problems * m * n * max(1, k)
+    operations = problems * m * n * -(-max(1, k) // blocking.speed)
     threads = planning.shares(operations, operations, threads)
-    rows, columns = min(
-        _blocks(blocking, m, n), key=lambda block: _time(block, m, n, problems, threads)
-    )
+
+    def time(block: tuple[int, int]) -> tuple[int, int]:
+        """Multiply-adds of the busiest thread for each element of k, with what packing takes; and
+        the number of items."""
+        items = problems * -(-m // block[0]) * -(-n // block[1])
+        each = block[0] * block[1] + blocking.packing * (block[0] + block[1])
+        return -(-items // threads) * each, items
+
+    rows, columns = min(_blocks(blocking, m, n), key=time)
     blocks = problems * -(-m // rows) * -(-n // columns)
     slices = max(1, min(threads // blocks, k // _LEAST_SLICE))
     part = _whole(-(-k // slices), blocking.unit)
@@ -156,15 +165,6 @@ def _sizes(extent: int, unit: int, most: int) -> list[int]:
     counts = {least + more for more in _MORE} | {least * times for times in _TIMES}
     sizes = {_whole(-(-extent // count), unit) for count in counts if count <= all_}
     return sorted(sizes or {unit}, reverse=True)
-
-
-def _time(block: tuple[int, int], m: int, n: int, problems: int, threads: int) -> tuple[int, int]:
-    """Multiply-adds of the busiest thread for each element of k, with what packing takes; and the
-    number of items."""
-    rows, columns = block
-    items = problems * -(-m // rows) * -(-n // columns)
-    each = rows * columns + _PACKING * (rows + columns)
-    return -(-items // threads) * each, items
 
 
 def _whole(extent: int, unit: int) -> int:

@@ -14,6 +14,8 @@ struct VectorStep : Decided {
   static constexpr int kPanel = Decided::kWidth * Decided::kVectors;
   // Elements of k that are multiplied at once: packed operands are padded to a multiple.
   static constexpr index_t kUnit = 1;
+  // What a thread needs while it multiplies.
+  struct State {};
 
   template <class Input>
   static void pack_rows(Packed* to, const Input* from, index_t row, index_t column, index_t count, index_t depth) {

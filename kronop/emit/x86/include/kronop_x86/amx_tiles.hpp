@@ -115,8 +115,8 @@ class TileEngine {
     block<kShape>(a, b, steps, sums, kPitch);
   }
 
-  // The same, in lines `pitch` sums apart.
-  template <Shape kShape, class Sum>
+  // The same, in lines `pitch` sums apart. kJoins: they are added to the sums that are there.
+  template <Shape kShape, bool kJoins = false, class Sum>
   static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, Sum* sums, index_t pitch) {
     constexpr bool kTall = kShape.rows.tiles() == 2, kWide = kShape.columns.tiles() == 2;
     const char* left = static_cast<const char*>(a.data);
@@ -124,10 +124,19 @@ class TileEngine {
     // NOTE: GCC does not know that _tile_loadd reads memory, and would move earlier stores behind
     // it.
     __asm__ volatile("" ::: "memory");
-    _tile_zero(0);
-    if constexpr (kWide) _tile_zero(1);
-    if constexpr (kTall) _tile_zero(2);
-    if constexpr (kTall && kWide) _tile_zero(3);
+    const index_t line = pitch * kUnitBytes, down = kShape.rows.second * pitch;
+    constexpr index_t kAcross = kShape.columns.second;
+    if constexpr (kJoins) {
+      _tile_loadd(0, sums, line);
+      if constexpr (kWide) _tile_loadd(1, sums + kAcross, line);
+      if constexpr (kTall) _tile_loadd(2, sums + down, line);
+      if constexpr (kTall && kWide) _tile_loadd(3, sums + down + kAcross, line);
+    } else {
+      _tile_zero(0);
+      if constexpr (kWide) _tile_zero(1);
+      if constexpr (kTall) _tile_zero(2);
+      if constexpr (kTall && kWide) _tile_zero(3);
+    }
     for (int step = 0; step < steps; ++step) {
       _tile_loadd(6, right, b.line);
       _tile_loadd(4, left, a.line);
@@ -144,8 +153,6 @@ class TileEngine {
       left += a.step;
       right += b.step;
     }
-    const index_t line = pitch * kUnitBytes, down = kShape.rows.second * pitch;
-    constexpr index_t kAcross = kShape.columns.second;
     _tile_stored(0, sums, line);
     if constexpr (kWide) _tile_stored(1, sums + kAcross, line);
     if constexpr (kTall) _tile_stored(2, sums + down, line);

@@ -8,10 +8,15 @@ from kronop.core.family import Family, Kind, Later
 from kronop.families.gemm.size import GemmSize
 
 if TYPE_CHECKING:
-    from kronop.families.gemm.public import gemm as gemm
     from kronop.families.gemm.arguments import GemmArguments as GemmArguments
     from kronop.families.gemm.description import GemmDescription as GemmDescription
+    from kronop.families.gemm.grouped_arguments import GemmGroupedArguments as GemmGroupedArguments
+    from kronop.families.gemm.grouped_description import (
+        GemmGroupedDescription as GemmGroupedDescription,
+    )
+    from kronop.families.gemm.operation import GemmOperationGrouped as GemmOperationGrouped
     from kronop.families.gemm.operation import GemmOperationUniversal as GemmOperationUniversal
+    from kronop.families.gemm.public import gemm as gemm
     from kronop.families.gemm.vocabulary import BatchedIdentitySwizzle as BatchedIdentitySwizzle
     from kronop.families.gemm.vocabulary import IdentitySwizzle1 as IdentitySwizzle1
     from kronop.families.gemm.vocabulary import IdentitySwizzle2 as IdentitySwizzle2
@@ -35,10 +40,27 @@ UNIVERSAL = Kind(
     argument_names={"Z": "C", "Y": "D"},
     size=GemmSize,
 )
+GROUPED = Kind(
+    name="groups of matrix products",
+    description=Later(f"{_HERE}.grouped_description", "GemmGroupedDescription"),
+    operation=Later(f"{_HERE}.operation", "GemmOperationGrouped"),
+    arguments=Later(f"{_HERE}.grouped_arguments", "GemmGroupedArguments"),
+    emitters={
+        "cuda": Later(f"{_HERE}.grouped_emitter", "CudaGroupedEmitter"),
+        "x86": Later(f"{_HERE}.grouped_emitter", "X86GroupedEmitter"),
+    },
+    inputs=("A", "B"),
+    names={"Y": "C"},
+    argument_names={"Z": "Cs", "Y": "Ds"},
+    size=GemmSize,
+)
 FAMILY = Family(
     name="gemm",
-    kinds=(UNIVERSAL,),
+    kinds=(UNIVERSAL, GROUPED),
     exports={
+        "GemmGroupedArguments": f"{_HERE}.grouped_arguments",
+        "GemmGroupedDescription": f"{_HERE}.grouped_description",
+        "GemmOperationGrouped": f"{_HERE}.operation",
         "GemmArguments": f"{_HERE}.arguments",
         "GemmDescription": f"{_HERE}.description",
         "GemmOperationUniversal": f"{_HERE}.operation",

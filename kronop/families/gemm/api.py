@@ -77,8 +77,8 @@ def arguments_of(
 ) -> GemmArguments:
     """The arguments of `matmul` for these tensors, with their operation."""
     beta = beta_beside(c, beta, "c")
-    _check_activation(activation)
-    first, second = _operand(a, "a"), _operand(b, "b")
+    check_activation(activation)
+    first, second = operand_of(a, "a"), operand_of(b, "b")
     check_element(second.element, first.element, "b")
     inner = second.shape[-1] if second.shape else 1
     result = describe_output(first.element, inner, None, out)
@@ -89,7 +89,8 @@ def arguments_of(
     return GemmArguments(operation=operation, A=a, B=b, C=c, D=out, output_op=output_op, bias=bias)
 
 
-def _operand(tensor: Any, name: str) -> TensorView:
+def operand_of(tensor: Any, name: str) -> TensorView:
+    """A view of a tensor of a type that products have."""
     found = view(tensor, name, DIFFERENTIABLE)
     if found.element not in SIMT_ELEMENTS:
         raise ElementTypeError(
@@ -103,7 +104,8 @@ def _operand(tensor: Any, name: str) -> TensorView:
     return found
 
 
-def _check_activation(activation: object) -> None:
+def check_activation(activation: object) -> None:
+    """Raises ArgumentError unless it is the name of an activation, or None."""
     if activation is not None and activation not in ACTIVATION_NAMES:
         raise ArgumentError(
             mismatch(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from kronop.args.base import Arguments, OperationLike, Places
+from kronop.args.base import OperationLike, Places, Planned
 from kronop.args.checks import check_source, description_of
 from kronop.args.staging import form_for
 from kronop.args.strides import broadcast_shapes, broadcast_strides, merged
 from kronop.args.tensor import check_promise, view
 from kronop.args.view import TensorView
+from kronop.artifacts import Launch
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
@@ -20,6 +22,7 @@ from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.gemm import visiting
 from kronop.families.gemm.description import GemmDescription, GemmProblem
+from kronop.families.gemm.members import Members, made, rows_of
 from kronop.families.gemm.modes import check_batch, check_mode
 from kronop.families.gemm.shapes import CALLED, check_size, shape_error, shaped, size_of
 from kronop.families.gemm.size import GemmSize
@@ -30,7 +33,7 @@ Ints = tuple[int, ...]
 DIFFERENTIABLE = "kronop.torch.matmul"
 
 
-class GemmArguments(Arguments):
+class GemmArguments(Members):
     """D = epilogue(A B, C, bias).
 
     Args:
@@ -45,7 +48,8 @@ class GemmArguments(Arguments):
         D: (..., M, N), where the result goes; None for a new tensor like A.
         output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults, without C.
             That of a visitor tree has names, and holds C, a bias and D, as far as there are any.
-        gemm_mode: one of `kronop.gemm.Mode`.
+        gemm_mode: one of `kronop.gemm.Mode`. In the mode Array, A, B, C and D may be lists of
+            matrices, which lie anywhere in memory.
         split_k_slices: into how many slices the sum is cut; in the modes Gemm and
             GemmSplitKParallel.
         batch: how many products, in the modes Batched and Array.
@@ -85,6 +89,9 @@ class GemmArguments(Arguments):
             D, C, bias = visiting.taken(tree, C, D, bias), None, None
             self._visited = visiting.visited(tree, DIFFERENTIABLE)
         self._mode = check_mode(gemm_mode, split_k_slices, batch)
+        if gemm_mode is Mode.Array and isinstance(A, (list, tuple)):
+            self._take_array(problem_size, {"A": A, "B": B, "C": C, "D": D}, bias)
+            return
         given = {"A": A, "B": B, "Z": C, "Y": D, "bias": bias}
         self._described = {
             "A": what.A,
@@ -116,6 +123,17 @@ class GemmArguments(Arguments):
         if tree is not None:
             self._take_visited(tree)
 
+    def _take_array(
+        self, problem_size: GemmCoord | None, given: Mapping[str, Any], bias: Any
+    ) -> None:
+        """Accepts lists of matrices, each product of which has arguments of its own."""
+        rows = rows_of(given, {name: name for name in given}, ("C", "D"))
+        make = functools.partial(
+            GemmArguments, self.operation, problem_size, output_op=self.output_op, bias=bias
+        )
+        self._take_members([*made(make, rows, "the array")])
+        check_batch((len(rows),), self._mode)
+
     def _take_visited(self, tree: VisitorArguments) -> None:
         """Accepts the operands and auxiliary results of a visitor tree."""
         self._visited = visiting.fitted(self._visited, self._shape, tree.problem_size)
@@ -128,6 +146,8 @@ class GemmArguments(Arguments):
     @property
     def results(self) -> tuple[Any, ...]:
         """The tensors that a run writes: D, then auxiliary results of a visitor tree."""
+        if self.members:
+            return tuple(member.Y for member in self.members)
         return (self.Y, *(item.owner for item in self._visited if item.result))
 
     @property
@@ -155,12 +175,29 @@ class GemmArguments(Arguments):
 
     @property
     def D(self) -> Any:
-        """The tensor of the result."""
-        return self.Y
+        """The tensor of the result; the list of them in the mode Array with lists."""
+        return [member.Y for member in self.members] if self.members else self.Y
+
+    def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
+        if not self.members:
+            return super().launches(planned, places)
+        return self.launches_of_members(
+            planned,
+            places,
+            lambda problems: tuple(
+                launch for item in problems for launch in planned.launches(item)
+            ),
+        )
 
     @property
     def size(self) -> GemmSize:
+        if self.members:
+            return self.mean_size()
         return self._size.times(math.prod(self._shape[:-2]))
+
+    def problem_at(self, places: Places, workspace: int) -> GemmProblem:
+        """The problem, as one of several that share scratch memory at `workspace`."""
+        return self._problem(places, workspace)
 
     def _problem(self, places: Places, workspace: int) -> GemmProblem:
         names = [name for name in ("A", "B", "bias", "Z", "Y") if name in self._views]

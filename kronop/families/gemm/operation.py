@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+
 from kronop.core.operation import Operation
-from kronop.families.gemm import UNIVERSAL
+from kronop.families.gemm import GROUPED, UNIVERSAL
 from kronop.families.gemm.arguments import GemmArguments
 from kronop.families.gemm.description import GemmDescription, GemmProblem
+from kronop.families.gemm.grouped_arguments import GemmGroupedArguments
+from kronop.families.gemm.grouped_description import GemmGroupedDescription, GemmGroupedProblem
 
 
 class GemmOperationUniversal(
@@ -29,3 +33,33 @@ class GemmOperationUniversal(
         DescriptionError: no kernel serves this; the message says why and what to change.
         ElementTypeError: what is no description or epilogue.
     """
+
+
+class GemmOperationGrouped(
+    Operation[GemmGroupedDescription, GemmGroupedProblem, GemmGroupedArguments], kind=GROUPED
+):
+    """D_g = epilogue(A_g B_g, C_g) for the products g of a group, each of its own M, N and K.
+
+    It runs on `GemmGroupedArguments`.
+
+    Args:
+        target: as of a GemmOperationUniversal.
+        tile_description: tile sizes and math, or None for the planner's choice.
+        A, B, C: descriptions that all products' operands obey; results are like C.
+        epilogue_functor: one of the four.
+        swizzling_functor: the order in which a GPU takes tiles of a product.
+        precompute_mode: `kronop.SchedulerMode.Device` or `.Host`, PyCUTLASS's words; the launches
+            are the same.
+
+    Raises:
+        DescriptionError: no kernel serves this; the message says why and what to change.
+        ElementTypeError: what is no description or epilogue.
+    """
+
+    @functools.cached_property
+    def product(self) -> GemmOperationUniversal:
+        """The operation of one product."""
+        what = self.description
+        return GemmOperationUniversal(
+            self.target, what.tile, what.A, what.B, what.Y, what.epilogue, what.swizzling_functor
+        )

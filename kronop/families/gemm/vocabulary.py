@@ -1,4 +1,4 @@
-"""PyCUTLASS's words for matrix products: sizes, modes, and the order in which tiles are computed."""
+"""PyCUTLASS's words for matrix products: sizes, modes, and the order of tiles."""
 
 from __future__ import annotations
 

@@ -1,0 +1,119 @@
+"""Groups of matrix products in one line, on plain tensors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from kronop.args.device import target_of
+from kronop.args.tensor import check_element, describe
+from kronop.core.calls import describe_output, epilogue_of
+from kronop.descriptions.datatype import Layout
+from kronop.descriptions.shared import beta_beside
+from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.gemm.api import check_activation, operand_of
+from kronop.families.gemm.grouped_arguments import GemmGroupedArguments
+from kronop.families.gemm.operation import GemmOperationGrouped
+
+
+def grouped_matmul(
+    As: Sequence[Any],
+    Bs: Sequence[Any],
+    Cs: Sequence[Any] | None = None,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    biases: Sequence[Any] | None = None,
+    activation: str | None = None,
+    outs: Sequence[Any] | None = None,
+) -> list[Any]:
+    """activation(alpha A_g B_g + beta C_g + bias_g) for each product g, as one operation.
+
+    Args:
+        As, Bs: lists of tensors (M, K) and (K, N), all of one type, each product of its own sizes;
+            or stacked tensors. Types are those of `kronop.gemm.matmul`.
+        Cs: (M, N) each; read only if beta is not 0.
+        alpha, beta, activation: as of `kronop.gemm.matmul`, the same for all.
+        biases: (N) each.
+        outs: where to write the results; new tensors if None.
+
+    Returns:
+        A list of tensors (M, N).
+
+    Raises:
+        As `kronop.gemm.matmul`; the message has the number of the product that does not fit.
+    """
+    operation = _operation_for(As, Bs, Cs, activation, outs)
+    scalars = [alpha, *([] if Cs is None and not beta else [beta_beside(Cs, beta, "Cs")])]
+    arguments = GemmGroupedArguments(
+        operation=operation,
+        As=As,
+        Bs=Bs,
+        Cs=Cs,
+        Ds=outs,
+        output_op=operation.epilogue_type(*scalars),
+        biases=biases,
+    )
+    operation.run(arguments)
+    return list(arguments.Ds)
+
+
+def _operation_for(
+    As: Sequence[Any],
+    Bs: Sequence[Any],
+    Cs: Sequence[Any] | None,
+    activation: str | None,
+    outs: Sequence[Any] | None,
+) -> GemmOperationGrouped:
+    check_activation(activation)
+    views = {name: _views(name, items) for name, items in (("As", As), ("Bs", Bs))}
+    first = views["As"][0]
+    for name, items in views.items():
+        for index, item in enumerate(items):
+            check_element(item.element, first.element, f"{name}[{index}]")
+    results = [
+        describe_output(first.element, item.shape[-1], c, out)
+        for item, c, out in zip(views["Bs"], _each(Cs, Bs), _each(outs, Bs), strict=False)
+        if item.shape
+    ]
+    return _operation(
+        target_of(first),
+        _common([describe(item, "As") for item in views["As"]]),
+        _common([describe(item, "Bs") for item in views["Bs"]]),
+        _common(results),
+        activation,
+    )
+
+
+def _each(items: Sequence[Any] | None, like: Sequence[Any]) -> Sequence[Any]:
+    """The items, or None for each if there are none."""
+    return [None] * len(like) if items is None else items
+
+
+def _views(name: str, items: Sequence[Any]) -> list[Any]:
+    found = [operand_of(item, f"{name}[{index}]") for index, item in enumerate(items)]
+    if not found:
+        raise ArgumentError(
+            mismatch(name, expected="at least one tensor", got="none", hint="list the operands")
+        )
+    return found
+
+
+def _common(items: Sequence[TensorDescription]) -> TensorDescription:
+    """What all tensors promise."""
+    element, layouts = items[0].element, {item.layout for item in items}
+    if len(layouts) > 1:
+        return TensorDescription(element, Layout.RowMajor, 1)
+    return TensorDescription(element, layouts.pop(), min(item.alignment for item in items))
+
+
+@functools.lru_cache(maxsize=256)
+def _operation(
+    target: str,
+    A: TensorDescription,
+    B: TensorDescription,
+    C: TensorDescription,
+    activation: str | None,
+) -> GemmOperationGrouped:
+    return GemmOperationGrouped(target, None, A, B, C, epilogue_of(A.element, C, activation))

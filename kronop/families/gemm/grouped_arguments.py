@@ -1,0 +1,88 @@
+"""Arguments of groups of products: lists of tensors -> GemmGroupedProblem."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from kronop.args.base import OperationLike, Places, Planned
+from kronop.args.checks import description_of
+from kronop.artifacts import Launch
+from kronop.descriptions.scalars import EpilogueArguments
+from kronop.families.gemm.arguments import GemmArguments
+from kronop.families.gemm.grouped_description import GemmGroupedDescription, GemmGroupedProblem
+from kronop.families.gemm.members import Members, made, rows_of
+from kronop.families.gemm.size import GemmSize
+from kronop.families.gemm.vocabulary import GemmCoord
+
+_OWN = {
+    "problem_sizes": "problem_size",
+    **{f"{name}s": name for name in "ABCD"},
+    "biases": "bias",
+}
+
+
+class GemmGroupedArguments(Members):
+    """D_g = epilogue(A_g B_g, C_g) for each product g of a group.
+
+    Args:
+        operation: a GemmOperationGrouped.
+        problem_sizes: a `kronop.gemm.GemmCoord` for each product; None for what the tensors'
+            shapes say. With it, tensors may be flat, as of GemmArguments.
+        As, Bs: lists of tensors (M, K) and (K, N), each of its own sizes; or a stacked tensor.
+        Cs: a list of tensors (M, N), or a stacked one; needed where beta is not 0.
+        Ds: where the results go, likewise; None for new tensors.
+        output_op: `operation.epilogue_type(alpha, beta, ...)`, of all products.
+        biases: a list of tensors (N), likewise; None for none.
+
+    Raises:
+        ElementTypeError: not a list, a tensor's element type, or what is no tensor.
+        ArgumentError: lists of other lengths, results that overlap, or a product whose arguments do
+            not fit: the message has its number.
+        OutOfMemoryError: no room for a result.
+    """
+
+    def __init__(
+        self,
+        operation: OperationLike,
+        problem_sizes: Sequence[GemmCoord] | None = None,
+        As: Any = None,
+        Bs: Any = None,
+        Cs: Any = None,
+        Ds: Any = None,
+        output_op: EpilogueArguments | None = None,
+        biases: Any = None,
+    ) -> None:
+        description_of(operation, GemmGroupedDescription)
+        super().__init__(operation, output_op)
+        given = {"As": As, "Bs": Bs, "problem_sizes": problem_sizes, "Cs": Cs, "Ds": Ds}
+        rows = rows_of({**given, "biases": biases}, _OWN, ("problem_sizes", "Cs", "Ds", "biases"))
+        product: Any = operation
+        make = functools.partial(GemmArguments, operation=product.product, output_op=self.output_op)
+        self._take_members([*made(make, rows, "the group")])
+
+    @property
+    def Ds(self) -> tuple[Any, ...]:
+        """The tensors of the results."""
+        return tuple(member.Y for member in self.members)
+
+    @property
+    def results(self) -> tuple[Any, ...]:
+        return self.Ds
+
+    @property
+    def size(self) -> GemmSize:
+        """As many products of their mean size."""
+        return self.mean_size()
+
+    def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
+        return self.launches_of_members(
+            planned,
+            places,
+            lambda problems: planned.launches(GemmGroupedProblem(problems=problems)),
+        )
+
+    def _problem(self, places: Places, workspace: int) -> GemmGroupedProblem:
+        problems = tuple(item.problem_at(places, workspace) for item in self.members if item.size)
+        return GemmGroupedProblem(problems=problems)

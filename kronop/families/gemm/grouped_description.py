@@ -1,0 +1,94 @@
+"""D_g = epilogue(A_g B_g, C_g) for the products g of a group, each of its own M, N and K."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
+from kronop.errors import ElementTypeError, mismatch
+from kronop.families.gemm.description import GemmDescription, GemmProblem
+from kronop.families.gemm.vocabulary import IdentitySwizzle1, SchedulerMode, Swizzle
+from kronop.frozen import dataclass
+
+# The products of a description's test data.
+_SAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmGroupedDescription:
+    """The frozen description of a group of matrix products.
+
+    Attributes:
+        math, tile, A, B, Y, epilogue, swizzling_functor: those of each product, as in a
+            GemmDescription.
+        precompute_mode: where PyCUTLASS decides which block computes which tile. Launches here hold
+            that in their parameters, so both modes run the same kernels.
+
+    Raises:
+        DescriptionError: types, or what was promised of tensors, do not agree.
+        ElementTypeError: an argument has the wrong class.
+    """
+
+    math: MathInstruction
+    tile: TileDescription | None
+    A: TensorDescription
+    B: TensorDescription
+    Y: TensorDescription
+    epilogue: Epilogue
+    swizzling_functor: Swizzle = IdentitySwizzle1
+    precompute_mode: SchedulerMode = SchedulerMode.Device
+
+    def __post_init__(self) -> None:
+        _ = self.product  # Checks what it shares with each product.
+        if not isinstance(self.precompute_mode, SchedulerMode):
+            raise ElementTypeError(
+                mismatch(
+                    "precompute_mode",
+                    expected="kronop.SchedulerMode.Device or .Host",
+                    got=repr(self.precompute_mode),
+                    hint="name one of the two",
+                )
+            )
+
+    @property
+    def product(self) -> GemmDescription:
+        """The description of each product."""
+        return GemmDescription(
+            math=self.math,
+            tile=self.tile,
+            A=self.A,
+            B=self.B,
+            Y=self.Y,
+            epilogue=self.epilogue,
+            swizzling_functor=self.swizzling_functor,
+        )
+
+    def x_shape(self, rows: Any) -> tuple[int, ...]:
+        """The shape of stacked As, for M = `rows` or a size."""
+        return _SAMPLES, *self.product.x_shape(rows)
+
+    def y_shape(self, rows: Any) -> tuple[int, ...]:
+        """The shape of stacked Ds."""
+        return _SAMPLES, *self.product.y_shape(rows)
+
+    def operands(self, rows: Any) -> dict[str, Any]:
+        """Shapes of stacked operands, in the order of `reference`; `rows` may be a size."""
+        shapes = self.product.operands(rows)
+        return {"As": (_SAMPLES, *shapes["A"]), "Bs": (_SAMPLES, *shapes["B"])}
+
+    def reference(
+        self, a: Any, b: Any, z: Any = None, output_op: EpilogueArguments | None = None
+    ) -> Any:
+        """The results in NumPy, of stacked operands: (products, M, N)."""
+        return self.product.reference(a, b, z, output_op)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmGroupedProblem:
+    """The products of a group, with their memory; they share a workspace, one after the other."""
+
+    problems: tuple[GemmProblem, ...]

@@ -1,0 +1,66 @@
+"""Groups of products: the plan of one product, launched for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kronop.artifacts import Launch, Status
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.plan import Plan
+from kronop.families.gemm.cuda.emitter import CudaEmitter
+from kronop.families.gemm.grouped_description import GemmGroupedDescription, GemmGroupedProblem
+from kronop.families.gemm.size import GemmSize
+from kronop.families.gemm.x86.emitter import X86Emitter
+from kronop.target import Target
+
+
+class _Each:
+    """Asks the emitter of single products, `product`."""
+
+    product: Any
+
+    def instruction(self, element: DataType, target: Target) -> MathInstruction:
+        found: MathInstruction = self.product.instruction(element, target)
+        return found
+
+    def supports(self, description: GemmGroupedDescription, target: Target) -> Status:
+        status: Status = self.product.supports(description.product, target)
+        return status
+
+    def plan(
+        self, description: GemmGroupedDescription, target: Target, size: GemmSize | None = None
+    ) -> Plan:
+        return self.candidates(description, target, 1, size)[0]
+
+    def candidates(
+        self,
+        description: GemmGroupedDescription,
+        target: Target,
+        count: int,
+        size: GemmSize | None = None,
+    ) -> tuple[Plan, ...]:
+        found: tuple[Plan, ...] = self.product.candidates(description.product, target, count, size)
+        return found
+
+    def workspace_bytes(self, plan: Plan, size: GemmSize, threads: int) -> int:
+        found: int = self.product.workspace_bytes(plan, size, threads)
+        return found
+
+    def launches(self, plan: Plan, problem: GemmGroupedProblem) -> tuple[Launch, ...]:
+        """Those of each product that is not empty."""
+        return tuple(
+            launch for item in problem.problems for launch in self.product.launches(plan, item)
+        )
+
+
+class X86GroupedEmitter(_Each):
+    """Plans groups on CPUs."""
+
+    product = X86Emitter()
+
+
+class CudaGroupedEmitter(_Each):
+    """Plans groups on GPUs."""
+
+    product = CudaEmitter()

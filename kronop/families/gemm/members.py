@@ -1,0 +1,156 @@
+"""Arguments of several products that run together: groups, and arrays of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from kronop.args.base import Arguments, Places, Planned
+from kronop.args.overlap import overlaps, span
+from kronop.args.view import TensorView
+from kronop.artifacts import Launch
+from kronop.errors import ArgumentError, ElementTypeError, KronopError, mismatch
+from kronop.families.gemm.size import GemmSize
+
+
+class Members(Arguments):
+    """Arguments that may stand for those of several products, which share scratch memory.
+
+    Attributes:
+        members: the arguments of each product; empty if these are the arguments of one.
+    """
+
+    members: tuple[Any, ...] = ()
+
+    @property
+    def operand_views(self) -> Mapping[str, TensorView]:
+        """The operands by their names in `kronop`: Z is C, Y is D."""
+        return self._views
+
+    def _take_members(self, members: Sequence[Any]) -> None:
+        """Accepts arguments of products, all on one device, none of which writes what another one
+        reads or writes."""
+        self.members = tuple(members)
+        views = {
+            f"{name}[{index}]": item
+            for index, member in enumerate(members)
+            for name, item in member.operand_views.items()
+        }
+        self._settle(views)
+        _check_apart(self.members)
+        self._views, self.Y = views, self.members[0].Y
+        self._source_is_result = any(member.accumulates for member in self.members)
+
+    @property
+    def sizes(self) -> list[GemmSize]:
+        """The sizes of products that are not empty."""
+        return [member.size for member in self.members if member.size]
+
+    def mean_size(self) -> GemmSize:
+        """As many products of their mean size."""
+        sizes = self.sizes
+        if not sizes:
+            return GemmSize(0)
+        means = (-(-sum(getattr(item, name) for item in sizes) // len(sizes)) for name in "mnk")
+        return GemmSize(*means, sum(item.batch for item in sizes))
+
+    def launches_of_members(
+        self,
+        planned: Planned,
+        places: Places,
+        launch: Callable[[tuple[Any, ...]], tuple[Launch, ...]],
+    ) -> tuple[Launch, ...]:
+        """What `launch` makes of the problems that are not empty."""
+        if not self.sizes:
+            return ()
+        sizes = [*self.sizes, self.size]
+        workspace = places.workspace(
+            max(planned.workspace_bytes(size, self._threads) for size in sizes)
+        )
+        return launch(
+            tuple(item.problem_at(places, workspace) for item in self.members if item.size)
+        )
+
+
+def made(make: Callable[..., Any], rows: Sequence[Mapping[str, Any]], called: str) -> Iterator[Any]:
+    """The arguments of each product; what is wrong with one names it by its number.
+
+    Args:
+        called: what all of them are: "the group".
+    """
+    for index, row in enumerate(rows):
+        try:
+            yield make(**row)
+        except KronopError as error:
+            raise type(error)(f"product {index} of {called}: {error}") from None
+
+
+def rows_of(
+    given: Mapping[str, Any], names: Mapping[str, str], optional: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The arguments of each product, from lists with an item for each.
+
+    Args:
+        given: sequences by their names for the caller.
+        names: what an item of each is called.
+        optional: names of sequences that may be None.
+
+    Raises:
+        ElementTypeError: an argument is no sequence.
+        ArgumentError: sequences of other lengths, or empty ones.
+    """
+    lists = {}
+    for name, value in given.items():
+        if value is None and name in optional:
+            continue
+        try:
+            lists[name] = list(value)
+        except TypeError:
+            raise ElementTypeError(
+                mismatch(
+                    name,
+                    expected="a list with an item for each product",
+                    got=type(value).__name__,
+                    hint="pass lists of tensors",
+                )
+            ) from None
+    counts = {name: len(items) for name, items in lists.items()}
+    count = min(counts.values())
+    if count != max(counts.values()) or not count:
+        raise ArgumentError(
+            mismatch(
+                "lists of products",
+                expected="an item for each product, at least one",
+                got=", ".join(f"{length} {name}" for name, length in counts.items()),
+                hint="pass lists of one length",
+            )
+        )
+    return [{names[name]: items[at] for name, items in lists.items()} for at in range(count)]
+
+
+def _check_apart(members: Sequence[Members]) -> None:
+    """Raises ArgumentError if a product writes memory that another one reads or writes."""
+    spans = sorted(
+        (*span(item), index, name)
+        for index, member in enumerate(members)
+        for name, item in member.operand_views.items()
+        if item.in_place and 0 not in item.shape
+    )
+    for at, (_, high, index, name) in enumerate(spans):
+        for low, _, other, its in spans[at + 1 :]:
+            if low >= high:
+                break
+            if index == other or "Y" not in (name, its):
+                continue
+            first, second = members[index].operand_views[name], members[other].operand_views[its]
+            if overlaps(first, second):
+                called = {"Y": "D", "Z": "C"}
+                pair = f"{called.get(name, name)}s[{index}] and {called.get(its, its)}s[{other}]"
+                raise ArgumentError(
+                    mismatch(
+                        pair,
+                        expected="separate memory, since products run side by side",
+                        got="tensors that overlap",
+                        hint="pass other tensors, or copies",
+                    )
+                )

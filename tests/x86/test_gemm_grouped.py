@@ -1,0 +1,131 @@
+"""Groups and arrays of matrix products on a CPU, against NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kronop
+from kronop.families.gemm.size import GemmSize
+
+_SIZES = ((3, 5, 4), (50, 33, 60), (0, 2, 3), (7, 4, 0), (1, 1, 1), (64, 128, 32))
+_MATRIX = kronop.TensorDescription(kronop.float32)
+_LINEAR = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+
+
+def _drawn(*shapes: tuple[int, ...]) -> list[Any]:
+    random = np.random.default_rng(5)
+    return [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+def _operands() -> tuple[list[Any], list[Any], list[Any]]:
+    """As, Bs and Cs."""
+    return (
+        _drawn(*((m, k) for m, _, k in _SIZES)),
+        _drawn(*((k, n) for _, n, k in _SIZES)),
+        _drawn(*((m, n) for m, n, _ in _SIZES)),
+    )
+
+
+def _check(found: Any, wanted: Any, depth: int) -> None:
+    """Sums of `depth` products, each of which is rounded; the operands are at most about 5."""
+    assert found.shape == wanted.shape
+    assert np.abs(found - wanted).max(initial=0) <= 2.0**-24 * (depth + 4) * (25 * depth + 20)
+
+
+@pytest.mark.parametrize("mode", kronop.SchedulerMode)
+def test_groups(mode: kronop.SchedulerMode) -> None:
+    a, b, c = _operands()
+    operation = kronop.GemmOperationGrouped(
+        "x86", None, _MATRIX, _MATRIX, _MATRIX, _LINEAR, precompute_mode=mode
+    )
+    coordinates = [kronop.gemm.GemmCoord(*size) for size in _SIZES]
+    results = [np.full((m, n), np.nan, np.float32) for m, n, _ in _SIZES]
+    flat = [item.reshape(-1) for item in a]
+    arguments = kronop.GemmGroupedArguments(
+        operation, coordinates, flat, b, c, results, output_op=operation.epilogue_type(2, 3)
+    )
+    operation.run(arguments)
+    arguments.sync()
+    for x, y, z, d, (_, _, depth) in zip(a, b, c, results, _SIZES, strict=True):
+        _check(d, 2 * (np.float64(x) @ y) + 3 * np.float64(z), depth)
+    assert arguments.size == GemmSize(25, 35, 20, 5)  # Means of those that are not empty.
+
+
+def test_one_line() -> None:
+    a, b, c = _operands()
+    biases = _drawn(*((n,) for _, n, _ in _SIZES))
+    found = kronop.gemm.grouped_matmul(a, b, c, beta=-1.0, biases=biases, activation="relu")
+    for x, y, z, bias, d, (_, _, depth) in zip(a, b, c, biases, found, _SIZES, strict=True):
+        _check(d, np.maximum(np.float64(x) @ y - z + bias, 0), depth)
+    transposed = [np.ascontiguousarray(item.T).T for item in b]
+    outs = [np.empty_like(item) for item in found]
+    again = kronop.gemm.grouped_matmul(a, transposed, outs=outs)
+    assert all(one is other for one, other in zip(again, outs, strict=True))
+    _check(again[1], np.float64(a[1]) @ b[1], 60)
+    stacked = kronop.gemm.grouped_matmul(np.stack(a[:1] * 2), np.stack(b[:1] * 2))
+    _check(stacked[1], np.float64(a[0]) @ b[0], 4)
+
+
+def test_arrays() -> None:
+    a, b, c = _drawn((5, 7), (5, 7)), _drawn((7, 9), (7, 9)), _drawn((5, 9), (5, 9))
+    operation = kronop.GemmOperationUniversal("x86", None, _MATRIX, _MATRIX, _MATRIX, _LINEAR)
+    arguments = kronop.GemmArguments(
+        operation,
+        kronop.gemm.GemmCoord(5, 9, 7),
+        a,
+        b,
+        c,
+        output_op=operation.epilogue_type(1, 1),
+        gemm_mode=kronop.gemm.Mode.Array,
+        batch=2,
+    )
+    operation.run(arguments)
+    for x, y, z, d in zip(a, b, c, arguments.D, strict=True):
+        _check(d, np.float64(x) @ y + z, 7)
+    stacked = kronop.GemmArguments(
+        operation,
+        kronop.gemm.GemmCoord(5, 9, 7),
+        np.stack(a).reshape(-1),
+        np.stack(b).reshape(-1),
+        gemm_mode=kronop.gemm.Mode.Array,
+        batch=2,
+    )
+    operation.run(stacked)
+    _check(stacked.D[1], np.float64(a[1]) @ b[1], 7)
+
+
+def _grouped(**changed: Any) -> Any:
+    a, b, _ = _operands()
+    operation = kronop.GemmOperationGrouped("x86", None, _MATRIX, _MATRIX, _MATRIX, _LINEAR)
+    return kronop.GemmGroupedArguments(operation, **{"As": a, "Bs": b, **changed})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: _grouped(As=_operands()[0][:2]), "2 As, 6 Bs"),
+        (lambda: _grouped(As=3), "As: expected a list"),
+        (lambda: _grouped(As=[], Bs=[]), "at least one"),
+        (lambda: _grouped(Bs=_operands()[1][::-1]), "product 0 of the group: shape of B"),
+        (lambda: _grouped(Ds=[np.empty((3, 5), np.float32)] * 6), "product 1 of the group"),
+        (
+            lambda: _grouped(
+                As=_operands()[0][:1] * 2,
+                Bs=_operands()[1][:1] * 2,
+                Ds=[np.empty((3, 5), np.float32)] * 2,
+            ),
+            r"Ds\[0\] and Ds\[1\]",
+        ),
+    ],
+)
+def test_refusals(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(kronop.KronopError, match=message):
+        make()
+    with pytest.raises(kronop.ElementTypeError, match="precompute_mode"):
+        kronop.GemmOperationGrouped(
+            "x86", None, _MATRIX, _MATRIX, _MATRIX, _LINEAR, precompute_mode="host"
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -67,10 +68,17 @@ def _laid_out(array: Any, layout: str) -> Any:
 
 
 class Check:
-    """Runs an operation on random values, and compares every element of the result."""
+    """Runs an operation on random values, and compares every element of the result.
 
-    def __init__(self, operation: GemmOperationUniversal) -> None:
+    Args:
+        run: runs arguments; None for the operation itself.
+    """
+
+    def __init__(
+        self, operation: GemmOperationUniversal, run: Callable[[GemmArguments], None] | None = None
+    ) -> None:
         self.operation, self.random = operation, np.random.default_rng(1)
+        self.run = run or operation.run
         what: GemmDescription = operation.description
         self.what, self.element, self.output = what, what.A.element, what.Y.element
 
@@ -109,11 +117,18 @@ class Check:
             **more,
         )
         arguments.share_among(threads)
-        self.operation.run(arguments)
+        self.run(arguments)
         self._compare(a, b, source, added, output_op, y)
         if layouts[2] == "apart":
             assert not np.delete(y.base, np.s_[1::3], -1).any()
         return arguments
+
+    def product(self, a: Any, b: Any) -> Any:
+        """The plain product of arrays of any type."""
+        kind, shape = support.numpy_type(self.element), (a.shape[0], b.shape[1])
+        y = support.poison(shape, self.output)
+        self.run(GemmArguments(self.operation, A=a.astype(kind), B=b.astype(kind), D=y))
+        return y
 
     def _compare(self, a: Any, b: Any, source: Any, bias: Any, output_op: Any, y: Any) -> None:
         what, wide = self.what, np.float64 if self.element.kind == "float" else np.int64

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 from kronop.artifacts import Status
+from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.choice import cheapest_plans
 from kronop.emit.plan import Plan, Step
-from kronop.emit.x86 import planning
+from kronop.emit.x86 import amx, planning
 from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.least import LeastOfGemm
 from kronop.families.gemm.size import USUAL, GemmSize
-from kronop.families.gemm.x86.design import VectorGemm
+from kronop.families.gemm.x86.design import HostGemm, VectorGemm
+from kronop.families.gemm.x86.tiles import TileGemm
 from kronop.target import Target
 
 # Rows of a tile fill vectors of 16 bytes, in which they are transposed when they are packed.
@@ -25,8 +28,11 @@ _KEPT = 0.8
 
 
 def supports(description: GemmDescription, target: Target) -> Status:
-    """Whether vectors can obey the math and the user's tile."""
-    status = planning.common_status(description.math, description.tile, target)
+    """Whether vectors or AMX tiles can obey the math and the user's tile."""
+    math = description.math
+    if amx.asks_for_tiles(math, target):  # The rules for the user's tile are those of vectors.
+        math = MathInstruction.simt(math.element_a)
+    status = planning.common_status(math, description.tile, target)
     if not status:
         return status
     every = [(item, item.status(target)) for item in _designs(description, target)]
@@ -52,33 +58,43 @@ def plans(
     )
 
 
-def _designs(what: GemmDescription, target: Target) -> Iterator[VectorGemm]:
-    sums = what.math.element_accumulator
-    fitting = [rows for rows in _ROWS if rows * sums.bytes % _ROW_BYTES == 0]
+def _designs(what: GemmDescription, target: Target) -> Iterator[HostGemm]:
+    if amx.asks_for_tiles(what.math, target):
+        extent = 2 * amx.TILE
+        yield TileGemm(**_common(what, target, extent, extent, what.A.element.bytes))
+        return
+    sums = what.math.element_accumulator.bytes
+    fitting = [rows for rows in _ROWS if rows * sums % _ROW_BYTES == 0]
     for rows, vectors in itertools.product(fitting, _VECTORS):
-        panel = vectors * target.vector_bytes // sums.bytes
-        given = what.tile.threadblock_shape if what.tile else None
-        most_rows, most_columns, depth = given or (
-            _MOST_ROWS // rows * rows,
-            _MOST_COLUMNS // panel * panel,
-            _SLAB_BYTES // sums.bytes,
-        )
-        yield VectorGemm(
-            source=what.A.element,
-            output=what.Y.element,
-            accumulator=sums,
-            epilogue=what.epilogue,
-            vector_bytes=target.vector_bytes,
-            block_rows=max(rows, min(most_rows, _BLOCK_ROWS) // rows * rows),
-            most_rows=most_rows,
-            most_columns=most_columns,
-            depth=depth,
-            rows=rows,
-            vectors=vectors,
-        )
+        columns = vectors * target.vector_bytes // sums
+        common = _common(what, target, rows, columns, sums)
+        yield VectorGemm(**common, rows=rows, vectors=vectors)
 
 
-def _step(what: GemmDescription, target: Target, design: VectorGemm) -> Step:
+def _common(
+    what: GemmDescription, target: Target, rows: int, columns: int, packed_bytes: int
+) -> dict[str, Any]:
+    """The fields of all designs. Blocks are the user's, or hold whole tiles of that size."""
+    given = what.tile.threadblock_shape if what.tile else None
+    most_rows, most_columns, depth = given or (
+        _MOST_ROWS // rows * rows,
+        _MOST_COLUMNS // columns * columns,
+        _SLAB_BYTES // packed_bytes,
+    )
+    return {
+        "source": what.A.element,
+        "output": what.Y.element,
+        "accumulator": what.math.element_accumulator,
+        "epilogue": what.epilogue,
+        "vector_bytes": target.vector_bytes,
+        "block_rows": max(rows, min(most_rows, _BLOCK_ROWS) // rows * rows),
+        "most_rows": most_rows,
+        "most_columns": most_columns,
+        "depth": depth,
+    }
+
+
+def _step(what: GemmDescription, target: Target, design: HostGemm) -> Step:
     sizes = f"{what.Y.element.short}_{what.epilogue.name}"
     return Step(
         entry=planning.kernel_name("gemm", what.A.element, sizes, target),
@@ -90,5 +106,6 @@ def _step(what: GemmDescription, target: Target, design: VectorGemm) -> Step:
             element=what.A.element,
             output=what.Y.element,
             sums=what.math.element_accumulator,
+            multiplied=what.A.element if isinstance(design, TileGemm) else None,
         ),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from kronop.artifacts import Launch
-from kronop.descriptions.datatype import DataType
+from kronop.descriptions.datatype import DataType, bfloat16, int8
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.emitter import Searching
 from kronop.emit.plan import Plan
@@ -21,7 +21,8 @@ class X86Emitter(Searching):
     search = "kronop.families.gemm.x86.choice"
 
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
-        return MathInstruction.simt(element)
+        on_tiles = target.arch == "amx" and element in (bfloat16, int8)
+        return MathInstruction.amx(element) if on_tiles else MathInstruction.simt(element)
 
     def workspace_bytes(self, plan: Plan, size: GemmSize, threads: int) -> int:
         """Packed operands and sums of every thread, and the sums of slices."""

@@ -133,6 +133,7 @@ class Worker {
 
   const Parameters& p_;
   Results<Step, Parameters> results_;
+  typename Step::State state_;
   const Input *a_ = nullptr, *b_ = nullptr, *held_ = nullptr;
   index_t held_depth_ = 0, held_columns_ = 0;
   Packed *rows_, *columns_;

@@ -98,7 +98,7 @@ def panel_elements(contracted: int, outputs: int, tile: int) -> int:
 def scalar_fields(epilogue: Epilogue) -> Field:
     """The parameter field of the epilogue's scalars, which are of the kind it computes in."""
     kind = Scalar.FLOAT64 if epilogue.element_epilogue.kind == "float" else Scalar.INT64
-    return Field("scalars", kind, len(epilogue.scalar_names))
+    return Field("scalars", kind, max(1, len(epilogue.scalar_names)))
 
 
 def keeps_sums(epilogue: Epilogue, *, rounded: bool = False) -> bool:

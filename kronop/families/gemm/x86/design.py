@@ -6,16 +6,18 @@ import dataclasses
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
+from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.emit.x86 import planning
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
+from kronop.families.gemm.x86 import visitor
 from kronop.families.gemm.x86.cutting import Blocking, Cut, cut
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -46,6 +48,9 @@ class HostGemm(Design):
     ends: ClassVar[tuple[str, ...]] = ("Y along rows", "Y along columns")
     template: ClassVar[str]
     header: ClassVar[str]
+    # Multiply-adds that take as long as packing an element, and as long as one on vectors.
+    packing: ClassVar[int] = 24
+    speed: ClassVar[int] = 1
 
     source: DataType
     output: DataType
@@ -72,6 +77,14 @@ class HostGemm(Design):
     def packed_bytes(self) -> int:
         """Bytes of an element of a packed operand."""
 
+    @abstractmethod
+    def status(self, target: Target) -> Status:
+        """Whether the kernel can run on a target, and why not."""
+
+    @abstractmethod
+    def seconds(self, size: GemmSize) -> float:
+        """Modelled time of one thread for a problem of that size."""
+
     @property
     def threads(self) -> int:
         return 0
@@ -87,8 +100,9 @@ class HostGemm(Design):
 
     @property
     def signature(self) -> KernelSignature:
+        if isinstance(self.epilogue, VisitorEpilogue):
+            return visitor.signature(self.epilogue)
         whole, batch = Scalar.INT64, MOST_BATCH_DIMENSIONS
-        cuts = "rows columns depth slice slices scratch_bytes packed_columns sums partial pitch"
         return KernelSignature(
             "GemmParameters",
             (
@@ -97,7 +111,7 @@ class HostGemm(Design):
                 Field("batch", whole, batch),
                 *(Field(f"{name}_batch", whole, batch) for name in _OPERANDS),
                 *(Field(f"{name}_{way}", whole) for name in _OPERANDS for way in ("row", "column")),
-                *(Field(name, whole) for name in (*cuts.split(), "threads")),
+                *(Field(name, whole) for name in visitor.CUTS.split()),
                 planning.scalar_fields(self.epilogue),
             ),
         )
@@ -115,13 +129,15 @@ class HostGemm(Design):
             unit=self.unit,
             packed_bytes=self.packed_bytes,
             sum_bytes=self.accumulator.bytes,
+            packing=self.packing,
+            speed=self.speed,
         )
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header=self.header,
             template=f"kronop::{self.template}",
-            parameters=f"kronop::GemmParameters<{planning.parameter_arguments(self.epilogue)}>",
+            parameters=self._parameters,
             types=(
                 ("Input", self.source.cxx),
                 ("Output", self.output.cxx),
@@ -137,6 +153,12 @@ class HostGemm(Design):
         )
 
     @property
+    def _parameters(self) -> str:
+        if isinstance(self.epilogue, VisitorEpilogue):
+            return f"kronop::GemmVisitorParameters<{visitor.arguments(self.epilogue)}>"
+        return f"kronop::GemmParameters<{planning.parameter_arguments(self.epilogue)}>"
+
+    @property
     def _constants(self) -> tuple[tuple[str, int], ...]:
         """Those of the trait struct that other designs have not."""
         return ()
@@ -146,14 +168,37 @@ class HostGemm(Design):
 
     def workspace_bytes(self, size: GemmSize, threads: int) -> int:
         """Bytes for a problem of a size, whether it is turned or not."""
-        every = [self.cut(m, n, size.k, size.batch, threads) for m, n in self._ways(size)]
-        return max(item.workspace_bytes for item in every)
+        bytes_of = []
+        for turned, (m, n) in enumerate(self._ways(size)):
+            found = self.cut(m, n, size.k, size.batch, threads)
+            bytes_of.append(self._folds(found, m, n, size.batch, turned=bool(turned))[1])
+        return max(bytes_of)
+
+    def _folds(
+        self, found: Cut, m: int, n: int, problems: int, *, turned: bool
+    ) -> tuple[tuple[int, ...], int]:
+        """Where parts of a tree's reductions begin in the workspace, and where that ends."""
+        if not isinstance(self.epilogue, VisitorEpilogue):
+            return (), found.workspace_bytes
+        panel = self.tile[1]
+        return visitor.folds(self.epilogue, found, m, n, problems, panel, turned=turned)
 
     def launch(self, index: int, problem: GemmProblem) -> Launch:
-        p = _turned(problem) if self._is_better_turned(problem) else problem
-        found = self.cut(p.m, p.n, p.k, math.prod(p.batch), p.threads)
-        operands = {name: getattr(p, name) or _NOTHING for name in _OPERANDS}
-        values = {
+        turned = self._is_better_turned(problem)
+        p, problems = _turned(problem) if turned else problem, math.prod(problem.batch)
+        found = self.cut(p.m, p.n, p.k, problems, p.threads)
+        values = self._values(p, found)
+        if isinstance(self.epilogue, VisitorEpilogue):
+            values |= visitor.values(self.epilogue, p, turned=turned)
+            values["folds"] = self._folds(found, p.m, p.n, problems, turned=turned)[0]
+        return Launch(step=index, parameters=self.signature.pack(values))
+
+    def _values(self, p: GemmProblem, found: Cut) -> dict[str, Any]:
+        """The members of the parameter struct, without those of trees alone."""
+        is_tree = isinstance(self.epilogue, VisitorEpilogue)
+        names = _OPERANDS[:2] if is_tree else _OPERANDS
+        operands = {name: getattr(p, name) or _NOTHING for name in names}
+        return {
             **{name: item.pointer for name, item in operands.items()},
             **{f"{name}_batch": _padded(item.batch) for name, item in operands.items()},
             **{f"{name}_row": item.row for name, item in operands.items()},
@@ -162,7 +207,6 @@ class HostGemm(Design):
             **found.values,
             "batch": _padded(p.batch, 1),
         }
-        return Launch(step=index, parameters=self.signature.pack(values))
 
     def _is_better_turned(self, problem: GemmProblem) -> bool:
         """Whether the transposed result is computed: it is if it is contiguous along its columns,
@@ -191,7 +235,11 @@ class VectorGemm(HostGemm):
         unroll: elements of k in the body of the loop.
     """
 
-    styles: ClassVar[tuple[str, ...]] = ("operands as they are", "operands converted")
+    styles: ClassVar[tuple[str, ...]] = (
+        "operands as they are",
+        "operands converted",
+        "a visitor tree",
+    )
     template: ClassVar[str] = "gemm_vectors"
     header: ClassVar[str] = "gemm_vectors.hpp"
 
@@ -218,6 +266,8 @@ class VectorGemm(HostGemm):
     def style(self, target: Target) -> Iterator[str]:
         is_same = self.source == self.accumulator
         yield "operands as they are" if is_same else "operands converted"
+        if isinstance(self.epilogue, VisitorEpilogue):
+            yield "a visitor tree"
 
     def status(self, target: Target) -> Status:
         """Whether sums stay in registers, and blocks hold whole tiles."""
@@ -280,6 +330,7 @@ def _turned(problem: GemmProblem) -> GemmProblem:
         y=y,
         z=across(problem.z),
         bias=across(problem.bias),
+        visited=tuple(item for item in map(across, problem.visited) if item),
     )
 
 

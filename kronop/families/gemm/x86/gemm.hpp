@@ -9,6 +9,7 @@
 #pragma once
 
 #include "gemm_results.hpp"
+#include "gemm_visitor.hpp"
 #include "kronop_x86/parallel.hpp"
 
 namespace kronop::gemm {
@@ -37,6 +38,19 @@ struct Items {
   }
 };
 
+// Where results go, for epilogues of both kinds.
+template <class Step, class Parameters>
+struct ResultsFor {
+  using Type = Results<Step, Parameters>;
+};
+template <class Step, class Parameters>
+  requires Visits<typename Step::Epilogue>
+struct ResultsFor<Step, Parameters> {
+  using Type = VisitorResults<Step, Parameters>;
+};
+template <class Step, class Parameters>
+using ResultsOf = typename ResultsFor<Step, Parameters>::Type;
+
 // Computes items, one after the other.
 template <class Step, class Parameters>
 class Worker {
@@ -52,7 +66,7 @@ class Worker {
     const Place place(item.problem, p_.batch);
     a_ = static_cast<const Input*>(p_.a) + place.offset(p_.a_batch);
     b_ = static_cast<const Input*>(p_.b) + place.offset(p_.b_batch);
-    results_.enter(place);
+    results_.enter(item.problem, place);
     const index_t first = item.slice * p_.slice, end = lesser(p_.k, first + p_.slice);
     index_t k = first;
     do {
@@ -132,7 +146,7 @@ class Worker {
   static constexpr index_t padded(index_t depth) { return parts(depth, Step::kUnit) * Step::kUnit; }
 
   const Parameters& p_;
-  Results<Step, Parameters> results_;
+  ResultsOf<Step, Parameters> results_;
   typename Step::State state_;
   const Input *a_ = nullptr, *b_ = nullptr, *held_ = nullptr;
   index_t held_depth_ = 0, held_columns_ = 0;
@@ -142,11 +156,10 @@ class Worker {
 
 // Adds up the slices' sums of a row, and finishes it.
 template <class Step, class Parameters>
-void add_slices(const Parameters& p, index_t index) {
+void add_slices(const Parameters& p, index_t problem, index_t m) {
   using Sum = typename Step::Accumulator;
-  const index_t problem = index / p.m, m = index % p.m;
-  Results<Step, Parameters> results(p);
-  results.enter(Place(problem, p.batch));
+  ResultsOf<Step, Parameters> results(p);
+  results.enter(problem, Place(problem, p.batch));
   for (index_t n = 0; n < p.n; n += Step::kPanel) {
     const index_t columns = lesser(p.n - n, Step::kPanel);
     alignas(64) Sum sums[Step::kPanel] = {};
@@ -166,8 +179,24 @@ int run(const Parameters& p, bool alone) {
     for (index_t index = first; index < end; ++index) worker.run(items.at(index));
   });
   if (p.slices > 1) {
-    share_out(items.problems() * p.m, p.threads, alone, [&](index_t, index_t first, index_t end) {
-      for (index_t index = first; index < end; ++index) add_slices<Step>(p, index);
+    // Trees want all rows of an item one after the other.
+    const index_t height = Visits<typename Step::Epilogue> ? p.rows : 1, down = parts(p.m, height);
+    share_out(items.problems() * down, p.threads, alone, [&](index_t, index_t first, index_t end) {
+      for (index_t index = first; index < end; ++index) {
+        const index_t m = index % down * height, rows = lesser(p.m - m, height);
+        for (index_t r = 0; r < rows; ++r) add_slices<Step>(p, index / down, m + r);
+      }
+    });
+  }
+  if constexpr (kReduces<typename Step::Epilogue>) {
+    using Results = VisitorResults<Step, Parameters>;
+    const index_t blocks = Results::blocks(p);
+    share_out(items.problems() * blocks, p.threads, alone, [&](index_t, index_t first, index_t end) {
+      Results results(p);
+      for (index_t index = first; index < end; ++index) {
+        results.enter(index / blocks, Place(index / blocks, p.batch));
+        results.join(index % blocks);
+      }
     });
   }
   return 0;

@@ -23,4 +23,23 @@ struct GemmParameters {
   Scalar scalars[kScalars];
 };
 
+// The same for products whose epilogue is a visitor tree: `visited` are its operands, then its results,
+// D first. If the problem is the transpose of the operation's, `turned` is 1. Parts of result i, where
+// it is a reduction, begin at folds[i] of the workspace.
+template <int kScalars, class Scalar, int kVisited, int kResults>
+struct GemmVisitorParameters {
+  void *a, *b, *workspace;
+  void* visited[kVisited];
+  index_t m, n, k;
+  index_t batch[kBatchDims];
+  index_t a_batch[kBatchDims], b_batch[kBatchDims];
+  index_t a_row, a_column, b_row, b_column;
+  index_t visited_batch[kVisited * kBatchDims], visited_row[kVisited], visited_column[kVisited];
+  index_t rows, columns, depth, slice, slices;
+  index_t scratch_bytes, packed_columns, sums, partial, pitch;
+  index_t threads;
+  index_t turned, folds[kResults];
+  Scalar scalars[kScalars];
+};
+
 }  // namespace kronop

@@ -15,7 +15,7 @@ class Results {
   explicit Results(const Parameters& parameters) : p_(parameters), epilogue_(p_.scalars) {}
 
   // Turns to a problem of the batch.
-  void enter(const Place& place) {
+  void enter(index_t, const Place& place) {
     y_ = static_cast<Output*>(p_.y) + place.offset(p_.y_batch);
     z_ = p_.z ? static_cast<const Output*>(p_.z) + place.offset(p_.z_batch) : nullptr;
     bias_ = p_.bias ? static_cast<const Output*>(p_.bias) + place.offset(p_.bias_batch) : nullptr;

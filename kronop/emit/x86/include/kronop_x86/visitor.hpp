@@ -43,6 +43,19 @@ struct Maximum {
 template <class Join, Axis kAxis>
 struct Reduced {};
 
+namespace detail {
+
+template <class T>
+inline constexpr bool is_reduced = false;
+template <class Join, Axis kAxis>
+inline constexpr bool is_reduced<Reduced<Join, kAxis>> = true;
+template <class... Items>
+constexpr bool any_reduced(Types<Items...>) {
+  return (is_reduced<Items> || ...);
+}
+
+}  // namespace detail
+
 // The base of every rendered tree.
 template <class T, class OperandTypes, class ResultTypes>
 struct Visitor {
@@ -54,6 +67,12 @@ struct Visitor {
 
 template <class Epilogue>
 concept Visits = requires { typename Epilogue::Results; };
+
+// Whether an epilogue is a tree with a reduction.
+template <class Epilogue>
+inline constexpr bool kReduces = false;
+template <Visits Epilogue>
+inline constexpr bool kReduces<Epilogue> = detail::any_reduced(typename Epilogue::Results{});
 
 // Up to kMost results that are neighbours in a row, with all that a tree reads and gives there.
 template <class Epilogue, int kMost>

@@ -1,0 +1,87 @@
+"""Parameters of products on CPUs whose epilogue is a visitor tree; see gemm_visitor.hpp."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kronop.artifacts import Field, KernelSignature, Scalar
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
+from kronop.descriptions.visitor import VisitorEpilogue
+from kronop.emit.x86 import planning
+from kronop.families.gemm.description import GemmProblem
+from kronop.families.gemm.x86.cutting import Cut
+
+CUTS = "rows columns depth slice slices scratch_bytes packed_columns sums partial pitch threads"
+_OPERANDS = ("a", "b")
+
+
+def signature(epilogue: VisitorEpilogue) -> KernelSignature:
+    whole, batch = Scalar.INT64, MOST_BATCH_DIMENSIONS
+    results = len(epilogue.tree.results)
+    count = len(epilogue.tree.tensors) + results
+    return KernelSignature(
+        "GemmVisitorParameters",
+        (
+            *(Field(name, Scalar.POINTER) for name in (*_OPERANDS, "workspace")),
+            Field("visited", Scalar.POINTER, count),
+            *(Field(name, whole) for name in "mnk"),
+            *(Field(name, whole, batch) for name in ("batch", "a_batch", "b_batch")),
+            *(Field(f"{name}_{way}", whole) for name in _OPERANDS for way in ("row", "column")),
+            Field("visited_batch", whole, count * batch),
+            Field("visited_row", whole, count),
+            Field("visited_column", whole, count),
+            *(Field(name, whole) for name in (*CUTS.split(), "turned")),
+            Field("folds", whole, results),
+            planning.scalar_fields(epilogue),
+        ),
+    )
+
+
+def arguments(epilogue: VisitorEpilogue) -> str:
+    """The template arguments of the parameter struct."""
+    tree = epilogue.tree
+    results = len(tree.results)
+    counts = f"{len(tree.tensors) + results}, {results}"
+    return f"{planning.parameter_arguments(epilogue)}, {counts}"
+
+
+def values(epilogue: VisitorEpilogue, problem: GemmProblem, *, turned: bool) -> dict[str, Any]:
+    """Operands, then results, D first; strides of a `turned` problem are the kernel's already."""
+    operands = len(epilogue.tree.tensors)
+    every = (*problem.visited[:operands], problem.y, *problem.visited[operands:])
+    missing = MOST_BATCH_DIMENSIONS - len(problem.batch)
+    strides = [(0,) * missing + item.batch for item in every]
+    return {
+        "visited": tuple(item.pointer for item in every),
+        "visited_batch": tuple(stride for row in strides for stride in row),
+        "visited_row": tuple(item.row for item in every),
+        "visited_column": tuple(item.column for item in every),
+        "turned": int(turned),
+    }
+
+
+def folds(
+    epilogue: VisitorEpilogue,
+    found: Cut,
+    m: int,
+    n: int,
+    problems: int,
+    panel: int,
+    *,
+    turned: bool,
+) -> tuple[tuple[int, ...], int]:
+    """(where the parts of each result begin in the workspace, the bytes of all of it).
+
+    Args:
+        found: how the kernel's problem, m x n, is cut.
+        panel: columns that are finished at once.
+    """
+    end, begins = planning.aligned(found.workspace_bytes), []
+    for item in epilogue.tree.results:
+        begins.append(end)
+        if item.axis:
+            across = (item.axis == "row") != turned
+            parts = math.ceil(n / panel) * m if across else math.ceil(m / found.rows) * n
+            end += planning.aligned(problems * parts * epilogue.element_epilogue.bytes)
+    return tuple(begins), end

@@ -29,7 +29,12 @@ from kronop.descriptions.epilogue import (
 )
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.descriptions.tensor import TensorDescription
-from kronop.descriptions.tile import TileDescription
+from kronop.descriptions.tile import (
+    EpilogueScheduleType,
+    KernelScheduleType,
+    TileDescription,
+    TileSchedulerType,
+)
 from kronop.errors import (
     ArgumentError,
     CompileError,
@@ -97,7 +102,9 @@ __all__ = [
     "DescriptionError",
     "DeviceError",
     "ElementTypeError",
+    "EpilogueScheduleType",
     "FastLinearCombinationClamp",
+    "KernelScheduleType",
     "KronopError",
     "Layout",
     "LinearCombination",
@@ -111,6 +118,7 @@ __all__ = [
     "Target",
     "TensorDescription",
     "TileDescription",
+    "TileSchedulerType",
     "__version__",
     "bfloat16",
     "float8_e4m3fn",

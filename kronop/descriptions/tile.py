@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+import enum
 import operator
 from collections.abc import Sequence
 from typing import SupportsIndex
 
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError, ElementTypeError, mismatch
 from kronop.frozen import dataclass
+
+
+class KernelScheduleType(enum.Enum):
+    """How warp groups share tiles: cooperatively, or in turn (ping-pong)."""
+
+    ScheduleAuto = "auto"
+    TmaWarpSpecializedCooperative = "cooperative"
+    TmaWarpSpecializedPingpong = "ping-pong"
+
+
+class EpilogueScheduleType(enum.Enum):
+    """How results leave: by way of shared memory, or straight from registers."""
+
+    ScheduleAuto = "auto"
+    TmaWarpSpecialized = "shared memory"
+    NoSmemWarpSpecialized = "registers"
+
+
+class TileSchedulerType(enum.Enum):
+    """Which block computes which tile: each takes some in turn, or parts of a tile's sum too."""
+
+    Default = "default"
+    Persistent = "persistent"
+    StreamK = "stream-K"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +49,28 @@ class TileDescription:
             steps (of c) that are held at once.
         stages: tiles in flight; 1 for kernels that do not prefetch.
         warp_count: warps (x86: threads, always [1, 1, 1]) along M, N and K.
+            A matrix product by warp groups: [4, 1, 1] where each group of four warps has tiles of
+            its own, [8, 1, 1] where two groups share them.
         math_instruction: the multiply-add instruction.
+        cluster_shape: blocks along M, N and K that share operands, on sm_90a; None for the
+            planner's choice.
+        kernel_schedule, epilogue_schedule, tile_scheduler: how warps share work, how results
+            leave, and in which order blocks take tiles. Only matrix products on sm_90a take other
+            values than the first one of each.
 
     Raises:
         DescriptionError: a size is not a positive integer.
+        ElementTypeError: a schedule has the wrong class.
     """
 
     threadblock_shape: tuple[int, int, int]
     stages: int
     warp_count: tuple[int, int, int]
     math_instruction: MathInstruction
+    cluster_shape: tuple[int, int, int] | None
+    kernel_schedule: KernelScheduleType
+    epilogue_schedule: EpilogueScheduleType
+    tile_scheduler: TileSchedulerType
 
     def __init__(
         self,
@@ -41,6 +78,10 @@ class TileDescription:
         stages: int,
         warp_count: Sequence[int],
         math_instruction: MathInstruction,
+        cluster_shape: Sequence[int] | None = None,
+        kernel_schedule: KernelScheduleType = KernelScheduleType.ScheduleAuto,
+        epilogue_schedule: EpilogueScheduleType = EpilogueScheduleType.ScheduleAuto,
+        tile_scheduler: TileSchedulerType = TileSchedulerType.Default,
     ) -> None:
         object.__setattr__(
             self, "threadblock_shape", _three("threadblock_shape", threadblock_shape)
@@ -57,11 +98,40 @@ class TileDescription:
                     hint="build one with kronop.MathInstruction(...)",
                 )
             )
+        cluster = None if cluster_shape is None else _three("cluster_shape", cluster_shape)
+        object.__setattr__(self, "cluster_shape", cluster)
+        _take(self, "kernel_schedule", kernel_schedule, KernelScheduleType)
+        _take(self, "epilogue_schedule", epilogue_schedule, EpilogueScheduleType)
+        _take(self, "tile_scheduler", tile_scheduler, TileSchedulerType)
+
+    @property
+    def has_schedules(self) -> bool:
+        """Whether it says more than PyCUTLASS's first four arguments do."""
+        given = (self.kernel_schedule, self.epilogue_schedule, self.tile_scheduler)
+        usual = (
+            KernelScheduleType.ScheduleAuto,
+            EpilogueScheduleType.ScheduleAuto,
+            TileSchedulerType.Default,
+        )
+        return self.cluster_shape is not None or given != usual
 
     @property
     def warps(self) -> int:
         m, n, k = self.warp_count
         return m * n * k
+
+
+def _take(tile: TileDescription, name: str, value: object, kind: type[enum.Enum]) -> None:
+    if not isinstance(value, kind):
+        raise ElementTypeError(
+            mismatch(
+                name,
+                expected=f"a kronop.{kind.__name__}: {', '.join(item.name for item in kind)}",
+                got=repr(value),
+                hint="name one of these",
+            )
+        )
+    object.__setattr__(tile, name, value)
 
 
 def whole(value: object) -> object:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import ColumnMajor, RowMajor, float32, tfloat32
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import (
+    EpilogueScheduleType,
+    KernelScheduleType,
+    TileDescription,
+    TileSchedulerType,
+)
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.design import Design
 from kronop.emit.plan import Step
@@ -29,7 +36,6 @@ _SPLIT_TILES = ((128, 128, False),)
 _CLUSTERS = (2, 1)
 _MOST_STAGES, _MOST_LINES = 8, 4
 _BLOCK_BYTES = 64 * LINE_BYTES
-_WARPS = (4 * TEAMS, 1, 1)
 
 
 def status(what: GemmDescription, target: Target) -> Status:
@@ -72,8 +78,12 @@ def designs(what: GemmDescription, target: Target) -> Iterator[GemmGroup]:
     for m, n, alternate in _SPLIT_TILES if split else _TILES:
         for cluster in _CLUSTERS:
             design = _design(what, target, (m, n, cluster), alternate, split)
-            if what.tile is None or _is_asked(what, design):
+            if what.tile is None:
                 yield design
+                continue
+            steered = replace(design, stages=min(what.tile.stages, design.stages))
+            if _is_asked(what.tile, steered):
+                yield steered
 
 
 def _design(
@@ -113,11 +123,22 @@ def _lines(result: TensorDescription, columns: int) -> int:
     return max(1, min(columns * result.element.bytes // LINE_BYTES, _MOST_LINES))
 
 
-def _is_asked(what: GemmDescription, design: GemmGroup) -> bool:
-    tile = what.tile
-    assert tile is not None
-    asked = (tile.threadblock_shape, tile.stages, tile.warp_count)
-    return asked == ((design.m, design.n, design.slab), design.stages, _WARPS)
+def _is_asked(tile: TileDescription, design: GemmGroup) -> bool:
+    """Whether the design is what a tile describes."""
+    schedule = (
+        KernelScheduleType.TmaWarpSpecializedPingpong
+        if design.alternate
+        else KernelScheduleType.TmaWarpSpecializedCooperative
+    )
+    return (
+        tile.threadblock_shape == (design.m, design.n, design.slab)
+        and tile.stages == design.stages
+        and tile.warp_count == ((4 if design.alternate else 8), 1, 1)
+        and tile.cluster_shape in (None, (design.cluster, 1, 1))
+        and tile.kernel_schedule in (KernelScheduleType.ScheduleAuto, schedule)
+        and tile.epilogue_schedule is not EpilogueScheduleType.NoSmemWarpSpecialized
+        and tile.tile_scheduler is not TileSchedulerType.StreamK
+    )
 
 
 def steps(what: GemmDescription, target: Target, design: GemmGroup) -> tuple[Step, ...]:

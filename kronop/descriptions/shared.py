@@ -31,12 +31,14 @@ def check_operands(
     output: TensorDescription,
     *,
     visitor: bool = False,
+    schedules: bool = False,
 ) -> None:
     """Checks that all types agree: those of the inputs with the math instruction, and that of the
     output with the epilogue.
 
     Args:
         visitor: whether this kind of operation may have a visitor tree as its epilogue.
+        schedules: whether a tile may name clusters and schedules.
 
     Raises:
         ElementTypeError: an argument has the wrong class.
@@ -68,6 +70,15 @@ def check_operands(
                 got="a visitor tree",
                 hint="only matrix products (kronop.GemmOperationUniversal, with visitor=True) take"
                 " trees",
+            )
+        )
+    if tile is not None and tile.has_schedules and not schedules:
+        raise DescriptionError(
+            mismatch(
+                "tile_description",
+                expected="no cluster_shape and no schedules",
+                got=repr(tile),
+                hint="only matrix products (kronop.GemmOperationUniversal) take these",
             )
         )
     if epilogue.epilogue_vector_length > output.alignment:

@@ -162,7 +162,8 @@ _SIZES = (
 _LAYOUTS = ("plain", "transposed", "backwards", "apart")
 
 
-@pytest.mark.spread(element=_ELEMENTS, target=_TARGETS)
+# int8, which has a kernel of its own, for vectors of every width.
+@pytest.mark.spread(element=(*_ELEMENTS, kronop.float64, kronop.int8, kronop.int8), target=_TARGETS)
 def test_values(element: kronop.DataType, target: Target) -> None:
     check = Check(_operation(element, target))
     for at, size in enumerate(_SIZES):
@@ -217,14 +218,15 @@ def _float32() -> Check:
     return Check(_operation(kronop.float32))
 
 
-def test_integers_wrap_around() -> None:
-    for element in (kronop.int32, kronop.int64):
-        operation = _operation(element)
-        kind = np.dtype(element.name)
-        a = np.random.default_rng(1).integers(-(2**30), 2**30, (7, 40)).astype(kind)
-        arguments = GemmArguments(operation, A=a, B=a.T)
-        operation.run(arguments)
-        np.testing.assert_array_equal(arguments.D, a @ a.T)
+@pytest.mark.parametrize("target", _TARGETS, ids=lambda item: f"{item.vector_bytes}")
+def test_integers_wrap_around(target: Target) -> None:
+    for element in (kronop.int32, kronop.int64, kronop.int8):
+        kind, result = np.dtype(element.name), np.int64 if element is kronop.int64 else np.int32
+        least, most = np.iinfo(kind).min, np.iinfo(kind).max
+        a = np.random.default_rng(1).integers(least, most, (7, 41), kind, endpoint=True)
+        a[0], a[1] = least, most
+        y = Check(_operation(element, target)).product(a, a.T)
+        np.testing.assert_array_equal(y, a.astype(result) @ a.T.astype(result))
 
 
 def test_operands_that_repeat() -> None:

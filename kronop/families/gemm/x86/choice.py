@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kronop.artifacts import Status
+from kronop.descriptions.datatype import int8
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.choice import cheapest_plans
 from kronop.emit.plan import Plan, Step
@@ -15,6 +16,7 @@ from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.least import LeastOfGemm
 from kronop.families.gemm.size import USUAL, GemmSize
 from kronop.families.gemm.x86.design import HostGemm, VectorGemm
+from kronop.families.gemm.x86.pairs import PAIRED_BYTES, PairGemm
 from kronop.families.gemm.x86.tiles import TileGemm
 from kronop.target import Target
 
@@ -65,10 +67,11 @@ def _designs(what: GemmDescription, target: Target) -> Iterator[HostGemm]:
         return
     sums = what.math.element_accumulator.bytes
     fitting = [rows for rows in _ROWS if rows * sums % _ROW_BYTES == 0]
+    kind, packed = (PairGemm, PAIRED_BYTES) if what.A.element is int8 else (VectorGemm, sums)
     for rows, vectors in itertools.product(fitting, _VECTORS):
         columns = vectors * target.vector_bytes // sums
-        common = _common(what, target, rows, columns, sums)
-        yield VectorGemm(**common, rows=rows, vectors=vectors)
+        common = _common(what, target, rows, columns, packed)
+        yield kind(**common, rows=rows, vectors=vectors)
 
 
 def _common(

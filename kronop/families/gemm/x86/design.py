@@ -271,9 +271,7 @@ class VectorGemm(HostGemm):
 
     def status(self, target: Target) -> Status:
         """Whether sums stay in registers, and blocks hold whole tiles."""
-        needed = self.rows * self.vectors + self.vectors + 1
-        # Without multiply-adds, a product has a register of its own.
-        needed += self.vector_bytes == planning.LEAST_VECTOR
+        needed = self.rows * self.vectors + self.vectors + 1 + self._needs_products
         if needed > target.registers:
             return Status.reject(f"takes {needed} vector registers of {target.registers}")
         panel, near = self.tile[1] * self.depth * self.packed_bytes, planning.near_bytes(target)
@@ -295,6 +293,11 @@ class VectorGemm(HostGemm):
         slabs = -(-size.k // self.depth)
         joined = panels * self.vectors * m * max(0, slabs - 1)
         return size.batch * (across + joined + finished + size.k * packed * _PACK) / _HERTZ
+
+    @property
+    def _needs_products(self) -> bool:
+        """Whether products have a register of their own, as there are no multiply-adds."""
+        return self.vector_bytes == planning.LEAST_VECTOR
 
     def _cycles(self, rows: int) -> float:
         """Cycles of a tile of so many rows for one element of k."""

@@ -59,7 +59,8 @@ class Source:
 
     `include_directories` are searched for quoted includes. The cache key does not contain these
     paths, but the contents of every header that `text` includes directly or indirectly. `options`
-    are compiler options for this unit alone; they are part of the key.
+    are compiler options for this unit alone; they are part of the key. With `cuda_headers` the text
+    includes headers of CUDA, of which nvcc has its own and NVRTC none.
     """
 
     entry: str
@@ -67,6 +68,7 @@ class Source:
     language: Language
     include_directories: tuple[str, ...]
     options: tuple[str, ...] = ()
+    cuda_headers: bool = False
 
     @property
     def file_name(self) -> str:

@@ -48,6 +48,9 @@ class Compiler(Protocol):
     def flags(self, target: Target) -> tuple[str, ...]:
         """All flags except include directories; they are part of the cache key."""
 
+    def completed(self, source: Source) -> Source:
+        """The source with the folders of headers that this compiler has to be told."""
+
     def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
         """The binary of `source`. Raises RefusalError with the log."""
 

@@ -236,13 +236,13 @@ def _jobs(sources: Sequence[Source], target: Target) -> list[_Job]:
     if not sources:
         return []
     compiler = _compiler_for(target)
-    # The identity first: if another thread learns in between that the compiler lacks OpenMP, the
-    # identity is wrong, and `_compile` notices that. Wrong flags would go unnoticed.
+    # The identity first: another thread may learn in between that the compiler lacks OpenMP.
+    # `_compile` notices a wrong identity; wrong flags would go unnoticed.
     identity, flags = compiler.identity(), compiler.flags(target)
     jobs, notice = [], Notice(target, default_cache())
     for emitted in sources:
-        name, source = inspection.file_name(emitted), inspection.overridden(emitted)
-        inspection.dump(source, name)
+        source = compiler.completed(inspection.overridden(emitted))
+        inspection.dump(source, name := inspection.file_name(emitted))
         of_source = (*flags, *source.options)
         key = source_key(source, target, compiler=identity, flags=of_source)
         jobs.append(

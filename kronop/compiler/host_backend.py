@@ -85,6 +85,9 @@ class HostCompiler:
             chosen += wide if _knows(command, version_of(command), wide) else ()
         return (*_FLAGS, *_machine_flags(command), *chosen, *openmp)
 
+    def completed(self, source: Source) -> Source:
+        return source
+
     def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
         command = [*_command(), *flags, *include_flags(source)]
         image, log = run_compiler(command, source, "kernel.so")

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import os
 import re
+import stat
 from typing import Any
 
 from kronop.artifacts import Source
@@ -89,20 +90,31 @@ def header_digests(source: Source) -> tuple[tuple[str, str], ...]:
             continue
         asked.add(place)
         folders = (folder, *source.include_directories) if quoted else source.include_directories
-        path, content = _resolve(name, folders)
+        path, state = _resolve(name, folders)
         if path in seen or not (path or quoted):
             continue
         if not path:
             found.append((name, "missing"))
             continue
         seen.add(path)
-        found.append((name, hashlib.sha256(content).hexdigest()))
+        content, inside = _read(path, state)
+        found.append((name, content))
         inner = os.path.dirname(path)
-        pending += [(quoted, name, inner) for quoted, name in _includes(content)[::-1]]
+        pending += [(quoted, name, inner) for quoted, name in inside[::-1]]
     return tuple(found)
 
 
 @functools.lru_cache(maxsize=4096)
+def _read(path: str, state: tuple[int, int, int]) -> tuple[str, tuple[tuple[bool, str], ...]]:
+    """(SHA-256, includes) of a header, which is read again when its `state` is another one.
+
+    A kernel may include hundreds of headers, as CUTLASS's do; reading those takes 40 ms.
+    """
+    with open(path, "rb", buffering=0) as file:
+        content = file.read()
+    return hashlib.sha256(content).hexdigest(), _includes(content)
+
+
 def _includes(content: bytes) -> tuple[tuple[bool, str], ...]:
     """(quoted?, name) of each include in `content`, in order."""
     return tuple(
@@ -112,13 +124,15 @@ def _includes(content: bytes) -> tuple[tuple[bool, str], ...]:
     )
 
 
-def _resolve(name: str, folders: tuple[str, ...]) -> tuple[str, bytes]:
-    """(path, contents) of the first file of that name in `folders`; ("", b"") if there is none."""
+def _resolve(name: str, folders: tuple[str, ...]) -> tuple[str, tuple[int, int, int]]:
+    """(path, state) of the first file of that name in `folders`; ("", ...) if there is none. A file
+    with other contents has another state: its time, size or number."""
     for folder in filter(None, folders):
         path = os.path.normpath(os.path.join(folder, name))
         try:
-            with open(path, "rb", buffering=0) as file:
-                return path, file.read()
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            known = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
             continue
-    return "", b""
+        if not stat.S_ISDIR(known.st_mode):
+            return path, (known.st_mtime_ns, known.st_size, known.st_ino)
+    return "", (0, 0, 0)

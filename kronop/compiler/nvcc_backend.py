@@ -36,6 +36,9 @@ class NvccCompiler:
         line_info = ("-lineinfo",) if knobs.current().line_info else ()
         return (*target.flags, *_OPTIONS, *line_info)
 
+    def completed(self, source: Source) -> Source:
+        return source
+
     def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
         image, log = self._run("-cubin", source, flags)
         return Product(image=image, resources=resources_of(source.entry, log), log=log)
@@ -63,17 +66,26 @@ def find_cuda_tool(name: str) -> str | None:
     return str(path) if path else None
 
 
-def cuda_header_folders() -> tuple[str, ...]:
-    """The folder of cuda.h, for host code: that of $CUDA_HOME, else of PyPI's wheels; empty if
-    there is none, where the host's compiler may still know one."""
+def cuda_header_folders(*, prefer_packages: bool = False) -> tuple[str, ...]:
+    """The folder of cuda.h: that of $CUDA_HOME, else of PyPI's wheels, or the other way round;
+    empty if there is none, where a host's compiler may still know one."""
+    searches = (_headers_of_packages, _headers_of_home)
+    every = (search() for search in (searches if prefer_packages else searches[::-1]))
+    return tuple(path for path in every if path)[:1]
+
+
+def _headers_of_home() -> str:
     home = os.environ.get("CUDA_HOME")
-    if home and os.path.isfile(os.path.join(home, "include", "cuda.h")):
-        return (os.path.join(home, "include"),)
+    path = os.path.join(home, "include") if home else ""
+    return path if os.path.isfile(os.path.join(path, "cuda.h")) else ""
+
+
+def _headers_of_packages() -> str:
     try:
         path = importlib.import_module("cuda.pathfinder").find_nvidia_header_directory("cudart")
     except (ImportError, AttributeError, RuntimeError, ValueError):
-        return ()
-    return (str(path),) if path else ()
+        return ""
+    return str(path) if path else ""
 
 
 def _required(nvcc: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import os
@@ -14,6 +15,7 @@ from kronop.artifacts import BinaryFormat, Language, Source
 from kronop.compiler import nvrtc_memo
 from kronop.compiler.backend import Product, RefusalError
 from kronop.compiler.cache import Cache
+from kronop.compiler.nvcc_backend import cuda_header_folders
 from kronop.compiler.ptxas import resources_of
 from kronop.errors import CompileError, installing
 from kronop.target import Target
@@ -57,6 +59,12 @@ class NvrtcCompiler:
         line_info = ("-lineinfo",) if knobs.current().line_info else ()
         return (*target.flags, *_OPTIONS, *line_info)
 
+    def completed(self, source: Source) -> Source:
+        if not source.cuda_headers:
+            return source
+        folders = (*source.include_directories, *_cuda_headers())
+        return dataclasses.replace(source, include_directories=folders)
+
     def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
         image, log = _compile(source, flags, "CUBIN")
         return Product(image=image, resources=resources_of(source.entry, log), log=log)
@@ -90,6 +98,19 @@ def _nvrtc() -> Any:
             f"NVRTC: expected 13.0 or later, got {major}.{minor}; {installing('cuda13')}"
         )
     return module
+
+
+@functools.cache
+def _cuda_headers() -> tuple[str, ...]:
+    """The folders of CUDA's headers and of those of CCCL, of the same release as NVRTC.
+
+    Both come from where NVRTC itself is found, since one release's NVRTC may fail with another
+    one's headers.
+    """
+    found = cuda_header_folders(prefer_packages=True)
+    if not found:
+        raise CompileError(f"the headers of CUDA were not found; {installing('cuda13')}")
+    return (*found, *(os.path.join(folder, "cccl") for folder in found))
 
 
 def _compile(source: Source, flags: tuple[str, ...], result: str) -> tuple[bytes, str]:

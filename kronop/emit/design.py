@@ -52,6 +52,7 @@ class Instantiation:
         folders: folders in which quoted includes are looked for, before kronop's shared headers.
         options: compiler options, in addition to those of all kernels.
         functors: structs of straight-line functions, in the trait struct, behind the constants.
+        cuda_headers: whether the header includes some of CUDA's.
     """
 
     header: str
@@ -63,6 +64,7 @@ class Instantiation:
     folders: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     functors: tuple[Functor, ...] = ()
+    cuda_headers: bool = False
 
 
 @functools.cache

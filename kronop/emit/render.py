@@ -43,6 +43,7 @@ def render(plan: Plan) -> tuple[Source, ...]:
             language=_LANGUAGE[backend],
             include_directories=(*made.folders, str(_INCLUDE[backend])),
             options=made.options,
+            cuda_headers=made.cuda_headers,
         )
         for step in plan.steps
         for made in [step.design.instantiation(plan.target)]

@@ -44,6 +44,9 @@ class CountingCompiler:
     def flags(self, target: Target) -> tuple[str, ...]:
         return target.flags
 
+    def completed(self, source: Source) -> Source:
+        return source
+
     def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
         self.compiled.append(source.entry)
         self.running += 1

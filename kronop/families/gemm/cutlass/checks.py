@@ -1,0 +1,199 @@
+"""What CUTLASS 2.x has kernels for, checked before anything is compiled.
+
+The rules are those of CUTLASS's static assertions; where these are missing, and a kernel would
+compute something else than was described, a comment says what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kronop.artifacts import Status
+from kronop.descriptions.datatype import (
+    DataType,
+    Layout,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+)
+from kronop.descriptions.math_instruction import MathOperation
+from kronop.families.gemm.cutlass import headers, words
+from kronop.target import Target
+
+if TYPE_CHECKING:
+    from kronop.families.gemm.cutlass.design import CutlassGemm
+
+_ACCESS_BYTES, _LEAST_COPY, _MOST_THREADS = 16, 4, 1024
+_SIMT_STEPS, _SIMT_SUMS = 8, 4
+# Bytes along K of a tile of tensor cores: rows of shared memory are permuted within 128 bytes.
+_TILE_BYTES = (32, 64, 128)
+# Columns of a row of shared memory, and of a warp, for operands that are contiguous along M or N.
+_LINE_BYTES = 128
+_SIMT_TYPES = (float32, float64)
+_OUTPUTS = {
+    float64: (float64,),
+    float32: (float32, float16, bfloat16),
+    float16: (float16,),
+    int32: (int32, int8, float32),
+}
+
+
+def status(design: CutlassGemm, target: Target) -> Status:
+    """Whether CUTLASS has the design's kernel, it fits the target, and headers are installed."""
+    rules: tuple[Callable[[CutlassGemm], str], ...] = (
+        _types,
+        _layouts,
+        _divisions,
+        _simt if design.is_simt else _tensor_cores,
+        _copies,
+        _alignments,
+        lambda item: _shared(item, target),
+        lambda item: headers.missing(),
+    )
+    for rule in rules:
+        if reason := rule(design):
+            return Status.reject(reason)
+    return Status.accept()
+
+
+def _types(design: CutlassGemm) -> str:
+    math = design.math
+    sums = math.element_accumulator
+    if design.is_simt and design.source not in _SIMT_TYPES:
+        names = " and ".join(item.name for item in _SIMT_TYPES)
+        return f"CUTLASS 2.x multiplies {names} on ordinary cores, not {design.source.name}"
+    if design.source not in words.ELEMENTS or sums not in _OUTPUTS:
+        return f"CUTLASS 2.x has no products of {design.source.name} with sums of {sums.name}"
+    if design.output not in _OUTPUTS[sums]:
+        names = " or ".join(item.name for item in _OUTPUTS[sums])
+        return f"sums of {sums.name} become {names} in CUTLASS 2.x, not {design.output.name}"
+    is_plain = math.math_operation in (
+        MathOperation.multiply_add,
+        MathOperation.multiply_add_saturate,
+    )
+    if not is_plain and design.source is not float32:
+        return f"{math.math_operation.name} splits float32 operands, not {design.source.name}"
+    return ""
+
+
+def _layouts(design: CutlassGemm) -> str:
+    layouts = (design.layout_a, design.layout_b, design.layout_c)
+    if any(item not in words.FLIPPED for item in layouts):
+        if layouts != words.INTERLEAVED:
+            expected = ", ".join(item.name for item in words.INTERLEAVED)
+            return f"interleaved products take A, B and C as {expected}"
+        return "" if design.source is int8 else "interleaved products are of int8"
+    # Tensor cores read 8-bit operands in words along K, which shared memory can't turn.
+    if design.source is int8 and layouts[:2] != (Layout.RowMajor, Layout.ColumnMajor):
+        return "int8 operands of tensor cores are row-major A and column-major B, or interleaved"
+    return ""
+
+
+def _divisions(design: CutlassGemm) -> str:
+    """Tiles consist of whole tiles of warps, and these of whole instructions."""
+    shape = design.math.instruction_shape
+    for name, tile, warps, step in zip("MNK", design.tile, design.warps, shape, strict=True):
+        if tile % warps or tile // warps % step:
+            return (
+                f"tile {name} of {tile} is not {warps} warps of whole instructions of {step}: each"
+                f" warp would have {tile / warps:g}"
+            )
+    if design.threads > _MOST_THREADS:
+        return f"a block of {design.threads} threads; it has at most {_MOST_THREADS}"
+    steps = design.tile_k // design.warps_k // shape[2]
+    # Main loops load the operands of one instruction while another one runs, in turns.
+    if steps % 2:
+        return f"a warp has {steps} instructions along K of a tile; it needs an even number"
+    return ""
+
+
+def _tensor_cores(design: CutlassGemm) -> str:
+    item = design.source
+    across, (m, n, _) = design.tile_k * item.bytes, design.tile
+    if across not in _TILE_BYTES:
+        return f"tile K of {design.tile_k} {item.name} is {across} bytes, not 32, 64 or 128"
+    left, right = design.kernel_layouts
+    turned = ((left is Layout.ColumnMajor, "M", m), (right is Layout.RowMajor, "N", n))
+    for is_turned, name, extent in turned:
+        if is_turned and extent * item.bytes % _LINE_BYTES:
+            return (
+                f"tile {name} of {extent} is {extent * item.bytes} bytes of a contiguous index, not"
+                f" a multiple of {_LINE_BYTES}"
+            )
+    # With two stages CUTLASS multiplies float32 in float16, whatever operation is asked.
+    if design.stages < 3 and item in (float32, float64):
+        return f"{item.name} on tensor cores takes 3 stages or more, not {design.stages}"
+    return ""
+
+
+def _simt(design: CutlassGemm) -> str:
+    if design.tile_k != _SIMT_STEPS:
+        return f"tile K is {_SIMT_STEPS} on ordinary cores, not {design.tile_k}"
+    if design.warps_k != 1:
+        return f"warps along K are 1 on ordinary cores, not {design.warps_k}"
+    m, n, _ = (tile // warps for tile, warps in zip(design.tile, design.warps, strict=True))
+    # Lanes of a warp: 8 x 4 or 4 x 8, the more along the longer side.
+    lanes_m = 8 if m > n else 4
+    lanes_n = 32 // lanes_m
+    if m % (lanes_m * _SIMT_SUMS) or n % (lanes_n * _SIMT_SUMS):
+        return (
+            f"a warp's {m} x {n} sums are not {lanes_m} x {lanes_n} lanes of multiples of"
+            f" {_SIMT_SUMS} x {_SIMT_SUMS}"
+        )
+    return ""
+
+
+def _copies(design: CutlassGemm) -> str:
+    """Threads bring the same number of accesses each."""
+    width = 1 if design.is_simt else _ACCESS_BYTES // design.source.bytes
+    if not design.is_simt and design.source is float64:
+        width = 1  # The accesses of float64 are single elements.
+    for name, extent in (("A", design.tile_m), ("B", design.tile_n)):
+        count = extent * design.tile_k // width
+        if count % design.threads:
+            return (
+                f"a tile of {name} has {extent} x {design.tile_k} elements, {count} accesses, which"
+                f" {design.threads} threads do not share evenly"
+            )
+    return ""
+
+
+def _alignments(design: CutlassGemm) -> str:
+    if design.stages < 2:
+        return f"main loops have 2 stages or more, not {design.stages}"
+    given = {"A": design.alignment_a, "B": design.alignment_b}
+    for name, alignment in given.items():
+        copied = alignment * design.source.bytes
+        if design.interleaved and copied != _ACCESS_BYTES:
+            return f"interleaved {name} takes an alignment of {_ACCESS_BYTES}, not {alignment}"
+        if design.stages > 2 and copied < _LEAST_COPY:
+            return (
+                f"{name} promises {alignment} elements, {copied} bytes; with {design.stages} stages"
+                f" copies take {_LEAST_COPY} or more, with 2 any"
+            )
+    return _results(design, design.alignment_c)
+
+
+def _results(design: CutlassGemm, width: int) -> str:
+    if design.is_simt:
+        return "" if width == 1 else f"ordinary cores store single elements, not {width} at once"
+    narrow: dict[DataType, int] = {int8: 8 if design.interleaved else 4}
+    least = narrow.get(design.output, 1)
+    if design.interleaved and width != 8:
+        return f"interleaved products store 8 elements at once, not {width}"
+    if width < least:
+        return f"{design.output.name} is stored {least} elements at once or more, not {width}"
+    return ""
+
+
+def _shared(design: CutlassGemm, target: Target) -> str:
+    if design.shared_bytes <= target.shared_bytes:
+        return ""
+    return (
+        f"a block takes {design.stages} stages of {design.stage_bytes}, in all"
+        f" {design.shared_bytes} bytes of shared memory; {target} has {target.shared_bytes}"
+    )

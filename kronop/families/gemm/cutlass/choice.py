@@ -1,0 +1,134 @@
+"""Matrix products by CUTLASS 2.x: the tiles that are candidates, and their steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kronop.descriptions.math_instruction import OpClass
+from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
+from kronop.emit.plan import Step
+from kronop.families.gemm.cutlass.design import CutlassGemm
+from kronop.families.gemm.description import GemmDescription
+from kronop.families.gemm.least import LeastOfGemm
+from kronop.families.gemm.size import GemmSize
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Rows, columns and bytes along K of a tile (on ordinary cores: steps), warps, stages."""
+
+    m: int
+    n: int
+    depth: int
+    warps: tuple[int, int, int]
+    stages: int
+
+
+# Those that CUTLASS's own profiler finds best for large products; the last ones are for small ones.
+_TENSOR = (
+    Shape(128, 256, 64, (2, 4, 1), 3),
+    Shape(256, 128, 64, (4, 2, 1), 3),
+    Shape(128, 128, 64, (2, 2, 1), 4),
+    Shape(128, 128, 128, (2, 2, 1), 3),
+    Shape(128, 64, 64, (2, 2, 1), 4),
+    Shape(64, 128, 64, (2, 2, 1), 4),
+    Shape(64, 64, 64, (2, 2, 1), 5),
+)
+_DOUBLE = (
+    Shape(128, 128, 128, (4, 2, 1), 3),
+    Shape(64, 128, 128, (2, 4, 1), 3),
+    Shape(64, 64, 128, (2, 2, 1), 4),
+    Shape(32, 32, 128, (2, 2, 1), 4),
+)
+_SIMT = (
+    Shape(128, 128, 8, (4, 2, 1), 4),
+    Shape(64, 128, 8, (2, 2, 1), 4),
+    Shape(128, 64, 8, (2, 2, 1), 4),
+)
+_SIMT_VECTOR, _DOUBLE_BYTES = 1, 8
+
+
+def designs(
+    what: GemmDescription, target: Target, size: GemmSize | None = None
+) -> Iterator[CutlassGemm]:
+    """The one design of the tile that was described, or those to choose from.
+
+    A problem has to keep more promises to run on these than on kronop's own designs: extents are
+    multiples of alignments (`launching`).
+    """
+    if what.visitor:
+        return
+    for shape in _shapes(what):
+        yield _design(what, shape)
+
+
+def _shapes(what: GemmDescription) -> tuple[Shape, ...]:
+    if what.tile is not None:
+        m, n, k = what.tile.threadblock_shape
+        depth = k if _is_simt(what) else k * what.A.element.bytes
+        return (Shape(m, n, depth, what.tile.warp_count, what.tile.stages),)
+    if _is_simt(what):
+        return _SIMT
+    return _DOUBLE if what.A.element.bytes == _DOUBLE_BYTES else _TENSOR
+
+
+def _is_simt(what: GemmDescription) -> bool:
+    return what.math.opcode_class is OpClass.Simt
+
+
+def _design(what: GemmDescription, shape: Shape) -> CutlassGemm:
+    simt = _is_simt(what)
+    # Ordinary cores access single elements, whatever was promised.
+    alignments = [
+        _SIMT_VECTOR if simt else promised
+        for promised in (
+            what.A.alignment,
+            what.B.alignment,
+            what.epilogue.epilogue_vector_length,
+        )
+    ]
+    return CutlassGemm(
+        math=what.math,
+        source=what.A.element,
+        output=what.Y.element,
+        epilogue=what.epilogue,
+        layout_a=what.A.layout,
+        layout_b=what.B.layout,
+        layout_c=what.Y.layout,
+        alignment_a=alignments[0],
+        alignment_b=alignments[1],
+        alignment_c=alignments[2],
+        tile_m=shape.m,
+        tile_n=shape.n,
+        tile_k=shape.depth if simt else shape.depth // what.A.element.bytes,
+        warps_m=shape.warps[0],
+        warps_n=shape.warps[1],
+        warps_k=shape.warps[2],
+        stages=shape.stages,
+        swizzle=what.swizzling_functor,
+    )
+
+
+def steps(what: GemmDescription, target: Target, design: CutlassGemm) -> tuple[Step, ...]:
+    """The one step of a plan."""
+    element, math = what.A.element, what.math
+    tile = f"{design.tile_m}x{design.tile_n}x{design.tile_k}"
+    splits = math.math_operation.name == "multiply_add_fast_f32"
+    return (
+        Step(
+            entry=f"cutlass_gemm_{element.short}_{what.epilogue.name}_{tile}_{target.arch}",
+            design=design,
+            bytes_per_row=0,
+            operations_per_row=0,
+            note=f"a matrix product by {design}",
+            least=LeastOfGemm(
+                element=element,
+                output=what.Y.element,
+                sums=math.element_accumulator,
+                multiplied=None if design.is_simt else math.element_a,
+                products=PRODUCTS_OF_SPLIT if splits else 1,
+            ),
+        ),
+    )

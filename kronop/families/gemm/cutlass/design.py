@@ -1,0 +1,252 @@
+"""Matrix products by CUTLASS 2.x: cutlass_gemm.cuh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
+from kronop.descriptions.datatype import DataType, Layout
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.math_instruction import MathInstruction, OpClass
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import MEMORY_BYTES_PER_CYCLE
+from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.families.gemm.cutlass import checks, headers, launching, words
+from kronop.families.gemm.description import GemmProblem
+from kronop.families.gemm.size import GemmSize
+from kronop.families.gemm.vocabulary import Swizzle
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+_WARP, INTERLEAVE = 32, 32
+# NVRTC warns of constants of CUTLASS's that it makes definitions of.
+_OPTIONS = ("-diag-suppress=20044",)
+# Bytes in shared memory of what one thread computes for all, at most; columns by which CUTLASS pads
+# rows of results there, at most; rows of results in shared memory of each row of warps, at most.
+_PREPARED, _PADDING, _ROWS = 512, 16, 16
+_POINTERS = ("a", "b", "result", "source", "bias", "partial")
+_NUMBERS = ("m", "n", "k", "ld_a", "ld_b", "ld_source", "ld_result", "ld_partial")
+_BATCHES = ("batch", "a_batch", "b_batch", "source_batch", "result_batch")
+_REST = ("bias_row", "bias_column", "slices", "depth", "adds_up")
+# Multiply-adds of a multiprocessor in a cycle by bytes of an element, on tensor cores and on
+# ordinary ones, and cycles of a second. NOTE: half of what warp groups reach on an H200, where 2.x
+# kernels were measured to have 0.46 of torch's products of float16.
+_TENSOR_PRODUCTS = {8: 64, 4: 512, 2: 1024, 1: 2048}
+_SIMT_PRODUCTS = {8: 32, 4: 64}
+_HERTZ, _SECONDS_OF_LAUNCH = 1.6e9, 5e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutlassGemm(Design):
+    """A kernel of CUTLASS 2.x, which sm_80 and all later GPUs run.
+
+    Attributes:
+        source, output: types of the operands and of the result.
+        layout_a, layout_b, layout_c: layouts of A, B, and of C and D.
+        alignment_a, alignment_b, alignment_c: elements of an access.
+        tile_m, tile_n, tile_k: rows, columns and steps of a block's tile.
+        warps_m, warps_n, warps_k: warps along each.
+        stages: tiles of operands that are in shared memory at once.
+        swizzle: the order in which tiles are taken.
+    """
+
+    styles: ClassVar[tuple[str, ...]] = (
+        *("ordinary cores", "tensor cores", "interleaved", "swapped", "two stages"),
+    )
+
+    math: MathInstruction
+    source: DataType
+    output: DataType
+    epilogue: Epilogue
+    layout_a: Layout
+    layout_b: Layout
+    layout_c: Layout
+    alignment_a: int
+    alignment_b: int
+    alignment_c: int
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    warps_m: int
+    warps_n: int
+    warps_k: int
+    stages: int
+    swizzle: Swizzle
+
+    def __str__(self) -> str:
+        warps = f"{self.warps_m} x {self.warps_n} x {self.warps_k} warps"
+        tile = f"{self.tile_m} x {self.tile_n} x {self.tile_k}"
+        return f"CUTLASS 2.x, tiles of {tile}, {warps}, {self.stages} stages"
+
+    @property
+    def is_simt(self) -> bool:
+        return self.math.opcode_class is OpClass.Simt
+
+    @property
+    def interleaved(self) -> bool:
+        return self.layout_c not in words.FLIPPED
+
+    @property
+    def swapped(self) -> bool:
+        """Whether the transposed product is computed, since CUTLASS's results are row-major."""
+        return self.layout_c is Layout.ColumnMajor
+
+    @property
+    def kernel_layouts(self) -> tuple[Layout, Layout]:
+        """Those of the operands of the product that is computed."""
+        if not self.swapped:
+            return self.layout_a, self.layout_b
+        return words.FLIPPED[self.layout_b], words.FLIPPED[self.layout_a]
+
+    @property
+    def result_layout(self) -> Layout:
+        return Layout.RowMajor if self.swapped else self.layout_c
+
+    @property
+    def kernel_alignments(self) -> tuple[int, int]:
+        first, second = self.alignment_a, self.alignment_b
+        return (second, first) if self.swapped else (first, second)
+
+    @property
+    def panel(self) -> int:
+        """Columns of a panel of interleaved operands; 1 for others."""
+        return INTERLEAVE if self.interleaved else 1
+
+    @property
+    def tile(self) -> tuple[int, int, int]:
+        """The tile of the product that is computed."""
+        m, n = (self.tile_n, self.tile_m) if self.swapped else (self.tile_m, self.tile_n)
+        return m, n, self.tile_k
+
+    @property
+    def warps(self) -> tuple[int, int, int]:
+        m, n = (self.warps_n, self.warps_m) if self.swapped else (self.warps_m, self.warps_n)
+        return m, n, self.warps_k
+
+    @property
+    def threads(self) -> int:
+        return _WARP * self.warps_m * self.warps_n * self.warps_k
+
+    @property
+    def stage_bytes(self) -> int:
+        """Bytes of one stage of both operands."""
+        padding = 2 * max(0, _WARP // self.tile_k * 4 // self.source.bytes) if self.is_simt else 0
+        return (self.tile_m + self.tile_n + padding) * self.tile_k * self.source.bytes
+
+    @property
+    def shared_bytes(self) -> int:
+        _, n, _ = self.tile
+        m_warps, _, k_warps = self.warps
+        rows = m_warps * k_warps * _ROWS
+        results = rows * (n + _PADDING) * self.math.element_accumulator.bytes
+        return max(self.stages * self.stage_bytes, results) + _PREPARED
+
+    @property
+    def signature(self) -> KernelSignature:
+        scalars = Field("scalars", operands.scalar_kind(self.epilogue), operands.SCALARS)
+        return KernelSignature(
+            "CutlassParameters",
+            (
+                *(Field(name, Scalar.POINTER) for name in _POINTERS),
+                *(Field(name, Scalar.INT64) for name in _NUMBERS),
+                *(Field(name, Scalar.INT64, MOST_BATCH_DIMENSIONS) for name in _BATCHES),
+                *(Field(name, Scalar.INT64) for name in _REST),
+                scalars,
+            ),
+        )
+
+    def style(self, target: Target) -> Iterator[str]:
+        yield "ordinary cores" if self.is_simt else "tensor cores"
+        has = {
+            "interleaved": self.interleaved,
+            "swapped": self.swapped,
+            "two stages": self.stages == 2,
+        }
+        yield from (word for word, is_so in has.items() if is_so)
+
+    def status(self, target: Target) -> Status:
+        """Whether CUTLASS has this kernel, it fits, and the headers are installed."""
+        return checks.status(self, target)
+
+    def seconds(self, size: GemmSize, target: Target) -> float:
+        """Modelled time of a problem of that size."""
+        rates = _SIMT_PRODUCTS if self.is_simt else _TENSOR_PRODUCTS
+        tiles = operands.cover(size.m, self.tile_m) * operands.cover(size.n, self.tile_n)
+        rounds = operands.cover(tiles * size.batch, target.cores)
+        steps = operands.round_up(size.k, self.tile_k)
+        multiply = rounds * self.tile_m * self.tile_n * steps / rates[self.source.bytes]
+        elements = (size.m + size.n) * size.k * self.source.bytes
+        moved = size.batch * (elements + size.m * size.n * self.output.bytes)
+        memory = moved / (MEMORY_BYTES_PER_CYCLE * target.cores)
+        return max(multiply, memory) / _HERTZ + _SECONDS_OF_LAUNCH
+
+    def instantiation(self, target: Target) -> Instantiation:
+        scalar = operands.scalar_kind(self.epilogue).cxx
+        return Instantiation(
+            header="cutlass_gemm.cuh",
+            template="kronop::cutlass_gemm",
+            parameters=f"kronop::CutlassParameters<{scalar}>",
+            types=self._types(),
+            constants=self._constants(),
+            folders=(package_folder(__package__), headers.found().folder),
+            options=_OPTIONS,
+            cuda_headers=True,
+        )
+
+    def _types(self) -> tuple[tuple[str, str], ...]:
+        sums, element = self.math.element_accumulator, words.ELEMENTS[self.source]
+        left, right = self.kernel_layouts
+        return (
+            ("ElementA", element),
+            ("ElementB", element),
+            ("ElementOutput", words.ELEMENTS[self.output]),
+            ("ElementAccumulator", words.ELEMENTS[sums]),
+            ("LayoutA", words.LAYOUTS[left]),
+            ("LayoutB", words.LAYOUTS[right]),
+            ("LayoutC", words.LAYOUTS[self.result_layout]),
+            ("OperatorClass", words.CLASSES[self.math.opcode_class]),
+            ("Operator", words.OPERATORS[self.math.math_operation]),
+            ("Output", self.output.cxx),
+            ("Accumulator", sums.cxx),
+            ("Sum", words.sums_added_in(sums).cxx),
+        )
+
+    def _constants(self) -> tuple[tuple[str, int | bool], ...]:
+        (m, n, k), warps = self.tile, self.warps
+        left, right = self.kernel_alignments
+        shape = self.math.instruction_shape
+        return (
+            ("kThreads", self.threads),
+            ("kBlocks", 1),
+            ("kTileM", m),
+            ("kTileN", n),
+            ("kTileK", k),
+            ("kWarpM", m // warps[0]),
+            ("kWarpN", n // warps[1]),
+            ("kWarpK", k // warps[2]),
+            ("kInstructionM", shape[0]),
+            ("kInstructionN", shape[1]),
+            ("kInstructionK", shape[2]),
+            ("kStages", self.stages),
+            ("kAlignmentA", left),
+            ("kAlignmentB", right),
+            ("kAlignmentC", self.alignment_c),
+            ("kInterleave", self.panel),
+            ("kSwizzle", self.swizzle.width),
+            ("kSharedBytes", self.shared_bytes),
+            ("kSaturate", self.epilogue.saturates),
+        )
+
+    def workspace_bytes(self, size: GemmSize, slices: int) -> int:
+        """Bytes for the sums of slices."""
+        return launching.workspace_bytes(self, size, slices)
+
+    def launches(self, index: int, target: Target, problem: GemmProblem) -> tuple[Launch, ...]:
+        """One launch, or one for slices and one that adds up their sums.
+
+        Raises:
+            ArgumentError: a stride or an extent is not as CUTLASS's kernels take them.
+        """
+        return launching.launches(self, index, target, problem)

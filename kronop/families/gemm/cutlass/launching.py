@@ -1,0 +1,204 @@
+"""Launches of CUTLASS's matrix products: a problem as its kernel takes it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+from kronop.artifacts import Launch
+from kronop.descriptions.datatype import Layout
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
+from kronop.emit.cuda import operands
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.gemm.description import GemmProblem
+from kronop.families.gemm.size import GemmSize
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+if TYPE_CHECKING:
+    from kronop.families.gemm.cutlass.design import CutlassGemm
+
+# Elements of a row of sums, in whose multiples rows begin; blocks that add sums up, for each
+# multiprocessor; the largest extent, since coordinates are 32-bit integers.
+_LINE, _ADDING, _MOST_EXTENT = 16, 8, 2**31 - 1
+_NOTHING = StridedMatrix(pointer=0, row=0, column=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """How the sum is cut: `slices` of `depth` steps each."""
+
+    slices: int
+    depth: int
+
+
+def workspace_bytes(design: CutlassGemm, size: GemmSize, slices: int) -> int:
+    """Bytes for the sums of slices, whichever way the product is turned."""
+    cut = _cut(design, size.k, slices)
+    m, n = (size.n, size.m) if design.swapped else (size.m, size.n)
+    return _partial_bytes(design, m, n, cut)
+
+
+def launches(
+    design: CutlassGemm, index: int, target: Target, problem: GemmProblem
+) -> tuple[Launch, ...]:
+    problem = _turned(problem) if design.swapped else problem
+    _check_extents(design, problem)
+    cut = _cut(design, problem.k, problem.slices)
+    values = _values(design, problem, cut)
+    m, n, _ = design.tile
+    tiles = operands.cover(problem.m, m) * operands.cover(problem.n, n)
+    blocks = tiles * max(cut.slices, math.prod(problem.batch))
+    operands.check_blocks(blocks)
+    found = [operands.make_launch(index, design, blocks, values)]
+    if cut.slices > 1:
+        results = operands.cover(problem.m * problem.n, design.threads)
+        adding = min(results, _ADDING * target.cores)
+        found.append(operands.make_launch(index, design, adding, {**values, "adds_up": 1}))
+    return tuple(found)
+
+
+def _cut(design: CutlassGemm, k: int, slices: int) -> Cut:
+    """Slices of whole tiles; fewer than were asked for if there are not as many tiles."""
+    tiles = max(1, operands.cover(k, design.tile_k))
+    each = operands.cover(tiles, min(slices, tiles))
+    return Cut(slices=operands.cover(tiles, each), depth=each * design.tile_k)
+
+
+def _partial_bytes(design: CutlassGemm, m: int, n: int, cut: Cut) -> int:
+    row = operands.round_up(n, _LINE) * design.math.element_accumulator.bytes
+    return cut.slices * m * row if cut.slices > 1 else 0
+
+
+def _turned(problem: GemmProblem) -> GemmProblem:
+    """The transposed product: its left operand is B."""
+
+    def turned(item: StridedMatrix | None) -> Any:
+        return item and dataclasses.replace(item, row=item.column, column=item.row)
+
+    return dataclasses.replace(
+        problem,
+        m=problem.n,
+        n=problem.m,
+        a=turned(problem.b),
+        b=turned(problem.a),
+        y=turned(problem.y),
+        z=turned(problem.z),
+        bias=turned(problem.bias),
+    )
+
+
+def _values(design: CutlassGemm, problem: GemmProblem, cut: Cut) -> dict[str, Any]:
+    left, right = design.kernel_layouts
+    source, scalars = _source(design, problem, cut)
+    bias = problem.bias or _NOTHING
+    result = design.result_layout
+    rows, columns = problem.m, problem.n
+    sliced = cut.slices > 1
+    return {
+        "a": problem.a.pointer,
+        "b": problem.b.pointer,
+        "result": problem.y.pointer,
+        "source": source.pointer,
+        "bias": bias.pointer if sliced else 0,
+        "partial": problem.workspace if sliced else 0,
+        "m": rows,
+        "n": columns,
+        "k": problem.k,
+        "ld_a": _leading("A", problem.a, left, (rows, problem.k)),
+        "ld_b": _leading("B", problem.b, right, (problem.k, columns)),
+        "ld_source": _leading("C", source, result, (rows, columns)),
+        "ld_result": _leading("D", problem.y, result, (rows, columns)),
+        "ld_partial": operands.round_up(columns, _LINE),
+        "batch": _padded(problem.batch, 1),
+        "a_batch": _padded(problem.a.batch, 0),
+        "b_batch": _padded(problem.b.batch, 0),
+        "source_batch": _padded(source.batch, 0),
+        "result_batch": _padded(problem.y.batch, 0),
+        "bias_row": bias.row,
+        "bias_column": bias.column,
+        "slices": cut.slices,
+        "depth": cut.depth,
+        "adds_up": 0,
+        "scalars": scalars,
+    }
+
+
+def _source(
+    design: CutlassGemm, problem: GemmProblem, cut: Cut
+) -> tuple[StridedMatrix, tuple[float, ...]]:
+    """What epilogues read besides sums, and the scalars.
+
+    CUTLASS's epilogues read one matrix, so that a bias takes the place of the source, with a
+    `beta` of 1. Where sums of slices are added up, there is room for both.
+    """
+    bias, z = problem.bias, problem.z
+    if bias is None or cut.slices > 1:
+        return z or _NOTHING, problem.scalars
+    width = design.alignment_c * design.output.bytes
+    if z is not None or design.swapped or bias.pointer % width:
+        raise ArgumentError(
+            mismatch(
+                "bias",
+                expected="none beside C, a row-major result, and an address that is a multiple of"
+                f" {width} bytes, of a kernel of CUTLASS",
+                got=f"C {'given' if z else 'not given'}, {design.layout_c.name} results, address"
+                f" {bias.pointer:#x}",
+                hint="describe the operation without a tile, whose kernels take any bias",
+            )
+        )
+    alpha, _, *more = problem.scalars
+    return bias, (alpha, 1.0, *more)
+
+
+def _leading(name: str, item: StridedMatrix, layout: Layout, extents: tuple[int, int]) -> int:
+    """The stride of the index that is not contiguous.
+
+    Raises:
+        ArgumentError: the other one is not contiguous.
+    """
+    if not item.pointer or layout not in (Layout.RowMajor, Layout.ColumnMajor):
+        return item.column
+    by_rows = layout is Layout.RowMajor
+    leading, along = (item.row, item.column) if by_rows else (item.column, item.row)
+    if extents[by_rows] > 1 and along != 1:
+        raise ArgumentError(
+            mismatch(
+                f"memory of {name}",
+                expected="the layout that was described, with unit stride, of a kernel of CUTLASS",
+                got=f"strides {item.row} and {item.column}",
+                hint="copy the tensor, or describe the operation without a tile",
+            )
+        )
+    return leading
+
+
+def _check_extents(design: CutlassGemm, problem: GemmProblem) -> None:
+    """CUTLASS's kernels access whole vectors: an extent that is contiguous in memory consists of
+    these."""
+    m, n, k = problem.m, problem.n, problem.k
+    left, right = design.kernel_layouts
+    first, second = design.kernel_alignments
+    panel = design.panel
+    wanted = (
+        ("A", m if left is Layout.ColumnMajor else k, max(first, panel)),
+        ("B", k if right is Layout.ColumnMajor else n, max(second, panel)),
+        ("C and D", n, max(design.alignment_c, panel)),
+    )
+    for name, extent, multiple in wanted:
+        if extent % multiple or extent > _MOST_EXTENT:
+            raise ArgumentError(
+                mismatch(
+                    f"extent of {name} that is contiguous, for M, N, K of {m}, {n}, {k}",
+                    expected=f"a multiple of {multiple}, as the alignment says, of a kernel of"
+                    " CUTLASS",
+                    got=extent,
+                    hint="describe a smaller alignment, pad the tensors, or leave out the tile",
+                )
+            )
+
+
+def _padded(values: tuple[int, ...], more: int) -> tuple[int, ...]:
+    """Values of leading dimensions, with those in front that the batch has not."""
+    return (more,) * (MOST_BATCH_DIMENSIONS - len(values)) + values

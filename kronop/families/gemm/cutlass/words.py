@@ -1,0 +1,47 @@
+"""CUTLASS's words for kronop's element types, layouts and multiply-adds."""
+
+from __future__ import annotations
+
+from kronop.descriptions.datatype import (
+    DataType,
+    Layout,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+)
+from kronop.descriptions.math_instruction import MathOperation, OpClass
+
+ELEMENTS = {
+    float64: "double",
+    float32: "float",
+    float16: "cutlass::half_t",
+    bfloat16: "cutlass::bfloat16_t",
+    int32: "int32_t",
+    int8: "int8_t",
+}
+LAYOUTS = {
+    Layout.RowMajor: "cutlass::layout::RowMajor",
+    Layout.ColumnMajor: "cutlass::layout::ColumnMajor",
+}
+CLASSES = {
+    OpClass.Simt: "cutlass::arch::OpClassSimt",
+    OpClass.TensorOp: "cutlass::arch::OpClassTensorOp",
+}
+OPERATORS = {
+    MathOperation.multiply_add: "cutlass::arch::OpMultiplyAdd",
+    MathOperation.multiply_add_saturate: "cutlass::arch::OpMultiplyAddSaturate",
+    MathOperation.multiply_add_fast_f32: "cutlass::arch::OpMultiplyAddFastF32",
+    MathOperation.multiply_add_fast_f16: "cutlass::arch::OpMultiplyAddFastF16",
+    MathOperation.multiply_add_fast_bf16: "cutlass::arch::OpMultiplyAddFastBF16",
+}
+# Layouts of A, B and of C and D of an interleaved product.
+INTERLEAVED: tuple[Layout, ...] = ()
+FLIPPED = {Layout.RowMajor: Layout.ColumnMajor, Layout.ColumnMajor: Layout.RowMajor}
+
+
+def sums_added_in(accumulator: DataType) -> DataType:
+    """The type in which the sums of slices are added up: float32 for float16."""
+    return float32 if accumulator is float16 else accumulator

@@ -19,6 +19,7 @@ from kronop.descriptions.activation import ACTIVATION_NAMES, Activation
 from kronop.descriptions.datatype import (
     RESULT_TYPES,
     DataType,
+    float16,
     float32,
     float64,
     int8,
@@ -32,16 +33,26 @@ from kronop.frozen import dataclass
 
 _MOST_BYTES = 16  # The widest access to D.
 # accumulator -> the types that an epilogue may compute in
-_COMPUTE_FOR = {float32: (float32,), float64: (float64,), int32: (int32, float32), int64: (int64,)}
+_COMPUTE_FOR = {
+    float32: (float32,),
+    float64: (float64,),
+    int32: (int32, float32),
+    int64: (int64,),
+    float16: (float16, float32),
+}
+# Where one of these is asked for, the values of an expression have a wider type.
+_WIDER = {float16: float32}
 
 
-def check_accumulator(element: object, subject: str) -> None:
-    """Raises DescriptionError unless epilogues take sums of this type."""
-    if not isinstance(element, DataType) or element not in _COMPUTE_FOR:
+def check_accumulator(element: object, subject: str, *, half_sums: bool = True) -> None:
+    """Raises DescriptionError unless epilogues take sums of this type, or of float16 `half_sums`
+    allows."""
+    valid = [item for item in _COMPUTE_FOR if half_sums or item != float16]
+    if not isinstance(element, DataType) or element not in valid:
         raise DescriptionError(
             mismatch(
                 subject,
-                expected=f"one of {', '.join(item.name for item in _COMPUTE_FOR)}",
+                expected=f"one of {', '.join(item.name for item in valid)}",
                 got=repr(element),
                 hint="8-bit and 16-bit floats accumulate in float32, with"
                 " kronop.MathInstruction.simt(element) for example, int8 in int32",
@@ -111,7 +122,7 @@ class Epilogue:
     @property
     def element_compute(self) -> DataType:
         """Type of the values in the expression: element_epilogue, or a wider one."""
-        return self.element_epilogue
+        return _WIDER.get(self.element_epilogue, self.element_epilogue)
 
     @property
     def saturates(self) -> bool:
@@ -190,7 +201,8 @@ class LinearCombinationClamp(Epilogue):
 
     @property
     def element_compute(self) -> DataType:
-        return int64 if self.element_epilogue.kind == "int" else self.element_epilogue
+        integral = self.element_epilogue.kind == "int"
+        return int64 if integral else _WIDER.get(self.element_epilogue, self.element_epilogue)
 
     @property
     def saturates(self) -> bool:

@@ -32,6 +32,7 @@ def check_operands(
     *,
     visitor: bool = False,
     schedules: bool = False,
+    half_sums: bool = False,
 ) -> None:
     """Checks that all types agree: those of the inputs with the math instruction, and that of the
     output with the epilogue.
@@ -39,6 +40,7 @@ def check_operands(
     Args:
         visitor: whether this kind of operation may have a visitor tree as its epilogue.
         schedules: whether a tile may name clusters and schedules.
+        half_sums: whether products may be added up in float16.
 
     Raises:
         ElementTypeError: an argument has the wrong class.
@@ -90,7 +92,8 @@ def check_operands(
                 hint="promise that alignment for Y, or write fewer elements at once",
             )
         )
-    check_accumulator(math.element_accumulator, "math.element_accumulator")
+    sums = math.element_accumulator
+    check_accumulator(sums, "math.element_accumulator", half_sums=half_sums)
     if len({item.element for item in inputs.values()}) > 1:
         given = [f"{item.element!r} of {name}" for name, item in inputs.items()]
         raise DescriptionError(

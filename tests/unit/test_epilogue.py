@@ -154,7 +154,7 @@ def test_types_that_do_not_go_together() -> None:
     with pytest.raises(kronop.DescriptionError, match="element_epilogue"):
         kronop.LinearCombination(kronop.float32, 4, kronop.float32, kronop.float64)
     with pytest.raises(kronop.DescriptionError, match=r"^element_accumulator: .*float32, float64"):
-        kronop.LinearCombination(kronop.float16, 8, kronop.float16, kronop.float16)
+        kronop.LinearCombination(kronop.float16, 8, kronop.bfloat16, kronop.float32)
     with pytest.raises(kronop.DescriptionError, match=r"^element_accumulator: "):
         kronop.LinearCombination(kronop.float16, 8, [kronop.float32], kronop.float32)
     with pytest.raises(kronop.DescriptionError, match="int8 or int32"):
@@ -163,6 +163,16 @@ def test_types_that_do_not_go_together() -> None:
         kronop.LinearCombinationGeneric("relu", kronop.float32, 4, kronop.float32, kronop.float32)
     with pytest.raises(kronop.DescriptionError, match="floating point"):
         kronop.relu(kronop.int32)
+
+
+def test_sums_of_float16_become_results_in_float32() -> None:
+    for kind in (kronop.LinearCombination, kronop.LinearCombinationClamp):
+        for compute in (kronop.float16, kronop.float32):
+            epilogue = kind(kronop.float16, 8, kronop.float16, compute)
+            assert epilogue.element_compute is kronop.float32
+    with pytest.raises(kronop.ArgumentError, match="float16"):
+        epilogue = kronop.LinearCombination(kronop.float16, 8, kronop.float16, kronop.float16)
+        epilogue.epilogue_type(1e6)
 
 
 def test_a_node_that_a_tree_shares_has_a_statement_of_its_own() -> None:

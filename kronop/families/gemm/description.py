@@ -68,7 +68,16 @@ class GemmDescription:
                 math.math_operation,
             )
         inputs = {"A": self.A, "B": self.B}
-        check_operands(math, self.tile, self.epilogue, inputs, self.Y, schedules=True, visitor=True)
+        check_operands(
+            math,
+            self.tile,
+            self.epilogue,
+            inputs,
+            self.Y,
+            schedules=True,
+            visitor=True,
+            half_sums=True,
+        )
         check_flag("visitor", self.visitor)
         is_tree = isinstance(self.epilogue, VisitorEpilogue)
         if self.visitor != is_tree:

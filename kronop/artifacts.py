@@ -176,12 +176,22 @@ class TensorMap:
     rounds: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """The bytes of several structs in a row, with the blocks of each: (offset, bytes, value)."""
+
+    content: bytes = field(repr=False)
+    blocks: tuple[tuple[int, int, TensorMap], ...]
+    # Their addresses are their own.
+    address: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """Bytes that the kernel reads as one value: a tensor map of 128 bytes, or a small struct.
 
-    Its value is a `BlockValue` or a `TensorMap`, which repeated calls write for their own addresses,
-    or plain bytes.
+    Its value is one of `Placed`, which repeated calls write for their own addresses, or plain
+    bytes.
     """
 
     name: str
@@ -196,7 +206,7 @@ class Block:
             )
 
 
-Placed = BlockValue | TensorMap
+Placed = BlockValue | TensorMap | Members
 Value = int | float | Sequence[int] | Sequence[float] | bytes | Placed
 
 
@@ -269,7 +279,7 @@ class KernelSignature:
 
     def _held(self, item: Block, value: Value) -> bytes | Placed:
         """The value, checked to be one that a block can hold."""
-        if not isinstance(value, (bytes, TensorMap, BlockValue)):
+        if not isinstance(value, (bytes, TensorMap, Members, BlockValue)):
             self._refuse(item, f"a block holds bytes or a BlockValue, not {value!r}")
         return value
 

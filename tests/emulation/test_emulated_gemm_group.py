@@ -27,6 +27,7 @@ from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan
 from kronop.families.gemm.cuda import group_choice, group_split
+from kronop.families.gemm.cuda.group_many import GemmMany
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
@@ -206,3 +207,52 @@ def test_three_products(folder: Path, layouts: tuple[Layout, Layout]) -> None:
                 alignment=1,
                 with_nan=sizes[2] == 100,
             )
+
+
+@pytest.mark.parametrize("tile", [(128, 256, False), (128, 128, True)])
+def test_groups(folder: Path, tile: tuple[int, int, bool]) -> None:
+    what = GemmDescription(
+        math=math_of(float16, False),
+        tile=None,
+        A=TensorDescription(float16, RowMajor, 8),
+        B=TensorDescription(float16, RowMajor, 8),
+        Y=TensorDescription(float16),
+        epilogue=LinearCombination(float16, 1, float32, float32),
+    )
+    design = next(
+        GemmMany(wrapped=item)
+        for item in group_choice.designs(what, _TARGET)
+        if (item.m, item.n, item.alternate) == tile and item.cluster == 2
+    )
+    (step,) = group_choice.steps(what, _TARGET, design.wrapped)
+    entry = step.entry.replace("group", "many")
+    plan = Plan(target=_TARGET, steps=(replace(step, design=design, entry=entry),))
+    emulator = Emulator(plan, folder)
+    if emulator.gathered:
+        return
+    random, problems, checks = np.random.default_rng(3), [], []
+    # One with nothing to sum, and more products than one launch holds.
+    for m, n, k in ((300, 136, 200), (8, 8, 8), (70, 264, 0), (1, 3, 72)) * 15:
+        a, b = (padded(values(random, shape, float16), RowMajor, 8) for shape in ((m, k), (k, n)))
+        y = poisoned((m, n), float16)
+        problems.append(
+            GemmProblem(
+                m=m,
+                n=n,
+                k=k,
+                batch=(),
+                a=matrix(a, False),
+                b=matrix(b, False),
+                y=matrix(y, False),
+                z=None,
+                bias=None,
+                scalars=(2.0, 0.0),
+                threads=1,
+            )
+        )
+        checks.append((a, b, y))
+    launches = list(design.launches(0, _TARGET, problems))
+    assert len(launches) == 2
+    emulator.run(launches)
+    for a, b, y in checks:
+        agree(y, 2 * (wide(a) @ wide(b)), float16, float32)

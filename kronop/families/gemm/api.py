@@ -17,6 +17,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.gemm.arguments import DIFFERENTIABLE, GemmArguments
 from kronop.families.gemm.operation import GemmOperationUniversal
+from kronop.families.gemm.shapes import steps_forward
 
 
 def matmul(
@@ -65,6 +66,14 @@ def matmul(
     return finished
 
 
+def known_call(
+    a: Any, b: Any, bias: Any, c: Any, alpha: Any, beta: Any, activation: str | None
+) -> prepared.Call | None:
+    """The repeatable call that equals this `matmul` (without out), if there was one before; else
+    None. Its tensors are a, b, bias, c and the result, in this order."""
+    return prepared.find(("gemm", activation), alpha, beta, [a, b, bias, c, None])
+
+
 def arguments_of(
     a: Any,
     b: Any,
@@ -83,7 +92,7 @@ def arguments_of(
     inner = second.shape[-1] if second.shape else 1
     result = describe_output(first.element, inner, None, out)
     operation = _operation(
-        target_of(first), describe(first, "a"), describe(second, "b"), result, activation
+        target_of(first), described(first, "a"), described(second, "b"), result, activation
     )
     output_op = operation.epilogue_type(alpha, *([] if c is None and not beta else [beta]))
     return GemmArguments(operation=operation, A=a, B=b, C=c, D=out, output_op=output_op, bias=bias)
@@ -102,6 +111,14 @@ def operand_of(tensor: Any, name: str) -> TensorView:
             )
         )
     return found
+
+
+def described(item: TensorView, name: str) -> TensorDescription:
+    """The largest alignment that an operand keeps; none where maps of GPUs can't follow it."""
+    found = describe(item, name)
+    if len(item.shape) < 2 or steps_forward(item):
+        return found
+    return TensorDescription(found.element, found.layout, 1)
 
 
 def check_activation(activation: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -24,7 +25,14 @@ from kronop.families.gemm import visiting
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.members import Members, made, rows_of
 from kronop.families.gemm.modes import check_batch, check_mode
-from kronop.families.gemm.shapes import CALLED, check_size, shape_error, shaped, size_of
+from kronop.families.gemm.shapes import (
+    CALLED,
+    check_size,
+    check_steps,
+    shape_error,
+    shaped,
+    size_of,
+)
 from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.vocabulary import GemmCoord, Mode
 from kronop.frozen import dataclass
@@ -90,6 +98,15 @@ class GemmArguments(Members):
             self._visited = visiting.visited(tree, DIFFERENTIABLE)
         self._mode = check_mode(gemm_mode, split_k_slices, batch)
         if gemm_mode is Mode.Array and isinstance(A, (list, tuple)):
+            if tree is not None:
+                raise ArgumentError(
+                    mismatch(
+                        "A of an operation with a visitor tree",
+                        expected="one tensor, whose operands and results the tree names",
+                        got="a list",
+                        hint="stack the matrices, or run the operation for each",
+                    )
+                )
             self._take_array(problem_size, {"A": A, "B": B, "C": C, "D": D}, bias)
             return
         given = {"A": A, "B": B, "Z": C, "Y": D, "bias": bias}
@@ -112,6 +129,9 @@ class GemmArguments(Members):
         self._settle(views | {item.key: item.view for item in self._visited})
         for name, item in views.items():
             check_promise(item, self._described[name], CALLED.get(name, name))
+        if not self._is_host:
+            for name in ("A", "B"):
+                check_steps(views[name], self._described[name], name)
         shape = (*self._lead(views), self._size.m, self._size.n)
         check_batch(shape[:-2], self._mode)
         self._shape = shape
@@ -193,7 +213,8 @@ class GemmArguments(Members):
     def size(self) -> GemmSize:
         if self.members:
             return self.mean_size()
-        return self._size.times(math.prod(self._shape[:-2]))
+        size = replace(self._size, slices=self._mode.slices)
+        return size.times(math.prod(self._shape[:-2]))
 
     def problem_at(self, places: Places, workspace: int) -> GemmProblem:
         """The problem, as one of several that share scratch memory at `workspace`."""

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from kronop.args.device import target_of
-from kronop.args.tensor import check_element, describe
+from kronop.args.tensor import check_element
 from kronop.core.calls import describe_output, epilogue_of
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.shared import beta_beside
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.gemm.api import check_activation, operand_of
+from kronop.families.gemm.api import check_activation, described, operand_of
 from kronop.families.gemm.grouped_arguments import GemmGroupedArguments
 from kronop.families.gemm.operation import GemmOperationGrouped
 
@@ -79,8 +79,8 @@ def _operation_for(
     ]
     return _operation(
         target_of(first),
-        _common([describe(item, "As") for item in views["As"]]),
-        _common([describe(item, "Bs") for item in views["Bs"]]),
+        _common([described(item, "As") for item in views["As"]]),
+        _common([described(item, "Bs") for item in views["Bs"]]),
         _common(results),
         activation,
     )

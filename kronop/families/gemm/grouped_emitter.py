@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from kronop.artifacts import Launch, Status
@@ -9,6 +10,8 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.plan import Plan
 from kronop.families.gemm.cuda.emitter import CudaEmitter
+from kronop.families.gemm.cuda.group_design import GemmGroup
+from kronop.families.gemm.cuda.group_many import GemmMany
 from kronop.families.gemm.grouped_description import GemmGroupedDescription, GemmGroupedProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.x86.emitter import X86Emitter
@@ -61,6 +64,32 @@ class X86GroupedEmitter(_Each):
 
 
 class CudaGroupedEmitter(_Each):
-    """Plans groups on GPUs."""
+    """Plans groups on GPUs: one launch for many products where warp groups multiply these."""
 
     product = CudaEmitter()
+
+    def candidates(
+        self,
+        description: GemmGroupedDescription,
+        target: Target,
+        count: int,
+        size: GemmSize | None = None,
+    ) -> tuple[Plan, ...]:
+        found = super().candidates(description, target, count, size)
+        return tuple(_together(plan) for plan in found)
+
+    def launches(self, plan: Plan, problem: GemmGroupedProblem) -> tuple[Launch, ...]:
+        design = plan.steps[0].design
+        if isinstance(design, GemmMany):
+            return tuple(design.launches(0, plan.target, problem.problems))
+        return super().launches(plan, problem)
+
+
+def _together(plan: Plan) -> Plan:
+    step = plan.steps[0]
+    if len(plan.steps) > 1 or not isinstance(step.design, GemmGroup):
+        return plan
+    design = GemmMany(wrapped=step.design)
+    entry = step.entry.replace("gemm_group", "gemm_many")
+    steps = (replace(step, entry=entry, design=design, note=f"matrix products: {design}"),)
+    return replace(plan, steps=steps)

@@ -88,3 +88,24 @@ def shape_error(
     name: str, expected: str, got: object, hint: str = "check the tensors' shapes"
 ) -> ArgumentError:
     return ArgumentError(mismatch(f"shape of {name}", expected=expected, got=got, hint=hint))
+
+
+def steps_forward(item: TensorView) -> bool:
+    """Whether rows and columns of an operand follow each other in memory: tensor maps of GPUs have
+    neither negative strides nor rows that repeat."""
+    pairs = zip(item.shape[-2:], item.strides[-2:], strict=True)
+    return all(stride > 0 for extent, stride in pairs if extent > 1)
+
+
+def check_steps(item: TensorView, described: TensorDescription, name: str) -> None:
+    """Raises ArgumentError if an operand that was described as aligned does not step forward."""
+    if described.alignment > 1 and not steps_forward(item):
+        raise ArgumentError(
+            mismatch(
+                f"memory of {name}",
+                expected="positive strides of rows and columns, as an alignment above 1 promises"
+                " on a GPU",
+                got=f"shape {item.shape}, strides {item.strides}",
+                hint=f"describe {name} with alignment 1, or copy it",
+            )
+        )

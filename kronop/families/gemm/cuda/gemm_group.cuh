@@ -19,36 +19,50 @@
 namespace kronop {
 namespace gemm {
 
-// The tile that a block takes next: tiles of a band of kBand along M come one after the other, then
-// those of the next column, so that blocks that run together share operands in the level-2 cache.
+// The tile that a block takes next, of a product of a group: tiles of a band of kBand along M come
+// one after the other, then those of the next column, so that blocks that run together share
+// operands in the level-2 cache.
 template <class Step, class Parameters>
-struct GroupWalk {
-  long long at, end;
-  int across, along, row = 0, column = 0, problem = 0;
+class GroupWalk {
+ public:
+  int row = 0, column = 0, problem = 0, turn = 0;
 
-  // From the block's tile `first` on.
-  KRONOP_INLINE GroupWalk(const Parameters& p, int first)
-      : at(blockIdx.x / Step::kCluster + first * (gridDim.x / Step::kCluster)),
-        across(int(ceil_div(p.m, Step::kTileM * Step::kCluster))),
-        along(int(ceil_div(p.n, Step::kTileN))) {
-    end = (long long)across * along * p.problems;
+  KRONOP_INLINE explicit GroupWalk(const Parameters& parameters) : p_(parameters), at_(blockIdx.x / Step::kCluster) {
+    measure();
     find();
   }
-  KRONOP_INLINE bool more() const { return at < end; }
-  KRONOP_INLINE void advance(int tiles) {
-    at += tiles * (gridDim.x / Step::kCluster);
+  KRONOP_INLINE bool more() const { return member_ < p_.count(); }
+  KRONOP_INLINE const auto& member() const { return p_.member(member_); }
+  KRONOP_INLINE int slabs() const { return int(ceil_div(member().k, Step::kSlab)); }
+  KRONOP_INLINE void advance() {
+    at_ += gridDim.x / Step::kCluster;
+    ++turn;
     find();
   }
 
  private:
+  KRONOP_INLINE void measure() {
+    across_ = int(ceil_div(member().m, Step::kTileM * Step::kCluster));
+    along_ = int(ceil_div(member().n, Step::kTileN));
+    tiles_ = (long long)across_ * along_ * member().problems;
+  }
   KRONOP_INLINE void find() {
-    const int each = across * along, index = int(at % each);
-    problem = int(at / each);
-    const int of_band = Step::kBand * along, band = index / of_band, within = index % of_band;
-    const int left = across - band * Step::kBand, rows = left < Step::kBand ? left : Step::kBand;
+    while (at_ >= tiles_) {
+      at_ -= tiles_;
+      if (++member_ == p_.count()) return;
+      measure();
+    }
+    const int each = across_ * along_, index = int(at_ % each);
+    problem = int(at_ / each);
+    const int of_band = Step::kBand * along_, band = index / of_band, within = index % of_band;
+    const int left = across_ - band * Step::kBand, rows = left < Step::kBand ? left : Step::kBand;
     row = (band * Step::kBand + within % rows) * Step::kCluster + (Step::kCluster > 1 ? cluster_rank() : 0);
     column = within / rows;
   }
+
+  const Parameters& p_;
+  long long at_, tiles_;  // counted from the member's first tile on
+  int member_ = 0, across_, along_;
 };
 
 // Starts copies of `kCount` lines of an operand (wide indices) from `first` on, for the slab at k.
@@ -63,13 +77,14 @@ KRONOP_INLINE void load_slab(unsigned char* to, int k, int first, Load load) {
 }
 
 template <class Step, class Parameters>
-KRONOP_INLINE void bring_slabs(const Parameters& p, GroupRoom<Step>& room) {
+KRONOP_INLINE void bring_slabs(const Parameters& parameters, GroupRoom<Step>& room) {
   constexpr int share = Step::kTileN / Step::kCluster;
-  const int rank = Step::kCluster > 1 ? cluster_rank() : 0, slabs = int(ceil_div(p.k, Step::kSlab));
+  const int rank = Step::kCluster > 1 ? cluster_rank() : 0;
   Turn<Step::kStages> turn;
 #pragma unroll 1
-  for (GroupWalk<Step, Parameters> walk(p, 0); walk.more(); walk.advance(1)) {
-    const int a_problem = p.a_repeats ? 0 : walk.problem, b_problem = p.b_repeats ? 0 : walk.problem;
+  for (GroupWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
+    const auto& p = walk.member();
+    const int a_problem = p.a_repeats ? 0 : walk.problem, b_problem = p.b_repeats ? 0 : walk.problem, slabs = walk.slabs();
 #pragma unroll 1
     for (int slab = 0; slab < slabs; ++slab, turn.advance()) {
       // In the first round all stages are free.
@@ -200,15 +215,18 @@ struct GroupSums {
 };
 
 template <class Step, class Parameters>
-KRONOP_INLINE void use_slabs(const Parameters& p, GroupRoom<Step>& room) {
-  constexpr int tiles = Step::kAlternate ? Step::kTeams : 1;
-  const int slabs = int(ceil_div(p.k, Step::kSlab)), team = threadIdx.x / kTeam, first = Step::kAlternate ? team : 0;
-  GroupResults<Step, Parameters> results(p, room);
+KRONOP_INLINE void use_slabs(const Parameters& parameters, GroupRoom<Step>& room) {
+  const int team = threadIdx.x / kTeam;
+  GroupResults<Step> results(parameters.member(0), room);
   Turn<Step::kStages> turn;
-  turn.skip(first * slabs);
   unsigned parity = team == 0;  // Nobody is before the first tile.
 #pragma unroll 1
-  for (GroupWalk<Step, Parameters> walk(p, first); walk.more(); walk.advance(tiles)) {
+  for (GroupWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
+    const int slabs = walk.slabs();
+    if (Step::kAlternate && walk.turn % Step::kTeams != team) {
+      turn.skip(slabs);
+      continue;
+    }
     GroupSums<Step> sums;
     // NOTE: a barrier tells only whether an odd or an even phase has ended. So a team waits for its
     // slabs after the other one has waited for those before them.
@@ -216,11 +234,10 @@ KRONOP_INLINE void use_slabs(const Parameters& p, GroupRoom<Step>& room) {
     sums.add_up(slabs, room, turn);
     if constexpr (Step::kAlternate) {
       if (threadIdx.x % 32 == 0) room.order[1 - team].arrive();
-      turn.skip(slabs);
       parity ^= 1;
     }
-    const int row = walk.row * Step::kTileM + (team - first) * Step::kParts * 64;
-    results.write(sums.of, row, walk.column * Step::kTileN, walk.problem);
+    const int row = walk.row * Step::kTileM + (Step::kAlternate ? 0 : team * Step::kParts * 64);
+    results.write(walk.member(), sums.of, row, walk.column * Step::kTileN, walk.problem);
   }
 }
 

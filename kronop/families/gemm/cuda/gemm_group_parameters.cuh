@@ -5,6 +5,7 @@
 
 namespace kronop {
 
+// A product, or problems of equal size that are equally far apart.
 template <class Scalar, int kScalars>
 struct GemmGroupParameters {
   // Maps of A, B and Y; that of Y counts if maps_y is 1.
@@ -18,6 +19,19 @@ struct GemmGroupParameters {
   // Whether all problems have the same A or B.
   long long a_repeats, b_repeats, maps_y;
   Scalar scalars[kScalars];
+
+  KRONOP_INLINE static constexpr int count() { return 1; }
+  KRONOP_INLINE const GemmGroupParameters& member(int) const { return *this; }
+};
+
+// A group of products.
+template <class Scalar, int kScalars, int kMembers>
+struct GemmManyParameters {
+  GemmGroupParameters<Scalar, kScalars> members[kMembers];
+  long long used;
+
+  KRONOP_INLINE int count() const { return int(used); }
+  KRONOP_INLINE const GemmGroupParameters<Scalar, kScalars>& member(int index) const { return members[index]; }
 };
 
 }  // namespace kronop

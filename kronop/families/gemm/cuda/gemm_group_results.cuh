@@ -44,17 +44,18 @@ struct GroupRoom {
 
 // A team's way from sums to memory: in registers through the epilogue, then by way of shared memory,
 // from where whole lines are written.
-template <class Step, class Parameters>
+template <class Step>
 class GroupResults {
  public:
   using Output = typename Step::Output;
 
+  template <class Parameters>
   KRONOP_INLINE GroupResults(const Parameters& parameters, GroupRoom<Step>& room)
-      : p_(parameters), finish_(parameters), own_(room.results[threadIdx.x / kTeam][0]) {}
+      : finish_(parameters), own_(room.results[threadIdx.x / kTeam][0]) {}
 
-  // Of a team, with sums of kParts times 64 rows from m on.
-  template <class Sums>
-  KRONOP_INLINE void write(const Sums& sums, long long m, long long n, int problem) {
+  // Of a team and a product of the group, with sums of kParts times 64 rows from m on.
+  template <class Member, class Sums>
+  KRONOP_INLINE void write(const Member& p, const Sums& sums, long long m, long long n, int problem) {
     const int team = threadIdx.x / kTeam;
 #pragma unroll
     for (int part = 0; part < Step::kParts; ++part) {
@@ -63,13 +64,13 @@ class GroupResults {
       for (int first = 0; first < Step::kTileN; first += Step::kPiece) {
         if (threadIdx.x % kTeam == 0) wait_for_reads_of_stores();
         wait_for_team<kTeam>(team);
-        fill(sums[part], first, row, n, problem);
+        fill(p, sums[part], first, row, n, problem);
         publish_to_group_products();
         wait_for_team<kTeam>(team);
-        if (p_.maps_y) {
-          if (threadIdx.x % kTeam == 0) store_lines(row, n + first, problem);
+        if (p.maps_y) {
+          if (threadIdx.x % kTeam == 0) store_lines(p, row, n + first, problem);
         } else {
-          copy_out(row, n + first, problem);
+          copy_out(p, row, n + first, problem);
         }
       }
     }
@@ -84,25 +85,25 @@ class GroupResults {
     return own_ + column / Step::kResults * kBlock + row * kLineBytes + ((byte / 16 ^ row % 8) * 16 + byte % 16);
   }
 
-  template <class Sums>
-  KRONOP_INLINE void fill(const Sums& sums, int first, long long m, long long n, int problem) {
-    if (p_.z || p_.bias) {
-      fill<true>(sums, first, m, n, problem);
+  template <class Member, class Sums>
+  KRONOP_INLINE void fill(const Member& p, const Sums& sums, int first, long long m, long long n, int problem) {
+    if (p.z || p.bias) {
+      fill_with<true>(p, sums, first, m, n, problem);
     } else {
-      fill<false>(sums, first, m, n, problem);
+      fill_with<false>(p, sums, first, m, n, problem);
     }
   }
 
   // A thread's share of a piece: in each block of 8 columns two neighbours, of two rows. kMore: there
   // is something to add.
-  template <bool kMore, class Sums>
-  KRONOP_INLINE void fill(const Sums& sums, int first, long long m, long long n, int problem) {
+  template <bool kMore, class Member, class Sums>
+  KRONOP_INLINE void fill_with(const Member& p, const Sums& sums, int first, long long m, long long n, int problem) {
     const int thread = threadIdx.x % 32, warp = threadIdx.x % kTeam / 32, row = warp * 16 + thread / 4, column = thread % 4 * 2;
-    More more(p_, m + row, n + first + column, problem);
+    More more(p, m + row, n + first + column, problem);
 #pragma unroll
     for (int j = 0; j < Step::kPiece / 16; ++j) {
       Pair values[4];
-      if constexpr (kMore) more.load(p_, 16 * j);
+      if constexpr (kMore) more.load(p, 16 * j);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const auto& own = sums[first / 8 + 2 * j + i / 2];
@@ -133,14 +134,16 @@ class GroupResults {
     int rows, columns;
     Pair source[4], bias[4];
 
-    KRONOP_INLINE More(const Parameters& p, long long m, long long n, int problem)
+    template <class Member>
+    KRONOP_INLINE More(const Member& p, long long m, long long n, int problem)
         : z(p.z ? static_cast<const Output*>(p.z) + m * p.z_row + n * p.z_column + problem * p.z_batch : nullptr),
           added(p.bias ? static_cast<const Output*>(p.bias) + m * p.bias_row + n * p.bias_column : nullptr),
           rows(int(at_most(p.m - m, 9))),
           columns(int(at_most(p.n - n, Step::kTileN))) {}
 
     // Of the 16 columns from `at` on. What does not exist is 0.
-    KRONOP_INLINE void load(const Parameters& p, int at) {
+    template <class Member>
+    KRONOP_INLINE void load(const Member& p, int at) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int here = at + i / 2 * 8, down = i % 2 * 8, left = rows > down ? columns - here : 0;
@@ -163,25 +166,26 @@ class GroupResults {
     return {none, none};
   }
 
-  KRONOP_INLINE void store_lines(long long m, long long n, int problem) const {
+  template <class Member>
+  KRONOP_INLINE void store_lines(const Member& p, long long m, long long n, int problem) const {
 #pragma unroll
-    for (int line = 0; line < Step::kLines; ++line) store_box(own_ + line * kBlock, p_.y_map, BoxPlace{int(n) + line * Step::kResults, int(m), problem});
+    for (int line = 0; line < Step::kLines; ++line) store_box(own_ + line * kBlock, p.y_map, BoxPlace{int(n) + line * Step::kResults, int(m), problem});
     commit_stores();
   }
 
   // Where no map describes Y: neighbours in memory by neighbouring threads.
-  KRONOP_INLINE void copy_out(long long m, long long n, int problem) const {
-    const bool by_rows = p_.y_column == 1;
-    auto* const to = static_cast<Output*>(p_.y) + problem * p_.y_batch;
+  template <class Member>
+  KRONOP_INLINE void copy_out(const Member& p, long long m, long long n, int problem) const {
+    const bool by_rows = p.y_column == 1;
+    auto* const to = static_cast<Output*>(p.y) + problem * p.y_batch;
     for (int i = threadIdx.x % kTeam; i < 64 * Step::kPiece; i += kTeam) {
       const int row = by_rows ? i / Step::kPiece : i % 64, column = by_rows ? i % Step::kPiece : i / 64;
-      if (m + row < p_.m && n + column < p_.n) {
-        to[(m + row) * p_.y_row + (n + column) * p_.y_column] = *reinterpret_cast<const Output*>(place(row, column));
+      if (m + row < p.m && n + column < p.n) {
+        to[(m + row) * p.y_row + (n + column) * p.y_column] = *reinterpret_cast<const Output*>(place(row, column));
       }
     }
   }
 
-  const Parameters& p_;
   Finish<Step> finish_;
   unsigned char* own_;
 };

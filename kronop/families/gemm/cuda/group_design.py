@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kronop.artifacts import (
     Block,
@@ -125,6 +125,11 @@ class GemmGroup(Design):
         return self.stages * self.stage_bytes + TEAMS * self.lines * _BLOCK_BYTES + BARRIER_BYTES
 
     @property
+    def scalars(self) -> str:
+        """The type and number of scalars, as template arguments of parameter structs."""
+        return f"{operands.scalar_kind(self.epilogue).cxx}, {len(self.epilogue.scalar_names)}"
+
+    @property
     def signature(self) -> KernelSignature:
         scalars = operands.scalar_kind(self.epilogue)
         return KernelSignature(
@@ -189,12 +194,10 @@ class GemmGroup(Design):
         )
 
     def instantiation(self, target: Target) -> Instantiation:
-        scalars = operands.scalar_kind(self.epilogue)
         return Instantiation(
             header="gemm_group.cuh",
             template="kronop::gemm_group",
-            parameters=f"kronop::GemmGroupParameters<{scalars.cxx},"
-            f" {len(self.epilogue.scalar_names)}>",
+            parameters=f"kronop::GemmGroupParameters<{self.scalars}>",
             types=(
                 ("Input", self.source.cxx),
                 ("Output", self.output.cxx),
@@ -229,13 +232,16 @@ class GemmGroup(Design):
         for part, count in parts(problem, self.source.bytes, self.output.bytes):
             if self.split and part.k:
                 yield from GemmSplit().launches(index - 1, target, part, count)
-            yield self._launch(index, target, part, count)
+            values = self.values_of(part, count)
+            tiles = self.tiles_of(part, count)
+            yield self.launch_with(index, target, tiles, self.signature, values)
 
-    def _launch(self, index: int, target: Target, problem: GemmProblem, count: int) -> Launch:
+    def values_of(self, problem: GemmProblem, count: int) -> dict[str, Any]:
+        """The members of the parameter struct, for `count` problems that are equally far apart."""
         own, share = problem, self.n // self.cluster
         read = planes(own, count) if self.split else own
         a, b = read.a, transposed(read.b)
-        values = {
+        return {
             "a_map": self._map(a, (own.k, own.m, self._count(own.a, count)), self.turned_a, self.m),
             "b_map": self._map(b, (own.k, own.n, self._count(own.b, count)), self.turned_b, share),
             "y_map": self._result_map(own, count),
@@ -253,13 +259,21 @@ class GemmGroup(Design):
             "maps_y": int(self._maps(own)),
             "scalars": own.scalars,
         }
-        rows = -(-own.m // (self.m * self.cluster)) * self.cluster
-        tiles = rows * -(-own.n // self.n) * count
+
+    def tiles_of(self, problem: GemmProblem, count: int) -> int:
+        """Tiles of so many problems, in whole clusters."""
+        rows = -(-problem.m // (self.m * self.cluster)) * self.cluster
+        return rows * -(-problem.n // self.n) * count
+
+    def launch_with(
+        self, index: int, target: Target, tiles: int, signature: KernelSignature, values: Any
+    ) -> Launch:
+        """The launch for so many tiles."""
         places = target.cores // self.cluster * self.cluster
         return Launch(
             step=index,
-            parameters=self.signature.pack(values),
-            blocks=self.signature.blocks(values),
+            parameters=signature.pack(values),
+            blocks=signature.blocks(values),
             grid=(min(tiles, places), 1, 1),
             block=(self.threads, 1, 1),
             shared_bytes=self.shared_bytes,

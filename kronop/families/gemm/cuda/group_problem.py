@@ -37,13 +37,21 @@ def swapped(problem: GemmProblem) -> GemmProblem:
 
 def parts(problem: GemmProblem, source: int, output: int) -> Iterator[tuple[GemmProblem, int]]:
     """For each index of the outer dimensions of the batch, the problems along the last one, and
-    their number. `source` and `output` are bytes of an element."""
+    their number; each problem alone where one of its strides is negative, which no map has.
+
+    Args:
+        source, output: bytes of an element.
+    """
+    operands = (problem.a, problem.b, problem.y)
     *outer, inner = problem.batch or (1,)
+    if min(map(step_of, operands)) < 0:
+        outer, inner = list(problem.batch), 1
     for at in itertools.product(*map(range, outer)):
 
         def moved(item: StridedMatrix, size: int, at: tuple[int, ...] = at) -> StridedMatrix:
             offset = sum(i * step for i, step in zip(at, item.batch, strict=False))
-            return replace(item, pointer=item.pointer + offset * size)
+            own = item.batch if inner > 1 else ()
+            return replace(item, pointer=item.pointer + offset * size, batch=own)
 
         part = replace(
             problem,

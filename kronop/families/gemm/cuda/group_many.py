@@ -1,0 +1,99 @@
+"""Groups of products by warp groups: one launch for many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from kronop.artifacts import (
+    Block,
+    Field,
+    KernelSignature,
+    Launch,
+    Members,
+    Scalar,
+)
+from kronop.descriptions.epilogue import Epilogue
+from kronop.emit.design import Instantiation, Wrapping
+from kronop.families.gemm.cuda.group_design import GemmGroup
+from kronop.families.gemm.cuda.group_problem import parts, swapped
+from kronop.families.gemm.description import GemmProblem
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+# Members of a launch: the parameters of a kernel have at most 32,764 bytes.
+_MEMBERS, _MOST_BYTES, _ALIGNMENT = 56, 32764, 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmMany(Wrapping):
+    """The kernel of `wrapped`, whose blocks walk over the tiles of all members."""
+
+    styles: ClassVar[tuple[str, ...]] = ()
+
+    wrapped: GemmGroup
+
+    def __str__(self) -> str:
+        return f"up to {_MEMBERS} products at once, {self.wrapped}"
+
+    @property
+    def epilogue(self) -> Epilogue:
+        return self.wrapped.epilogue
+
+    @property
+    def _member_bytes(self) -> int:
+        return -(-self.wrapped.signature.size // _ALIGNMENT) * _ALIGNMENT
+
+    @property
+    def signature(self) -> KernelSignature:
+        assert self._member_bytes * _MEMBERS + _ALIGNMENT <= _MOST_BYTES
+        return KernelSignature(
+            "GemmManyParameters",
+            (
+                Block("members", self._member_bytes * _MEMBERS, _ALIGNMENT),
+                Field("used", Scalar.INT64),
+            ),
+        )
+
+    def instantiation(self, target: Target) -> Instantiation:
+        scalars = self.wrapped.scalars
+        return replace(
+            self.wrapped.instantiation(target),
+            parameters=f"kronop::GemmManyParameters<{scalars}, {_MEMBERS}>",
+        )
+
+    def launches(
+        self, index: int, target: Target, problems: Sequence[GemmProblem]
+    ) -> Iterator[Launch]:
+        """Launches of as many members as the parameters hold; large products come first."""
+        each = self.wrapped
+        found = [
+            member
+            for problem in problems
+            for member in parts(
+                swapped(problem) if each.swapped else problem,
+                each.source.bytes,
+                each.output.bytes,
+            )
+        ]
+        found.sort(key=lambda member: -member[0].k)
+        for chunk in _chunks(found):
+            tiles = sum(each.tiles_of(*member) for member in chunk)
+            values = {"members": self._packed(chunk), "used": len(chunk)}
+            yield each.launch_with(index, target, tiles, self.signature, values)
+
+    def _packed(self, members: Sequence[tuple[GemmProblem, int]]) -> Members:
+        content, blocks, signature = bytearray(), [], self.wrapped.signature
+        for problem, count in members:
+            values = self.wrapped.values_of(problem, count)
+            for offset, nbytes, value in signature.blocks(values):
+                blocks.append((len(content) + offset, nbytes, value))
+            content += signature.pack(values).ljust(self._member_bytes, b"\0")
+        return Members(content=bytes(content), blocks=tuple(blocks))
+
+
+def _chunks(
+    members: Sequence[tuple[GemmProblem, int]],
+) -> Iterator[Sequence[tuple[GemmProblem, int]]]:
+    return (members[at : at + _MEMBERS] for at in range(0, len(members), _MEMBERS))

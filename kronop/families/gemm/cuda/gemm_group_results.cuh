@@ -87,84 +87,94 @@ class GroupResults {
 
   template <class Member, class Sums>
   KRONOP_INLINE void fill(const Member& p, const Sums& sums, int first, long long m, long long n, int problem) {
-    if (p.z || p.bias) {
-      fill_with<true>(p, sums, first, m, n, problem);
+    if (p.z && p.bias) {
+      fill_with<true, true>(p, sums, first, m, n, problem);
+    } else if (p.z) {
+      fill_with<true, false>(p, sums, first, m, n, problem);
+    } else if (p.bias) {
+      fill_with<false, true>(p, sums, first, m, n, problem);
     } else {
-      fill_with<false>(p, sums, first, m, n, problem);
+      fill_with<false, false>(p, sums, first, m, n, problem);
     }
   }
 
-  // A thread's share of a piece: in each block of 8 columns two neighbours, of two rows. kMore: there
-  // is something to add.
-  template <bool kMore, class Member, class Sums>
+  // A thread's share of a piece: in each block of 8 columns two neighbours, of two rows. What is added
+  // to the next 16 columns is on its way while these are computed.
+  template <bool kSource, bool kBias, class Member, class Sums>
   KRONOP_INLINE void fill_with(const Member& p, const Sums& sums, int first, long long m, long long n, int problem) {
+    constexpr int times = Step::kPiece / 16;
     const int thread = threadIdx.x % 32, warp = threadIdx.x % kTeam / 32, row = warp * 16 + thread / 4, column = thread % 4 * 2;
-    More more(p, m + row, n + first + column, problem);
+    const long long left = p.n - n - first - column, down = p.m - m - row;
+    const int columns = int(left < Step::kTileN ? left : Step::kTileN), rows = int(down < 9 ? down : 9);
+    const Operand<kSource> source(p.z, problem * p.z_batch, m + row, n + first + column, p.z_row, p.z_column);
+    const Operand<kBias> bias(p.bias, 0, m + row, n + first + column, p.bias_row, p.bias_column);
+    Pair sources[2][4], biases[2][4];
+    source.load(sources[0], 0, rows, columns);
+    bias.load(biases[0], 0, rows, columns);
 #pragma unroll
-    for (int j = 0; j < Step::kPiece / 16; ++j) {
+    for (int j = 0; j < times; ++j) {
+      if (j + 1 < times) {
+        source.load(sources[(j + 1) % 2], 16 * (j + 1), rows, columns);
+        bias.load(biases[(j + 1) % 2], 16 * (j + 1), rows, columns);
+      }
       Pair values[4];
-      if constexpr (kMore) more.load(p, 16 * j);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const auto& own = sums[first / 8 + 2 * j + i / 2];
 #pragma unroll
         for (int v = 0; v < 2; ++v) {
-          if constexpr (kMore) {
-            values[i].data[v] = finish_(own[i % 2 * 2 + v], more.source[i].data[v], more.bias[i].data[v]);
+          const auto sum = own[i % 2 * 2 + v];
+          if constexpr (kBias) {
+            values[i].data[v] = finish_(sum, kSource ? sources[j % 2][i].data[v] : Output{}, biases[j % 2][i].data[v]);
+          } else if constexpr (kSource) {
+            values[i].data[v] = finish_(sum, sources[j % 2][i].data[v]);
           } else {
-            values[i].data[v] = finish_(own[i % 2 * 2 + v]);
+            values[i].data[v] = finish_(sum);
           }
         }
       }
-      if constexpr (sizeof(Output) == 2) {
-        unsigned words[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) words[i] = values[i].data[0].bits | unsigned(values[i].data[1].bits) << 16;
-        store_matrices<false>(place(warp * 16 + thread / 8 % 2 * 8 + thread % 8, 16 * j + thread / 16 * 8), words);
-      } else {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) *reinterpret_cast<Pair*>(place(row + i % 2 * 8, 16 * j + i / 2 * 8 + column)) = values[i];
-      }
+      put(values, warp * 16, 16 * j);
     }
   }
 
-  // What is added to a thread's results of 16 columns: of C for rows m and m + 8, and the bias.
-  struct More {
-    const Output *z, *added;
-    int rows, columns;
-    Pair source[4], bias[4];
-
-    template <class Member>
-    KRONOP_INLINE More(const Member& p, long long m, long long n, int problem)
-        : z(p.z ? static_cast<const Output*>(p.z) + m * p.z_row + n * p.z_column + problem * p.z_batch : nullptr),
-          added(p.bias ? static_cast<const Output*>(p.bias) + m * p.bias_row + n * p.bias_column : nullptr),
-          rows(int(at_most(p.m - m, 9))),
-          columns(int(at_most(p.n - n, Step::kTileN))) {}
-
-    // Of the 16 columns from `at` on. What does not exist is 0.
-    template <class Member>
-    KRONOP_INLINE void load(const Member& p, int at) {
+  // Puts a warp's 16 x 16 results from `row` and `column` of the piece on.
+  KRONOP_INLINE void put(const Pair (&values)[4], int row, int column) const {
+    const int thread = threadIdx.x % 32;
+    if constexpr (sizeof(Output) == 2) {
+      unsigned words[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int here = at + i / 2 * 8, down = i % 2 * 8, left = rows > down ? columns - here : 0;
-        bias[i] = added ? pair_of(added + down * p.bias_row + here * p.bias_column, p.bias_column, left) : no_bias();
-        source[i] = z ? pair_of(z + down * p.z_row + here * p.z_column, p.z_column, left) : Pair{};
+      for (int i = 0; i < 4; ++i) words[i] = values[i].data[0].bits | unsigned(values[i].data[1].bits) << 16;
+      store_matrices<false>(place(row + thread / 8 % 2 * 8 + thread % 8, column + thread / 16 * 8), words);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) *reinterpret_cast<Pair*>(place(row + thread / 4 + i % 2 * 8, column + i / 2 * 8 + thread % 4 * 2)) = values[i];
+    }
+  }
+
+  // C, or the bias, from a thread's first result on; nothing where it does not take part.
+  template <bool kThere>
+  struct Operand {
+    const Output *start, *own;
+    long long row, column;
+
+    KRONOP_INLINE Operand(const void* from, long long offset, long long m, long long n, long long row, long long column)
+        : start(static_cast<const Output*>(from) + offset), own(start + m * row + n * column), row(row), column(column) {}
+
+    // Of rows 0 and 8 and of 16 columns from `at` on. Where a result does not exist, any element that
+    // does is loaded: conditions would make the loads wait for each other.
+    KRONOP_INLINE void load(Pair (&pairs)[4], int at, int rows, int columns) const {
+      if constexpr (kThere) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int along = at + i / 2 * 8, down = i % 2 * 8;
+          const bool first = rows > down && columns > along, second = rows > down && columns > along + 1;
+          const Output* const from = own + down * row + along * column;
+          pairs[i].data[0] = *(first ? from : start);
+          pairs[i].data[1] = *(second ? from + column : start);
+        }
       }
     }
   };
-  KRONOP_INLINE static long long at_most(long long value, long long most) { return value < most ? value : most; }
-
-  // Two neighbours of a row, as far as they exist.
-  KRONOP_INLINE static Pair pair_of(const Output* from, long long column, int left) {
-    Pair pair{};
-    if (left > 0) pair.data[0] = from[0];
-    if (left > 1) pair.data[1] = from[column];
-    return pair;
-  }
-  KRONOP_INLINE static Pair no_bias() {
-    const Output none = convert<Output>(Finish<Step>::no_bias());
-    return {none, none};
-  }
 
   template <class Member>
   KRONOP_INLINE void store_lines(const Member& p, long long m, long long n, int problem) const {

@@ -34,7 +34,8 @@ from kronop.target import Target
 _TILES = ((128, 256, False), (128, 128, True), (64, 256, True), (128, 128, False), (64, 128, True))
 _SPLIT_TILES = ((128, 128, False),)
 _CLUSTERS = (2, 1)
-_MOST_STAGES, _MOST_LINES = 8, 4
+# Lines of results that a team stores at once. NOTE: slabs of split operands take twice the room.
+_MOST_STAGES, _MOST_LINES, _SPLIT_LINES = 8, 4, 2
 _BLOCK_BYTES = 64 * LINE_BYTES
 
 
@@ -42,6 +43,8 @@ def status(what: GemmDescription, target: Target) -> Status:
     """Whether warp groups can read what was promised of the operands."""
     if target.arch != "sm_90a":
         return Status.reject(f"{target} has no warp-group products")
+    if what.visitor:
+        return Status.reject("results of warp groups do not go through visitor trees")
     if not _splits(what.math) and not _multiplies(what.math):
         return Status.reject(f"warp groups do not multiply by {what.math}")
     for name, item in (("A", what.A), ("B", what.B)):
@@ -97,7 +100,7 @@ def _design(
     swapped = what.Y.layout is ColumnMajor
     # Of the transposed product, the left operand is B.
     left, right = (what.B, what.A) if swapped else (what.A, what.B)
-    lines = _lines(what.Y, n)
+    lines = min(_lines(what.Y, n), _SPLIT_LINES if split else _MOST_LINES)
     room = target.shared_bytes - TEAMS * lines * _BLOCK_BYTES - BARRIER_BYTES
     stage = (m + n) * LINE_BYTES * (PLANES if split else 1)
     return GemmGroup(

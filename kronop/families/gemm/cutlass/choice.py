@@ -58,7 +58,7 @@ def designs(
     A problem has to keep more promises to run on these than on kronop's own designs: extents are
     multiples of alignments (`launching`).
     """
-    if what.visitor:
+    if what.visitor or (what.tile is not None and what.tile.has_schedules):
         return
     for shape in _shapes(what):
         yield _design(what, shape)

@@ -1,0 +1,173 @@
+"""Matrix products that CUTLASS computes: every row of PyCUTLASS's tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import kronop
+from kronop.artifacts import Launch
+from kronop.descriptions.datatype import DataType, Layout
+from kronop.descriptions.math_instruction import MathOperation, OpClass
+from kronop.emit.plan import Plan
+from kronop.families.gemm.cutlass import choice
+from kronop.families.gemm.cutlass.design import CutlassGemm
+from kronop.families.gemm.description import GemmDescription
+from kronop.families.gemm.vocabulary import Swizzle
+from kronop.target import Target
+
+ROW, COLUMN = kronop.RowMajor, kronop.ColumnMajor
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Case:
+    """One kernel: a row of the table of math instructions, and what tensors promise."""
+
+    element: DataType
+    sums: DataType
+    output: DataType
+    shape: tuple[int, int, int]
+    operation: MathOperation = MathOperation.multiply_add
+    opclass: OpClass = OpClass.TensorOp
+    tile: tuple[int, int, int] = (128, 128, 32)
+    warps: tuple[int, int, int] = (2, 2, 1)
+    stages: int = 3
+    layouts: tuple[Layout, Layout, Layout] = (ROW, COLUMN, ROW)
+    alignments: tuple[int, int, int] = (8, 8, 8)
+    functor: str = "linear"
+    compute: DataType | None = None
+    swizzle: Swizzle = Swizzle.IdentitySwizzle1
+
+    def epilogue(self) -> Any:
+        width, compute = self.alignments[2], self.compute or self.sums
+        given = (self.output, width, self.sums, compute)
+        if self.functor == "linear":
+            return kronop.LinearCombination(*given)
+        if self.functor == "clamp":
+            return kronop.LinearCombinationClamp(*given)
+        if self.functor == "fastclamp":
+            return kronop.FastLinearCombinationClamp(self.output, width)
+        return kronop.LinearCombinationGeneric(getattr(kronop, self.functor)(compute), *given)
+
+    def description(self) -> GemmDescription:
+        instruction = kronop.MathInstruction(
+            self.shape, self.element, self.element, self.sums, self.opclass, self.operation
+        )
+        elements = (self.element, self.element, self.output)
+        a, b, c = map(kronop.TensorDescription, elements, self.layouts, self.alignments)
+        return GemmDescription(
+            math=instruction,
+            tile=kronop.TileDescription(self.tile, self.stages, self.warps, instruction),
+            A=a,
+            B=b,
+            Y=c,
+            epilogue=self.epilogue(),
+            swizzling_functor=self.swizzle,
+        )
+
+    def design(self) -> CutlassGemm:
+        (found,) = choice.designs(self.description(), Target.parse("sm_80"))
+        return found
+
+    def plan(self, target: str) -> Plan:
+        goal, design = Target.parse(target), self.design()
+        status = design.status(goal)
+        assert status, status.reason
+        return Plan(target=goal, steps=choice.steps(self.description(), goal, design))
+
+    def but(self, **changes: Any) -> Case:
+        return dataclasses.replace(self, **changes)
+
+
+_F64, _F32, _F16, _BF16 = kronop.float64, kronop.float32, kronop.float16, kronop.bfloat16
+_HALF = Case(element=_F16, sums=_F32, output=_F16, shape=(16, 8, 16))
+_SINGLE = Case(
+    element=_F32,
+    sums=_F32,
+    output=_F32,
+    shape=(16, 8, 8),
+    tile=(128, 128, 16),
+    alignments=(4, 4, 4),
+)
+_BYTES = Case(
+    element=kronop.int8,
+    sums=kronop.int32,
+    output=kronop.int8,
+    shape=(16, 8, 32),
+    operation=MathOperation.multiply_add_saturate,
+    tile=(128, 128, 64),
+    alignments=(16, 16, 16),
+    functor="fastclamp",
+    compute=_F32,
+)
+_SIMT = _SINGLE.but(
+    opclass=OpClass.Simt,
+    shape=(1, 1, 1),
+    tile=(128, 128, 8),
+    warps=(4, 2, 1),
+    stages=4,
+    alignments=(1, 1, 1),
+)
+_DOUBLE = {"element": _F64, "sums": _F64, "output": _F64, "alignments": (1, 1, 1)}
+
+# The table of math instructions.
+INSTRUCTIONS = {
+    "f64": _HALF.but(**_DOUBLE, shape=(8, 8, 4), tile=(64, 64, 16), stages=4),
+    "tf32": _SINGLE,
+    "3xtf32": _SINGLE.but(
+        operation=MathOperation.multiply_add_fast_f32, tile=(128, 128, 16), warps=(4, 2, 1)
+    ),
+    "fast_f16": _SINGLE.but(operation=MathOperation.multiply_add_fast_f16),
+    "fast_bf16": _SINGLE.but(operation=MathOperation.multiply_add_fast_bf16),
+    "f16 by 8": _HALF.but(shape=(16, 8, 8)),
+    "bf16 by 8": _HALF.but(shape=(16, 8, 8), element=_BF16, output=_BF16),
+    "f16": _HALF,
+    "f16 in f16": _HALF.but(sums=_F16, compute=_F16),
+    "bf16": _HALF.but(element=_BF16, output=_BF16),
+    "s8": _BYTES,
+    "s8 to s32": _BYTES.but(
+        output=kronop.int32, functor="clamp", compute=kronop.int32, alignments=(16, 16, 4)
+    ),
+    "simt f64": _SIMT.but(**_DOUBLE, tile=(64, 128, 8), warps=(2, 4, 1)),
+    "simt f32": _SIMT,
+}
+# Layouts, alignments, functors, swizzles, tiles: those of the other tables.
+_LAYOUTS = [(a, b, c) for a in (ROW, COLUMN) for b in (ROW, COLUMN) for c in (ROW, COLUMN)]
+_LETTER = {ROW: "r", COLUMN: "c"}
+OTHERS = {
+    **{
+        f"{name} {''.join(_LETTER[item] for item in layouts)}": case.but(layouts=layouts)
+        for name, case in INSTRUCTIONS.items()
+        if name in ("f16", "f64", "tf32", "simt f32")
+        for layouts in _LAYOUTS
+    },
+    "s8 transposed": _BYTES.but(layouts=(ROW, COLUMN, COLUMN)),
+    **{
+        f"f16 alignment {item}": _HALF.but(alignments=(item, item, item), layouts=layouts)
+        for item, layouts in ((4, (ROW, ROW, ROW)), (2, (COLUMN, COLUMN, ROW)))
+    },
+    "f16 two stages": _HALF.but(stages=2, alignments=(1, 1, 1)),
+    "f16 clamp": _HALF.but(functor="clamp"),
+    **{
+        f"f16 {name}": _HALF.but(functor=name)
+        for name in ("relu", "leaky_relu", "tanh", "sigmoid", "silu", "hardswish", "gelu")
+    },
+    "f16 to f32": _HALF.but(output=_F32, alignments=(8, 8, 4)),
+    **{
+        f"f16 {item.name}": _HALF.but(swizzle=item)
+        for item in Swizzle
+        if item is not Swizzle.IdentitySwizzle1
+    },
+    "f16 wide": _HALF.but(tile=(256, 128, 32), warps=(4, 2, 1)),
+    "f16 tall c": _HALF.but(
+        tile=(64, 256, 32), warps=(1, 4, 1), layouts=(ROW, COLUMN, COLUMN), stages=4
+    ),
+    "f16 warps along k": _HALF.but(tile=(64, 64, 64), warps=(1, 1, 2)),
+    "simt f32 two stages": _SIMT.but(stages=2),
+}
+CASES = {**INSTRUCTIONS, **OTHERS}
+
+
+def blocks_of(launch: Launch) -> int:
+    return math.prod(launch.grid)

@@ -1,0 +1,276 @@
+"""Where CUTLASS's headers are found, and what its kernels refuse before they are compiled."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kronop
+from kronop.descriptions.strided import StridedMatrix
+from kronop.families.gemm.cutlass import choice, headers
+from kronop.families.gemm.description import GemmProblem
+from kronop.families.gemm.size import GemmSize
+from kronop.target import Target
+from tests.cutlass_cases import CASES, COLUMN, ROW, Case
+
+SM_80, SM_90 = Target.parse("sm_80"), Target.parse("sm_90a")
+HALF, SINGLE, DOUBLE = CASES["f16"], CASES["tf32"], CASES["f64"]
+VERSION = "#define CUTLASS_MAJOR {}\n#define CUTLASS_MINOR {}\n#define CUTLASS_PATCH 1\n"
+
+
+@pytest.fixture(autouse=True)
+def _searched_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv("CUTLASS_PATH", raising=False)
+    headers._search.cache_clear()
+    yield
+    headers._search.cache_clear()
+
+
+class _File:
+    """As importlib.metadata describes a file of a package."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "include/cutlass/version.h"
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    def locate(self) -> Path:
+        return self._path
+
+
+def _tree(folder: Path, major: int, minor: int) -> Path:
+    place = folder / "include/cutlass"
+    place.mkdir(parents=True)
+    (place / "version.h").write_text(VERSION.format(major, minor))
+    return folder
+
+
+def _install(monkeypatch: pytest.MonkeyPatch, **packages: Path) -> None:
+    def files(name: str) -> list[_File]:
+        folder = packages.get(name.replace("-", "_"))
+        if folder is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return [_File(folder)]
+
+    monkeypatch.setattr(importlib.metadata, "files", files)
+
+
+def test_packages_are_searched_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    first, second = _tree(tmp_path / "a", 4, 2), _tree(tmp_path / "b", 4, 8)
+    _install(monkeypatch, sgl_deep_gemm=second, nvidia_cutlass=first)
+    found = headers.found()
+    assert (found.folder, found.version) == (str(first / "include"), (4, 2, 1))
+    headers._search.cache_clear()
+    _install(monkeypatch, sgl_deep_gemm=second)
+    assert headers.found().version == (4, 8, 1)
+
+
+def test_a_user_s_folder_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _install(monkeypatch, nvidia_cutlass=_tree(tmp_path / "a", 4, 2))
+    own = _tree(tmp_path / "own", 5, 0)
+    monkeypatch.setenv("CUTLASS_PATH", str(own))
+    assert headers.found().folder == str(own / "include")
+    for wrong in ("own", str(tmp_path)):
+        monkeypatch.setenv("CUTLASS_PATH", wrong)
+        with pytest.raises(kronop.DescriptionError, match=r"^CUTLASS_PATH: .*version.h"):
+            headers.found()
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _install(monkeypatch)
+    assert "none installed" in headers.missing()
+    assert "cutlass" in headers.missing()
+    status = HALF.design().status(SM_80)
+    assert not status
+    assert status.reason == headers.missing()
+    headers._search.cache_clear()
+    _install(monkeypatch, nvidia_cutlass=_tree(tmp_path, 3, 5))
+    with pytest.raises(kronop.DescriptionError, match=r"4.2 or 4.8, got 3.5.1"):
+        headers.found()
+
+
+REFUSED: dict[str, tuple[Case, str]] = {
+    "divided": (HALF.but(warps=(3, 2, 1)), "tile M of 128 is not 3 warps .* 42.6667"),
+    "instruction": (HALF.but(warps=(2, 32, 1)), "tile N of 128 is not 32 warps .* 8: .* 4"),
+    "threads": (HALF.but(warps=(8, 8, 1)), "2048 threads; it has at most 1024"),
+    "odd": (HALF.but(tile=(128, 128, 16)), "1 instructions along K"),
+    "bytes": (HALF.but(tile=(128, 128, 96)), "tile K of 96 float16 is 192 bytes"),
+    "contiguous": (
+        HALF.but(tile=(32, 128, 32), layouts=(COLUMN, COLUMN, ROW)),
+        "tile M of 32 is 64 bytes",
+    ),
+    "shared": (HALF.but(stages=12), "12 stages of 16384, in all 197120 bytes .* 166912"),
+    "copies": (HALF.but(tile=(32, 128, 32), warps=(1, 8, 1)), "128 accesses, which 256 threads"),
+    "alignment": (HALF.but(alignments=(1, 8, 8)), "A promises 1 elements, 2 bytes; with 3 stages"),
+    "stages": (HALF.but(stages=1), "2 stages or more, not 1"),
+    "float16 in disguise": (SINGLE.but(stages=2), "float32 on tensor cores takes 3 stages"),
+    "two stages of float64": (DOUBLE.but(stages=2), "float64 on tensor cores takes 3 stages"),
+    "bytes turned": (CASES["s8"].but(layouts=(COLUMN, COLUMN, ROW)), "row-major A and column"),
+    "narrow bytes": (CASES["s8"].but(alignments=(16, 16, 2)), "int8 is stored 4 elements"),
+    "deep": (CASES["simt f32"].but(tile=(128, 128, 16)), "tile K is 8 on ordinary cores, not 16"),
+    "lanes": (CASES["simt f32"].but(tile=(64, 64, 8), warps=(8, 2, 1)), "8 x 32 sums"),
+    "output": (
+        HALF.but(
+            sums=kronop.float16, compute=kronop.float16, output=kronop.float32, alignments=(8, 8, 4)
+        ),
+        "sums of float16 become float16",
+    ),
+    "fast halves": (
+        CASES["f16 by 8"].but(operation=kronop.MathOperation.multiply_add_fast_f16),
+        "multiply_add_fast_f16 splits float32 operands, not float16",
+    ),
+}
+
+
+@pytest.mark.parametrize(("case", "reason"), REFUSED.values(), ids=REFUSED)
+def test_what_cutlass_lacks_is_refused_with_numbers(case: Case, reason: str) -> None:
+    status = case.design().status(SM_80)
+    assert not status
+    assert re.search(reason, status.reason), status.reason
+
+
+def test_a_kernel_of_more_shared_memory_fits_a_later_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headers, "missing", lambda: "")
+    design = HALF.but(stages=12).design()
+    assert not design.status(SM_80)
+    assert design.status(SM_90)
+
+
+def _problem(case: Case, **changes: Any) -> GemmProblem:
+    """Dense matrices of 256 x 128 and 128 x 512, in the layouts of the case."""
+    m, n, k = 256, 512, 128
+    extents = ((m, k), (k, n), (m, n))
+    matrices = [
+        StridedMatrix(
+            pointer=4096 * (place + 1),
+            row=columns if layout is ROW else 1,
+            column=1 if layout is ROW else rows,
+        )
+        for place, ((rows, columns), layout) in enumerate(zip(extents, case.layouts, strict=True))
+    ]
+    given: dict[str, Any] = {
+        **dict(zip(("a", "b", "y"), matrices, strict=True)),
+        "m": m,
+        "n": n,
+        "k": k,
+        "batch": (),
+        "z": None,
+        "bias": None,
+        "scalars": (1.0, 0.0),
+        "threads": 1,
+    }
+    return GemmProblem(**{**given, **changes})
+
+
+def _members(case: Case, launch: Any) -> dict[str, Any]:
+    """The scalars of a parameter struct, by their names."""
+    signature = case.design().signature
+    found = {}
+    for item in signature.fields:
+        code = f"{item.count}{item.scalar.code}"  # type: ignore[union-attr]
+        values = struct.unpack_from(code, launch.parameters, signature.offsets()[item.name])
+        found[item.name] = values[0] if len(values) == 1 else values
+    return found
+
+
+def test_leading_dimensions_of_rows_and_columns() -> None:
+    (launch,) = HALF.design().launches(0, SM_80, _problem(HALF))
+    got = _members(HALF, launch)
+    assert (got["ld_a"], got["ld_b"], got["ld_result"]) == (128, 128, 512)
+    assert (got["m"], got["n"], got["k"], got["source"], got["partial"]) == (256, 512, 128, 0, 0)
+    assert launch.grid == (2 * 4, 1, 1)
+    assert launch.block == (128, 1, 1)
+
+
+def test_a_column_major_result_is_that_of_the_transposed_product() -> None:
+    case = HALF.but(layouts=(ROW, COLUMN, COLUMN), tile=(64, 256, 32), warps=(1, 4, 1))
+    (launch,) = case.design().launches(0, SM_80, _problem(case))
+    got = _members(case, launch)
+    assert (got["a"], got["b"], got["result"]) == (2 * 4096, 4096, 3 * 4096)
+    assert (got["m"], got["n"], got["ld_a"], got["ld_b"], got["ld_result"]) == (
+        512,
+        256,
+        128,
+        128,
+        256,
+    )
+    types = dict(case.design().instantiation(SM_80).types)
+    assert types["LayoutA"].endswith("RowMajor")
+    assert types["LayoutB"].endswith("ColumnMajor")
+    constants = dict(case.design().instantiation(SM_80).constants)
+    assert (constants["kTileM"], constants["kTileN"]) == (256, 64)
+    assert (constants["kWarpM"], constants["kWarpN"]) == (64, 64)
+
+
+def test_batches_and_sources() -> None:
+    plain = _problem(HALF)
+    a, b, y = (
+        StridedMatrix(pointer=item.pointer, row=item.row, column=item.column, batch=batch)
+        for item, batch in zip(
+            (plain.a, plain.b, plain.y),
+            ((0, 32768), (65536, 0), (393216, 131072)),
+            strict=True,
+        )
+    )
+    given = _problem(HALF, a=a, b=b, y=y, z=y, batch=(5, 3), scalars=(2.0, -1.0))
+    (launch,) = HALF.design().launches(0, SM_80, given)
+    got = _members(HALF, launch)
+    assert launch.grid == (8 * 15, 1, 1)
+    assert got["batch"] == (1, 1, 5, 3)
+    assert got["a_batch"] == (0, 0, 0, 32768)
+    assert got["source_batch"] == got["result_batch"] == (0, 0, 393216, 131072)
+    assert (got["source"], got["ld_source"], got["scalars"][:2]) == (3 * 4096, 512, (2.0, -1.0))
+
+
+def test_slices_are_whole_tiles_and_are_added_up_by_a_second_launch() -> None:
+    design = HALF.design()
+    for asked, slices, depth in ((3, 2, 64), (4, 4, 32), (99, 4, 32)):
+        problem = _problem(HALF, slices=asked, workspace=1 << 20)
+        first, second = design.launches(0, SM_80, problem)
+        got = _members(HALF, first)
+        assert (got["slices"], got["depth"], got["adds_up"]) == (slices, depth, 0)
+        assert (got["partial"], got["ld_partial"]) == (1 << 20, 512)
+        assert first.grid == (8 * slices, 1, 1)
+        assert _members(HALF, second) == {**got, "adds_up": 1}
+        size = GemmSize(256, 512, 128)
+        assert design.workspace_bytes(size, asked) == slices * 256 * 512 * 4
+    assert design.workspace_bytes(GemmSize(256, 512, 32), 4) == 0
+
+
+def test_a_bias_takes_the_place_of_the_source() -> None:
+    bias = StridedMatrix(pointer=1 << 16, row=0, column=1)
+    (launch,) = HALF.design().launches(0, SM_80, _problem(HALF, bias=bias, scalars=(3.0, 0.0)))
+    got = _members(HALF, launch)
+    assert (got["source"], got["ld_source"], got["scalars"][:2]) == (1 << 16, 0, (3.0, 1.0))
+    plain = _problem(HALF)
+    for changes in ({"z": plain.y}, {"bias": StridedMatrix(pointer=8, row=0, column=1)}):
+        with pytest.raises(kronop.ArgumentError, match=r"bias: .* without a tile"):
+            HALF.design().launches(0, SM_80, _problem(HALF, **{"bias": bias, **changes}))
+
+
+def test_memory_that_is_not_as_described_is_refused() -> None:
+    strided = StridedMatrix(pointer=4096, row=256, column=2)
+    with pytest.raises(kronop.ArgumentError, match=r"memory of A: .* strides 256 and 2"):
+        HALF.design().launches(0, SM_80, _problem(HALF, a=strided))
+    with pytest.raises(kronop.ArgumentError, match=r"extent of A .* a multiple of 8"):
+        HALF.design().launches(0, SM_80, _problem(HALF, k=124))
+    with pytest.raises(kronop.ArgumentError, match=r"extent of C and D .* got 508"):
+        HALF.design().launches(0, SM_80, _problem(HALF, n=508))
+
+
+def test_one_design_for_a_tile_and_several_without() -> None:
+    for name in ("f16", "tf32", "f64", "simt f32", "s8"):
+        free = dataclasses.replace(CASES[name].description(), tile=None)
+        every = list(choice.designs(free, SM_80))
+        assert len(every) > 1
+        assert all(item.seconds(GemmSize(4096), SM_80) > 0 for item in every)
+        if not headers.missing():
+            assert all(item.status(SM_80) for item in every), name

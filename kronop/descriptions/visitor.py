@@ -134,6 +134,10 @@ class VisitorTree(Decision):
         return self.results[1:]
 
     @property
+    def reduces(self) -> bool:
+        return any(item.axis for item in self.results)
+
+    @property
     def in_memory(self) -> tuple[Operand | Result, ...]:
         """What a kernel finds beside D: the operands in memory, then the auxiliary results."""
         return (*self.tensors, *self.auxiliary)

@@ -10,6 +10,7 @@ from typing import Any
 
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
 from kronop.size import Rows
@@ -85,6 +86,15 @@ def operands_of(operation: Any, sample: Any) -> tuple[Operand, ...]:
                 "export",
                 expected="a kind of operation that declares its arguments",
                 got=f"an operation of {kind.name}",
+                hint="run it from Python",
+            )
+        )
+    if isinstance(what.epilogue, VisitorEpilogue):
+        raise DescriptionError(
+            mismatch(
+                "export",
+                expected="an operation with one of the four epilogue functors",
+                got="one with a visitor tree",
                 hint="run it from Python",
             )
         )

@@ -27,4 +27,22 @@ struct GemmParameters {
   Scalar scalars[kScalars];
 };
 
+// The same where the epilogue is a visitor tree: `visited` are its operands, then its results, D first.
+// Parts of result i, where it is a reduction, begin at folds[i] of `partial`. Sums of a tree that reduces
+// are not cut: where `adds_up` is 1, a launch joins the parts.
+template <int kScalars, class Scalar, int kVisited, int kResults>
+struct GemmVisitorParameters {
+  void *a, *b;
+  void* partial;
+  void* visited[kVisited];
+  long long m, n, k;
+  long long batch[gemm::kBatchDims];
+  long long a_batch[gemm::kBatchDims], b_batch[gemm::kBatchDims];
+  long long a_row, a_column, b_row, b_column;
+  long long visited_batch[kVisited * gemm::kBatchDims], visited_row[kVisited], visited_column[kVisited];
+  long long slices, depth, adds_up;
+  long long folds[kResults];
+  Scalar scalars[kScalars];
+};
+
 }  // namespace kronop

@@ -7,7 +7,9 @@ from typing import Any
 from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
+from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
+from kronop.families.gemm.cuda import visitor
 from kronop.families.gemm.description import GemmProblem
 from kronop.frozen import dataclass
 
@@ -34,11 +36,15 @@ class Slicing:
 
 def parameters_of(epilogue: Epilogue) -> str:
     """The C++ name of the parameter struct."""
+    if isinstance(epilogue, VisitorEpilogue):
+        return visitor.parameters_of(epilogue)
     scalar = operands.scalar_kind(epilogue)
     return f"kronop::GemmParameters<{operands.SCALARS}, {scalar.cxx}>"
 
 
 def signature(epilogue: Epilogue) -> KernelSignature:
+    if isinstance(epilogue, VisitorEpilogue):
+        return visitor.signature(epilogue)
     whole = Scalar.INT64
     pointers = ("a", "b", "y", "z", "bias", "partial")
     return KernelSignature(
@@ -59,11 +65,15 @@ def signature(epilogue: Epilogue) -> KernelSignature:
     )
 
 
-def values_of(problem: GemmProblem, slicing: Slicing) -> dict[str, Any]:
-    """The members of the parameter struct."""
+def values_of(epilogue: Epilogue, problem: GemmProblem, slicing: Slicing) -> dict[str, Any]:
+    """The members of the parameter struct; a visitor tree has `folds` besides."""
     p, bias = problem, problem.bias or _NOTHING
     found = dict(zip(_OPERANDS, (p.a, p.b, p.y, p.z or _NOTHING), strict=True))
-    strided = {**found, "bias": bias}
+    more: dict[str, Any] = {}
+    if isinstance(epilogue, VisitorEpilogue):
+        found = {name: found[name] for name in ("a", "b")}
+        more = visitor.values_of(epilogue, problem)
+    strided = found if more else {**found, "bias": bias}
     return {
         **{name: item.pointer for name, item in strided.items()},
         "partial": slicing.partial,
@@ -76,6 +86,7 @@ def values_of(problem: GemmProblem, slicing: Slicing) -> dict[str, Any]:
         "depth": slicing.depth,
         "adds_up": int(slicing.adds_up),
         "scalars": p.scalars,
+        **more,
     }
 
 

@@ -27,8 +27,11 @@ from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan
 from kronop.families.gemm.cuda import group_choice, group_split
+from kronop.families.gemm.cuda.emitter import CudaEmitter
 from kronop.families.gemm.cuda.group_many import GemmMany
 from kronop.families.gemm.description import GemmDescription, GemmProblem
+from kronop.families.gemm.grouped_description import GemmGroupedProblem
+from kronop.families.gemm.grouped_emitter import CudaGroupedEmitter
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
 from tests.emulation.emulator import Emulator
@@ -118,7 +121,7 @@ def run(
         scalars=scalars.scalars,
         threads=1,
     )
-    emulator.run(list(design.launches(len(plan.steps) - 1, _TARGET, problem)))
+    emulator.run(CudaEmitter().launches(plan, problem))
     expected = what.reference(
         wide(a),
         wide(b),
@@ -251,7 +254,8 @@ def test_groups(folder: Path, tile: tuple[int, int, bool]) -> None:
             )
         )
         checks.append((a, b, y))
-    launches = list(design.launches(0, _TARGET, problems))
+    group = GemmGroupedProblem(problems=tuple(problems))
+    launches = CudaGroupedEmitter().launches(plan, group)
     assert len(launches) == 2
     emulator.run(launches)
     for a, b, y in checks:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.families import quantized_cases
+from tests.families import gemm_cases, quantized_cases
 from tests.families.distances import gradients, matrices, products
 
 KINDS = {
@@ -15,6 +15,7 @@ KINDS = {
     "products": products.make,
     "gradients": gradients.make,
     "quantized": quantized_cases.make,
+    "gemm": gemm_cases.make,
 }
 
 

@@ -78,6 +78,11 @@ class CudaGroupedEmitter(_Each):
         found = super().candidates(description, target, count, size)
         return tuple(_together(plan) for plan in found)
 
+    def workspace_bytes(self, plan: Plan, size: GemmSize, threads: int) -> int:
+        if isinstance(plan.steps[0].design, GemmMany):
+            return 0
+        return super().workspace_bytes(plan, size, threads)
+
     def launches(self, plan: Plan, problem: GemmGroupedProblem) -> tuple[Launch, ...]:
         design = plan.steps[0].design
         if isinstance(design, GemmMany):

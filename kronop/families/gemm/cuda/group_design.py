@@ -16,6 +16,7 @@ from kronop.artifacts import (
 )
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, int8
 from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.expression import Expression
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
@@ -69,7 +70,11 @@ _RATES = {
     (64, 128, True): 0.7,
 }
 # Cycles for a byte of a tile's results; for a tile besides; seconds for a launch.
-_CYCLES_OF_RESULT, _CYCLES_OF_TILE, _SECONDS_OF_LAUNCH = 0.04, 1500, 4e-6
+_CYCLES_OF_BYTE, _CYCLES_OF_TILE, _SECONDS_OF_LAUNCH = 0.02, 1500, 4e-6
+# Instructions for a result besides its epilogue, and for functions in that; results that a
+# multiprocessor's schedulers issue an instruction for in a cycle.
+_INSTRUCTIONS, _LANES = 4, 128
+_OF_FUNCTIONS = {"erf": 25, "tanh": 25, "exp": 8, "divide": 10, "log": 10, "power": 40, "sqrt": 8}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +194,7 @@ class GemmGroup(Design):
         places = target.cores // self.cluster * self.cluster
         rounds = -(-tiles // places)
         multiply = -(-size.k // self.slab) * self._cycles_of_slab
-        results = self.m * self.n * self.output.bytes * _CYCLES_OF_RESULT
+        results = self.m * self.n * self._cycles_of_result
         each = max(multiply, results) if self.alternate else multiply + results
         cycles = rounds * each + results * self.alternate + _CYCLES_OF_TILE
         moved = ((m + n) * size.k * self.source.bytes + m * n * self.output.bytes) * size.batch
@@ -202,6 +207,12 @@ class GemmGroup(Design):
         return (
             seconds + moved / (MEMORY_BYTES_PER_CYCLE * target.cores * _HERTZ) + _SECONDS_OF_LAUNCH
         )
+
+    @property
+    def _cycles_of_result(self) -> float:
+        """For one result: what the epilogue issues, and the bytes that leave."""
+        issued = _INSTRUCTIONS + sum(map(_instructions, _nodes(self.epilogue.expression)))
+        return issued / _LANES + self.output.bytes * _CYCLES_OF_BYTE
 
     @property
     def _cycles_of_slab(self) -> float:
@@ -324,3 +335,14 @@ class GemmGroup(Design):
         box = (LINE_BYTES // self.output.bytes, 64)
         extents = (problem.n, problem.m, count)
         return tensor_map(problem.y, extents, problem.y.row, box, self.output, False)
+
+
+def _nodes(expression: Expression) -> set[Expression]:
+    """The operations of an expression, each once."""
+    below = [item for item in expression.operands if isinstance(item, Expression)]
+    own = {expression} if below else set()
+    return own.union(*map(_nodes, below))
+
+
+def _instructions(node: Expression) -> int:
+    return _OF_FUNCTIONS.get(node.operation, 1)

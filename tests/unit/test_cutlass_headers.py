@@ -240,9 +240,9 @@ def test_slices_are_whole_tiles_and_are_added_up_by_a_second_launch() -> None:
         assert (got["partial"], got["ld_partial"]) == (1 << 20, 512)
         assert first.grid == (8 * slices, 1, 1)
         assert _members(HALF, second) == {**got, "adds_up": 1}
-        size = GemmSize(256, 512, 128)
-        assert design.workspace_bytes(size, asked) == slices * 256 * 512 * 4
-    assert design.workspace_bytes(GemmSize(256, 512, 32), 4) == 0
+        size = GemmSize(256, 512, 128, slices=asked)
+        assert design.workspace_bytes(size, SM_80) == slices * 256 * 512 * 4
+    assert design.workspace_bytes(GemmSize(256, 512, 32, slices=4), SM_80) == 0
 
 
 def test_a_bias_takes_the_place_of_the_source() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
@@ -52,9 +51,8 @@ class CutlassGemm(Design):
         swizzle: the order in which tiles are taken.
     """
 
-    styles: ClassVar[tuple[str, ...]] = (
-        *("ordinary cores", "tensor cores", "interleaved", "swapped", "two stages"),
-    )
+    # CUTLASS's code can't be emulated on a CPU: tests on a GPU run each kind.
+    styles: ClassVar[tuple[str, ...]] = ()
 
     math: MathInstruction
     source: DataType
@@ -157,15 +155,6 @@ class CutlassGemm(Design):
             ),
         )
 
-    def style(self, target: Target) -> Iterator[str]:
-        yield "ordinary cores" if self.is_simt else "tensor cores"
-        has = {
-            "interleaved": self.interleaved,
-            "swapped": self.swapped,
-            "two stages": self.stages == 2,
-        }
-        yield from (word for word, is_so in has.items() if is_so)
-
     def status(self, target: Target) -> Status:
         """Whether CUTLASS has this kernel, it fits, and the headers are installed."""
         return checks.status(self, target)
@@ -239,9 +228,9 @@ class CutlassGemm(Design):
             ("kSaturate", self.epilogue.saturates),
         )
 
-    def workspace_bytes(self, size: GemmSize, slices: int) -> int:
+    def workspace_bytes(self, size: GemmSize, target: Target) -> int:
         """Bytes for the sums of slices."""
-        return launching.workspace_bytes(self, size, slices)
+        return launching.workspace_bytes(self, size)
 
     def launches(self, index: int, target: Target, problem: GemmProblem) -> tuple[Launch, ...]:
         """One launch, or one for slices and one that adds up their sums.

@@ -33,9 +33,9 @@ class Cut:
     depth: int
 
 
-def workspace_bytes(design: CutlassGemm, size: GemmSize, slices: int) -> int:
+def workspace_bytes(design: CutlassGemm, size: GemmSize) -> int:
     """Bytes for the sums of slices, whichever way the product is turned."""
-    cut = _cut(design, size.k, slices)
+    cut = _cut(design, size.k, size.slices)
     m, n = (size.n, size.m) if design.swapped else (size.m, size.n)
     return _partial_bytes(design, m, n, cut)
 

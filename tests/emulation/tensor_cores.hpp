@@ -7,6 +7,11 @@
 #pragma GCC push_options
 #pragma GCC optimize("O2")
 
+namespace kronop {
+struct float_e4m3_t;
+struct float_e5m2_t;
+}  // namespace kronop
+
 namespace emulation {
 
 // The operands that the threads of a warp bring to a product.
@@ -177,6 +182,47 @@ inline void warp_multiply_add(Sum (&sums)[4], const unsigned (&a)[2 * N], const 
   wait(Waiting::warp);
 }
 
+// An 8-bit float: e5m2 is the upper byte of a float16; the float16 with e4m3's fields is 2^8 times too
+// small.
+template <class T>
+inline double widened_byte(unsigned byte) {
+  if (std::is_same_v<T, kronop::float_e5m2_t>) return double(of_half(static_cast<unsigned short>(byte << 8)));
+  if ((byte & 0x7f) == 0x7f) return __builtin_nan("");
+  return 256 * double(of_half(static_cast<unsigned short>((byte & 0x80) << 8 | (byte & 0x7f) << 7)));
+}
+
+template <class T>
+inline void warp_multiply_add_quarters(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  const unsigned warp = current / 32, thread = current % 32;
+  if (words_of.size() <= warp) words_of.resize(warp + 1);
+  std::memcpy(words_of[warp].a[thread], a, sizeof(a));
+  std::memcpy(words_of[warp].b[thread], b, sizeof(b));
+  wait(Waiting::warp);
+  const Words& all = words_of[warp];
+  for (int e = 0; e < 4; ++e) {
+    const int lane = thread / 4 + 8 * (e / 2), produced = thread % 4 * 2 + e % 2;
+    double sum = sums[e];
+    for (int k = 0; k < 32; ++k) {
+      const unsigned left = all.a[lane % 8 * 4 + k % 16 / 4][lane / 8 + k / 16 * 2] >> 8 * (k % 4) & 0xffu;
+      const unsigned right = all.b[produced * 4 + k % 16 / 4][k / 16] >> 8 * (k % 4) & 0xffu;
+      sum += widened_byte<T>(left) * widened_byte<T>(right);
+    }
+    sums[e] = float(sum);
+  }
+  wait(Waiting::warp);
+}
+
+// A product of float16 whose sums are float16, two in a word.
+inline void warp_multiply_add_halves(unsigned (&sums)[2], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  float wide[4];
+  for (int e = 0; e < 4; ++e) wide[e] = of_half(static_cast<unsigned short>(sums[e / 2] >> 16 * (e % 2)));
+  warp_multiply_add<kronop::half_t>(wide, a, b[0], b[1]);
+  for (int e = 0; e < 4; ++e) {
+    const unsigned half = __builtin_bit_cast(unsigned short, _Float16(wide[e]));
+    sums[e / 2] = e % 2 ? sums[e / 2] | half << 16 : half;
+  }
+}
+
 inline unsigned take_bytes(unsigned first, unsigned second, unsigned which) {
   const unsigned long long both = (unsigned long long)second << 32 | first;
   unsigned word = 0;
@@ -273,6 +319,12 @@ inline void product_of(float (&sums)[N][4], const GroupMatrix& a, const GroupMat
   const int first = int(current / 32 % 4 * 16);
   const auto left = [&](int row, int k) { return double(operand(a.at<float>(first + row, k))); };
   add_group_product(sums, more, 8, left, [&](int column, int k) { return double(operand(b.at<float>(column, k))); });
+}
+template <int N, class Byte>
+inline void product_of(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more, Byte) {
+  const int first = int(current / 32 % 4 * 16);
+  const auto left = [&](int row, int k) { return widened_byte<Byte>(a.at<unsigned char>(first + row, k)); };
+  add_group_product(sums, more, 32, left, [&](int column, int k) { return widened_byte<Byte>(b.at<unsigned char>(column, k)); });
 }
 template <class Sum, int N, class Byte>
 inline void product_of(Sum (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more, Byte) {

@@ -12,6 +12,7 @@ import pytest
 
 from kronop.descriptions.activation import gelu
 from kronop.descriptions.datatype import (
+    FLOAT8,
     ColumnMajor,
     DataType,
     Layout,
@@ -169,6 +170,13 @@ def test_layouts(folder: Path, layouts: tuple[Layout, Layout]) -> None:
             layouts=(*layouts, result),
             bias=True,
         )
+
+
+@pytest.mark.parametrize("element", FLOAT8)
+def test_8_bit_floats(folder: Path, element: DataType) -> None:
+    for layout in (RowMajor, ColumnMajor):
+        layouts = (RowMajor, ColumnMajor, layout)
+        run(folder, element, (200, 300, 272), tile=(128, 128, False), layouts=layouts, bias=True)
 
 
 @pytest.mark.parametrize("element", [float32, int8])

@@ -118,7 +118,7 @@ struct GroupSums {
   typename Step::Accumulator of[Step::kParts][Step::kTileN / 8][4];
 
   KRONOP_INLINE void add_up(int slabs, GroupRoom<Step>& room, Turn<Step::kStages>& turn) {
-    if constexpr (Step::kSplit) {
+    if constexpr (Step::kChained) {
       add_up_chains(slabs, room, turn);
     } else {
       add_up_slabs(slabs, room, turn);
@@ -154,9 +154,10 @@ struct GroupSums {
   }
 
   // The products of a slab are a chain of their own: small ones first, as everywhere (mma.cuh).
-  // NOTE: tensor cores cut sums off instead of rounding them, so chains are added up here.
+  // NOTE: tensor cores cut sums off instead of rounding them, those of 8-bit floats to about 14 bits,
+  // so chains are added up here.
   KRONOP_INLINE void add_up_chains(int slabs, GroupRoom<Step>& room, Turn<Step::kStages>& turn) {
-    static_assert(!Step::kSplit || Step::kParts == 1, "sums and a chain take as many registers");
+    static_assert(Step::kParts == 1, "sums and a chain take as many registers");
     constexpr int rest = Step::kPlaneBytes;
     typename Step::Accumulator chain[Step::kTileN / 8][4];
     clear();
@@ -165,13 +166,15 @@ struct GroupSums {
       room.filled[turn.stage].wait(turn.parity);
       const GroupMatrix a = left(room, turn.stage), b = right(room, turn.stage);
       begin_group_products();
+      if constexpr (Step::kSplit) {
 #pragma unroll
-      for (int step = 0; step < 4; ++step) {
-        multiply(chain, a.after(rest + step * 32), b.after(step * 32), step > 0);
-        multiply(chain, a.after(step * 32), b.after(rest + step * 32), true);
+        for (int step = 0; step < 4; ++step) {
+          multiply(chain, a.after(rest + step * 32), b.after(step * 32), step > 0);
+          multiply(chain, a.after(step * 32), b.after(rest + step * 32), true);
+        }
       }
 #pragma unroll
-      for (int step = 0; step < 4; ++step) multiply(chain, a.after(step * 32), b.after(step * 32), true);
+      for (int step = 0; step < 4; ++step) multiply(chain, a.after(step * 32), b.after(step * 32), Step::kSplit || step > 0);
       commit_group_products();
       wait_for_group_products<0>();
       release(room, turn.stage);

@@ -1,4 +1,4 @@
-// Products of warp groups of 4-byte and 1-byte elements, whose operands both come from shared memory:
+// Products of warp groups of elements of 4 bytes and of 1 byte, whose operands both come from shared memory:
 // 64 rows x 32 bytes of contracted elements by as many x 8 N columns. Both operands are contiguous
 // along the contracted index, in rows as in group_products.cuh.
 #pragma once
@@ -41,6 +41,24 @@ namespace gemm {
     KRONOP_PRODUCT(n, columns, "k8.f32.tf32.tf32", ", 1, 1", a0, b0, m0, __VA_ARGS__);                  \
   }
 #define KRONOP_HELD(sum) "+f"(sum)
+KRONOP_PRODUCTS(8, "64", "%32", "%33", "%34", KRONOP_SUMS_8(0))
+KRONOP_PRODUCTS(16, "128", "%64", "%65", "%66", KRONOP_SUMS_16(0))
+KRONOP_PRODUCTS(24, "192", "%96", "%97", "%98", KRONOP_SUMS_16(0), KRONOP_SUMS_8(16))
+KRONOP_PRODUCTS(32, "256", "%128", "%129", "%130", KRONOP_SUMS_16(0), KRONOP_SUMS_16(16))
+#undef KRONOP_PRODUCTS
+#define KRONOP_PRODUCTS(n, columns, a0, b0, m0, ...)                                                   \
+  KRONOP_INLINE void product_of(float (&sums)[n][4], unsigned long long a, unsigned long long b, bool more, float_e4m3_t) { \
+    KRONOP_PRODUCT(n, columns, "k32.f32.e4m3.e4m3", ", 1, 1", a0, b0, m0, __VA_ARGS__);                  \
+  }
+KRONOP_PRODUCTS(8, "64", "%32", "%33", "%34", KRONOP_SUMS_8(0))
+KRONOP_PRODUCTS(16, "128", "%64", "%65", "%66", KRONOP_SUMS_16(0))
+KRONOP_PRODUCTS(24, "192", "%96", "%97", "%98", KRONOP_SUMS_16(0), KRONOP_SUMS_8(16))
+KRONOP_PRODUCTS(32, "256", "%128", "%129", "%130", KRONOP_SUMS_16(0), KRONOP_SUMS_16(16))
+#undef KRONOP_PRODUCTS
+#define KRONOP_PRODUCTS(n, columns, a0, b0, m0, ...)                                                   \
+  KRONOP_INLINE void product_of(float (&sums)[n][4], unsigned long long a, unsigned long long b, bool more, float_e5m2_t) { \
+    KRONOP_PRODUCT(n, columns, "k32.f32.e5m2.e5m2", ", 1, 1", a0, b0, m0, __VA_ARGS__);                  \
+  }
 KRONOP_PRODUCTS(8, "64", "%32", "%33", "%34", KRONOP_SUMS_8(0))
 KRONOP_PRODUCTS(16, "128", "%64", "%65", "%66", KRONOP_SUMS_16(0))
 KRONOP_PRODUCTS(24, "192", "%96", "%97", "%98", KRONOP_SUMS_16(0), KRONOP_SUMS_8(16))

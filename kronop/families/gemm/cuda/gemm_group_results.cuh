@@ -20,6 +20,8 @@ struct GroupStep : Decided {
   static constexpr int kSlab = kLineBytes / int(sizeof(typename Decided::Input));  // contracted elements
   // Planes of an operand: its values or, where these are split, also what rounding left of them.
   static constexpr int kPlanes = Decided::kSplit ? 2 : 1;
+  // Whether the sums of a slab's products are added up by ordinary additions.
+  static constexpr bool kChained = Decided::kSplit || detail::same<typename Decided::Input, float_e4m3_t> || detail::same<typename Decided::Input, float_e5m2_t>;
   static constexpr int kPlaneBytes = (Decided::kTileM + Decided::kTileN) * kLineBytes;
   static constexpr int kStageBytes = kPlanes * kPlaneBytes;
   // Results in a line of shared memory, and lines that a team's results take at once.

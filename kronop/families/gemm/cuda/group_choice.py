@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kronop.artifacts import Status
-from kronop.descriptions.datatype import ColumnMajor, RowMajor, float32, tfloat32
+from kronop.descriptions.datatype import FLOAT8, ColumnMajor, RowMajor, float32, tfloat32
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import (
@@ -32,7 +32,8 @@ from kronop.target import Target
 
 # (rows, columns, whether teams take tiles in turn) of a tile.
 _TILES = ((128, 256, False), (128, 128, True), (64, 256, True), (128, 128, False), (64, 128, True))
-_SPLIT_TILES = ((128, 128, False),)
+# Of which a thread has sums and a chain in registers.
+_CHAINED_TILES = ((128, 128, False),)
 _CLUSTERS = (2, 1)
 # Lines of results that a team stores at once. NOTE: slabs of split operands take twice the room.
 _MOST_STAGES, _MOST_LINES, _SPLIT_LINES = 8, 4, 2
@@ -41,6 +42,8 @@ _BLOCK_BYTES = 64 * LINE_BYTES
 
 def status(what: GemmDescription, target: Target) -> Status:
     """Whether warp groups can read what was promised of the operands."""
+    if what.visitor:
+        return Status.reject("warp groups do not run visitor trees")
     if target.arch != "sm_90a":
         return Status.reject(f"{target} has no warp-group products")
     if what.visitor:
@@ -78,7 +81,7 @@ def designs(what: GemmDescription, target: Target) -> Iterator[GemmGroup]:
     if not status(what, target):
         return
     split = _splits(what.math)
-    for m, n, alternate in _SPLIT_TILES if split else _TILES:
+    for m, n, alternate in _CHAINED_TILES if split or what.A.element in FLOAT8 else _TILES:
         for cluster in _CLUSTERS:
             design = _design(what, target, (m, n, cluster), alternate, split)
             if what.tile is None:

@@ -14,7 +14,7 @@ from kronop.artifacts import (
     Status,
     TensorMap,
 )
-from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, int8
+from kronop.descriptions.datatype import FLOAT8, DataType, bfloat16, float16, float32, int8
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.expression import Expression
 from kronop.descriptions.math_instruction import MathInstruction
@@ -95,7 +95,7 @@ class GemmGroup(Design):
 
     styles: ClassVar[tuple[str, ...]] = (
         *("shared tiles", "tiles in turn", "clusters", "A along M", "B along N"),
-        *("2-byte elements", "TF32", "bytes", "swapped", "three TF32 products"),
+        *("2-byte elements", "TF32", "int8", "8-bit floats", "swapped", "three TF32 products"),
     )
     ends = ("Y along rows", "Y along columns")
 
@@ -159,7 +159,8 @@ class GemmGroup(Design):
 
     def style(self, target: Target) -> Iterator[str]:
         yield "tiles in turn" if self.alternate else "shared tiles"
-        yield {1: "bytes", 2: "2-byte elements", 4: "TF32"}[self.source.bytes]
+        of_bytes = "8-bit floats" if self.source in FLOAT8 else "int8"
+        yield {1: of_bytes, 2: "2-byte elements", 4: "TF32"}[self.source.bytes]
         words = {
             "three TF32 products": self.split,
             "clusters": self.cluster > 1,
@@ -171,7 +172,7 @@ class GemmGroup(Design):
 
     def status(self, target: Target) -> Status:
         """Whether the tensor cores multiply such operands from shared memory, and a tile fits."""
-        if self.source not in (float16, bfloat16, float32, int8):
+        if self.source not in (float16, bfloat16, float32, int8, *FLOAT8):
             return Status.reject(f"warp groups have no products of {self.source.name} here")
         if (self.turned_a or self.turned_b) and self.source.bytes != 2:
             return Status.reject(

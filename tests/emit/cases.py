@@ -75,6 +75,19 @@ _CHAINS_ON = [
     ("x86-avx512", kronop.float32, "qkv"),
     ("x86-avx512", kronop.float32, "ragged"),
 ]
+_TREE = kronop.epilogue_visitor(
+    lambda accum, alpha, c, bias, scale: (
+        kronop.relu(alpha * accum + c) * scale + bias,
+        alpha * accum,
+        kronop.maximum(accum, axis="row"),
+        kronop.sum(accum - c, axis="column"),
+    ),
+    kinds={"alpha": "scalar", "c": "tensor", "bias": "row", "scale": "column"},
+)
+# Element type and target -> shape of a tile, stages, warps.
+_TREES_ON = {
+    (kronop.float32, "x86-avx512"): ((96, 96, 128), 1, (1, 1, 1)),
+}
 _SAMPLES_ON = {"cuda": "sm_90a", "x86": "x86-avx512"}
 
 _Named = tuple[str, Operation[Any, Any, Any]]
@@ -95,6 +108,24 @@ def operations() -> Iterator[_Named]:
                 yield f"{kind.name.replace(' ', '_')}_{target}", operation
     yield from _distances()
     yield from _quantized()
+    yield from _trees()
+
+
+def _trees() -> Iterator[_Named]:
+    """Matrix products with a visitor tree that has every kind of operand and result."""
+    for element, target in _TREES_ON:
+        math = kronop.MathInstruction.simt(element)
+        if element is kronop.float16:
+            math = kronop.MathInstruction.tensor_op(element)
+        matrix = kronop.TensorDescription(element)
+        tile = kronop.TileDescription(*_TREES_ON[element, target], math)
+        epilogue = _TREE(element, 1, math.element_accumulator, kronop.float32)
+        yield (
+            f"gemm_tree_{element.short}_{target}",
+            kronop.GemmOperationUniversal(
+                target, tile, matrix, matrix, matrix, epilogue, visitor=True
+            ),
+        )
 
 
 def _quantized() -> Iterator[_Named]:

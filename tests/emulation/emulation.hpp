@@ -37,6 +37,8 @@ using emulation::from_lane;
 using emulation::take_bytes;
 
 using emulation::warp_multiply_add;
+using emulation::warp_multiply_add_halves;
+using emulation::warp_multiply_add_quarters;
 template <bool kTurned>
 inline void load_matrices(unsigned (&words)[4], const void* row) {
   emulation::move_matrices<kTurned, false>(words, row);

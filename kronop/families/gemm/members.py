@@ -51,8 +51,8 @@ class Members(Arguments):
         sizes = self.sizes
         if not sizes:
             return GemmSize(0)
-        means = (-(-sum(getattr(item, name) for item in sizes) // len(sizes)) for name in "mnk")
-        return GemmSize(*means, sum(item.batch for item in sizes))
+        m, n, k = (-(-sum(getattr(item, name) for item in sizes) // len(sizes)) for name in "mnk")
+        return GemmSize(m, n, k, sum(item.batch for item in sizes))
 
     def launches_of_members(
         self,

@@ -12,6 +12,9 @@ from kronop.size import bucket_of, extent_of
 class GemmSize:
     """`batch` products of (m, k) and (k, n) matrices. Where only M is given, the others are M too.
 
+    Attributes:
+        slices: into how many parts sums are cut at least; 1 leaves that to the plan.
+
     Raises:
         ArgumentError: an extent is not an integer of at least 0.
     """
@@ -20,6 +23,7 @@ class GemmSize:
     n: int = -1
     k: int = -1
     batch: int = 1
+    slices: int = 1
 
     def __post_init__(self) -> None:
         for name in ("n", "k"):
@@ -34,17 +38,19 @@ class GemmSize:
 
     def bucket(self) -> Self:
         extents = (self.m, self.n, self.k, self.batch)
-        return type(self)(*(bucket_of(item) if item else 0 for item in extents))
+        m, n, k, batch = (bucket_of(item) if item else 0 for item in extents)
+        return type(self)(m, n, k, batch, self.slices)
 
     def told(self) -> str:
         times = f"{self.batch} times " if self.batch != 1 else ""
-        return f"{times}{self.m} x {self.n} x {self.k}"
+        cut = f" in {self.slices} slices" if self.slices != 1 else ""
+        return f"{times}{self.m} x {self.n} x {self.k}{cut}"
 
     def served(self) -> str:
         return f"less than twice {self.told()} in each extent"
 
     def times(self, batch: int) -> Self:
-        return type(self)(self.m, self.n, self.k, self.batch * batch)
+        return type(self)(self.m, self.n, self.k, self.batch * batch, self.slices)
 
 
 # What plans are made for where no size is known, for GPUs and for CPUs.

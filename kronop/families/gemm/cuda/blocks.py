@@ -1,0 +1,243 @@
+"""What designs of blocks and warps share: tiles, slices of the sum, and what a product takes."""
+
+from __future__ import annotations
+
+import functools
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kronop.artifacts import KernelSignature, Launch, Status
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.visitor import VisitorEpilogue
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import MEMORY_BYTES_PER_CYCLE, SHARED_BYTES_PER_CYCLE
+from kronop.emit.design import Constant, Design, package_folder
+from kronop.families.gemm.cuda import parameters, visitor
+from kronop.families.gemm.cuda.parameters import Slicing
+from kronop.families.gemm.description import GemmProblem
+from kronop.families.gemm.size import GemmSize
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+FOLDERS = (package_folder("kronop.families.gemm.cuda"),)
+# Cycles in a second: of an A100 as its data sheet says, of an H200 while it computes products.
+_HERTZ = {"sm_80": 1.41e9, "sm_90a": 1.6e9}
+# Bytes that a multiprocessor gets of the level-2 cache in a cycle. NOTE: docs/gotchas.md, where
+# asynchronous copies go.
+_CACHE_BYTES_PER_CYCLE = 32
+# Cycles of a block besides its slabs, until its first slab is there and its last result is stored;
+# of a slab, in which its warps wait for each other; and what a launch takes.
+_BLOCK, _SLAB, _SECONDS_OF_LAUNCH = 1500, 60, 4e-6
+# Warps that keep the four quarters of a multiprocessor busy.
+_BUSY_WARPS = 8
+# Registers for the address of a visitor tree's operand or result, and for its values.
+_REGISTERS_OF_VISITED = 4
+# Slices have at least so many slabs; more of them than this are not looked at.
+_LEAST_SLABS, _MOST_SLICES = 4, 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class GemmBlocks(Design):
+    """A block has a tile of the result, or a slice of its sums.
+
+    Attributes:
+        source, output: types of the operands and of the result.
+        tile_m, tile_n: rows and columns of a block's tile.
+        tile_k: steps of the sum that are a slab.
+        across_a, across_b: A is contiguous along M, B along N.
+        vector_a, vector_b: elements that are neighbours in memory by promise, and aligned.
+        band: tiles along N that are taken together.
+    """
+
+    math: MathInstruction
+    source: DataType
+    output: DataType
+    epilogue: Epilogue
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    across_a: bool
+    across_b: bool
+    vector_a: int
+    vector_b: int
+    band: int
+
+    @abstractmethod
+    def status(self, target: Target) -> Status:
+        """Whether the kernel can run it on a target."""
+
+    @property
+    @abstractmethod
+    def registers(self) -> int:
+        """Registers of a thread, about."""
+
+    @property
+    @abstractmethod
+    def pieces(self) -> int:
+        """Pieces of a tile that blocks add up the slices of."""
+
+    @abstractmethod
+    def cycles_of_step(self, target: Target) -> float:
+        """Cycles in which a multiprocessor multiplies a step of the sums of a tile."""
+
+    @property
+    @abstractmethod
+    def read_of_step(self) -> int:
+        """Bytes that warps read of shared memory for a step of the sums of a tile."""
+
+    @property
+    def signature(self) -> KernelSignature:
+        return parameters.signature(self.epilogue)
+
+    @property
+    def constants(self) -> tuple[tuple[str, Constant], ...]:
+        """What both kernels know of a design."""
+        return (
+            ("kThreads", self.threads),
+            ("kTileM", self.tile_m),
+            ("kTileN", self.tile_n),
+            ("kTileK", self.tile_k),
+            ("kAcrossA", self.across_a),
+            ("kAcrossB", self.across_b),
+            ("kVectorA", self.vector_a),
+            ("kVectorB", self.vector_b),
+            ("kBand", self.band),
+            ("kSaturate", operands.saturates(self.epilogue)),
+        )
+
+    @property
+    def types(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("Input", self.source.cxx),
+            ("Output", self.output.cxx),
+            ("Accumulator", self.math.element_accumulator.cxx),
+        )
+
+    def blocks(self, target: Target) -> int:
+        """Blocks that a multiprocessor holds at once."""
+        return operands.resident_blocks(self.threads, self.registers, self.shared_bytes, target)
+
+    def layout_words(self) -> Iterator[str]:
+        """Those of the styles that are of the operands' layouts."""
+        yield "A along M" if self.across_a else "A along K"
+        yield "B along N" if self.across_b else "B along K"
+
+    def seconds(self, size: GemmSize, target: Target) -> float:
+        """Modelled time of a problem of that size."""
+        return self._seconds(size, target, self.slicing(size, target).slices)
+
+    def slicing(self, size: GemmSize, target: Target, partial: int = 0) -> Slicing:
+        """Into how many slices sums are cut, with their sums at `partial`: as many as are asked
+        for, or as take the least time if that is left to the plan."""
+        slabs = max(1, operands.cover(size.k, self.tile_k))
+        asked = size.slices if size.slices > 1 else _best_slices(self, size, target)
+        # Parts of reductions are of whole sums.
+        asked = 1 if self._reduces else asked
+        each = operands.cover(slabs, min(asked, slabs))
+        slices = operands.cover(slabs, each)
+        kept = partial if slices > 1 or self._reduces else 0
+        return Slicing(slices=slices, depth=each * self.tile_k, partial=kept, adds_up=False)
+
+    def workspace_bytes(self, size: GemmSize, target: Target) -> int:
+        """The slices' sums, of whole tiles."""
+        if self._reduces:
+            return self._folds(size)[1]
+        slices = self.slicing(size, target).slices
+        each = self.tile_m * self.tile_n * self.math.element_accumulator.bytes
+        return slices * self._tiles(size) * each if slices > 1 else 0
+
+    def launches(self, index: int, target: Target, problem: GemmProblem) -> Iterator[Launch]:
+        """One launch, and a second one that adds slices up. Both modes in which PyCUTLASS cuts sums
+        are this: a semaphore that orders blocks would have to be cleared by a launch of its own."""
+        p = problem
+        size = GemmSize(p.m, p.n, p.k, math.prod(p.batch), p.slices)
+        cut, tiles = self.slicing(size, target, p.workspace), self._tiles(size)
+        yield self._launch(index, problem, cut, tiles * cut.slices)
+        adding = replace(cut, adds_up=True)
+        if cut.slices > 1:
+            yield self._launch(index, problem, adding, tiles * self.pieces)
+        elif self._reduces:
+            blocks = size.batch * operands.cover(max(size.m, size.n), self.threads)
+            yield self._launch(index, problem, adding, blocks)
+
+    def _launch(self, index: int, problem: GemmProblem, cut: Slicing, blocks: int) -> Launch:
+        operands.check_blocks(blocks)
+        values = parameters.values_of(self.epilogue, problem, cut)
+        if isinstance(self.epilogue, VisitorEpilogue):
+            size = GemmSize(problem.m, problem.n, problem.k, math.prod(problem.batch))
+            values["folds"] = self._folds(size)[0]
+        return operands.make_launch(index, self, blocks, values)
+
+    @property
+    def _reduces(self) -> bool:
+        """Whether the epilogue is a visitor tree with a reduction, whose parts a second launch
+        joins."""
+        return isinstance(self.epilogue, VisitorEpilogue) and self.epilogue.tree.reduces
+
+    @property
+    def registers_of_tree(self) -> int:
+        """Registers in which a thread has the operands and results of a visitor tree, about."""
+        if not isinstance(self.epilogue, VisitorEpilogue):
+            return 0
+        return _REGISTERS_OF_VISITED * (1 + len(self.epilogue.tree.in_memory))
+
+    def shared_of_tree(self, holders: tuple[int, int]) -> int:
+        """Shared memory in which a visitor tree's reductions join what threads have.
+
+        Args:
+            holders: threads that have sums of a row, and of a column.
+        """
+        if not isinstance(self.epilogue, VisitorEpilogue):
+            return 0
+        return visitor.shared_bytes(self.epilogue, (self.tile_m, self.tile_n), holders)
+
+    def _folds(self, size: GemmSize) -> tuple[tuple[int, ...], int]:
+        """Where parts of a tree's reductions begin in the workspace, and where that ends."""
+        assert isinstance(self.epilogue, VisitorEpilogue)
+        tile = (self.tile_m, self.tile_n)
+        return visitor.folds(self.epilogue, size.m, size.n, size.batch, tile)
+
+    def _tiles(self, size: GemmSize) -> int:
+        rows, columns = operands.cover(size.m, self.tile_m), operands.cover(size.n, self.tile_n)
+        return rows * columns * size.batch
+
+    def _seconds(self, size: GemmSize, target: Target, slices: int) -> float:
+        """Modelled time where sums are cut into so many slices."""
+        hertz, cores = _HERTZ[target.arch], target.cores
+        blocks = self._tiles(size) * slices
+        slabs = operands.cover(operands.cover(size.k, self.tile_k), slices)
+        # Blocks of the multiprocessor that has most, and how many of them run at a time.
+        most = operands.cover(blocks, cores)
+        together = min(most, self.blocks(target))
+        busy = min(1.0, together * self.threads / 32 / _BUSY_WARPS)
+        steps = slabs * self.tile_k
+        multiply = steps * self.cycles_of_step(target) / busy
+        read = steps * self.read_of_step / SHARED_BYTES_PER_CYCLE
+        brought = steps * (self.tile_m + self.tile_n) * self.source.bytes / _CACHE_BYTES_PER_CYCLE
+        stored = self.tile_m * self.tile_n * self.output.bytes / MEMORY_BYTES_PER_CYCLE
+        slab = slabs * _SLAB / together
+        cycles = most * (max(multiply, read, brought) + slab + stored + _BLOCK / together)
+        added = 0.0
+        if slices > 1:
+            sums = self._tiles(size) * self.tile_m * self.tile_n * slices
+            moved = 2 * sums * self.math.element_accumulator.bytes
+            added = moved / (MEMORY_BYTES_PER_CYCLE * cores * hertz) + _SECONDS_OF_LAUNCH
+        elements = (size.m + size.n) * size.k * self.source.bytes
+        elements += size.m * size.n * self.output.bytes
+        memory = size.batch * elements / (MEMORY_BYTES_PER_CYCLE * cores * hertz)
+        return max(cycles / hertz, memory) + added + _SECONDS_OF_LAUNCH
+
+
+@functools.lru_cache(maxsize=1024)
+def _best_slices(design: GemmBlocks, size: GemmSize, target: Target) -> int:
+    most = min(operands.cover(size.k, design.tile_k) // _LEAST_SLABS, _MOST_SLICES)
+    tiles = max(1, design._tiles(size))
+    if most < 2 or tiles >= target.cores:
+        return 1
+    counts = [1, *range(2, min(most, operands.cover(2 * target.cores, tiles)) + 1)]
+    best: int = min(counts, key=lambda count: design._seconds(size, target, count))
+    return best

@@ -1,0 +1,167 @@
+"""Plans of matrix products on GPUs: candidates, what they are modelled to take, the least."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kronop.artifacts import Status
+from kronop.descriptions.datatype import ColumnMajor, RowMajor
+from kronop.descriptions.math_instruction import OpClass
+from kronop.emit.choice import cheapest_plans
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
+from kronop.emit.plan import Plan, Step
+from kronop.families.gemm.cuda import group_choice
+from kronop.families.gemm.cuda.blocks import GemmBlocks
+from kronop.families.gemm.cuda.group_design import GemmGroup
+from kronop.families.gemm.cuda.mma_design import GemmMma, Way
+from kronop.families.gemm.cuda.tile_design import GemmTile
+from kronop.families.gemm.description import GemmDescription
+from kronop.families.gemm.least import LeastOfGemm
+from kronop.families.gemm.size import USUAL, GemmSize
+from kronop.target import Target
+
+AnyDesign = GemmBlocks | GemmGroup
+
+# Of ordinary cores: rows, columns and indices k of a tile, then rows and columns of a thread.
+_TILES = (
+    (128, 128, 16, 8, 8),
+    (128, 128, 8, 8, 8),
+    (128, 64, 16, 8, 4),
+    (64, 128, 16, 4, 8),
+    (64, 64, 16, 4, 4),
+    (32, 32, 32, 4, 4),
+)
+# Of tensor cores: rows and columns of a tile, bytes of its lines along k, stages, warps.
+_MMA_TILES = (
+    (256, 128, 64, 3, 4, 2),
+    (128, 256, 64, 3, 2, 4),
+    (128, 128, 128, 3, 2, 2),
+    (128, 128, 64, 4, 2, 2),
+    (128, 128, 64, 4, 2, 4),
+    (128, 64, 128, 3, 2, 2),
+    (128, 64, 64, 4, 2, 2),
+    (64, 128, 128, 3, 2, 2),
+    (64, 128, 64, 4, 2, 2),
+    (64, 64, 128, 4, 2, 2),
+    (32, 64, 128, 4, 1, 2),
+    (64, 32, 128, 4, 2, 1),
+    (32, 32, 128, 4, 1, 1),
+)
+_WARP_ROWS, _WARP_COLUMNS, _TILE_STAGES = 4, 8, 2
+
+
+def supports(description: GemmDescription, target: Target) -> Status:
+    """Whether any design can compute what is described; else why the last one can't."""
+    status = Status.reject("no kernel for GPUs has this instruction")
+    for design in _designs(description, target):
+        status = design.status(target)
+        if status:
+            return status
+    return status
+
+
+def plans(
+    description: GemmDescription, target: Target, count: int, size: GemmSize | None
+) -> tuple[Plan, ...]:
+    """The plans of the `count` cheapest candidates: see `cheapest_plans`."""
+    size = size or USUAL[target.backend]
+    return cheapest_plans(
+        _designs(description, target),
+        lambda item: item.seconds(size, target),
+        lambda item: _steps(description, target, item),
+        target=target,
+        size=size,
+        count=count,
+    )
+
+
+def _designs(what: GemmDescription, target: Target) -> Iterator[AnyDesign]:
+    yield from group_choice.designs(what, target)
+    if what.math.opcode_class is OpClass.TensorOp:
+        yield from _mma_designs(what)
+    else:
+        yield from _tile_designs(what)
+
+
+def _mma_designs(what: GemmDescription) -> Iterator[GemmMma]:
+    size = what.A.element.bytes
+    tiles = [
+        ((m, n, depth // size), stages, (warps_m, warps_n))
+        for m, n, depth, stages, warps_m, warps_n in _MMA_TILES
+    ]
+    if what.tile is not None:
+        m, n, warps_k = what.tile.warp_count
+        if warps_k > 1:
+            return
+        tiles = [(what.tile.threadblock_shape, what.tile.stages, (m, n))]
+    for shape, stages, (warps_m, warps_n) in tiles:
+        common = _common(what, shape)
+        yield GemmMma(**common, stages=stages, warps_m=warps_m, warps_n=warps_n)
+
+
+def _tile_designs(what: GemmDescription) -> Iterator[GemmTile]:
+    tiles: list[tuple[int, ...]] = [*_TILES]
+    if what.tile is not None:
+        (m, n, k), (warps_m, warps_n, warps_k) = what.tile.threadblock_shape, what.tile.warp_count
+        rows, columns = _WARP_ROWS * warps_m, _WARP_COLUMNS * warps_n
+        if what.tile.stages != _TILE_STAGES or warps_k > 1 or m % rows or n % columns:
+            return
+        tiles = [(m, n, k, m // rows, n // columns)]
+    for *shape, thread_m, thread_n in tiles:
+        common = _common(what, tuple(shape))
+        yield GemmTile(**common, thread_m=thread_m, thread_n=thread_n)
+
+
+def _common(what: GemmDescription, shape: tuple[int, ...]) -> dict[str, Any]:
+    """The fields of all designs of blocks and warps."""
+    tile_m, tile_n, tile_k = shape
+    across_a, across_b = what.A.layout is ColumnMajor, what.B.layout is RowMajor
+    lines = (tile_m if across_a else tile_k, tile_n if across_b else tile_k)
+    vectors = [
+        operands.widest_divisor(item.alignment, [line])
+        for item, line in zip((what.A, what.B), lines, strict=True)
+    ]
+    return {
+        "math": what.math,
+        "source": what.A.element,
+        "output": what.Y.element,
+        "epilogue": what.epilogue,
+        "tile_m": tile_m,
+        "tile_n": tile_n,
+        "tile_k": tile_k,
+        "across_a": across_a,
+        "across_b": across_b,
+        "vector_a": vectors[0],
+        "vector_b": vectors[1],
+        "band": what.swizzling_functor.width,
+    }
+
+
+def _steps(what: GemmDescription, target: Target, design: AnyDesign) -> tuple[Step, ...]:
+    if isinstance(design, GemmGroup):
+        return group_choice.steps(what, target, design)
+    on_tensor_cores = isinstance(design, GemmMma)
+    split = isinstance(design, GemmMma) and design.way is Way.SplitTf32
+    kind = "mma" if on_tensor_cores else "tile"
+    sizes = f"{design.tile_m}x{design.tile_n}x{design.tile_k}"
+    element = what.A.element
+    name = f"gemm_{kind}_{element.short}_{what.epilogue.name}_{sizes}_{target.arch}"
+    least = LeastOfGemm(
+        element=element,
+        output=what.Y.element,
+        sums=what.math.element_accumulator,
+        multiplied=design.rounded if isinstance(design, GemmMma) else None,
+        products=PRODUCTS_OF_SPLIT if split else 1,
+    )
+    return (
+        Step(
+            entry=name,
+            design=design,
+            bytes_per_row=what.Y.element.bytes,
+            operations_per_row=2,
+            note=f"a matrix product by {design}",
+            least=least,
+        ),
+    )

@@ -1,0 +1,50 @@
+"""Matrix products on GPUs."""
+
+from __future__ import annotations
+
+import math
+
+from kronop.artifacts import Launch
+from kronop.descriptions.datatype import FLOAT8, DataType, int32, int64
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.emitter import Searching
+from kronop.emit.plan import Plan
+from kronop.families.gemm.cuda import group_split
+from kronop.families.gemm.cuda.blocks import GemmBlocks
+from kronop.families.gemm.cuda.group_design import GemmGroup
+from kronop.families.gemm.description import GemmProblem
+from kronop.families.gemm.size import GemmSize
+from kronop.target import Target
+
+
+class CudaEmitter(Searching):
+    """Plans one step for GPUs; before it one that splits operands, for three products of TF32."""
+
+    search = "kronop.families.gemm.cuda.choice"
+
+    def instruction(self, element: DataType, target: Target) -> MathInstruction:
+        """Tensor cores, as accurate as ordinary ones, where they multiply such elements."""
+        ordinary = element in (int32, int64) or (element in FLOAT8 and target.generation < 9)
+        return MathInstruction.simt(element) if ordinary else MathInstruction.tensor_op(element)
+
+    def workspace_bytes(self, plan: Plan, size: GemmSize, threads: int) -> int:
+        """Sums of slices, or operands that are split."""
+        if not size:
+            return 0
+        design = _design(plan)
+        if isinstance(design, GemmBlocks):
+            return design.workspace_bytes(size, plan.target)
+        return group_split.workspace_bytes(size) if design.split else 0
+
+    def launches(self, plan: Plan, problem: GemmProblem) -> tuple[Launch, ...]:
+        """The launches of all steps, or none if there is nothing to compute."""
+        if not (problem.m and problem.n and math.prod(problem.batch)):
+            return ()
+        last = len(plan.steps) - 1
+        return tuple(_design(plan).launches(last, plan.target, problem))
+
+
+def _design(plan: Plan) -> GemmBlocks | GemmGroup:
+    design = plan.steps[-1].design
+    assert isinstance(design, GemmBlocks | GemmGroup)
+    return design

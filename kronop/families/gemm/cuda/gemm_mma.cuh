@@ -1,0 +1,168 @@
+// Products by the tensor cores of warps, of any strides.
+//
+// A block has a tile of the result, and a warp kWarpM x kWarpN sums of it. Slabs of kTileK indices k
+// of both operands are in shared memory, kStages of them: while one is multiplied, the others are on
+// their way. A warp loads what it multiplies in the next step before it multiplies.
+#pragma once
+
+#include "gemm_mma_products.cuh"
+
+namespace kronop {
+namespace gemm {
+
+// Which sums of a tile a thread has: of each 16 rows and 8 columns, two neighbours in rows g and
+// g + 8. Where bytes are turned on their way, rows or columns 4 g to 4 g + 3 of each 32 take their
+// place, so that a piece has 32 columns.
+template <class Step, class Of>
+struct MmaLayout {
+  static constexpr bool kTurnsA = Of::kTurnsA, kTurnsB = Of::kTurnsB;
+  static constexpr int kN = kTurnsB ? 4 : 2, kM = 1, kBlocks = kTurnsB ? 4 : 2;
+  static constexpr int kOfRow = Of::kN / (kTurnsB ? 4 : 1), kPieces = Of::kM * kOfRow;
+
+  KRONOP_INLINE static int warp_row() { return int(threadIdx.x / 32 % Step::kWarpsM) * Step::kWarpM; }
+  KRONOP_INLINE static int warp_column() { return int(threadIdx.x / 32 / Step::kWarpsM) * Step::kWarpN; }
+  KRONOP_INLINE static int row() { return warp_row() + int(threadIdx.x % 32 / 4) * (kTurnsA ? 4 : 1); }
+  KRONOP_INLINE static int column() { return warp_column() + int(threadIdx.x % 4) * (kTurnsB ? 8 : 2); }
+  // Threads that have sums of a row, or of a column, and which of them this one is.
+  static constexpr int kHoldersOfRows = Step::kTileN / Step::kWarpN * 4, kHoldersOfColumns = Step::kWarpsM * 8;
+  KRONOP_INLINE static int holder_of_row() { return int(threadIdx.x / 32 / Step::kWarpsM * 4 + threadIdx.x % 4); }
+  KRONOP_INLINE static int holder_of_column() { return int(threadIdx.x / 32 % Step::kWarpsM * 8 + threadIdx.x % 32 / 4); }
+  KRONOP_INLINE static constexpr int row_of(int piece) {
+    const int i = piece / kOfRow;
+    return kTurnsA ? i / 2 * 32 + i % 2 * 2 : i * 16;
+  }
+  KRONOP_INLINE static constexpr int column_of(int piece) { return piece % kOfRow * (kTurnsB ? 32 : 8); }
+  KRONOP_INLINE static constexpr int row_in(int block) { return block / (kBlocks / 2) * (kTurnsA ? 1 : 8); }
+  KRONOP_INLINE static constexpr int column_in(int block) { return kTurnsB ? block % 2 * 4 : 0; }
+};
+
+template <class Step>
+class Mma {
+  using Input = typename Step::Input;
+  using FeedOfA = MmaFeed<Step, Step::kTileM, Step::kAcrossA, Step::kVectorA>;
+  using FeedOfB = MmaFeed<Step, Step::kTileN, Step::kAcrossB, Step::kVectorB>;
+  using RoomOfA = typename FeedOfA::Room;
+  using RoomOfB = typename FeedOfB::Room;
+  using Of = Operands<Step, RoomOfA, RoomOfB>;
+  using Layout = MmaLayout<Step, Of>;
+  static constexpr int kStageBytes = RoomOfA::kBytes + RoomOfB::kBytes, kStages = Step::kStages;
+  // Steps of a slab, each of which is loaded while the one before is multiplied.
+  static constexpr bool kRounds = Way(Step::kWay) == Way::kRounded;
+  static constexpr int kTogether = kRounds ? 2 : 1, kSteps = Step::kTileK / (Of::kDeep * kTogether);
+  static_assert(kSteps * Of::kDeep * kTogether == Step::kTileK && kStages >= 2);
+
+ public:
+  using Held = Sums<Step, Layout>;
+
+  // Adds up slab after slab of `depth` indices k.
+  KRONOP_INLINE void add(FeedOfA& a, FeedOfB& b, long long depth) {
+    const long long slabs = ceil_div(depth, Step::kTileK);
+    if (slabs <= 0) return;
+    const auto fetch = [&](long long slab, int stage) {
+      const long long rest = depth - slab * Step::kTileK;
+      const int left = rest < Step::kTileK ? int(rest) : Step::kTileK;
+      a.fetch(stage_at(stage), left);
+      b.fetch(stage_at(stage) + RoomOfA::kBytes, left);
+    };
+    const auto store = [&](int stage) {
+      a.store_to(stage_at(stage));
+      b.store_to(stage_at(stage) + RoomOfA::kBytes);
+    };
+#pragma unroll 1
+    for (int stage = 0; stage < kStages - 1; ++stage) {
+      if (stage < slabs) {
+        fetch(stage, stage);
+        store(stage);
+      }
+      commit_copies();
+    }
+    wait_for_older_copies<kStages - 2>();
+    __syncthreads();
+    Of now[kTogether], next[kTogether];
+    load(now, 0, 0);
+    int from = 0, to = kStages - 1;
+#pragma unroll 1
+    for (long long slab = 0; slab < slabs; ++slab) {
+      const bool more = slab + kStages - 1 < slabs;
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        if (step == 0) {
+          if (more) fetch(slab + kStages - 1, to);
+          commit_copies();
+        }
+        if (step == kSteps - 1) {
+          if (more) store(to);
+          wait_for_older_copies<kStages - 2>();
+          __syncthreads();
+          to = from;
+          from = from + 1 == kStages ? 0 : from + 1;
+        }
+        load(next, from, (step + 1) % kSteps);
+        multiply(now);
+#pragma unroll
+        for (int i = 0; i < kTogether; ++i) now[i] = next[i];
+      }
+    }
+  }
+
+  KRONOP_INLINE typename Held::Piece piece(int index) const {
+    constexpr int together = Layout::kN == 4 ? 4 : 1;  // products in a piece
+    typename Held::Piece held;
+    const int i = index / Layout::kOfRow, j = index % Layout::kOfRow * together;
+#pragma unroll
+    for (int block = 0; block < Layout::kBlocks; ++block) {
+#pragma unroll
+      for (int n = 0; n < Layout::kN; ++n) {
+        held.of[block][0][n] = together == 4 ? products_.sum(i, j + n, block) : products_.sum(i, j, block * 2 + n);
+      }
+    }
+    return held;
+  }
+
+  template <class Parameters>
+  KRONOP_INLINE static void run(const Parameters& p, long long index) {
+    const long long tile = split(index, Place<Step>(p, 0).tiles), slice = index, start = slice * p.depth, left = p.k - start;
+    const Place<Step> place(p, tile);
+    long long a = start * p.a_column, b = start * p.b_row;
+    for_each_digit(place.problem, p.batch, [&](int axis, long long digit) {
+      a += digit * p.a_batch[axis];
+      b += digit * p.b_batch[axis];
+    });
+    FeedOfA of_a(static_cast<const Input*>(p.a) + a, place.row, p.m, p.a_row, p.a_column);
+    FeedOfB of_b(static_cast<const Input*>(p.b) + b, place.column, p.n, p.b_column, p.b_row);
+    Mma own;
+    own.add(of_a, of_b, left < p.depth ? left : p.depth);
+    Held::leave(p, place, slice, [&](int piece) { return own.piece(piece); });
+  }
+
+ private:
+  KRONOP_INLINE static unsigned char* stage_at(int stage) { return shared_memory() + stage * kStageBytes; }
+
+  KRONOP_INLINE static void load(Of (&of)[kTogether], int stage, int step) {
+    const unsigned char* const from = stage_at(stage);
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) of[i].load(from, from + RoomOfA::kBytes, Layout::warp_row(), Layout::warp_column(), step * kTogether + i);
+  }
+  KRONOP_INLINE void multiply(const Of (&of)[kTogether]) {
+    if constexpr (kRounds) {
+      products_.add_rounded(of[0], of[1]);
+    } else {
+      products_.add(of[0]);
+    }
+  }
+
+  Products<Step, Of::kM, Of::kN> products_;
+};
+
+}  // namespace gemm
+
+template <class Step, class Parameters>
+KRONOP_INLINE void gemm_mma(const Parameters& parameters) {
+  if (parameters.adds_up) {
+    gemm::Mma<Step>::Held::add_up(parameters, blockIdx.x);
+  } else {
+    gemm::Mma<Step>::run(parameters, blockIdx.x);
+  }
+}
+
+}  // namespace kronop

@@ -1,0 +1,118 @@
+// How an operand comes to shared memory for tensor cores: as it is, in swizzled lines.
+#pragma once
+
+#include "gemm_place.cuh"
+
+namespace kronop {
+namespace gemm {
+
+// A slab of kRows rows of A, or columns of B, in shared memory. Its lines are contiguous in memory:
+// a row's indices k or, if kAcross, all rows of an index k.
+//
+// Pieces of 16 bytes change places with others of their line, so that what a warp reads at once is in
+// different banks: 8 lines at a time where matrices are read, and else the elements of lines that
+// the threads t of a quad take, 32 bytes each.
+template <class Step, int kRows, bool kAcross>
+struct Slab {
+  using Input = typename Step::Input;
+  static constexpr int kSize = sizeof(Input), kLength = kAcross ? kRows : Step::kTileK, kLines = kAcross ? Step::kTileK : kRows;
+  static constexpr int kLineBytes = kLength * kSize, kBytes = kLineBytes * kLines;
+  static constexpr int kPieces = kLineBytes / 16, kPower = kPieces & -kPieces, kSwizzled = kPower < 8 ? kPower : 8;
+  static_assert(kLineBytes % 16 == 0);
+
+  KRONOP_INLINE static int swizzle(int line) {
+    int other = line / (8 / kSwizzled);
+    if constexpr (kAcross && kSize == 4) other = 2 * (line % 4);
+    if constexpr (kAcross && kSize == 1) other = 2 * (line / 4 % 4);
+    if constexpr (kAcross && kSize == 8) other = 2 * (line / 2 % 4);
+    if constexpr (!kAcross && kSize == 8) other = 4 * (line % 2);
+    return other & (kSwizzled - 1);
+  }
+  // Where byte `byte` of a line lies.
+  KRONOP_INLINE static int place(int line, int byte) { return line * kLineBytes + ((byte / 16 ^ swizzle(line)) * 16 | byte % 16); }
+};
+
+// Brings slabs. Threads take units of kPromised elements, which are neighbours in memory, by
+// asynchronous copies of 4, 8 or 16 bytes; smaller ones come through registers, one by one.
+template <class Step, int kRows, bool kAcross, int kPromised>
+class MmaFeed {
+  using Input = typename Step::Input;
+
+ public:
+  using Room = Slab<Step, kRows, kAcross>;
+  static constexpr bool kDirectly = kPromised * sizeof(Input) >= 4;
+
+ private:
+  static constexpr int kUnit = kDirectly ? kPromised : 1, kUnitBytes = kUnit * int(sizeof(Input));
+  static constexpr int kOfLine = Room::kLength / kUnit, kThreads = Step::kThreads, kAll = kOfLine * Room::kLines, kEach = (kAll + kThreads - 1) / kThreads;
+  // Lines that all threads take at once, or turns in which they take a line.
+  static constexpr int kAtOnce = kThreads / kOfLine, kTurns = kAtOnce ? 1 : kOfLine / kThreads;
+  static_assert(kThreads % kOfLine == 0 || kOfLine % kThreads == 0);
+  static_assert(kAll % kThreads == 0 || kAll < kThreads);
+
+ public:
+  // The slab starts at row `first` of `rows`; rows start at `from`.
+  KRONOP_INLINE MmaFeed(const Input* from, long long first, long long rows, long long row_step, long long k_step)
+      : line_step_(kAcross ? k_step : row_step), step_(kAcross ? row_step : k_step) {
+    line_ = kAtOnce ? threadIdx.x / kOfLine : 0;
+    within_ = (kAtOnce ? threadIdx.x % kOfLine : threadIdx.x) * kUnit;
+    const long long left = rows - first;
+    rows_ = left < kRows ? int(left) : kRows;
+    active_ = kAll >= kThreads || int(threadIdx.x) < kAll;
+    from_ = from + first * row_step + line_ * line_step_ + within_ * step_;
+  }
+
+  // Brings the next slab, of which `left` indices k exist, on its way to `slab`; others become 0.
+  KRONOP_INLINE void fetch(unsigned char* slab, int left) {
+    if (active_) {
+      if (rows_ == kRows && left >= Step::kTileK) {
+        fetch_as<true>(slab, left);
+      } else {
+        fetch_as<false>(slab, left);
+      }
+    }
+    from_ += Step::kTileK * (kAcross ? line_step_ : step_);
+  }
+
+  // Stores the slab that came through registers.
+  KRONOP_INLINE void store_to(unsigned char* slab) const {
+    if constexpr (!kDirectly) {
+      if (!active_) return;
+#pragma unroll
+      for (int u = 0; u < kEach; ++u) *reinterpret_cast<Input*>(slab + place(u)) = held_[u];
+    }
+  }
+
+ private:
+  // How far unit u is from the thread's first one.
+  KRONOP_INLINE static constexpr int lines_on(int u) { return kAtOnce ? u * kAtOnce : u / kTurns; }
+  KRONOP_INLINE static constexpr int within_on(int u) { return kAtOnce ? 0 : u % kTurns * (kThreads * kUnit); }
+  KRONOP_INLINE int place(int u) const { return Room::place(line_ + lines_on(u), (within_ + within_on(u)) * int(sizeof(Input))); }
+
+  template <bool kWhole>
+  KRONOP_INLINE void fetch_as(unsigned char* slab, int left) {
+    const int lines = (kAcross ? left : rows_) - line_, length = (kAcross ? rows_ : left) - within_;
+#pragma unroll
+    for (int u = 0; u < kEach; ++u) {
+      const Input* const from = from_ + (lines_on(u) * line_step_ + within_on(u) * (kDirectly && kUnit > 1 ? 1 : step_));
+      const int along = length - within_on(u), there = kWhole ? kUnit : lines <= lines_on(u) || along <= 0 ? 0 : along < kUnit ? along : kUnit;
+      if constexpr (!kDirectly) {
+        held_[u] = Input{};
+        if (there) held_[u] = *from;
+      } else if constexpr (kWhole) {
+        copy_asynchronously<kUnitBytes>(slab + place(u), from);
+      } else {
+        copy_or_clear<kUnitBytes>(slab + place(u), from, there * int(sizeof(Input)));
+      }
+    }
+  }
+
+  const Input* from_;
+  const long long line_step_, step_;
+  int line_, within_, rows_;
+  bool active_;
+  Input held_[kDirectly ? 1 : kEach];
+};
+
+}  // namespace gemm
+}  // namespace kronop

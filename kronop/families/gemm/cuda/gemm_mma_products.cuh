@@ -1,0 +1,128 @@
+// The ways in which tensor cores multiply what a warp has loaded.
+#pragma once
+
+#include "gemm_mma_words.cuh"
+
+namespace kronop {
+namespace gemm {
+
+// The numbers are those of the Python enumeration.
+enum class Way : int {
+  kPlain,       // elements as they are
+  kTf32,        // float32, rounded
+  kSplitTf32,   // float32 as two numbers each, three products
+  kRounded,     // float32, rounded to Step::Rounded
+};
+
+template <class Step, class RoomOfA, class RoomOfB>
+using Operands = Either<RoomOfA::kSize == 8, Doubles<Step, RoomOfA, RoomOfB>, Words<Step, RoomOfA, RoomOfB>>;
+
+KRONOP_INLINE float as_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
+
+// A thread's sums of kM times 16 rows and kN times 8 columns, as mma.cuh has them. Sums of float16
+// are two in a word.
+template <class Step, int kM, int kN>
+class Products {
+  using Sum = typename Step::Accumulator;
+  using Input = typename Step::Input;
+  static constexpr bool kHalves = detail::same<Sum, half_t>;
+  static constexpr Way kWay = Way(Step::kWay);
+
+ public:
+  KRONOP_INLINE Products() {
+#pragma unroll
+    for (int i = 0; i < kM * kN * (kHalves ? 2 : 4); ++i) sums_[i / (kN * kWords)][i / kWords % kN][i % kWords] = Held(0);
+  }
+
+  KRONOP_INLINE Sum sum(int i, int j, int e) const {
+    if constexpr (kHalves) {
+      half_t half;
+      half.bits = (unsigned short)(sums_[i][j][e / 2] >> 16 * (e % 2));
+      return half;
+    } else {
+      return sums_[i][j][e];
+    }
+  }
+
+  template <class Of>
+  KRONOP_INLINE void add(const Of& of) {
+    if constexpr (kWay == Way::kSplitTf32) {
+      add_split(of);
+    } else if constexpr (kWay == Way::kTf32) {
+      Split<float, 2, false> b[kN];
+#pragma unroll
+      for (int j = 0; j < kN; ++j) b[j] = Split<float, 2, false>({as_float(of.b[j][0]), as_float(of.b[j][1])});
+#pragma unroll
+      for (int i = 0; i < kM; ++i) add_row(sums_[i], split_of<false>(of.a[i]), b);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kM; ++i) {
+#pragma unroll
+        for (int j = 0; j < kN; ++j) add_plain(sums_[i][j], of.a[i], of.b[j]);
+      }
+    }
+  }
+
+  // Adds products of float32 operands of two steps, rounded to 16 bits. Which contracted index is
+  // which does not matter: a register has one of each half of a step.
+  template <class Of>
+  KRONOP_INLINE void add_rounded(const Of& first, const Of& second) {
+    using Rounded = typename Step::Rounded;
+    unsigned b[kN][2];
+#pragma unroll
+    for (int j = 0; j < kN; ++j) {
+      b[j][0] = pack<Rounded>(as_float(first.b[j][0]), as_float(first.b[j][1]));
+      b[j][1] = pack<Rounded>(as_float(second.b[j][0]), as_float(second.b[j][1]));
+    }
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+      unsigned a[4];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        a[h] = pack<Rounded>(as_float(first.a[i][h]), as_float(first.a[i][h + 2]));
+        a[h + 2] = pack<Rounded>(as_float(second.a[i][h]), as_float(second.a[i][h + 2]));
+      }
+#pragma unroll
+      for (int j = 0; j < kN; ++j) warp_multiply_add<Rounded>(sums_[i][j], a, b[j][0], b[j][1]);
+    }
+  }
+
+ private:
+  using Held = Either<kHalves, unsigned, Sum>;
+  static constexpr int kWords = kHalves ? 2 : 4;
+
+  template <bool kSplit>
+  KRONOP_INLINE static Split<float, 4, kSplit> split_of(const unsigned (&words)[4]) {
+    return Split<float, 4, kSplit>({as_float(words[0]), as_float(words[1]), as_float(words[2]), as_float(words[3])});
+  }
+
+  // Small products come first.
+  template <class Of>
+  KRONOP_INLINE void add_split(const Of& of) {
+    Split<float, 2, true> b[kN];
+#pragma unroll
+    for (int j = 0; j < kN; ++j) b[j] = Split<float, 2, true>({as_float(of.b[j][0]), as_float(of.b[j][1])});
+#pragma unroll
+    for (int i = 0; i < kM; ++i) add_row(sums_[i], split_of<true>(of.a[i]), b);
+  }
+
+  template <class T>
+  KRONOP_INLINE static void add_plain(Held (&sums)[kWords], const T (&a)[4], const T (&b)[2]) {
+    if constexpr (detail::same<Input, double>) {
+      warp_multiply_add(sums, a, b);
+    } else if constexpr (detail::same<Input, int8_t>) {
+      warp_multiply_add(sums, a, b, true);
+    } else if constexpr (sizeof(Input) == 1) {
+      warp_multiply_add_quarters<Input>(sums, a, b);
+    } else if constexpr (kHalves) {
+      warp_multiply_add_halves(sums, a, b);
+    } else {
+      warp_multiply_add<Input>(sums, a, b[0], b[1]);
+    }
+  }
+
+  Held sums_[kM][kN][kWords];
+};
+
+}  // namespace gemm
+}  // namespace kronop

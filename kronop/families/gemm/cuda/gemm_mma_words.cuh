@@ -1,0 +1,153 @@
+// Operands of a warp's products, from slabs in shared memory, and the products.
+//
+// In a step of 32 bytes along k (8 elements of 4 bytes, 16 of 2, 32 of 1), thread t of a quad,
+// t = lane % 4, in quad g = lane / 4, has words h + 2 r of 16 rows of A: of row g + 8 h the bytes
+// from 16 r + 4 t on; and words r of 8 columns of B: of column g the same bytes.
+#pragma once
+
+#include "gemm_mma_feed.cuh"
+#include "kronop/byte_mma.cuh"
+#include "kronop/half_mma.cuh"
+#include "kronop/mma.cuh"
+
+namespace kronop {
+
+#if !defined(KRONOP_EMULATION)
+// A product of 16-bit floats whose sums are float16: of row g those of two columns, then of row
+// g + 8.
+KRONOP_INLINE void warp_multiply_add_halves(unsigned (&sums)[2], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
+      : "+r"(sums[0]), "+r"(sums[1])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+// A product of 8-bit floats. NOTE: the instructions need sm_89.
+#define KRONOP_QUARTER_PRODUCT(type)                                                                              \
+  asm("mma.sync.aligned.m16n8k32.row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])                                                \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+template <class T>
+KRONOP_INLINE void warp_multiply_add_quarters(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  if constexpr (detail::same<T, float_e4m3_t>) {
+    KRONOP_QUARTER_PRODUCT("e4m3");
+  } else {
+    KRONOP_QUARTER_PRODUCT("e5m2");
+  }
+}
+#undef KRONOP_QUARTER_PRODUCT
+#endif
+
+namespace gemm {
+
+// Loads the words of 16 rows of A (kLeft) or columns of B from `row` on, for step `step` of a slab.
+// Those of B are r + 2 h: columns g + 8 h follow the others.
+template <class Room, bool kAcross, bool kLeft>
+KRONOP_INLINE void load_words(unsigned (&words)[4], const unsigned char* slab, int row, int step) {
+  const int lane = threadIdx.x % 32, matrix = lane / 8;
+  if constexpr (kAcross && Room::kSize == 4) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        words[kLeft ? h + 2 * r : r + 2 * h] = *reinterpret_cast<const unsigned*>(slab + Room::place(step * 8 + lane % 4 + 4 * r, (row + lane / 4 + 8 * h) * 4));
+      }
+    }
+  } else {
+    const int h = kLeft ? matrix % 2 : matrix / 2, r = kLeft ? matrix / 2 : matrix % 2;
+    if constexpr (kAcross) {
+      load_matrices<true>(words, slab + Room::place(step * 16 + r * 8 + lane % 8, (row + h * 8) * 2));
+    } else {
+      load_matrices<false>(words, slab + Room::place(row + h * 8 + lane % 8, step * 32 + r * 16));
+    }
+  }
+}
+
+// Bytes that are contiguous across k: loads those of 32 rows, of which this thread gets rows 4 g to
+// 4 g + 3 for the two halves r of a step.
+template <class Room>
+KRONOP_INLINE void load_bytes(unsigned (&words)[2][4], const unsigned char* slab, int row, int step) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    int32_t items[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) items[i] = *reinterpret_cast<const int32_t*>(slab + Room::place(step * 32 + r * 16 + lane % 4 * 4 + i, row + lane / 4 * 4));
+    turn_bytes(words[r], items);
+  }
+}
+
+// What a warp multiplies in a step: kM times 16 rows by kN times 8 columns.
+template <class Step, class RoomOfA, class RoomOfB>
+struct Words {
+  static constexpr int kM = Step::kWarpM / 16, kN = Step::kWarpN / 8, kDeep = 32 / RoomOfA::kSize;
+  static constexpr bool kTurnsA = Step::kAcrossA && RoomOfA::kSize == 1, kTurnsB = Step::kAcrossB && RoomOfB::kSize == 1;
+  unsigned a[kM][4], b[kN][2];
+
+  KRONOP_INLINE void load(const unsigned char* of_a, const unsigned char* of_b, int row, int column, int step) {
+    if constexpr (kTurnsA) {
+#pragma unroll
+      for (int i = 0; i < kM; i += 2) {
+        unsigned words[2][4];
+        load_bytes<RoomOfA>(words, of_a, row + i * 16, step);
+#pragma unroll
+        for (int e = 0; e < 8; ++e) a[i + e / 4][e % 4] = words[e % 4 / 2][e / 4 * 2 + e % 2];
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kM; ++i) load_words<RoomOfA, Step::kAcrossA, true>(a[i], of_a, row + i * 16, step);
+    }
+    if constexpr (kTurnsB) {
+#pragma unroll
+      for (int j = 0; j < kN; j += 4) {
+        unsigned words[2][4];
+        load_bytes<RoomOfB>(words, of_b, column + j * 8, step);
+#pragma unroll
+        for (int e = 0; e < 8; ++e) b[j + e / 2][e % 2] = words[e % 2][e / 2];
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < kN; j += 2) {
+        unsigned words[4];
+        load_words<RoomOfB, Step::kAcrossB, false>(words, of_b, column + j * 8, step);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) b[j + e / 2][e % 2] = words[e];
+      }
+    }
+  }
+};
+
+// The same of float64, 8 elements deep. Contracted index (t, r) is 2 t + r.
+template <class Step, class RoomOfA, class RoomOfB>
+struct Doubles {
+  static constexpr int kM = Step::kWarpM / 16, kN = Step::kWarpN / 8, kDeep = 8;
+  static constexpr bool kTurnsA = false, kTurnsB = false;
+  double a[kM][4], b[kN][2];
+
+  KRONOP_INLINE void load(const unsigned char* of_a, const unsigned char* of_b, int row, int column, int step) {
+#pragma unroll
+    for (int i = 0; i < 2 * kM; ++i) {
+      double pair[2];
+      load_pair<RoomOfA, Step::kAcrossA>(pair, of_a, row + i * 8, step);
+      a[i / 2][i % 2] = pair[0];
+      a[i / 2][i % 2 + 2] = pair[1];
+    }
+#pragma unroll
+    for (int j = 0; j < kN; ++j) load_pair<RoomOfB, Step::kAcrossB>(b[j], of_b, column + j * 8, step);
+  }
+
+ private:
+  template <class Room, bool kAcross>
+  KRONOP_INLINE static void load_pair(double (&pair)[2], const unsigned char* slab, int row, int step) {
+    const int lane = threadIdx.x % 32, k = step * 8 + lane % 4 * 2, line = row + lane / 4;
+    if constexpr (kAcross) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) pair[r] = *reinterpret_cast<const double*>(slab + Room::place(k + r, line * 8));
+    } else {
+      const auto both = kronop::load<double, 2>(reinterpret_cast<const double*>(slab + Room::place(line, k * 8)));
+      pair[0] = both.data[0];
+      pair[1] = both.data[1];
+    }
+  }
+};
+
+}  // namespace gemm
+}  // namespace kronop

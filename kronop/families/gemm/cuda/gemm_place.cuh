@@ -1,0 +1,136 @@
+// Which tile of the result a block has, and how sums of slices wait in the workspace.
+#pragma once
+
+#include "gemm_visitor.cuh"
+
+namespace kronop {
+namespace gemm {
+
+// Tile `tile` of all tiles of a slice, of which those of a problem follow each other. kBand tiles
+// along N are taken before the next ones along M, so that blocks that run at the same time share
+// operands in the level-2 cache.
+template <class Step>
+struct Place {
+  long long row, column, problem, tile, tiles;
+
+  template <class Parameters>
+  KRONOP_INLINE Place(const Parameters& p, long long index) : problem(index), tile(index) {
+    const long long rows = ceil_div(p.m, Step::kTileM), columns = ceil_div(p.n, Step::kTileN);
+    tiles = rows * columns * p.batch[0] * p.batch[1] * p.batch[2] * p.batch[3];
+    long long within = split(problem, rows * columns);
+    row = split(within, rows * Step::kBand);
+    const long long before = within * Step::kBand, left = columns - before;
+    column = split(row, left < Step::kBand ? left : Step::kBand) + before;
+    row *= Step::kTileM;
+    column *= Step::kTileN;
+  }
+};
+
+// A thread's sums of a tile: kPieces pieces of kBlocks small matrices, as its Layout says.
+//
+// Where sums are cut into slices, a launch leaves them in the workspace just as threads hold them, in
+// vectors of 16 bytes, of which those of neighbouring threads are neighbours. A second launch has a
+// block for each piece of each tile.
+template <class Step, class Layout>
+class Sums {
+  using Sum = typename Step::Accumulator;
+  static constexpr int kBlocks = Layout::kBlocks, kM = Layout::kM, kN = Layout::kN, kEach = kBlocks * kM * kN;
+  static constexpr int kWidth = kEach * int(sizeof(Sum)) > 16 ? 16 / int(sizeof(Sum)) : kEach, kVectors = kEach / kWidth;
+  static_assert(kEach % kWidth == 0);
+
+ public:
+  struct Piece {
+    Sum of[kBlocks][kM][kN];
+  };
+
+  // Writes results, or leaves the sums of a slice. `piece_of(p)` has the thread's piece p.
+  template <class Parameters, class PieceOf>
+  KRONOP_INLINE static void leave(const Parameters& p, const Place<Step>& place, long long slice, const PieceOf& piece_of) {
+    if (p.slices == 1) {
+      ResultsOf<Step, Parameters, Layout> results(p, place.problem);
+      results.begin(place.row + Layout::row(), place.column + Layout::column());
+      if constexpr (kReduces<typename Step::Epilogue>) results.open(place.row, place.column);
+#pragma unroll
+      for (int piece = 0; piece < Layout::kPieces; ++piece) store(results, piece, piece_of(piece));
+      if constexpr (kReduces<typename Step::Epilogue>) results.close();
+    } else {
+      Sum* const to = start(p, place, slice);
+#pragma unroll
+      for (int piece = 0; piece < Layout::kPieces; ++piece) {
+        const Piece held = piece_of(piece);
+#pragma unroll
+        for (int v = 0; v < kVectors; ++v) {
+          Vector<Sum, kWidth> vector;
+#pragma unroll
+          for (int i = 0; i < kWidth; ++i) vector.data[i] = at(held, v * kWidth + i);
+          store_whole<Sum, kWidth>(to + (piece * kVectors + v) * (Step::kThreads * kWidth), vector);
+        }
+      }
+    }
+  }
+
+  // Adds up the slices' sums of piece `block` of all tiles' pieces; of a tree that reduces, joins the
+  // parts of results instead.
+  template <class Parameters>
+  KRONOP_INLINE static void add_up(const Parameters& p, long long block) {
+    if constexpr (kReduces<typename Step::Epilogue>) {
+      VisitorResults<Step, Parameters, Layout>::join(p, block);
+    } else {
+      add_slices(p, block);
+    }
+  }
+
+ private:
+  template <class Parameters>
+  KRONOP_INLINE static void add_slices(const Parameters& p, long long block) {
+    const int piece = int(split(block, Layout::kPieces));
+    const Place<Step> place(p, block);
+    const Sum* from = start(p, place, 0) + piece * (kVectors * Step::kThreads * kWidth);
+    const long long apart = place.tiles * (Step::kTileM * Step::kTileN);
+    Piece total;
+    Wide sums[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) sums[i] = Wide(0);
+#pragma unroll 4
+    for (long long slice = 0; slice < p.slices; ++slice, from += apart) {
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        const auto vector = load<Sum, kWidth>(from + v * (Step::kThreads * kWidth));
+#pragma unroll
+        for (int i = 0; i < kWidth; ++i) sums[v * kWidth + i] = sums[v * kWidth + i] + convert<Wide>(vector.data[i]);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) at(total, i) = convert<Sum>(sums[i]);
+    ResultsOf<Step, Parameters, Layout> results(p, place.problem);
+    results.begin(place.row + Layout::row() + Layout::row_of(piece), place.column + Layout::column() + Layout::column_of(piece));
+    store_piece(results, 0, 0, total);
+  }
+
+  // Sums of float16 are added up in float32.
+  using Wide = Either<detail::same<Sum, half_t>, float, Sum>;
+
+  template <class Parameters>
+  KRONOP_INLINE static Sum* start(const Parameters& p, const Place<Step>& place, long long slice) {
+    return static_cast<Sum*>(p.partial) + (slice * place.tiles + place.tile) * (Step::kTileM * Step::kTileN) + int(threadIdx.x) * kWidth;
+  }
+  template <class Of>
+  KRONOP_INLINE static auto& at(Of& piece, int i) {
+    return piece.of[i / (kM * kN)][i / kN % kM][i % kN];
+  }
+
+  template <class Out>
+  KRONOP_INLINE static void store(const Out& results, int piece, const Piece& held) {
+    store_piece(results, Layout::row_of(piece), Layout::column_of(piece), held);
+  }
+  template <class Out>
+  KRONOP_INLINE static void store_piece(const Out& results, int row, int column, const Piece& held) {
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block) {
+      results.template store<kM, kN>(row + Layout::row_in(block), column + Layout::column_in(block), held.of[block]);
+    }
+  }
+};
+
+}  // namespace gemm
+}  // namespace kronop

@@ -1,0 +1,152 @@
+// Products by ordinary cores, of any types and strides.
+//
+// A block has a tile of the result, and a thread kThreadM x kThreadN sums of it, in runs of 16 bytes
+// of rows and columns. Slabs of kTileK indices k of both operands are in shared memory, as [k][row],
+// twice: one is computed while the other is brought.
+#pragma once
+
+#include "gemm_tile_feed.cuh"
+
+namespace kronop {
+namespace gemm {
+
+// Which sums of a tile a thread has: pieces of kRun rows and columns.
+template <class Step>
+struct TileLayout {
+  static constexpr int kRun = 16 / int(sizeof(typename Step::Accumulator));
+  static constexpr int kBlocks = 1, kM = kRun, kN = kRun;
+  static constexpr int kRowRuns = Step::kThreadM / kRun, kColumnRuns = Step::kThreadN / kRun, kPieces = kRowRuns * kColumnRuns;
+  static constexpr int kThreadsM = Step::kTileM / Step::kThreadM, kThreadsN = Step::kTileN / Step::kThreadN;
+  // The lanes of a warp: those of 8 columns have the same rows.
+  static constexpr int kLanesN = 8, kLanesM = 4, kWarpsN = kThreadsN / kLanesN;
+  static_assert(kThreadsM * kThreadsN == Step::kThreads && kThreadsN % kLanesN == 0 && kThreadsM % kLanesM == 0);
+
+  KRONOP_INLINE static int row() { return int(threadIdx.x / 32 / kWarpsN * kLanesM + threadIdx.x % 32 / kLanesN) * kRun; }
+  KRONOP_INLINE static int column() { return int(threadIdx.x / 32 % kWarpsN * kLanesN + threadIdx.x % kLanesN) * kRun; }
+  // Threads that have sums of a row, or of a column, and which of them this one is.
+  static constexpr int kHoldersOfRows = kThreadsN, kHoldersOfColumns = kThreadsM;
+  KRONOP_INLINE static int holder_of_row() { return column() / kRun; }
+  KRONOP_INLINE static int holder_of_column() { return row() / kRun; }
+  KRONOP_INLINE static constexpr int row_of(int piece) { return piece / kColumnRuns * (kThreadsM * kRun); }
+  KRONOP_INLINE static constexpr int column_of(int piece) { return piece % kColumnRuns * (kThreadsN * kRun); }
+  KRONOP_INLINE static constexpr int row_in(int) { return 0; }
+  KRONOP_INLINE static constexpr int column_in(int) { return 0; }
+};
+
+template <class Step>
+class Tile {
+  using Sum = typename Step::Accumulator;
+  using Layout = TileLayout<Step>;
+  using FeedOfA = TileFeed<Step, Step::kTileM, Step::kAcrossA, Step::kVectorA>;
+  using FeedOfB = TileFeed<Step, Step::kTileN, Step::kAcrossB, Step::kVectorB>;
+  static constexpr int kRun = Layout::kRun, kRowRuns = Layout::kRowRuns, kColumnRuns = Layout::kColumnRuns;
+  static constexpr int kOfA = FeedOfA::kPitch * Step::kTileK, kSlab = kOfA + FeedOfB::kPitch * Step::kTileK;
+
+ public:
+  using Held = Sums<Step, Layout>;
+
+  KRONOP_INLINE Tile() {
+#pragma unroll
+    for (int i = 0; i < Step::kThreadM; ++i) {
+#pragma unroll
+      for (int j = 0; j < Step::kThreadN; ++j) sums_[i][j] = Sum(0);
+    }
+  }
+
+  // Adds up slab after slab of `depth` indices k.
+  KRONOP_INLINE void add(FeedOfA& a, FeedOfB& b, long long depth) {
+    const auto fetch = [&](long long slab) {
+      Sum* const to = slab_of(slab);
+      const long long rest = depth - slab * Step::kTileK;
+      const int left = rest < Step::kTileK ? int(rest) : Step::kTileK;
+      a.fetch(to, left);
+      b.fetch(to + kOfA, left);
+    };
+    const auto finish = [&](long long slab) {
+      a.store_to(slab_of(slab));
+      b.store_to(slab_of(slab) + kOfA);
+      wait_for_copies();
+      __syncthreads();
+    };
+    const long long slabs = ceil_div(depth, Step::kTileK);
+    if (slabs <= 0) return;
+    fetch(0);
+    finish(0);
+#pragma unroll 1
+    for (long long slab = 0; slab < slabs; ++slab) {
+      const bool more = slab + 1 < slabs;
+      if (more) fetch(slab + 1);
+      add_slab(slab_of(slab));
+      if (more) finish(slab + 1);
+    }
+  }
+
+  KRONOP_INLINE typename Held::Piece piece(int index) const {
+    typename Held::Piece held;
+    const int i0 = index / kColumnRuns * kRun, j0 = index % kColumnRuns * kRun;
+#pragma unroll
+    for (int i = 0; i < kRun; ++i) {
+#pragma unroll
+      for (int j = 0; j < kRun; ++j) held.of[0][i][j] = sums_[i0 + i][j0 + j];
+    }
+    return held;
+  }
+
+  template <class Parameters>
+  KRONOP_INLINE static void run(const Parameters& p, long long index) {
+    const long long tile = split(index, Place<Step>(p, 0).tiles), slice = index, start = slice * p.depth, left = p.k - start;
+    const Place<Step> place(p, tile);
+    long long a = start * p.a_column, b = start * p.b_row;
+    for_each_digit(place.problem, p.batch, [&](int axis, long long digit) {
+      a += digit * p.a_batch[axis];
+      b += digit * p.b_batch[axis];
+    });
+    using Input = typename Step::Input;
+    FeedOfA of_a(static_cast<const Input*>(p.a) + a, place.row, p.m, p.a_row, p.a_column);
+    FeedOfB of_b(static_cast<const Input*>(p.b) + b, place.column, p.n, p.b_column, p.b_row);
+    Tile own;
+    own.add(of_a, of_b, left < p.depth ? left : p.depth);
+    Held::leave(p, place, slice, [&](int piece) { return own.piece(piece); });
+  }
+
+ private:
+  KRONOP_INLINE static Sum* slab_of(long long slab) { return reinterpret_cast<Sum*>(shared_memory()) + (slab & 1) * kSlab; }
+
+  KRONOP_INLINE void add_slab(const Sum* slab) {
+    const Sum *from_a = slab + Layout::row(), *from_b = slab + kOfA + Layout::column();
+    // NOTE: unrolled 16 times, ptxas loads ahead until registers spill.
+#pragma unroll 8
+    for (int k = 0; k < Step::kTileK; ++k) {
+      Sum a[Step::kThreadM], b[Step::kThreadN];
+#pragma unroll
+      for (int i = 0; i < kRowRuns; ++i) load_run(from_a + k * FeedOfA::kPitch + Layout::row_of(i * kColumnRuns), a + i * kRun);
+#pragma unroll
+      for (int j = 0; j < kColumnRuns; ++j) load_run(from_b + k * FeedOfB::kPitch + Layout::column_of(j), b + j * kRun);
+#pragma unroll
+      for (int i = 0; i < Step::kThreadM; ++i) {
+#pragma unroll
+        for (int j = 0; j < Step::kThreadN; ++j) sums_[i][j] = multiply_add(a[i], b[j], sums_[i][j]);
+      }
+    }
+  }
+  KRONOP_INLINE static void load_run(const Sum* from, Sum* to) {
+    const auto run = load<Sum, kRun>(from);
+#pragma unroll
+    for (int v = 0; v < kRun; ++v) to[v] = run.data[v];
+  }
+
+  Sum sums_[Step::kThreadM][Step::kThreadN];
+};
+
+}  // namespace gemm
+
+template <class Step, class Parameters>
+KRONOP_INLINE void gemm_tile(const Parameters& parameters) {
+  if (parameters.adds_up) {
+    gemm::Tile<Step>::Held::add_up(parameters, blockIdx.x);
+  } else {
+    gemm::Tile<Step>::run(parameters, blockIdx.x);
+  }
+}
+
+}  // namespace kronop

@@ -1,0 +1,108 @@
+// How an operand comes to shared memory for ordinary cores, as [k][row] in the type of sums, while
+// the slab before is computed: by asynchronous copies where elements stay as they are, else through
+// registers.
+#pragma once
+
+#include "gemm_place.cuh"
+
+namespace kronop {
+namespace gemm {
+
+// A slab of kRows rows of A, or columns of B, and kTileK indices k.
+//
+// Threads take units of kPromised elements that are neighbours in memory, along k or, if kAcross,
+// across it. A promise of 1 is none: strides and addresses may be anything.
+template <class Step, int kRows, bool kAcross, int kPromised>
+class TileFeed {
+  using Input = typename Step::Input;
+  using Sum = typename Step::Accumulator;
+  static constexpr bool kDirectly = detail::same<Input, Sum>;
+  // What lies along k goes to different lines of shared memory, which takes a copy for each element.
+  static constexpr int kUnit = kDirectly && !kAcross ? 1 : kPromised;
+  // Units of a line in memory, lines that all threads take at once, and units of a thread.
+  static constexpr int kOfLine = (kAcross ? kRows : Step::kTileK) / kUnit, kLines = Step::kThreads / kOfLine;
+  static constexpr int kAll = kRows * Step::kTileK / kUnit, kEach = (kAll + Step::kThreads - 1) / Step::kThreads;
+  static_assert(Step::kThreads % kOfLine == 0 && (kAll % Step::kThreads == 0 || kAll < Step::kThreads));
+
+ public:
+  // NOTE: 16 bytes more than a multiple of 32 banks: what a warp stores of 8 indices k of 4 rows goes
+  // to different banks.
+  static constexpr int kPitch = kRows + 16 / int(sizeof(Sum));
+
+  // The slab starts at row `first` of `rows`; rows start at `from`.
+  KRONOP_INLINE TileFeed(const void* from, long long first, long long rows, long long row_step, long long k_step)
+      : row_step_(row_step), k_step_(k_step) {
+    const int line = threadIdx.x / kOfLine, within = threadIdx.x % kOfLine * kUnit;
+    row_ = kAcross ? within : line;
+    k_ = kAcross ? line : within;
+    const long long left = rows - first;
+    rows_ = (left < kRows ? int(left) : kRows) - row_;
+    whole_ = left >= kRows;
+    active_ = kAll >= Step::kThreads || int(threadIdx.x) < kAll;
+    from_ = static_cast<const Input*>(from) + (first + row_) * row_step + k_ * k_step;
+  }
+
+  // Brings the next slab, of which `left` indices k exist, on its way to `slab`; others become 0.
+  KRONOP_INLINE void fetch(Sum* slab, int left) {
+    if (active_) {
+      if (whole_ && left >= Step::kTileK) {
+        fetch_as<true>(slab, left);
+      } else {
+        fetch_as<false>(slab, left);
+      }
+    }
+    from_ += Step::kTileK * k_step_;
+  }
+
+  // Stores the slab that came through registers.
+  KRONOP_INLINE void store_to(Sum* slab) const {
+    if constexpr (!kDirectly) {
+      if (!active_) return;
+#pragma unroll
+      for (int u = 0; u < kEach; ++u) {
+        Sum* const to = slab + place(u);
+#pragma unroll
+        for (int e = 0; e < kUnit; ++e) to[kAcross ? e : e * kPitch] = convert<Sum>(held_[u].data[e]);
+      }
+    }
+  }
+
+ private:
+  // How far unit u is from the thread's first one.
+  KRONOP_INLINE static constexpr int rows_on(int u) { return kAcross ? 0 : u * kLines; }
+  KRONOP_INLINE static constexpr int k_on(int u) { return kAcross ? u * kLines : 0; }
+  KRONOP_INLINE int place(int u) const { return (k_ + k_on(u)) * kPitch + row_ + rows_on(u); }
+
+  template <bool kWhole>
+  KRONOP_INLINE void fetch_as(Sum* slab, int left) {
+#pragma unroll
+    for (int u = 0; u < kEach; ++u) {
+      const Input* const from = from_ + (rows_on(u) * row_step_ + k_on(u) * k_step_);
+      // How many elements of the unit exist.
+      const int rows = rows_ - rows_on(u), ks = left - k_ - k_on(u), along = kAcross ? rows : ks, other = kAcross ? ks : rows;
+      const int there = kWhole ? kUnit : other <= 0 || along <= 0 ? 0 : along < kUnit ? along : kUnit;
+      if constexpr (kDirectly && kWhole) {
+        copy_asynchronously<kUnit * int(sizeof(Input))>(slab + place(u), from);
+      } else if constexpr (kDirectly) {
+        copy_or_clear<kUnit * int(sizeof(Input))>(slab + place(u), from, there * int(sizeof(Input)));
+      } else if (there == kUnit) {
+        held_[u] = load<Input, kUnit>(from);
+      } else {
+#pragma unroll
+        for (int e = 0; e < kUnit; ++e) {
+          held_[u].data[e] = Input{};
+          if (e < there) held_[u].data[e] = from[e * (kAcross ? row_step_ : k_step_)];
+        }
+      }
+    }
+  }
+
+  const Input* from_;
+  const long long row_step_, k_step_;
+  int row_, k_, rows_;
+  bool whole_, active_;
+  Vector<Input, kUnit> held_[kDirectly ? 1 : kEach];
+};
+
+}  // namespace gemm
+}  // namespace kronop

@@ -1,0 +1,271 @@
+"""Products by the tensor cores of warps; see gemm_mma.cuh."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import ClassVar
+
+from kronop.artifacts import Status
+from kronop.descriptions.datatype import (
+    FLOAT8,
+    DataType,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+)
+from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
+from kronop.emit.design import Instantiation
+from kronop.families.gemm.cuda import parameters
+from kronop.families.gemm.cuda.blocks import FOLDERS, GemmBlocks
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+# Multiply-adds of the tensor cores of a multiprocessor in a cycle, by bytes of what is multiplied:
+# of an A100 as its data sheet says. NOTE: on sm_90a products of warps reach some 0.62 of what those
+# of warp groups do.
+_PER_CYCLE = {
+    "sm_80": {8: 64, 4: 512, 2: 1024, 1: 2048},
+    "sm_90a": {8: 128, 4: 620, 2: 1240, 1: 2480},
+}
+_WARP, _MOST_THREADS, _LEAST_COPY = 32, 1024, 4
+# Bytes along k that one product of a warp takes; of float64, and of float32 that becomes 16 bits.
+_STEP_BYTES, _WIDE_STEP_BYTES = 32, 64
+# Registers besides sums, operands and what comes through registers; the most that a thread has.
+_REGISTERS, _MOST_REGISTERS = 44, 255
+# Registers in which bytes of an operand are turned.
+_TURNED = 20
+
+
+class Way(enum.IntEnum):
+    """How operands are multiplied: as they are; float32 as TF32; as two TF32 numbers each, in three
+    products; rounded to 16 bits."""
+
+    Plain = 0
+    Tf32 = 1
+    SplitTf32 = 2
+    Rounded = 3
+
+
+_ROUNDED = {
+    MathOperation.multiply_add_fast_f16: float16,
+    MathOperation.multiply_add_fast_bf16: bfloat16,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmMma(GemmBlocks):
+    """Warps multiply slabs that asynchronous copies bring.
+
+    The instruction shapes [16, 8, 8] and [16, 8, 16] of 16-bit floats are one here: both run as
+    [16, 8, 16], whose sums are the same products in the same precision.
+
+    Attributes:
+        stages: slabs that are in shared memory at once.
+        warps_m, warps_n: warps along the rows and columns of a tile.
+    """
+
+    styles: ClassVar[tuple[str, ...]] = (
+        *("A along M", "A along K", "B along N", "B along K"),
+        *("copied", "through registers", "float16 sums", "bytes across", "8-byte elements"),
+        *("Plain", "Tf32", "SplitTf32", "Rounded"),
+    )
+    ends = ("Y along rows", "Y along columns")
+
+    stages: int
+    warps_m: int
+    warps_n: int
+
+    def __str__(self) -> str:
+        return (
+            f"tensor cores of {self.warps_m} x {self.warps_n} warps, tiles of {self.tile_m} x"
+            f" {self.tile_n} x {self.tile_k}, {self.stages} stages"
+        )
+
+    @property
+    def threads(self) -> int:
+        return _WARP * self.warps_m * self.warps_n
+
+    @property
+    def shared_bytes(self) -> int:
+        slabs = self.stages * (self.tile_m + self.tile_n) * self.tile_k * self.source.bytes
+        return max(slabs, self.shared_of_tree((4 * self.warps_n, 8 * self.warps_m)))
+
+    @property
+    def way(self) -> Way:
+        operation = self.math.math_operation
+        if self.source is not float32:
+            return Way.Plain
+        if operation is MathOperation.multiply_add_fast_f32:
+            return Way.SplitTf32
+        return Way.Tf32 if operation is MathOperation.multiply_add else Way.Rounded
+
+    @property
+    def rounded(self) -> DataType:
+        """What is multiplied."""
+        return _ROUNDED.get(self.math.math_operation, self.source)
+
+    @property
+    def step(self) -> int:
+        """Indices k of a product of a warp."""
+        wide = self.source is float64 or self.way is Way.Rounded
+        return (_WIDE_STEP_BYTES if wide else _STEP_BYTES) // self.source.bytes
+
+    @property
+    def warp_tile(self) -> tuple[int, int]:
+        return self.tile_m // self.warps_m, self.tile_n // self.warps_n
+
+    @property
+    def registers(self) -> int:
+        m, n = self.warp_tile
+        sums = m * n * self.math.element_accumulator.bytes // (4 * _WARP)
+        # Of a step, twice: while one is multiplied, the next one is loaded.
+        loaded = (m + n) * self.step * self.source.bytes // (4 * _WARP)
+        split = self.way is Way.SplitTf32
+        turned = _TURNED * (self.source.bytes == 1) * sum(self._across)
+        return sums + (2 + split) * loaded + self._held + turned + _REGISTERS
+
+    @property
+    def _held(self) -> int:
+        """Elements that a thread has on their way to shared memory."""
+        narrow = ((self.tile_m, self.vector_a), (self.tile_n, self.vector_b))
+        elements = sum(rows for rows, vector in narrow if not self._copies(vector)) * self.tile_k
+        return operands.cover(elements, self.threads)
+
+    def _copies(self, vector: int) -> bool:
+        return vector * self.source.bytes >= _LEAST_COPY
+
+    @property
+    def pieces(self) -> int:
+        m, n = self.warp_tile
+        return m // 16 * (n // (32 if self.across_b and self.source.bytes == 1 else 8))
+
+    @property
+    def read_of_step(self) -> int:
+        m, n = self.warp_tile
+        return self.threads // _WARP * (m + n) * self.source.bytes
+
+    def cycles_of_step(self, target: Target) -> float:
+        rate = _PER_CYCLE[target.arch][self.rounded.bytes]
+        products = PRODUCTS_OF_SPLIT if self.way is Way.SplitTf32 else 1
+        return products * self.tile_m * self.tile_n / rate
+
+    def style(self, target: Target) -> Iterator[str]:
+        yield from self.layout_words()
+        vectors = (self.vector_a, self.vector_b)
+        words = {
+            "copied": any(map(self._copies, vectors)),
+            "through registers": not all(map(self._copies, vectors)),
+            "float16 sums": self.math.element_accumulator is float16,
+            "bytes across": self.source.bytes == 1 and (self.across_a or self.across_b),
+            "8-byte elements": self.source.bytes == 8,
+        }
+        yield from (word for word, has in words.items() if has)
+        yield self.way.name
+
+    def status(self, target: Target) -> Status:
+        for found in (self._status_of_math(target), self._status_of_tile(), self._room(target)):
+            if not found:
+                return found
+        return Status.accept()
+
+    def _status_of_math(self, target: Target) -> Status:
+        math = self.math
+        if not multiplies(math):
+            return Status.reject(f"tensor cores of a GPU do not have {math}")
+        if self.source in FLOAT8 and target.generation < 9:
+            return Status.reject(
+                f"{target} has no products of {self.source.name}; use"
+                " kronop.MathInstruction.simt, or convert the tensors to float16"
+            )
+        return Status.accept()
+
+    def _status_of_tile(self) -> Status:
+        tile = f"{self.tile_m} x {self.tile_n} x {self.tile_k}"
+        if self.threads > _MOST_THREADS:
+            return Status.reject(f"{self.threads} threads, a block has at most {_MOST_THREADS}")
+        if self.tile_m % self.warps_m or self.tile_n % self.warps_n:
+            return Status.reject(
+                f"a tile of {tile} is not one of {self.warps_m} x {self.warps_n} warps"
+            )
+        least = [32 if self.source.bytes == 1 and across else 16 for across in self._across]
+        (m, n), (rows, columns) = self.warp_tile, least
+        if m % rows or n % columns:
+            return Status.reject(
+                f"a warp has {m} x {n} of a tile of {tile}, which is to be a multiple of {rows} x"
+                f" {columns}"
+            )
+        if self.tile_k % self.step:
+            return Status.reject(
+                f"Tile_K is {self.tile_k}, which is to be a multiple of {self.step}"
+            )
+        if self.stages < 2:
+            return Status.reject("1 stage: copies need another one while a slab is multiplied")
+        return self._status_of_copies()
+
+    @property
+    def _across(self) -> tuple[bool, bool]:
+        return self.across_a, self.across_b
+
+    def _status_of_copies(self) -> Status:
+        """Whether threads share the units of a slab evenly."""
+        vectors = (self.vector_a, self.vector_b)
+        rows = zip((self.tile_m, self.tile_n), self._across, vectors, strict=True)
+        for extent, across, vector in rows:
+            unit = vector if self._copies(vector) else 1
+            line, units = (extent if across else self.tile_k) // unit, extent * self.tile_k // unit
+            even = self.threads % line == 0 or line % self.threads == 0
+            if not even or (units % self.threads and units > self.threads):
+                return Status.reject(
+                    f"{self.threads} threads do not copy {units} units, {line} in a line, evenly"
+                )
+        return Status.accept()
+
+    def _room(self, target: Target) -> Status:
+        if self.shared_bytes > target.shared_bytes:
+            return Status.reject(
+                f"a block takes {self.stages} stages x ({self.tile_m} x {self.tile_k} +"
+                f" {self.tile_k} x {self.tile_n}) x {self.source.bytes} = {self.shared_bytes} bytes"
+                f" of shared memory, {target} has {target.shared_bytes}"
+            )
+        if self.registers > _MOST_REGISTERS:
+            m, n = self.warp_tile
+            return Status.reject(
+                f"a warp of {m} x {n} takes about {self.registers} registers of {_MOST_REGISTERS}"
+            )
+        if self.threads * operands.round_up(self.registers, 8) > operands.REGISTERS:
+            return Status.reject(
+                f"{self.threads} threads take about {self.registers} registers each, of"
+                f" {operands.REGISTERS}"
+            )
+        return Status.accept()
+
+    def instantiation(self, target: Target) -> Instantiation:
+        m, n = self.warp_tile
+        return Instantiation(
+            header="gemm_mma.cuh",
+            template="kronop::gemm_mma",
+            parameters=parameters.parameters_of(self.epilogue),
+            types=(*self.types, ("Rounded", self.rounded.cxx)),
+            constants=(
+                *self.constants,
+                ("kBlocks", self.blocks(target)),
+                ("kStages", self.stages),
+                ("kWarpsM", self.warps_m),
+                ("kWarpM", m),
+                ("kWarpN", n),
+                ("kWay", int(self.way)),
+            ),
+            folders=FOLDERS,
+        )
+
+
+def multiplies(math: MathInstruction) -> bool:
+    """Whether tensor cores of warps have the instruction: AMX tiles are no part of a GPU."""
+    if math.opcode_class is not OpClass.TensorOp or math.instruction_shape[1] != 8:
+        return False
+    split = math.math_operation in (*_ROUNDED, MathOperation.multiply_add_fast_f32)
+    return not split or math.element_a is float32

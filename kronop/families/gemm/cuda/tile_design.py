@@ -1,0 +1,131 @@
+"""Products by ordinary cores; see gemm_tile.cuh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from kronop.artifacts import Status
+from kronop.emit.cuda import operands
+from kronop.emit.design import Instantiation
+from kronop.families.gemm.cuda import parameters
+from kronop.families.gemm.cuda.blocks import FOLDERS, GemmBlocks
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+# Multiply-adds of a multiprocessor in a cycle by target, and kind and bytes of the sums. NOTE: from
+# the table "Throughput of Native Arithmetic Instructions" of the CUDA C++ Programming Guide; one of
+# 64-bit integers is about four of 32 bits.
+_PER_CYCLE = {
+    ("sm_80", "float", 4): 64,
+    ("sm_80", "float", 8): 32,
+    ("sm_90a", "float", 4): 128,
+    ("sm_90a", "float", 8): 64,
+    ("sm_80", "int", 4): 64,
+    ("sm_80", "int", 8): 16,
+    ("sm_90a", "int", 4): 64,
+    ("sm_90a", "int", 8): 16,
+}
+_PADDING, _WARP = 16, 32  # bytes, threads
+# Instructions of threads that a multiprocessor issues in a cycle; those of a copy.
+_ISSUED, _OF_COPY = 128, 3
+# Registers besides sums and operands; the most that a thread may ask.
+_REGISTERS, _MOST_REGISTERS = 40, 248
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmTile(GemmBlocks):
+    """Sums of a tile stay in registers while slabs of both operands pass by.
+
+    Attributes:
+        thread_m, thread_n: rows and columns of a thread.
+    """
+
+    styles: ClassVar[tuple[str, ...]] = (
+        *("A along M", "A along K", "B along N", "B along K"),
+        *("copied", "through registers"),
+    )
+    ends = ("Y along rows", "Y along columns")
+
+    thread_m: int
+    thread_n: int
+
+    def __str__(self) -> str:
+        return (
+            f"tiles of {self.tile_m} x {self.tile_n} x {self.tile_k}, threads of {self.thread_m} x"
+            f" {self.thread_n}"
+        )
+
+    @property
+    def threads(self) -> int:
+        return self.tile_m // self.thread_m * (self.tile_n // self.thread_n)
+
+    @property
+    def shared_bytes(self) -> int:
+        item = self.math.element_accumulator.bytes
+        slabs = 2 * self.tile_k * ((self.tile_m + self.tile_n) * item + 2 * _PADDING)
+        holders = self.tile_n // self.thread_n, self.tile_m // self.thread_m
+        return max(slabs, self.shared_of_tree(holders))
+
+    @property
+    def registers(self) -> int:
+        words = self.math.element_accumulator.bytes // 4
+        held = self.thread_m * self.thread_n + self.thread_m + self.thread_n
+        brought = self.tile_k * (self.tile_m + self.tile_n) // self.threads
+        brought = 0 if self._is_copied else brought
+        return words * held + brought + self.registers_of_tree + _REGISTERS
+
+    @property
+    def pieces(self) -> int:
+        run = operands.VECTOR_BYTES // self.math.element_accumulator.bytes
+        return self.thread_m * self.thread_n // (run * run)
+
+    @property
+    def read_of_step(self) -> int:
+        # Lanes of a warp are 4 x 8; what several of them read comes once.
+        lines = 4 * self.thread_m + 8 * self.thread_n
+        return self.threads // _WARP * lines * self.math.element_accumulator.bytes
+
+    def cycles_of_step(self, target: Target) -> float:
+        sums, count = self.math.element_accumulator, self.tile_m * self.tile_n
+        multiply = count / _PER_CYCLE[target.arch, sums.kind, sums.bytes]
+        # Instructions of a thread: multiply-adds, loads of 16 bytes, copies with their places.
+        loads = (self.thread_m + self.thread_n) * sums.bytes / operands.VECTOR_BYTES
+        copies = _OF_COPY * (self.tile_m + self.tile_n)
+        return max(multiply, (count + self.threads * loads + copies) / _ISSUED)
+
+    @property
+    def _is_copied(self) -> bool:
+        """Whether elements come to shared memory as they are."""
+        return self.source is self.math.element_accumulator
+
+    def style(self, target: Target) -> Iterator[str]:
+        yield from self.layout_words()
+        yield "copied" if self._is_copied else "through registers"
+
+    def status(self, target: Target) -> Status:
+        if not (known := operands.accept_math(self.math)):
+            return known
+        if self.registers > _MOST_REGISTERS:
+            return Status.reject(f"takes {self.registers} registers of {_MOST_REGISTERS}")
+        if self.shared_bytes > target.shared_bytes:
+            return Status.reject(
+                f"a block takes 2 slabs of ({self.tile_m} + {self.tile_n}) x {self.tile_k} sums ="
+                f" {self.shared_bytes} bytes of shared memory, {target} has {target.shared_bytes}"
+            )
+        return Status.accept()
+
+    def instantiation(self, target: Target) -> Instantiation:
+        return Instantiation(
+            header="gemm_tile.cuh",
+            template="kronop::gemm_tile",
+            parameters=parameters.parameters_of(self.epilogue),
+            types=self.types,
+            constants=(
+                *self.constants,
+                ("kBlocks", self.blocks(target)),
+                ("kThreadM", self.thread_m),
+                ("kThreadN", self.thread_n),
+            ),
+            folders=FOLDERS,
+        )

@@ -87,6 +87,8 @@ _TREE = kronop.epilogue_visitor(
 # Element type and target -> shape of a tile, stages, warps.
 _TREES_ON = {
     (kronop.float32, "x86-avx512"): ((96, 96, 128), 1, (1, 1, 1)),
+    (kronop.float32, "sm_80"): ((128, 64, 16), 2, (4, 2, 1)),
+    (kronop.float16, "sm_90a"): ((128, 128, 64), 4, (2, 2, 1)),
 }
 _SAMPLES_ON = {"cuda": "sm_90a", "x86": "x86-avx512"}
 
@@ -117,7 +119,7 @@ def _trees() -> Iterator[_Named]:
         math = kronop.MathInstruction.simt(element)
         if element is kronop.float16:
             math = kronop.MathInstruction.tensor_op(element)
-        matrix = kronop.TensorDescription(element)
+        matrix = kronop.TensorDescription(element, kronop.RowMajor, 16 // element.bytes)
         tile = kronop.TileDescription(*_TREES_ON[element, target], math)
         epilogue = _TREE(element, 1, math.element_accumulator, kronop.float32)
         yield (

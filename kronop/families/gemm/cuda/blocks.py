@@ -34,6 +34,8 @@ _CACHE_BYTES_PER_CYCLE = 32
 _BLOCK, _SLAB, _SECONDS_OF_LAUNCH = 1500, 60, 4e-6
 # Warps that keep the four quarters of a multiprocessor busy.
 _BUSY_WARPS = 8
+# A visitor tree without reductions, and with some.
+TREE_STYLES = ("a visitor tree", "a visitor tree that reduces")
 # Registers for the address of a visitor tree's operand or result, and for its values.
 _REGISTERS_OF_VISITED = 4
 # Slices have at least so many slabs; more of them than this are not looked at.
@@ -177,6 +179,11 @@ class GemmBlocks(Design):
         """Whether the epilogue is a visitor tree with a reduction, whose parts a second launch
         joins."""
         return isinstance(self.epilogue, VisitorEpilogue) and self.epilogue.tree.reduces
+
+    def tree_words(self) -> Iterator[str]:
+        """Those of the styles that are of visitor trees."""
+        if isinstance(self.epilogue, VisitorEpilogue):
+            yield TREE_STYLES[self._reduces]
 
     @property
     def registers_of_tree(self) -> int:

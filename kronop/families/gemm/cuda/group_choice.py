@@ -46,8 +46,6 @@ def status(what: GemmDescription, target: Target) -> Status:
         return Status.reject("warp groups do not run visitor trees")
     if target.arch != "sm_90a":
         return Status.reject(f"{target} has no warp-group products")
-    if what.visitor:
-        return Status.reject("results of warp groups do not go through visitor trees")
     if not _splits(what.math) and not _multiplies(what.math):
         return Status.reject(f"warp groups do not multiply by {what.math}")
     for name, item in (("A", what.A), ("B", what.B)):

@@ -20,7 +20,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.design import Instantiation
 from kronop.families.gemm.cuda import parameters
-from kronop.families.gemm.cuda.blocks import FOLDERS, GemmBlocks
+from kronop.families.gemm.cuda.blocks import FOLDERS, TREE_STYLES, GemmBlocks
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -71,7 +71,7 @@ class GemmMma(GemmBlocks):
     styles: ClassVar[tuple[str, ...]] = (
         *("A along M", "A along K", "B along N", "B along K"),
         *("copied", "through registers", "float16 sums", "bytes across", "8-byte elements"),
-        *("Plain", "Tf32", "SplitTf32", "Rounded"),
+        *("Plain", "Tf32", "SplitTf32", "Rounded", *TREE_STYLES),
     )
     ends = ("Y along rows", "Y along columns")
 
@@ -165,6 +165,7 @@ class GemmMma(GemmBlocks):
         }
         yield from (word for word, has in words.items() if has)
         yield self.way.name
+        yield from self.tree_words()
 
     def status(self, target: Target) -> Status:
         for found in (self._status_of_math(target), self._status_of_tile(), self._room(target)):

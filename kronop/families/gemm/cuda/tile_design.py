@@ -9,7 +9,7 @@ from kronop.artifacts import Status
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation
 from kronop.families.gemm.cuda import parameters
-from kronop.families.gemm.cuda.blocks import FOLDERS, GemmBlocks
+from kronop.families.gemm.cuda.blocks import FOLDERS, TREE_STYLES, GemmBlocks
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -43,7 +43,7 @@ class GemmTile(GemmBlocks):
 
     styles: ClassVar[tuple[str, ...]] = (
         *("A along M", "A along K", "B along N", "B along K"),
-        *("copied", "through registers"),
+        *("copied", "through registers", *TREE_STYLES),
     )
     ends = ("Y along rows", "Y along columns")
 
@@ -102,6 +102,7 @@ class GemmTile(GemmBlocks):
     def style(self, target: Target) -> Iterator[str]:
         yield from self.layout_words()
         yield "copied" if self._is_copied else "through registers"
+        yield from self.tree_words()
 
     def status(self, target: Target) -> Status:
         if not (known := operands.accept_math(self.math)):

@@ -1,0 +1,42 @@
+// a matrix product by tensor cores of 2 x 2 warps, tiles of 128 x 128 x 64, 4 stages
+#include "gemm_mma.cuh"
+
+using Parameters = kronop::GemmVisitorParameters<1, double, 7, 4>;
+static_assert(sizeof(Parameters) == 632);
+
+struct Step {
+  using Input = kronop::half_t;
+  using Output = kronop::half_t;
+  using Accumulator = float;
+  using Rounded = kronop::half_t;
+  struct Epilogue : kronop::Visitor<float, kronop::Types<kronop::half_t, kronop::half_t,
+          kronop::half_t>, kronop::Types<kronop::half_t, kronop::half_t,
+          kronop::Reduced<kronop::Maximum, kronop::Axis::kRow>, kronop::Reduced<kronop::Sum,
+          kronop::Axis::kColumn>>> {
+    Compute alpha;
+    template <class Scalar>
+    KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])) {}
+    template <class At>
+    KRONOP_INLINE void operator()(Compute accumulator, const At& at) const {
+      const Compute c = at.operand(0);
+      const Compute bias = at.operand(1);
+      const Compute scale = at.operand(2);
+      const Compute v0 = alpha * accumulator;
+      const Compute v1 = kronop::math::max(v0 + c, Compute(0.0)) * scale + bias;
+      const Compute v2 = accumulator - c;
+      at.keep(0, v1);
+      at.keep(1, v0);
+      at.keep(2, accumulator);
+      at.keep(3, v2);
+    }
+  };
+  static constexpr int kThreads = 128, kTileM = 128, kTileN = 128, kTileK = 64, kVectorA = 8,
+      kVectorB = 8, kBand = 1, kBlocks = 1, kStages = 4, kWarpsM = 2, kWarpM = 64, kWarpN = 64,
+      kWay = 0;
+  static constexpr bool kAcrossA = false, kAcrossB = true, kSaturate = false;
+};
+
+extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+gemm_mma_f16_visitor_128x128x64_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::gemm_mma<Step>(parameters);
+}

@@ -1,0 +1,39 @@
+// a matrix product by tiles of 128 x 64 x 16, threads of 8 x 4
+#include "gemm_tile.cuh"
+
+using Parameters = kronop::GemmVisitorParameters<1, double, 7, 4>;
+static_assert(sizeof(Parameters) == 632);
+
+struct Step {
+  using Input = float;
+  using Output = float;
+  using Accumulator = float;
+  struct Epilogue : kronop::Visitor<float, kronop::Types<float, float, float>, kronop::Types<float,
+          float, kronop::Reduced<kronop::Maximum, kronop::Axis::kRow>, kronop::Reduced<kronop::Sum,
+          kronop::Axis::kColumn>>> {
+    Compute alpha;
+    template <class Scalar>
+    KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])) {}
+    template <class At>
+    KRONOP_INLINE void operator()(Compute accumulator, const At& at) const {
+      const Compute c = at.operand(0);
+      const Compute bias = at.operand(1);
+      const Compute scale = at.operand(2);
+      const Compute v0 = alpha * accumulator;
+      const Compute v1 = kronop::math::max(v0 + c, Compute(0.0)) * scale + bias;
+      const Compute v2 = accumulator - c;
+      at.keep(0, v1);
+      at.keep(1, v0);
+      at.keep(2, accumulator);
+      at.keep(3, v2);
+    }
+  };
+  static constexpr int kThreads = 256, kTileM = 128, kTileN = 64, kTileK = 16, kVectorA = 4,
+      kVectorB = 4, kBand = 1, kBlocks = 2, kThreadM = 8, kThreadN = 4;
+  static constexpr bool kAcrossA = false, kAcrossB = true, kSaturate = false;
+};
+
+extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+gemm_tile_f32_visitor_128x64x16_sm_80(const __grid_constant__ Parameters parameters) {
+  kronop::gemm_tile<Step>(parameters);
+}

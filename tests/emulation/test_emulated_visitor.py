@@ -1,0 +1,242 @@
+"""Visitor trees of matrix products by blocks and warps, run on the CPU from the same headers."""
+
+# Kinds of operands are annotations that name no types.
+# ruff: noqa: F821, UP037
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kronop
+from kronop.descriptions.datatype import (
+    ColumnMajor,
+    DataType,
+    RowMajor,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+)
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
+from kronop.descriptions.visitor import VisitorEpilogue, VisitorTree
+from kronop.emit.plan import Plan
+from kronop.families.gemm.cuda import choice
+from kronop.families.gemm.description import GemmDescription, GemmProblem
+from kronop.families.gemm.size import GemmSize
+from kronop.target import Target
+from tests.emulation.emulator import Emulator
+from tests.emulation.test_emulated_kernels import agree, matrix, poisoned, stored, values, wide
+
+_TARGET = Target.parse("sm_80")
+
+
+@kronop.epilogue_visitor
+def several(
+    accum: Any, alpha: "scalar", c: "tensor", beta: "scalar", bias: "row", scale: "column"
+) -> Any:
+    t = alpha * accum + beta * c + bias
+    d = kronop.relu(t) * scale
+    row_max = kronop.maximum(d, axis="row")
+    row_sum = kronop.sum(t, axis="row")
+    column_max = kronop.maximum(t, axis="column")
+    column_sum = kronop.sum(d, axis="column")
+    return d, t, row_max, row_sum, column_max, column_sum
+
+
+plain = kronop.epilogue_visitor(
+    lambda accum, scale: (kronop.relu(accum) * scale, accum),
+    kinds={"scale": "row"},
+    results=("D", "sums"),
+)
+
+
+def run(
+    folder: Path,
+    tree: VisitorTree,
+    element: DataType,
+    sizes: tuple[int, int, int],
+    tile: TileDescription,
+    *,
+    output: DataType | None = None,
+    layout: Any = RowMajor,
+    batch: tuple[int, ...] = (),
+    slices: int = 1,
+    **more: Any,
+) -> None:
+    random, output = np.random.default_rng(11), output or element
+    sums = tile.math_instruction.element_accumulator
+    epilogue = tree(output, 1, sums, float64 if sums is float64 else float32, **more)
+    operand = TensorDescription(element)
+    what = GemmDescription(
+        math=tile.math_instruction,
+        tile=tile,
+        A=operand,
+        B=operand,
+        Y=TensorDescription(output, layout),
+        epilogue=epilogue,
+        visitor=True,
+    )
+    (plan,) = choice.plans(what, _TARGET, 1, None)
+    emulator = Emulator(plan, folder)
+    if emulator.gathered:
+        return
+    m, n, k = sizes
+    a = stored(values(random, (*batch, m, k), element), RowMajor)
+    b = stored(values(random, (*batch, k, n), element), RowMajor)
+    given = operands_of(epilogue, random, (*batch, m, n))
+    results = results_of(epilogue, (*batch, m, n), layout)
+    design: Any = plan.steps[0].design
+    size = GemmSize(m, n, k, math.prod(batch), slices)
+    workspace = np.full(design.workspace_bytes(size, _TARGET) + 256, 255, np.uint8)
+    tensors = [strided(item.kind, given[item.name], batch) for item in tree.tensors]
+    written = [strided(item.kind, results[item.name], batch) for item in tree.results]
+    problem = GemmProblem(
+        m=m,
+        n=n,
+        k=k,
+        batch=batch,
+        a=matrix(a, False, batch),
+        b=matrix(b, False, batch),
+        y=written[0],
+        z=None,
+        bias=None,
+        scalars=tuple(given[name] for name in tree.scalars),
+        threads=1,
+        visited=(*tensors, *written[1:]),
+        slices=slices,
+        workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
+    )
+    emulator.run(list(design.launches(0, _TARGET, problem)))
+    inputs = {name: item if np.ndim(item) == 0 else wide(item) for name, item in given.items()}
+    expected = epilogue.evaluate(wide(a) @ wide(b), inputs)
+    for item in tree.results:
+        compute = sums if item.reduction != "sum" else float32
+        agree(results[item.name], expected[item.name], epilogue.element_of(item), compute)
+
+
+def operands_of(
+    epilogue: VisitorEpilogue, random: np.random.Generator, shape: tuple[int, ...]
+) -> dict[str, Any]:
+    own = {"tensor": shape, "row": (*shape[:-2], shape[-1]), "column": shape[:-1]}
+    found: dict[str, Any] = {}
+    for place, item in enumerate(epilogue.tree.operands):
+        found[item.name] = (
+            float(place + 1)
+            if item.kind == "scalar"
+            else stored(values(random, own[item.kind], epilogue.element_of(item)), RowMajor)
+        )
+    return found
+
+
+def results_of(epilogue: VisitorEpilogue, shape: tuple[int, ...], layout: Any) -> dict[str, Any]:
+    own = {"tensor": shape, "row": (*shape[:-2], shape[-1]), "column": shape[:-1]}
+    return {
+        item.name: poisoned(
+            own[item.kind],
+            epilogue.element_of(item),
+            layout if item.kind == "tensor" else RowMajor,
+        )
+        for item in epilogue.tree.results
+    }
+
+
+def strided(kind: str, array: Any, batch: tuple[int, ...]) -> StridedMatrix:
+    """A tensor, a row or a column as kernels take it."""
+    if kind == "tensor":
+        return matrix(array, False, batch)
+    steps = tuple(stride // array.itemsize for stride in array.strides)
+    row, column = (0, steps[-1]) if kind == "row" else (steps[-1], 0)
+    return StridedMatrix(
+        pointer=array.ctypes.data, row=row, column=column, batch=steps[: len(batch)]
+    )
+
+
+def simt(element: DataType, shape: tuple[int, int, int], warps: tuple[int, int]) -> TileDescription:
+    return TileDescription(shape, 2, (*warps, 1), MathInstruction.simt(element))
+
+
+def cores(element: DataType, shape: tuple[int, int, int], warps: tuple[int, int]) -> Any:
+    return TileDescription(shape, 3, (*warps, 1), MathInstruction.tensor_op(element))
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "ordinary cores": {"tile": simt(float32, (32, 64, 8), (2, 2)), "sizes": (45, 70, 9)},
+    "whole tiles": {"tile": simt(float32, (32, 64, 8), (2, 2)), "sizes": (64, 128, 16)},
+    "along columns": {
+        "tile": simt(float32, (32, 64, 8), (2, 2)),
+        "sizes": (45, 70, 9),
+        "layout": ColumnMajor,
+    },
+    "a batch": {
+        "tile": simt(float64, (32, 64, 8), (2, 1)),
+        "element": float64,
+        "sizes": (33, 20, 5),
+        "batch": (2, 3),
+    },
+    "float16": {
+        "tile": cores(float16, (32, 64, 32), (1, 2)),
+        "element": float16,
+        "sizes": (50, 90, 40),
+    },
+    "two warps down": {
+        "tile": cores(float16, (64, 32, 32), (2, 1)),
+        "element": float16,
+        "sizes": (64, 64, 32),
+    },
+    "bytes": {
+        "tree": plain,
+        "tile": cores(int8, (32, 64, 64), (1, 2)),
+        "element": int8,
+        "sizes": (40, 70, 70),
+        "elements": {"scale": float32, "sums": int32},
+    },
+    "bytes across": {
+        "tile": cores(int8, (64, 64, 64), (2, 2)),
+        "element": int8,
+        "output": float32,
+        "sizes": (70, 70, 70),
+    },
+    "slices": {
+        "tree": plain,
+        "tile": simt(float32, (32, 64, 8), (2, 2)),
+        "sizes": (40, 70, 50),
+        "slices": 3,
+    },
+    "no slices of reductions": {
+        "tile": simt(float32, (32, 64, 8), (2, 2)),
+        "sizes": (40, 70, 50),
+        "slices": 3,
+    },
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_trees(folder: Path, name: str) -> None:
+    case = {"tree": several, "element": float32, **CASES[name]}
+    run(folder, **case)
+
+
+def test_plans_hold_trees() -> None:
+    """A plan of a product on a GPU can be written with its tree, and takes no warp groups."""
+    matrices = TensorDescription(float16, RowMajor, 8)
+    what = GemmDescription(
+        math=MathInstruction.tensor_op(float16),
+        tile=None,
+        A=matrices,
+        B=matrices,
+        Y=matrices,
+        epilogue=several(float16, 8, float32, float32),
+        visitor=True,
+    )
+    (plan,) = choice.plans(what, Target.parse("sm_90a"), 1, None)
+    assert isinstance(plan, Plan)
+    assert type(plan.steps[0].design).__name__ == "GemmMma"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 import kronop
-from kronop.artifacts import Launch
 from kronop.descriptions.datatype import DataType, Layout
 from kronop.descriptions.math_instruction import MathOperation, OpClass
 from kronop.emit.plan import Plan
-from kronop.families.gemm.cutlass import choice
+from kronop.families.gemm.cutlass import choice, words
 from kronop.families.gemm.cutlass.design import CutlassGemm
 from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.vocabulary import Swizzle
@@ -169,5 +167,16 @@ OTHERS = {
 CASES = {**INSTRUCTIONS, **OTHERS}
 
 
-def blocks_of(launch: Launch) -> int:
-    return math.prod(launch.grid)
+def interleaved(output: DataType = kronop.int8) -> CutlassGemm:
+    """A product of panels; descriptions of tensors do not have these layouts yet."""
+    case = _BYTES.but(output=output, alignments=(16, 16, 4))
+    names = ("layout_a", "layout_b", "layout_c")
+    layouts: dict[str, Any] = dict(zip(names, words.INTERLEAVED, strict=True))
+    return dataclasses.replace(case.design(), **layouts, alignment_c=8)
+
+
+def interleaved_plan(target: str) -> Plan:
+    goal, design = Target.parse(target), interleaved()
+    status = design.status(goal)
+    assert status, status.reason
+    return Plan(target=goal, steps=choice.steps(_BYTES.description(), goal, design))

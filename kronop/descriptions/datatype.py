@@ -95,3 +95,22 @@ class Layout(enum.Enum):
 
 RowMajor = Layout.RowMajor
 ColumnMajor = Layout.ColumnMajor
+
+
+class InterleavedLayout(enum.Enum):
+    """How a matrix of int8 lies in memory in panels of 32 rows or columns, one after the other.
+
+    In a panel of 32 columns, which is as high as the matrix, the 32 elements of a row are
+    contiguous; in a panel of 32 rows, which is as wide, those of a column are.
+    """
+
+    ColumnMajorInterleaved32 = "panels of 32 columns"
+    RowMajorInterleaved32 = "panels of 32 rows"
+
+    def __repr__(self) -> str:
+        return f"kronop.{self.name}"
+
+
+ColumnMajorInterleaved32 = InterleavedLayout.ColumnMajorInterleaved32
+RowMajorInterleaved32 = InterleavedLayout.RowMajorInterleaved32
+INTERLEAVE = 32

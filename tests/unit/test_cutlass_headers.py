@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 import kronop
+from kronop.artifacts import KernelSignature
 from kronop.descriptions.strided import StridedMatrix
-from kronop.families.gemm.cutlass import choice, headers
+from kronop.families.gemm.cutlass import choice, headers, words
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
-from tests.cutlass_cases import CASES, COLUMN, ROW, Case
+from tests.cutlass_cases import CASES, COLUMN, ROW, Case, interleaved
 
 SM_80, SM_90 = Target.parse("sm_80"), Target.parse("sm_90a")
 HALF, SINGLE, DOUBLE = CASES["f16"], CASES["tf32"], CASES["f64"]
@@ -170,9 +171,8 @@ def _problem(case: Case, **changes: Any) -> GemmProblem:
     return GemmProblem(**{**given, **changes})
 
 
-def _members(case: Case, launch: Any) -> dict[str, Any]:
+def _members(signature: KernelSignature, launch: Any) -> dict[str, Any]:
     """The scalars of a parameter struct, by their names."""
-    signature = case.design().signature
     found = {}
     for item in signature.fields:
         code = f"{item.count}{item.scalar.code}"  # type: ignore[union-attr]
@@ -183,7 +183,7 @@ def _members(case: Case, launch: Any) -> dict[str, Any]:
 
 def test_leading_dimensions_of_rows_and_columns() -> None:
     (launch,) = HALF.design().launches(0, SM_80, _problem(HALF))
-    got = _members(HALF, launch)
+    got = _members(HALF.design().signature, launch)
     assert (got["ld_a"], got["ld_b"], got["ld_result"]) == (128, 128, 512)
     assert (got["m"], got["n"], got["k"], got["source"], got["partial"]) == (256, 512, 128, 0, 0)
     assert launch.grid == (2 * 4, 1, 1)
@@ -193,7 +193,7 @@ def test_leading_dimensions_of_rows_and_columns() -> None:
 def test_a_column_major_result_is_that_of_the_transposed_product() -> None:
     case = HALF.but(layouts=(ROW, COLUMN, COLUMN), tile=(64, 256, 32), warps=(1, 4, 1))
     (launch,) = case.design().launches(0, SM_80, _problem(case))
-    got = _members(case, launch)
+    got = _members(case.design().signature, launch)
     assert (got["a"], got["b"], got["result"]) == (2 * 4096, 4096, 3 * 4096)
     assert (got["m"], got["n"], got["ld_a"], got["ld_b"], got["ld_result"]) == (
         512,
@@ -222,7 +222,7 @@ def test_batches_and_sources() -> None:
     )
     given = _problem(HALF, a=a, b=b, y=y, z=y, batch=(5, 3), scalars=(2.0, -1.0))
     (launch,) = HALF.design().launches(0, SM_80, given)
-    got = _members(HALF, launch)
+    got = _members(HALF.design().signature, launch)
     assert launch.grid == (8 * 15, 1, 1)
     assert got["batch"] == (1, 1, 5, 3)
     assert got["a_batch"] == (0, 0, 0, 32768)
@@ -235,11 +235,11 @@ def test_slices_are_whole_tiles_and_are_added_up_by_a_second_launch() -> None:
     for asked, slices, depth in ((3, 2, 64), (4, 4, 32), (99, 4, 32)):
         problem = _problem(HALF, slices=asked, workspace=1 << 20)
         first, second = design.launches(0, SM_80, problem)
-        got = _members(HALF, first)
+        got = _members(HALF.design().signature, first)
         assert (got["slices"], got["depth"], got["adds_up"]) == (slices, depth, 0)
         assert (got["partial"], got["ld_partial"]) == (1 << 20, 512)
         assert first.grid == (8 * slices, 1, 1)
-        assert _members(HALF, second) == {**got, "adds_up": 1}
+        assert _members(HALF.design().signature, second) == {**got, "adds_up": 1}
         size = GemmSize(256, 512, 128, slices=asked)
         assert design.workspace_bytes(size, SM_80) == slices * 256 * 512 * 4
     assert design.workspace_bytes(GemmSize(256, 512, 32, slices=4), SM_80) == 0
@@ -248,7 +248,7 @@ def test_slices_are_whole_tiles_and_are_added_up_by_a_second_launch() -> None:
 def test_a_bias_takes_the_place_of_the_source() -> None:
     bias = StridedMatrix(pointer=1 << 16, row=0, column=1)
     (launch,) = HALF.design().launches(0, SM_80, _problem(HALF, bias=bias, scalars=(3.0, 0.0)))
-    got = _members(HALF, launch)
+    got = _members(HALF.design().signature, launch)
     assert (got["source"], got["ld_source"], got["scalars"][:2]) == (1 << 16, 0, (3.0, 1.0))
     plain = _problem(HALF)
     for changes in ({"z": plain.y}, {"bias": StridedMatrix(pointer=8, row=0, column=1)}):
@@ -264,6 +264,22 @@ def test_memory_that_is_not_as_described_is_refused() -> None:
         HALF.design().launches(0, SM_80, _problem(HALF, k=124))
     with pytest.raises(kronop.ArgumentError, match=r"extent of C and D .* got 508"):
         HALF.design().launches(0, SM_80, _problem(HALF, n=508))
+
+
+def test_panels_are_32_columns_apart() -> None:
+    design = interleaved()
+    m, n, k = 96, 64, 128
+    panels = {"a": 32 * m, "b": 32 * n, "y": 32 * m}
+    matrices: dict[str, Any] = {
+        name: StridedMatrix(pointer=4096, row=32, column=panel) for name, panel in panels.items()
+    }
+    problem = _problem(HALF, **matrices, m=m, n=n, k=k)
+    (launch,) = design.launches(0, SM_80, problem)
+    got = _members(design.signature, launch)
+    assert (got["ld_a"], got["ld_b"], got["ld_result"]) == (32 * m, 32 * n, 32 * m)
+    with pytest.raises(kronop.ArgumentError, match="a multiple of 32"):
+        design.launches(0, SM_80, dataclasses.replace(problem, k=48))
+    assert sorted(map(words.place_of_column, range(64))) == list(range(64))
 
 
 def test_one_design_for_a_tile_and_several_without() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
-from kronop.descriptions.datatype import DataType, Layout
+from kronop.descriptions.datatype import INTERLEAVE, DataType, Layout
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
@@ -19,7 +19,7 @@ from kronop.families.gemm.vocabulary import Swizzle
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-_WARP, INTERLEAVE = 32, 32
+_WARP = 32
 # NVRTC warns of constants of CUTLASS's that it makes definitions of.
 _OPTIONS = ("-diag-suppress=20044",)
 # Bytes in shared memory of what one thread computes for all, at most; columns by which CUTLASS pads
@@ -58,9 +58,9 @@ class CutlassGemm(Design):
     source: DataType
     output: DataType
     epilogue: Epilogue
-    layout_a: Layout
-    layout_b: Layout
-    layout_c: Layout
+    layout_a: words.AnyLayout
+    layout_b: words.AnyLayout
+    layout_c: words.AnyLayout
     alignment_a: int
     alignment_b: int
     alignment_c: int
@@ -92,14 +92,14 @@ class CutlassGemm(Design):
         return self.layout_c is Layout.ColumnMajor
 
     @property
-    def kernel_layouts(self) -> tuple[Layout, Layout]:
+    def kernel_layouts(self) -> tuple[words.AnyLayout, words.AnyLayout]:
         """Those of the operands of the product that is computed."""
         if not self.swapped:
             return self.layout_a, self.layout_b
         return words.FLIPPED[self.layout_b], words.FLIPPED[self.layout_a]
 
     @property
-    def result_layout(self) -> Layout:
+    def result_layout(self) -> words.AnyLayout:
         return Layout.RowMajor if self.swapped else self.layout_c
 
     @property

@@ -11,6 +11,7 @@ from kronop.descriptions.datatype import Layout
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
 from kronop.emit.cuda import operands
 from kronop.errors import ArgumentError, mismatch
+from kronop.families.gemm.cutlass import words
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
@@ -152,13 +153,15 @@ def _source(
     return bias, (alpha, 1.0, *more)
 
 
-def _leading(name: str, item: StridedMatrix, layout: Layout, extents: tuple[int, int]) -> int:
+def _leading(
+    name: str, item: StridedMatrix, layout: words.AnyLayout, extents: tuple[int, int]
+) -> int:
     """The stride of the index that is not contiguous.
 
     Raises:
         ArgumentError: the other one is not contiguous.
     """
-    if not item.pointer or layout not in (Layout.RowMajor, Layout.ColumnMajor):
+    if not item.pointer or layout not in words.FLIPPED:
         return item.column
     by_rows = layout is Layout.RowMajor
     leading, along = (item.row, item.column) if by_rows else (item.column, item.row)

@@ -1,9 +1,9 @@
 """kronop on torch tensors as torch operators: autograd, torch.compile and torch.func.
 
-`gemkm` and `gekmm` multiply by Kronecker products, `ksmm` by Kronecker-sparse factors, and `nn` has
-layers of both. Without gradients they do the same as the functions of the same names in kronop,
-which also take tensors of other frameworks, `out`, and more. `decompositions` is for exports to
-where kronop is not.
+`gemkm` and `gekmm` multiply by Kronecker products, `ksmm` by Kronecker-sparse factors, `matmul` by
+matrices, and `nn` has layers of the first two. Without gradients they do the same as the functions
+of the same names in kronop and kronop.gemm, which also take tensors of other frameworks, `out`, and
+more. `decompositions` is for exports to where kronop is not.
 
 Imported explicitly (`import kronop.torch`); `import kronop` alone does not import torch.
 """
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kronop.families.distance.torch.functional import cdist as cdist
     from kronop.families.distance.torch.functional import kernel_matmul as kernel_matmul
     from kronop.families.distance.torch.functional import kernel_matrix as kernel_matrix
+    from kronop.families.gemm.torch.functional import matmul as matmul
     from kronop.families.kron.torch.functional import gekmm as gekmm
     from kronop.families.kron.torch.functional import gemkm as gemkm
     from kronop.families.ksparse.torch.functional import ksmm as ksmm

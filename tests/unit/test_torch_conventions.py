@@ -42,6 +42,7 @@ _PRODUCTS: dict[str, tuple[Callable[..., Any], Callable[..., Any], list[tuple[in
         lambda x, w: x @ w[0, :, :, 0].mT,
         [(5, 6), (1, 4, 6, 1)],
     ),
+    "matmul": (kronop.torch.matmul, torch.matmul, [(5, 6), (6, 4)]),
 }
 # ... and of distances, which it widens as torch.cdist.
 _DISTANCES: dict[str, tuple[Callable[..., Any], Callable[..., Any], list[tuple[int, ...]]]] = {

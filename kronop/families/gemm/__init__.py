@@ -77,4 +77,5 @@ FAMILY = Family(
         ),
         "gemm": f"{_HERE}.public",
     },
+    torch={"matmul": f"{_HERE}.torch.functional"},
 )

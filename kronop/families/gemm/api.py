@@ -90,12 +90,23 @@ def arguments_of(
     first, second = operand_of(a, "a"), operand_of(b, "b")
     check_element(second.element, first.element, "b")
     inner = second.shape[-1] if second.shape else 1
-    result = describe_output(first.element, inner, None, out)
+    result = _beside(describe_output(first.element, inner, None, out), c)
     operation = _operation(
         target_of(first), described(first, "a"), described(second, "b"), result, activation
     )
     output_op = operation.epilogue_type(alpha, *([] if c is None and not beta else [beta]))
     return GemmArguments(operation=operation, A=a, B=b, C=c, D=out, output_op=output_op, bias=bias)
+
+
+def _beside(result: TensorDescription, c: Any) -> TensorDescription:
+    """The description with the largest alignment that both the result and C satisfy."""
+    if c is None:
+        return result
+    source = view(c, "c", DIFFERENTIABLE)
+    check_element(source.element, result.element, "c")
+    own = describe(source, "c")
+    alignment = min(own.alignment, result.alignment) if own.layout is result.layout else 1
+    return TensorDescription(result.element, result.layout, alignment)
 
 
 def operand_of(tensor: Any, name: str) -> TensorView:

@@ -1,0 +1,3 @@
+"""Matrix products: `matmul`."""
+
+import kronop.torch  # noqa: F401  (it imports these: whoever begins here begins there)

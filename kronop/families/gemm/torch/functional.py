@@ -1,0 +1,102 @@
+"""matmul with gradients, on torch tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kronop.descriptions.shared import beta_beside
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.gemm.api import check_activation
+from kronop.families.gemm.torch.operators import activated, composed, product
+from kronop.torch.checks import are_symbols, check_tensor, number
+from kronop.torch.direct import needs_gradient
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    c: Any = None,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    bias: Any = None,
+    activation: str | None = None,
+) -> torch.Tensor:
+    """activation(alpha a b + beta c + bias), differentiable in a, b, c and bias.
+
+    As `kronop.gemm.matmul`, and a torch operator: autograd to any order and in both modes,
+    torch.compile without a graph break, torch.vmap, torch.func, and cast to autocast's type as
+    `torch.matmul` is. Gradients are kronop's products: one for each of a and b. With relu,
+    leaky_relu, tanh or sigmoid the backward reads the result. With others the sums, rounded to the
+    result's type, are kept beside it, and torch computes the activation of these.
+
+    Args:
+        a: (..., M, K), any strides.
+        b: (..., K, N), of the same type; leading dimensions broadcast.
+        c: (..., M, N), or what broadcasts to it; read only if beta is not 0.
+        alpha, beta: numbers, without gradient, whole ones for integers; c needs a beta.
+        bias: (N), of the result's type, is added to each row.
+        activation: "relu", "leaky_relu", "tanh", "sigmoid", "silu", "hardswish", "gelu" or None.
+
+    Returns:
+        (..., M, N), of a's type; int32 of int8, bfloat16 of 8-bit floats, which have no gradients.
+
+    Raises:
+        ArgumentError: shapes, devices, scalars or an activation that do not fit.
+        ElementTypeError: what is no torch tensor, or element types that do not fit.
+    """
+    beta = beta_beside(c, beta, "c")
+    if not torch.compiler.is_compiling():
+        found = _again(a, b, c, bias, alpha, beta, activation)
+        if found is not None:
+            return found
+    check_activation(activation)
+    given = (a, b, c, bias)
+    if are_symbols(given):
+        how = {"c": c, "alpha": alpha, "beta": beta, "bias": bias, "activation": activation}
+        found = torch.overrides.handle_torch_function(matmul, given, a, b, **how)
+        return found  # noqa: RET504  # Its type is not known.
+    for name, item, least in (("a", a, 2), ("b", b, 2), ("c", c, 1), ("bias", bias, 1)):
+        if item is not None or least == 2:
+            check_tensor(name, item, least, "kronop.gemm.matmul does")
+    alpha, beta = number("alpha", alpha), number("beta", beta)
+    if c is None and beta:
+        raise ArgumentError(mismatch("beta", expected="0 without c", got=beta, hint="pass c"))
+    rows = _flattened(a, b, c)
+    if rows is None:
+        return _called(a, b, c, bias, alpha, beta, activation)
+    found = _called(rows[0], b, rows[1], bias, alpha, beta, activation)
+    return found.view(*a.shape[:-1], b.shape[-1])
+
+
+def _again(a: Any, b: Any, c: Any, bias: Any, alpha: Any, beta: Any, activation: Any) -> Any:
+    """The result of a call that is remembered; None, with nothing written, if it is not."""
+    if activation is None:
+        return product.plain.again(a, b, c, bias, alpha, beta)
+    return activated.plain.again(a, b, c, bias, alpha, beta, activation)
+
+
+def _called(
+    a: Any, b: Any, c: Any, bias: Any, alpha: Any, beta: Any, activation: str | None
+) -> Any:
+    if activation is None:
+        return product(a, b, c, bias, alpha, beta)
+    tensors = [item for item in (a, b, c, bias) if item is not None]
+    if torch.compiler.is_compiling() and needs_gradient(tensors):
+        return composed(a, b, c, bias, alpha, beta, activation)
+    return activated(a, b, c, bias, alpha, beta, activation)
+
+
+def _flattened(a: Any, b: Any, c: Any) -> tuple[Any, Any] | None:
+    """(a, c) with all rows of a batch that b multiplies as one matrix; None if they are no batch,
+    or do not lie in memory so.
+
+    One tall product needs no sum over a batch for the gradient of b, and fills tiles of any size.
+    """
+    if a.dim() < 3 or b.dim() != 2 or not a.is_contiguous():
+        return None
+    if c is None or c.dim() < 2:
+        return a.flatten(0, -2), c
+    is_whole = c.shape[:-1] == a.shape[:-1] and c.is_contiguous()
+    return (a.flatten(0, -2), c.flatten(0, -2)) if is_whole else None

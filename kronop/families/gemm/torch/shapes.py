@@ -1,0 +1,101 @@
+"""Shapes and types of matrix products without values, and what is refused of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kronop.descriptions.datatype import TENSOR_TYPES, result_type
+from kronop.descriptions.math_instruction import SIMT_ELEMENTS
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families.gemm.shapes import shape_error
+from kronop.torch.declaration import Named
+
+
+def result(a: Any, b: Any, c: Any, bias: Any) -> Any:
+    """A tensor of the result's shape and type.
+
+    Raises:
+        ArgumentError: shapes or devices that do not fit.
+        ElementTypeError: element types that do not.
+    """
+    for name, item in (("a", a), ("b", b)):
+        if item.dim() < 2:
+            hint = "reshape a vector to one row or column"
+            raise shape_error(name, "at least two dimensions", tuple(item.shape), hint)
+    if a.shape[-1] != b.shape[-2]:
+        expected = f"(..., {a.shape[-1]}, N), as A has {a.shape[-1]} columns"
+        raise shape_error("B", expected, tuple(b.shape))
+    kind = result_kind(a.dtype)
+    for name, item, own in (("b", b, a.dtype), ("c", c, kind), ("bias", bias, kind)):
+        if item is not None:
+            _check_like(name, item, own, a.device)
+    try:
+        lead = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except RuntimeError as error:
+        both = f"{tuple(a.shape)} and {tuple(b.shape)}"
+        raise shape_error("A and B", "leading dimensions that broadcast", both) from error
+    shape = (*lead, a.shape[-2], b.shape[-1])
+    if bias is not None and (bias.dim() != 1 or bias.shape[0] != shape[-1]):
+        raise shape_error("bias", f"({shape[-1]},): a number for each column", tuple(bias.shape))
+    if c is not None:
+        _check_source(c, shape)
+    return a.new_empty(shape, dtype=kind)
+
+
+def result_kind(kind: Any) -> Any:
+    """The type of products of tensors of this type."""
+    element = TENSOR_TYPES.get(str(kind).removeprefix("torch."))
+    if element not in SIMT_ELEMENTS:
+        raise ElementTypeError(
+            mismatch(
+                "element type of a",
+                expected=f"one of {', '.join(item.name for item in SIMT_ELEMENTS)}",
+                got=str(kind),
+                hint="convert all tensors to one of these",
+            )
+        )
+    return getattr(torch, result_type(element).name)
+
+
+def refuse_gradient(given: Named) -> None:
+    """Raises ArgumentError for 8-bit floats, which can't hold their gradients."""
+    if given.a.dtype is not result_kind(given.a.dtype):
+        raise ArgumentError(
+            mismatch(
+                "gradient of matmul",
+                expected="operands of 16 bits or more",
+                got=str(given.a.dtype),
+                hint="multiply wider tensors, or record no gradients (torch.no_grad())",
+            )
+        )
+
+
+def _check_source(c: Any, shape: Any) -> None:
+    fits = c.dim() <= len(shape) and all(
+        own == 1 or own == goal for own, goal in zip(c.shape[::-1], shape[::-1], strict=False)
+    )
+    if not fits:
+        raise shape_error("C", f"{tuple(shape)}, or what broadcasts to it", tuple(c.shape))
+
+
+def _check_like(name: str, item: Any, kind: Any, device: Any) -> None:
+    if item.dtype != kind:
+        raise ElementTypeError(
+            mismatch(
+                f"element type of {name}",
+                expected=str(kind),
+                got=str(item.dtype),
+                hint="a and b have one type, c and bias that of the result",
+            )
+        )
+    if item.device != device:
+        raise ArgumentError(
+            mismatch(
+                f"device of {name}",
+                expected=str(device),
+                got=str(item.device),
+                hint="move all tensors to one device",
+            )
+        )

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import kronop
+from kronop.descriptions.activation import silu
 from kronop.descriptions.datatype import (
     FLOAT8,
     ColumnMajor,
@@ -25,12 +26,16 @@ from kronop.descriptions.datatype import (
     float32,
     float64,
     int8,
+    int32,
+    int64,
     result_type,
     tfloat32,
 )
 from kronop.descriptions.epilogue import (
     Epilogue,
     LinearCombination,
+    LinearCombinationClamp,
+    LinearCombinationGeneric,
 )
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.descriptions.strided import StridedMatrix
@@ -314,3 +319,102 @@ def test_ordinary_cores(
     kernel = Kernel(folder, _CASES[name], layouts, full=whole)
     if not kernel.gathered:
         _check_all(kernel)
+
+
+_EPILOGUES = {
+    "silu": LinearCombinationGeneric(silu(float32), float16, 1, float32, float32),
+    "wider": LinearCombination(float64, 1, float32, float32),
+    "clamp": LinearCombinationClamp(int8, 1, int32, int32),
+}
+
+
+@pytest.mark.parametrize("name", _EPILOGUES)
+def test_epilogues(folder: Path, name: str) -> None:
+    """An activation, and results that are wider and narrower than sums; tiles in bands."""
+    epilogue = _EPILOGUES[name]
+    case = _CASES["s8" if name == "clamp" else "f16"]
+    kernel = Kernel(
+        folder,
+        case,
+        epilogue=epilogue,
+        output=epilogue.element_output,
+        tile=kronop.TileDescription([32, 64, 64], 2, [1, 2, 1], case.math),
+        swizzle=kronop.IdentitySwizzle2,
+    )
+    if kernel.gathered:
+        return
+    for y_layout in ("rows", "columns"):
+        kernel.check((70, 200, 40), scalars=(2, 1), bias=True, y_layout=y_layout)
+    kernel.check((70, 64, 264), slices=2, scalars=(1, 1), bias=True, in_place=True)
+
+
+def test_slices_are_chosen_for_long_sums(folder: Path) -> None:
+    kernel = Kernel(folder, _CASES["f16"])
+    if kernel.gathered:
+        return
+    kernel.check((16, 32, 3000))
+    assert len(kernel.launches) == 2
+    kernel.check((16, 32, 64))
+    assert len(kernel.launches) == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "stages", "warps", "name", "said"),
+    [
+        ((128, 128, 32), 12, (2, 2, 1), "f16", "12 stages x (128 x 32 + 32 x 128) x 2 = 196608"),
+        ((128, 128, 32), 1, (2, 2, 1), "f16", "1 stage"),
+        ((128, 128, 32), 3, (2, 2, 2), "f16", "2 warps along K"),
+        ((128, 120, 32), 3, (2, 2, 1), "f16", "64 x 60"),
+        ((128, 128, 8), 3, (2, 2, 1), "f16", "multiple of 16"),
+        ((256, 256, 32), 3, (2, 2, 1), "f16", "registers of 255"),
+        ((256, 256, 32), 2, (8, 8, 1), "f16", "2048 threads"),
+        ((128, 128, 8), 4, (4, 2, 1), "simt f32", "4 stages"),
+        ((128, 96, 8), 2, (4, 4, 1), "simt f32", "multiple of 64 x 128"),
+        ((128, 128, 12), 2, (4, 2, 1), "simt f32", "evenly"),
+    ],
+)
+def test_tiles_that_no_kernel_has(
+    shape: Any, stages: int, warps: Any, name: str, said: str
+) -> None:
+    math = _CASES[name].math
+    tile = kronop.TileDescription(list(shape), stages, list(warps), math)
+    a = kronop.TensorDescription(math.element_a)
+    sums = math.element_accumulator
+    what = GemmDescription(
+        math=math,
+        tile=tile,
+        A=a,
+        B=a,
+        Y=a,
+        epilogue=LinearCombination(math.element_a, 1, sums, sums),
+    )
+    status = CudaEmitter().supports(what, Target.parse("sm_80"))
+    assert not status
+    assert said in status.reason
+
+
+def test_choice() -> None:
+    """Small products get small tiles; 8-bit floats need a GPU that multiplies them."""
+    target = Target.parse("sm_80")
+    a = kronop.TensorDescription(float16, alignment=8)
+    what = GemmDescription(
+        math=_T(float16),
+        tile=None,
+        A=a,
+        B=a,
+        Y=a,
+        epilogue=LinearCombination(float16, 8, float32, float32),
+    )
+
+    def best(*size: int) -> Any:
+        plans = CudaEmitter().candidates(what, target, 99, GemmSize(*size))
+        assert "us for" in plans[0].explain()
+        return plans[0].steps[0].design
+
+    large, small = best(8192), best(96)
+    assert large.tile_m * large.tile_n >= 128 * 128
+    assert small.tile_m * small.tile_n < 64 * 128
+    assert CudaEmitter().instruction(float8_e5m2, target) == _S(float8_e5m2)
+    assert CudaEmitter().instruction(int64, target) == _S(int64)
+    assert CudaEmitter().instruction(int8, target) == _T(int8)
+    assert CudaEmitter().instruction(float8_e5m2, _TARGET) == _T(float8_e5m2)

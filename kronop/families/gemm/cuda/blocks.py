@@ -123,6 +123,20 @@ class GemmBlocks(Design):
         """Blocks that a multiprocessor holds at once."""
         return operands.resident_blocks(self.threads, self.registers, self.shared_bytes, target)
 
+    def status_of_copies(self, units: tuple[int, int]) -> Status:
+        """Whether threads share a slab evenly, in units of so many elements of A and of B."""
+        sides = zip((self.tile_m, self.tile_n), (self.across_a, self.across_b), units, strict=True)
+        for extent, across, unit in sides:
+            line = (extent if across else self.tile_k) // unit
+            count = extent * self.tile_k // unit
+            even = self.threads % line == 0 or line % self.threads == 0
+            if not even or (count % self.threads and count > self.threads):
+                return Status.reject(
+                    f"{self.threads} threads do not share {count} copies of {unit} elements, {line}"
+                    " in a line, evenly"
+                )
+        return Status.accept()
+
     def layout_words(self) -> Iterator[str]:
         """Those of the styles that are of the operands' layouts."""
         yield "A along M" if self.across_a else "A along K"

@@ -40,6 +40,9 @@ _MMA_TILES = (
     (128, 128, 128, 3, 2, 2),
     (128, 128, 64, 4, 2, 2),
     (128, 128, 64, 4, 2, 4),
+    (128, 128, 128, 3, 4, 2),
+    (128, 64, 128, 3, 4, 2),
+    (64, 128, 128, 3, 2, 4),
     (128, 64, 128, 3, 2, 2),
     (128, 64, 64, 4, 2, 2),
     (64, 128, 128, 3, 2, 2),
@@ -54,12 +57,41 @@ _WARP_ROWS, _WARP_COLUMNS, _TILE_STAGES = 4, 8, 2
 
 def supports(description: GemmDescription, target: Target) -> Status:
     """Whether any design can compute what is described; else why the last one can't."""
-    status = Status.reject("no kernel for GPUs has this instruction")
+    status = _status_of_tile(description)
     for design in _designs(description, target):
         status = design.status(target)
         if status:
             return status
     return status
+
+
+def _status_of_tile(what: GemmDescription) -> Status:
+    """Why the user's tile is none of blocks and warps, if it is none."""
+    tile = what.tile
+    if tile is None:
+        return Status.accept()
+    m, n, _ = tile.threadblock_shape
+    warps_m, warps_n, warps_k = tile.warp_count
+    if tile.has_schedules:
+        return Status.reject(
+            "clusters and schedules are of warp groups, which do not take this tile"
+        )
+    if warps_k > 1:
+        return Status.reject(
+            f"{warps_k} warps along K; the sums of a tile are cut by split_k_slices, not by warps"
+        )
+    if what.math.opcode_class is OpClass.TensorOp:
+        return Status.accept()
+    rows, columns = _WARP_ROWS * warps_m, _WARP_COLUMNS * warps_n
+    run = operands.vector_of(what.math.element_accumulator)
+    if tile.stages != _TILE_STAGES:
+        return Status.reject(f"{tile.stages} stages; ordinary cores take slabs in {_TILE_STAGES}")
+    if m % (rows * run) or n % (columns * run):
+        return Status.reject(
+            f"a tile of {m} x {n}, which is to be a multiple of {rows * run} x {columns * run}:"
+            f" lanes of {warps_m} x {warps_n} warps have {run} rows and columns at least"
+        )
+    return Status.accept()
 
 
 def plans(
@@ -79,6 +111,8 @@ def plans(
 
 def _designs(what: GemmDescription, target: Target) -> Iterator[AnyDesign]:
     yield from group_choice.designs(what, target)
+    if not _status_of_tile(what):
+        return
     if what.math.opcode_class is OpClass.TensorOp:
         yield from _mma_designs(what)
     else:
@@ -92,9 +126,7 @@ def _mma_designs(what: GemmDescription) -> Iterator[GemmMma]:
         for m, n, depth, stages, warps_m, warps_n in _MMA_TILES
     ]
     if what.tile is not None:
-        m, n, warps_k = what.tile.warp_count
-        if warps_k > 1:
-            return
+        m, n, _ = what.tile.warp_count
         tiles = [(what.tile.threadblock_shape, what.tile.stages, (m, n))]
     for shape, stages, (warps_m, warps_n) in tiles:
         common = _common(what, shape)
@@ -104,11 +136,8 @@ def _mma_designs(what: GemmDescription) -> Iterator[GemmMma]:
 def _tile_designs(what: GemmDescription) -> Iterator[GemmTile]:
     tiles: list[tuple[int, ...]] = [*_TILES]
     if what.tile is not None:
-        (m, n, k), (warps_m, warps_n, warps_k) = what.tile.threadblock_shape, what.tile.warp_count
-        rows, columns = _WARP_ROWS * warps_m, _WARP_COLUMNS * warps_n
-        if what.tile.stages != _TILE_STAGES or warps_k > 1 or m % rows or n % columns:
-            return
-        tiles = [(m, n, k, m // rows, n // columns)]
+        (m, n, k), (warps_m, warps_n, _) = what.tile.threadblock_shape, what.tile.warp_count
+        tiles = [(m, n, k, m // (_WARP_ROWS * warps_m), n // (_WARP_COLUMNS * warps_n))]
     for *shape, thread_m, thread_n in tiles:
         common = _common(what, tuple(shape))
         yield GemmTile(**common, thread_m=thread_m, thread_n=thread_n)

@@ -205,25 +205,13 @@ class GemmMma(GemmBlocks):
             )
         if self.stages < 2:
             return Status.reject("1 stage: copies need another one while a slab is multiplied")
-        return self._status_of_copies()
+        vectors = (self.vector_a, self.vector_b)
+        unit_a, unit_b = (vector if self._copies(vector) else 1 for vector in vectors)
+        return self.status_of_copies((unit_a, unit_b))
 
     @property
     def _across(self) -> tuple[bool, bool]:
         return self.across_a, self.across_b
-
-    def _status_of_copies(self) -> Status:
-        """Whether threads share the units of a slab evenly."""
-        vectors = (self.vector_a, self.vector_b)
-        rows = zip((self.tile_m, self.tile_n), self._across, vectors, strict=True)
-        for extent, across, vector in rows:
-            unit = vector if self._copies(vector) else 1
-            line, units = (extent if across else self.tile_k) // unit, extent * self.tile_k // unit
-            even = self.threads % line == 0 or line % self.threads == 0
-            if not even or (units % self.threads and units > self.threads):
-                return Status.reject(
-                    f"{self.threads} threads do not copy {units} units, {line} in a line, evenly"
-                )
-        return Status.accept()
 
     def _room(self, target: Target) -> Status:
         if self.shared_bytes > target.shared_bytes:

@@ -26,7 +26,7 @@ _PER_CYCLE = {
     ("sm_90a", "int", 4): 64,
     ("sm_90a", "int", 8): 16,
 }
-_PADDING, _WARP = 16, 32  # bytes, threads
+_PADDING, _WARP, _MOST_THREADS = 16, 32, 1024  # bytes, threads
 # Instructions of threads that a multiprocessor issues in a cycle; those of a copy.
 _ISSUED, _OF_COPY = 128, 3
 # Registers besides sums and operands; the most that a thread may ask.
@@ -107,14 +107,32 @@ class GemmTile(GemmBlocks):
     def status(self, target: Target) -> Status:
         if not (known := operands.accept_math(self.math)):
             return known
-        if self.registers > _MOST_REGISTERS:
-            return Status.reject(f"takes {self.registers} registers of {_MOST_REGISTERS}")
+        if self.threads > _MOST_THREADS:
+            return Status.reject(f"{self.threads} threads, a block has at most {_MOST_THREADS}")
+        most = min(_MOST_REGISTERS, operands.REGISTERS // self.threads)
+        if self.registers > most:
+            return Status.reject(
+                f"threads of {self.thread_m} x {self.thread_n} take about {self.registers}"
+                f" registers of {most}"
+            )
         if self.shared_bytes > target.shared_bytes:
             return Status.reject(
                 f"a block takes 2 slabs of ({self.tile_m} + {self.tile_n}) x {self.tile_k} sums ="
                 f" {self.shared_bytes} bytes of shared memory, {target} has {target.shared_bytes}"
             )
-        return Status.accept()
+        return self._status_of_lines()
+
+    def _status_of_lines(self) -> Status:
+        """Whether threads share slabs evenly; one takes no lines in turns."""
+        vectors = ((self.vector_a, self.across_a), (self.vector_b, self.across_b))
+        # What is copied as it is, to different lines, is copied element by element.
+        unit_a, unit_b = (1 if self._is_copied and not across else of for of, across in vectors)
+        longest = max(self.tile_k, self.tile_m // unit_a, self.tile_n // unit_b)
+        if longest > self.threads:
+            return Status.reject(
+                f"lines of {longest} copies are longer than {self.threads} threads"
+            )
+        return self.status_of_copies((unit_a, unit_b))
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(

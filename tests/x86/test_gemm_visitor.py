@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ import kronop
 from kronop.descriptions.visitor import VisitorTree
 from kronop.families.gemm.arguments import GemmArguments
 from kronop.families.gemm.operation import GemmOperationUniversal
-from kronop.families.gemm.vocabulary import GemmCoord
+from kronop.families.gemm.size import GemmSize
+from kronop.families.gemm.vocabulary import GemmCoord, Mode
 from kronop.target import Target, detect_x86_arch
 from tests import support
 
@@ -293,3 +295,21 @@ def test_the_flag_says_what_the_epilogue_is() -> None:
     for epilogue, flag in ((tree, False), (linear, True)):
         with pytest.raises(kronop.DescriptionError, match="visitor: expected"):
             GemmOperationUniversal("x86", None, matrix, matrix, matrix, epilogue, visitor=flag)
+
+
+def test_what_takes_no_trees(tmp_path: Path) -> None:
+    matrix, tree = kronop.TensorDescription(F32), plain(F32, 1, F32, F32)
+    with pytest.raises(kronop.DescriptionError, match="GemmOperationUniversal"):
+        kronop.GemmOperationGrouped("x86", None, matrix, matrix, matrix, tree)
+    operation = operation_of(plain, F32)
+    with pytest.raises(kronop.DescriptionError, match="export: expected an operation with one"):
+        operation.export(tmp_path, rows=[GemmSize(2, 3, 4)])
+    a = np.ones((2, 3), np.float32)
+    with pytest.raises(kronop.ArgumentError, match="stack the matrices"):
+        GemmArguments(
+            operation=operation,
+            A=[a],
+            B=[a.T],
+            output_op=operation.epilogue_type(),
+            gemm_mode=Mode.Array,
+        )

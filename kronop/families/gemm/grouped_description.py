@@ -9,7 +9,8 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.errors import ElementTypeError, mismatch
+from kronop.descriptions.visitor import VisitorEpilogue
+from kronop.errors import DescriptionError, ElementTypeError, mismatch
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.vocabulary import IdentitySwizzle1, SchedulerMode, Swizzle
 from kronop.frozen import dataclass
@@ -43,6 +44,15 @@ class GemmGroupedDescription:
     precompute_mode: SchedulerMode = SchedulerMode.Device
 
     def __post_init__(self) -> None:
+        if isinstance(self.epilogue, VisitorEpilogue):
+            raise DescriptionError(
+                mismatch(
+                    "epilogue of a group",
+                    expected="one of the four functors",
+                    got="a visitor tree",
+                    hint="only kronop.GemmOperationUniversal, with visitor=True, takes trees",
+                )
+            )
         _ = self.product  # Checks what it shares with each product.
         if not isinstance(self.precompute_mode, SchedulerMode):
             raise ElementTypeError(

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import kronop
+from kronop.core.operation import Served
 from kronop.descriptions.datatype import (
     ColumnMajor,
     DataType,
@@ -33,8 +34,11 @@ from kronop.families.gemm.cuda import choice
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
+from tests import support
 from tests.emulation.emulator import Emulator
 from tests.emulation.test_emulated_kernels import agree, matrix, poisoned, stored, values, wide
+from tests.emulation.tiles import Gathered, build
+from tests.x86 import test_gemm_visitor
 
 _TARGET = Target.parse("sm_80")
 
@@ -240,3 +244,23 @@ def test_plans_hold_trees() -> None:
     (plan,) = choice.plans(what, Target.parse("sm_90a"), 1, None)
     assert isinstance(plan, Plan)
     assert type(plan.steps[0].design).__name__ == "GemmMma"
+
+
+def test_trees_on_amx_tiles(folder: Path) -> None:
+    element = kronop.bfloat16
+    operation = test_gemm_visitor.operation_of(
+        test_gemm_visitor.several, element, "x86-amx", amx=True
+    )
+    assert type(operation.plan.steps[0].design).__name__ == "TileGemm"
+    try:
+        kernel = build(operation.plan, folder)
+    except Gathered:
+        return
+    emulated = Served(operation.plan, operation.kind.emitter(operation.target), (kernel,))
+    for m, n, k in ((70, 100, 200), (5, 40, 1), (130, 33, 64)):
+        random = np.random.default_rng(m)
+        a, b = (support.random_array(random, item, element) for item in ((m, k), (k, n)))
+        given = test_gemm_visitor.given(operation, (m, n), random)
+        test_gemm_visitor.check(
+            operation, a, b, given, lambda it: it.run([kernel], planned=emulated)
+        )

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,21 @@ def plain(accum: Any) -> Any:
 
 
 def operation_of(
-    tree: VisitorTree, element: Any, target: Any = _HERE, output: Any = None, **more: Any
+    tree: VisitorTree,
+    element: Any,
+    target: Any = _HERE,
+    output: Any = None,
+    amx: bool = False,
+    **more: Any,
 ) -> Any:
     math = kronop.MathInstruction.simt(element)
+    if amx:
+        math = kronop.MathInstruction.amx(element)
     sums = math.element_accumulator
     compute = F64 if sums == F64 else F32
     epilogue = tree(output or element, 1, sums, compute, **more)
-    tile = kronop.TileDescription((24, _COLUMNS, 16), 1, (1, 1, 1), math)
+    shape = (64, 96, 64) if amx else (24, _COLUMNS, 16)
+    tile = kronop.TileDescription(shape, 1, (1, 1, 1), math)
     matrix = kronop.TensorDescription
     result = matrix(epilogue.element_output)
     return GemmOperationUniversal(
@@ -81,12 +90,14 @@ def given(operation: Any, shape: tuple[int, ...], random: np.random.Generator) -
     return found
 
 
-def check(operation: Any, a: Any, b: Any, values: dict[str, Any], **more: Any) -> Any:
-    """Runs, and compares all results with the reference."""
+def check(
+    operation: Any, a: Any, b: Any, values: dict[str, Any], run: Callable[[Any], None] | None = None
+) -> Any:
+    """Runs, by `run` if it is given, and compares all results with the reference."""
     output_op = operation.epilogue_type(**values)
     inputs = {name: np.array(item) for name, item in output_op.tensors.items()}
-    arguments = GemmArguments(operation=operation, A=a, B=b, output_op=output_op, **more)
-    operation.run(arguments)
+    arguments = GemmArguments(operation=operation, A=a, B=b, output_op=output_op)
+    (run or operation.run)(arguments)
     output_op.sync()
     what = operation.description
     sums = np.asarray(a, np.float64) @ np.asarray(b, np.float64)

@@ -78,4 +78,6 @@ FAMILY = Family(
         "gemm": f"{_HERE}.public",
     },
     torch={"matmul": f"{_HERE}.torch.functional"},
+    command=Later(f"{_HERE}.command", "COMMAND"),
+    bench="kronop.commands.bench_gemm",
 )

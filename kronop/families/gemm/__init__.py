@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     )
     from kronop.families.gemm.operation import GemmOperationGrouped as GemmOperationGrouped
     from kronop.families.gemm.operation import GemmOperationUniversal as GemmOperationUniversal
-    from kronop.families.gemm.public import gemm as gemm
+    from kronop.families.gemm.public_api import gemm as gemm
     from kronop.families.gemm.vocabulary import BatchedIdentitySwizzle as BatchedIdentitySwizzle
     from kronop.families.gemm.vocabulary import IdentitySwizzle1 as IdentitySwizzle1
     from kronop.families.gemm.vocabulary import IdentitySwizzle2 as IdentitySwizzle2
@@ -75,7 +75,7 @@ FAMILY = Family(
             ),
             f"{_HERE}.vocabulary",
         ),
-        "gemm": f"{_HERE}.public",
+        "gemm": f"{_HERE}.public_api",
     },
     torch={"matmul": f"{_HERE}.torch.functional"},
     command=Later(f"{_HERE}.command", "COMMAND"),

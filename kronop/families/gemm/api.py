@@ -17,7 +17,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.gemm.arguments import DIFFERENTIABLE, GemmArguments
 from kronop.families.gemm.operation import GemmOperationUniversal
-from kronop.families.gemm.shapes import steps_forward
+from kronop.families.gemm.shape_arguments import steps_forward
 
 
 def matmul(

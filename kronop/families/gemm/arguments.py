@@ -21,11 +21,11 @@ from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.gemm import visiting
+from kronop.families.gemm import visited_arguments
 from kronop.families.gemm.description import GemmDescription, GemmProblem
-from kronop.families.gemm.members import Members, made, rows_of
+from kronop.families.gemm.member_arguments import Members, made, rows_of
 from kronop.families.gemm.modes import check_batch, check_mode
-from kronop.families.gemm.shapes import (
+from kronop.families.gemm.shape_arguments import (
     CALLED,
     check_size,
     check_steps,
@@ -73,7 +73,7 @@ class GemmArguments(Members):
     """
 
     called: ClassVar[Mapping[str, str]] = MappingProxyType(CALLED)
-    _visited: tuple[visiting.Visited, ...] = ()
+    _visited: tuple[visited_arguments.Visited, ...] = ()
     _in_place = False
 
     def __init__(
@@ -94,8 +94,8 @@ class GemmArguments(Members):
         super().__init__(operation, output_op)
         tree = self.output_op if isinstance(self.output_op, VisitorArguments) else None
         if tree is not None:
-            D, C, bias = visiting.taken(tree, C, D, bias), None, None
-            self._visited = visiting.visited(tree, DIFFERENTIABLE)
+            D, C, bias = visited_arguments.taken(tree, C, D, bias), None, None
+            self._visited = visited_arguments.visited(tree, DIFFERENTIABLE)
         self._mode = check_mode(gemm_mode, split_k_slices, batch)
         if gemm_mode is Mode.Array and isinstance(A, (list, tuple)):
             if tree is not None:
@@ -156,9 +156,9 @@ class GemmArguments(Members):
 
     def _take_visited(self, tree: VisitorArguments) -> None:
         """Accepts the operands and auxiliary results of a visitor tree."""
-        self._visited = visiting.fitted(self._visited, self._shape, tree.problem_size)
+        self._visited = visited_arguments.fitted(self._visited, self._shape, tree.problem_size)
         inputs = {name: self._views[name] for name in ("A", "B")}
-        self._in_place = visiting.check_overlaps(self._visited, self._views["Y"], inputs)
+        self._in_place = visited_arguments.check_overlaps(self._visited, self._views["Y"], inputs)
         self._views = {**self._views, **{item.key: item.view for item in self._visited}}
         self._described |= {item.key: item.described for item in self._visited}
         tree.attach(self)

@@ -12,7 +12,7 @@ from kronop.artifacts import Launch
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.families.gemm.arguments import GemmArguments
 from kronop.families.gemm.grouped_description import GemmGroupedDescription, GemmGroupedProblem
-from kronop.families.gemm.members import Members, made, rows_of
+from kronop.families.gemm.member_arguments import Members, made, rows_of
 from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.vocabulary import GemmCoord
 

@@ -288,3 +288,21 @@ def test_speed_is_printed(name: str, capsys: pytest.CaptureFixture[str]) -> None
     seconds = start.elapsed_time(end) / 1e4
     with capsys.disabled():
         print(f"\n{name}: {seconds * 1e6:.0f} us, {2 * extent**3 / seconds / 1e12:.0f} TFLOP/s")
+
+
+@pytest.mark.parametrize("name", ["f16 warps along k", "fast_bf16"])
+def test_operations_choose_what_only_cutlass_has(name: str) -> None:
+    torch, case = _torch(), CASES[name]
+    what, (m, n, k) = case.description(), SIZES[0]
+    given = (what.tile, what.A, what.B, what.Y, what.epilogue)
+    operation = kronop.GemmOperationUniversal(_target(), *given)
+    a = _matrix((m, k), case.element, case.layouts[0], 1)
+    b = _matrix((k, n), case.element, case.layouts[1], 2)
+    expected = _values(a, case.element) @ _values(b, case.element)
+    for slices in (1, 3):
+        d = _matrix((m, n), case.output, case.layouts[2], 3).fill_(math.nan)
+        arguments = kronop.GemmArguments(operation=operation, A=a, B=b, D=d, split_k_slices=slices)
+        operation.run(arguments)
+        torch.cuda.synchronize()
+        bound = _bound(case, *(_values(x, case.element) for x in (a, b)), expected, (1, 0), k)
+        assert np.all(np.abs(_values(d, case.output) - expected) <= bound)

@@ -290,3 +290,27 @@ def test_one_design_for_a_tile_and_several_without() -> None:
         assert all(item.seconds(GemmSize(4096), SM_80) > 0 for item in every)
         if not headers.missing():
             assert all(item.status(SM_80) for item in every), name
+
+
+def _operation(case: Case, target: str) -> Any:
+    what = case.description()
+    given = (what.tile, what.A, what.B, what.Y, what.epilogue)
+    return kronop.GemmOperationUniversal(target, *given)
+
+
+@pytest.mark.parametrize("name", ["fast_f16", "fast_bf16", "f16 warps along k"])
+def test_cutlass_is_chosen_where_kronop_has_no_kernel(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(headers, "missing", lambda: "")
+    (step,) = _operation(CASES[name], "sm_80").plan.steps
+    assert type(step.design).__name__ == "CutlassGemm"
+
+
+def test_without_headers_the_reason_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    _install(monkeypatch)
+    # For another target than above, of which no plan is remembered.
+    with pytest.raises(kronop.DescriptionError, match=r"of CUTLASS: .* none installed.*cutlass"):
+        _operation(CASES["f16 warps along k"], "sm_90a")
+    (step,) = _operation(HALF, "sm_90a").plan.steps
+    assert type(step.design).__name__ != "CutlassGemm"

@@ -17,6 +17,7 @@ from kronop.families.gemm.cuda.blocks import GemmBlocks
 from kronop.families.gemm.cuda.group_design import GemmGroup
 from kronop.families.gemm.cuda.mma_design import GemmMma, Way
 from kronop.families.gemm.cuda.tile_design import GemmTile
+from kronop.families.gemm.cutlass import choice as cutlass_choice
 from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.least import LeastOfGemm
 from kronop.families.gemm.size import USUAL, GemmSize
@@ -56,13 +57,18 @@ _WARP_ROWS, _WARP_COLUMNS, _TILE_STAGES = 4, 8, 2
 
 
 def supports(description: GemmDescription, target: Target) -> Status:
-    """Whether any design can compute what is described; else why the last one can't."""
+    """Whether any design can compute what is described; else why the last one can't, and why
+    CUTLASS's can't."""
     status = _status_of_tile(description)
     for design in _designs(description, target):
         status = design.status(target)
         if status:
             return status
-    return status
+    others = [item.status(target) for item in cutlass_choice.designs(description, target)]
+    if not others:
+        return status
+    refused = Status.reject(f"{status.reason}; of CUTLASS: {others[0].reason}")
+    return next(filter(None, others), refused)
 
 
 def _status_of_tile(what: GemmDescription) -> Status:
@@ -97,12 +103,21 @@ def _status_of_tile(what: GemmDescription) -> Status:
 def plans(
     description: GemmDescription, target: Target, count: int, size: GemmSize | None
 ) -> tuple[Plan, ...]:
-    """The plans of the `count` cheapest candidates: see `cheapest_plans`."""
+    """The plans of the `count` cheapest candidates: see `cheapest_plans`. CUTLASS's are among them
+    only where there are no others, since they do not run every problem."""
     size = size or USUAL[target.backend]
-    return cheapest_plans(
+    own = cheapest_plans(
         _designs(description, target),
         lambda item: item.seconds(size, target),
         lambda item: _steps(description, target, item),
+        target=target,
+        size=size,
+        count=count,
+    )
+    return own or cheapest_plans(
+        cutlass_choice.designs(description, target),
+        lambda item: item.seconds(size, target),
+        lambda item: cutlass_choice.steps(description, target, item),
         target=target,
         size=size,
         count=count,

@@ -12,6 +12,7 @@ from kronop.emit.plan import Plan
 from kronop.families.gemm.cuda import group_split
 from kronop.families.gemm.cuda.blocks import GemmBlocks
 from kronop.families.gemm.cuda.group_design import GemmGroup
+from kronop.families.gemm.cutlass.design import CutlassGemm
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
@@ -32,7 +33,7 @@ class CudaEmitter(Searching):
         if not size:
             return 0
         design = _design(plan)
-        if isinstance(design, GemmBlocks):
+        if isinstance(design, GemmBlocks | CutlassGemm):
             return design.workspace_bytes(size, plan.target)
         return group_split.workspace_bytes(size) if design.split else 0
 
@@ -44,7 +45,7 @@ class CudaEmitter(Searching):
         return tuple(_design(plan).launches(last, plan.target, problem))
 
 
-def _design(plan: Plan) -> GemmBlocks | GemmGroup:
+def _design(plan: Plan) -> GemmBlocks | GemmGroup | CutlassGemm:
     design = plan.steps[-1].design
-    assert isinstance(design, GemmBlocks | GemmGroup)
+    assert isinstance(design, GemmBlocks | GemmGroup | CutlassGemm)
     return design

@@ -10,7 +10,6 @@ from kronop.emit.plan import Step
 from kronop.families.gemm.cutlass.design import CutlassGemm
 from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.least import LeastOfGemm
-from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -50,9 +49,7 @@ _SIMT = (
 _SIMT_VECTOR, _DOUBLE_BYTES = 1, 8
 
 
-def designs(
-    what: GemmDescription, target: Target, size: GemmSize | None = None
-) -> Iterator[CutlassGemm]:
+def designs(what: GemmDescription, target: Target) -> Iterator[CutlassGemm]:
     """The one design of the tile that was described, or those to choose from.
 
     A problem has to keep more promises to run on these than on kronop's own designs: extents are

@@ -7,7 +7,6 @@ by its metadata and never imported.
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import os
 import re
 from pathlib import Path
@@ -87,9 +86,11 @@ def _given(own: Path) -> Headers | str:
 
 def _folders(package: str) -> list[Path]:
     """The folders of headers in an installed package."""
+    from importlib import metadata  # It takes 10 ms to import, and cached plans need no search.
+
     try:
-        files = importlib.metadata.files(package) or []
-    except importlib.metadata.PackageNotFoundError:
+        files = metadata.files(package) or []
+    except metadata.PackageNotFoundError:
         return []
     marks = [Path(str(item.locate())) for item in files if str(item).endswith(_MARK)]
     return [mark.parents[1] for mark in marks if mark.is_file()]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kronop.core.family import Family
-from kronop.families import distance, gemm, kron, ksparse, quantized
+from kronop.families import distance, kron, ksparse, quantized
+from kronop.families.gemm import FAMILY as GEMM
 
 if TYPE_CHECKING:
     from kronop.families.distance import *  # noqa: F403
@@ -19,5 +20,5 @@ FAMILIES: list[Family] = [
     ksparse.FAMILY,
     distance.FAMILY,
     quantized.FAMILY,
-    gemm.FAMILY,
+    GEMM,
 ]

@@ -13,6 +13,7 @@ from kronop.artifacts import (
     Launch,
     Members,
     Scalar,
+    TensorMap,
 )
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.design import Instantiation, Wrapping
@@ -84,10 +85,12 @@ class GemmMany(Wrapping):
             yield each.launch_with(index, target, tiles, self.signature, values)
 
     def _packed(self, members: Sequence[tuple[GemmProblem, int]]) -> Members:
-        content, blocks, signature = bytearray(), [], self.wrapped.signature
+        blocks: list[tuple[int, int, TensorMap]] = []
+        content, signature = bytearray(), self.wrapped.signature
         for problem, count in members:
             values = self.wrapped.values_of(problem, count)
             for offset, nbytes, value in signature.blocks(values):
+                assert isinstance(value, TensorMap)
                 blocks.append((len(content) + offset, nbytes, value))
             content += signature.pack(values).ljust(self._member_bytes, b"\0")
         return Members(content=bytes(content), blocks=tuple(blocks))

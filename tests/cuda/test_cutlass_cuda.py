@@ -17,11 +17,11 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathOperation, OpClass
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.render import render
-from kronop.families.gemm.cutlass import headers
+from kronop.families.gemm.cutlass import headers, words
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
-from tests.cutlass_cases import CASES, INSTRUCTIONS, ROW, Case
+from tests.cutlass_cases import CASES, INSTRUCTIONS, ROW, Case, interleaved, interleaved_plan
 
 pytestmark = [
     pytest.mark.cuda,
@@ -306,3 +306,49 @@ def test_operations_choose_what_only_cutlass_has(name: str) -> None:
         torch.cuda.synchronize()
         bound = _bound(case, *(_values(x, case.element) for x in (a, b)), expected, (1, 0), k)
         assert np.all(np.abs(_values(d, case.output) - expected) <= bound)
+
+
+def _panels(matrix: Any) -> Any:
+    """A matrix as panels of 32 columns, on the GPU."""
+    rows, columns = matrix.shape
+    torch = _torch()
+    packed = matrix.reshape(rows, columns // 32, 32).transpose(1, 0, 2).copy()
+    return torch.from_numpy(packed).cuda()
+
+
+@pytest.mark.parametrize("beta", [0.0, -1.0])
+def test_interleaved_products(beta: float) -> None:
+    torch, design, target = _torch(), interleaved(), Target.parse(_target())
+    m, n, k = 208, 160, 224
+    random = np.random.default_rng(0)
+    a, b, c = (random.integers(-8, 9, shape).astype(np.int8) for shape in ((m, k), (k, n), (m, n)))
+    moved = np.empty_like(b)
+    moved[:, [words.place_of_column(column) for column in range(n)]] = b
+    packed = [_panels(a), _panels(moved.T), _panels(c)]
+    d = torch.full_like(packed[2], 99)
+    placed = [
+        StridedMatrix(pointer=item.data_ptr(), row=32, column=item.stride(0))
+        for item in (*packed, d)
+    ]
+    problem = GemmProblem(
+        m=m,
+        n=n,
+        k=k,
+        batch=(),
+        a=placed[0],
+        b=placed[1],
+        y=placed[3],
+        z=placed[2] if beta else None,
+        bias=None,
+        scalars=(1.0, beta),
+        threads=1,
+    )
+    with knobs.using(compiler="nvrtc"):
+        (binary,) = compiler.compile_sources(render(interleaved_plan(target.name)), target)
+    (launch,) = design.launches(0, target, problem)
+    load_cuda(binary).bind(launch)(torch.cuda.current_stream().cuda_stream)
+    torch.cuda.synchronize()
+    exact = a.astype(np.int64) @ b.astype(np.int64) + int(beta) * c.astype(np.int64)
+    expected = np.clip(exact, -128, 127)
+    got = d.cpu().numpy().transpose(1, 0, 2).reshape(m, n)
+    np.testing.assert_array_equal(got, expected)

@@ -88,7 +88,7 @@ class VisitorResults {
     const Parts<Step, Parameters> parts(p_, i, kAxis);
     const Compute* from = run.kept(i);
     if (parts.across) {
-      *parts.at(problem_, n / Step::kPanel, m) = join_run<Join>(from, columns);
+      *parts.at(problem_, n / Step::kPanel, m) = join_run<Join, Step::kPanel>(from, columns);
       return;
     }
     Compute* to = parts.at(problem_, m / p_.rows, n);

@@ -125,21 +125,25 @@ class VisitedRun {
   alignas(64) Compute kept_[Epilogue::kResults][kMost];
 };
 
-// Joins `count` values, in an order that depends on their number alone.
-template <class Join, class T>
+// Joins `count` values, at most kMost, in an order that depends on their number alone: in vectors, where
+// there are kMost.
+template <class Join, int kMost, class T>
 KRONOP_INLINE T join_run(const T* values, index_t count) {
-  constexpr index_t kChains = 8;
-  T chains[kChains];
-  const index_t first = count < kChains ? count : kChains;
-  for (index_t i = 0; i < first; ++i) chains[i] = values[i];
-  index_t i = first;
-  for (; i + kChains <= count; i += kChains) {
-    for (index_t c = 0; c < kChains; ++c) chains[c] = Join::join(chains[c], values[i + c]);
+  constexpr int kWidth = kMost % 8 ? 1 : 8;
+  T lanes[kWidth] = {values[0]};
+  int width = 1;
+  index_t done = 1;
+  if (count == kMost) {
+    Vector<T, kWidth> joined = load<T, kWidth>(values);
+    for (int i = kWidth; i < kMost; i += kWidth) joined = Join::join(joined, load<T, kWidth>(values + i));
+    store(lanes, joined);
+    width = kWidth, done = kMost;
   }
-  for (; i < count; ++i) chains[i % kChains] = Join::join(chains[i % kChains], values[i]);
-  T joined = chains[0];
-  for (index_t c = 1; c < first; ++c) joined = Join::join(joined, chains[c]);
-  return joined;
+  for (; done < count; ++done) lanes[0] = Join::join(lanes[0], values[done]);
+  for (int half = width / 2; half > 0; half /= 2) {
+    for (int c = 0; c < half; ++c) lanes[c] = Join::join(lanes[c], lanes[c + half]);
+  }
+  return lanes[0];
 }
 
 }  // namespace kronop

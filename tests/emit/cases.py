@@ -8,6 +8,7 @@ from typing import Any
 import kronop
 from kronop import kernels
 from kronop.core.operation import Operation
+from kronop.descriptions.datatype import result_type
 from kronop.families import FAMILIES
 from kronop.families.quantized import samples as samples_of
 from tests import support
@@ -111,6 +112,27 @@ def operations() -> Iterator[_Named]:
     yield from _distances()
     yield from _quantized()
     yield from _trees()
+    yield from _warp_groups()
+
+
+def _warp_groups() -> Iterator[_Named]:
+    """Matrix products and a group of them whose operands tensor maps bring."""
+    for element in (kronop.float16, kronop.int8, kronop.float8_e4m3fn):
+        output, alignment = result_type(element), 16 // element.bytes
+        operands = [
+            kronop.TensorDescription(element, layout, alignment)
+            for layout in (kronop.RowMajor, kronop.ColumnMajor)
+        ]
+        result = kronop.TensorDescription(output)
+        sums = kronop.MathInstruction.tensor_op(element).element_accumulator
+        given = (*operands, result, kronop.LinearCombination(output, 1, sums, sums))
+        yield (
+            f"gemm_group_{element.short}_sm_90a",
+            kronop.GemmOperationUniversal("sm_90a", None, *given),
+        )
+        if element is kronop.float16:
+            operation = kronop.GemmOperationGrouped("sm_90a", None, *given)
+            yield f"gemm_many_{element.short}_sm_90a", operation
 
 
 def _trees() -> Iterator[_Named]:

@@ -1,0 +1,43 @@
+// float32 as two TF32 numbers each
+#include "gemm_split.cuh"
+
+using Parameters = kronop::GemmSplitParameters;
+static_assert(sizeof(Parameters) == 72);
+
+struct Step {
+  static constexpr int kThreads = 256, kBlocks = 8;
+};
+
+extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+gemm_split_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::gemm_split<Step>(parameters);
+}
+
+// a matrix product by warp groups of operands in two planes, tiles of 128 x 128 shared, 3 stages,
+// clusters of 2
+#include "gemm_group.cuh"
+
+using Parameters = kronop::GemmGroupParameters<double, 2>;
+static_assert(sizeof(Parameters) == 576);
+
+struct Step {
+  using Input = float;
+  using Output = float;
+  using Accumulator = float;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
+  static constexpr int kThreads = 384, kBlocks = 1, kTileM = 128, kTileN = 128, kStages = 3,
+      kLines = 2, kCluster = 2, kBand = 8, kSharedBytes = 230400, kCopyRegisters = 24,
+      kProductRegisters = 240;
+  static constexpr bool kAlternate = false, kTurnedA = false, kTurnedB = false, kSplit = true,
+      kSaturate = false;
+};
+
+extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks) __cluster_dims__(Step::kCluster)
+gemm_group_f32_linear_128x128_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::gemm_group<Step>(parameters);
+}

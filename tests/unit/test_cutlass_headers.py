@@ -190,7 +190,10 @@ def test_leading_dimensions_of_rows_and_columns() -> None:
     assert launch.block == (128, 1, 1)
 
 
-def test_a_column_major_result_is_that_of_the_transposed_product() -> None:
+def test_a_column_major_result_is_that_of_the_transposed_product(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _install(monkeypatch, nvidia_cutlass=_tree(tmp_path, 4, 2))
     case = HALF.but(layouts=(ROW, COLUMN, COLUMN), tile=(64, 256, 32), warps=(1, 4, 1))
     (launch,) = case.design().launches(0, SM_80, _problem(case))
     got = _members(case.design().signature, launch)
@@ -300,9 +303,9 @@ def _operation(case: Case, target: str) -> Any:
 
 @pytest.mark.parametrize("name", ["fast_f16", "fast_bf16", "f16 warps along k"])
 def test_cutlass_is_chosen_where_kronop_has_no_kernel(
-    monkeypatch: pytest.MonkeyPatch, name: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
-    monkeypatch.setattr(headers, "missing", lambda: "")
+    _install(monkeypatch, nvidia_cutlass=_tree(tmp_path, 4, 2))
     (step,) = _operation(CASES[name], "sm_80").plan.steps
     assert type(step.design).__name__ == "CutlassGemm"
 

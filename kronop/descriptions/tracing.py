@@ -260,6 +260,29 @@ def _traced(
     names: Sequence[str] | None,
 ) -> VisitorTree:
     """The tree that calling `called` shows; `function` is the one whose variables give names."""
+    operands = _operands(parameters, kinds)
+    trace = Trace(getattr(function, "__code__", None))
+    inputs = [trace.input(ACCUMULATOR), *(trace.input(item.name) for item in operands)]
+    try:
+        returned = called(*inputs)
+    finally:
+        variables = trace.locals()
+    every = list(returned) if isinstance(returned, (tuple, list)) and returned else [returned]
+    sources = [_returned(item, trace) for item in every]
+    taken = {item.name for item in parameters}
+    found = _names(every, variables, taken) if names is None else _given(names, len(every))
+    values, written = expressions(sources)
+    results = (
+        Result(name, value, getattr(item, "reduction", ""), getattr(item, "axis", ""))
+        for name, value, item in zip(found, written, every, strict=True)
+    )
+    return VisitorTree(operands=operands, values=values, results=tuple(results))
+
+
+def _operands(
+    parameters: Sequence[inspect.Parameter], kinds: Mapping[str, str]
+) -> tuple[Operand, ...]:
+    """Those after the sums, with their kinds."""
     if not parameters:
         raise DescriptionError(
             mismatch(
@@ -280,22 +303,7 @@ def _traced(
                 hint="the first parameter stands for the sums",
             )
         )
-    trace = Trace(getattr(function, "__code__", None))
-    inputs = [trace.input(ACCUMULATOR), *(trace.input(item.name) for item in operands)]
-    try:
-        returned = called(*inputs)
-    finally:
-        variables = trace.locals()
-    every = list(returned) if isinstance(returned, (tuple, list)) and returned else [returned]
-    sources = [_returned(item, trace) for item in every]
-    taken = {item.name for item in parameters}
-    found = _names(every, variables, taken) if names is None else _given(names, len(every))
-    values, written = expressions(sources)
-    results = (
-        Result(name, value, getattr(item, "reduction", ""), getattr(item, "axis", ""))
-        for name, value, item in zip(found, written, every, strict=True)
-    )
-    return VisitorTree(operands=operands, values=values, results=tuple(results))
+    return operands
 
 
 def _returned(item: object, trace: Trace) -> Traced:

@@ -264,7 +264,11 @@ class VisitorEpilogue(Epilogue):
 
     @property
     def expression(self) -> Expression:
-        """D alone, where it does not depend on other values; trees are evaluated by `evaluate`."""
+        """A tree has none: its results share values, which `evaluate` computes.
+
+        Raises:
+            NotImplementedError: always.
+        """
         raise NotImplementedError("a visitor tree is no single expression")
 
     def element_of(self, item: Operand | Result) -> DataType:

@@ -32,11 +32,13 @@ struct EpilogueOf<Step, cutlass::arch::OpClassSimt, false, Functor> {
 };
 template <class Step, class Functor>
 struct EpilogueOf<Step, cutlass::arch::OpClassTensorOp, false, Functor> {
-  using Type = typename epilogues::DefaultEpilogueTensorOp<typename Step::Tile, typename Step::Mma::Operator, Step::kPartitions, Functor, Functor::kCount>::Epilogue;
+  using Type = typename epilogues::DefaultEpilogueTensorOp<typename Step::Tile, typename Step::Mma::Operator,
+                                       Step::kPartitions, Functor, Functor::kCount>::Epilogue;
 };
 template <class Step, class Functor>
 struct EpilogueOf<Step, cutlass::arch::OpClassTensorOp, true, Functor> {
-  using Type = typename epilogues::DefaultInterleavedEpilogueTensorOp<typename Step::Tile, typename Step::Mma::Operator, Step::kPartitions, Functor, Functor::kCount, Step::kInterleave>::Epilogue;
+  using Type = typename epilogues::DefaultInterleavedEpilogueTensorOp<typename Step::Tile, typename Step::Mma::Operator,
+                                       Step::kPartitions, Functor, Functor::kCount, Step::kInterleave>::Epilogue;
 };
 
 // What follows from the planner's decisions.

@@ -97,10 +97,11 @@ _SIMT = [name for name in _CASES if name.startswith("simt")]
 
 
 def tile_of(math: MathInstruction) -> kronop.TileDescription:
-    """A small tile, in lines of 64 bytes along k; of ordinary cores of 16 elements."""
+    """A small tile, in lines of 64 bytes along k, of 8-bit floats one step alone; of ordinary cores of
+    16 elements."""
     if math.opcode_class is OpClass.Simt:
         return kronop.TileDescription([32, 32, 16], 2, [2, 1, 1], math)
-    depth = 64 // min(math.element_a.bytes, 4)
+    depth = 32 if math.element_a in FLOAT8 else 64 // min(math.element_a.bytes, 4)
     return kronop.TileDescription([64, 64, depth], 3, [2, 2, 1], math)
 
 

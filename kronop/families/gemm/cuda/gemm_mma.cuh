@@ -56,11 +56,10 @@ class Mma {
 
   // Adds up slab after slab of `depth` indices k.
   KRONOP_INLINE void add(FeedOfA& a, FeedOfB& b, long long depth) {
-    const long long slabs = ceil_div(depth, Step::kTileK);
-    if (slabs <= 0) return;
-    const auto fetch = [&](long long slab, int stage) {
-      const long long rest = depth - slab * Step::kTileK;
-      const int left = rest < Step::kTileK ? int(rest) : Step::kTileK;
+    const int whole = int(depth / Step::kTileK), rest = int(depth % Step::kTileK), slabs = whole + (rest > 0);
+    if (depth <= 0) return;
+    const auto fetch = [&](int slab, int stage) {
+      const int left = slab < whole ? Step::kTileK : rest;
       a.fetch(stage_at(stage), left);
       b.fetch(stage_at(stage) + RoomOfA::kBytes, left);
     };
@@ -82,7 +81,7 @@ class Mma {
     load(now, 0, 0);
     int from = 0, to = kStages - 1;
 #pragma unroll 1
-    for (long long slab = 0; slab < slabs; ++slab) {
+    for (int slab = 0; slab < slabs; ++slab) {
       const bool more = slab + kStages - 1 < slabs;
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
@@ -121,8 +120,8 @@ class Mma {
 
   template <class Parameters>
   KRONOP_INLINE static void run(const Parameters& p, long long index) {
-    const long long tile = split(index, Place<Step>(p, 0).tiles), slice = index, start = slice * p.depth, left = p.k - start;
-    const Place<Step> place(p, tile);
+    const Place<Step> place(p, index);
+    const long long start = place.slice * p.depth, left = p.k - start;
     long long a = start * p.a_column, b = start * p.b_row;
     for_each_digit(place.problem, p.batch, [&](int axis, long long digit) {
       a += digit * p.a_batch[axis];
@@ -132,7 +131,8 @@ class Mma {
     FeedOfB of_b(static_cast<const Input*>(p.b) + b, place.column, p.n, p.b_column, p.b_row);
     Mma own;
     own.add(of_a, of_b, left < p.depth ? left : p.depth);
-    Held::leave(p, place, slice, [&](int piece) { return own.piece(piece); });
+    // The place is found again: kept all the while, it would take registers.
+    Held::leave(p, Place<Step>(p, renewed(index)), [&](int piece) { return own.piece(piece); });
   }
 
  private:

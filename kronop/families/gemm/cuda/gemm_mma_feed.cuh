@@ -91,10 +91,12 @@ class MmaFeed {
 
   template <bool kWhole>
   KRONOP_INLINE void fetch_as(unsigned char* slab, int left) {
+    // What is found ahead of the loop over slabs, for each unit, would take registers.
+    const long long line_step = renewed(line_step_);
     const int lines = (kAcross ? left : rows_) - line_, length = (kAcross ? rows_ : left) - within_;
 #pragma unroll
     for (int u = 0; u < kEach; ++u) {
-      const Input* const from = from_ + (lines_on(u) * line_step_ + within_on(u) * (kDirectly && kUnit > 1 ? 1 : step_));
+      const Input* const from = from_ + (lines_on(u) * line_step + within_on(u) * (kDirectly && kUnit > 1 ? 1 : step_));
       const int along = length - within_on(u), there = kWhole ? kUnit : lines <= lines_on(u) || along <= 0 ? 0 : along < kUnit ? along : kUnit;
       if constexpr (!kDirectly) {
         held_[u] = Input{};

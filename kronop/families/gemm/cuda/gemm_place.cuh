@@ -6,17 +6,19 @@
 namespace kronop {
 namespace gemm {
 
-// Tile `tile` of all tiles of a slice, of which those of a problem follow each other. kBand tiles
-// along N are taken before the next ones along M, so that blocks that run at the same time share
-// operands in the level-2 cache.
+// Which tile block `index` has, and of which slice. The tiles of a problem follow each other, then those
+// of other problems, then the next slice's. kBand tiles along N are taken before the next ones along
+// M, so that blocks that run at the same time share operands in the level-2 cache.
 template <class Step>
 struct Place {
-  long long row, column, problem, tile, tiles;
+  long long row, column, problem, tile, tiles, slice;
 
   template <class Parameters>
-  KRONOP_INLINE Place(const Parameters& p, long long index) : problem(index), tile(index) {
+  KRONOP_INLINE Place(const Parameters& p, long long index) {
     const long long rows = ceil_div(p.m, Step::kTileM), columns = ceil_div(p.n, Step::kTileN);
     tiles = rows * columns * p.batch[0] * p.batch[1] * p.batch[2] * p.batch[3];
+    tile = problem = split(index, tiles);
+    slice = index;
     long long within = split(problem, rows * columns);
     row = split(within, rows * Step::kBand);
     const long long before = within * Step::kBand, left = columns - before;
@@ -45,7 +47,7 @@ class Sums {
 
   // Writes results, or leaves the sums of a slice. `piece_of(p)` has the thread's piece p.
   template <class Parameters, class PieceOf>
-  KRONOP_INLINE static void leave(const Parameters& p, const Place<Step>& place, long long slice, const PieceOf& piece_of) {
+  KRONOP_INLINE static void leave(const Parameters& p, const Place<Step>& place, const PieceOf& piece_of) {
     if (p.slices == 1) {
       ResultsOf<Step, Parameters, Layout> results(p, place.problem);
       results.begin(place.row + Layout::row(), place.column + Layout::column());
@@ -54,7 +56,7 @@ class Sums {
       for (int piece = 0; piece < Layout::kPieces; ++piece) store(results, piece, piece_of(piece));
       if constexpr (kReduces<typename Step::Epilogue>) results.close();
     } else {
-      Sum* const to = start(p, place, slice);
+      Sum* const to = start(p, place, place.slice);
 #pragma unroll
       for (int piece = 0; piece < Layout::kPieces; ++piece) {
         const Piece held = piece_of(piece);

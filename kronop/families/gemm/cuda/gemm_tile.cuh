@@ -55,25 +55,24 @@ class Tile {
 
   // Adds up slab after slab of `depth` indices k.
   KRONOP_INLINE void add(FeedOfA& a, FeedOfB& b, long long depth) {
-    const auto fetch = [&](long long slab) {
+    const int whole = int(depth / Step::kTileK), rest = int(depth % Step::kTileK), slabs = whole + (rest > 0);
+    if (depth <= 0) return;
+    const auto fetch = [&](int slab) {
       Sum* const to = slab_of(slab);
-      const long long rest = depth - slab * Step::kTileK;
-      const int left = rest < Step::kTileK ? int(rest) : Step::kTileK;
+      const int left = slab < whole ? Step::kTileK : rest;
       a.fetch(to, left);
       b.fetch(to + kOfA, left);
     };
-    const auto finish = [&](long long slab) {
+    const auto finish = [&](int slab) {
       a.store_to(slab_of(slab));
       b.store_to(slab_of(slab) + kOfA);
       wait_for_copies();
       __syncthreads();
     };
-    const long long slabs = ceil_div(depth, Step::kTileK);
-    if (slabs <= 0) return;
     fetch(0);
     finish(0);
 #pragma unroll 1
-    for (long long slab = 0; slab < slabs; ++slab) {
+    for (int slab = 0; slab < slabs; ++slab) {
       const bool more = slab + 1 < slabs;
       if (more) fetch(slab + 1);
       add_slab(slab_of(slab));
@@ -94,8 +93,8 @@ class Tile {
 
   template <class Parameters>
   KRONOP_INLINE static void run(const Parameters& p, long long index) {
-    const long long tile = split(index, Place<Step>(p, 0).tiles), slice = index, start = slice * p.depth, left = p.k - start;
-    const Place<Step> place(p, tile);
+    const Place<Step> place(p, index);
+    const long long start = place.slice * p.depth, left = p.k - start;
     long long a = start * p.a_column, b = start * p.b_row;
     for_each_digit(place.problem, p.batch, [&](int axis, long long digit) {
       a += digit * p.a_batch[axis];
@@ -106,16 +105,17 @@ class Tile {
     FeedOfB of_b(static_cast<const Input*>(p.b) + b, place.column, p.n, p.b_column, p.b_row);
     Tile own;
     own.add(of_a, of_b, left < p.depth ? left : p.depth);
-    Held::leave(p, place, slice, [&](int piece) { return own.piece(piece); });
+    // The place is found again: kept all the while, it would take registers.
+    Held::leave(p, Place<Step>(p, renewed(index)), [&](int piece) { return own.piece(piece); });
   }
 
  private:
-  KRONOP_INLINE static Sum* slab_of(long long slab) { return reinterpret_cast<Sum*>(shared_memory()) + (slab & 1) * kSlab; }
+  KRONOP_INLINE static Sum* slab_of(int slab) { return reinterpret_cast<Sum*>(shared_memory()) + (slab & 1) * kSlab; }
 
   KRONOP_INLINE void add_slab(const Sum* slab) {
     const Sum *from_a = slab + Layout::row(), *from_b = slab + kOfA + Layout::column();
-    // NOTE: unrolled 16 times, ptxas loads ahead until registers spill.
-#pragma unroll 8
+    // NOTE: unrolled 8 or 16 times, ptxas loads ahead until registers spill.
+#pragma unroll 4
     for (int k = 0; k < Step::kTileK; ++k) {
       Sum a[Step::kThreadM], b[Step::kThreadN];
 #pragma unroll

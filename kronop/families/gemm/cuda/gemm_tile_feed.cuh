@@ -75,9 +75,11 @@ class TileFeed {
 
   template <bool kWhole>
   KRONOP_INLINE void fetch_as(Sum* slab, int left) {
+    // What is found ahead of the loop over slabs, for each unit, would take registers.
+    const long long apart = renewed(kLines * (kAcross ? k_step_ : row_step_));
+    const Input* from = from_;
 #pragma unroll
-    for (int u = 0; u < kEach; ++u) {
-      const Input* const from = from_ + (rows_on(u) * row_step_ + k_on(u) * k_step_);
+    for (int u = 0; u < kEach; ++u, from += apart) {
       // How many elements of the unit exist.
       const int rows = rows_ - rows_on(u), ks = left - k_ - k_on(u), along = kAcross ? rows : ks, other = kAcross ? ks : rows;
       const int there = kWhole ? kUnit : other <= 0 || along <= 0 ? 0 : along < kUnit ? along : kUnit;

@@ -35,9 +35,10 @@ _WARP, _MOST_THREADS, _LEAST_COPY = 32, 1024, 4
 # Bytes along k that one product of a warp takes; of float64, and of float32 that becomes 16 bits.
 _STEP_BYTES, _WIDE_STEP_BYTES = 32, 64
 # Registers besides sums, operands and what comes through registers; the most that a thread has.
-_REGISTERS, _MOST_REGISTERS = 44, 255
-# Registers in which bytes of an operand are turned.
-_TURNED = 20
+_REGISTERS, _MOST_REGISTERS = 62, 255
+# Registers in which bytes of an operand are turned; those, for each that is loaded, in which 8-bit
+# floats become float16, as sm_90a multiplies them.
+_TURNED, _QUARTERS = 20, 4
 
 
 class Way(enum.IntEnum):
@@ -50,6 +51,8 @@ class Way(enum.IntEnum):
     Rounded = 3
 
 
+# Registers of operands that are rounded or split, for each that is loaded.
+_MORE = {Way.Plain: 0.0, Way.Tf32: 0.75, Way.SplitTf32: 1.75, Way.Rounded: 0.5}
 _ROUNDED = {
     MathOperation.multiply_add_fast_f16: float16,
     MathOperation.multiply_add_fast_bf16: bfloat16,
@@ -124,9 +127,9 @@ class GemmMma(GemmBlocks):
         sums = m * n * self.math.element_accumulator.bytes // (4 * _WARP)
         # Of a step, twice: while one is multiplied, the next one is loaded.
         loaded = (m + n) * self.step * self.source.bytes // (4 * _WARP)
-        split = self.way is Way.SplitTf32
-        turned = _TURNED * (self.source.bytes == 1) * sum(self._across)
-        return sums + (2 + split) * loaded + self._held + turned + _REGISTERS
+        more = int(_MORE[self.way] * loaded) + _QUARTERS * (self.source in FLOAT8) * loaded
+        more += _TURNED * (self.source.bytes == 1) * sum(self._across)
+        return sums + 2 * loaded + more + self._held + _REGISTERS
 
     @property
     def _held(self) -> int:

@@ -30,7 +30,9 @@ _PADDING, _WARP, _MOST_THREADS = 16, 32, 1024  # bytes, threads
 # Instructions of threads that a multiprocessor issues in a cycle; those of a copy.
 _ISSUED, _OF_COPY = 128, 3
 # Registers besides sums and operands; the most that a thread may ask.
-_REGISTERS, _MOST_REGISTERS = 40, 248
+_REGISTERS, _MOST_REGISTERS = 44, 248
+# More of them where elements are converted on their way, and of 8-byte elements.
+_CONVERTED, _WIDE = 12, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +73,8 @@ class GemmTile(GemmBlocks):
     def registers(self) -> int:
         words = self.math.element_accumulator.bytes // 4
         held = self.thread_m * self.thread_n + self.thread_m + self.thread_n
-        brought = self.tile_k * (self.tile_m + self.tile_n) // self.threads
-        brought = 0 if self._is_copied else brought
+        brought = self.tile_k * (self.tile_m + self.tile_n) // self.threads + _CONVERTED
+        brought = _WIDE * (words - 1) if self._is_copied else brought
         return words * held + brought + self.registers_of_tree + _REGISTERS
 
     @property

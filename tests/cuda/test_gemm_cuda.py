@@ -1,0 +1,122 @@
+"""Matrix products on a GPU: every tile of warp groups, groups, graphs, tensors that change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kronop
+from kronop.core.calls import epilogue_of
+from kronop.descriptions.datatype import result_type
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.families.gemm.cuda import group_choice
+from kronop.families.gemm.cuda.group_design import GemmGroup
+from kronop.target import Target
+from tests import support
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.cuda
+
+_TARGET = Target.parse("sm_90a")
+_ELEMENTS = ("float16", "bfloat16", "float32", "int8", "float8_e4m3fn", "float8_e5m2")
+_TF32 = MathInstruction(
+    [16, 8, 8], kronop.float32, kronop.float32, kronop.float32, kronop.OpClass.TensorOp
+)
+_needs_hopper = pytest.mark.skipif(
+    support.cuda_target() != "sm_90a", reason="warp groups multiply on sm_90a alone"
+)
+
+
+def _whole(shape: tuple[int, ...], dtype: Any) -> Any:
+    """-1, 0 and 1, so few of which are not 0 that all sums are exact."""
+    signs = torch.randint(-1, 2, shape, device="cuda")
+    return (signs * (torch.rand(shape, device="cuda") < 4 / max(shape[-1], 1) ** 0.5)).to(dtype)
+
+
+def _operation(element: str, math: MathInstruction | None) -> Any:
+    kind = getattr(kronop, element)
+    operands = [
+        kronop.TensorDescription(kind, layout, 16 // kind.bytes)
+        for layout in (kronop.RowMajor, kronop.ColumnMajor)
+    ]
+    result = kronop.TensorDescription(result_type(kind))
+    given = (*operands, result, epilogue_of(kind, result, None))
+    if math is None:
+        return kronop.GemmOperationUniversal("sm_90a", None, *given)
+    tile = kronop.TileDescription([128, 128, 32], 4, [4, 1, 1], math)
+    return kronop.GemmOperationUniversal("sm_90a", tile, *given)
+
+
+@_needs_hopper
+@pytest.mark.parametrize("element", [*_ELEMENTS, "tf32"])
+def test_every_tile_of_warp_groups(element: str) -> None:
+    """Blocks have several tiles, of which some are not whole."""
+    steered = _TF32 if element == "tf32" else None
+    operation = _operation("float32" if element == "tf32" else element, steered)
+    m, n, k = 3000, 2056, 528
+    dtype = getattr(torch, "float32" if element == "tf32" else element)
+    a, b = _whole((m, k), dtype), _whole((n, k), dtype).t()
+    wanted = a.double() @ b.double()
+    plans = [
+        plan for plan in operation.candidates(100) if isinstance(plan.steps[-1].design, GemmGroup)
+    ]
+    made = len(list(group_choice.designs(operation.description, _TARGET)))
+    assert len(plans) == made
+    for plan in plans:
+        arguments = kronop.GemmArguments(operation, A=a, B=b)
+        arguments.D.fill_(77)
+        served = operation.serve(plan)
+        arguments.run(served.kernels, None, served)
+        exact = wanted.to(arguments.D.dtype).double()
+        assert bool((arguments.D.double() == exact).all()), str(plan.steps[-1].design)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_repeated_calls_follow_their_tensors(dtype: Any) -> None:
+    kept = []
+    for times in range(6):
+        a, b = _whole((300, 264), dtype), _whole((264, 520), dtype)
+        kept += [a, b]  # So that the next ones lie elsewhere.
+        found = kronop.gemm.matmul(a, b, alpha=2.0)
+        assert bool((found.double() == 2 * (a.double() @ b.double())).all()), times
+
+
+def test_a_graph_replays_products() -> None:
+    a, b = _whole((300, 264), torch.float16), _whole((264, 520), torch.float16)
+    out = torch.empty(300, 520, dtype=torch.float16, device="cuda")
+    kronop.gemm.matmul(a, b, out=out)
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.cuda.graph(graph, stream=stream):
+        kronop.gemm.matmul(a, b, out=out)
+    a.copy_(_whole((300, 264), torch.float16))
+    out.fill_(77)
+    graph.replay()
+    assert bool((out.double() == a.double() @ b.double()).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_groups(dtype: Any) -> None:
+    """Of more products than one launch holds, with empty ones among them."""
+    random = np.random.default_rng(9)
+    sizes = [tuple(8 * random.integers(0, 40, 3)) for _ in range(120)]
+    a = [_whole((int(m), int(k)), dtype) for m, _, k in sizes]
+    b = [_whole((int(k), int(n)), dtype) for _, n, k in sizes]
+    c = [_whole((int(m), int(n)), dtype) for m, n, _ in sizes]
+    found = kronop.gemm.grouped_matmul(a, b, c, beta=3.0)
+    for x, y, z, d in zip(a, b, c, found, strict=True):
+        wanted = (x.double() @ y.double() + 3 * z.double()).to(dtype)
+        assert bool((d == wanted).all())
+
+
+def test_operands_that_no_map_follows() -> None:
+    """Rows that repeat, backward strides, and addresses between multiples of 16 bytes."""
+    base = _whole((70, 268), torch.float16)
+    b = _whole((264, 136), torch.float16)
+    for a in (base[:1, :264].expand(70, 264), base[:, 1:265], base.flip(0)[:, :264]):
+        found = kronop.gemm.matmul(a, b)
+        assert bool((found.double() == a.double() @ b.double()).all())
+    operation = _operation("float16", None)
+    with pytest.raises(kronop.ArgumentError, match="positive strides"):
+        kronop.GemmArguments(operation, A=base[:1, :264].expand(70, 264), B=b.t().contiguous().t())

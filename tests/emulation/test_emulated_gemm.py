@@ -27,7 +27,6 @@ from kronop.descriptions.datatype import (
     float64,
     int8,
     int32,
-    int64,
     result_type,
     tfloat32,
 )
@@ -40,7 +39,6 @@ from kronop.descriptions.epilogue import (
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.descriptions.strided import StridedMatrix
 from kronop.families.gemm.cuda.emitter import CudaEmitter
-from kronop.families.gemm.cutlass import headers
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
@@ -97,8 +95,8 @@ _SIMT = [name for name in _CASES if name.startswith("simt")]
 
 
 def tile_of(math: MathInstruction) -> kronop.TileDescription:
-    """A small tile, in lines of 64 bytes along k, of 8-bit floats one step alone; of ordinary cores of
-    16 elements."""
+    """A small tile, in lines of 64 bytes along k, of 8-bit floats one step alone; of ordinary cores
+    of 16 elements."""
     if math.opcode_class is OpClass.Simt:
         return kronop.TileDescription([32, 32, 16], 2, [2, 1, 1], math)
     depth = 32 if math.element_a in FLOAT8 else 64 // min(math.element_a.bytes, 4)
@@ -234,8 +232,7 @@ class Kernel:
 
 
 def _wide(array: Any) -> Any:
-    kind = np.int64 if array.dtype.kind == "i" else np.float64
-    return np.asarray(array).astype(kind)
+    return np.asarray(array).astype(np.int64 if array.dtype.kind == "i" else np.float64)
 
 
 def _aligned(array: Any) -> Any:
@@ -247,9 +244,7 @@ def _aligned(array: Any) -> Any:
 
 def _placed_result(array: Any, layout: str) -> Any:
     if layout == "columns":
-        turned = _aligned(np.ascontiguousarray(array.swapaxes(-1, -2)))
-        turned[...] = array.swapaxes(-1, -2)
-        return turned.swapaxes(-1, -2)
+        return _placed_result(array.swapaxes(-1, -2).copy(), "rows").swapaxes(-1, -2)
     if layout == "apart":
         room = np.full((*array.shape[:-1], 2 * array.shape[-1]), array.flat[0], array.dtype)
         return room[..., ::2]
@@ -264,10 +259,6 @@ def _matrix(array: Any, lead: tuple[int, ...]) -> StridedMatrix:
     return StridedMatrix(pointer=array.ctypes.data, row=row, column=column, batch=tuple(batch))
 
 
-def _is_float(kernel: Kernel) -> bool:
-    return kernel.element.kind == "float"
-
-
 def _check_all(kernel: Kernel) -> None:
     """Ragged, whole and empty sizes, batches, results in all layouts, slices, NaN."""
     kernel.check((64, 64, 64))
@@ -280,7 +271,7 @@ def _check_all(kernel: Kernel) -> None:
     for empty in ((0, 5, 2), (5, 0, 2)):
         kernel.check(empty)
         assert not kernel.launches
-    if _is_float(kernel):
+    if kernel.element.kind == "float":
         _check_nan(kernel)
 
 
@@ -289,10 +280,8 @@ def _check_nan(kernel: Kernel) -> None:
     a, b = _wide(kernel.values(35, 21)), _wide(kernel.values(21, 37))
     a[3, 20], b[7, 36] = np.nan, np.nan
     kind = support.numpy_type(kernel.element)
-    a, b = (
-        kernel.placed(a.astype(kind), kernel.layouts[0]),
-        kernel.placed(b.astype(kind), kernel.layouts[1]),
-    )
+    pairs = zip((a, b), kernel.layouts, strict=True)
+    a, b = (kernel.placed(item.astype(kind), layout) for item, layout in pairs)
     y = _placed_result(support.poison((35, 37), kernel.what.Y.element), "rows")
     kernel.run(a, b, y, None, None, (1, 0), 1)
     is_nan = np.zeros(y.shape, bool)
@@ -358,66 +347,3 @@ def test_slices_are_chosen_for_long_sums(folder: Path) -> None:
     assert len(kernel.launches) == 2
     kernel.check((16, 32, 64))
     assert len(kernel.launches) == 1
-
-
-@pytest.mark.parametrize(
-    ("shape", "stages", "warps", "name", "said"),
-    [
-        ((128, 128, 32), 12, (2, 2, 1), "f16", "12 stages x (128 x 32 + 32 x 128) x 2 = 196608"),
-        ((128, 128, 32), 1, (2, 2, 1), "f16", "1 stage"),
-        ((128, 128, 32), 3, (2, 2, 2), "f16", "2 warps along K"),
-        ((128, 120, 32), 3, (2, 2, 1), "f16", "64 x 60"),
-        ((128, 128, 8), 3, (2, 2, 1), "f16", "multiple of 16"),
-        ((256, 256, 32), 3, (2, 2, 1), "f16", "registers of 255"),
-        ((256, 256, 32), 2, (8, 8, 1), "f16", "2048 threads"),
-        ((128, 128, 8), 4, (4, 2, 1), "simt f32", "4 stages"),
-        ((128, 96, 8), 2, (4, 4, 1), "simt f32", "multiple of 64 x 128"),
-        ((128, 128, 12), 2, (4, 2, 1), "simt f32", "evenly"),
-    ],
-)
-def test_tiles_that_no_kernel_of_kronop_s_has(
-    monkeypatch: pytest.MonkeyPatch, shape: Any, stages: int, warps: Any, name: str, said: str
-) -> None:
-    monkeypatch.setattr(headers, "missing", lambda: "not installed")
-    math = _CASES[name].math
-    tile = kronop.TileDescription(list(shape), stages, list(warps), math)
-    a = kronop.TensorDescription(math.element_a)
-    sums = math.element_accumulator
-    what = GemmDescription(
-        math=math,
-        tile=tile,
-        A=a,
-        B=a,
-        Y=a,
-        epilogue=LinearCombination(math.element_a, 1, sums, sums),
-    )
-    status = CudaEmitter().supports(what, Target.parse("sm_80"))
-    assert not status
-    assert said in status.reason
-
-
-def test_choice() -> None:
-    """Small products get small tiles; 8-bit floats need a GPU that multiplies them."""
-    target = Target.parse("sm_80")
-    a = kronop.TensorDescription(float16, alignment=8)
-    what = GemmDescription(
-        math=_T(float16),
-        tile=None,
-        A=a,
-        B=a,
-        Y=a,
-        epilogue=LinearCombination(float16, 8, float32, float32),
-    )
-
-    def best(*size: int) -> Any:
-        plans = CudaEmitter().candidates(what, target, 99, GemmSize(*size))
-        assert "us for" in plans[0].explain()
-        return plans[0].steps[0].design
-
-    large, small = best(8192), best(96)
-    assert large.tile_m * large.tile_n >= 128 * 128
-    assert small.tile_m * small.tile_n < 64 * 128
-    assert CudaEmitter().instruction(float8_e5m2, target) == _S(float8_e5m2)
-    assert CudaEmitter().instruction(int64, target) == _S(int64)
-    assert CudaEmitter().instruction(int8, target) == _T(int8)
-    assert CudaEmitter().instruction(float8_e5m2, _TARGET) == _T(float8_e5m2)

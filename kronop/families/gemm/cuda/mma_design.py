@@ -36,6 +36,7 @@ _WARP, _MOST_THREADS, _LEAST_COPY = 32, 1024, 4
 _STEP_BYTES, _WIDE_STEP_BYTES = 32, 64
 # Registers besides sums, operands and what comes through registers; the most that a thread has.
 _REGISTERS, _MOST_REGISTERS = 62, 255
+_MOST_HELD = 64
 # Registers in which bytes of an operand are turned; those, for each that is loaded, in which 8-bit
 # floats become float16, as sm_90a multiplies them.
 _TURNED, _QUARTERS = 20, 4
@@ -233,6 +234,8 @@ class GemmMma(GemmBlocks):
                 f"{self.threads} threads take about {self.registers} registers each, of"
                 f" {operands.REGISTERS}"
             )
+        if self._held > _MOST_HELD:
+            return Status.reject(f"threads bring {self._held} elements at once in registers")
         return Status.accept()
 
     def instantiation(self, target: Target) -> Instantiation:

@@ -109,7 +109,9 @@ def _operation(options: argparse.Namespace, family: Command) -> Operation[Any, A
     matrix = kronop.TensorDescription(element, kronop.RowMajor, options.alignment)
     small = kronop.TensorDescription(element)
     output = result_type(element)
-    result = kronop.TensorDescription(output, kronop.RowMajor, options.alignment)
-    epilogue = kronop.LinearCombination(output, options.alignment, accumulator, accumulator)
+    # Results that are wider than operands, as int8's are, have fewer in 16 bytes.
+    widest = min(options.alignment, max(1, 16 // output.bytes))
+    result = kronop.TensorDescription(output, kronop.RowMajor, widest)
+    epilogue = kronop.LinearCombination(output, widest, accumulator, accumulator)
     common = (options.target, None, matrix, small, result, epilogue)
     return family.operation(options, options.shape, common)

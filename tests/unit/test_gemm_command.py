@@ -46,6 +46,14 @@ def test_show_prints_the_plan_of_a_size(capsys: pytest.CaptureFixture[str]) -> N
     assert "1024 x 2048 x 64" in printed
 
 
+def test_operands_of_bytes_may_be_aligned_to_16_elements(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["show", "gemm", "4096x4096x4096", "--target", "sm_90a", "--dtype", "int8"]
+    assert main([*command, "--alignment", "16", "--b-layout", "column"]) == 0
+    assert "gemm_group_s8" in capsys.readouterr().out
+
+
 def test_tune_measures(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", "gemm", "20x30x10", "--candidates", "2", "--quiet"]) == 0
     assert "20 x 30 x 10" in capsys.readouterr().out

@@ -11,6 +11,7 @@ where the products are calls of kronop::matmul, to which transposed operands are
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -36,13 +37,16 @@ def _fake(
     return shapes.result(a, b, c, bias)
 
 
-def _gradients(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
-    """The gradients of kronop::matmul, from that of its result."""
-    found = {}
+def _gradients(
+    given: Named, needs: Named, grad: Any, multiply: Callable[..., Any] | None = None
+) -> dict[str, Any]:
+    """The gradients of kronop::matmul, from that of its result; products are its own, or those of
+    `multiply`."""
+    found, multiply = {}, multiply or product
     if needs.a:
-        found["a"] = product(grad, given.b.mT, None, None, given.alpha, 0)
+        found["a"] = multiply(grad, given.b.mT, None, None, given.alpha, 0)
     if needs.b:
-        found["b"] = product(given.a.mT, grad, None, None, given.alpha, 0)
+        found["b"] = multiply(given.a.mT, grad, None, None, given.alpha, 0)
     if needs.c:
         found["c"] = scaled(grad, given.beta)
     if needs.bias:
@@ -134,7 +138,7 @@ def _prepare_forward(given: Named, needs: Named) -> Prepared | None:
 
 
 def _backward(given: Named, kinds: Named, extra: Any, needs: Named, grad: Any) -> dict[str, Any]:
-    return _gradients(given, needs, grad)
+    return _gradients(given, needs, grad, _compute)
 
 
 def _forward_activated(given: Named, needs: Named) -> tuple[Any, tuple[Any]]:
@@ -150,7 +154,8 @@ def _forward_activated(given: Named, needs: Named) -> tuple[Any, tuple[Any]]:
 def _backward_activated(
     given: Named, kinds: Named, extra: Any, needs: Named, grad: Any
 ) -> dict[str, Any]:
-    return _gradients(given, needs, RULES[given.activation].kept_slope(grad, extra[0]))
+    inner = RULES[given.activation].kept_slope(grad, extra[0])
+    return _gradients(given, needs, inner, _compute)
 
 
 def _prepare_activated(given: Named, needs: Named) -> Prepared | None:

@@ -9,7 +9,7 @@ import torch
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.families.gemm.shapes import shape_error
+from kronop.families.gemm.shape_arguments import shape_error
 from kronop.torch.declaration import Named
 
 

@@ -198,7 +198,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "bytes": {
         "tree": plain,
-        "tile": cores(int8, (32, 64, 64), (1, 2)),
+        "tile": cores(int8, (32, 64, 32), (1, 2)),
         "element": int8,
         "sizes": (40, 70, 70),
         "elements": {"scale": float32, "sums": int32},

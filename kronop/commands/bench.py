@@ -1,4 +1,4 @@
-"""Speeds against rooflines and what else is installed: kron, ksparse, distance, vit, start."""
+"""Speeds against rooflines and what else is installed: of each family, of a model, of a start."""
 
 from __future__ import annotations
 

@@ -223,3 +223,26 @@ def test_refusals(error: Any, message: str, changes: dict[str, Any], device: str
     tensors = {name: given[name].to(device) for name in ("a", "b", "c", "bias") if name in given}
     with pytest.raises(error, match=message):
         kronop.torch.matmul(**(given | tensors))
+
+
+class _Layer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.bias = (torch.nn.Parameter(item) for item in drawn((6, 4), (6,)))
+
+    def forward(self, x: Any) -> Any:
+        return kronop.torch.matmul(x, self.weight.mT, bias=self.bias, activation="gelu")
+
+
+def test_a_layer_of_any_number_of_rows_is_warmed_up_traced_and_exported() -> None:
+    layer, (x,) = _Layer(), drawn((3, 5, 4))
+    assert kronop.warmup(layer, x) >= 0
+    traced = torch.compile(layer, fullgraph=True, dynamic=True, backend="aot_eager")
+    exported = torch.export.export(layer, (x,), dynamic_shapes=({1: torch.export.Dim("rows")},))
+    alone = exported.run_decompositions(kronop.torch.decompositions())
+    assert not [node for node in alone.graph.nodes if "kronop" in str(node.target)]
+    for rows in (5, 6, 9):
+        (x,) = drawn((3, rows, 4))
+        wanted = torch.nn.functional.gelu(x @ layer.weight.mT + layer.bias)
+        for way in (layer, traced, exported.module(), alone.module()):
+            torch.testing.assert_close(way(x), wanted)

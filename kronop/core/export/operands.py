@@ -113,12 +113,18 @@ def operands_of(operation: Any, sample: Any) -> tuple[Operand, ...]:
         ]
     if BIAS in inspect.signature(kind.arguments.get()).parameters:
         plain = TensorDescription(what.Y.element)
-        columns = (what.output_columns,)
-        found.append(Operand(name=BIAS, description=plain, shape_for=lambda size: columns))
+        of_bias = functools.partial(_columns, what)
+        found.append(Operand(name=BIAS, description=plain, shape_for=of_bias))
     both = (
         Operand(name=name, description=what.Y, shape_for=what.y_shape) for name in (RESULT, SOURCE)
     )
     return (*found, *both)
+
+
+def _columns(what: Any, size: Any) -> tuple[int, ...]:
+    """The shape of a bias: one number for each column of the results."""
+    columns = getattr(what, "output_columns", None)
+    return what.y_shape(size)[-1:] if columns is None else (columns,)
 
 
 def _shape(what: Any, name: str, at: int | None, size: Any) -> tuple[int, ...]:

@@ -172,6 +172,7 @@ class Recorder:
         kind = self._operation.kind.arguments
         assert kind is not None
         given: dict[str, Any] = {}
+        names = self._operation.kind.argument_names
         for slot, (item, low) in enumerate(zip(self._operands, lows, strict=True)):
             if (item.name == BIAS and not case.bias) or (item.name == SOURCE and not case.source):
                 continue
@@ -179,7 +180,7 @@ class Recorder:
             if item.is_listed:
                 given.setdefault(item.name, []).append(tensor)
             else:
-                given[item.name] = tensor
+                given[names.get(item.name, item.name)] = tensor
         made: Arguments = kind.get()(
             operation=self._operation,
             output_op=self._operation.epilogue_type(*scalars),

@@ -44,7 +44,6 @@ GROUPED = Kind(
     name="groups of matrix products",
     description=Later(f"{_HERE}.grouped_description", "GemmGroupedDescription"),
     operation=Later(f"{_HERE}.operation", "GemmOperationGrouped"),
-    arguments=Later(f"{_HERE}.grouped_arguments", "GemmGroupedArguments"),
     emitters={
         "cuda": Later(f"{_HERE}.grouped_emitter", "CudaGroupedEmitter"),
         "x86": Later(f"{_HERE}.grouped_emitter", "X86GroupedEmitter"),

@@ -170,8 +170,8 @@ def test_sums_of_float16_become_results_in_float32() -> None:
         for compute in (kronop.float16, kronop.float32):
             epilogue = kind(kronop.float16, 8, kronop.float16, compute)
             assert epilogue.element_compute is kronop.float32
+    epilogue = kronop.LinearCombination(kronop.float16, 8, kronop.float16, kronop.float16)
     with pytest.raises(kronop.ArgumentError, match="float16"):
-        epilogue = kronop.LinearCombination(kronop.float16, 8, kronop.float16, kronop.float16)
         epilogue.epilogue_type(1e6)
 
 

@@ -96,14 +96,24 @@ class Products {
     return Split<float, 4, kSplit>({as_float(words[0]), as_float(words[1]), as_float(words[2]), as_float(words[3])});
   }
 
-  // Small products come first.
+  // Small products come first. NOTE: the tensor cores cut sums off instead of rounding them, so the
+  // products of a step are a chain of their own, which an ordinary addition adds.
   template <class Of>
   KRONOP_INLINE void add_split(const Of& of) {
-    Split<float, 2, true> b[kN];
+    Split<float, 2, true> b[kN][1];
 #pragma unroll
-    for (int j = 0; j < kN; ++j) b[j] = Split<float, 2, true>({as_float(of.b[j][0]), as_float(of.b[j][1])});
+    for (int j = 0; j < kN; ++j) b[j][0] = Split<float, 2, true>({as_float(of.b[j][0]), as_float(of.b[j][1])});
 #pragma unroll
-    for (int i = 0; i < kM; ++i) add_row(sums_[i], split_of<true>(of.a[i]), b);
+    for (int i = 0; i < kM; ++i) {
+      const Split<float, 4, true> a = split_of<true>(of.a[i]);
+#pragma unroll
+      for (int j = 0; j < kN; ++j) {
+        float chain[1][4] = {};
+        add_row(chain, a, b[j]);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums_[i][j][e] += chain[0][e];
+      }
+    }
   }
 
   template <class T>

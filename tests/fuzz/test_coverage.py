@@ -22,6 +22,17 @@ _OTHERS = {
     "products": (11, 21, 37, 68, 86, 105, 117, 203, 240, 244),
     "gradients": (0, 2),
     "quantized": (0, 1, 2, 3, 5, 6, 10),
+    "gemm": (0, 5, 7, 17, 24, 28, 34, 141),
+}
+# What no one-line call asks for, or few random cases have: emulated tests of their own run these.
+_ELSEWHERE = {
+    *("GemmGroup: 8-bit floats", "GemmGroup: int8"),
+    *("GemmMma: Rounded", "GemmMma: Tf32", "GemmMma: float16 sums", "GemmTile: through registers"),
+    *(
+        f"{design}: {tree}"
+        for design in ("GemmMma", "GemmTile")
+        for tree in ("a visitor tree", "a visitor tree that reduces")
+    ),
 }
 
 # Designs that plans for few rows have, where those for many have others.
@@ -45,7 +56,7 @@ def test_every_style_is_reached() -> None:
         for word in design.styles
     }
     wanted |= {f"{design}: few rows" for design in _FOR_FEW}
-    missing = sorted(wanted - found)
+    missing = sorted(wanted - found - _ELSEWHERE)
     assert not missing, f"{missing}: the planner or the generator has changed; find other names"
 
 

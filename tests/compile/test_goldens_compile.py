@@ -19,7 +19,7 @@ _SPILLS = dict.fromkeys(
         "groups_of_matrix_products_sm_90a",
         "matrix_products_sm_90a",
     ),
-    320,
+    400,
 )
 
 

@@ -102,15 +102,18 @@ def _nvrtc() -> Any:
 
 @functools.cache
 def _cuda_headers() -> tuple[str, ...]:
-    """The folders of CUDA's headers and of those of CCCL, of the same release as NVRTC.
+    """The folders of CUDA's headers and of those of CCCL.
 
-    Both come from where NVRTC itself is found, since one release's NVRTC may fail with another
-    one's headers.
+    Each is searched for by itself: wheels may bring the one and a toolkit the other. Wheels come
+    first, as for NVRTC itself, since one release's NVRTC may fail with another one's headers.
     """
-    found = cuda_header_folders(prefer_packages=True)
-    if not found:
-        raise CompileError(f"the headers of CUDA were not found; {installing('cuda13')}")
-    return (*found, *(os.path.join(folder, "cccl") for folder in found))
+    folders = []
+    for part, called in (("cudart", "CUDA"), ("cccl", "CCCL (cuda/std)")):
+        found = cuda_header_folders(part, prefer_packages=True)
+        if not found:
+            raise CompileError(f"the headers of {called} were not found; {installing('cuda13')}")
+        folders += found
+    return tuple(folders)
 
 
 def _compile(source: Source, flags: tuple[str, ...], result: str) -> tuple[bytes, str]:

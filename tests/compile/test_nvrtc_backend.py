@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -190,3 +192,42 @@ def test_importing_the_compiler_imports_no_cuda() -> None:
         "sys.exit(bool(loaded & {'cuda', 'torch', 'cupy', 'rmm'}))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+@pytest.fixture
+def toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A toolkit's folder, on a machine whose packages bring CUDA's headers without CCCL's."""
+    folder = tmp_path / "toolkit"
+    for name in ("include/cuda.h", "include/cccl/cuda/std/version", "bin/nvcc"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o755)
+    finder = SimpleNamespace(
+        find_nvidia_header_directory=lambda part: "/wheels/include" if part == "cudart" else None
+    )
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", finder)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setattr(nvrtc_backend, "_cuda_headers", nvrtc_backend._cuda_headers.__wrapped__)
+    return folder
+
+
+@pytest.mark.parametrize("told", ["CUDA_HOME", "nvcc on PATH"])
+def test_headers_of_cccl_may_be_a_toolkits(
+    told: str, toolkit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if told == "CUDA_HOME":
+        monkeypatch.setenv("CUDA_HOME", str(toolkit))
+    else:
+        monkeypatch.setenv("PATH", str(toolkit / "bin"))
+    source = dataclasses.replace(make(), cuda_headers=True)
+    folders = NvrtcCompiler(build.default_cache).completed(source).include_directories
+    assert folders == ("/wheels/include", str(toolkit / "include" / "cccl"))
+    ours = nvcc_backend.cuda_header_folders()
+    assert ours == (str(toolkit / "include") if told == "CUDA_HOME" else "/wheels/include",)
+
+
+def test_without_headers_of_cccl_the_error_names_the_extra(toolkit: Path) -> None:
+    source = dataclasses.replace(make(), cuda_headers=True)
+    with pytest.raises(CompileError, match=r"CCCL.*cuda13"):
+        NvrtcCompiler(build.default_cache).completed(source)

@@ -31,6 +31,7 @@ from kronop.descriptions.tile import TileDescription
 from kronop.descriptions.visitor import VisitorEpilogue, VisitorTree
 from kronop.emit.plan import Plan
 from kronop.families.gemm.cuda import choice
+from kronop.families.gemm.cuda.emitter import CudaEmitter
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
@@ -98,9 +99,8 @@ def run(
     b = stored(values(random, (*batch, k, n), element), RowMajor)
     given = operands_of(epilogue, random, (*batch, m, n))
     results = results_of(epilogue, (*batch, m, n), layout)
-    design: Any = plan.steps[0].design
-    size = GemmSize(m, n, k, math.prod(batch), slices)
-    workspace = np.full(design.workspace_bytes(size, _TARGET) + 256, 255, np.uint8)
+    emitter, size = CudaEmitter(), GemmSize(m, n, k, math.prod(batch), slices)
+    workspace = np.full(emitter.workspace_bytes(plan, size, 1) + 256, 255, np.uint8)
     tensors = [strided(item.kind, given[item.name], batch) for item in tree.tensors]
     written = [strided(item.kind, results[item.name], batch) for item in tree.results]
     problem = GemmProblem(
@@ -119,7 +119,7 @@ def run(
         slices=slices,
         workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
     )
-    emulator.run(list(design.launches(0, _TARGET, problem)))
+    emulator.run(emitter.launches(plan, problem))
     inputs = {name: item if np.ndim(item) == 0 else wide(item) for name, item in given.items()}
     expected = epilogue.evaluate(wide(a) @ wide(b), inputs)
     for item in tree.results:

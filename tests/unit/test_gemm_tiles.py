@@ -57,7 +57,7 @@ def test_tiles_that_no_kernel_of_kronop_s_has(
 
 
 def test_choice() -> None:
-    """Small products get small tiles; 8-bit floats need a GPU that multiplies them."""
+    """Small products get small tiles."""
     target = Target.parse("sm_80")
     a = kronop.TensorDescription(float16, alignment=8)
     what = GemmDescription(
@@ -77,7 +77,21 @@ def test_choice() -> None:
     large, small = best(8192), best(96)
     assert large.tile_m * large.tile_n >= 128 * 128
     assert small.tile_m * small.tile_n < 64 * 128
-    assert CudaEmitter().instruction(float8_e5m2, target) == _SIMT(float8_e5m2)
     assert CudaEmitter().instruction(int64, target) == _SIMT(int64)
     assert CudaEmitter().instruction(int8, target) == _TENSOR_OP(int8)
-    assert CudaEmitter().instruction(float8_e5m2, Target.parse("sm_90a")) == _TENSOR_OP(float8_e5m2)
+    assert CudaEmitter().instruction(float8_e5m2, target) == _TENSOR_OP(float8_e5m2)
+
+
+@pytest.mark.parametrize("math", [_SIMT(float8_e5m2), _TENSOR_OP(float8_e5m2)])
+def test_8_bit_floats_need_a_gpu_that_converts_them(math: MathInstruction) -> None:
+    result = kronop.TensorDescription(float16)
+    what = GemmDescription(
+        math=math,
+        tile=None,
+        A=kronop.TensorDescription(float8_e5m2),
+        B=kronop.TensorDescription(float8_e5m2),
+        Y=result,
+        epilogue=LinearCombination(float16, 1, float32, float32),
+    )
+    assert "sm_80 cannot convert" in CudaEmitter().supports(what, Target.parse("sm_80")).reason
+    assert CudaEmitter().supports(what, Target.parse("sm_90a"))

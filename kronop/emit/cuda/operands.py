@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import (
+    FLOAT8,
     DataType,
     bfloat16,
     float16,
@@ -73,6 +74,17 @@ def accept_math(instruction: MathInstruction) -> Status:
     """Whether the ordinary cores have the instruction."""
     if instruction.opcode_class is OpClass.TensorOp:
         return Status.reject(f"no tensor-core kernel for {instruction}; use OpClass.Simt")
+    return Status.accept()
+
+
+def accept_element(element: DataType, target: Target) -> Status:
+    """Whether the target has the element type: GPUs before sm_89 lack the instruction that converts
+    8-bit floats to 16 bits."""
+    if element in FLOAT8 and target.generation < 9:
+        return Status.reject(
+            f"no kernel for {element.name}, which {target} cannot convert; use sm_90a, or convert"
+            " the tensors to float16, which holds all their values"
+        )
     return Status.accept()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from kronop.artifacts import Launch
-from kronop.descriptions.datatype import FLOAT8, DataType, int32, int64
+from kronop.descriptions.datatype import DataType, int32, int64
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.emitter import Searching
 from kronop.emit.plan import Plan
@@ -25,7 +25,7 @@ class CudaEmitter(Searching):
 
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
         """Tensor cores, as accurate as ordinary ones, where they multiply such elements."""
-        ordinary = element in (int32, int64) or (element in FLOAT8 and target.generation < 9)
+        ordinary = element in (int32, int64)
         return MathInstruction.simt(element) if ordinary else MathInstruction.tensor_op(element)
 
     def workspace_bytes(self, plan: Plan, size: GemmSize, threads: int) -> int:

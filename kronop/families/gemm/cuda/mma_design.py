@@ -181,12 +181,7 @@ class GemmMma(GemmBlocks):
         math = self.math
         if not multiplies(math):
             return Status.reject(f"tensor cores of a GPU do not have {math}")
-        if self.source in FLOAT8 and target.generation < 9:
-            return Status.reject(
-                f"{target} has no products of {self.source.name}; use"
-                " kronop.MathInstruction.simt, or convert the tensors to float16"
-            )
-        return Status.accept()
+        return operands.accept_element(self.source, target)
 
     def _status_of_tile(self) -> Status:
         tile = f"{self.tile_m} x {self.tile_n} x {self.tile_k}"

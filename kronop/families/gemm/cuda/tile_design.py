@@ -107,8 +107,12 @@ class GemmTile(GemmBlocks):
         yield from self.tree_words()
 
     def status(self, target: Target) -> Status:
-        if not (known := operands.accept_math(self.math)):
-            return known
+        for known in (
+            operands.accept_math(self.math),
+            operands.accept_element(self.source, target),
+        ):
+            if not known:
+                return known
         if self.threads > _MOST_THREADS:
             return Status.reject(f"{self.threads} threads, a block has at most {_MOST_THREADS}")
         most = min(_MOST_REGISTERS, operands.REGISTERS // self.threads)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from kronop.artifacts import Status
-from kronop.descriptions.datatype import FLOAT8, DataType, RowMajor
+from kronop.descriptions.datatype import RowMajor
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction import cost
@@ -30,7 +30,7 @@ Candidate = ContractDesign | Parted
 
 def supports(description: KSparseDescription, target: Target) -> Status:
     """Whether there is a plan, or the reason why there is none."""
-    status = _accept_element(description.math.element_a, target)
+    status = operands.accept_element(description.math.element_a, target)
     if status and contraction(description).splits is None:
         status = operands.accept_math(description.math)
     if not status:
@@ -57,17 +57,6 @@ def plans(
         )
         for place, (_, item) in enumerate(accepted[:count])
     )
-
-
-def _accept_element(element: DataType, target: Target) -> Status:
-    """Whether the target has the element type: GPUs before sm_89 lack the instruction that converts
-    8-bit floats to 16 bits."""
-    if element in FLOAT8 and target.generation < 9:
-        return Status.reject(
-            f"no kernel for {element.name}, which {target} cannot convert; use sm_90a, or convert"
-            " the tensors to float16, which holds all their values"
-        )
-    return Status.accept()
 
 
 def _order(tensor: TensorDescription, batch_last: bool, lanes: int) -> Order:

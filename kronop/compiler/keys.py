@@ -105,7 +105,7 @@ def header_digests(source: Source) -> tuple[tuple[str, str], ...]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _read(path: str, state: tuple[int, int, int]) -> tuple[str, tuple[tuple[bool, str], ...]]:
+def _read(path: str, state: tuple[int, ...]) -> tuple[str, tuple[tuple[bool, str], ...]]:
     """(SHA-256, includes) of a header, which is read again when its `state` is another one.
 
     A kernel may include hundreds of headers, as CUTLASS's do; reading those takes 40 ms.
@@ -124,9 +124,9 @@ def _includes(content: bytes) -> tuple[tuple[bool, str], ...]:
     )
 
 
-def _resolve(name: str, folders: tuple[str, ...]) -> tuple[str, tuple[int, int, int]]:
+def _resolve(name: str, folders: tuple[str, ...]) -> tuple[str, tuple[int, ...]]:
     """(path, state) of the first file of that name in `folders`; ("", ...) if there is none. A file
-    with other contents has another state: its time, size or number."""
+    with other contents has another state: its times, size or number."""
     for folder in filter(None, folders):
         path = os.path.normpath(os.path.join(folder, name))
         try:
@@ -134,5 +134,5 @@ def _resolve(name: str, folders: tuple[str, ...]) -> tuple[str, tuple[int, int, 
         except (FileNotFoundError, NotADirectoryError):
             continue
         if not stat.S_ISDIR(known.st_mode):
-            return path, (known.st_mtime_ns, known.st_size, known.st_ino)
-    return "", (0, 0, 0)
+            return path, (known.st_mtime_ns, known.st_ctime_ns, known.st_size, known.st_ino)
+    return "", ()

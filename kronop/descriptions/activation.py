@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from kronop.descriptions.datatype import DataType, float32, float64
 from kronop.descriptions.expression import Expression, apply, is_identifier, variable
-from kronop.descriptions.traced import Traced
+from kronop.descriptions.traced import Reduced, Traced
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
 
@@ -108,6 +108,8 @@ ACTIVATION_NAMES = tuple(_ACTIVATIONS)
 
 def _of(name: str, x: DataType | Traced, **parameters: Any) -> Activation | Traced:
     """The activation that computes in the type `x` or, for a value in a visitor tree, its value."""
+    if isinstance(x, Reduced):
+        x.refuse()
     if isinstance(x, Traced):
         return x.through(_ACTIVATIONS[name], **parameters)
     return Activation(name, x, tuple(parameters.items()))
@@ -156,7 +158,7 @@ def silu(x: DataType) -> Activation: ...
 @overload
 def silu(x: Traced) -> Traced: ...
 def silu(x: DataType | Traced) -> Activation | Traced:
-    """X sigmoid(x)."""
+    """Is x sigmoid(x)."""
     return _of("silu", x)
 
 
@@ -165,7 +167,7 @@ def hardswish(x: DataType) -> Activation: ...
 @overload
 def hardswish(x: Traced) -> Traced: ...
 def hardswish(x: DataType | Traced) -> Activation | Traced:
-    """X min(max(x + 3, 0), 6) / 6."""
+    """Is x min(max(x + 3, 0), 6) / 6."""
     return _of("hardswish", x)
 
 
@@ -174,5 +176,5 @@ def gelu(x: DataType) -> Activation: ...
 @overload
 def gelu(x: Traced) -> Traced: ...
 def gelu(x: DataType | Traced) -> Activation | Traced:
-    """X (1 + erf(x / sqrt 2)) / 2."""
+    """Is x (1 + erf(x / sqrt 2)) / 2."""
     return _of("gelu", x)

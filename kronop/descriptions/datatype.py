@@ -68,7 +68,7 @@ TENSOR_TYPES = {
         int8,
     )
 }
-# Only operands of Kronecker-sparse products have these types; their results have a wider type.
+# Operands of Kronecker-sparse products and of matrix products have these types; results are wider.
 FLOAT8 = (float8_e4m3fn, float8_e5m2)
 RESULT_TYPES = {name: item for name, item in TENSOR_TYPES.items() if item not in FLOAT8}
 

@@ -45,8 +45,8 @@ _WIDER = {float16: float32}
 
 
 def check_accumulator(element: object, subject: str, *, half_sums: bool = True) -> None:
-    """Raises DescriptionError unless epilogues take sums of this type, or of float16 `half_sums`
-    allows."""
+    """Raises DescriptionError unless epilogues take sums of this type: float16 only with
+    `half_sums`."""
     valid = [item for item in _COMPUTE_FOR if half_sums or item != float16]
     if not isinstance(element, DataType) or element not in valid:
         raise DescriptionError(

@@ -75,7 +75,7 @@ class Expression(Decision):
         return "\n".join([*lines, f"return {result};"])
 
     def statements(self, compute_type: str) -> tuple[list[str], str]:
-        """The C++ text of the value, and the statements that it needs before it."""
+        """The statements that the value needs before it, and its C++ text."""
         uses: Counter[Expression] = Counter()
 
         def count(node: Expression) -> None:
@@ -85,6 +85,14 @@ class Expression(Decision):
                     count(item)
 
         count(self)
+        return self._written(compute_type, uses)
+
+    def text(self, compute_type: str) -> str:
+        """The C++ text of the value; a node that is used repeatedly is written repeatedly."""
+        return self._written(compute_type, Counter())[1]
+
+    def _written(self, compute_type: str, uses: Counter[Expression]) -> tuple[list[str], str]:
+        """As `statements`, with variables for nodes that are used repeatedly."""
         names: dict[Expression, str] = {}
         lines: list[str] = []
 
@@ -98,7 +106,7 @@ class Expression(Decision):
                 return names[node], _ATOM
             _, spelling, binds = OPERATIONS[node.operation]
             spelled = spelling.format(*_operands([visit(item) for item in node._nodes], binds))
-            if uses[node] == 1:
+            if uses[node] <= 1:
                 return spelled, binds
             names[node] = f"v{len(names)}"
             lines.append(f"const {compute_type} {names[node]} = {spelled};")

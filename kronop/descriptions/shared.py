@@ -157,7 +157,8 @@ def refuse_float8(math: MathInstruction, family: str) -> None:
                 expected="a float of at least 16 bits or an integer",
                 got=repr(math.element_a),
                 hint="convert the tensors to float16, which holds all their values; only"
-                " Kronecker-sparse products (kronop.ksmm) read 8-bit floats",
+                " Kronecker-sparse products (kronop.ksmm) and matrix products (kronop.gemm.matmul)"
+                " read 8-bit floats",
             )
         )
 

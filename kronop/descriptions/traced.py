@@ -16,6 +16,9 @@ from typing import Any, NoReturn
 from kronop.descriptions.expression import Expression, variable
 from kronop.errors import DescriptionError, ElementTypeError, mismatch
 
+# Operations that are in each other, at most.
+_MOST_DEPTH = 50
+
 
 class Trace:
     """The nodes of one function while it runs. Equal nodes are the same object, so that what is
@@ -69,7 +72,10 @@ class Trace:
         elif isinstance(item, Reduced):
             item.refuse(operation)
         elif isinstance(item, numbers.Real) and not isinstance(item, bool):
-            value = float(item)
+            try:
+                value = float(item)
+            except OverflowError:  # A whole number beyond all floats.
+                value = math.inf
             if math.isfinite(value):
                 return self._node("constant", (value,))
             got = repr(item)
@@ -161,6 +167,18 @@ class Traced:
     __bool__ = __lt__ = __le__ = __gt__ = __ge__ = _compared
     __eq__ = __ne__ = _compared
 
+    def _unknown(self, *other: object) -> NoReturn:
+        raise DescriptionError(
+            mismatch(
+                "an epilogue",
+                expected="+ - * / and functions of kronop",
+                got="another function or operator on one of its values",
+                hint="write kronop.exp(x), x * x, or kronop.maximum(x, -x) for the magnitude",
+            )
+        )
+
+    __abs__ = __pow__ = __rpow__ = __mod__ = __floordiv__ = __float__ = __int__ = _unknown
+
 
 class Reduced:
     """A reduction of a traced value along an axis, which a function can only return.
@@ -199,33 +217,40 @@ def expressions(results: Sequence[Traced]) -> tuple[tuple[Expression, ...], list
 
     Nodes that are used repeatedly, or are results, become values: expressions over inputs and over
     earlier values, which are inputs called v0, v1, ... All other nodes are written where they are
-    used, so that the expressions are no longer than the function.
+    used, so that the expressions are no longer than the function. Deep ones are cut into values,
+    since who walks over an expression recurses.
     """
-    uses: dict[int, int] = {}
-    order: list[Traced] = []
-
-    def count(node: Traced) -> None:
-        uses[id(node)] = uses.get(id(node), 0) + 1
-        if uses[id(node)] == 1:
-            for item in node.operands:
-                if isinstance(item, Traced):
-                    count(item)
-            order.append(node)
-
-    for result in results:
-        count(result)
+    order, uses = _counted(results)
     wanted = {id(node) for node in results}
     values: list[Expression] = []
     written: dict[int, Expression] = {}
+    depths: dict[int, int] = {}
     for node in order:
         operands = tuple(
             written[id(item)] if isinstance(item, Traced) else item for item in node.operands
         )
-        text = Expression(node.operation, operands)
-        if node.operation not in ("input", "constant") and (
-            uses[id(node)] > 1 or id(node) in wanted
-        ):
-            values.append(text)
-            text = variable(f"v{len(values) - 1}")
-        written[id(node)] = text
+        text, depth = Expression(node.operation, operands), 0
+        if node.operation not in ("input", "constant"):
+            depth = 1 + max(depths[id(item)] for item in node.operands)
+            if uses[id(node)] > 1 or id(node) in wanted or depth == _MOST_DEPTH:
+                values.append(text)
+                text, depth = variable(f"v{len(values) - 1}"), 0
+        written[id(node)], depths[id(node)] = text, depth
     return tuple(values), [written[id(node)] for node in results]
+
+
+def _counted(results: Sequence[Traced]) -> tuple[list[Traced], dict[int, int]]:
+    """(all nodes, each after its operands; how often each is used)."""
+    uses: dict[int, int] = {}
+    order: list[Traced] = []
+    left = [(node, False) for node in reversed(results)]
+    while left:
+        node, is_done = left.pop()
+        if is_done:
+            order.append(node)
+            continue
+        uses[id(node)] = uses.get(id(node), 0) + 1
+        if uses[id(node)] == 1:
+            below = [item for item in node.operands if isinstance(item, Traced)]
+            left += [(node, True), *((item, False) for item in reversed(below))]
+    return order, uses

@@ -124,6 +124,15 @@ class EpilogueVisitTree:
         written.elements_per_access = elements_per_access
         written.element_compute = element_compute
         written.element_output = element_output
+        if cls.__init__ is not object.__init__:
+            raise DescriptionError(
+                mismatch(
+                    cls.__name__,
+                    expected="no __init__",
+                    got="one",
+                    hint="__call__ is traced when an object is made; take what varies as scalars",
+                )
+            )
         if not callable(written):
             raise DescriptionError(
                 mismatch(
@@ -203,7 +212,7 @@ def _value(x: Any, called: str) -> Traced:
 
 
 def _pair(operation: str, x: Any, y: Any) -> Traced:
-    leader = _value(x if isinstance(x, Traced) else y, f"kronop.{operation}imum")
+    leader = _value(y if isinstance(y, (Traced, Reduced)) else x, f"kronop.{operation}imum")
     return leader.trace.apply(operation, x, y)
 
 

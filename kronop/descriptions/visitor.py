@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from kronop.artifacts import Decision
-from kronop.descriptions.datatype import RESULT_TYPES, DataType
+from kronop.descriptions.datatype import RESULT_TYPES, DataType, float32, float64, int64
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.expression import Expression, is_identifier
 from kronop.descriptions.scalars import FINITE_MAX, EpilogueArguments
@@ -31,13 +31,12 @@ KINDS = ("scalar", "tensor", "row", "column")
 AXES = ("row", "column")
 REDUCTIONS: Mapping[str, Any] = {"sum": np.sum, "max": np.max}
 ACCUMULATOR = "accumulator"
-# Names that the emitted functor has itself.
-_OWN_NAMES = frozenset(
-    {
-        *(ACCUMULATOR, "D", "at", "scalars", "math", "kronop", "problem_size"),
-        *("Compute", "Scalar", "At", "Epilogue"),
-    }
-)
+# Names that `epilogue_type` takes for something else, and those of the emitted functor besides.
+_KEPT_NAMES = frozenset({"D", "problem_size", "self"})
+_OWN_NAMES = _KEPT_NAMES | {
+    *(ACCUMULATOR, "at", "scalars", "math", "kronop"),
+    *("Compute", "Scalar", "At", "Epilogue", "Operands", "Results", "kOperands", "kResults"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class Result(Decision):
 
     Attributes:
         name: what `epilogue_type` calls it.
-        value: an input, a constant or one of the tree's values.
+        value: an input or one of the tree's values.
         reduction, axis: a key of REDUCTIONS and one of AXES; both empty for an (M, N) result.
     """
 
@@ -82,8 +81,8 @@ class VisitorTree(Decision):
         results: D, then auxiliary results.
 
     Raises:
-        DescriptionError: a name is not one that C++ can have, is there twice or is taken; D is a
-            reduction.
+        DescriptionError: a name is there twice or is taken, or that of an operand is not one that
+            C++ can have; D is a reduction.
     """
 
     operands: tuple[Operand, ...]
@@ -92,22 +91,21 @@ class VisitorTree(Decision):
 
     def __post_init__(self) -> None:
         taken: set[str] = set()
-        named: tuple[Operand | Result, ...] = (*self.operands, *self.results)
-        for item in named:
-            free = item.name not in taken and (
-                item.name not in _OWN_NAMES or (item is self.results[0] and item.name == "D")
-            )
-            if not is_identifier(item.name) or not free:
-                raise DescriptionError(
-                    mismatch(
-                        "a name in a visitor tree",
-                        expected="an identifier of C++ that is there once and none of"
-                        f" {', '.join(sorted(_OWN_NAMES))}",
-                        got=repr(item.name),
-                        hint="rename the parameter or the result",
-                    )
+        for operand in self.operands:
+            if not is_identifier(operand.name) or operand.name in {*taken, *_OWN_NAMES}:
+                raise _misnamed(
+                    f"parameter {operand.name!r}",
+                    "a name of C++ that is there once, without two underscores in a row or one in"
+                    " front, and not v0, v1, ...",
+                    _OWN_NAMES,
                 )
-            taken.add(item.name)
+            taken.add(operand.name)
+        for place, result in enumerate(self.results):
+            kept = _KEPT_NAMES - {"D"} if place == 0 else _KEPT_NAMES
+            # Emitted code has no names of results.
+            if not str(result.name).isidentifier() or result.name in {*taken, *kept}:
+                raise _misnamed(f"result {result.name!r}", "a name that is there once", kept)
+            taken.add(result.name)
         if self.results[0].axis:
             raise DescriptionError(
                 mismatch(
@@ -203,6 +201,15 @@ class VisitorEpilogue(Epilogue):
     elements: tuple[tuple[str, DataType], ...] = ()
 
     def __post_init__(self) -> None:
+        if self.element_accumulator is int64:
+            raise DescriptionError(
+                mismatch(
+                    "sums under a visitor tree",
+                    expected="float16, float32, float64 or int32",
+                    got="int64",
+                    hint="compute with the result after the run",
+                )
+            )
         Epilogue.__post_init__(self)
         if not isinstance(self.tree, VisitorTree):
             raise ElementTypeError(
@@ -213,20 +220,21 @@ class VisitorEpilogue(Epilogue):
                     hint="decorate a function with kronop.epilogue_visitor",
                 )
             )
-        if self.element_epilogue.kind != "float":
+        # Kernels keep reductions in the type that they compute in, which has to be this one.
+        if self.element_epilogue not in (float32, float64):
             raise DescriptionError(
                 mismatch(
                     "element_epilogue of a visitor tree",
                     expected="float32 or float64",
                     got=repr(self.element_epilogue),
-                    hint="int32 sums are computed with in float32",
+                    hint="sums of int32 and float16 are computed with in float32",
                 )
             )
         self._check_constants()
         self._check_elements()
 
     def _check_constants(self) -> None:
-        for value in (*self.tree.values, *(item.value for item in self.tree.results)):
+        for value in self.tree.values:
             for constant in _constants(value):
                 if abs(constant) > FINITE_MAX[self.element_epilogue]:
                     raise DescriptionError(
@@ -319,6 +327,17 @@ class VisitorEpilogue(Epilogue):
             name: value if types[name].kind == "float" else _rounded(value, types[name])
             for name, value in self.tree.evaluate(inputs).items()
         }
+
+
+def _misnamed(what: str, expected: str, kept: frozenset[str]) -> DescriptionError:
+    return DescriptionError(
+        mismatch(
+            "a name in a visitor tree",
+            expected=f"{expected}; none of {', '.join(sorted(kept))}",
+            got=what,
+            hint="rename the parameter or the result",
+        )
+    )
 
 
 def _rounded(value: Any, element: DataType) -> Any:

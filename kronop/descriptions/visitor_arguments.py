@@ -38,7 +38,16 @@ class VisitorArguments(EpilogueArguments):
         tree, given = epilogue.tree, dict(given)
         first = tree.results[0].name
         if "D" in given and first != "D":
-            given.setdefault(first, given.pop("D"))
+            own = given.pop("D")
+            if given.setdefault(first, own) is not own:
+                raise ArgumentError(
+                    mismatch(
+                        "D",
+                        expected=f"the same tensor as {first}, which is the tree's name of D",
+                        got="another one",
+                        hint="give the first result once",
+                    )
+                )
         size = given.pop("problem_size", None)
         needed = [item.name for item in tree.operands]
         needed += [item.name for item in tree.auxiliary]

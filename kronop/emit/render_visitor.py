@@ -51,10 +51,9 @@ def _statements(epilogue: VisitorEpilogue) -> list[str]:
     for place, operand in enumerate(tree.tensors):
         if operand.name in used:
             lines.append(f"const Compute {operand.name} = at.operand({place});")
+    # What is used repeatedly is a value of the tree already.
     for place, value in enumerate(tree.values):
-        before, text = value.statements("Compute")
-        lines += [*before, f"const Compute v{place} = {text};"]
+        lines.append(f"const Compute v{place} = {value.text('Compute')};")
     for place, result in enumerate(tree.results):
-        before, text = result.value.statements("Compute")
-        lines += [*before, f"at.keep({place}, {text});"]
+        lines.append(f"at.keep({place}, {result.value.text('Compute')});")
     return lines

@@ -18,8 +18,10 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.expression import variable
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.plan_text import from_text, to_text
+from kronop.emit.render_visitor import visitor_functor
 
-F32, F64, I32, I8 = kronop.float32, kronop.float64, kronop.int32, kronop.int8
+F16, F32, F64 = kronop.float16, kronop.float32, kronop.float64
+I32, I8 = kronop.int32, kronop.int8
 # Sums of float64 that take turns differ by a few roundings.
 CLOSE: dict[str, Any] = {"rtol": 1e-13, "atol": 1e-13}
 
@@ -234,6 +236,27 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
         kronop.DescriptionError,
         "to be returned",
     ),
+    "an activation of a reduction": (
+        lambda accum: (accum, kronop.relu(kronop.sum(accum, axis="row"))),
+        kronop.DescriptionError,
+        "to be returned",
+    ),
+    "the maximum of a reduction and a number": (
+        lambda accum: (accum, kronop.maximum(kronop.sum(accum, axis="row"), 1.0)),
+        kronop.DescriptionError,
+        "to be returned",
+    ),
+    "Python's abs": (lambda accum: abs(accum), kronop.DescriptionError, "functions of kronop"),
+    "Python's math": (
+        lambda accum: math.exp(accum),
+        kronop.DescriptionError,
+        "functions of kronop",
+    ),
+    "a number beyond all floats": (
+        lambda accum: accum * 10**400,
+        kronop.ElementTypeError,
+        "finite number",
+    ),
     "an axis": (lambda accum: kronop.maximum(accum, axis="0"), kronop.DescriptionError, '"row" or'),
     "maximum of what": (lambda accum: kronop.maximum(accum), kronop.DescriptionError, "neither"),
     "not a value": (lambda accum: kronop.exp(1.0), kronop.ElementTypeError, "kronop.exp"),
@@ -247,12 +270,51 @@ def test_refused(name: str) -> None:
         kronop.epilogue_visitor(function)
 
 
-@pytest.mark.parametrize("name", ["double", "v3", "accumulator", "at", "a__b", "größe"])
+@pytest.mark.parametrize(
+    "name", ["double", "v3", "accumulator", "at", "a__b", "größe", "kResults", "self"]
+)
 def test_names_that_kernels_cannot_have(name: str) -> None:
     told: dict[str, Any] = {}
     exec(f"def f(accum, {name}: 'row'):\n return accum + {name}", told)
     with pytest.raises(kronop.DescriptionError, match="rename the parameter"):
         kronop.epilogue_visitor(told["f"])
+
+
+def test_results_have_any_names() -> None:
+    def function(accum: Any) -> Any:
+        new = accum * 2.0
+        v0 = new + 1.0
+        _größe = kronop.sum(v0, axis="row")
+        return new, v0, _größe
+
+    tree = kronop.epilogue_visitor(function)
+    assert [item.name for item in tree.results] == ["new", "v0", "_größe"]
+    for names in (("D", "D"), ("d", "D"), ("d", "problem_size"), ("d", "1")):
+        with pytest.raises(kronop.DescriptionError, match="rename"):
+            kronop.epilogue_visitor(lambda accum: (accum, accum + 1.0), results=names)
+
+
+def test_zeros_of_both_signs_are_two_constants() -> None:
+    tree = kronop.epilogue_visitor(
+        lambda accum: kronop.maximum(accum, 0.0) + kronop.maximum(accum, -0.0)
+    )
+    text = "\n".join(visitor_functor(floats(tree, F32)))
+    assert text.count("v0 =") == 1
+    assert "Compute(-0.0)" in text
+    assert "Compute(0.0)" in text
+
+
+def test_long_functions_are_cut_into_values() -> None:
+    def function(accum: Any, c: Any) -> Any:
+        for _ in range(3000):
+            accum = accum * 0.5 + c
+        return accum
+
+    tree = kronop.epilogue_visitor(function, kinds={"c": "row"})
+    c = np.array([3.0, -1.0])
+    found = tree.evaluate({"accumulator": np.ones((2, 2)), "c": c})
+    np.testing.assert_allclose(found["D"], np.broadcast_to(2 * c, (2, 2)))
+    assert len(visitor_functor(floats(tree, F32))) < 3000
 
 
 def test_unknown_kinds_and_results() -> None:
@@ -269,6 +331,11 @@ def test_types_that_do_not_fit() -> None:
         floats(tree, F32)
     with pytest.raises(kronop.DescriptionError, match=r"float32 or float64, got kronop\.int32"):
         five(I32, 1, I32, I32)
+    # Reductions are kept in the type that is computed in, which is float32 for float16.
+    with pytest.raises(kronop.DescriptionError, match=r"float32 or float64, got kronop\.float16"):
+        five(F16, 1, F16, F16)
+    with pytest.raises(kronop.DescriptionError, match=r"sums under a visitor tree.* got int64"):
+        five(kronop.int64, 1, kronop.int64, F64)
     for elements in ({"D": F32}, {"alpha": F32}, {"row_max": F32}, {"c": kronop.tfloat32}):
         with pytest.raises(kronop.DescriptionError, match="elements of a visitor tree"):
             five(F32, 1, F32, F32, elements=elements)
@@ -294,6 +361,8 @@ def test_arguments_have_names() -> None:
     ):
         with pytest.raises(kronop.KronopError, match=message):
             made.epilogue_type(**wrong)
+    with pytest.raises(kronop.ArgumentError, match="D: expected the same tensor as d"):
+        made.epilogue_type(d=sums, D=sums.copy(), **given, **results)
     with pytest.raises(kronop.ArgumentError, match="without a name"):
         made.epilogue_type(1.0, **given, **results)
 

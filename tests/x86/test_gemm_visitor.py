@@ -255,6 +255,30 @@ def test_the_words_of_pycutlass() -> None:
     np.testing.assert_allclose(reduction, expected.sum(axis=1), rtol=0, atol=1e-4)
 
 
+def test_flat_tensors_have_the_layout_of_the_result() -> None:
+    tree = kronop.epilogue_visitor(
+        lambda accum, c: (accum + c, accum * c), kinds={"c": "tensor"}, results=("D", "t")
+    )
+    A, C = kronop.TensorDescription(F32), kronop.TensorDescription(F32, kronop.ColumnMajor)
+    operation = GemmOperationUniversal("x86", None, A, A, C, tree(F32, 1, F32, F32), visitor=True)
+    random = np.random.default_rng(12)
+    a, b, c = (support.random_array(random, item, F32) for item in ((5, 3), (3, 7), (5, 7)))
+    d, t = np.empty(35, np.float32), np.empty(35, np.float32)
+    output_op = operation.epilogue_type(D=d, c=c.ravel("F"), t=t)
+    arguments = GemmArguments(
+        operation=operation,
+        problem_size=GemmCoord(5, 7, 3),
+        A=a.ravel(),
+        B=b.ravel(),
+        output_op=output_op,
+    )
+    operation.run(arguments)
+    output_op.sync()
+    sums = a.astype(np.float64) @ b
+    np.testing.assert_allclose(d, (sums + c).ravel("F"), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(t, (sums * c).ravel("F"), rtol=0, atol=1e-5)
+
+
 def test_refused() -> None:
     random = np.random.default_rng(10)
     operation = operation_of(several, F32)

@@ -95,7 +95,7 @@ class GemmArguments(Members):
         tree = self.output_op if isinstance(self.output_op, VisitorArguments) else None
         if tree is not None:
             D, C, bias = visited_arguments.taken(tree, C, D, bias), None, None
-            self._visited = visited_arguments.visited(tree, DIFFERENTIABLE)
+            self._visited = visited_arguments.visited(tree, DIFFERENTIABLE, what.Y.layout)
         self._mode = check_mode(gemm_mode, split_k_slices, batch)
         if gemm_mode is Mode.Array and isinstance(A, (list, tuple)):
             if tree is not None:

@@ -12,6 +12,7 @@ from kronop.args.overlap import overlaps, same_elements
 from kronop.args.strides import broadcast_strides, matrix_strides
 from kronop.args.tensor import check_element, view
 from kronop.args.view import TensorView
+from kronop.descriptions.datatype import Layout, RowMajor
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import Result
 from kronop.descriptions.visitor_arguments import VisitorArguments
@@ -68,8 +69,13 @@ def _twice(name: str, expected: str) -> ArgumentError:
     return ArgumentError(mismatch(name, expected=expected, got="another tensor", hint=hint))
 
 
-def visited(output_op: VisitorArguments, differentiable: str) -> tuple[Visited, ...]:
+def visited(
+    output_op: VisitorArguments, differentiable: str, layout: Layout
+) -> tuple[Visited, ...]:
     """The operands, then the auxiliary results, in the order of the tree.
+
+    Args:
+        layout: that of D, in which flat (M, N) tensors are read too.
 
     Raises:
         ElementTypeError: one is no tensor, or of another type than the tree's.
@@ -88,7 +94,7 @@ def visited(output_op: VisitorArguments, differentiable: str) -> tuple[Visited, 
                 name=item.name,
                 kind=item.kind,
                 view=seen,
-                described=TensorDescription(element),
+                described=TensorDescription(element, layout if item.kind == "tensor" else RowMajor),
                 result=result,
                 owner=given[item.name],
             )

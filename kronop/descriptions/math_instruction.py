@@ -42,6 +42,12 @@ class MathOperation(enum.Enum):
     multiply_add_fast_f16 = "multiply_add_fast_f16"
     multiply_add_fast_bf16 = "multiply_add_fast_bf16"
 
+    @property
+    def rounded(self) -> DataType | None:
+        """What float32 operands are rounded to before they are multiplied; None: they are not."""
+        fast = {"multiply_add_fast_f16": float16, "multiply_add_fast_bf16": bfloat16}
+        return fast.get(self.value)
+
 
 _MA, _SATURATE = MathOperation.multiply_add, MathOperation.multiply_add_saturate
 _FAST = (

@@ -103,7 +103,9 @@ def _bound(case: Case, a: Any, b: Any, expected: Any, scalars: tuple[float, ...]
     if case.opclass is OpClass.TensorOp and case.element is kronop.float32:
         operand = _ROUNDED[case.operation]
     magnitude = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
-    sums = (2 * operand + operand**2 + max(k, 1) * _UNIT[case.sums]) * magnitude
+    # NOTE: k roundings of float16 would allow any result; some go up, others down.
+    roundings = math.sqrt(k) if case.sums is kronop.float16 else max(k, 1)
+    sums = (2 * operand + operand**2 + roundings * _UNIT[case.sums]) * magnitude
     unit = max(_UNIT[case.output], _UNIT[kronop.float32] if case.sums.kind == "float" else 0)
     if case.sums is kronop.float64:
         unit = _UNIT[kronop.float64]
@@ -235,7 +237,11 @@ def test_results_are_the_same_each_time(name: str) -> None:
     m, n, k = SIZES[0]
     a = _matrix((m, k), case.element, case.layouts[0], 1)
     b = _matrix((k, n), case.element, case.layouts[1], 2)
-    results = []
+    results, slices = [], 5
+    wanted = case.design().workspace_bytes(
+        GemmSize(m, n, k, slices=slices), Target.parse(_target())
+    )
+    workspace = torch.empty(wanted, dtype=torch.uint8, device="cuda")
     for _ in range(3):
         d = _matrix((m, n), case.output, case.layouts[2], 3)
         problem = GemmProblem(
@@ -250,44 +256,12 @@ def test_results_are_the_same_each_time(name: str) -> None:
             bias=None,
             scalars=(1.0, 0.0),
             threads=1,
+            slices=slices,
+            workspace=workspace.data_ptr(),
         )
         _run(name, problem)
         results.append(d.clone())
     assert all(torch.equal(results[0], item) for item in results)
-
-
-@pytest.mark.parametrize("name", ["f16", "bf16", "tf32", "3xtf32", "s8", "f64", "simt f32"])
-def test_speed_is_printed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Against nothing: the line tells how far a kernel is from torch's."""
-    torch, case, extent = _torch(), CASES[name], 4096
-    a = _matrix((extent, extent), case.element, case.layouts[0], 1)
-    b = _matrix((extent, extent), case.element, case.layouts[1], 2)
-    d = _matrix((extent, extent), case.output, case.layouts[2], 3)
-    problem = GemmProblem(
-        m=extent,
-        n=extent,
-        k=extent,
-        batch=(),
-        a=_strided(a),
-        b=_strided(b),
-        y=_strided(d),
-        z=None,
-        bias=None,
-        scalars=(1.0, 0.0),
-        threads=1,
-    )
-    (launch,) = case.design().launches(0, Target.parse(_target()), problem)
-    run, stream = _kernel(name).bind(launch), torch.cuda.current_stream().cuda_stream
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    run(stream)
-    start.record()
-    for _ in range(10):
-        run(stream)
-    end.record()
-    torch.cuda.synchronize()
-    seconds = start.elapsed_time(end) / 1e4
-    with capsys.disabled():
-        print(f"\n{name}: {seconds * 1e6:.0f} us, {2 * extent**3 / seconds / 1e12:.0f} TFLOP/s")
 
 
 @pytest.mark.parametrize("name", ["f16 warps along k", "fast_bf16"])

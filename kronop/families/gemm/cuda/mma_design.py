@@ -10,7 +10,6 @@ from kronop.artifacts import Status
 from kronop.descriptions.datatype import (
     FLOAT8,
     DataType,
-    bfloat16,
     float16,
     float32,
     float64,
@@ -54,10 +53,6 @@ class Way(enum.IntEnum):
 
 # Registers of operands that are rounded or split, for each that is loaded.
 _MORE = {Way.Plain: 0.0, Way.Tf32: 0.75, Way.SplitTf32: 1.75, Way.Rounded: 0.5}
-_ROUNDED = {
-    MathOperation.multiply_add_fast_f16: float16,
-    MathOperation.multiply_add_fast_bf16: bfloat16,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +105,7 @@ class GemmMma(GemmBlocks):
     @property
     def rounded(self) -> DataType:
         """What is multiplied."""
-        return _ROUNDED.get(self.math.math_operation, self.source)
+        return self.math.math_operation.rounded or self.source
 
     @property
     def step(self) -> int:
@@ -257,5 +252,6 @@ def multiplies(math: MathInstruction) -> bool:
     """Whether tensor cores of warps have the instruction: AMX tiles are no part of a GPU."""
     if math.opcode_class is not OpClass.TensorOp or math.instruction_shape[1] != 8:
         return False
-    split = math.math_operation in (*_ROUNDED, MathOperation.multiply_add_fast_f32)
-    return not split or math.element_a is float32
+    operation = math.math_operation
+    is_fast = operation.rounded or operation is MathOperation.multiply_add_fast_f32
+    return not is_fast or math.element_a is float32

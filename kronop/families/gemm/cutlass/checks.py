@@ -20,7 +20,7 @@ from kronop.descriptions.datatype import (
     int8,
     int32,
 )
-from kronop.descriptions.math_instruction import MathOperation
+from kronop.families.gemm.cuda.mma_design import multiplies
 from kronop.families.gemm.cutlass import headers, words
 from kronop.target import Target
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kronop.families.gemm.cutlass.design import CutlassGemm
 
 _ACCESS_BYTES, _LEAST_COPY, _MOST_THREADS = 16, 4, 1024
+_LEAST_THREADS_OF_DOUBLE, _MANY_BESIDE = 64, 8
 _SIMT_STEPS, _SIMT_SUMS = 8, 4
 # Bytes along K of a tile of tensor cores: rows of shared memory are permuted within 128 bytes.
 _TILE_BYTES = (32, 64, 128)
@@ -66,17 +67,13 @@ def _types(design: CutlassGemm) -> str:
     if design.is_simt and design.source not in _SIMT_TYPES:
         names = " and ".join(item.name for item in _SIMT_TYPES)
         return f"CUTLASS 2.x multiplies {names} on ordinary cores, not {design.source.name}"
+    if not design.is_simt and not multiplies(math):
+        return f"tensor cores of a GPU do not have {math}"
     if design.source not in words.ELEMENTS or sums not in _OUTPUTS:
         return f"CUTLASS 2.x has no products of {design.source.name} with sums of {sums.name}"
     if design.output not in _OUTPUTS[sums]:
         names = " or ".join(item.name for item in _OUTPUTS[sums])
         return f"sums of {sums.name} become {names} in CUTLASS 2.x, not {design.output.name}"
-    is_plain = math.math_operation in (
-        MathOperation.multiply_add,
-        MathOperation.multiply_add_saturate,
-    )
-    if not is_plain and design.source is not float32:
-        return f"{math.math_operation.name} splits float32 operands, not {design.source.name}"
     return ""
 
 
@@ -96,7 +93,9 @@ def _layouts(design: CutlassGemm) -> str:
 def _divisions(design: CutlassGemm) -> str:
     """Tiles consist of whole tiles of warps, and these of whole instructions."""
     shape = design.math.instruction_shape
-    for name, tile, warps, step in zip("MNK", design.tile, design.warps, shape, strict=True):
+    for name, tile, warps, step in zip(
+        design.index_names, design.tile, design.warps, shape, strict=True
+    ):
         if tile % warps or tile // warps % step:
             return (
                 f"tile {name} of {tile} is not {warps} warps of whole instructions of {step}: each"
@@ -117,7 +116,8 @@ def _tensor_cores(design: CutlassGemm) -> str:
     if across not in _TILE_BYTES:
         return f"tile K of {design.tile_k} {item.name} is {across} bytes, not 32, 64 or 128"
     left, right = design.kernel_layouts
-    turned = ((left is Layout.ColumnMajor, "M", m), (right is Layout.RowMajor, "N", n))
+    names = design.index_names
+    turned = ((left is Layout.ColumnMajor, names[0], m), (right is Layout.RowMajor, names[1], n))
     for is_turned, name, extent in turned:
         if is_turned and extent * item.bytes % _LINE_BYTES:
             return (
@@ -127,7 +127,33 @@ def _tensor_cores(design: CutlassGemm) -> str:
     # With two stages CUTLASS multiplies float32 in float16, whatever operation is asked.
     if design.stages < 3 and item in (float32, float64):
         return f"{item.name} on tensor cores takes 3 stages or more, not {design.stages}"
+    if item is float64 and (reason := _float64(design, all(ahead for ahead, _, _ in turned))):
+        return reason
+    return _stored_at_once(design)
+
+
+def _float64(design: CutlassGemm, turned: bool) -> str:
+    """Why there is no kernel of float64. `turned`: neither operand is contiguous along K."""
+    rows, columns = design.tile_m // design.warps_m, design.tile_n // design.warps_n
+    if design.threads < _LEAST_THREADS_OF_DOUBLE or rows % 16 or columns % 16:
+        return (
+            "float64 takes 2 warps or more with multiples of 16 x 16 sums, not"
+            f" {design.threads // 32} of {rows} x {columns}"
+        )
+    if design.tile_k % 16 and not turned:
+        return f"tile K of {design.tile_k} float64, contiguous along K, is no multiple of 16"
     return ""
+
+
+def _stored_at_once(design: CutlassGemm) -> str:
+    """Warps beside each other store rows of results together, which the tile has to have."""
+    (_, extent, _), (_, warps_n, warps_k) = design.tile, design.warps
+    beside = warps_n * warps_k
+    width = max(design.alignment_c, _ACCESS_BYTES // design.math.element_accumulator.bytes)
+    columns = 4 * beside * width
+    if design.interleaved or beside < _MANY_BESIDE or extent >= columns:
+        return ""
+    return f"{beside} warps beside each other store {columns} columns; the tile has {extent}"
 
 
 def _simt(design: CutlassGemm) -> str:
@@ -175,10 +201,11 @@ def _alignments(design: CutlassGemm) -> str:
                 f"{name} promises {alignment} elements, {copied} bytes; with {design.stages} stages"
                 f" copies take {_LEAST_COPY} or more, with 2 any"
             )
-    return _results(design, design.alignment_c)
+    return _results(design)
 
 
-def _results(design: CutlassGemm, width: int) -> str:
+def _results(design: CutlassGemm) -> str:
+    width = design.alignment_c
     if design.is_simt:
         return "" if width == 1 else f"ordinary cores store single elements, not {width} at once"
     narrow: dict[DataType, int] = {int8: 8 if design.interleaved else 4}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kronop.descriptions.math_instruction import OpClass
+from kronop.descriptions.math_instruction import MathOperation, OpClass
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.plan import Step
 from kronop.families.gemm.cutlass.design import CutlassGemm
@@ -110,9 +110,9 @@ def _design(what: GemmDescription, shape: Shape) -> CutlassGemm:
 
 def steps(what: GemmDescription, target: Target, design: CutlassGemm) -> tuple[Step, ...]:
     """The one step of a plan."""
-    element, math = what.A.element, what.math
+    element, math, operation = what.A.element, what.math, what.math.math_operation
     tile = f"{design.tile_m}x{design.tile_n}x{design.tile_k}"
-    splits = math.math_operation.name == "multiply_add_fast_f32"
+    splits = operation is MathOperation.multiply_add_fast_f32
     return (
         Step(
             entry=f"cutlass_gemm_{element.short}_{what.epilogue.name}_{tile}_{target.arch}",
@@ -124,7 +124,7 @@ def steps(what: GemmDescription, target: Target, design: CutlassGemm) -> tuple[S
                 element=element,
                 output=what.Y.element,
                 sums=math.element_accumulator,
-                multiplied=None if design.is_simt else math.element_a,
+                multiplied=None if design.is_simt else operation.rounded or math.element_a,
                 products=PRODUCTS_OF_SPLIT if splits else 1,
             ),
         ),

@@ -108,6 +108,16 @@ class CutlassGemm(Design):
         return (second, first) if self.swapped else (first, second)
 
     @property
+    def operand_names(self) -> str:
+        """What the left and the right operand of the product that is computed are for the user."""
+        return "BA" if self.swapped else "AB"
+
+    @property
+    def index_names(self) -> str:
+        """What its rows, columns and steps are for the user."""
+        return "NMK" if self.swapped else "MNK"
+
+    @property
     def panel(self) -> int:
         """Columns of a panel of interleaved operands; 1 for others."""
         return INTERLEAVE if self.interleaved else 1

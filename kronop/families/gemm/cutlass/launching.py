@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kronop.artifacts import Launch
-from kronop.descriptions.datatype import Layout
+from kronop.descriptions.datatype import Layout, int8
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
 from kronop.emit.cuda import operands
 from kronop.errors import ArgumentError, mismatch
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # Elements of a row of sums, in whose multiples rows begin; blocks that add sums up, for each
 # multiprocessor; the largest extent, since coordinates are 32-bit integers.
 _LINE, _ADDING, _MOST_EXTENT = 16, 8, 2**31 - 1
+# Products of int8 in a sum. NOTE: CUTLASS's instructions saturate sums, where all others wrap; sums
+# of so few products, each of 2^14 at most, cannot reach the bounds of int32.
+_MOST_WRAPPED = 2**17 - 1
 _NOTHING = StridedMatrix(pointer=0, row=0, column=0)
 
 
@@ -93,7 +96,8 @@ def _turned(problem: GemmProblem) -> GemmProblem:
 def _values(design: CutlassGemm, problem: GemmProblem, cut: Cut) -> dict[str, Any]:
     left, right = design.kernel_layouts
     source, scalars = _source(design, problem, cut)
-    bias = problem.bias or _NOTHING
+    bias, names = problem.bias or _NOTHING, design.operand_names
+    of_source = "bias" if source is problem.bias else "C"
     result = design.result_layout
     rows, columns = problem.m, problem.n
     sliced = cut.slices > 1
@@ -107,9 +111,9 @@ def _values(design: CutlassGemm, problem: GemmProblem, cut: Cut) -> dict[str, An
         "m": rows,
         "n": columns,
         "k": problem.k,
-        "ld_a": _leading("A", problem.a, left, (rows, problem.k)),
-        "ld_b": _leading("B", problem.b, right, (problem.k, columns)),
-        "ld_source": _leading("C", source, result, (rows, columns)),
+        "ld_a": _leading(names[0], problem.a, left, (rows, problem.k)),
+        "ld_b": _leading(names[1], problem.b, right, (problem.k, columns)),
+        "ld_source": _leading(of_source, source, result, (rows, columns)),
         "ld_result": _leading("D", problem.y, result, (rows, columns)),
         "ld_partial": operands.round_up(columns, _LINE),
         "batch": _padded(problem.batch, 1),
@@ -150,7 +154,7 @@ def _source(
             )
         )
     alpha, _, *more = problem.scalars
-    return bias, (alpha, 1.0, *more)
+    return bias, (alpha, 1, *more)
 
 
 def _leading(
@@ -181,19 +185,33 @@ def _check_extents(design: CutlassGemm, problem: GemmProblem) -> None:
     """CUTLASS's kernels access whole vectors: an extent that is contiguous in memory consists of
     these."""
     m, n, k = problem.m, problem.n, problem.k
+    most_k = _MOST_WRAPPED if design.source is int8 else _MOST_EXTENT
+    for name, extent, most in zip(
+        design.index_names, (m, n, k), (_MOST_EXTENT, _MOST_EXTENT, most_k), strict=True
+    ):
+        if extent > most:
+            raise ArgumentError(
+                mismatch(
+                    f"{name} of {design.source.name}",
+                    expected=f"at most {most}, of a kernel of CUTLASS",
+                    got=extent,
+                    hint="leave out the tile",
+                )
+            )
     left, right = design.kernel_layouts
     first, second = design.kernel_alignments
     panel = design.panel
+    names = design.operand_names
     wanted = (
-        ("A", m if left is Layout.ColumnMajor else k, max(first, panel)),
-        ("B", k if right is Layout.ColumnMajor else n, max(second, panel)),
+        (names[0], m if left is Layout.ColumnMajor else k, max(first, panel)),
+        (names[1], k if right is Layout.ColumnMajor else n, max(second, panel)),
         ("C and D", n, max(design.alignment_c, panel)),
     )
     for name, extent, multiple in wanted:
-        if extent % multiple or extent > _MOST_EXTENT:
+        if extent % multiple:
             raise ArgumentError(
                 mismatch(
-                    f"extent of {name} that is contiguous, for M, N, K of {m}, {n}, {k}",
+                    f"extent of {name} that is contiguous",
                     expected=f"a multiple of {multiple}, as the alignment says, of a kernel of"
                     " CUTLASS",
                     got=extent,

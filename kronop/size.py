@@ -48,21 +48,11 @@ class Rows(int):
     __slots__ = ()
 
     def __new__(cls, count: Any) -> Self:
-        try:
-            rows = -1 if isinstance(count, bool) else operator.index(count)
-        except TypeError:
-            rows = -1
-        if rows < 0:
-            raise ArgumentError(
-                mismatch(
-                    "rows", expected="an integer of at least 0", got=repr(count), hint="count rows"
-                )
-            )
-        return super().__new__(cls, rows)
+        return super().__new__(cls, extent_of("rows", count, "count rows"))
 
     def bucket(self) -> Rows:
         """The largest power of two at or below the number of rows; 1 for 0 rows."""
-        return Rows(1 << max(self, 1).bit_length() - 1)
+        return Rows(bucket_of(self))
 
     def told(self) -> str:
         return f"{self} rows"
@@ -92,7 +82,7 @@ def extent_of(name: str, value: Any, hint: str) -> int:
     if extent < 0:
         raise ArgumentError(
             mismatch(
-                f"extent {name}",
+                name,
                 expected="an integer of at least 0",
                 got=repr(value),
                 hint=hint,

@@ -239,8 +239,8 @@ class Arguments(abc.ABC):
         self._placement = placement
         self._kept = tuple(placement.kept)
         self.launchers = launchers
-        self._written = self.results
-        self._count_change = changes.counter(self.Y)
+        self._written = changes.counted(self.results)
+        self._count_change = changes.counter(self._written[0]) if self._written else None
         # `_steps` is set last, because `run` takes it as the sign that everything above is set.
         self._steps = (*placement.before, *launchers, *placement.after)
         return self._steps

@@ -12,6 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 
+def counted(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Those of the tensors whose changes torch counts."""
+    torch = sys.modules.get("torch")
+    return () if torch is None else tuple(it for it in tensors if isinstance(it, torch.Tensor))
+
+
 def counter(tensor: Any) -> Callable[[tuple[Any, ...]], None] | None:
     """The function that counts a change of tensors like this one, which it takes in a tuple; None
     for tensors of other frameworks, which count no changes.

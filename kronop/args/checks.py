@@ -34,7 +34,7 @@ def description_of(operation: object, kind: type[AnyDescription]) -> AnyDescript
         raise ElementTypeError(
             mismatch(
                 "operation",
-                expected=f"a {kind.__name__.removesuffix('Description')}Operation",
+                expected=f"an operation that has a {kind.__name__}",
                 got=type(operation).__name__,
                 hint="use the arguments of that operation's family",
             )

@@ -11,6 +11,13 @@ from kronop.frozen import dataclass
 Ints = tuple[int, ...]
 
 
+def broadcasts(shape: Sequence[int], goal: Sequence[int]) -> bool:
+    """Whether `shape` repeats to `goal` by NumPy's rule, with no more dimensions than it."""
+    return len(shape) <= len(goal) and all(
+        own in (1, whole) for own, whole in zip(shape[::-1], goal[::-1], strict=False)
+    )
+
+
 def broadcast_shapes(named: Sequence[tuple[str, Ints]]) -> Ints:
     """The common shape of leading dimensions, by the rule of torch.matmul and NumPy.
 

@@ -124,7 +124,7 @@ def check_element(element: DataType, expected: DataType, name: str) -> None:
                 f"element type of {name}",
                 expected=repr(expected),
                 got=repr(element),
-                hint="convert it: all tensors have the type of X, or the one that was described",
+                hint="convert it to the type that is expected",
             )
         )
 

@@ -107,7 +107,7 @@ def _cuda_headers() -> tuple[str, ...]:
     Each is searched for by itself: wheels may bring the one and a toolkit the other. Wheels come
     first, as for NVRTC itself, since one release's NVRTC may fail with another one's headers.
     """
-    folders = []
+    folders: list[str] = []
     for part, called in (("cudart", "CUDA"), ("cccl", "CCCL (cuda/std)")):
         found = cuda_header_folders(part, prefer_packages=True)
         if not found:

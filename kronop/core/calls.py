@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from kronop.args.frameworks import DIFFERENTIABLE
 from kronop.args.tensor import TensorView, check_element, describe, view
 from kronop.core.prepared import Lesson
 from kronop.descriptions import activation as activations
@@ -18,43 +19,66 @@ from kronop.descriptions.epilogue import (
 )
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS, MathInstruction
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+
+# The names of Z and Y for users of most one-line functions.
+_NAMES: Mapping[str, str] = {"Z": "Z", "Y": "Y"}
 
 
-def operand_of(x: Any) -> TensorView:
-    """A view of X.
+def operand_of(tensor: Any, name: str = "X", differentiable: str = DIFFERENTIABLE) -> TensorView:
+    """A view of an operand.
+
+    Args:
+        name: what the caller calls it.
+        differentiable: the functions that have gradients, for the message that there are none here.
 
     Raises:
-        ElementTypeError: no kernel multiplies X's element type.
+        ElementTypeError: no kernel multiplies its element type.
     """
-    x_view = view(x, "X")
-    if x_view.element not in SIMT_ELEMENTS:
+    found = view(tensor, name, differentiable)
+    if found.element not in SIMT_ELEMENTS:
         raise ElementTypeError(
             mismatch(
-                "element type of X",
+                f"element type of {name}",
                 expected=f"one of {', '.join(item.name for item in SIMT_ELEMENTS)}",
-                got=x_view.element.name,
+                got=found.element.name,
                 hint="convert all tensors to one of these",
             )
         )
-    return x_view
+    return found
 
 
-def describe_output(x: DataType, inner: int, z: Any, out: Any) -> TensorDescription:
+def describe_output(
+    x: DataType,
+    inner: int,
+    z: Any,
+    out: Any,
+    called: Mapping[str, str] = _NAMES,
+    differentiable: str = DIFFERENTIABLE,
+) -> TensorDescription:
     """The description with the largest alignment that both Y and Z satisfy.
 
-    `inner` is the contiguous extent of Y, in elements, if Y is made here.
+    Args:
+        x: the element type of the operands.
+        inner: the contiguous extent of Y, in elements, if Y is made here.
+        z, out: the tensors of Z and Y, or None.
+        called: what the caller calls Z and Y.
+        differentiable: as of `operand_of`.
 
     Raises:
         ElementTypeError: they are not of the type that X's product has.
     """
     tensors = (("Z", z), ("Y", out))
-    given = {name: describe(view(item, name), name) for name, item in tensors if item is not None}
+    given = {
+        name: describe(view(item, called[name], differentiable), called[name])
+        for name, item in tensors
+        if item is not None
+    }
     element = result_type(x)
     if out is not None and (given["Y"].element == x or x in FLOAT8):
         element = given["Y"].element
     for name, item in given.items():
-        check_element(item.element, element, name)
+        check_element(item.element, element, called[name])
     if out is None:
         alignment = math.gcd(inner, 16 // element.bytes) or 1
         given["Y"] = TensorDescription(element, Layout.RowMajor, alignment)
@@ -62,6 +86,24 @@ def describe_output(x: DataType, inner: int, z: Any, out: Any) -> TensorDescript
     if len(layouts) > 1:
         return TensorDescription(element, Layout.RowMajor, 1)
     return TensorDescription(element, layouts.pop(), min(item.alignment for item in given.values()))
+
+
+def check_activation(activation: object) -> None:
+    """Raises ArgumentError unless it is the name of an activation, or None.
+
+    Check this first: activations become keys of caches, and a list there fails without a useful
+    message.
+    """
+    named = isinstance(activation, str) and activation in activations.ACTIVATION_NAMES
+    if activation is not None and not named:
+        raise ArgumentError(
+            mismatch(
+                "activation",
+                expected=f"None or one of {', '.join(activations.ACTIVATION_NAMES)}",
+                got=repr(activation),
+                hint="apply other functions to the result",
+            )
+        )
 
 
 def epilogue_of(x: DataType, Y: TensorDescription, activation: str | None) -> Epilogue:

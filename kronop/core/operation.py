@@ -161,13 +161,13 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
         more than that.
         """
         rows, *lead = integers("batch", (rows, *integers("batch", batch)))
-        size = self._size(rows).times(problems(lead))
-        y_shape = (*lead, *self.description.y_shape(rows))
+        size = self._size(rows)
+        y_shape = (*lead, *self.description.y_shape(size))
         return Sizes(
-            x_shape=(*lead, *self.description.x_shape(rows)),
+            x_shape=(*lead, *self.description.x_shape(size)),
             y_shape=y_shape,
             y_bytes=math.prod(y_shape) * self.description.Y.element.bytes,
-            workspace_bytes=self.workspace_bytes(size, most_threads()),
+            workspace_bytes=self.workspace_bytes(size.times(problems(lead)), most_threads()),
         )
 
     def _size(self, size: Any) -> Any:

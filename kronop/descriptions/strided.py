@@ -16,3 +16,8 @@ class StridedMatrix:
     row: int
     column: int
     batch: tuple[int, ...] = ()
+
+
+def padded(values: tuple[int, ...], more: int = 0) -> tuple[int, ...]:
+    """Values of leading dimensions, with `more` in front for each that the batch has not."""
+    return (more,) * (MOST_BATCH_DIMENSIONS - len(values)) + values

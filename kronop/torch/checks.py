@@ -68,7 +68,8 @@ def number(name: str, value: Any) -> Any:
         ) from error
 
 
-def check_source(beta: Any, z: Any) -> None:
-    """Refuses a beta without z: it would scale nothing."""
+def check_source(beta: Any, z: Any, called: str = "z") -> None:
+    """Refuses a beta without z, `called` so by the user: it would scale nothing."""
     if z is None and beta:
-        raise ArgumentError(mismatch("beta", expected="0 without z", got=beta, hint="pass z"))
+        expected = f"0 without {called}"
+        raise ArgumentError(mismatch("beta", expected=expected, got=beta, hint=f"pass {called}"))

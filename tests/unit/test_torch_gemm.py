@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 import kronop
@@ -246,3 +247,49 @@ def test_a_layer_of_any_number_of_rows_is_warmed_up_traced_and_exported() -> Non
         wanted = torch.nn.functional.gelu(x @ layer.weight.mT + layer.bias)
         for way in (layer, traced, exported.module(), alone.module()):
             torch.testing.assert_close(way(x), wanted)
+
+
+def test_maps_over_a_bias_read_no_source_that_has_no_weight() -> None:
+    a, b, biases = drawn((3, 4), (4, 2), (5, 2), grad=False)
+    c = torch.full((3, 2), torch.nan, dtype=torch.float64)
+    found = torch.vmap(lambda bias: kronop.torch.matmul(a, b, c, beta=0.0, bias=bias))(biases)
+    torch.testing.assert_close(found, (a @ b) + biases[:, None, :])
+    whole = [item.to(torch.int32) for item in (a * 4, b * 4, biases * 4)]
+    source = torch.ones(3, 2, dtype=torch.int32)
+    found = torch.vmap(
+        lambda bias: kronop.torch.matmul(whole[0], whole[1], source, beta=2.0, bias=bias)
+    )(whole[2])
+    assert torch.equal(found, whole[0] @ whole[1] + 2 * source + whole[2][:, None, :])
+
+
+def test_what_is_refused_is_refused_with_the_shapes_that_were_given() -> None:
+    a, b = drawn((2, 3, 4), (5, 6), grad=False)
+    with pytest.raises(kronop.ArgumentError, match=r"\(\.\.\., 4, N\).* got \(5, 6\)"):
+        kronop.torch.matmul(a, b)
+    b, c = drawn((4, 5), (6,), grad=False)
+    with pytest.raises(kronop.ArgumentError, match=r"\(2, 3, 5\)"):
+        kronop.torch.matmul(a, b, c, beta=1)
+
+
+def test_groups_may_have_tensors_of_several_frameworks() -> None:
+    a, b = drawn((3, 4), (4, 2), dtype=torch.float32, grad=False)
+    out = torch.empty(3, 2)
+    version = out._version
+    results = [np.empty((3, 2), np.float32), out]
+    for _ in range(2):
+        kronop.gemm.grouped_matmul([a.numpy(), a], [b.numpy(), b], outs=results)
+    assert out._version == version + 2
+    for found in results:
+        torch.testing.assert_close(torch.as_tensor(found), a @ b)
+
+
+def test_groups_run_on_as_many_threads_as_their_scratch_memory_is_for() -> None:
+    threads = torch.get_num_threads()
+    small, (a, b) = np.ones((4, 5), np.float32), drawn((2000, 70), (70, 200), dtype=torch.float32)
+    try:
+        torch.set_num_threads(32)
+        with torch.no_grad():
+            _, found = kronop.gemm.grouped_matmul([small, a.detach()], [small.T.copy(), b.detach()])
+    finally:
+        torch.set_num_threads(threads)
+    torch.testing.assert_close(found, (a @ b).detach())

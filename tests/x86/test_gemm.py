@@ -290,3 +290,53 @@ def test_slices_and_threads(element: kronop.DataType, monkeypatch: pytest.Monkey
     assert isinstance(design, HostGemm)
     assert design.cut(7, 20, 130, 1, 16).slices > 1
     cutting.cut.cache_clear()
+
+
+def test_a_new_result_has_the_described_layout() -> None:
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    stack = np.stack([a, a, a])
+    for layout, strides in ((kronop.RowMajor, (24, 12, 4)), (kronop.ColumnMajor, (24, 4, 8))):
+        operation = GemmOperationUniversal(
+            "x86",
+            None,
+            _ANY(kronop.float32),
+            _ANY(kronop.float32),
+            _ANY(kronop.float32, layout),
+            support.linear(kronop.float32),
+        )
+        arguments = GemmArguments(operation, A=stack, B=np.eye(3, dtype=np.float32))
+        operation.run(arguments)
+        assert arguments.D.strides == strides
+        np.testing.assert_array_equal(arguments.D, stack)
+
+
+def test_a_beta_is_asked_for_whatever_was_called_before() -> None:
+    a = np.ones((2, 2), np.float32)
+    for _ in range(4):
+        kronop.gemm.matmul(a, a, a, beta=0)
+    with pytest.raises(kronop.ArgumentError, match="beta: expected a number, because c"):
+        kronop.gemm.matmul(a, a, a)
+    for beta in ("", [], np.ones(2), False):
+        with pytest.raises(kronop.KronopError, match="beta"):
+            kronop.gemm.matmul(a, a, beta=beta)
+    with pytest.raises(kronop.ArgumentError, match="activation: expected None or"):
+        kronop.gemm.matmul(a, a, activation=["relu"])
+
+
+def test_messages_name_the_arguments_of_the_one_line_form() -> None:
+    a = np.ones((2, 2), np.float32)
+    with pytest.raises(kronop.ElementTypeError, match="element type of out"):
+        kronop.gemm.matmul(a, a, out=np.empty((2, 2)))
+    with pytest.raises(kronop.ElementTypeError, match="element type of c"):
+        kronop.gemm.matmul(a, a, np.empty((2, 2)), beta=1)
+
+
+def test_extents_of_a_coordinate_are_counted() -> None:
+    for extents in ((4, -1, -1), (-1, 4, 4), (4, 4, 1.5)):
+        with pytest.raises(kronop.ArgumentError, match="extent"):
+            kronop.gemm.GemmCoord(*extents)
+
+
+def test_sizes_of_a_run_of_which_only_m_is_told() -> None:
+    operation = _float32().operation
+    assert operation.sizes(5) == operation.sizes(GemmSize(5, 5, 5))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -128,4 +129,109 @@ def test_refusals(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(kronop.ElementTypeError, match="precompute_mode"):
         kronop.GemmOperationGrouped(
             "x86", None, _MATRIX, _MATRIX, _MATRIX, _LINEAR, precompute_mode="host"
+        )
+
+
+def test_products_of_a_group_share_its_threads() -> None:
+    """They run in scratch memory that is as large as the group's threads need."""
+    group = _grouped()
+    for threads in (3, 7):
+        group.share_among(threads)
+        problems = group._problem(_Nowhere(), 0).problems
+        assert {item.threads for item in problems} == {threads}
+
+
+class _Nowhere:
+    """Places of operands whose memory is never read."""
+
+    def input(self, name: str, item: Any, form: Any) -> Any:
+        return SimpleNamespace(pointer=0)
+
+    def output(self, name: str, item: Any, form: Any, read: bool) -> Any:
+        return SimpleNamespace(pointer=0)
+
+
+def test_scratch_memory_of_a_group_is_that_of_its_largest_product() -> None:
+    asked: list[GemmSize] = []
+
+    class Planned:
+        def workspace_bytes(self, size: GemmSize, threads: int) -> int:
+            asked.append(size)
+            return 100 * size.batch
+
+        def launches(self, problem: Any) -> tuple[Any, ...]:
+            return ()
+
+    class Places(_Nowhere):
+        def workspace(self, nbytes: int) -> int:
+            assert nbytes == 100
+            return 0
+
+    planned: Any = Planned()
+    places: Any = Places()
+    _grouped().launches(planned, places)
+    assert asked == [GemmSize(m, n, k) for m, n, k in _SIZES if m]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"As": None}, "As: expected a list"),
+        ({"As": 5}, "As: expected a list"),
+        ({"Cs": 5, "beta": 1}, "Cs: expected a list"),
+        ({"outs": []}, "0 outs"),
+        ({"Cs": [], "beta": 1}, "0 Cs"),
+        ({"biases": 5}, "biases: expected a list"),
+        ({"activation": ["relu"]}, "activation: expected None or"),
+        ({"outs": [np.empty((3, 4))]}, r"element type of outs\[0\]"),
+        ({"Cs": [np.empty((3, 4))], "beta": 1}, r"element type of Cs\[0\]"),
+        ({"Cs": [np.empty((3, 4), np.float32)]}, "beta: expected a number"),
+    ],
+)
+def test_refusals_of_one_line(changes: dict[str, Any], message: str) -> None:
+    a, b = _drawn((3, 5), (5, 4))
+    with pytest.raises(kronop.KronopError, match=message):
+        kronop.gemm.grouped_matmul(**{"As": [a], "Bs": [b], **changes})
+
+
+def test_lists_may_be_generators() -> None:
+    a, b = _drawn((3, 5), (5, 4))
+    (found,) = kronop.gemm.grouped_matmul((item for item in [a]), (item for item in [b]))
+    _check(found, np.float64(a) @ b, 5)
+
+
+def test_a_source_that_is_not_read_may_be_another_one_s_result() -> None:
+    a, b = _drawn((3, 5), (5, 4))
+    outs = [np.full((3, 4), np.nan, np.float32) for _ in range(2)]
+    kronop.gemm.grouped_matmul([a, a], [b, b], Cs=outs[::-1], beta=0, outs=outs)
+    for out in outs:
+        _check(out, np.float64(a) @ b, 5)
+    with pytest.raises(kronop.ArgumentError, match=r"Cs\[0\] and Ds\[1\]"):
+        kronop.gemm.grouped_matmul([a, a], [b, b], Cs=outs[::-1], beta=1, outs=outs)
+
+
+def test_results_may_be_columns_of_one_matrix() -> None:
+    a, b = _drawn((3, 5), (5, 4))
+    memory = np.zeros((3, 4 * 30), np.float32)
+    outs = [memory[:, 4 * index : 4 * index + 4] for index in range(30)]
+    kronop.gemm.grouped_matmul([a] * 30, [b] * 30, outs=outs)
+    for out in outs:
+        _check(out, np.float64(a) @ b, 5)
+    outs[7] = memory[:, 1:5]
+    with pytest.raises(kronop.ArgumentError, match=r"Ds\[[017]\] and Ds\[[017]\]"):
+        kronop.gemm.grouped_matmul([a] * 30, [b] * 30, outs=outs)
+
+
+def test_any_of_the_tensors_of_an_array_are_lists() -> None:
+    a, b = _drawn((5, 7), (7, 9))
+    operation = kronop.GemmOperationUniversal("x86", None, _MATRIX, _MATRIX, _MATRIX, _LINEAR)
+    mode = kronop.gemm.Mode.Array
+    arguments = kronop.GemmArguments(operation, A=np.stack([a, a]), B=[b, b], gemm_mode=mode)
+    operation.run(arguments)
+    for found in arguments.D:
+        _check(found, np.float64(a) @ b, 7)
+    memory = np.empty((5, 9), np.float32)
+    with pytest.raises(kronop.ArgumentError, match=r"D\[0\] and D\[1\]"):
+        kronop.GemmArguments(
+            operation, A=np.stack([a, a]), B=[b, b], D=[memory, memory], gemm_mode=mode
         )

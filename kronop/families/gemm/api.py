@@ -6,15 +6,18 @@ import functools
 from typing import Any
 
 from kronop.args.device import target_of
-from kronop.args.tensor import check_element, describe, view
+from kronop.args.tensor import check_element, describe
 from kronop.args.view import TensorView
 from kronop.core import prepared
-from kronop.core.calls import describe_output, epilogue_of, finish
-from kronop.descriptions.activation import ACTIVATION_NAMES
-from kronop.descriptions.math_instruction import SIMT_ELEMENTS
+from kronop.core.calls import (
+    check_activation,
+    describe_output,
+    epilogue_of,
+    finish,
+    operand_of,
+)
 from kronop.descriptions.shared import beta_beside
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.gemm.arguments import DIFFERENTIABLE, GemmArguments
 from kronop.families.gemm.operation import GemmOperationUniversal
 from kronop.families.gemm.shape_arguments import steps_forward
@@ -37,11 +40,12 @@ def matmul(
             integers of 64, 32 or 8 bits.
         b: (..., K, N), of the same type; leading dimensions broadcast.
         c: (..., M, N), or what broadcasts to it; read only if beta is not 0.
-        alpha, beta: numbers, whole ones for integers; c needs a beta.
+        alpha, beta: numbers, whole ones for integers; c needs a beta, which is 0 without c.
         bias: (N), of the result's type, is added to each row.
         activation: "relu", "leaky_relu", "tanh", "sigmoid", "silu", "hardswish", "gelu" or None.
         out: where to write the result, maybe c itself; a new tensor like `a` if None. int8 gives
-            int32, or int8 where `out` has that; 8-bit floats give bfloat16, or `out`'s type.
+            int32, or int8 where `out` has that; 8-bit floats give bfloat16, or `out`'s type, which
+            has at least 16 bits or is an integer.
 
     Returns:
         (..., M, N), of a's kind and device.
@@ -53,10 +57,9 @@ def matmul(
         CompileError, DeviceError: no compiler, or a kernel that does not load or run here.
         OutOfMemoryError: no room for the result.
     """
-    key = ("gemm", activation)
-    result, lesson = prepared.repeat(
-        key, alpha, 0.0 if beta is None else beta, [a, b, bias, c, out]
-    )
+    beta = beta_beside(c, beta, "c")
+    check_activation(activation)
+    result, lesson = prepared.repeat(("gemm", activation), alpha, beta, [a, b, bias, c, out])
     if result is not None:
         return result
     arguments = arguments_of(a, b, c, alpha, beta, bias, activation, out)
@@ -87,41 +90,16 @@ def arguments_of(
     """The arguments of `matmul` for these tensors, with their operation."""
     beta = beta_beside(c, beta, "c")
     check_activation(activation)
-    first, second = operand_of(a, "a"), operand_of(b, "b")
+    first, second = (operand_of(item, name, DIFFERENTIABLE) for name, item in (("a", a), ("b", b)))
     check_element(second.element, first.element, "b")
     inner = second.shape[-1] if second.shape else 1
-    result = _beside(describe_output(first.element, inner, None, out), c)
+    called = {"Z": "c", "Y": "out"}
+    result = describe_output(first.element, inner, c, out, called, DIFFERENTIABLE)
     operation = _operation(
         target_of(first), described(first, "a"), described(second, "b"), result, activation
     )
-    output_op = operation.epilogue_type(alpha, *([] if c is None and not beta else [beta]))
+    output_op = operation.epilogue_type(alpha, beta)
     return GemmArguments(operation=operation, A=a, B=b, C=c, D=out, output_op=output_op, bias=bias)
-
-
-def _beside(result: TensorDescription, c: Any) -> TensorDescription:
-    """The description with the largest alignment that both the result and C satisfy."""
-    if c is None:
-        return result
-    source = view(c, "c", DIFFERENTIABLE)
-    check_element(source.element, result.element, "c")
-    own = describe(source, "c")
-    alignment = min(own.alignment, result.alignment) if own.layout is result.layout else 1
-    return TensorDescription(result.element, result.layout, alignment)
-
-
-def operand_of(tensor: Any, name: str) -> TensorView:
-    """A view of a tensor of a type that products have."""
-    found = view(tensor, name, DIFFERENTIABLE)
-    if found.element not in SIMT_ELEMENTS:
-        raise ElementTypeError(
-            mismatch(
-                f"element type of {name}",
-                expected=f"one of {', '.join(item.name for item in SIMT_ELEMENTS)}",
-                got=found.element.name,
-                hint="convert all tensors to one of these",
-            )
-        )
-    return found
 
 
 def described(item: TensorView, name: str) -> TensorDescription:
@@ -130,19 +108,6 @@ def described(item: TensorView, name: str) -> TensorDescription:
     if len(item.shape) < 2 or steps_forward(item):
         return found
     return TensorDescription(found.element, found.layout, 1)
-
-
-def check_activation(activation: object) -> None:
-    """Raises ArgumentError unless it is the name of an activation, or None."""
-    if activation is not None and activation not in ACTIVATION_NAMES:
-        raise ArgumentError(
-            mismatch(
-                "activation",
-                expected=f"one of {', '.join(ACTIVATION_NAMES)}, or None",
-                got=repr(activation),
-                hint="apply other functions to the result",
-            )
-        )
 
 
 @functools.lru_cache(maxsize=512)

@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 from kronop.args.base import OperationLike, Places, Planned
 from kronop.args.checks import check_source, description_of
 from kronop.args.staging import form_for
-from kronop.args.strides import broadcast_shapes, broadcast_strides, merged
-from kronop.args.tensor import check_promise, view
+from kronop.args.strides import broadcast_shapes, broadcast_strides, broadcasts, merged
+from kronop.args.tensor import check_promise, empty, view
 from kronop.args.view import TensorView
 from kronop.artifacts import Launch
+from kronop.descriptions.datatype import Layout
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
@@ -53,13 +54,14 @@ class GemmArguments(Members):
         B: (..., K, N); leading dimensions broadcast.
         C: (..., M, N), which broadcasts; needed where beta is not 0, and read only there. It may be
             D itself.
-        D: (..., M, N), where the result goes; None for a new tensor like A.
+        D: (..., M, N), where the result goes; None for a new tensor like A, without gaps, in the
+            described layout.
         output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults, without C.
             That of a visitor tree has names, and holds C, a bias and D, as far as there are any.
         gemm_mode: one of `kronop.gemm.Mode`. In the mode Array, A, B, C and D may be lists of
-            matrices, which lie anywhere in memory.
-        split_k_slices: into how many slices the sum is cut; in the modes Gemm and
-            GemmSplitKParallel.
+            matrices, which lie anywhere in memory: all of them that are given, or none.
+        split_k_slices: into how many slices GPUs cut the sum; in the modes Gemm and
+            GemmSplitKParallel. CPUs cut it as their threads need, whatever the number.
         batch: how many products, in the modes Batched and Array.
         bias: (N), of the result's type, is added to each row before an activation; None for none.
 
@@ -90,26 +92,24 @@ class GemmArguments(Members):
         batch: int = 1,
         bias: Any = None,
     ) -> None:
-        what = description_of(operation, GemmDescription)
+        description_of(operation, GemmDescription)
         super().__init__(operation, output_op)
+        self._mode = check_mode(gemm_mode, split_k_slices, batch)
+        given = {"A": A, "B": B, "C": C, "D": D}
+        if gemm_mode is Mode.Array and any(isinstance(it, (list, tuple)) for it in given.values()):
+            self._take_array(problem_size, given, bias)
+        else:
+            self._take_one(problem_size, given, bias)
+
+    def _take_one(
+        self, problem_size: GemmCoord | None, given: Mapping[str, Any], bias: Any
+    ) -> None:
+        """Accepts the tensors of one product, or of a batch of equally distant ones."""
+        what, (A, B, C, D) = self.operation.description, given.values()
         tree = self.output_op if isinstance(self.output_op, VisitorArguments) else None
         if tree is not None:
             D, C, bias = visited_arguments.taken(tree, C, D, bias), None, None
             self._visited = visited_arguments.visited(tree, DIFFERENTIABLE, what.Y.layout)
-        self._mode = check_mode(gemm_mode, split_k_slices, batch)
-        if gemm_mode is Mode.Array and isinstance(A, (list, tuple)):
-            if tree is not None:
-                raise ArgumentError(
-                    mismatch(
-                        "A of an operation with a visitor tree",
-                        expected="one tensor, whose operands and results the tree names",
-                        got="a list",
-                        hint="stack the matrices, or run the operation for each",
-                    )
-                )
-            self._take_array(problem_size, {"A": A, "B": B, "C": C, "D": D}, bias)
-            return
-        given = {"A": A, "B": B, "Z": C, "Y": D, "bias": bias}
         self._described = {
             "A": what.A,
             "B": what.B,
@@ -117,9 +117,10 @@ class GemmArguments(Members):
             "Y": what.Y,
             "bias": TensorDescription(what.Y.element),
         }
+        operands = {"A": A, "B": B, "Z": C, "Y": D, "bias": bias}
         views = {
             name: view(item, CALLED.get(name, name), DIFFERENTIABLE)
-            for name, item in given.items()
+            for name, item in operands.items()
             if item is not None or name in ("A", "B")
         }
         if problem_size is not None:
@@ -127,31 +128,46 @@ class GemmArguments(Members):
         check_source(self.output_op, views.get("Z"), "C")
         self._size = size_of(views, problem_size)
         self._settle(views | {item.key: item.view for item in self._visited})
-        for name, item in views.items():
-            check_promise(item, self._described[name], CALLED.get(name, name))
-        if not self._is_host:
-            for name in ("A", "B"):
-                check_steps(views[name], self._described[name], name)
-        shape = (*self._lead(views), self._size.m, self._size.n)
+        self._check_promises(views)
+        self._shape = shape = (*self._lead(views), self._size.m, self._size.n)
         check_batch(shape[:-2], self._mode)
-        self._shape = shape
         self._check_shapes(views)
+        if D is None and what.Y.layout is Layout.ColumnMajor:
+            turned = (*shape[:-2], shape[-1], shape[-2])
+            D = empty(views["A"], turned, what.Y.element).swapaxes(-1, -2)
+            views["Y"] = view(D, "D")
         self._settle_result(D, views, shape, what.Y.element)
         if "Z" in views:  # A source of fewer rows, columns or problems repeats over the result.
-            lead = broadcast_strides(views["Z"].shape, views["Z"].strides, shape)
-            self._views = views | {"Z": views["Z"].reshaped(shape, lead)}
+            strides = broadcast_strides(views["Z"].shape, views["Z"].strides, shape)
+            self._views = views | {"Z": views["Z"].reshaped(shape, strides)}
         if tree is not None:
             self._take_visited(tree)
+
+    def _check_promises(self, views: Mapping[str, TensorView]) -> None:
+        """Raises unless tensors are as described; operands of a GPU also step forward."""
+        for name, item in views.items():
+            check_promise(item, self._described[name], CALLED.get(name, name))
+            if not self._is_host and name in ("A", "B"):
+                check_steps(item, self._described[name], name)
 
     def _take_array(
         self, problem_size: GemmCoord | None, given: Mapping[str, Any], bias: Any
     ) -> None:
         """Accepts lists of matrices, each product of which has arguments of its own."""
+        if isinstance(self.output_op, VisitorArguments):
+            raise ArgumentError(
+                mismatch(
+                    "A of an operation with a visitor tree",
+                    expected="one tensor, whose operands and results the tree names",
+                    got="a list",
+                    hint="stack the matrices, or run the operation for each",
+                )
+            )
         rows = rows_of(given, {name: name for name in given}, ("C", "D"))
         make = functools.partial(
             GemmArguments, self.operation, problem_size, output_op=self.output_op, bias=bias
         )
-        self._take_members([*made(make, rows, "the array")])
+        self._take_members([*made(make, rows, "the array")], plural="")
         check_batch((len(rows),), self._mode)
 
     def _take_visited(self, tree: VisitorArguments) -> None:
@@ -184,14 +200,8 @@ class GemmArguments(Members):
             raise shape_error("bias", f"({n},): a number for each column", views["bias"].shape)
         if "Y" in views and views["Y"].shape != shape:
             raise shape_error("D", f"{shape}: leading dimensions, M, N", views["Y"].shape)
-        if "Z" in views:
-            own = views["Z"].shape
-            fits = len(own) <= len(shape) and all(
-                mine in (1, goal)
-                for mine, goal in zip(reversed(own), reversed(shape), strict=False)
-            )
-            if not fits:
-                raise shape_error("C", f"{shape}, or what broadcasts to it", own)
+        if "Z" in views and not broadcasts(views["Z"].shape, shape):
+            raise shape_error("C", f"{shape}, or what broadcasts to it", views["Z"].shape)
 
     @property
     def D(self) -> Any:
@@ -253,7 +263,6 @@ class GemmArguments(Members):
             scalars=self.output_op.scalars,
             threads=self._threads,
             slices=self._mode.slices,
-            parallel=self._mode.mode is Mode.GemmSplitKParallel,
             workspace=workspace,
         )
 

@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kronop.core.calls import epilogue_of
+from kronop.core.calls import check_activation, epilogue_of
 from kronop.core.command import Command, Flag
 from kronop.descriptions.activation import ACTIVATION_NAMES
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.gemm.api import arguments_of, check_activation
+from kronop.families.gemm.api import arguments_of
 from kronop.families.gemm.arguments import GemmArguments
 from kronop.families.gemm.operation import GemmOperationUniversal
 from kronop.families.gemm.size import GemmSize

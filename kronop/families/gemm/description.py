@@ -145,8 +145,8 @@ class GemmProblem:
             result's type; None if there is none.
         visited: operands, then auxiliary results of a visitor tree; strides are 0 where a row or a
             column repeats, or is reduced.
+        scalars: alpha, beta, then those of the activation; those of a visitor tree.
         slices: parts of the sum that run side by side.
-        parallel: their sums are added up by a kernel of its own, instead of one after the other.
         threads: of a host.
         workspace: the address of the plan's scratch memory; 0 if it needs none.
     """
@@ -164,5 +164,4 @@ class GemmProblem:
     threads: int
     visited: tuple[StridedMatrix, ...] = ()
     slices: int = 1
-    parallel: bool = False
     workspace: int = 0

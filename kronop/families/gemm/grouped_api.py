@@ -8,13 +8,14 @@ from typing import Any
 
 from kronop.args.device import target_of
 from kronop.args.tensor import check_element
-from kronop.core.calls import describe_output, epilogue_of
+from kronop.core.calls import check_activation, describe_output, epilogue_of, operand_of
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.shared import beta_beside
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, mismatch
-from kronop.families.gemm.api import check_activation, described, operand_of
+from kronop.families.gemm.api import described
+from kronop.families.gemm.arguments import DIFFERENTIABLE
 from kronop.families.gemm.grouped_arguments import GemmGroupedArguments
+from kronop.families.gemm.member_arguments import rows_of
 from kronop.families.gemm.operation import GemmOperationGrouped
 
 
@@ -30,9 +31,13 @@ def grouped_matmul(
 ) -> list[Any]:
     """activation(alpha A_g B_g + beta C_g + bias_g) for each product g, as one operation.
 
+    CPUs compute the products one after the other: for many small ones a loop of
+    `kronop.gemm.matmul`, whose repeated calls cost least, is faster there.
+
     Args:
-        As, Bs: lists of tensors (M, K) and (K, N), all of one type, each product of its own sizes;
-            or stacked tensors. Types are those of `kronop.gemm.matmul`.
+        As, Bs: lists of tensors (M, K) and (K, N), all of one type, each product of its own sizes,
+            maybe with leading dimensions; or stacked tensors. Types are those of
+            `kronop.gemm.matmul`.
         Cs: (M, N) each; read only if beta is not 0.
         alpha, beta, activation: as of `kronop.gemm.matmul`, the same for all.
         biases: (N) each.
@@ -44,16 +49,20 @@ def grouped_matmul(
     Raises:
         As `kronop.gemm.matmul`; the message has the number of the product that does not fit.
     """
-    operation = _operation_for(As, Bs, Cs, activation, outs)
-    scalars = [alpha, *([] if Cs is None and not beta else [beta_beside(Cs, beta, "Cs")])]
+    given = {"As": As, "Bs": Bs, "Cs": Cs, "outs": outs, "biases": biases}
+    rows = rows_of(given, {name: name for name in given}, ("Cs", "outs", "biases"))
+    lists: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
+    operation = _operation_for(
+        lists["As"], lists["Bs"], lists.get("Cs"), activation, lists.get("outs")
+    )
     arguments = GemmGroupedArguments(
         operation=operation,
-        As=As,
-        Bs=Bs,
-        Cs=Cs,
-        Ds=outs,
-        output_op=operation.epilogue_type(*scalars),
-        biases=biases,
+        As=lists["As"],
+        Bs=lists["Bs"],
+        Cs=lists.get("Cs"),
+        Ds=lists.get("outs"),
+        output_op=operation.epilogue_type(alpha, beta_beside(Cs, beta, "Cs")),
+        biases=lists.get("biases"),
     )
     operation.run(arguments)
     return list(arguments.Ds)
@@ -72,9 +81,17 @@ def _operation_for(
     for name, items in views.items():
         for index, item in enumerate(items):
             check_element(item.element, first.element, f"{name}[{index}]")
+    given = zip(views["Bs"], _each(Cs, Bs), _each(outs, Bs), strict=True)
     results = [
-        describe_output(first.element, item.shape[-1], c, out)
-        for item, c, out in zip(views["Bs"], _each(Cs, Bs), _each(outs, Bs), strict=False)
+        describe_output(
+            first.element,
+            item.shape[-1],
+            c,
+            out,
+            {"Z": f"Cs[{index}]", "Y": f"outs[{index}]"},
+            DIFFERENTIABLE,
+        )
+        for index, (item, c, out) in enumerate(given)
         if item.shape
     ]
     return _operation(
@@ -92,12 +109,9 @@ def _each(items: Sequence[Any] | None, like: Sequence[Any]) -> Sequence[Any]:
 
 
 def _views(name: str, items: Sequence[Any]) -> list[Any]:
-    found = [operand_of(item, f"{name}[{index}]") for index, item in enumerate(items)]
-    if not found:
-        raise ArgumentError(
-            mismatch(name, expected="at least one tensor", got="none", hint="list the operands")
-        )
-    return found
+    return [
+        operand_of(item, f"{name}[{index}]", DIFFERENTIABLE) for index, item in enumerate(items)
+    ]
 
 
 def _common(items: Sequence[TensorDescription]) -> TensorDescription:

@@ -60,7 +60,7 @@ class GemmGroupedArguments(Members):
         rows = rows_of({**given, "biases": biases}, _OWN, ("problem_sizes", "Cs", "Ds", "biases"))
         product: Any = operation
         make = functools.partial(GemmArguments, operation=product.product, output_op=self.output_op)
-        self._take_members([*made(make, rows, "the group")])
+        self._take_members([*made(make, rows, "the group")], plural="s")
 
     @property
     def Ds(self) -> tuple[Any, ...]:

@@ -27,9 +27,13 @@ class Members(Arguments):
         """The operands by their names in `kronop`: Z is C, Y is D."""
         return self._views
 
-    def _take_members(self, members: Sequence[Any]) -> None:
+    def _take_members(self, members: Sequence[Any], plural: str) -> None:
         """Accepts arguments of products, all on one device, none of which writes what another one
-        reads or writes."""
+        reads or writes.
+
+        Args:
+            plural: what follows C and D in the names of their lists.
+        """
         self.members = tuple(members)
         views = {
             f"{name}[{index}]": item
@@ -37,9 +41,15 @@ class Members(Arguments):
             for name, item in member.operand_views.items()
         }
         self._settle(views)
-        _check_apart(self.members)
+        self.share_among(self._threads)
+        _check_apart(self.members, plural)
         self._views, self.Y = views, self.members[0].Y
         self._source_is_result = any(member.accumulates for member in self.members)
+
+    def share_among(self, threads: int) -> None:
+        super().share_among(threads)
+        for member in self.members:  # They run in the scratch memory of all, sized for `threads`.
+            member.share_among(threads)
 
     @property
     def sizes(self) -> list[GemmSize]:
@@ -61,9 +71,9 @@ class Members(Arguments):
         launch: Callable[[tuple[Any, ...]], tuple[Launch, ...]],
     ) -> tuple[Launch, ...]:
         """What `launch` makes of the problems that are not empty."""
-        if not self.sizes:
+        sizes = self.sizes
+        if not sizes:
             return ()
-        sizes = [*self.sizes, self.size]
         workspace = places.workspace(
             max(planned.workspace_bytes(size, self._threads) for size in sizes)
         )
@@ -128,7 +138,7 @@ def rows_of(
     return [{names[name]: items[at] for name, items in lists.items()} for at in range(count)]
 
 
-def _check_apart(members: Sequence[Members]) -> None:
+def _check_apart(members: Sequence[Members], plural: str) -> None:
     """Raises ArgumentError if a product writes memory that another one reads or writes."""
     spans = sorted(
         (*span(item), index, name)
@@ -140,12 +150,16 @@ def _check_apart(members: Sequence[Members]) -> None:
         for low, _, other, its in spans[at + 1 :]:
             if low >= high:
                 break
-            if index == other or "Y" not in (name, its):
+            unread = "Z" in (name, its) and not members[0].output_op.beta
+            if index == other or "Y" not in (name, its) or unread:
                 continue
             first, second = members[index].operand_views[name], members[other].operand_views[its]
             if overlaps(first, second):
                 called = {"Y": "D", "Z": "C"}
-                pair = f"{called.get(name, name)}s[{index}] and {called.get(its, its)}s[{other}]"
+                pair = " and ".join(
+                    f"{called.get(key, key)}{plural}[{at}]"
+                    for key, at in ((name, index), (its, other))
+                )
                 raise ArgumentError(
                     mismatch(
                         pair,

@@ -58,6 +58,7 @@ def check_mode(mode: object, slices: object, batch: object) -> Checked:
 
 
 def check_batch(lead: tuple[int, ...], mode: Checked) -> None:
+    """Raises ArgumentError if the leading dimensions of A and B are not those of the mode."""
     if mode.slices > 1 and math.prod(lead) > 1:
         raise ArgumentError(
             mismatch(

@@ -17,6 +17,7 @@ CALLED: Mapping[str, str] = {"Z": "C", "Y": "D"}
 
 
 def check_size(size: object) -> GemmCoord:
+    """The size; raises ElementTypeError if it is not a GemmCoord."""
     if not isinstance(size, GemmCoord):
         raise ElementTypeError(
             mismatch(

@@ -29,9 +29,9 @@ class GemmSize:
         for name in ("n", "k"):
             if getattr(self, name) == -1:
                 object.__setattr__(self, name, self.m)
-        for name in ("m", "n", "k", "batch"):
+        for name in ("m", "n", "k", "batch", "slices"):
             hint = "count rows, columns and what is summed over"
-            object.__setattr__(self, name, extent_of(name, getattr(self, name), hint))
+            object.__setattr__(self, name, extent_of(f"extent {name}", getattr(self, name), hint))
 
     def __bool__(self) -> bool:
         return bool(self.m and self.n and self.batch)

@@ -9,7 +9,7 @@ from typing import Any
 
 from kronop.args.checks import check_writable
 from kronop.args.overlap import overlaps, same_elements
-from kronop.args.strides import broadcast_strides, matrix_strides
+from kronop.args.strides import broadcast_strides, broadcasts, matrix_strides
 from kronop.args.tensor import check_element, view
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import Layout, RowMajor
@@ -137,11 +137,8 @@ def _fitted(item: Visited, shape: Ints) -> TensorView:
             raise _misfit(f"shape of {item.name}", goal, seen.shape)
         steps = matrix_strides(goal, item.described.layout, 1)
         return seen.reshaped(goal, tuple(seen.strides[0] * step for step in steps))
-    fits = len(seen.shape) <= len(goal) and all(
-        mine == whole or (mine == 1 and item.result is None)
-        for mine, whole in zip(reversed(seen.shape), reversed(goal), strict=False)
-    )
-    if not fits or (item.result is not None and len(seen.shape) != len(goal)):
+    fits = broadcasts(seen.shape, goal) if item.result is None else seen.shape == goal
+    if not fits:
         raise _misfit(f"shape of {item.name}", goal, seen.shape)
     return seen.reshaped(goal, broadcast_strides(seen.shape, seen.strides, goal))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 
-from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
+from kronop.size import extent_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class GemmCoord:
     k: int
 
     def __post_init__(self) -> None:
-        size = GemmSize(self.m, self.n, self.k)
         for name in ("m", "n", "k"):
-            object.__setattr__(self, name, getattr(size, name))
+            hint = "count rows, columns and what is summed over"
+            object.__setattr__(self, name, extent_of(f"extent {name}", getattr(self, name), hint))
 
 
 class Mode(enum.Enum):

@@ -10,9 +10,14 @@ from typing import Any
 from kronop.args.device import target_of
 from kronop.args.tensor import describe, listed, view
 from kronop.core import prepared
-from kronop.core.calls import describe_output, epilogue_of, finish, operand_of
+from kronop.core.calls import (
+    check_activation,
+    describe_output,
+    epilogue_of,
+    finish,
+    operand_of,
+)
 from kronop.core.prepared import Call
-from kronop.descriptions.activation import ACTIVATION_NAMES
 from kronop.descriptions.datatype import result_type
 from kronop.descriptions.shared import beta_beside, check_flag
 from kronop.descriptions.tensor import TensorDescription
@@ -84,7 +89,7 @@ def ksmm(
         result, lesson = prepared.repeat(form, alpha, beta, [x, *chain, bias, z, out])
         if result is not None:
             return result
-    _check_activation(activation)
+    check_activation(activation)
     check_flag("batch_last", batch_last)
     if given is None:
         view(weights, "weights")
@@ -293,18 +298,3 @@ def _chain_operation(
     W = TensorDescription(X.element)
     epilogue = epilogue_of(X.element, Y, activation)
     return KSparseChainOperation(target, None, X, W, Y, epilogue, patterns, batch_last)
-
-
-def _check_activation(activation: object) -> None:
-    # Check this first: activations become keys of a cache, and a list there fails without a useful
-    # message.
-    named = isinstance(activation, str) and activation in ACTIVATION_NAMES
-    if activation is not None and not named:
-        raise ArgumentError(
-            mismatch(
-                "activation",
-                expected=f"None or one of {', '.join(ACTIVATION_NAMES)}",
-                got=repr(activation),
-                hint="for other functions apply them to the result",
-            )
-        )

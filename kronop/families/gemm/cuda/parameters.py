@@ -6,7 +6,7 @@ from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix, padded
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.families.gemm.cuda import visitor
@@ -78,8 +78,8 @@ def values_of(epilogue: Epilogue, problem: GemmProblem, slicing: Slicing) -> dic
         **{name: item.pointer for name, item in strided.items()},
         "partial": slicing.partial,
         **{name: getattr(p, name) for name in ("m", "n", "k")},
-        "batch": _padded(p.batch, 1),
-        **{f"{name}_batch": _padded(item.batch, 0) for name, item in found.items()},
+        "batch": padded(p.batch, 1),
+        **{f"{name}_batch": padded(item.batch, 0) for name, item in found.items()},
         **{f"{name}_row": item.row for name, item in strided.items()},
         **{f"{name}_column": item.column for name, item in strided.items()},
         "slices": slicing.slices,
@@ -88,8 +88,3 @@ def values_of(epilogue: Epilogue, problem: GemmProblem, slicing: Slicing) -> dic
         "scalars": p.scalars,
         **more,
     }
-
-
-def _padded(values: tuple[int, ...], more: int) -> tuple[int, ...]:
-    """Values of leading dimensions, with those in front that the batch has not."""
-    return (more,) * (MOST_BATCH_DIMENSIONS - len(values)) + values

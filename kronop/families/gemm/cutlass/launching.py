@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kronop.artifacts import Launch
 from kronop.descriptions.datatype import Layout, int8
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
+from kronop.descriptions.strided import StridedMatrix, padded
 from kronop.emit.cuda import operands
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.gemm.cutlass import words
@@ -116,11 +116,11 @@ def _values(design: CutlassGemm, problem: GemmProblem, cut: Cut) -> dict[str, An
         "ld_source": _leading(of_source, source, result, (rows, columns)),
         "ld_result": _leading("D", problem.y, result, (rows, columns)),
         "ld_partial": operands.round_up(columns, _LINE),
-        "batch": _padded(problem.batch, 1),
-        "a_batch": _padded(problem.a.batch, 0),
-        "b_batch": _padded(problem.b.batch, 0),
-        "source_batch": _padded(source.batch, 0),
-        "result_batch": _padded(problem.y.batch, 0),
+        "batch": padded(problem.batch, 1),
+        "a_batch": padded(problem.a.batch, 0),
+        "b_batch": padded(problem.b.batch, 0),
+        "source_batch": padded(source.batch, 0),
+        "result_batch": padded(problem.y.batch, 0),
         "bias_row": bias.row,
         "bias_column": bias.column,
         "slices": cut.slices,
@@ -218,8 +218,3 @@ def _check_extents(design: CutlassGemm, problem: GemmProblem) -> None:
                     hint="describe a smaller alignment, pad the tensors, or leave out the tile",
                 )
             )
-
-
-def _padded(values: tuple[int, ...], more: int) -> tuple[int, ...]:
-    """Values of leading dimensions, with those in front that the batch has not."""
-    return (more,) * (MOST_BATCH_DIMENSIONS - len(values)) + values

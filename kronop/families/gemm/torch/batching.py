@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kronop.torch.declaration import Named
+from kronop.torch.scaling import scaled
 
 
 def mapped(size: int, given: Named, dims: Named) -> tuple[Any, Any, Any, Any, Any]:
@@ -21,7 +22,7 @@ def mapped(size: int, given: Named, dims: Named) -> tuple[Any, Any, Any, Any, An
     if dims.bias is not None:
         # Each product has a bias of its own, which is what a source of one row is.
         rows = _in_front(bias, dims.bias, rank)
-        c, bias, beta = rows if c is None else c * beta + rows, None, 1
+        c, bias, beta = rows if c is None or not beta else scaled(c, beta) + rows, None, 1
     return a, b, c, bias, beta
 
 

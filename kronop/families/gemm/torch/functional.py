@@ -6,11 +6,10 @@ from typing import Any
 
 import torch
 
+from kronop.core.calls import check_activation
 from kronop.descriptions.shared import beta_beside
-from kronop.errors import ArgumentError, mismatch
-from kronop.families.gemm.api import check_activation
 from kronop.families.gemm.torch.operators import activated, composed, product
-from kronop.torch.checks import are_symbols, check_tensor, number
+from kronop.torch.checks import are_symbols, check_source, check_tensor, number
 from kronop.torch.direct import needs_gradient
 
 
@@ -61,8 +60,7 @@ def matmul(
         if item is not None or least == 2:
             check_tensor(name, item, least, "kronop.gemm.matmul does")
     alpha, beta = number("alpha", alpha), number("beta", beta)
-    if c is None and beta:
-        raise ArgumentError(mismatch("beta", expected="0 without c", got=beta, hint="pass c"))
+    check_source(beta, c, "c")
     rows = _flattened(a, b, c)
     if rows is None:
         return _called(a, b, c, bias, alpha, beta, activation)
@@ -94,7 +92,9 @@ def _flattened(a: Any, b: Any, c: Any) -> tuple[Any, Any] | None:
 
     One tall product needs no sum over a batch for the gradient of b, and fills tiles of any size.
     """
-    if a.dim() < 3 or b.dim() != 2 or not a.is_contiguous():
+    # What is refused is refused with the shapes that were given.
+    fits = a.dim() > 2 and b.dim() == 2 and a.shape[-1] == b.shape[0] and a.is_contiguous()
+    if not fits or (c is not None and c.dim() and c.shape[-1] not in (1, b.shape[1])):
         return None
     if c is None or c.dim() < 2:
         return a.flatten(0, -2), c

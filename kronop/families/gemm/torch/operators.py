@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from kronop.core.calls import check_activation
 from kronop.families.gemm import api
 from kronop.families.gemm.torch import batching, shapes
 from kronop.families.gemm.torch.activations import RULES
@@ -33,7 +34,7 @@ def _compute(
 def _fake(
     a: Any, b: Any, c: Any, bias: Any, alpha: Any, beta: Any, activation: str | None = None
 ) -> Any:
-    api.check_activation(activation)
+    check_activation(activation)
     return shapes.result(a, b, c, bias)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from kronop.args.strides import broadcasts
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
@@ -39,8 +40,8 @@ def result(a: Any, b: Any, c: Any, bias: Any) -> Any:
     shape = (*lead, a.shape[-2], b.shape[-1])
     if bias is not None and (bias.dim() != 1 or bias.shape[0] != shape[-1]):
         raise shape_error("bias", f"({shape[-1]},): a number for each column", tuple(bias.shape))
-    if c is not None:
-        _check_source(c, shape)
+    if c is not None and not broadcasts(c.shape, shape):
+        raise shape_error("C", f"{tuple(shape)}, or what broadcasts to it", tuple(c.shape))
     return a.new_empty(shape, dtype=kind)
 
 
@@ -70,14 +71,6 @@ def refuse_gradient(given: Named) -> None:
                 hint="multiply wider tensors, or record no gradients (torch.no_grad())",
             )
         )
-
-
-def _check_source(c: Any, shape: Any) -> None:
-    fits = c.dim() <= len(shape) and all(
-        own == 1 or own == goal for own, goal in zip(c.shape[::-1], shape[::-1], strict=False)
-    )
-    if not fits:
-        raise shape_error("C", f"{tuple(shape)}, or what broadcasts to it", tuple(c.shape))
 
 
 def _check_like(name: str, item: Any, kind: Any, device: Any) -> None:

@@ -22,9 +22,12 @@ from kronop.target import Target
 
 # Rows of a tile fill vectors of 16 bytes, in which they are transposed when they are packed.
 _ROWS, _VECTORS, _ROW_BYTES = (12, 8, 6, 4, 2), (4, 3, 2, 1), 16
-# Bytes of a packed row of a slab: a panel of columns fits in the first-level cache. Rows that are
-# packed at once, in a third of the second-level cache with that. Most rows and columns of an item.
-_SLAB_BYTES, _BLOCK_ROWS, _MOST_ROWS, _MOST_COLUMNS = 1024, 192, 768, 1024
+# Bytes of a packed row of a slab: a panel of columns fits in the first-level cache.
+_SLAB_BYTES = 1024
+# Rows that are packed at once: with a slab they fill a third of the second-level cache.
+_BLOCK_ROWS = 192
+# The most rows and columns of an item of work.
+_MOST_ROWS, _MOST_COLUMNS = 768, 1024
 # A kernel is compiled for a size only if it takes less than this share of the usual one's time.
 _KEPT = 0.8
 

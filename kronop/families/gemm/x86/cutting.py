@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator
 
 from kronop.artifacts import Decision, Status
@@ -63,10 +62,10 @@ class Blocking(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """The members of the parameter struct that say how results are cut, by their names.
+    """How results are cut: members of the parameter struct, which gemm_parameters.hpp explains.
 
     Attributes:
-        items: how many there are.
+        items: pieces of work, which threads take.
         workspace_bytes: of all threads.
     """
 
@@ -168,4 +167,4 @@ def _sizes(extent: int, unit: int, most: int) -> list[int]:
 
 
 def _whole(extent: int, unit: int) -> int:
-    return math.ceil(extent / unit) * unit
+    return -(-extent // unit) * unit

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix, padded
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.emit.x86 import planning
@@ -200,12 +200,12 @@ class HostGemm(Design):
         operands = {name: getattr(p, name) or _NOTHING for name in names}
         return {
             **{name: item.pointer for name, item in operands.items()},
-            **{f"{name}_batch": _padded(item.batch) for name, item in operands.items()},
+            **{f"{name}_batch": padded(item.batch) for name, item in operands.items()},
             **{f"{name}_row": item.row for name, item in operands.items()},
             **{f"{name}_column": item.column for name, item in operands.items()},
             **{name: getattr(p, name) for name in ("m", "n", "k", "workspace", "scalars")},
             **found.values,
-            "batch": _padded(p.batch, 1),
+            "batch": padded(p.batch, 1),
         }
 
     def _is_better_turned(self, problem: GemmProblem) -> bool:
@@ -232,7 +232,6 @@ class VectorGemm(HostGemm):
     Attributes:
         rows: rows of a tile.
         vectors: vectors of columns of a tile.
-        unroll: elements of k in the body of the loop.
     """
 
     styles: ClassVar[tuple[str, ...]] = (
@@ -245,7 +244,6 @@ class VectorGemm(HostGemm):
 
     rows: int
     vectors: int
-    unroll: int = planning.DEFAULT_UNROLL
 
     def __str__(self) -> str:
         blocks = f"{self.most_rows} by {self.most_columns} by {self.depth}"
@@ -310,7 +308,7 @@ class VectorGemm(HostGemm):
             ("kRows", self.rows),
             ("kLeastRows", 1),
             ("kVectors", self.vectors),
-            ("kUnroll", self.unroll),
+            ("kUnroll", planning.DEFAULT_UNROLL),
         )
 
 
@@ -335,8 +333,3 @@ def _turned(problem: GemmProblem) -> GemmProblem:
         bias=across(problem.bias),
         visited=tuple(item for item in map(across, problem.visited) if item),
     )
-
-
-def _padded(extents: tuple[int, ...], more: int = 0) -> tuple[int, ...]:
-    """Values of leading dimensions, with those in front that the batch has not."""
-    return (more,) * (MOST_BATCH_DIMENSIONS - len(extents)) + extents

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.x86 import planning
 from kronop.families.gemm.description import GemmProblem
@@ -50,8 +49,7 @@ def values(epilogue: VisitorEpilogue, problem: GemmProblem, *, turned: bool) -> 
     """Operands, then results, D first; strides of a `turned` problem are the kernel's already."""
     operands = len(epilogue.tree.tensors)
     every = (*problem.visited[:operands], problem.y, *problem.visited[operands:])
-    missing = MOST_BATCH_DIMENSIONS - len(problem.batch)
-    strides = [(0,) * missing + item.batch for item in every]
+    strides = [padded(item.batch) for item in every]
     return {
         "visited": tuple(item.pointer for item in every),
         "visited_batch": tuple(stride for row in strides for stride in row),
@@ -82,6 +80,6 @@ def folds(
         begins.append(end)
         if item.axis:
             across = (item.axis == "row") != turned
-            parts = math.ceil(n / panel) * m if across else math.ceil(m / found.rows) * n
+            parts = -(-n // panel) * m if across else -(-m // found.rows) * n
             end += planning.aligned(problems * parts * epilogue.element_epilogue.bytes)
     return tuple(begins), end

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from kronop.descriptions.activation import ACTIVATION_NAMES
+from kronop.core.calls import check_activation
 from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.torch.operators import ksmm as product
@@ -130,7 +130,7 @@ def _eager(
 ) -> Any:
     if not needs_gradient((x, *chain, bias, z)):
         return product.plain(x, chain, bias, z, alpha, beta, batch_last, activation)
-    _check_activation(activation)
+    check_activation(activation)
     alpha, beta = number("alpha", alpha), number("beta", beta)
     result = product.plain(x, chain, bias, z, alpha, beta, batch_last, None)
     return _activated(result, activation)
@@ -138,18 +138,6 @@ def _eager(
 
 def _activated(result: Any, activation: str | None) -> Any:
     return result if activation is None else getattr(torch.nn.functional, activation)(result)
-
-
-def _check_activation(activation: object) -> None:
-    if activation is not None and activation not in ACTIVATION_NAMES:
-        raise ArgumentError(
-            mismatch(
-                "activation",
-                expected=f"None or one of {', '.join(ACTIVATION_NAMES)}",
-                got=repr(activation),
-                hint="apply other functions to the result",
-            )
-        )
 
 
 def _check(x: Any, chain: Sequence[Any], bias: Any, z: Any, activation: Any) -> None:
@@ -169,4 +157,4 @@ def _check(x: Any, chain: Sequence[Any], bias: Any, z: Any, activation: Any) -> 
     for name, item in (("bias", bias), ("z", z)):
         if item is not None:
             check_tensor(name, item, 1, "kronop.ksmm does")
-    _check_activation(activation)
+    check_activation(activation)

@@ -51,9 +51,9 @@ def check_scalars(
         raise ElementTypeError(
             mismatch(
                 "output_op",
-                expected="operation.epilogue_type(alpha, beta, ...)",
+                expected="scalars that epilogue_type made",
                 got=repr(output_op),
-                hint="build it with the operation",
+                hint="pass output_op=operation.epilogue_type(alpha, beta)",
             )
         )
     epilogue = operation.description.epilogue
@@ -64,8 +64,8 @@ def check_scalars(
         raise ArgumentError(
             mismatch(
                 "output_op",
-                expected=f"the scalars {names}",
-                got=f"{len(output_op.scalars)}",
+                expected=f"the scalars {', '.join(names)}",
+                got=f"{len(output_op.scalars)} scalars",
                 hint="build it with the epilogue_type of the same operation",
             )
         )

@@ -116,13 +116,14 @@ def _broken(item: TensorView, layout: Layout, alignment: int) -> str:
     return ""
 
 
-def check_element(element: DataType, expected: DataType, name: str) -> None:
-    """Raises ElementTypeError if a tensor has another element type than the expected one."""
+def check_element(element: DataType, expected: DataType, name: str, told: str = "") -> None:
+    """Raises ElementTypeError if a tensor has another element type than the expected one; `told`
+    follows that in the message, and says why."""
     if element != expected:
         raise ElementTypeError(
             mismatch(
                 f"element type of {name}",
-                expected=repr(expected),
+                expected=f"{expected!r}{told}",
                 got=repr(element),
                 hint="convert it to the type that is expected",
             )

@@ -193,14 +193,14 @@ class TorchArrays:
         return told | _cpu() | {"threads": self._torch.get_num_threads()}
 
 
-def arrays_for(device: str, *, layers: bool = False, asked: str = "--device cuda") -> Arrays:
+def arrays_for(device: str, *, torch_for: str = "", asked: str = "--device cuda") -> Arrays:
     """torch's tensors on the device, or NumPy's arrays on a CPU without torch.
 
     For a CPU it also makes this process's malloc keep freed memory: see `keep_memory`.
 
     Args:
         device: "cpu" or "cuda".
-        layers: whether torch's layers are timed, so that torch is needed.
+        torch_for: what torch is needed for on a CPU too, if it is; for messages.
         asked: the command-line option that asks for a GPU, for messages.
 
     Raises:
@@ -210,13 +210,11 @@ def arrays_for(device: str, *, layers: bool = False, asked: str = "--device cuda
         keep_memory()
     if importlib.util.find_spec("torch") is not None:
         return TorchArrays(device, asked)
-    if device == "cuda" or layers:
+    if device == "cuda" or torch_for:
         raise DeviceError(
             mismatch(
-                "layers" if layers else asked,
-                expected="torch, whose layers are timed"
-                if layers
-                else "torch, which times the GPU",
+                torch_for or asked,
+                expected="the package torch" if torch_for else "torch, which times the GPU",
                 got="no such package",
                 hint=installing("torch"),
             )

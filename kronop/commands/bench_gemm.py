@@ -54,7 +54,9 @@ def execute(options: argparse.Namespace) -> None:
     """
     _check(options)
     cases = _cases(options)
-    arrays = arrays_for(options.device, layers=True)
+    arrays = arrays_for(
+        options.device, torch_for="bench gemm, which compares with torch's products"
+    )
     warn_of_load(options.device)
     setting = gemm.Setting(arrays=arrays, clock=clock_for(options.device), repeats=options.repeats)
     machine = {"kronop": kronop.__version__, **arrays.describe()}

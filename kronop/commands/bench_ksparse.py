@@ -140,7 +140,7 @@ def _cases(options: argparse.Namespace) -> list[Case]:
 def _run(options: argparse.Namespace, known: Sequence[Row]) -> list[Row]:
     """The rows of the chosen cases, in order: known rows, and rows that are measured now."""
     cases, algorithms = _cases(options), list(dict.fromkeys(options.algorithms))
-    arrays = arrays_for(options.device, layers=True)
+    arrays = arrays_for(options.device, torch_for="bench ksparse, which times torch's layers")
     device = str(arrays.describe()["device"])
     there = {row.key: row for row in known}
     missing = {

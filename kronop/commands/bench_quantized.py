@@ -33,7 +33,9 @@ def execute(options: argparse.Namespace) -> None:
     """
     problems = shapes.parse_all(options.shapes or _SHAPES[options.device], [])
     _check(options, problems)
-    arrays = arrays_for(options.device, layers=True)
+    arrays = arrays_for(
+        options.device, torch_for="bench quantized, whose peers are torch's products"
+    )
     warn_of_load(options.device)
     setting = quantized.Setting(
         arrays=arrays, clock=clock_for(options.device), repeats=options.repeats

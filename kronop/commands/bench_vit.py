@@ -80,7 +80,7 @@ def _setting(options: argparse.Namespace) -> Setting:
             raise ArgumentError(
                 mismatch(f"--{name}", expected="at least 1", got=value, hint="see --help")
             )
-    arrays = arrays_for(options.device, layers=True)
+    arrays = arrays_for(options.device, torch_for="bench vit, a model of torch's layers")
     from kronop.bench.models.vit import Sizes
 
     return Setting(

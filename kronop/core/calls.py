@@ -10,7 +10,14 @@ from kronop.args.frameworks import DIFFERENTIABLE
 from kronop.args.tensor import TensorView, check_element, describe, view
 from kronop.core.prepared import Lesson
 from kronop.descriptions import activation as activations
-from kronop.descriptions.datatype import FLOAT8, DataType, Layout, int8, result_type
+from kronop.descriptions.datatype import (
+    FLOAT8,
+    RESULT_TYPES,
+    DataType,
+    Layout,
+    int8,
+    result_type,
+)
 from kronop.descriptions.epilogue import (
     Epilogue,
     LinearCombination,
@@ -78,7 +85,16 @@ def describe_output(
     if out is not None and (given["Y"].element == x or x in FLOAT8):
         element = given["Y"].element
     for name, item in given.items():
-        check_element(item.element, element, called[name])
+        check_element(item.element, element, called[name], _result_told(x, element, called, name))
+    if out is not None and element.name not in RESULT_TYPES:
+        raise ElementTypeError(
+            mismatch(
+                f"element type of {called['Y']}",
+                expected=f"one of {', '.join(RESULT_TYPES)} for a product of {x!r}",
+                got=repr(element),
+                hint="results of 8 bits are integers alone; convert the result afterwards",
+            )
+        )
     if out is None:
         alignment = math.gcd(inner, 16 // element.bytes) or 1
         given["Y"] = TensorDescription(element, Layout.RowMajor, alignment)
@@ -86,6 +102,18 @@ def describe_output(
     if len(layouts) > 1:
         return TensorDescription(element, Layout.RowMajor, 1)
     return TensorDescription(element, layouts.pop(), min(item.alignment for item in given.values()))
+
+
+def _result_told(x: DataType, result: DataType, called: Mapping[str, str], name: str) -> str:
+    """What follows the type that Z or Y should have, in a message."""
+    of_product = "" if result == x else f", the result's type for operands of {x!r}"
+    if x != int8:
+        return of_product
+    if name == "Y":
+        return f"{of_product}, or {int8!r}, to which it saturates"
+    if result == int8:
+        return f", the type of {called['Y']}"
+    return f"{of_product}, or {int8!r} where {called['Y']} is of that"
 
 
 def check_activation(activation: object) -> None:

@@ -172,6 +172,15 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
 
     def _size(self, size: Any) -> Any:
         """A size, or the number of rows that a user gave for it, as a `Size` of this kind."""
+        if isinstance(size, Arguments):
+            raise ElementTypeError(
+                mismatch(
+                    "size",
+                    expected="a number of rows, or the size of arguments",
+                    got=type(size).__name__,
+                    hint="pass their attribute: arguments.size",
+                )
+            )
         kind: Any = self.kind.size
         return size if isinstance(size, kind) else kind(size)
 
@@ -339,12 +348,13 @@ def _math(
     operand = given[first]
     if tile is not None or not isinstance(operand, TensorDescription):
         name, value = (first, operand) if tile is None else ("tile_description", tile)
+        kind = "TensorDescription" if tile is None else "TileDescription"
         raise ElementTypeError(
             mismatch(
                 name,
-                expected="a TileDescription or None" if tile is not None else "a TensorDescription",
+                expected=f"a {kind}" if tile is None else f"a {kind}, or None",
                 got=repr(value),
-                hint="build one with kronop",
+                hint=f"build a kronop.{kind}",
             )
         )
     return emitter.instruction(operand.element, target)

@@ -15,6 +15,8 @@ overflowed has wrapped around, which no epilogue can detect.
 
 from __future__ import annotations
 
+from typing import Any
+
 from kronop.descriptions.activation import ACTIVATION_NAMES, Activation
 from kronop.descriptions.datatype import (
     RESULT_TYPES,
@@ -140,20 +142,23 @@ class Epilogue:
         scaled = variable("alpha") * variable("accumulator")
         return scaled + variable("beta") * variable("source") + variable("bias")
 
-    def epilogue_type(self, *scalars: float) -> EpilogueArguments:
+    def epilogue_type(self, *scalars: float, **named: Any) -> EpilogueArguments:
         """The run-time scalars: alpha, beta, then the activation's; missing ones get defaults.
 
         Raises:
             ElementTypeError: a scalar is not a real number.
-            ArgumentError: there are too many, or one is not finite, in range, or (integers) whole.
+            ArgumentError: there are too many, one has a name, or one is not finite, in range, or
+                (integers) whole.
         """
-        if len(scalars) > len(self.scalar_names):
+        if named or len(scalars) > len(self.scalar_names):
             raise ArgumentError(
                 mismatch(
                     "epilogue_type",
-                    expected=f"at most {self.scalar_names}",
-                    got=f"{len(scalars)} scalars",
-                    hint="leave out the last ones",
+                    expected=f"at most the scalars {', '.join(self.scalar_names)}, in this order",
+                    got=f"{', '.join(named)} by name" if named else f"{len(scalars)} scalars",
+                    hint="only visitor trees take scalars, operands and results by name"
+                    if named
+                    else "leave out the last ones",
                 )
             )
         given = [

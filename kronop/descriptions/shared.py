@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
+from kronop.descriptions.activation import Activation
 from kronop.descriptions.datatype import FLOAT8, DataType, Layout
 from kronop.descriptions.epilogue import Epilogue, check_accumulator
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription, whole
-from kronop.descriptions.visitor import VisitorEpilogue
+from kronop.descriptions.visitor import VisitorEpilogue, VisitorTree
 from kronop.errors import (
     ArgumentError,
     DescriptionError,
@@ -30,30 +31,47 @@ def check_operands(
     inputs: Mapping[str, TensorDescription],
     output: TensorDescription,
     *,
-    visitor: bool = False,
-    schedules: bool = False,
-    half_sums: bool = False,
+    matrix_product: bool = False,
 ) -> None:
     """Checks that all types agree: those of the inputs with the math instruction, and that of the
     output with the epilogue.
 
     Args:
-        visitor: whether this kind of operation may have a visitor tree as its epilogue.
-        schedules: whether a tile may name clusters and schedules.
-        half_sums: whether products may be added up in float16.
+        matrix_product: whether this is one. Those alone may have a visitor tree as their epilogue,
+            clusters and schedules in a tile, and sums in float16; and their output is called C.
 
     Raises:
         ElementTypeError: an argument has the wrong class.
         DescriptionError: types or alignments do not agree, or the epilogue is a tree.
     """
-    kinds = {
-        "math": (math, MathInstruction),
-        "epilogue": (epilogue, Epilogue),
-        "Y": (output, TensorDescription),
-    }
-    kinds |= {name: (item, TensorDescription) for name, item in inputs.items()}
+    called = "C" if matrix_product else "Y"
+    _check_classes(math, tile, epilogue, {**inputs, called: output})
+    if not matrix_product:
+        _refuse_trees_and_schedules(epilogue, tile)
+    if epilogue.epilogue_vector_length > output.alignment:
+        raise DescriptionError(
+            mismatch(
+                "epilogue_vector_length",
+                expected=f"at most {output.alignment}, the alignment of {called}",
+                got=repr(epilogue.epilogue_vector_length),
+                hint=f"promise that alignment for {called}, or write fewer elements at once",
+            )
+        )
+    sums = math.element_accumulator
+    check_accumulator(sums, "math.element_accumulator", half_sums=matrix_product)
+    _check_types(math, epilogue, inputs, (called, output))
+
+
+def _check_classes(
+    math: MathInstruction,
+    tile: TileDescription | None,
+    epilogue: Epilogue,
+    tensors: Mapping[str, TensorDescription],
+) -> None:
+    kinds: dict[str, tuple[object, type]] = {"math": (math, MathInstruction)}
+    kinds |= {name: (item, TensorDescription) for name, item in tensors.items()}
     if tile is not None:
-        kinds["tile"] = (tile, TileDescription)
+        kinds["tile_description"] = (tile, TileDescription)
     for name, (value, kind) in kinds.items():
         if not isinstance(value, kind):
             raise ElementTypeError(
@@ -64,17 +82,39 @@ def check_operands(
                     hint=f"build a kronop.{kind.__name__}",
                 )
             )
-    if isinstance(epilogue, VisitorEpilogue) and not visitor:
+    if not isinstance(epilogue, Epilogue):
+        got, hint = _taken_for_epilogue(epilogue)
+        raise ElementTypeError(
+            mismatch("epilogue_functor", expected="an epilogue", got=got, hint=hint)
+        )
+
+
+def _taken_for_epilogue(value: object) -> tuple[str, str]:
+    """What it is, and what makes an epilogue of it."""
+    types = "element_output, vector_length, element_accumulator, element_epilogue"
+    if isinstance(value, VisitorTree):
+        return "a visitor tree without types", f"call it with them: tree({types})"
+    if isinstance(value, type):
+        return f"the class {value.__name__}", f"make an object of it, as LinearCombination({types})"
+    if isinstance(value, Activation):
+        return repr(value), f"kronop.LinearCombinationGeneric(kronop.{value.name}(...), {types})"
+    if callable(value):
+        return repr(value), f"kronop.epilogue_visitor(function)({types}) makes one of a function"
+    return repr(value), f"for example kronop.LinearCombination({types})"
+
+
+def _refuse_trees_and_schedules(epilogue: Epilogue, tile: TileDescription | None) -> None:
+    if isinstance(epilogue, VisitorEpilogue):
         raise DescriptionError(
             mismatch(
-                "epilogue",
+                "epilogue_functor",
                 expected="one of the four functors",
                 got="a visitor tree",
                 hint="only matrix products (kronop.GemmOperationUniversal, with visitor=True) take"
                 " trees",
             )
         )
-    if tile is not None and tile.has_schedules and not schedules:
+    if tile is not None and tile.has_schedules:
         raise DescriptionError(
             mismatch(
                 "tile_description",
@@ -83,17 +123,15 @@ def check_operands(
                 hint="only matrix products (kronop.GemmOperationUniversal) take these",
             )
         )
-    if epilogue.epilogue_vector_length > output.alignment:
-        raise DescriptionError(
-            mismatch(
-                "epilogue_vector_length",
-                expected=f"at most {output.alignment}, the alignment of Y",
-                got=repr(epilogue.epilogue_vector_length),
-                hint="promise that alignment for Y, or write fewer elements at once",
-            )
-        )
-    sums = math.element_accumulator
-    check_accumulator(sums, "math.element_accumulator", half_sums=half_sums)
+
+
+def _check_types(
+    math: MathInstruction,
+    epilogue: Epilogue,
+    inputs: Mapping[str, TensorDescription],
+    output: tuple[str, TensorDescription],
+) -> None:
+    """Checks the element types; `output` has its name for the caller."""
     if len({item.element for item in inputs.values()}) > 1:
         given = [f"{item.element!r} of {name}" for name, item in inputs.items()]
         raise DescriptionError(
@@ -104,12 +142,13 @@ def check_operands(
                 hint="describe all with the type that the tensors have",
             )
         )
+    name, result = output
     agreements = [
         *(
             (f"element of {name}", item.element, "math.element_a", math.element_a)
             for name, item in inputs.items()
         ),
-        ("element of Y", output.element, "epilogue.element_output", epilogue.element_output),
+        (f"element of {name}", result.element, "epilogue.element_output", epilogue.element_output),
         (
             "epilogue.element_accumulator",
             epilogue.element_accumulator,

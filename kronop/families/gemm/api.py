@@ -91,7 +91,7 @@ def arguments_of(
     beta = beta_beside(c, beta, "c")
     check_activation(activation)
     first, second = (operand_of(item, name, DIFFERENTIABLE) for name, item in (("a", a), ("b", b)))
-    check_element(second.element, first.element, "b")
+    check_element(second.element, first.element, "b", ", the type of a")
     inner = second.shape[-1] if second.shape else 1
     called = {"Z": "c", "Y": "out"}
     result = describe_output(first.element, inner, c, out, called, DIFFERENTIABLE)

@@ -13,7 +13,7 @@ from kronop.args.base import OperationLike, Places, Planned
 from kronop.args.checks import check_source, description_of
 from kronop.args.staging import form_for
 from kronop.args.strides import broadcast_shapes, broadcast_strides, broadcasts, merged
-from kronop.args.tensor import check_promise, empty, view
+from kronop.args.tensor import check_element, check_promise, empty, view
 from kronop.args.view import TensorView
 from kronop.artifacts import Launch
 from kronop.descriptions.datatype import Layout
@@ -25,7 +25,7 @@ from kronop.errors import ArgumentError, mismatch
 from kronop.families.gemm import visited_arguments
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.member_arguments import Members, made, rows_of
-from kronop.families.gemm.modes import check_batch, check_mode
+from kronop.families.gemm.modes import check_batch, check_mode, refuse_lists
 from kronop.families.gemm.shape_arguments import (
     CALLED,
     check_size,
@@ -66,7 +66,8 @@ class GemmArguments(Members):
         bias: (N), of the result's type, is added to each row before an activation; None for none.
 
     Everything is checked here; nothing is computed, and nothing but D is allocated, before the
-    first run.
+    first run. What only CUTLASS's kernels refuse (extents, strides or a bias that they do not
+    take) is known when these kernels are prepared, at the first run.
 
     Raises:
         ElementTypeError: not a tensor, or another element type than the operation's.
@@ -118,6 +119,7 @@ class GemmArguments(Members):
             "bias": TensorDescription(what.Y.element),
         }
         operands = {"A": A, "B": B, "Z": C, "Y": D, "bias": bias}
+        refuse_lists(given, self._mode)
         views = {
             name: view(item, CALLED.get(name, name), DIFFERENTIABLE)
             for name, item in operands.items()
@@ -145,6 +147,10 @@ class GemmArguments(Members):
 
     def _check_promises(self, views: Mapping[str, TensorView]) -> None:
         """Raises unless tensors are as described; operands of a GPU also step forward."""
+        if "bias" in views:
+            check_element(
+                views["bias"].element, self._described["Y"].element, "bias", ", the type of D"
+            )
         for name, item in views.items():
             check_promise(item, self._described[name], CALLED.get(name, name))
             if not self._is_host and name in ("A", "B"):

@@ -80,7 +80,7 @@ def _operation_for(
     first = views["As"][0]
     for name, items in views.items():
         for index, item in enumerate(items):
-            check_element(item.element, first.element, f"{name}[{index}]")
+            check_element(item.element, first.element, f"{name}[{index}]", ", the type of As[0]")
     given = zip(views["Bs"], _each(Cs, Bs), _each(outs, Bs), strict=True)
     results = [
         describe_output(

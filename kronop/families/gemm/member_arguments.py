@@ -132,7 +132,7 @@ def rows_of(
                 "lists of products",
                 expected="an item for each product, at least one",
                 got=", ".join(f"{length} {name}" for name, length in counts.items()),
-                hint="pass lists of one length",
+                hint="pass lists of one length; a stacked tensor counts as a list of matrices",
             )
         )
     return [{names[name]: items[at] for name, items in lists.items()} for at in range(count)]

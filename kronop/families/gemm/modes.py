@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from kronop.descriptions.tile import whole
@@ -51,10 +52,24 @@ def check_mode(mode: object, slices: object, batch: object) -> Checked:
                     f"{name} in mode {mode.name}",
                     expected="1",
                     got=value,
-                    hint=f"take kronop.gemm.Mode.{others}",
+                    hint=f"take gemm_mode=kronop.gemm.Mode.{others}",
                 )
             )
     return Checked(mode=mode, slices=numbers["split_k_slices"], batch=numbers["batch"])
+
+
+def refuse_lists(given: Mapping[str, object], mode: Checked) -> None:
+    """Raises ElementTypeError for a list of matrices, in a mode of tensors."""
+    for name, item in given.items():
+        if isinstance(item, (list, tuple)):
+            raise ElementTypeError(
+                mismatch(
+                    f"{name} in mode {mode.mode.name}",
+                    expected="a tensor of NumPy, torch or CuPy, or one with __dlpack__",
+                    got=type(item).__name__,
+                    hint="lists of matrices are for gemm_mode=kronop.gemm.Mode.Array",
+                )
+            )
 
 
 def check_batch(lead: tuple[int, ...], mode: Checked) -> None:
@@ -72,8 +87,9 @@ def check_batch(lead: tuple[int, ...], mode: Checked) -> None:
         raise ArgumentError(
             mismatch(
                 "batch",
-                expected=f"{math.prod(lead)}, as the leading dimensions of A and B say",
+                expected=f"{math.prod(lead)}, as many products as A and B hold",
                 got=mode.batch,
-                hint="leave it 1, or pass as many matrices",
+                hint="leave it out, or pass tensors (batch, M, K) and (batch, K, N), or flat ones"
+                " with a problem_size",
             )
         )

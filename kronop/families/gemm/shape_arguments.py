@@ -51,7 +51,8 @@ def shaped(
             continue  # A bias, which broadcasts over rows.
         if item.shape[0] != math.prod(shape):
             expected = f"{math.prod(shape)} elements, {' x '.join(map(str, shape))}"
-            raise shape_error(called, expected, item.shape)
+            hint = "flat tensors hold `batch` matrices of the problem_size (M, N, K)"
+            raise shape_error(called, expected, item.shape, hint)
         steps = matrix_strides(shape, described[name].layout, 1)
         strides = tuple(item.strides[0] * step for step in steps)
         found[name] = item.reshaped(shape, strides)
@@ -81,6 +82,7 @@ def size_of(views: Mapping[str, TensorView], given: GemmCoord | None) -> GemmSiz
             "A and B",
             f"({given.m}, {given.k}) and ({given.k}, {given.n}), the problem_size",
             (views["A"].shape, views["B"].shape),
+            "a problem_size is kronop.gemm.GemmCoord(M, N, K)",
         )
     return GemmSize(m, n, k)
 

@@ -30,7 +30,7 @@ class GemmSize:
             if getattr(self, name) == -1:
                 object.__setattr__(self, name, self.m)
         for name in ("m", "n", "k", "batch", "slices"):
-            hint = "count rows, columns and what is summed over"
+            hint = "a size is arguments.size, or one number for M, N and K"
             object.__setattr__(self, name, extent_of(f"extent {name}", getattr(self, name), hint))
 
     def __bool__(self) -> bool:

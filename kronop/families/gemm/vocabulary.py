@@ -22,7 +22,7 @@ class GemmCoord:
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k"):
-            hint = "count rows, columns and what is summed over"
+            hint = "kronop.gemm.GemmCoord(M, N, K) takes three integers"
             object.__setattr__(self, name, extent_of(f"extent {name}", getattr(self, name), hint))
 
 

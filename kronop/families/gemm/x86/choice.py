@@ -40,6 +40,11 @@ def supports(description: GemmDescription, target: Target) -> Status:
     status = planning.common_status(math, description.tile, target)
     if not status:
         return status
+    if description.tile is not None and description.tile.has_schedules:
+        return Status.reject(
+            "the tile has a cluster_shape, schedules or a tile_scheduler, which are of warp groups"
+            " on sm_90a; leave them out"
+        )
     every = [(item, item.status(target)) for item in _designs(description, target)]
     # Of reasons against a user's tile, the last one is of the design that needs least.
     return next((found for _, found in every if found), every[-1][1])

@@ -21,7 +21,6 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.errors import DescriptionError, ElementTypeError, mismatch
-from kronop.families.gemm import panels
 from kronop.families.gemm.vocabulary import IdentitySwizzle1, Swizzle
 from kronop.frozen import dataclass
 
@@ -71,7 +70,6 @@ class GemmDescription:
         inputs = {"A": self.A, "B": self.B}
         check_operands(math, self.tile, self.epilogue, inputs, self.Y, matrix_product=True)
         check_flag("visitor", self.visitor)
-        panels.check_layouts({**inputs, "C": self.Y}, visitor=self.visitor)
         is_tree = isinstance(self.epilogue, VisitorEpilogue)
         if self.visitor != is_tree:
             raise DescriptionError(
@@ -92,25 +90,18 @@ class GemmDescription:
                 )
             )
 
-    @property
-    def interleaved(self) -> bool:
-        """Whether A, B, C and D are arrays of panels."""
-        return self.Y.interleaved
-
-    def x_shape(self, rows: Any) -> tuple[int, ...]:
+    def x_shape(self, rows: Any) -> tuple[int, int]:
         """The shape of A, for M = `rows` or a size."""
-        m, _, k = _extents(rows)
-        return panels.shape_in_memory((m, k), self.A.layout)
+        return getattr(rows, "m", rows), getattr(rows, "k", _SAMPLE_DEPTH)
 
-    def y_shape(self, rows: Any) -> tuple[int, ...]:
+    def y_shape(self, rows: Any) -> tuple[int, int]:
         """The shape of D."""
-        m, n, _ = _extents(rows)
-        return panels.shape_in_memory((m, n), self.Y.layout)
+        return getattr(rows, "m", rows), getattr(rows, "n", _SAMPLE_COLUMNS)
 
     def operands(self, rows: Any) -> dict[str, Any]:
         """Shapes of operands, in the order of `reference`; `rows` may be a size."""
-        _, n, k = _extents(rows)
-        return {"A": self.x_shape(rows), "B": panels.shape_in_memory((k, n), self.B.layout)}
+        (m, k), n = self.x_shape(rows), self.y_shape(rows)[1]
+        return {"A": (m, k), "B": (k, n)}
 
     def reference(
         self,
@@ -122,20 +113,13 @@ class GemmDescription:
     ) -> Any:
         """The result in NumPy, in float64 or int64: (..., M, N). `z` is C.
 
-        A visitor tree gives a dictionary of its results, by their names. Interleaved operands are
-        matrices here.
+        A visitor tree gives a dictionary of its results, by their names.
         """
         wide = widen(self.math.element_accumulator)
         product = np.asarray(a, wide) @ np.asarray(b, wide)
         if isinstance(self.epilogue, VisitorEpilogue):
             return finish_visitor(self.epilogue, output_op, product)
         return finish(self.epilogue, output_op, product, z, bias)
-
-
-def _extents(rows: Any) -> tuple[int, int, int]:
-    """M, N and K of a size, or of M rows."""
-    m = getattr(rows, "m", rows)
-    return m, getattr(rows, "n", _SAMPLE_COLUMNS), getattr(rows, "k", _SAMPLE_DEPTH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,9 +130,7 @@ class GemmProblem:
         m, n, k: the extents; k may be 0.
         batch: extents of the leading dimensions, at most 4.
         a, b, y: the operands and the result; `row` and `column` are strides in elements, of any
-            sign; a stride of an operand's `batch` is 0 where it repeats. Interleaved ones are in
-            their panels on a GPU: `row` is the stride in a panel, `column` that of panels. On a CPU
-            they are copies that are not interleaved.
+            sign; a stride of an operand's `batch` is 0 where it repeats.
         z: the source C; None where beta is 0. Its memory may be just that of `y`.
         bias: row 0 of it has one number for each column of the result (`row` is 0), of the
             result's type; None if there is none.

@@ -7,7 +7,7 @@ import functools
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import NoReturn, Protocol, runtime_checkable
+from typing import NoReturn
 
 from kronop.frozen import dataclass
 
@@ -142,18 +142,6 @@ class Field:
             raise ValueError(f"field {self.name}: count must be at least 1, got {self.count}")
 
 
-@runtime_checkable
-class BlockValue(Protocol):
-    """The value of a `Block` that depends on an address, such as the tensor map of a tensor."""
-
-    @property
-    def address(self) -> int:
-        """The address of the memory that the value describes; 0 if it describes none."""
-
-    def write(self, place: memoryview, address: int) -> None:
-        """Writes the bytes of the same value, for memory at `address`, to the block: `place`."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMap:
     """A tensor of three axes as the tensor memory accelerator of a GPU sees it, the first one
@@ -206,7 +194,7 @@ class Block:
             )
 
 
-Placed = BlockValue | TensorMap | Members
+Placed = TensorMap | Members
 Value = int | float | Sequence[int] | Sequence[float] | bytes | Placed
 
 
@@ -279,8 +267,8 @@ class KernelSignature:
 
     def _held(self, item: Block, value: Value) -> bytes | Placed:
         """The value, checked to be one that a block can hold."""
-        if not isinstance(value, (bytes, TensorMap, Members, BlockValue)):
-            self._refuse(item, f"a block holds bytes or a BlockValue, not {value!r}")
+        if not isinstance(value, (bytes, TensorMap, Members)):
+            self._refuse(item, f"a block holds bytes, a TensorMap or Members, not {value!r}")
         return value
 
     def blocks(self, values: Mapping[str, Value]) -> tuple[tuple[int, int, Placed], ...]:

@@ -12,6 +12,7 @@ import numpy as np
 import kronop
 from kronop import compiler
 from kronop.args.device import default_device, target_of_device
+from kronop.artifacts import TensorMap
 from kronop.descriptions.datatype import DataType, result_type
 from kronop.emit.plan import Plan
 from kronop.families.kron.cuda import pass_choice
@@ -48,6 +49,13 @@ def forget_passes() -> None:
     """Clears the planner's memory of judged passes; for tests that change which tiles exist."""
     for judged in (pass_choice._ways, pass_choice._least, pass_choice._may):
         judged.cache_clear()
+
+
+def tensor_map(address: int = 1, extent: int = 1) -> TensorMap:
+    """A tensor map of no tensor in particular."""
+    return TensorMap(
+        address=address, element="float64", extents=(extent, 1, 1), strides=(16, 16), box=(16, 1)
+    )
 
 
 def cuda_target() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from kronop.artifacts import Members, Placed, TensorMap
+from kronop.artifacts import Placed, TensorMap
 from kronop.errors import DeviceError, mismatch
 
 _MOST_MAPS = 4096
@@ -21,12 +21,10 @@ def write_block(value: Placed, place: memoryview, address: int) -> None:
     """
     if isinstance(value, TensorMap):
         place[:] = _encoded(value, address)
-    elif isinstance(value, Members):
+    else:
         place[: len(value.content)] = value.content
         for offset, nbytes, item in value.blocks:
             write_block(item, place[offset : offset + nbytes], item.address)
-    else:
-        value.write(place, address)
 
 
 # NOTE: the driver takes 5 us for a map through its Python bindings, a look-up 1 us.

@@ -81,18 +81,12 @@ def test_memory_of_python_is_refused(tmp_path) -> None:
         operation.export(tmp_path, rows=[DistanceSize(8, 8, 5)], kernel=kernel)
 
 
-class _Address:
-    address = 1
-
-    def write(self, place: memoryview, address: int) -> None: ...
-
-
 def test_tensor_maps_and_addresses_in_integers_are_refused() -> None:
     operation = support.kron_operation("x86-generic", kronop.float32, [(4, 4)])
     zeros = bytes(operation.plan.steps[0].design.signature.size)
     fitting = Launch(step=0, parameters=zeros)
     assert not record._call(fitting, operation.plan, [0], {}).addresses
-    blocked = dataclasses.replace(fitting, blocks=((0, 8, _Address()),))
+    blocked = dataclasses.replace(fitting, blocks=((0, 8, support.tensor_map()),))
     with pytest.raises(kronop.DescriptionError, match="tensor maps"):
         record._call(blocked, operation.plan, [0], {})
     hidden = zeros[:-8] + struct.pack("Q", record.symbol(0, 0))

@@ -20,10 +20,11 @@ from kronop.artifacts import (
     Scalar,
     Source,
 )
+from kronop.compiler import tensor_maps
 from kronop.compiler.parameters import parameter_words
 from kronop.core import addressed
 from kronop.target import Target
-from tests import abi
+from tests import abi, support
 
 _SIGNATURE = KernelSignature(
     "Parameters",
@@ -48,22 +49,20 @@ extern "C" int windowed(const void* given, int) {{
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class _Window:
-    """A view of memory from element `first` on."""
-
-    address: int
-    first: int
-
-    def write(self, place: memoryview, address: int) -> None:
-        assert place.nbytes == 64
-        struct.pack_into("=Qq", place, 0, address, self.first)
+@pytest.fixture(autouse=True)
+def _windows_for_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A map becomes a view of memory from its extent on: only a driver encodes others."""
+    monkeypatch.setattr(
+        tensor_maps,
+        "_encoded",
+        lambda value, address: struct.pack("=Qq48x", address, value.extents[0]),
+    )
 
 
 def _values(x: int, y: int) -> dict[str, Any]:
     return {
         "y": y,
-        "window": _Window(x, 2),
+        "window": support.tensor_map(x, 2),
         "sizes": (5, 6, 7),
         "pair": struct.pack("=di", 10.0, 3),
     }
@@ -141,7 +140,9 @@ def test_what_does_not_fit_a_block_is_refused() -> None:
 def test_what_is_no_block_is_refused(value: Any) -> None:
     values = _values(0, 0) | {"window": value}
     for use in (_SIGNATURE.pack, _SIGNATURE.blocks):
-        with pytest.raises(ValueError, match=r"Parameters\.window: a block holds bytes or"):
+        with pytest.raises(
+            ValueError, match=r"Parameters\.window: a block holds bytes, a TensorMap"
+        ):
             use(values)
 
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp  # noqa: E402
 
 import kronop.jax as kj  # noqa: E402
 from kronop.jax import recording  # noqa: E402
+from tests import support  # noqa: E402
 
 _X, _F = np.ones((4, 6), "float32"), [np.ones((2, 3), "float32"), np.ones((3, 2), "float32")]
 _W = np.ones((2, 3, 3, 1), "float32")
@@ -105,15 +106,6 @@ def test_eight_bit_types_have_products_but_no_derivatives() -> None:
         jax.jvp(lambda x: kj.ksmm(x, weight), (x,), (x,))
 
 
-class _TensorMap:
-    """The value of a block of parameters that depends on an address."""
-
-    address = 1
-
-    def write(self, place: memoryview, address: int) -> None:
-        raise AssertionError("nothing writes it in a call of XLA's")
-
-
 def test_kernels_that_take_tensor_maps_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     given = recording.Product
 
@@ -121,7 +113,8 @@ def test_kernels_that_take_tensor_maps_are_refused(monkeypatch: pytest.MonkeyPat
         product = given(*arguments)
         product.records = tuple(
             dataclasses.replace(
-                item, launch=dataclasses.replace(item.launch, blocks=((0, 128, _TensorMap()),))
+                item,
+                launch=dataclasses.replace(item.launch, blocks=((0, 128, support.tensor_map()),)),
             )
             for item in product.records
         )

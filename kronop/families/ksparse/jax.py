@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import batching
 
+from kronop.core.calls import check_activation
 from kronop.descriptions import activation as activations
-from kronop.descriptions.activation import ACTIVATION_NAMES
 from kronop.descriptions.datatype import result_type
 from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, mismatch
@@ -63,7 +63,9 @@ def ksmm(
     """
     check_flag("batch_last", batch_last)
     x = array("x", x, 1)
-    _check_activation(activation, x.dtype)
+    check_activation(activation)
+    if activation is not None:
+        getattr(activations, activation)(computed_in(x.dtype))  # Raises for integers.
     chain = weights if isinstance(weights, (list, tuple)) else [weights]
     chain = arrays("weights", chain, 4)
     check_types(x, chain, "weights")
@@ -77,21 +79,6 @@ def ksmm(
     if bias is not None:
         result = result + _bias(bias, result, batch_last)
     return result if activation is None else _activate(activation, result)
-
-
-def _check_activation(activation: str | None, dtype: Any) -> None:
-    if activation is None:
-        return
-    if activation not in ACTIVATION_NAMES:
-        raise ArgumentError(
-            mismatch(
-                "activation",
-                expected=f"None or one of {', '.join(ACTIVATION_NAMES)}",
-                got=repr(activation),
-                hint="apply other functions to the result",
-            )
-        )
-    getattr(activations, activation)(computed_in(dtype))  # Raises for integers.
 
 
 def _bias(bias: Any, result: Any, batch_last: bool) -> Any:

@@ -65,10 +65,11 @@ def resources(source: Source, target: Target) -> tuple[int, int]:
     )
 
 
-def check(plan: Plan) -> None:
+def check(plan: Plan, spills: int = 0) -> None:
+    """Asserts that a plan's kernels fit, and take at most so many bytes of spills and stack."""
     for source, step in zip(render(plan), plan.steps, strict=True):
         registers, spilled = resources(source, plan.target)
-        assert spilled == 0, step
+        assert spilled <= spills, step
         # A block of this many threads has to find its registers on a multiprocessor.
         assert registers * step.design.threads <= 65536, step
 

@@ -10,17 +10,14 @@ from tests.emit import cases
 _OPERATIONS = dict(cases.operations())
 # Bytes that products by warp groups spill, at most: compilers give their threads the 168 registers
 # of a launch, not the 240 that a team takes, and spill between tiles.
-_SPILLS = dict.fromkeys(
-    (
-        "gemm_group_e4m3_sm_90a",
-        "gemm_group_f16_sm_90a",
-        "gemm_group_s8_sm_90a",
-        "gemm_many_f16_sm_90a",
-        "groups_of_matrix_products_sm_90a",
-        "matrix_products_sm_90a",
-    ),
-    400,
-)
+_SPILLS = {
+    "gemm_group_e4m3_sm_90a": 200,
+    "gemm_group_f16_sm_90a": 300,
+    "gemm_group_s8_sm_90a": 200,
+    "gemm_many_f16_sm_90a": 320,
+    "groups_of_matrix_products_sm_90a": 130,
+    "matrix_products_sm_90a": 130,
+}
 
 
 @pytest.mark.parametrize("name", _OPERATIONS)
@@ -29,8 +26,9 @@ def test_compiles_without_spills(name: str) -> None:
     for binary in operation.binaries:
         assert binary.image
         if operation.target.backend == "cuda":
-            assert (binary.resources.spill_bytes or 0) <= _SPILLS.get(name, 0)
             assert binary.resources.registers is not None
+            assert binary.resources.spill_bytes is not None
+            assert binary.resources.spill_bytes <= _SPILLS.get(name, 0)
 
 
 def test_the_detected_architecture_is_one_of_the_targets() -> None:

@@ -76,7 +76,7 @@ _CHAINS_ON = [
     ("x86-avx512", kronop.float32, "qkv"),
     ("x86-avx512", kronop.float32, "ragged"),
 ]
-_TREE = kronop.epilogue_visitor(
+TREE = kronop.epilogue_visitor(
     lambda accum, alpha, c, bias, scale: (
         kronop.relu(alpha * accum + c) * scale + bias,
         alpha * accum,
@@ -143,7 +143,7 @@ def _trees() -> Iterator[_Named]:
             math = kronop.MathInstruction.tensor_op(element)
         matrix = kronop.TensorDescription(element, kronop.RowMajor, 16 // element.bytes)
         tile = kronop.TileDescription(*_TREES_ON[element, target], math)
-        epilogue = _TREE(element, 1, math.element_accumulator, kronop.float32)
+        epilogue = TREE(element, 1, math.element_accumulator, kronop.float32)
         yield (
             f"gemm_tree_{element.short}_{target}",
             kronop.GemmOperationUniversal(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import copy
+import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -19,10 +20,15 @@ from kronop.args.staging import Form, Placement, in_use
 from kronop.args.storage import Kept, check_kept
 from kronop.args.stream import stream_handle
 from kronop.args.tensor import empty, view
+from kronop.args.treed import SumsIn, Treed
 from kronop.args.view import Device, TensorView
+from kronop.args.visited import taken
 from kronop.artifacts import Launch
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.summed import UNCHANGED, Summed
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import DeviceError, mismatch
 from kronop.size import Size
 from kronop.target import Target
@@ -95,6 +101,7 @@ class Arguments(abc.ABC):
     launchers: tuple[Launcher, ...] | None = None
     _source_is_result: bool
     _views: Mapping[str, TensorView]
+    _tree: Treed | None = None
 
     def __init__(self, operation: OperationLike, output_op: EpilogueArguments | None) -> None:
         self.operation = operation
@@ -153,6 +160,37 @@ class Arguments(abc.ABC):
         self._views = views
         self._source_is_result = self.output_op.beta != 0 and same_elements(views["Z"], views["Y"])
 
+    def _given_result(self, Y: Any, others: Mapping[str, Any]) -> Any:
+        """The tensor of the result, which a visitor tree may have been given as D.
+
+        Args:
+            others: tensors that a tree may only have as its own operands.
+        """
+        output_op = self.output_op
+        return taken(output_op, Y, others) if isinstance(output_op, VisitorArguments) else Y
+
+    def _summed(
+        self,
+        y: TensorView,
+        described: TensorDescription,
+        inputs: Mapping[str, TensorView],
+        strides: tuple[int, ...] | None = None,
+    ) -> TensorView:
+        """What the family's kernels write in place of D: the sums of a visitor tree, or D itself
+        where the epilogue is no tree.
+
+        Args:
+            y: D, (..., M, N).
+            described: its type and layout.
+            inputs: what the family's kernels read.
+            strides: those of the sums; None for matrices one after the other.
+        """
+        if not isinstance(self.output_op, VisitorArguments):
+            return y
+        self._tree = Treed.of(self.output_op, y, described, inputs, self._device, strides)
+        self.output_op.attach(self)
+        return self._tree.sums
+
     @property
     @abc.abstractmethod
     def size(self) -> Size:
@@ -178,8 +216,18 @@ class Arguments(abc.ABC):
         """The kernel calls over the memory of `places`; empty if there is nothing to do."""
         if not self.size:
             return ()
-        workspace = places.workspace(planned.workspace_bytes(self.size, self._threads))
-        return planned.launches(self._problem(places, workspace))
+        needed = planned.workspace_bytes(self.size, self._threads)
+        tree = self._tree
+        if tree is None:
+            return planned.launches(self._problem(places, places.workspace(needed)))
+        workspace = places.workspace(tree.own_bytes + needed)
+        problem = self._problem(SumsIn(places, workspace), workspace + tree.own_bytes)
+        return planned.launches(
+            Summed(
+                problem=dataclasses.replace(problem, scalars=UNCHANGED),
+                visit=tree.problem(places, workspace, self._threads),
+            )
+        )
 
     def bind(self, kernels: Sequence[KernelLike], planned: Planned | None = None) -> None:
         """Allocates memory and prepares the launches, in place of any that were prepared before.
@@ -213,13 +261,14 @@ class Arguments(abc.ABC):
 
     @property
     def results(self) -> tuple[Any, ...]:
-        """The tensors that a run writes."""
-        return (self.Y,)
+        """The tensors that a run writes: the result, then auxiliary results of a visitor tree."""
+        return (self.Y,) if self._tree is None else (self.Y, *self._tree.results)
 
     @property
     def accumulates(self) -> bool:
-        """Whether a run reads what an earlier one wrote: Z is Y and beta is not 0."""
-        return self._source_is_result
+        """Whether a run reads what an earlier one wrote: Z is Y and beta is not 0, or a result of
+        a visitor tree is one of its operands."""
+        return self._source_is_result if self._tree is None else self._tree.reads_result
 
     def unbound(self) -> Self:
         """A copy with the same tensors and scalars that is not bound."""

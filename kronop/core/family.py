@@ -50,6 +50,7 @@ class Kind:
         operation: the class of its operations; None if it is named like the description.
         names: what operations call a field of descriptions, where that is another name.
         argument_names: what arguments call Z and Y, likewise.
+        visits: whether its own kernels take visitor trees; else a pass over their sums does.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Kind:
     operation: Later | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     argument_names: Mapping[str, str] = field(default_factory=dict)
+    visits: bool = False
 
     @property
     def operation_name(self) -> str:

@@ -26,11 +26,14 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import integers
+from kronop.descriptions.summed import bytes_beside
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
+from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
+from kronop.emit.visiting import Visiting
 from kronop.errors import ElementTypeError, mismatch
 from kronop.frozen import dataclass
 from kronop.size import problems
@@ -116,10 +119,12 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
     ) -> None:
         self.target = Target.parse(target)
         emitter: Any = self.kind.emitter(self.target)
-        self._emitter: Emitter[Any, AnyProblem] = emitter
         self.description: AnyDescription = _described(
             type(self), emitter, self.target, tile_description, described, by_name
         )
+        if isinstance(self.description.epilogue, VisitorEpilogue) and not self.kind.visits:
+            emitter = Visiting(emitter)
+        self._emitter: Emitter[Any, AnyProblem] = emitter
         self.plan = _plan(emitter, self.description, self.target)
         self._binaries: tuple[Binary, ...] | None = None
         self._plans: dict[tuple[int, int, int | None], Plan] = {}
@@ -162,12 +167,15 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
         """
         rows, *lead = integers("batch", (rows, *integers("batch", batch)))
         size = self._size(rows)
-        y_shape = (*lead, *self.description.y_shape(size))
+        what, y_shape = self.description, (*lead, *self.description.y_shape(size))
+        workspace = self.workspace_bytes(size.times(problems(lead)), most_threads())
+        if isinstance(what.epilogue, VisitorEpilogue) and not self.kind.visits:
+            workspace += bytes_beside(what.epilogue, what.Y.layout, y_shape)
         return Sizes(
             x_shape=(*lead, *self.description.x_shape(size)),
             y_shape=y_shape,
-            y_bytes=math.prod(y_shape) * self.description.Y.element.bytes,
-            workspace_bytes=self.workspace_bytes(size.times(problems(lead)), most_threads()),
+            y_bytes=math.prod(y_shape) * what.Y.element.bytes,
+            workspace_bytes=workspace,
         )
 
     def _size(self, size: Any) -> Any:
@@ -187,7 +195,8 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
     def workspace_bytes(self, rows: Any, threads: int) -> int:
         """Bytes of scratch memory for a size: rows in all (M times the batch).
 
-        The bytes are enough for both the tuned and the untuned plan.
+        The bytes are enough for both the tuned and the untuned plan. Sums that wait for a visitor
+        tree come besides: see `sizes`.
         """
         size = self._size(rows)
         plans = (self.plan, self.plan_for(size))

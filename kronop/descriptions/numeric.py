@@ -52,11 +52,14 @@ def finish(
 ) -> Any:
     """The epilogue on whole arrays; integer results are brought into the output type's range.
 
-    An integer `accumulator` is first wrapped to the accumulator's width, as kernels' sums are.
+    An integer `accumulator` is first wrapped to the accumulator's width, as kernels' sums are. Of a
+    visitor tree, whose operands `output_op` has, the results by their names: see `finish_visitor`.
 
     Raises:
         ArgumentError: there is a source, but `output_op` has no beta.
     """
+    if isinstance(epilogue, VisitorEpilogue):
+        return finish_visitor(epilogue, output_op, accumulator)
     output_op = output_op or epilogue.epilogue_type()
     beta_beside(source, output_op.beta if output_op.has_beta else None)
     scalars = output_op.scalars

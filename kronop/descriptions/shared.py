@@ -32,13 +32,15 @@ def check_operands(
     output: TensorDescription,
     *,
     matrix_product: bool = False,
+    trees: bool = False,
 ) -> None:
     """Checks that all types agree: those of the inputs with the math instruction, and that of the
     output with the epilogue.
 
     Args:
-        matrix_product: whether this is one. Those alone may have a visitor tree as their epilogue,
-            clusters and schedules in a tile, and sums in float16; and their output is called C.
+        matrix_product: whether this is one. Those alone may have clusters and schedules in a tile,
+            and sums in float16; and their output is called C.
+        trees: whether the epilogue may be a visitor tree.
 
     Raises:
         ElementTypeError: an argument has the wrong class.
@@ -46,8 +48,10 @@ def check_operands(
     """
     called = "C" if matrix_product else "Y"
     _check_classes(math, tile, epilogue, {**inputs, called: output})
+    if not trees:
+        _refuse_trees(epilogue)
     if not matrix_product:
-        _refuse_trees_and_schedules(epilogue, tile)
+        _refuse_schedules(tile)
     if epilogue.epilogue_vector_length > output.alignment:
         raise DescriptionError(
             mismatch(
@@ -103,17 +107,20 @@ def _taken_for_epilogue(value: object) -> tuple[str, str]:
     return repr(value), f"for example kronop.LinearCombination({types})"
 
 
-def _refuse_trees_and_schedules(epilogue: Epilogue, tile: TileDescription | None) -> None:
+def _refuse_trees(epilogue: Epilogue) -> None:
     if isinstance(epilogue, VisitorEpilogue):
         raise DescriptionError(
             mismatch(
                 "epilogue_functor",
                 expected="one of the four functors",
                 got="a visitor tree",
-                hint="only matrix products (kronop.GemmOperationUniversal, with visitor=True) take"
-                " trees",
+                hint="matrix products (kronop.GemmOperationUniversal), Kronecker and"
+                " Kronecker-sparse products and distances take trees",
             )
         )
+
+
+def _refuse_schedules(tile: TileDescription | None) -> None:
     if tile is not None and tile.has_schedules:
         raise DescriptionError(
             mismatch(

@@ -367,10 +367,12 @@ def test_arguments_have_names() -> None:
         made.epilogue_type(1.0, **given, **results)
 
 
-def test_other_families_refuse_trees() -> None:
+def test_gradients_refuse_trees() -> None:
     matrix = kronop.TensorDescription(F32)
-    with pytest.raises(kronop.DescriptionError, match="only matrix products"):
-        kronop.KronMatmulOperation("x86", None, matrix, matrix, matrix, floats(five, F32), [(3, 4)])
+    with pytest.raises(kronop.DescriptionError, match="distances take trees"):
+        kronop.KSparseGradientOperation(
+            "sm_90a", None, matrix, matrix, matrix, floats(five, F32), pattern=(1, 2, 3, 4)
+        )
 
 
 def test_plans_hold_trees() -> None:

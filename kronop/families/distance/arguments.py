@@ -86,6 +86,7 @@ class DistanceArguments(Arguments):
     ) -> None:
         what = description_of(operation, DistanceDescription)
         super().__init__(operation, output_op)
+        Y = self._given_result(Y, {"Z": Z})
         X2 = X1 if X2 is None and what.symmetric else X2
         views = views_of({"X1": X1, "X2": X2, "Z": Z, "Y": Y}, differentiable=DIFFERENTIABLE)
         check_source(self.output_op, views.get("Z"))
@@ -105,7 +106,9 @@ class DistanceArguments(Arguments):
         self._shape = (*self._lead(views), views["X1"].shape[-2], views["X2"].shape[-2])
         describes = "a row for each point of X1, a column for each of X2"
         check_results(views, self._shape, "M, N", describes)
+        inputs = {**{name: views[name] for name in ("X1", "X2")}, **self._value_views}
         self._settle_result(Y, views, self._shape, what.Y.element, self._value_views)
+        self._views = {**self._views, "Y": self._summed(self._views["Y"], what.Y, inputs)}
 
     def _hold(
         self,

@@ -96,7 +96,9 @@ class DistanceDescription:
     expanded: bool = False
 
     def __post_init__(self) -> None:
-        check_operands(self.math, self.tile, self.epilogue, {"X1": self.X1, "X2": self.X2}, self.Y)
+        check_operands(
+            self.math, self.tile, self.epilogue, {"X1": self.X1, "X2": self.X2}, self.Y, trees=True
+        )
         check_points_element(self.X1)
         check_form(self.kernel)
         check_flag("symmetric", self.symmetric)

@@ -39,6 +39,7 @@ UNIVERSAL = Kind(
     names={"Y": "C"},
     argument_names={"Z": "C", "Y": "D"},
     size=GemmSize,
+    visits=True,
 )
 GROUPED = Kind(
     name="groups of matrix products",

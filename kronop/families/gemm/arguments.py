@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from kronop.args import visited as visited_arguments
 from kronop.args.base import OperationLike, Places, Planned
 from kronop.args.checks import check_source, description_of
 from kronop.args.staging import form_for
@@ -22,7 +23,6 @@ from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.gemm import visited_arguments
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.member_arguments import Members, made, rows_of
 from kronop.families.gemm.modes import check_batch, check_mode, refuse_lists
@@ -109,8 +109,9 @@ class GemmArguments(Members):
         what, (A, B, C, D) = self.operation.description, given.values()
         tree = self.output_op if isinstance(self.output_op, VisitorArguments) else None
         if tree is not None:
-            D, C, bias = visited_arguments.taken(tree, C, D, bias), None, None
-            self._visited = visited_arguments.visited(tree, DIFFERENTIABLE, what.Y.layout)
+            others = {"C": C, "bias": bias}
+            D, C, bias = visited_arguments.taken(tree, D, others), None, None
+            self._visited = visited_arguments.visited(tree, what.Y.layout, DIFFERENTIABLE)
         self._described = {
             "A": what.A,
             "B": what.B,

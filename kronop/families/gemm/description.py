@@ -68,7 +68,7 @@ class GemmDescription:
                 math.math_operation,
             )
         inputs = {"A": self.A, "B": self.B}
-        check_operands(math, self.tile, self.epilogue, inputs, self.Y, matrix_product=True)
+        check_operands(math, self.tile, self.epilogue, inputs, self.Y, matrix_product=True, trees=True)
         check_flag("visitor", self.visitor)
         is_tree = isinstance(self.epilogue, VisitorEpilogue)
         if self.visitor != is_tree:

@@ -17,6 +17,7 @@ from kronop.args.view import TensorView, contiguous_strides
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
+from kronop.descriptions.summed import summed
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
@@ -79,6 +80,7 @@ class KronMatmulArguments(Arguments):
     ) -> None:
         self._description = description_of(operation, KronMatmulDescription)
         super().__init__(operation, output_op)
+        Y = self._given_result(Y, {"Z": Z})
         views = self._read(X, factors, Z, Y)
         self._settle(views)
         for name, item in views.items():
@@ -87,6 +89,10 @@ class KronMatmulArguments(Arguments):
             views["Y"] = self._new_result(views["X"])
         else:
             self._take_result(Y, views)
+        inputs = {name: item for name, item in views.items() if name != "Y"}
+        views["Y"] = self._summed(views["Y"], self._description.Y, inputs)
+        if self._tree is not None:
+            self._description = summed(self._description)
         self._lay_out(views)
 
     def _read(self, X: Any, factors: Sequence[Any], Z: Any, Y: Any) -> dict[str, TensorView]:

@@ -74,7 +74,9 @@ class KronMatmulDescription:
     side: Side = Side.Right
 
     def __post_init__(self) -> None:
-        check_operands(self.math, self.tile, self.epilogue, {"X": self.X, "F": self.F}, self.Y)
+        check_operands(
+            self.math, self.tile, self.epilogue, {"X": self.X, "F": self.F}, self.Y, trees=True
+        )
         refuse_float8(self.math, "Kronecker product")
         if not self.factors:
             raise DescriptionError(

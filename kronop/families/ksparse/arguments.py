@@ -21,7 +21,9 @@ from kronop.args.view import TensorView, contiguous_strides
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.summed import summed
 from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.chain_description import (
     KSparseChainDescription,
@@ -68,6 +70,7 @@ class SparseArguments(Arguments):
     ) -> None:
         self._description = what = description_of(operation, kind)
         super().__init__(operation, output_op)
+        Y = self._given_result(Y, {"Z": Z, "bias": bias})
         operands = {"X": X, **weights, "bias": bias, "Z": Z, "Y": Y}
         views = views_of(operands, optional=("bias", "Z", "Y"))
         check_source(self.output_op, views.get("Z"))
@@ -84,6 +87,8 @@ class SparseArguments(Arguments):
             flats["Y"] = self._new_result(views["X"])
         else:
             self._take_result(Y, views)
+        if isinstance(self.output_op, VisitorArguments):
+            flats["Y"] = self._flat_sums({name: views[name] for name in ("X", *weights)})
         self._flats = flats
         self._weights = {name: views[name] for name in weights}
         self._bias = views.get("bias")
@@ -184,6 +189,30 @@ class SparseArguments(Arguments):
         else:
             self.Y = empty(like, self._result_shape, what.Y.element)
         return self._flat(view(self.Y, "Y"), "Y")
+
+    def _flat_sums(self, inputs: Mapping[str, TensorView]) -> _Flat:
+        """The sums of a visitor tree, which kernels write in place of Y."""
+        what, y = self._description, view(self.Y, "Y")
+        if what.batch_last and len(self._lead) > 1:
+            raise ArgumentError(
+                mismatch(
+                    "X of an operation with batch_last and a visitor tree",
+                    expected="(features, batch), so that results have rows and columns",
+                    got=f"{1 + len(self._lead)} dimensions",
+                    hint="reshape it to two dimensions",
+                )
+            )
+        lead = self._lead or (1,)
+        if not self._lead:  # A batch of 1.
+            y = y.reshaped(self._ordered(1, *y.shape), self._ordered(0, *y.strides))
+        self._description = of_sums = summed(what)
+        matrix = self._ordered(self.size, what.output_columns)
+        batch, step = self._ordered(*matrix_strides(matrix, of_sums.Y.layout, of_sums.Y.alignment))
+        strides = (step, batch) if what.batch_last else (*contiguous_strides(lead, batch), step)
+        sums = self._summed(y, what.Y, inputs, strides)
+        if not self._lead:
+            sums = sums.reshaped(self._result_shape, (step,))
+        return self._flat(sums, "Y")
 
     @property
     def size(self) -> Rows:

@@ -65,7 +65,9 @@ class KSparseChainDescription:
     batch_last: bool = False
 
     def __post_init__(self) -> None:
-        check_operands(self.math, self.tile, self.epilogue, {"X": self.X, "W": self.W}, self.Y)
+        check_operands(
+            self.math, self.tile, self.epilogue, {"X": self.X, "W": self.W}, self.Y, trees=True
+        )
         check_flag("batch_last", self.batch_last)
         _check_patterns(self.patterns)
         check_weights(self.W, self.patterns)

@@ -62,7 +62,9 @@ class KSparseDescription:
     batch_last: bool = False
 
     def __post_init__(self) -> None:
-        check_operands(self.math, self.tile, self.epilogue, {"X": self.X, "W": self.W}, self.Y)
+        check_operands(
+            self.math, self.tile, self.epilogue, {"X": self.X, "W": self.W}, self.Y, trees=True
+        )
         check_sizes("pattern", ("a", "b", "c", "d"), self.pattern)
         check_weights(self.W, [self.pattern])
         check_flag("batch_last", self.batch_last)

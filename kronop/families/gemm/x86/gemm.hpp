@@ -9,8 +9,8 @@
 #pragma once
 
 #include "gemm_results.hpp"
-#include "gemm_visitor.hpp"
 #include "kronop_x86/parallel.hpp"
+#include "kronop_x86/visitor_results.hpp"
 
 namespace kronop::gemm {
 
@@ -189,15 +189,7 @@ int run(const Parameters& p, bool alone) {
     });
   }
   if constexpr (kReduces<typename Step::Epilogue>) {
-    using Results = VisitorResults<Step, Parameters>;
-    const index_t blocks = Results::blocks(p);
-    share_out(items.problems() * blocks, p.threads, alone, [&](index_t, index_t first, index_t end) {
-      Results results(p);
-      for (index_t index = first; index < end; ++index) {
-        results.enter(index / blocks, Place(index / blocks, p.batch));
-        results.join(index % blocks);
-      }
-    });
+    join_parts<VisitorResults<Step, Parameters>>(p, items.problems(), alone);
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-"""The operands and auxiliary results of visitor trees, in the arguments of matrix products."""
+"""The operands and auxiliary results of visitor trees, as arguments take them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kronop.args.checks import check_writable
+from kronop.args.frameworks import DIFFERENTIABLE
 from kronop.args.overlap import overlaps, same_elements
 from kronop.args.strides import broadcast_strides, broadcasts, matrix_strides
 from kronop.args.tensor import check_element, view
 from kronop.args.view import TensorView
-from kronop.descriptions.datatype import Layout, RowMajor
+from kronop.descriptions.datatype import AnyLayout, RowMajor
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import Result
 from kronop.descriptions.visitor_arguments import VisitorArguments
@@ -48,17 +49,21 @@ class Visited:
         return f"{self.name} of the tree"
 
 
-def taken(output_op: VisitorArguments, C: Any, D: Any, bias: Any) -> Any:
+def taken(output_op: VisitorArguments, D: Any, others: Mapping[str, Any]) -> Any:
     """The tensor of D, or None for a new one.
 
+    Args:
+        D: what the arguments were given as the result.
+        others: tensors that they were given and that a tree may only have as its own operands.
+
     Raises:
-        ArgumentError: D is given twice, or C or a bias is given that is no operand of the tree.
+        ArgumentError: D is given twice, or one of the others is no operand of the tree.
     """
     first = output_op.epilogue.tree.results[0].name
     own = output_op.results.get(first)
     if own is not None and D is not None and own is not D:
-        raise _twice("D", "the same tensor as epilogue_type's")
-    for name, item in (("C", C), ("bias", bias)):
+        raise _twice(first, "the same tensor as epilogue_type's")
+    for name, item in others.items():
         if item is not None and all(item is not other for other in output_op.tensors.values()):
             raise _twice(name, "none, because the epilogue is a visitor tree")
     return D if own is None else own
@@ -70,12 +75,13 @@ def _twice(name: str, expected: str) -> ArgumentError:
 
 
 def visited(
-    output_op: VisitorArguments, differentiable: str, layout: Layout
+    output_op: VisitorArguments, layout: AnyLayout, differentiable: str = DIFFERENTIABLE
 ) -> tuple[Visited, ...]:
     """The operands, then the auxiliary results, in the order of the tree.
 
     Args:
         layout: that of D, in which flat (M, N) tensors are read too.
+        differentiable: the function with gradients, as in `view`.
 
     Raises:
         ElementTypeError: one is no tensor, or of another type than the tree's.

@@ -1,11 +1,12 @@
-// Where results of visitor trees go: operands are read, D and auxiliary results are written, and
+// Where sums go through a visitor tree: operands are read, D and auxiliary results are written, and
 // reductions are left in parts, which are joined when all sums are there.
 #pragma once
 
-#include "gemm_parameters.hpp"
+#include "kronop_x86/panels.hpp"
+#include "kronop_x86/parallel.hpp"
 #include "kronop_x86/visitor.hpp"
 
-namespace kronop::gemm {
+namespace kronop {
 
 // The parts of a reduction. Values along a row are joined as far as they come at once, and those along
 // a column in the rows of an item: so the order in which values are joined does not depend on which
@@ -122,4 +123,17 @@ class VisitorResults {
   index_t offsets_[kVisited];
 };
 
-}  // namespace kronop::gemm
+// Joins the parts of all reductions of so many problems.
+template <class Results, class Parameters>
+void join_parts(const Parameters& p, index_t problems, bool alone) {
+  const index_t blocks = Results::blocks(p);
+  share_out(problems * blocks, p.threads, alone, [&](index_t, index_t first, index_t end) {
+    Results results(p);
+    for (index_t index = first; index < end; ++index) {
+      results.enter(index / blocks, Place(index / blocks, p.batch));
+      results.join(index % blocks);
+    }
+  });
+}
+
+}  // namespace kronop

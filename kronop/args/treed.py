@@ -1,0 +1,171 @@
+"""The second half of arguments whose operation ends with a pass of a visitor tree over sums."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from kronop.args import visited
+from kronop.args.placing import Placed, collapsed, strided
+from kronop.args.staging import Form
+from kronop.args.strides import matrix_strides
+from kronop.args.view import Device, TensorView
+from kronop.args.visited import Visited
+from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.summed import VisitProblem, bytes_beside, sums_alignment, sums_bytes
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.visitor_arguments import VisitorArguments
+from kronop.frozen import dataclass
+
+_D, _SUMS = "D", "sums"
+Ints = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Treed:
+    """What a tree reads and writes, and where the sums lie that it is computed from.
+
+    Attributes:
+        output_op: scalars and tensors by name.
+        y: D, (..., M, N).
+        described: its type and layout.
+        items: the operands, then the auxiliary results, for this shape.
+        sums: a view without memory: the sums, (..., M, N), in the layout of D.
+        device: where kernels run.
+        reads_result: whether D, or an auxiliary result, is an operand too.
+    """
+
+    output_op: VisitorArguments
+    y: TensorView
+    described: TensorDescription
+    items: tuple[Visited, ...]
+    sums: TensorView
+    device: Device
+    reads_result: bool
+
+    @classmethod
+    def of(
+        cls,
+        output_op: VisitorArguments,
+        y: TensorView,
+        described: TensorDescription,
+        inputs: Mapping[str, TensorView],
+        device: Device,
+        strides: Ints | None = None,
+    ) -> Treed:
+        """Checks the tensors of a tree.
+
+        Args:
+            inputs: what the family's kernels read.
+            strides: those of the sums; None for matrices one after the other.
+
+        Raises:
+            ElementTypeError, ArgumentError: see `visited`, `fitted` and `check_overlaps`.
+        """
+        found = visited.visited(output_op, described.layout)
+        items = visited.fitted(found, y.shape, output_op.problem_size)
+        element = output_op.epilogue.element_accumulator
+        if strides is None:
+            strides = matrix_strides(y.shape, described.layout, sums_alignment(element))
+        sums = dataclasses.replace(
+            y.reshaped(y.shape, strides),
+            pointer=0,
+            element=element,
+            device=device,
+            writable=True,
+            in_place=True,
+            owner=None,
+            storage=None,
+        )
+        return cls(
+            output_op=output_op,
+            y=y,
+            described=described,
+            items=items,
+            sums=sums,
+            device=device,
+            reads_result=visited.check_overlaps(items, y, inputs),
+        )
+
+    @property
+    def results(self) -> tuple[Any, ...]:
+        """The tensors of the auxiliary results."""
+        return tuple(item.owner for item in self.items if item.result)
+
+    @property
+    def own_bytes(self) -> int:
+        """What sums, then parts of reductions take of the workspace."""
+        return bytes_beside(self.output_op.epilogue, self.described.layout, self.y.shape)
+
+    def problem(self, places: Any, workspace: int, threads: int) -> VisitProblem:
+        """The pass, with operands at the places that kernels can reach."""
+        placed = {_SUMS: self._placed_sums(workspace), _D: self._placed_result(places)}
+        placed |= {item.key: self._placed(places, item) for item in self.items}
+        extents, batches = collapsed(self.y.shape[:-2], placed)
+        matrices = {
+            name: StridedMatrix(
+                pointer=item.pointer, row=item.own[0], column=item.own[1], batch=batches[name]
+            )
+            for name, item in placed.items()
+        }
+        return VisitProblem(
+            m=self.y.shape[-2],
+            n=self.y.shape[-1],
+            batch=extents,
+            sums=matrices[_SUMS],
+            operands=tuple(matrices[item.key] for item in self.items if item.result is None),
+            results=(
+                matrices[_D],
+                *(matrices[item.key] for item in self.items if item.result is not None),
+            ),
+            scalars=self.output_op.scalars,
+            workspace=workspace
+            + sums_bytes(self.sums.element, self.described.layout, self.y.shape),
+            threads=threads,
+        )
+
+    def _placed_sums(self, workspace: int) -> Placed:
+        *lead, row, column = self.sums.strides
+        return Placed(
+            pointer=workspace,
+            lead=self.sums.shape[:-2],
+            strides=tuple(lead),
+            own=(row, column),
+        )
+
+    def _placed_result(self, places: Any) -> Placed:
+        def take(item: TensorView, form: Form | None) -> TensorView:
+            found: TensorView = places.output(_D, item, form, read=False)
+            return found
+
+        return strided(self.y, self.described, self.device, take, "tensor")
+
+    def _placed(self, places: Any, of: Visited) -> Placed:
+        def take(item: TensorView, form: Form | None) -> TensorView:
+            found: TensorView = (
+                places.output(of.key, item, form, read=False)
+                if of.result
+                else places.input(of.key, item, form)
+            )
+            return found
+
+        return strided(of.view, of.described, self.device, take, of.kind)
+
+
+class SumsIn:
+    """Places of a family's operands, whose result are the sums at an address."""
+
+    def __init__(self, places: Any, address: int) -> None:
+        self._places, self._address = places, address
+
+    def input(self, name: str, item: TensorView, form: Form | None) -> TensorView:
+        found: TensorView = self._places.input(name, item, form)
+        return found
+
+    def output(self, name: str, item: TensorView, form: Form | None, *, read: bool) -> TensorView:
+        return dataclasses.replace(item, pointer=self._address)
+
+    def workspace(self, nbytes: int) -> int:
+        found: int = self._places.workspace(nbytes)
+        return found

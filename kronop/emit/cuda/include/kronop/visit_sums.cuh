@@ -1,0 +1,95 @@
+// A visitor tree as a pass of its own, over sums that other kernels left in the workspace.
+//
+// A block has a tile of the result, in which neighbours in memory belong to lanes of a warp. If the tree
+// reduces, a second launch joins the parts that blocks leave.
+#pragma once
+
+#include "visitor_results.cuh"
+
+namespace kronop {
+
+// Strides are in elements, and `sums_` those of the sums, which have the accumulator's type. `visited` are
+// the tree's operands, then its results, D first. Parts of result i, where it is a reduction, begin at
+// folds[i] of `partial`; where `joins` is 1, a launch joins them.
+template <int kScalars, class Scalar, int kVisited, int kResults>
+struct VisitSumsParameters {
+  void *sums, *partial;
+  void* visited[kVisited];
+  long long m, n;
+  long long batch[kVisitedBatch], sums_batch[kVisitedBatch];
+  long long sums_row, sums_column;
+  long long visited_batch[kVisited * kVisitedBatch], visited_row[kVisited], visited_column[kVisited];
+  long long joins;
+  long long folds[kResults];
+  Scalar scalars[kScalars];
+};
+
+namespace visiting {
+
+// A thread has kThreadM x kThreadN results, in runs of kRun along a row. Where sums are contiguous along
+// rows, lanes have neighbours in a row, else in a column.
+template <class Step>
+struct Layout {
+  static constexpr int kLanes = 32, kWarps = Step::kThreads / kLanes;
+  static constexpr int kRun = Step::kAlongRows ? 16 / int(sizeof(typename Step::Accumulator)) : 1;
+  static constexpr int kAcross = Step::kAlongRows ? kLanes : kWarps, kDown = Step::kAlongRows ? kWarps : kLanes;
+  static constexpr int kStepM = kDown, kStepN = kAcross * kRun;
+  static_assert(Step::kTileM % kStepM == 0 && Step::kTileN % kStepN == 0);
+  KRONOP_INLINE static int lane() { return threadIdx.x % kLanes; }
+  KRONOP_INLINE static int warp() { return threadIdx.x / kLanes; }
+
+  static constexpr int kHoldersOfRows = kAcross, kHoldersOfColumns = kDown;
+  KRONOP_INLINE static int holder_of_row() { return Step::kAlongRows ? lane() : warp(); }
+  KRONOP_INLINE static int holder_of_column() { return Step::kAlongRows ? warp() : lane(); }
+};
+
+template <class Step, class Parameters>
+class Tile {
+  using Sum = typename Step::Accumulator;
+  using Own = Layout<Step>;
+  using Results = VisitorResults<Step, Parameters, Own>;
+
+ public:
+  // Tile `tile` of all problems' tiles.
+  KRONOP_INLINE static void run(const Parameters& p, long long tile) {
+    long long problem = tile;
+    const long long within = split(problem, ceil_div(p.m, Step::kTileM) * ceil_div(p.n, Step::kTileN));
+    const long long first_m = within / ceil_div(p.n, Step::kTileN) * Step::kTileM, first_n = within % ceil_div(p.n, Step::kTileN) * Step::kTileN;
+    const long long m = first_m + Own::holder_of_column(), n = first_n + Own::holder_of_row() * Own::kRun;
+    Results results(p, problem);
+    results.begin(m, n);
+    if constexpr (kReduces<typename Step::Epilogue>) results.open(first_m, first_n);
+    const Sum* from = static_cast<const Sum*>(p.sums) + m * p.sums_row + n * p.sums_column;
+    for_each_digit(problem, p.batch, [&](int axis, long long digit) { from += digit * p.sums_batch[axis]; });
+#pragma unroll 1
+    for (int i = 0; i < Step::kTileM; i += Own::kStepM) {
+#pragma unroll
+      for (int j = 0; j < Step::kTileN; j += Own::kStepN) {
+        if (m + i < p.m && n + j < p.n) {
+          // Rows of sums are padded to whole runs.
+          const auto run = load<Sum, Own::kRun>(from + i * p.sums_row + j * p.sums_column);
+          Sum sums[1][Own::kRun];
+#pragma unroll
+          for (int v = 0; v < Own::kRun; ++v) sums[0][v] = run.data[v];
+          results.store(i, j, sums);
+        }
+      }
+    }
+    if constexpr (kReduces<typename Step::Epilogue>) results.close();
+  }
+
+  KRONOP_INLINE static void join(const Parameters& p, long long block) { Results::join(p, block); }
+};
+
+}  // namespace visiting
+
+template <class Step, class Parameters>
+KRONOP_INLINE void visit_sums(const Parameters& parameters) {
+  using Tile = visiting::Tile<Step, Parameters>;
+  if constexpr (kReduces<typename Step::Epilogue>) {
+    if (parameters.joins) return Tile::join(parameters, blockIdx.x);
+  }
+  Tile::run(parameters, blockIdx.x);
+}
+
+}  // namespace kronop

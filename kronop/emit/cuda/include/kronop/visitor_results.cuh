@@ -1,0 +1,292 @@
+// Where sums go through a visitor tree: operands are read, D and auxiliary results are written.
+//
+// Of reductions, threads join what they have of a row, or of a column, each in a place of its own in shared memory. The
+// block joins these places to one part, and a second launch joins the parts of all blocks. So the order
+// does not depend on which block is faster.
+#pragma once
+
+#include "memory.cuh"
+#include "visitor.cuh"
+
+namespace kronop {
+
+inline constexpr int kVisitedBatch = 4;
+
+// The results of one problem of the batch. A Layout says how many threads hold sums of a row, or of a
+// column, of a tile, and which of them this thread is.
+template <class Step, class Parameters, class Layout>
+class VisitorResults {
+ public:
+  using Sum = typename Step::Accumulator;
+  using Epilogue = typename Step::Epilogue;
+  using Compute = typename Epilogue::Compute;
+
+  KRONOP_INLINE VisitorResults(const Parameters& parameters, long long problem)
+      : p_(parameters), epilogue_(parameters.scalars), problem_(problem) {
+    for_each_visited([&]<class Element, int kAt>() {
+      long long offset = 0;
+      for_each_digit(problem, p_.batch, [&](int axis, long long digit) { offset += digit * p_.visited_batch[kAt * kVisitedBatch + axis]; });
+      at_[kAt] = static_cast<Element*>(p_.visited[kAt]) + offset;
+    });
+  }
+
+  // The thread's results begin in row m and column n.
+  KRONOP_INLINE void begin(long long m, long long n) {
+    m_ = m;
+    n_ = n;
+    for_each_visited([&]<class Element, int kAt>() {
+      Element* const at = static_cast<Element*>(at_[kAt]) + m * p_.visited_row[kAt] + n * p_.visited_column[kAt];
+      at_[kAt] = at;
+      run_[kAt] = p_.visited_column[kAt] == 1 ? run_of<Element>((unsigned long long)at, p_.visited_row[kAt]) : 1;
+    });
+  }
+
+  // Empties the places in which threads join values. Every thread of a block calls this after the last
+  // use of its shared memory, and after `begin`; its tile begins in row m and column n.
+  KRONOP_INLINE void open(long long m, long long n) {
+    tile_m_ = m;
+    tile_n_ = n;
+    __syncthreads();
+    for_each_reduction([&]<class Join, Axis kAxis, int kIndex>() {
+      Compute* const places = Fold::template places<kIndex>();
+      for (int i = threadIdx.x; i < Fold::template count<kIndex>(); i += Step::kThreads) places[i] = Join::template none<Compute>();
+    });
+    __syncthreads();
+  }
+
+  // The results of kM x kN sums, `m` rows and `n` columns behind the thread's first one. Those beyond the
+  // problem are left out. A row is done before the next one begins, which takes fewer registers.
+  template <int kM, int kN>
+  KRONOP_INLINE void store(int m, int n, const Sum (&sums)[kM][kN]) const {
+    const int rows = near(p_.m - m_ - m), columns = near(p_.n - n_ - n);
+    if (columns <= 0) return;
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+      if (i < rows) store_row(m + i, n, columns, sums[i]);
+    }
+  }
+
+  // Joins what threads have of each row and column of the tile. Every thread of a block calls this.
+  KRONOP_INLINE void close() const {
+    __syncthreads();
+    for_each_reduction([&]<class Join, Axis kAxis, int kIndex>() {
+      constexpr int extent = Fold::template extent<kIndex>(), holders = Fold::template holders<kIndex>();
+      const long long first = kAxis == Axis::kRow ? tile_m_ : tile_n_, all = kAxis == Axis::kRow ? p_.m : p_.n;
+      for (int i = threadIdx.x; i < extent; i += Step::kThreads) {
+        const Compute* const places = Fold::template places<kIndex>() + i;
+        Compute joined = places[0];
+        for (int h = 1; h < holders; ++h) joined = Join::join(joined, places[h * extent]);
+        if (first + i < all) *part<kAxis, kIndex>(kAxis == Axis::kRow ? tile_n_ / Step::kTileN : tile_m_ / Step::kTileM, first + i) = joined;
+      }
+    });
+  }
+
+  // Joins the parts of kThreads results of every reduction, those of block `block`.
+  KRONOP_INLINE static void join(const Parameters& p, long long block) {
+    long long problem = block;
+    const long long within = split(problem, ceil_div(p.m > p.n ? p.m : p.n, Step::kThreads));
+    VisitorResults(p, problem).join_parts(within * Step::kThreads + threadIdx.x);
+  }
+
+ private:
+  KRONOP_INLINE void join_parts(long long place) const {
+    for_each_reduction([&]<class Join, Axis kAxis, int kIndex>() {
+      constexpr int at = Epilogue::kOperands + kIndex;
+      if (place >= (kAxis == Axis::kRow ? p_.m : p_.n)) return;
+      Compute joined = *part<kAxis, kIndex>(0, place);
+      for (long long i = 1; i < parts<kAxis>(); ++i) joined = Join::join(joined, *part<kAxis, kIndex>(i, place));
+      static_cast<Compute*>(at_[at])[place * (kAxis == Axis::kRow ? p_.visited_row[at] : p_.visited_column[at])] = joined;
+    });
+  }
+
+  static constexpr int kVisited = Epilogue::kOperands + Epilogue::kResults;
+  template <int kN>
+  struct Values {
+    Compute operands[Epilogue::kOperands + 1][kN], kept[Epilogue::kResults][kN];
+  };
+  // The functor's place.
+  template <int kN>
+  struct At {
+    Values<kN>& values;
+    int j;
+    KRONOP_INLINE Compute operand(int index) const { return values.operands[index][j]; }
+    KRONOP_INLINE void keep(int index, Compute value) const { values.kept[index][j] = value; }
+  };
+
+  // The results of kN neighbours in a row, of which the first `columns` exist.
+  template <int kN>
+  KRONOP_INLINE void store_row(int m, int n, int columns, const Sum (&sums)[kN]) const {
+    Values<kN> values;
+    for_each_type(typename Epilogue::Operands{}, [&]<class Element, int kAt>() { load_row<Element, kAt>(m, n, columns, values.operands[kAt]); });
+#pragma unroll
+    for (int j = 0; j < kN; ++j) epilogue_(convert<Compute>(sums[j]), At<kN>{values, j});
+    for_each_type(typename Epilogue::Results{}, [&]<class Kept, int kIndex>() {
+      keep<kIndex>(static_cast<Kept*>(nullptr), m, n, columns, values.kept[kIndex]);
+    });
+  }
+
+  // The type of a result in memory.
+  template <class Kept>
+  struct StoredAs {
+    using Type = Kept;
+  };
+  template <class Join, Axis kAxis>
+  struct StoredAs<Reduced<Join, kAxis>> {
+    using Type = Compute;
+  };
+  template <class Visit>
+  KRONOP_INLINE static void for_each_visited(const Visit& visit) {
+    for_each_type(typename Epilogue::Operands{}, visit);
+    for_each_type(typename Epilogue::Results{}, [&]<class Kept, int kIndex>() {
+      visit.template operator()<typename StoredAs<Kept>::Type, Epilogue::kOperands + kIndex>();
+    });
+  }
+  template <class Visit>
+  KRONOP_INLINE static void for_each_reduction(const Visit& visit) {
+    for_each_type(typename Epilogue::Results{}, [&]<class Kept, int kIndex>() { visit_reduced<kIndex>(static_cast<Kept*>(nullptr), visit); });
+  }
+  template <int kIndex, class Kept, class Visit>
+  KRONOP_INLINE static void visit_reduced(Kept*, const Visit&) {}
+  template <int kIndex, class Join, Axis kAxis, class Visit>
+  KRONOP_INLINE static void visit_reduced(Reduced<Join, kAxis>*, const Visit& visit) {
+    visit.template operator()<Join, kAxis, kIndex>();
+  }
+
+  // Places of reductions in shared memory: those of a holder of rows, or of columns, are neighbours.
+  struct Fold {
+    template <class Kept>
+    struct Of {
+      static constexpr int kExtent = 0, kHolders = 0;
+    };
+    template <class Join, Axis kAxis>
+    struct Of<Reduced<Join, kAxis>> {
+      static constexpr int kExtent = kAxis == Axis::kRow ? Step::kTileM : Step::kTileN;
+      static constexpr int kHolders = kAxis == Axis::kRow ? Layout::kHoldersOfRows : Layout::kHoldersOfColumns;
+    };
+    template <int kIndex, class Kept, class... Others>
+    KRONOP_INLINE static constexpr int extent_of(Types<Kept, Others...>, bool holders) {
+      if constexpr (kIndex == 0) {
+        return holders ? Of<Kept>::kHolders : Of<Kept>::kExtent;
+      } else {
+        return extent_of<kIndex - 1>(Types<Others...>{}, holders);
+      }
+    }
+    template <int kIndex>
+    KRONOP_INLINE static constexpr int extent() {
+      return extent_of<kIndex>(typename Epilogue::Results{}, false);
+    }
+    template <int kIndex>
+    KRONOP_INLINE static constexpr int holders() {
+      return extent_of<kIndex>(typename Epilogue::Results{}, true);
+    }
+    template <int kIndex>
+    KRONOP_INLINE static constexpr int count() {
+      return extent<kIndex>() * holders<kIndex>();
+    }
+    template <int kIndex>
+    KRONOP_INLINE static constexpr int before() {
+      if constexpr (kIndex == 0) {
+        return 0;
+      } else {
+        return before<kIndex - 1>() + count<kIndex - 1>();
+      }
+    }
+    template <int kIndex>
+    KRONOP_INLINE static Compute* places() {
+      return reinterpret_cast<Compute*>(shared_memory()) + before<kIndex>();
+    }
+  };
+
+  template <Axis kAxis>
+  KRONOP_INLINE long long parts() const {
+    return kAxis == Axis::kRow ? ceil_div(p_.n, Step::kTileN) : ceil_div(p_.m, Step::kTileM);
+  }
+  template <Axis kAxis, int kIndex>
+  KRONOP_INLINE Compute* part(long long which, long long place) const {
+    auto* const first = reinterpret_cast<Compute*>(static_cast<char*>(p_.partial) + p_.folds[kIndex]);
+    return first + (problem_ * parts<kAxis>() + which) * (kAxis == Axis::kRow ? p_.m : p_.n) + place;
+  }
+
+  // How many neighbours of a row lie together and aligned in every row.
+  template <class Element>
+  KRONOP_INLINE static int run_of(unsigned long long from, long long apart) {
+    const unsigned long long bytes = (from | (unsigned long long)apart * sizeof(Element)) & 15;
+    return (bytes == 0 ? 16 : int(bytes & (0 - bytes))) / int(sizeof(Element));
+  }
+  template <class Element, int kCount>
+  static constexpr int width = kCount * int(sizeof(Element)) > 16 ? 16 / int(sizeof(Element)) : kCount;
+
+  template <class Element, int kAt>
+  KRONOP_INLINE Element* near_at(int m, int n) const {
+    return static_cast<Element*>(at_[kAt]) + m * p_.visited_row[kAt] + n * p_.visited_column[kAt];
+  }
+
+  template <class Element, int kAt, int kN>
+  KRONOP_INLINE void load_row(int m, int n, int columns, Compute (&values)[kN]) const {
+    constexpr int kWidth = width<Element, kN>;
+    const Element* const from = near_at<Element, kAt>(m, n);
+    if (columns >= kN && run_[kAt] >= kWidth) {
+#pragma unroll
+      for (int j = 0; j < kN; j += kWidth) {
+        const auto run = load<Element, kWidth>(from + j);
+#pragma unroll
+        for (int v = 0; v < kWidth; ++v) values[j + v] = convert<Compute>(run.data[v]);
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < kN; ++j) values[j] = j < columns ? convert<Compute>(from[j * p_.visited_column[kAt]]) : Compute(0);
+    }
+  }
+
+  template <int kIndex, class Element, int kN>
+  KRONOP_INLINE void keep(Element*, int m, int n, int columns, const Compute (&values)[kN]) const {
+    constexpr int kAt = Epilogue::kOperands + kIndex, kWidth = width<Element, kN>;
+    Element* const to = near_at<Element, kAt>(m, n);
+    const bool together = columns >= kN && run_[kAt] >= kWidth;
+#pragma unroll
+    for (int j = 0; j < kN; j += kWidth) {
+      Vector<Element, kWidth> run;
+#pragma unroll
+      for (int v = 0; v < kWidth; ++v) run.data[v] = convert<Element>(values[j + v]);
+      if (together) {
+        store_whole<Element, kWidth>(to + j, run);
+      } else {
+#pragma unroll
+        for (int v = 0; v < kWidth; ++v) {
+          if (j + v < columns) to[(j + v) * p_.visited_column[kAt]] = run.data[v];
+        }
+      }
+    }
+  }
+  template <int kIndex, class Join, Axis kAxis, int kN>
+  KRONOP_INLINE void keep(Reduced<Join, kAxis>*, int m, int n, int columns, const Compute (&values)[kN]) const {
+    const int row = int(m_ - tile_m_) + m, column = int(n_ - tile_n_) + n;
+    Compute* const places = Fold::template places<kIndex>();
+    if constexpr (kAxis == Axis::kRow) {
+      Compute joined = values[0];
+#pragma unroll
+      for (int j = 1; j < kN; ++j) {
+        if (j < columns) joined = Join::join(joined, values[j]);
+      }
+      Compute& place = places[Layout::holder_of_row() * Step::kTileM + row];
+      place = Join::join(place, joined);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kN; ++j) {
+        Compute& place = places[Layout::holder_of_column() * Step::kTileN + column + j];
+        place = Join::join(place, values[j]);
+      }
+    }
+  }
+
+  KRONOP_INLINE static int near(long long value) { return value < (1 << 20) ? int(value) : 1 << 20; }
+
+  const Parameters& p_;
+  const Epilogue epilogue_;
+  const long long problem_;
+  long long m_ = 0, n_ = 0, tile_m_ = 0, tile_n_ = 0;
+  void* at_[kVisited];
+  int run_[kVisited];
+};
+
+}  // namespace kronop

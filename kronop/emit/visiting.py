@@ -1,0 +1,88 @@
+"""Visitor trees of operations whose own kernels do not take them: a pass over the sums.
+
+The operation's kernels leave their sums in the workspace, and the last step of the plan takes these
+through the tree. So every design of a family serves trees, with all that trees can do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from kronop.artifacts import Launch, Status
+from kronop.descriptions.datatype import DataType, Layout
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.summed import Summed, VisitProblem, summed
+from kronop.emit.emitter import Emitter
+from kronop.emit.plan import Plan, Step
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+_DESIGNS: Mapping[str, str] = {
+    "cuda": "kronop.emit.cuda.visit_sums",
+    "x86": "kronop.emit.x86.visit_sums",
+}
+
+
+class VisitDesign(Protocol):
+    """The designs of the pass."""
+
+    def launches(self, index: int, problem: VisitProblem) -> tuple[Launch, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Visiting:
+    """Plans an operation with a visitor tree as `inner` plans it without, and a pass over sums.
+
+    Attributes:
+        inner: the emitter of the family.
+    """
+
+    inner: Emitter[Any, Any]
+
+    def instruction(self, element: DataType, target: Target) -> MathInstruction:
+        return self.inner.instruction(element, target)
+
+    def supports(self, description: Any, target: Target) -> Status:
+        return self.inner.supports(summed(description), target)
+
+    def plan(self, description: Any, target: Target, size: Any = None) -> Plan:
+        return _visited(self.inner.plan(summed(description), target, size), description)
+
+    def candidates(
+        self, description: Any, target: Target, count: int, size: Any = None
+    ) -> tuple[Plan, ...]:
+        plans = self.inner.candidates(summed(description), target, count, size)
+        return tuple(_visited(plan, description) for plan in plans)
+
+    def workspace_bytes(self, plan: Plan, size: Any, threads: int) -> int:
+        """Bytes that the family's kernels need; sums and parts of reductions come besides."""
+        return self.inner.workspace_bytes(_of_family(plan), size, threads)
+
+    def launches(self, plan: Plan, problem: Summed) -> tuple[Launch, ...]:
+        design: Any = plan.steps[-1].design
+        first = self.inner.launches(_of_family(plan), problem.problem)
+        return (*first, *design.launches(len(plan.steps) - 1, problem.visit))
+
+
+def _of_family(plan: Plan) -> Plan:
+    return dataclasses.replace(plan, steps=plan.steps[:-1])
+
+
+def _visited(plan: Plan, description: Any) -> Plan:
+    """The plan with the pass as its last step."""
+    made = importlib.import_module(_DESIGNS[plan.target.backend])
+    epilogue, sums = description.epilogue, description.math.element_accumulator
+    design = made.design(epilogue, sums, description.Y.layout is Layout.RowMajor, plan.target)
+    output = epilogue.element_output
+    step = Step(
+        entry=f"visit_{sums.short}_{output.short}_{plan.target.arch}",
+        design=design,
+        # Of an element, since rows may have any number of columns.
+        bytes_per_row=sums.bytes + output.bytes,
+        operations_per_row=len(epilogue.tree.values),
+        note="takes the sums through the visitor tree",
+    )
+    return dataclasses.replace(plan, steps=(*plan.steps, step))

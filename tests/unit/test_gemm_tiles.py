@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import kronop
-from kronop.descriptions.datatype import float8_e5m2, float16, float32, int8, int64
+from kronop.descriptions.datatype import (
+    ColumnMajor,
+    DataType,
+    float8_e5m2,
+    float16,
+    float32,
+    int8,
+    int64,
+)
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.tile import KernelScheduleType
+from kronop.families.gemm.cuda import group_split
 from kronop.families.gemm.cuda.emitter import CudaEmitter
+from kronop.families.gemm.cuda.group_design import GemmGroup
 from kronop.families.gemm.cutlass import headers
-from kronop.families.gemm.description import GemmDescription
+from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
 
+_SM_90A = Target.parse("sm_90a")
 _TENSOR_OP, _SIMT = MathInstruction.tensor_op, MathInstruction.simt
 _MATH = {"f16": _TENSOR_OP(float16), "simt f32": _SIMT(float32)}
 
@@ -95,3 +109,125 @@ def test_8_bit_floats_need_a_gpu_that_converts_them(math: MathInstruction) -> No
     )
     assert "sm_80 cannot convert" in CudaEmitter().supports(what, Target.parse("sm_80")).reason
     assert CudaEmitter().supports(what, Target.parse("sm_90a"))
+
+
+def _of_warp_groups(
+    tile: kronop.TileDescription | None = None, element: DataType = float16, alignment: int = 8
+) -> GemmDescription:
+    a = kronop.TensorDescription(element, alignment=alignment)
+    return GemmDescription(
+        math=_TENSOR_OP(element),
+        tile=tile,
+        A=a,
+        B=replace(a, layout=ColumnMajor),
+        Y=replace(a, alignment=1),
+        epilogue=LinearCombination(element, 1, float32, float32),
+    )
+
+
+_TILE = kronop.TileDescription(
+    [128, 128, 64],
+    4,
+    [4, 1, 1],
+    _TENSOR_OP(float16),
+    kernel_schedule=KernelScheduleType.TmaWarpSpecializedPingpong,
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "alignment", "arch", "said"),
+    [
+        ({"stages": 1}, 8, "sm_90a", "1 stage"),
+        ({"threadblock_shape": (128, 96, 64)}, 8, "sm_90a", "theirs are 128 x 128 x 64, 128 x 256"),
+        ({"warp_count": (8, 1, 1)}, 8, "sm_90a", "4 warps that take tiles in turn"),
+        ({}, 1, "sm_90a", "A promises 1 elements"),
+        ({}, 8, "sm_80", "sm_80 has no warp-group products"),
+    ],
+)
+def test_tiles_that_no_warp_groups_have(
+    changed: dict[str, Any], alignment: int, arch: str, said: str
+) -> None:
+    fields = {
+        name: getattr(_TILE, name)
+        for name in ("threadblock_shape", "stages", "warp_count", "math_instruction")
+    }
+    schedule = {"kernel_schedule": _TILE.kernel_schedule}
+    tile = kronop.TileDescription(**{**fields, **schedule, **changed})
+    status = CudaEmitter().supports(_of_warp_groups(tile, alignment=alignment), Target.parse(arch))
+    assert not status
+    assert said in status.reason
+
+
+def test_warp_groups_do_not_cut_sums() -> None:
+    size = GemmSize(4096, slices=4)
+    for plan in CudaEmitter().candidates(_of_warp_groups(), _SM_90A, 99, size):
+        assert not isinstance(plan.steps[-1].design, GemmGroup)
+    with pytest.raises(kronop.ArgumentError, match="split_k_slices: expected 1"):
+        CudaEmitter().plan(_of_warp_groups(_TILE), _SM_90A, size)
+
+
+def test_extents_that_warp_groups_do_not_count() -> None:
+    """A plan is for all sizes below twice its own."""
+    for size in (GemmSize(2**30, 8, 8), GemmSize(8, 2**30, 8), GemmSize(8, 8, 2**30)):
+        plan = CudaEmitter().plan(_of_warp_groups(), _SM_90A, size)
+        assert not isinstance(plan.steps[-1].design, GemmGroup)
+    plan = CudaEmitter().plan(_of_warp_groups(_TILE), _SM_90A, GemmSize(2**31, 8, 8))
+    problem = _problem((), m=2**31)
+    with pytest.raises(kronop.ArgumentError, match="at most 2147418112, got 2147483648"):
+        CudaEmitter().launches(plan, problem)
+
+
+@pytest.mark.parametrize(
+    ("batch", "backward", "launches"),
+    [((2, 50), None, 2), ((50, 2), None, 2), ((3, 50, 2), 1, 100), ((4, 5), 0, 4), ((), None, 1)],
+)
+def test_batches_of_warp_groups(
+    batch: tuple[int, ...], backward: int | None, launches: int
+) -> None:
+    """The longest dimension that maps may step along is one launch."""
+    plan = CudaEmitter().plan(_of_warp_groups(_TILE), _SM_90A)
+    problem = _problem(batch)
+    if backward is not None:
+        steps = [-step if at == backward else step for at, step in enumerate(problem.a.batch)]
+        problem = replace(problem, a=replace(problem.a, batch=tuple(steps)))
+    assert len(CudaEmitter().launches(plan, problem)) == launches
+
+
+def test_batches_are_split_in_turns() -> None:
+    """float32 of a long batch takes no more scratch memory than what runs at once."""
+    what = _of_warp_groups(element=float32, alignment=4)
+    plan = CudaEmitter().plan(what, _SM_90A, GemmSize(4096, batch=8))
+    assert len(plan.steps) == 2
+    once = group_split.at_once(4096, 4096, 4096)
+    each = group_split.workspace_bytes(GemmSize(4096))
+    assert once == 2
+    for batch in (1, 2, 5):
+        size = GemmSize(4096, batch=batch)
+        assert CudaEmitter().workspace_bytes(plan, size, 1) <= min(batch, once) * each
+    problem = _problem((5,), m=4096, n=4096, k=4096)
+    # A and B are split before each product.
+    assert len(CudaEmitter().launches(plan, problem)) == 3 * 3
+
+
+def _problem(batch: tuple[int, ...], m: int = 64, n: int = 64, k: int = 64) -> GemmProblem:
+    def matrix(pointer: int, rows: int, row: int, column: int = 1) -> StridedMatrix:
+        steps = [rows * max(row, column)]
+        for size in reversed(batch[1:]):
+            steps.insert(0, steps[0] * size)
+        strides = tuple(steps) if batch else ()
+        return StridedMatrix(pointer=pointer, row=row, column=column, batch=strides)
+
+    return GemmProblem(
+        m=m,
+        n=n,
+        k=k,
+        batch=batch,
+        a=matrix(1 << 40, m, k),
+        b=matrix(2 << 40, n, 1, k),
+        y=matrix(3 << 40, m, n),
+        z=None,
+        bias=None,
+        scalars=(1.0, 0.0),
+        threads=1,
+        workspace=4 << 40,
+    )

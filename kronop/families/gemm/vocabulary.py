@@ -29,10 +29,9 @@ class GemmCoord:
 class Mode(enum.Enum):
     """What a run of a `GemmOperationUniversal` computes.
 
-    Gemm: one product; with `split_k_slices` above 1, slices of the sum run side by side and add to
-        the result one after the other.
-    GemmSplitKParallel: the slices' sums go to scratch memory; a second kernel, a reduction, adds
-        them up.
+    Gemm: one product; with `split_k_slices` above 1, slices of the sum run side by side. On GPUs
+        their sums go to scratch memory, and a second launch adds them up, in their order.
+    GemmSplitKParallel: the same.
     Batched: `batch` products of matrices that are equally far apart in memory.
     Array: `batch` products of matrices anywhere in memory.
     """

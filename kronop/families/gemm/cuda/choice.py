@@ -12,6 +12,7 @@ from kronop.emit.choice import cheapest_plans
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.plan import Plan, Step
+from kronop.errors import ArgumentError, mismatch
 from kronop.families.gemm.cuda import group_choice
 from kronop.families.gemm.cuda.blocks import GemmBlocks
 from kronop.families.gemm.cuda.group_design import GemmGroup
@@ -60,7 +61,7 @@ _WARP_ROWS, _WARP_COLUMNS, _TILE_STAGES = 4, 8, 2
 def supports(description: GemmDescription, target: Target) -> Status:
     """Whether any design can compute what is described; else why the last one can't, and why
     CUTLASS's can't."""
-    status = _status_of_tile(description)
+    status = _status_of_tile(description, target)
     for design in _designs(description, target):
         status = design.status(target)
         if status:
@@ -72,17 +73,17 @@ def supports(description: GemmDescription, target: Target) -> Status:
     return next(filter(None, others), refused)
 
 
-def _status_of_tile(what: GemmDescription) -> Status:
+def _status_of_tile(what: GemmDescription, target: Target) -> Status:
     """Why the user's tile is none of blocks and warps, if it is none."""
+    if what.interleaved:
+        return Status.reject("kernels of kronop's own read row-major and column-major matrices")
     tile = what.tile
     if tile is None:
         return Status.accept()
     m, n, _ = tile.threadblock_shape
     warps_m, warps_n, warps_k = tile.warp_count
     if tile.has_schedules:
-        return Status.reject(
-            "clusters and schedules are of warp groups, which do not take this tile"
-        )
+        return group_choice.status_of_tile(what, target)
     if warps_k > 1:
         return Status.reject(
             f"{warps_k} warps along K; the sums of a tile are cut by split_k_slices, not by warps"
@@ -105,17 +106,24 @@ def plans(
     description: GemmDescription, target: Target, count: int, size: GemmSize | None
 ) -> tuple[Plan, ...]:
     """The plans of the `count` cheapest candidates: see `cheapest_plans`. CUTLASS's are among them
-    only where there are no others, since they do not run every problem."""
+    only where there are no others, since they do not run every problem.
+
+    Raises:
+        ArgumentError: sums are to be cut into slices, and only warp groups have the tile.
+    """
     size = size or USUAL[target.backend]
+    every = _designs(description, target)
+    if size.slices > 1:  # Warp groups add up whole sums.
+        every = (item for item in every if not isinstance(item, GemmGroup))
     own = cheapest_plans(
-        _designs(description, target),
+        every,
         lambda item: item.seconds(size, target),
         lambda item: _steps(description, target, item),
         target=target,
         size=size,
         count=count,
     )
-    return own or cheapest_plans(
+    found = own or cheapest_plans(
         cutlass_choice.designs(description, target),
         lambda item: item.seconds(size, target),
         lambda item: cutlass_choice.steps(description, target, item),
@@ -123,11 +131,23 @@ def plans(
         size=size,
         count=count,
     )
+    if not found:
+        raise ArgumentError(
+            mismatch(
+                "split_k_slices",
+                expected="1, since only warp groups have the described tile, and they add up whole"
+                " sums",
+                got=size.slices,
+                hint="leave out the tile, or its cluster and schedules",
+            )
+        )
+    return found
 
 
 def _designs(what: GemmDescription, target: Target) -> Iterator[AnyDesign]:
-    yield from group_choice.designs(what, target)
-    if not _status_of_tile(what):
+    if not what.interleaved:
+        yield from group_choice.designs(what, target)
+    if not _status_of_tile(what, target):
         return
     if what.math.opcode_class is OpClass.TensorOp:
         yield from _mma_designs(what)

@@ -58,6 +58,19 @@ def status(what: GemmDescription, target: Target) -> Status:
     return Status.accept()
 
 
+def status_of_tile(what: GemmDescription, target: Target) -> Status:
+    """Why no warp groups have the user's tile, which only these may have."""
+    found = status(what, target)
+    if not found:
+        return found
+    tiles = sorted({f"{item.m} x {item.n} x {item.slab}" for item in _every(what, target)})
+    return Status.reject(
+        "clusters and schedules are of warp groups, which do not have this tile; theirs are"
+        f" {', '.join(tiles)}, of 4 warps that take tiles in turn or 8 that share them, in clusters"
+        " of 1 or 2 along M"
+    )
+
+
 def _splits(math: MathInstruction) -> bool:
     return math.math_operation is MathOperation.multiply_add_fast_f32
 
@@ -78,16 +91,21 @@ def designs(what: GemmDescription, target: Target) -> Iterator[GemmGroup]:
     """The ways to compute what is described by warp groups, if there are any."""
     if not status(what, target):
         return
+    for design in _every(what, target):
+        if what.tile is None:
+            yield design
+            continue
+        steered = replace(design, stages=min(what.tile.stages, design.stages))
+        if _is_asked(what.tile, steered):
+            yield steered
+
+
+def _every(what: GemmDescription, target: Target) -> Iterator[GemmGroup]:
+    """Those without the user's tile."""
     split = _splits(what.math)
     for m, n, alternate in _CHAINED_TILES if split or what.A.element in FLOAT8 else _TILES:
         for cluster in _CLUSTERS:
-            design = _design(what, target, (m, n, cluster), alternate, split)
-            if what.tile is None:
-                yield design
-                continue
-            steered = replace(design, stages=min(what.tile.stages, design.stages))
-            if _is_asked(what.tile, steered):
-                yield steered
+            yield _design(what, target, (m, n, cluster), alternate, split)
 
 
 def _design(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -24,6 +25,8 @@ from kronop.emit.cuda.machine import MEMORY_BYTES_PER_CYCLE, PRODUCTS_OF_SPLIT
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.gemm.cuda.group_problem import (
     GRANULE,
+    MOST,
+    check_extents,
     parts,
     step_of,
     strides_of,
@@ -31,7 +34,7 @@ from kronop.families.gemm.cuda.group_problem import (
     tensor_map,
     transposed,
 )
-from kronop.families.gemm.cuda.group_split import PLANES, GemmSplit, planes
+from kronop.families.gemm.cuda.group_split import PLANES, GemmSplit, at_once, planes
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
@@ -172,6 +175,10 @@ class GemmGroup(Design):
 
     def status(self, target: Target) -> Status:
         """Whether the tensor cores multiply such operands from shared memory, and a tile fits."""
+        if self.stages < 2:
+            return Status.reject(
+                f"{self.stages} stage: a slab is on its way while another one is multiplied"
+            )
         if self.source not in (float16, bfloat16, float32, int8, *FLOAT8):
             return Status.reject(f"warp groups have no products of {self.source.name} here")
         if (self.turned_a or self.turned_b) and self.source.bytes != 2:
@@ -188,7 +195,10 @@ class GemmGroup(Design):
         return Status.accept()
 
     def seconds(self, size: GemmSize, target: Target) -> float:
-        """Modelled time of a problem of that size."""
+        """Modelled time of a problem of that size; infinite where a problem may be beyond what
+        the kernel counts: a plan for a size serves those of less than twice its extents."""
+        if 2 * max(size.m, size.n, size.k, size.batch) > MOST:
+            return math.inf
         m, n = (size.n, size.m) if self.swapped else (size.m, size.n)
         rows = -(-m // (self.m * self.cluster)) * self.cluster
         tiles = rows * -(-n // self.n) * size.batch
@@ -253,10 +263,11 @@ class GemmGroup(Design):
         )
 
     def launches(self, index: int, target: Target, problem: GemmProblem) -> Iterator[Launch]:
-        """One launch for problems along the last dimension of the batch, for each of the others;
+        """One launch for problems along the longest dimension of the batch, for each of the others;
         before it those that split the operands, by the step before this one."""
         problem = swapped(problem) if self.swapped else problem
-        for part, count in parts(problem, self.source.bytes, self.output.bytes):
+        most = at_once(problem.m, problem.n, problem.k) if self.split else MOST
+        for part, count in parts(problem, self.source.bytes, self.output.bytes, most):
             if self.split and part.k:
                 yield from GemmSplit().launches(index - 1, target, part, count)
             values = self.values_of(part, count)
@@ -264,7 +275,12 @@ class GemmGroup(Design):
             yield self.launch_with(index, target, tiles, self.signature, values)
 
     def values_of(self, problem: GemmProblem, count: int) -> dict[str, Any]:
-        """The members of the parameter struct, for `count` problems that are equally far apart."""
+        """The members of the parameter struct, for `count` problems that are equally far apart.
+
+        Raises:
+            ArgumentError: an extent is beyond what the kernel counts.
+        """
+        check_extents((problem.m, problem.n, problem.k, count))
         own, share = problem, self.n // self.cluster
         read = planes(own, count) if self.split else own
         a, b = read.a, transposed(read.b)
@@ -326,9 +342,10 @@ class GemmGroup(Design):
     def _maps(self, problem: GemmProblem) -> bool:
         """Whether a map describes Y."""
         y, each = problem.y, self.output.bytes
-        multiples = (y.pointer, (y.row if problem.m > 1 else 0) * each, step_of(y) * each)
-        unit = y.column == 1 or problem.n == 1
-        return unit and self.output.bytes < 8 and not any(item % GRANULE for item in multiples)
+        multiples = (y.pointer, y.row * each, step_of(y) * each)
+        # Maps have no negative strides; those of the batch are none here: see `parts`.
+        follows = y.row >= 0 and (y.column == 1 or problem.n == 1)
+        return follows and each < 8 and not any(item % GRANULE for item in multiples)
 
     def _result_map(self, problem: GemmProblem, count: int) -> TensorMap | bytes:
         if not self._maps(problem):

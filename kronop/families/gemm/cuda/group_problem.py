@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterator
 from dataclasses import replace
 
 from kronop.artifacts import TensorMap
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.strided import StridedMatrix
+from kronop.errors import ArgumentError, mismatch
 from kronop.families.gemm.description import GemmProblem
 
 # What addresses and strides of a mapped tensor are multiples of, in bytes.
 GRANULE = 16
+# Extents that kernels count in 32 bits, with tiles that begin before their ends.
+MOST = 2**31 - 2**16
 
 
 def transposed(item: StridedMatrix) -> StridedMatrix:
@@ -35,23 +39,41 @@ def swapped(problem: GemmProblem) -> GemmProblem:
     )
 
 
-def parts(problem: GemmProblem, source: int, output: int) -> Iterator[tuple[GemmProblem, int]]:
-    """For each index of the outer dimensions of the batch, the problems along the last one, and
-    their number; each problem alone where one of its strides is negative, which no map has.
+def check_extents(extents: tuple[int, ...]) -> None:
+    """Raises ArgumentError if one is beyond what kernels count."""
+    if max(extents) > MOST:
+        raise ArgumentError(
+            mismatch(
+                "extents of a product by warp groups",
+                expected=f"at most {MOST}",
+                got=max(extents),
+                hint="leave the tile to the planner, or compute the product in parts",
+            )
+        )
+
+
+def parts(
+    problem: GemmProblem, source: int, output: int, most: int = MOST
+) -> Iterator[tuple[GemmProblem, int]]:
+    """Problems that are equally far apart, and their number: along the longest dimension of the
+    batch, for each index of the others. Along dimensions where A, B or Y steps backward, which no
+    map does, each problem is alone.
 
     Args:
         source, output: bytes of an element.
+        most: the largest number of problems.
     """
-    operands = (problem.a, problem.b, problem.y)
-    *outer, inner = problem.batch or (1,)
-    if min(map(step_of, operands)) < 0:
-        outer, inner = list(problem.batch), 1
-    for at in itertools.product(*map(range, outer)):
+    axis = _longest(problem)
+    starts = [range(0, size, most if at == axis else 1) for at, size in enumerate(problem.batch)]
+    for start in itertools.product(*starts):
+        count = 1 if axis is None else min(most, problem.batch[axis] - start[axis])
+        own = slice(axis, axis + 1) if axis is not None and count > 1 else slice(0)
 
-        def moved(item: StridedMatrix, size: int, at: tuple[int, ...] = at) -> StridedMatrix:
-            offset = sum(i * step for i, step in zip(at, item.batch, strict=False))
-            own = item.batch if inner > 1 else ()
-            return replace(item, pointer=item.pointer + offset * size, batch=own)
+        def moved(
+            item: StridedMatrix, size: int, start: tuple[int, ...] = start, own: slice = own
+        ) -> StridedMatrix:
+            offset = sum(map(operator.mul, start, item.batch))
+            return replace(item, pointer=item.pointer + offset * size, batch=item.batch[own])
 
         part = replace(
             problem,
@@ -60,11 +82,21 @@ def parts(problem: GemmProblem, source: int, output: int) -> Iterator[tuple[Gemm
             y=moved(problem.y, output),
             z=problem.z and moved(problem.z, output),
         )
-        yield part, inner
+        yield part, count
+
+
+def _longest(problem: GemmProblem) -> int | None:
+    """The longest dimension of the batch along which maps of A, B and Y may step."""
+    forward = [
+        (size, axis)
+        for axis, size in enumerate(problem.batch)
+        if min(item.batch[axis] for item in (problem.a, problem.b, problem.y)) >= 0
+    ]
+    return max(forward)[1] if forward else None
 
 
 def step_of(item: StridedMatrix) -> int:
-    """The stride of the batch's last dimension; 0 where there is no batch."""
+    """The stride of a part's batch; 0 where there is none."""
     return item.batch[-1] if item.batch else 0
 
 

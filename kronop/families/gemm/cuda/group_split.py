@@ -21,6 +21,8 @@ PLANES = 2
 _THREADS, _RESIDENT, _TILE = 256, 8, 32
 # Elements of 16 bytes, in multiples of which lines begin; bytes in multiples of which operands do.
 _LINE, _APART = 4, 256
+# Bytes of planes, beyond which the problems of a batch are split in turns.
+_MOST_BYTES = 2**29
 SIGNATURE = KernelSignature(
     "GemmSplitParameters",
     (
@@ -79,20 +81,31 @@ class GemmSplit(InWorkspace):
                 "along": item.column,
                 "batch": step_of(item),
             }
-            tiles = -(-lines // _TILE) * -(-problem.k // _TILE) * problems
+            tiles = operands.cover(lines, _TILE) * operands.cover(problem.k, _TILE) * problems
             yield Launch(
                 step=index,
                 parameters=SIGNATURE.pack(values),
-                grid=(min(operands.cover(tiles, 1), _RESIDENT * target.cores), 1, 1),
+                grid=(min(tiles, _RESIDENT * target.cores), 1, 1),
                 block=(_THREADS, 1, 1),
                 shared_bytes=self.shared_bytes,
             )
 
 
 def workspace_bytes(size: GemmSize) -> int:
-    """Bytes of the planes of both operands, of all problems."""
-    elements = PLANES * (size.m + size.n) * _pitch(size.k) * size.batch
-    return elements * float32.bytes + _APART
+    """Bytes of the planes of both operands, of the problems that run at once."""
+    problems = min(size.batch, at_once(size.m, size.n, size.k))
+    return problems * _bytes(size.m + size.n, size.k) + _APART
+
+
+def at_once(m: int, n: int, k: int) -> int:
+    """How many problems are split before their products run: a batch takes scratch memory in
+    turns, of which each is long enough to be worth its launches."""
+    return max(1, _MOST_BYTES // max(1, _bytes(m + n, k)))
+
+
+def _bytes(lines: int, depth: int) -> int:
+    """Those of the planes of so many lines."""
+    return PLANES * lines * _pitch(depth) * float32.bytes
 
 
 def planes(problem: GemmProblem, count: int) -> GemmProblem:
@@ -110,9 +123,9 @@ def planes(problem: GemmProblem, count: int) -> GemmProblem:
 def _places(problem: GemmProblem, count: int) -> tuple[tuple[StridedMatrix, int, int], ...]:
     """(the operand with lines as rows, the lines, where its planes are) of A and of B."""
     a, b, start = problem.a, transposed(problem.b), problem.workspace
-    taken = PLANES * problem.m * _pitch(problem.k) * (count if step_of(a) else 1) * float32.bytes
-    return (a, problem.m, start), (b, problem.n, start + -(-taken // _APART) * _APART)
+    taken = _bytes(problem.m, problem.k) * (count if step_of(a) else 1)
+    return (a, problem.m, start), (b, problem.n, start + operands.round_up(taken, _APART))
 
 
 def _pitch(depth: int) -> int:
-    return -(-depth // _LINE) * _LINE
+    return operands.round_up(depth, _LINE)

@@ -91,6 +91,7 @@ inline void prefetch_line(const void*) {}
 inline void prefetch_piece(const void*, int) {}
 inline int cluster_rank() { return int(emulation::current / emulation::threads_of_block); }
 inline void cluster_barrier() { emulation::wait(emulation::Waiting::cluster); }
+inline void leave_cluster() { cluster_barrier(); }
 inline unsigned char* shared_memory() { return emulation::shared_of(cluster_rank()); }
 template <class T>
 inline const T* of_block(const T* pointer, int rank) {

@@ -32,6 +32,7 @@ extern "C" unsigned NAME(const void* parameters, unsigned blocks, unsigned threa
   kronop_parameters = static_cast<const Parameters*>(parameters);
   emulation::said = 0;
   emulation::run(kronop_body, blocks, threads, shared_bytes, cluster);
+  if (!emulation::stores.empty()) std::abort();
   return emulation::said;
 }
 """
@@ -99,6 +100,7 @@ def _map(value: TensorMap) -> bytes:
     element = TENSOR_TYPES[value.element].bytes
     lengths = (value.address, *value.strides)
     assert not any(item % 16 for item in lengths), "tensor maps take multiples of 16 bytes"
+    assert all(0 < item < 2**40 for item in value.strides), "no strides of a map"
     assert all(value.extents)
     assert value.box[0] * element == 128
     assert value.box[1] <= 256

@@ -1,8 +1,11 @@
 // Boxes of tensors, as tensor_map.cuh moves them. A map's bytes are not those that a driver encodes,
-// but a struct that emulator.py writes.
+// but a struct that emulator.py writes. Stores read shared memory as late as they may: when their
+// thread waits for that.
 #pragma once
 
 #include "barriers.hpp"
+
+#include <array>
 
 #pragma GCC push_options
 #pragma GCC optimize("O2")
@@ -18,7 +21,7 @@ struct Map {
 // Calls visit(place in shared memory, element of the tensor or null beyond it).
 template <class Visit>
 inline void for_each_of_box(const Map& map, unsigned char* shared, const int (&at)[3], Visit visit) {
-  if (reinterpret_cast<std::size_t>(shared) % 1024 != 0) std::abort();
+  if (reinterpret_cast<std::size_t>(shared) % 1024 != 0 || at[0] < 0 || at[1] < 0 || at[2] < 0) std::abort();
   for (int row = 0; row < map.box[1]; ++row) {
     for (int i = 0; i < map.box[0]; ++i) {
       const int byte = i * map.element;
@@ -38,9 +41,29 @@ inline void load_box(const Map& map, unsigned char* to, const int (&at)[3]) {
   });
 }
 
-// Moves `pointer`, which is into the shared memory of this block, to that of another one.
+struct Store {
+  unsigned thread;
+  Map map;
+  unsigned char* from;
+  std::array<int, 3> at;
+};
+inline std::vector<Store> stores;  // that have not read shared memory
+
+inline void store_box(const Store& store) {
+  const int at[3] = {store.at[0], store.at[1], store.at[2]};
+  for_each_of_box(store.map, store.from, at, [&](const unsigned char* place, unsigned char* to) {
+    if (to) std::memcpy(to, place, store.map.element);
+  });
+}
+
+// Moves `pointer`, which is into the shared memory of this block, to that of another one, which has
+// not ended.
 template <class T>
 inline T* in_block(T* pointer, unsigned block) {
+  unsigned thread = block * threads_of_block;
+  while (fibres[thread].done) {
+    if (++thread == (block + 1) * threads_of_block) std::abort();
+  }
   const auto offset = reinterpret_cast<unsigned char*>(pointer) - shared_of(current / threads_of_block);
   return reinterpret_cast<T*>(shared_of(block) + offset);
 }
@@ -65,12 +88,16 @@ template <class TensorMap, class Place>
 inline void store_box(const void* from, const TensorMap& map, const Place& place) {
   const auto& own = reinterpret_cast<const emulation::Map&>(map);
   auto* shared = static_cast<unsigned char*>(const_cast<void*>(from));
-  emulation::for_each_of_box(own, shared, {place.along, place.across, place.batch}, [&](const unsigned char* at, unsigned char* to) {
-    if (to) std::memcpy(to, at, own.element);
-  });
+  emulation::stores.push_back({emulation::current, own, shared, {place.along, place.across, place.batch}});
 }
 inline void commit_stores() {}
-inline void wait_for_reads_of_stores() {}
+inline void wait_for_reads_of_stores() {
+  std::erase_if(emulation::stores, [](const emulation::Store& store) {
+    if (store.thread != emulation::current) return false;
+    emulation::store_box(store);
+    return true;
+  });
+}
 inline void expect_bytes(Barrier& filled, int bytes) { filled.expect(bytes); }
 inline void arrive_at(Barrier& barrier, int block) { emulation::in_block(&barrier, block)->arrive(); }
 }  // namespace kronop

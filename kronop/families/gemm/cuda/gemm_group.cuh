@@ -242,6 +242,7 @@ KRONOP_INLINE void use_slabs(const Parameters& parameters, GroupRoom<Step>& room
     const int row = walk.row * Step::kTileM + (Step::kAlternate ? 0 : team * Step::kParts * 64);
     results.write(walk.member(), sums.of, row, walk.column * Step::kTileN, walk.problem);
   }
+  results.wait_for_reads();
 }
 
 }  // namespace gemm
@@ -268,7 +269,7 @@ KRONOP_INLINE void gemm_group(const Parameters& parameters) {
     gemm::use_slabs<Step>(parameters, room);
   }
   // Other blocks still write to this one's stages, and arrive at its barriers.
-  if constexpr (Step::kCluster > 1) cluster_barrier();
+  if constexpr (Step::kCluster > 1) leave_cluster();
 }
 
 }  // namespace kronop

@@ -55,6 +55,11 @@ class GroupResults {
   KRONOP_INLINE GroupResults(const Parameters& parameters, GroupRoom<Step>& room)
       : finish_(parameters), own_(room.results[threadIdx.x / kTeam][0]) {}
 
+  // Until stores have read shared memory, it has to stay as it is, and the block to live.
+  KRONOP_INLINE void wait_for_reads() const {
+    if (threadIdx.x % kTeam == 0) wait_for_reads_of_stores();
+  }
+
   // Of a team and a product of the group, with sums of kParts times 64 rows from m on.
   template <class Member, class Sums>
   KRONOP_INLINE void write(const Member& p, const Sums& sums, long long m, long long n, int problem) {
@@ -64,7 +69,7 @@ class GroupResults {
       const long long row = m + part * 64;
 #pragma unroll
       for (int first = 0; first < Step::kTileN; first += Step::kPiece) {
-        if (threadIdx.x % kTeam == 0) wait_for_reads_of_stores();
+        wait_for_reads();
         wait_for_team<kTeam>(team);
         fill(p, sums[part], first, row, n, problem);
         publish_to_group_products();

@@ -66,10 +66,15 @@ KRONOP_INLINE int cluster_rank() {
   return int(rank);
 }
 // NOTE: a release to the cluster would also wait for all stores of the block to global memory.
-// Other blocks only read this block's shared memory, for which an order within the block is an
-// order for all.
+// Other blocks read values from this block's shared memory, of which there is no other copy, so that
+// an order within the block is one for all; and they use barriers that it has published to them.
 KRONOP_INLINE void cluster_barrier() {
   asm volatile("fence.acq_rel.cta;\nbarrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+// The last barrier: what this block's threads have asked of other blocks' shared memory is done
+// before any block ends, and its shared memory with it. Threads of a warp may come one by one.
+KRONOP_INLINE void leave_cluster() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 template <class T>
 KRONOP_INLINE const T* of_block(const T* pointer, int rank) {

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from kronop.descriptions.activation import gelu, hardswish, leaky_relu, relu, sigmoid, silu, tanh
 from kronop.descriptions.datatype import (
     ColumnMajor,
+    ColumnMajorInterleaved32,
     DataType,
+    InterleavedLayout,
     Layout,
     RowMajor,
+    RowMajorInterleaved32,
     bfloat16,
     float8_e4m3fn,
     float8_e5m2,
@@ -97,6 +100,7 @@ _LATER = {
 __all__ = [
     "ArgumentError",
     "ColumnMajor",
+    "ColumnMajorInterleaved32",
     "CompileError",
     "DataType",
     "DescriptionError",
@@ -104,6 +108,7 @@ __all__ = [
     "ElementTypeError",
     "EpilogueScheduleType",
     "FastLinearCombinationClamp",
+    "InterleavedLayout",
     "KernelScheduleType",
     "KronopError",
     "Layout",
@@ -115,6 +120,7 @@ __all__ = [
     "OpClass",
     "OutOfMemoryError",
     "RowMajor",
+    "RowMajorInterleaved32",
     "Target",
     "TensorDescription",
     "TileDescription",

@@ -6,10 +6,11 @@ import dataclasses
 from typing import Any
 
 import kronop
-from kronop.descriptions.datatype import DataType, Layout
+from kronop.descriptions.datatype import AnyLayout, DataType
 from kronop.descriptions.math_instruction import MathOperation, OpClass
 from kronop.emit.plan import Plan
-from kronop.families.gemm.cutlass import choice, words
+from kronop.families.gemm import panels
+from kronop.families.gemm.cutlass import choice
 from kronop.families.gemm.cutlass.design import CutlassGemm
 from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.vocabulary import Swizzle
@@ -31,7 +32,7 @@ class Case:
     tile: tuple[int, int, int] = (128, 128, 32)
     warps: tuple[int, int, int] = (2, 2, 1)
     stages: int = 3
-    layouts: tuple[Layout, Layout, Layout] = (ROW, COLUMN, ROW)
+    layouts: tuple[AnyLayout, ...] = (ROW, COLUMN, ROW)
     alignments: tuple[int, int, int] = (8, 8, 8)
     functor: str = "linear"
     compute: DataType | None = None
@@ -166,17 +167,9 @@ OTHERS = {
 }
 CASES = {**INSTRUCTIONS, **OTHERS}
 
-
-def interleaved(output: DataType = kronop.int8) -> CutlassGemm:
-    """A product of panels; descriptions of tensors do not have these layouts yet."""
-    case = _BYTES.but(output=output, alignments=(16, 16, 4))
-    names = ("layout_a", "layout_b", "layout_c")
-    layouts: dict[str, Any] = dict(zip(names, words.INTERLEAVED, strict=True))
-    return dataclasses.replace(case.design(), **layouts, alignment_c=8)
-
-
-def interleaved_plan(target: str) -> Plan:
-    goal, design = Target.parse(target), interleaved()
-    status = design.status(goal)
-    assert status, status.reason
-    return Plan(target=goal, steps=choice.steps(_BYTES.description(), goal, design))
+_PANELS = tuple(panels.LAYOUTS.values())
+INTERLEAVED = {
+    "s8 interleaved": _BYTES.but(layouts=_PANELS, alignments=(16, 16, 8)),
+    "s8 interleaved to s32": INSTRUCTIONS["s8 to s32"].but(layouts=_PANELS, tile=(128, 64, 64)),
+}
+EVERY = {**CASES, **INTERLEAVED}

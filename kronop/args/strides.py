@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kronop.descriptions.datatype import Layout
+from kronop.descriptions.datatype import AnyLayout, Layout
 from kronop.errors import ArgumentError, mismatch
 from kronop.frozen import dataclass
 
@@ -160,12 +160,15 @@ def flat_stride(shape: Ints, strides: Ints) -> int | None:
     return axes[0][1][0] if len(axes) == 1 else None
 
 
-def matrix_strides(shape: Ints, layout: Layout, alignment: int) -> Ints:
-    """Strides of a dense copy: matrices in this layout, aligned, one after another in memory."""
+def matrix_strides(shape: Ints, layout: AnyLayout, alignment: int) -> Ints:
+    """Strides of a dense copy: matrices in this layout, aligned, one after another in memory.
+
+    The shape of interleaved ones is that of their panels.
+    """
     if len(shape) < 2:
         return (1,) * len(shape)
     rows, columns = shape[-2:]
-    if layout is Layout.RowMajor:
+    if layout is not Layout.ColumnMajor:
         row, column = round_up(columns, alignment), 1
         inner = rows * row
     else:

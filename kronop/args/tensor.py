@@ -12,7 +12,7 @@ import numpy as np
 from kronop.args.frameworks import DIFFERENTIABLE, view
 from kronop.args.host import empty_array
 from kronop.args.view import CPU, Device, TensorView
-from kronop.descriptions.datatype import DataType, Layout, bfloat16
+from kronop.descriptions.datatype import AnyLayout, DataType, Layout, bfloat16
 from kronop.descriptions.shared import check_memory
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import (
@@ -101,13 +101,13 @@ def _alignment(item: TensorView, layout: Layout) -> int:
     return alignment
 
 
-def _broken(item: TensorView, layout: Layout, alignment: int) -> str:
+def _broken(item: TensorView, layout: AnyLayout, alignment: int) -> str:
     """What in the tensor's memory violates this layout and alignment; empty if nothing does."""
     if 0 in item.shape or not item.in_place or alignment == 1:
         return ""
     if item.pointer % (alignment * item.element.bytes):
         return f"pointer {item.pointer:#x}"
-    unit = len(item.shape) - (1 if layout is Layout.RowMajor else 2)
+    unit = len(item.shape) - (2 if layout is Layout.ColumnMajor else 1)
     for axis, (extent, stride) in enumerate(zip(item.shape, item.strides, strict=True)):
         if extent > 1 and (stride != 1 if axis == unit else stride % alignment):
             return (

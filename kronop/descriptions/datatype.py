@@ -98,10 +98,15 @@ ColumnMajor = Layout.ColumnMajor
 
 
 class InterleavedLayout(enum.Enum):
-    """How a matrix of int8 lies in memory in panels of 32 rows or columns, one after the other.
+    """How a matrix of int8, or one of its products, lies in memory as panels of 32 rows or columns.
 
-    In a panel of 32 columns, which is as high as the matrix, the 32 elements of a row are
-    contiguous; in a panel of 32 rows, which is as wide, those of a column are.
+    A panel of ColumnMajorInterleaved32 has 32 columns and is as high as the matrix; the 32 elements
+    of each of its rows are contiguous. An M x K matrix is an array of K/32 x M x 32: the element in
+    row m and column k is at [k // 32][m][k % 32].
+
+    A panel of RowMajorInterleaved32 has 32 rows and is as wide as the matrix; the 32 elements of
+    each of its columns are contiguous. A K x N matrix is an array of K/32 x N x 32: the element in
+    row k and column n is at [k // 32][n][k % 32].
     """
 
     ColumnMajorInterleaved32 = "panels of 32 columns"
@@ -113,4 +118,6 @@ class InterleavedLayout(enum.Enum):
 
 ColumnMajorInterleaved32 = InterleavedLayout.ColumnMajorInterleaved32
 RowMajorInterleaved32 = InterleavedLayout.RowMajorInterleaved32
-INTERLEAVE = 32
+# Rows or columns of a panel; types of operands and results that are interleaved.
+INTERLEAVE, INTERLEAVED_TYPES = 32, (int8, int32)
+AnyLayout = Layout | InterleavedLayout

@@ -39,7 +39,7 @@ def check_operands(
 
     Args:
         matrix_product: whether this is one. Those alone may have clusters and schedules in a tile,
-            and sums in float16; and their output is called C.
+            sums in float16 and interleaved tensors; and their output is called C.
         trees: whether the epilogue may be a visitor tree.
 
     Raises:
@@ -52,6 +52,7 @@ def check_operands(
         _refuse_trees(epilogue)
     if not matrix_product:
         _refuse_schedules(tile)
+        _refuse_interleaved({**inputs, called: output})
     if epilogue.epilogue_vector_length > output.alignment:
         raise DescriptionError(
             mismatch(
@@ -130,6 +131,20 @@ def _refuse_schedules(tile: TileDescription | None) -> None:
                 hint="only matrix products (kronop.GemmOperationUniversal) take these",
             )
         )
+
+
+def _refuse_interleaved(tensors: Mapping[str, TensorDescription]) -> None:
+    for name, item in tensors.items():
+        if item.interleaved:
+            raise DescriptionError(
+                mismatch(
+                    f"layout of {name}",
+                    expected="kronop.RowMajor or kronop.ColumnMajor",
+                    got=repr(item.layout),
+                    hint="only matrix products (kronop.GemmOperationUniversal) take interleaved"
+                    " tensors",
+                )
+            )
 
 
 def _check_types(

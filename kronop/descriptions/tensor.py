@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from kronop.descriptions.datatype import TENSOR_TYPES, DataType, Layout
+from kronop.descriptions.datatype import (
+    INTERLEAVED_TYPES,
+    TENSOR_TYPES,
+    AnyLayout,
+    DataType,
+    InterleavedLayout,
+    Layout,
+)
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
 
@@ -15,19 +22,20 @@ class TensorDescription:
 
     Args:
         element: element type.
-        layout: the index of the matrix that is contiguous (RowMajor: the last one).
+        layout: the index of the matrix that is contiguous (RowMajor: the last one); or, of an
+            operand of a product of int8 or its result, that it is interleaved.
         alignment: in elements. 1 promises nothing: kernels accept any strides, and `layout` only
             says which index they walk first. More than 1 promises a stride of 1 along `layout`, and
             that the pointer and all other strides are multiples of `alignment`; kernels then
             access memory in units of `alignment` elements.
 
     Raises:
-        DescriptionError: `element` is not an element type of tensors, `layout` is not a layout, or
-            `alignment` is not a power of two of at most 16 bytes.
+        DescriptionError: `element` is not an element type of tensors, `layout` is not one of its
+            layouts, or `alignment` is not a power of two of at most 16 bytes.
     """
 
     element: DataType
-    layout: Layout = Layout.RowMajor
+    layout: AnyLayout = Layout.RowMajor
     alignment: int = 1
 
     def __post_init__(self) -> None:
@@ -40,15 +48,7 @@ class TensorDescription:
                     hint="a tensor must have one of these types",
                 )
             )
-        if not isinstance(self.layout, Layout):
-            raise DescriptionError(
-                mismatch(
-                    "layout",
-                    expected="kronop.RowMajor or kronop.ColumnMajor",
-                    got=repr(self.layout),
-                    hint="name one of the two",
-                )
-            )
+        self._check_layout()
         most = _MOST_BYTES // self.element.bytes
         valid = [1 << power for power in range(most.bit_length())]
         if type(self.alignment) is not int or self.alignment not in valid:
@@ -58,5 +58,24 @@ class TensorDescription:
                     expected=f"one of {valid} elements",
                     got=repr(self.alignment),
                     hint="an access is at most 16 bytes wide",
+                )
+            )
+
+    @property
+    def interleaved(self) -> bool:
+        """Whether the matrix is an array of panels."""
+        return isinstance(self.layout, InterleavedLayout)
+
+    def _check_layout(self) -> None:
+        names = ["kronop.RowMajor", "kronop.ColumnMajor"]
+        if self.element in INTERLEAVED_TYPES:
+            names += map(repr, InterleavedLayout)
+        if not isinstance(self.layout, AnyLayout) or repr(self.layout) not in names:
+            raise DescriptionError(
+                mismatch(
+                    f"layout of {self.element.name}",
+                    expected=f"one of {', '.join(names)}",
+                    got=repr(self.layout),
+                    hint="interleaved are operands of products of int8, and their results",
                 )
             )

@@ -8,7 +8,7 @@ from kronop import compiler, knobs
 from kronop.emit.render import render
 from kronop.families.gemm.cutlass import headers
 from kronop.target import Target
-from tests.cutlass_cases import CASES, INSTRUCTIONS, interleaved_plan
+from tests.cutlass_cases import EVERY, INSTRUCTIONS, INTERLEAVED
 
 pytestmark = pytest.mark.skipif(bool(headers.missing()), reason=headers.missing())
 
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.skipif(bool(headers.missing()), reason=headers.missing(
 _SPILLING = {"3xtf32": 64, "f16 two stages": 600}
 _MOST_REGISTERS = 255
 # A kernel takes three seconds. By default, one of each main loop stands for all of them.
-_FEW = {"sm_80": ("f16", "s8", "simt f32"), "sm_90a": ("3xtf32",)}
-_ALL = {"sm_80": (*INSTRUCTIONS, "interleaved"), "sm_90a": (*CASES, "interleaved")}
+_FEW = {"sm_80": ("f16", "s8", "simt f32"), "sm_90a": ("3xtf32", "s8 interleaved")}
+_ALL = {"sm_80": (*INSTRUCTIONS, *INTERLEAVED), "sm_90a": (*EVERY,)}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -27,7 +27,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_kernels_compile_and_keep_sums_in_registers(name: str, target: str) -> None:
-    plan = interleaved_plan(target) if name == "interleaved" else CASES[name].plan(target)
+    plan = EVERY[name].plan(target)
     with knobs.using(compiler="nvrtc"):
         (binary,) = compiler.compile_sources(render(plan), Target.parse(target))
     used = binary.resources

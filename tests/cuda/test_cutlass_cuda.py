@@ -17,11 +17,11 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathOperation, OpClass
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.render import render
-from kronop.families.gemm.cutlass import headers, words
+from kronop.families.gemm.cutlass import headers
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
-from tests.cutlass_cases import CASES, INSTRUCTIONS, ROW, Case, interleaved, interleaved_plan
+from tests.cutlass_cases import CASES, INSTRUCTIONS, INTERLEAVED, ROW, Case
 
 pytestmark = [
     pytest.mark.cuda,
@@ -282,47 +282,47 @@ def test_operations_choose_what_only_cutlass_has(name: str) -> None:
         assert np.all(np.abs(_values(d, case.output) - expected) <= bound)
 
 
-def _panels(matrix: Any) -> Any:
-    """A matrix as panels of 32 columns, on the GPU."""
-    rows, columns = matrix.shape
-    torch = _torch()
-    packed = matrix.reshape(rows, columns // 32, 32).transpose(1, 0, 2).copy()
-    return torch.from_numpy(packed).cuda()
-
-
-@pytest.mark.parametrize("beta", [0.0, -1.0])
-def test_interleaved_products(beta: float) -> None:
-    torch, design, target = _torch(), interleaved(), Target.parse(_target())
-    m, n, k = 208, 160, 224
+@pytest.mark.parametrize("size", [(208, 160, 224), (1000, 96, 32), (64, 1024, 4096)], ids=str)
+@pytest.mark.parametrize("beta", [0, -1])
+@pytest.mark.parametrize("name", INTERLEAVED)
+def test_interleaved_products(name: str, beta: int, size: tuple[int, int, int]) -> None:
+    torch, what, (m, n, k) = _torch(), INTERLEAVED[name].description(), size
     random = np.random.default_rng(0)
-    a, b, c = (random.integers(-8, 9, shape).astype(np.int8) for shape in ((m, k), (k, n), (m, n)))
-    moved = np.empty_like(b)
-    moved[:, [words.place_of_column(column) for column in range(n)]] = b
-    packed = [_panels(a), _panels(moved.T), _panels(c)]
-    d = torch.full_like(packed[2], 99)
-    placed = [
-        StridedMatrix(pointer=item.data_ptr(), row=32, column=item.stride(0))
-        for item in (*packed, d)
+    kinds = [getattr(np, item.element.name) for item in (what.A, what.B, what.Y)]
+    matrices = [
+        random.integers(-8, 9, shape).astype(kind)
+        for shape, kind in zip(((m, k), (k, n), (m, n)), kinds, strict=True)
     ]
-    problem = GemmProblem(
-        m=m,
-        n=n,
-        k=k,
-        batch=(),
-        a=placed[0],
-        b=placed[1],
-        y=placed[3],
-        z=placed[2] if beta else None,
-        bias=None,
-        scalars=(1.0, beta),
-        threads=1,
+    a, b, c = (
+        kronop.gemm.interleave(torch.from_numpy(item).cuda(), described.layout)
+        for item, described in zip(matrices, (what.A, what.B, what.Y), strict=True)
     )
-    with knobs.using(compiler="nvrtc"):
-        (binary,) = compiler.compile_sources(render(interleaved_plan(target.name)), target)
-    (launch,) = design.launches(0, target, problem)
-    load_cuda(binary).bind(launch)(torch.cuda.current_stream().cuda_stream)
-    torch.cuda.synchronize()
-    exact = a.astype(np.int64) @ b.astype(np.int64) + int(beta) * c.astype(np.int64)
-    expected = np.clip(exact, -128, 127)
-    got = d.cpu().numpy().transpose(1, 0, 2).reshape(m, n)
-    np.testing.assert_array_equal(got, expected)
+    for tile in (what.tile, None):
+        given = (tile, what.A, what.B, what.Y, what.epilogue)
+        operation = kronop.GemmOperationUniversal(_target(), *given)
+        d = torch.full_like(c, 99)
+        output_op = operation.epilogue_type(1, beta)
+        arguments = kronop.GemmArguments(
+            operation, A=a, B=b, C=c if beta else None, D=d, output_op=output_op
+        )
+        operation.run(arguments)
+        exact = what.reference(*matrices, output_op)
+        got = kronop.gemm.deinterleave(d, what.Y.layout).cpu().numpy()
+        np.testing.assert_array_equal(got, exact)
+
+
+def test_interleaved_batches_and_parts_of_tensors() -> None:
+    torch, what = _torch(), INTERLEAVED["s8 interleaved"].description()
+    m, n, k = 96, 64, 128
+    a = torch.randint(-8, 9, (3, m + 16, k), device="cuda").to(torch.int8)
+    b = torch.randint(-8, 9, (k, n + 32), device="cuda").to(torch.int8)
+    panels_a = kronop.gemm.interleave(a, what.A.layout)[..., 16:, :]
+    panels_b = kronop.gemm.interleave(b, what.B.layout)[:, 32:]
+    operation = kronop.GemmOperationUniversal(
+        _target(), what.tile, what.A, what.B, what.Y, what.epilogue
+    )
+    arguments = kronop.GemmArguments(operation, A=panels_a, B=panels_b)
+    operation.run(arguments)
+    got = kronop.gemm.deinterleave(arguments.D, what.Y.layout).cpu().numpy()
+    exact = _values(a[:, 16:], what.A.element) @ _values(b[:, 32:], what.B.element)
+    np.testing.assert_array_equal(got, np.clip(exact, -128, 127))

@@ -15,14 +15,15 @@ import pytest
 import kronop
 from kronop.artifacts import KernelSignature
 from kronop.descriptions.strided import StridedMatrix
-from kronop.families.gemm.cutlass import choice, headers, words
+from kronop.families.gemm.cutlass import choice, headers
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
-from tests.cutlass_cases import CASES, COLUMN, ROW, Case, interleaved
+from tests.cutlass_cases import CASES, COLUMN, INTERLEAVED, ROW, Case
 
 SM_80, SM_90 = Target.parse("sm_80"), Target.parse("sm_90a")
 HALF, SINGLE, DOUBLE = CASES["f16"], CASES["tf32"], CASES["f64"]
+PANELS, WIDE_PANELS = INTERLEAVED.values()
 VERSION = "#define CUTLASS_MAJOR {}\n#define CUTLASS_MINOR {}\n#define CUTLASS_PATCH 1\n"
 
 
@@ -142,6 +143,12 @@ REFUSED: dict[str, tuple[Case, str]] = {
         "multiples of 16 x 16 sums, not 2 of 24 x 32",
     ),
     "steps of float64": (DOUBLE.but(tile=(64, 64, 8)), "tile K of 8 float64, contiguous along K"),
+    "panels of a warp": (PANELS.but(warps=(1, 8, 1)), "a warp has 16 columns; .* of 32"),
+    "panels along k": (PANELS.but(warps=(2, 1, 2), tile=(128, 128, 128)), "warps along K are 1"),
+    "stages of panels": (PANELS.but(stages=2), "3 stages or more, not 2"),
+    "accesses of panels": (PANELS.but(alignments=(8, 16, 8)), "A takes an alignment of 16"),
+    "results of panels": (PANELS.but(alignments=(16, 16, 4)), "promise 4 elements; stores take 8"),
+    "words of panels": (WIDE_PANELS.but(tile=(128, 128, 64)), "64 x 64 results of int32"),
     "output": (
         HALF.but(
             sums=kronop.float16, compute=kronop.float16, output=kronop.float32, alignments=(8, 8, 4)
@@ -315,31 +322,51 @@ def test_what_is_wrong_with_a_turned_product_is_told_in_the_user_s_names() -> No
         HALF.design().launches(0, SM_80, _problem(HALF, bias=bias))
 
 
-def test_panels_are_32_columns_apart() -> None:
-    design = interleaved()
-    m, n, k = 96, 64, 128
-    panels = {"a": 32 * m, "b": 32 * n, "y": 32 * m}
+def _panels(m: int, n: int, k: int, **changes: Any) -> GemmProblem:
+    """A problem of interleaved matrices."""
+    strides = {"a": 32 * m, "b": 32 * n, "y": 32 * m}
     matrices: dict[str, Any] = {
-        name: StridedMatrix(pointer=4096, row=32, column=panel) for name, panel in panels.items()
+        name: StridedMatrix(pointer=4096, row=32, column=panel) for name, panel in strides.items()
     }
-    problem = _problem(HALF, **matrices, m=m, n=n, k=k)
-    (launch,) = design.launches(0, SM_80, problem)
+    return _problem(HALF, **{**matrices, "m": m, "n": n, "k": k, **changes})
+
+
+def test_strides_of_panels() -> None:
+    design, (m, n, k) = PANELS.design(), (96, 64, 128)
+    (launch,) = design.launches(0, SM_80, _panels(m, n, k))
     got = _members(design.signature, launch)
     assert (got["ld_a"], got["ld_b"], got["ld_result"]) == (32 * m, 32 * n, 32 * m)
+    (launch,) = design.launches(
+        0, SM_80, _panels(m, n, k, slices=4)
+    )  # Slices are a matter of speed.
+    assert _members(design.signature, launch) == got
+    assert design.workspace_bytes(GemmSize(m, n, k, slices=4), SM_80) == 0
+
+
+def test_panels_that_cutlass_does_not_read_are_refused() -> None:
+    design = PANELS.design()
+    odd = StridedMatrix(pointer=4096, row=32, column=32 * 80)
+    with pytest.raises(kronop.ArgumentError, match=r"memory of B: .* 1024 elements apart"):
+        design.launches(0, SM_80, _panels(96, 64, 128, b=odd))
     with pytest.raises(kronop.ArgumentError, match="a multiple of 32"):
-        design.launches(0, SM_80, dataclasses.replace(problem, k=48))
-    assert sorted(map(words.place_of_column, range(64))) == list(range(64))
+        design.launches(0, SM_80, _panels(96, 64, 48))
+    bias = StridedMatrix(pointer=1 << 16, row=0, column=1)
+    with pytest.raises(kronop.ArgumentError, match=r"bias: .* add it to each row of C"):
+        design.launches(0, SM_80, _panels(96, 64, 128, bias=bias))
+    with pytest.raises(kronop.ArgumentError, match=r"K of int8: .* cut K"):
+        design.launches(0, SM_80, _panels(96, 64, 2**17))
 
 
 def test_one_design_for_a_tile_and_several_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(headers, "missing", lambda: "")
-    for name in ("f16", "tf32", "f64", "simt f32", "s8"):
-        assert len(list(choice.designs(CASES[name].description(), SM_80))) == 1
-        free = dataclasses.replace(CASES[name].description(), tile=None)
+    names = ("f16", "tf32", "f64", "simt f32", "s8")
+    for case in [*(CASES[name] for name in names), PANELS]:
+        assert len(list(choice.designs(case.description(), SM_80))) == 1
+        free = dataclasses.replace(case.description(), tile=None)
         every = list(choice.designs(free, SM_80))
         assert len(every) > 1
         assert all(item.seconds(GemmSize(4096), SM_80) > 0 for item in every)
-        assert all(item.status(SM_80) for item in every), name
+        assert all(item.status(SM_80) for item in every), case
 
 
 def _operation(case: Case, target: str) -> Any:

@@ -9,23 +9,25 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from kronop.args import placing
 from kronop.args import visited as visited_arguments
 from kronop.args.base import OperationLike, Places, Planned
 from kronop.args.checks import check_source, description_of
-from kronop.args.staging import form_for
-from kronop.args.strides import broadcast_shapes, broadcast_strides, broadcasts, merged
+from kronop.args.strides import broadcast_shapes, broadcast_strides, broadcasts
 from kronop.args.tensor import check_element, check_promise, empty, view
 from kronop.args.view import TensorView
 from kronop.artifacts import Launch
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.scalars import EpilogueArguments
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
+from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError, mismatch
+from kronop.families.gemm import panel_arguments
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.member_arguments import Members, made, rows_of
 from kronop.families.gemm.modes import check_batch, check_mode, refuse_lists
+from kronop.families.gemm.panels import DIMENSIONS, shape_in_memory
 from kronop.families.gemm.shape_arguments import (
     CALLED,
     check_size,
@@ -36,7 +38,6 @@ from kronop.families.gemm.shape_arguments import (
 )
 from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.vocabulary import GemmCoord, Mode
-from kronop.frozen import dataclass
 
 Ints = tuple[int, ...]
 DIFFERENTIABLE = "kronop.torch.matmul"
@@ -50,7 +51,9 @@ class GemmArguments(Members):
         problem_size: `kronop.gemm.GemmCoord(M, N, K)`; None for what the shapes of A and B say.
             With it, tensors may be flat, as PyCUTLASS's are: they then hold matrices in the
             described layout, without gaps, one after the other.
-        A: (..., M, K), any strides.
+        A: (..., M, K), any strides. Of an interleaved product A, B, C and D are arrays of panels:
+            (..., K/32, M, 32), (..., K/32, N, 32) and (..., N/32, M, 32), whose last two strides
+            are 32 and 1.
         B: (..., K, N); leading dimensions broadcast.
         C: (..., M, N), which broadcasts; needed where beta is not 0, and read only there. It may be
             D itself.
@@ -129,11 +132,13 @@ class GemmArguments(Members):
         if problem_size is not None:
             views = shaped(views, check_size(problem_size), self._mode.batch, self._described)
         check_source(self.output_op, views.get("Z"), "C")
-        self._size = size_of(views, problem_size)
+        self._size = size_of(views, problem_size, self._described)
         self._settle(views | {item.key: item.view for item in self._visited})
         self._check_promises(views)
-        self._shape = shape = (*self._lead(views), self._size.m, self._size.n)
-        check_batch(shape[:-2], self._mode)
+        self._batch = self._lead(views)
+        own = shape_in_memory((self._size.m, self._size.n), what.Y.layout)
+        self._shape = shape = (*self._batch, *own)
+        check_batch(self._batch, self._mode)
         self._check_shapes(views)
         if D is None and what.Y.layout is Layout.ColumnMajor:
             turned = (*shape[:-2], shape[-1], shape[-2])
@@ -199,7 +204,8 @@ class GemmArguments(Members):
         return self._source_is_result or self._in_place
 
     def _lead(self, views: Mapping[str, TensorView]) -> Ints:
-        return broadcast_shapes([(name, views[name].shape[:-2]) for name in ("A", "B")])
+        inner = DIMENSIONS if self._described["Y"].interleaved else 2
+        return broadcast_shapes([(name, views[name].shape[:-inner]) for name in ("A", "B")])
 
     def _check_shapes(self, views: Mapping[str, TensorView]) -> None:
         n, shape = self._size.n, self._shape
@@ -209,6 +215,10 @@ class GemmArguments(Members):
             raise shape_error("D", f"{shape}: leading dimensions, M, N", views["Y"].shape)
         if "Z" in views and not broadcasts(views["Z"].shape, shape):
             raise shape_error("C", f"{shape}, or what broadcasts to it", views["Z"].shape)
+        if self._described["Y"].interleaved and "Z" in views:  # Panels repeat as a whole.
+            own = shape[-DIMENSIONS:]
+            if views["Z"].shape[-DIMENSIONS:] != own:
+                raise shape_error("C", f"(..., {own})", views["Z"].shape)
 
     @property
     def D(self) -> Any:
@@ -231,7 +241,7 @@ class GemmArguments(Members):
         if self.members:
             return self.mean_size()
         size = replace(self._size, slices=self._mode.slices)
-        return size.times(math.prod(self._shape[:-2]))
+        return size.times(math.prod(self._batch))
 
     def problem_at(self, places: Places, workspace: int) -> GemmProblem:
         """The problem, as one of several that share scratch memory at `workspace`."""
@@ -239,11 +249,13 @@ class GemmArguments(Members):
 
     def _problem(self, places: Places, workspace: int) -> GemmProblem:
         names = [name for name in ("A", "B", "bias", "Z", "Y") if name in self._views]
-        if not self.output_op.beta and "Z" in names:
+        if "Z" in names and (not self.output_op.beta or self._source_is_result):
             names.remove("Z")
         names += [item.key for item in self._visited]
         placed = {name: self._placed(places, name) for name in names}
-        extents, batches = _collapsed(self._shape[:-2], placed)
+        if self._source_is_result:
+            placed["Z"] = placed["Y"]
+        extents, batches = placing.collapsed(self._batch, placed)
 
         def operand(name: str) -> StridedMatrix | None:
             item = placed.get(name)
@@ -273,66 +285,16 @@ class GemmArguments(Members):
             workspace=workspace,
         )
 
-    def _placed(self, places: Places, name: str) -> Placed:
-        if name == "Z" and self._source_is_result:
-            name = "Y"
-        item = self._views[name]
-        form = form_for(item, self._described[name], self._device)
-        strides = item.strides if form is None else form.strides
+    def _placed(self, places: Places, name: str) -> placing.Placed:
+        item, described = self._views[name], self._described[name]
         seen = next((other for other in self._visited if other.key == name), None)
-        if name == "Y":
-            where = places.output(name, item, form, read=self._source_is_result)
-        elif seen is not None and seen.result is not None:
-            where = places.output(name, item, form, read=False)
+        kind = "tensor" if seen is None else seen.kind
+        if name == "Y" or (seen is not None and seen.result is not None):
+            read = name == "Y" and self._source_is_result
+            take = functools.partial(places.output, name, read=read)
         else:
-            where = places.input(name, item, form)
-        is_vector = name == "bias" or (seen is not None and seen.kind != "tensor")
-        inner = 1 if is_vector else 2
-        own = [
-            stride if extent > 1 else 0
-            for extent, stride in zip(item.shape[-inner:], strides[-inner:], strict=True)
-        ]
-        lead = len(item.shape) - inner
-        down, across = own if inner == 2 else (0, own[0])
-        if seen is not None and seen.kind == "column":
-            down, across = across, 0
-        return Placed(
-            pointer=where.pointer,
-            lead=item.shape[:lead],
-            strides=tuple(strides[:lead]),
-            own=(down, across),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
-    """An operand where kernels find it: leading dimensions with their strides, and the strides of
-    rows and columns."""
-
-    pointer: int
-    lead: Ints
-    strides: Ints
-    own: tuple[int, int]
-
-
-def _collapsed(lead: Ints, placed: Mapping[str, Placed]) -> tuple[Ints, dict[str, Ints]]:
-    """(extents of as few batch dimensions as possible, strides of every operand over them).
-
-    Raises:
-        ArgumentError: more are left than kernels walk.
-    """
-    steps = [broadcast_strides(item.lead, item.strides, lead) for item in placed.values()]
-    every = zip(lead, zip(*steps, strict=True), strict=True)
-    axes = merged([(extent, strides) for extent, strides in every if extent != 1])
-    if len(axes) > MOST_BATCH_DIMENSIONS:
-        raise ArgumentError(
-            mismatch(
-                "batch",
-                expected=f"at most {MOST_BATCH_DIMENSIONS} leading dimensions without a common"
-                " stride",
-                got=f"{len(axes)} of shape {lead}",
-                hint="copy what is broadcast or transposed there",
-            )
-        )
-    strides = {name: tuple(step[index] for _, step in axes) for index, name in enumerate(placed)}
-    return tuple(extent for extent, _ in axes), strides
+            take = functools.partial(places.input, name)
+        if described.interleaved:
+            return panel_arguments.placed(item, described, self._device, take)
+        kind = "row" if name == "bias" else kind
+        return placing.strided(item, described, self._device, take, kind)

@@ -21,6 +21,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.errors import DescriptionError, ElementTypeError, mismatch
+from kronop.families.gemm import panels
 from kronop.families.gemm.vocabulary import IdentitySwizzle1, Swizzle
 from kronop.frozen import dataclass
 
@@ -68,8 +69,11 @@ class GemmDescription:
                 math.math_operation,
             )
         inputs = {"A": self.A, "B": self.B}
-        check_operands(math, self.tile, self.epilogue, inputs, self.Y, matrix_product=True, trees=True)
+        check_operands(
+            math, self.tile, self.epilogue, inputs, self.Y, matrix_product=True, trees=True
+        )
         check_flag("visitor", self.visitor)
+        panels.check_layouts({**inputs, "C": self.Y}, visitor=self.visitor)
         is_tree = isinstance(self.epilogue, VisitorEpilogue)
         if self.visitor != is_tree:
             raise DescriptionError(
@@ -90,18 +94,25 @@ class GemmDescription:
                 )
             )
 
-    def x_shape(self, rows: Any) -> tuple[int, int]:
-        """The shape of A, for M = `rows` or a size."""
-        return getattr(rows, "m", rows), getattr(rows, "k", _SAMPLE_DEPTH)
+    @property
+    def interleaved(self) -> bool:
+        """Whether A, B, C and D are arrays of panels."""
+        return self.Y.interleaved
 
-    def y_shape(self, rows: Any) -> tuple[int, int]:
+    def x_shape(self, rows: Any) -> tuple[int, ...]:
+        """The shape of A, for M = `rows` or a size."""
+        m, _, k = _extents(rows)
+        return panels.shape_in_memory((m, k), self.A.layout)
+
+    def y_shape(self, rows: Any) -> tuple[int, ...]:
         """The shape of D."""
-        return getattr(rows, "m", rows), getattr(rows, "n", _SAMPLE_COLUMNS)
+        m, n, _ = _extents(rows)
+        return panels.shape_in_memory((m, n), self.Y.layout)
 
     def operands(self, rows: Any) -> dict[str, Any]:
         """Shapes of operands, in the order of `reference`; `rows` may be a size."""
-        (m, k), n = self.x_shape(rows), self.y_shape(rows)[1]
-        return {"A": (m, k), "B": (k, n)}
+        _, n, k = _extents(rows)
+        return {"A": self.x_shape(rows), "B": panels.shape_in_memory((k, n), self.B.layout)}
 
     def reference(
         self,
@@ -113,13 +124,20 @@ class GemmDescription:
     ) -> Any:
         """The result in NumPy, in float64 or int64: (..., M, N). `z` is C.
 
-        A visitor tree gives a dictionary of its results, by their names.
+        A visitor tree gives a dictionary of its results, by their names. Interleaved operands are
+        matrices here.
         """
         wide = widen(self.math.element_accumulator)
         product = np.asarray(a, wide) @ np.asarray(b, wide)
         if isinstance(self.epilogue, VisitorEpilogue):
             return finish_visitor(self.epilogue, output_op, product)
         return finish(self.epilogue, output_op, product, z, bias)
+
+
+def _extents(rows: Any) -> tuple[int, int, int]:
+    """M, N and K of a size, or of M rows."""
+    m = getattr(rows, "m", rows)
+    return m, getattr(rows, "n", _SAMPLE_COLUMNS), getattr(rows, "k", _SAMPLE_DEPTH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +148,9 @@ class GemmProblem:
         m, n, k: the extents; k may be 0.
         batch: extents of the leading dimensions, at most 4.
         a, b, y: the operands and the result; `row` and `column` are strides in elements, of any
-            sign; a stride of an operand's `batch` is 0 where it repeats.
+            sign; a stride of an operand's `batch` is 0 where it repeats. Interleaved ones are in
+            their panels on a GPU: `row` is the stride in a panel, `column` that of panels. On a CPU
+            they are copies that are not interleaved.
         z: the source C; None where beta is 0. Its memory may be just that of `y`.
         bias: row 0 of it has one number for each column of the result (`row` is 0), of the
             result's type; None if there is none.

@@ -9,6 +9,8 @@ from kronop.args.strides import matrix_strides
 from kronop.args.view import TensorView
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families.gemm.panel_arguments import check_panels, check_whole
+from kronop.families.gemm.panels import extents_of, shape_in_memory
 from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.vocabulary import GemmCoord
 
@@ -41,11 +43,15 @@ def shaped(
         ("Z", "Y"), (size.m, size.n)
     )
     found = dict(views)
+    if described["Y"].interleaved:
+        check_whole("K of the problem_size", size.k)
+        check_whole("N of the problem_size", size.n)
     for name, matrix in extents.items():
         item = views.get(name)
         if item is None or len(item.shape) != 1:
             continue
-        shape = (batch, *matrix) if batch > 1 else matrix
+        own = shape_in_memory(matrix, described[name].layout)
+        shape = (batch, *own) if batch > 1 else own
         called = CALLED.get(name, name)
         if name == "Z" and item.shape == (size.n,) and math.prod(shape) != size.n:
             continue  # A bias, which broadcasts over rows.
@@ -59,18 +65,29 @@ def shaped(
     return found
 
 
-def size_of(views: Mapping[str, TensorView], given: GemmCoord | None) -> GemmSize:
+def size_of(
+    views: Mapping[str, TensorView],
+    given: GemmCoord | None,
+    described: Mapping[str, TensorDescription],
+) -> GemmSize:
     """The extents of one product.
 
     Raises:
-        ArgumentError: A and B are no matrices, do not fit each other, or are of another size than
-            `given`.
+        ArgumentError: A and B are no matrices, or are not interleaved as described; or they do not
+            fit each other, or are of another size than `given`.
     """
+    for name, item in views.items():
+        if described[name].interleaved:
+            check_panels(item, CALLED.get(name, name))
     for name in ("A", "B"):
         if len(views[name].shape) < 2:
             hint = "flat tensors need a problem_size; reshape a vector to one row or column"
             raise shape_error(name, "at least two dimensions", views[name].shape, hint)
-    (m, k), (depth, n) = views["A"].shape[-2:], views["B"].shape[-2:]
+    (m, k), (depth, n) = (
+        extents_of(views[name].shape, described[name].layout) for name in ("A", "B")
+    )
+    if described["Y"].interleaved:
+        check_whole("N, the columns of interleaved B", n)
     if k != depth:
         raise shape_error(
             "B",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import (
+    INTERLEAVE,
     DataType,
     Layout,
     bfloat16,
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 _ACCESS_BYTES, _LEAST_COPY, _MOST_THREADS = 16, 4, 1024
 _LEAST_THREADS_OF_DOUBLE, _MANY_BESIDE = 64, 8
 _SIMT_STEPS, _SIMT_SUMS = 8, 4
+# Of interleaved products: with two stages, main loops copy through registers, and columns of B stay
+# where they are; a warp of more results of int32 spills a kilobyte a thread.
+_LEAST_STAGES_OF_PANELS, _MOST_WIDE_RESULTS = 3, 2048
 # Bytes along K of a tile of tensor cores: rows of shared memory are permuted within 128 bytes.
 _TILE_BYTES = (32, 64, 128)
 # Columns of a row of shared memory, and of a warp, for operands that are contiguous along M or N.
@@ -50,6 +54,7 @@ def status(design: CutlassGemm, target: Target) -> Status:
         _layouts,
         _divisions,
         _simt if design.is_simt else _tensor_cores,
+        _interleaved,
         _copies,
         _alignments,
         lambda item: _shared(item, target),
@@ -78,14 +83,10 @@ def _types(design: CutlassGemm) -> str:
 
 
 def _layouts(design: CutlassGemm) -> str:
-    layouts = (design.layout_a, design.layout_b, design.layout_c)
-    if any(item not in words.FLIPPED for item in layouts):
-        if layouts != words.INTERLEAVED:
-            expected = ", ".join(item.name for item in words.INTERLEAVED)
-            return f"interleaved products take A, B and C as {expected}"
-        return "" if design.source is int8 else "interleaved products are of int8"
+    layouts = (design.layout_a, design.layout_b)
     # Tensor cores read 8-bit operands in words along K, which shared memory can't turn.
-    if design.source is int8 and layouts[:2] != (Layout.RowMajor, Layout.ColumnMajor):
+    plain = design.source is int8 and not design.interleaved
+    if plain and layouts != (Layout.RowMajor, Layout.ColumnMajor):
         return "int8 operands of tensor cores are row-major A and column-major B, or interleaved"
     return ""
 
@@ -156,6 +157,31 @@ def _stored_at_once(design: CutlassGemm) -> str:
     return f"{beside} warps beside each other store {columns} columns; the tile has {extent}"
 
 
+def _interleaved(design: CutlassGemm) -> str:
+    """Epilogues of interleaved products store whole panels of a warp, and add up no warps' sums."""
+    if not design.interleaved:
+        return ""
+    if design.is_simt:
+        return "interleaved products take tensor cores"
+    columns = design.tile_n // design.warps_n
+    if columns % INTERLEAVE:
+        return f"a warp has {columns} columns; interleaved ones are multiples of {INTERLEAVE}"
+    if design.warps_k != 1:
+        return f"warps along K are 1 of interleaved operands, not {design.warps_k}"
+    rows = design.tile_m // design.warps_m
+    if design.output is int32 and rows * columns > _MOST_WIDE_RESULTS:
+        return (
+            f"a warp has {rows} x {columns} results of int32; interleaved, {_MOST_WIDE_RESULTS} of"
+            " them stay in registers"
+        )
+    if design.stages < _LEAST_STAGES_OF_PANELS:
+        return (
+            f"interleaved operands take {_LEAST_STAGES_OF_PANELS} stages or more, not"
+            f" {design.stages}"
+        )
+    return ""
+
+
 def _simt(design: CutlassGemm) -> str:
     if design.tile_k != _SIMT_STEPS:
         return f"tile K is {_SIMT_STEPS} on ordinary cores, not {design.tile_k}"
@@ -211,7 +237,7 @@ def _results(design: CutlassGemm) -> str:
     narrow: dict[DataType, int] = {int8: 8 if design.interleaved else 4}
     least = narrow.get(design.output, 1)
     if design.interleaved and width != 8:
-        return f"interleaved products store 8 elements at once, not {width}"
+        return f"interleaved C and D promise {width} elements; stores take 8, or 16 bytes"
     if width < least:
         return f"{design.output.name} is stored {least} elements at once or more, not {width}"
     return ""

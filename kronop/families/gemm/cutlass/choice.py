@@ -47,6 +47,8 @@ _SIMT = (
     Shape(128, 64, 8, (2, 2, 1), 4),
 )
 _SIMT_VECTOR, _DOUBLE_BYTES = 1, 8
+# Elements that a thread stores in a panel, and bytes of the widest access.
+_PANEL_STORE, _WIDEST_ACCESS = 8, 16
 
 
 def designs(what: GemmDescription, target: Target) -> Iterator[CutlassGemm]:
@@ -80,11 +82,7 @@ def _design(what: GemmDescription, shape: Shape) -> CutlassGemm:
     # Ordinary cores access single elements, whatever was promised.
     alignments = [
         _SIMT_VECTOR if simt else promised
-        for promised in (
-            what.A.alignment,
-            what.B.alignment,
-            what.epilogue.epilogue_vector_length,
-        )
+        for promised in (what.A.alignment, what.B.alignment, _stored_at_once(what))
     ]
     return CutlassGemm(
         math=what.math,
@@ -106,6 +104,15 @@ def _design(what: GemmDescription, shape: Shape) -> CutlassGemm:
         stages=shape.stages,
         swizzle=what.swizzling_functor,
     )
+
+
+def _stored_at_once(what: GemmDescription) -> int:
+    """Elements of a store: of panels, those of a thread, as far as C promises as much."""
+    if not what.interleaved:
+        return what.epilogue.epilogue_vector_length
+    promised = what.Y.alignment * what.Y.element.bytes
+    enough = min(_PANEL_STORE * what.Y.element.bytes, _WIDEST_ACCESS)
+    return _PANEL_STORE if promised >= enough else what.Y.alignment
 
 
 def steps(what: GemmDescription, target: Target, design: CutlassGemm) -> tuple[Step, ...]:

@@ -14,6 +14,7 @@
 #include "cutlass_functors.cuh"
 #include "cutlass_parameters.cuh"
 #include "cutlass_slices.cuh"
+#include "interleaved_columns.cuh"
 
 namespace kronop {
 namespace cutlass_kernels {
@@ -41,6 +42,17 @@ struct EpilogueOf<Step, cutlass::arch::OpClassTensorOp, true, Functor> {
                                        Step::kPartitions, Functor, Functor::kCount, Step::kInterleave>::Epilogue;
 };
 
+// The main loop of interleaved operands: CUTLASS's, but for the order of B's columns.
+template <class Mma, bool kInterleaved>
+struct MainLoop {
+  using Type = Mma;
+};
+template <class Shape, class IteratorA, class SharedA, cutlass::arch::CacheOperation::Kind kCacheA, class IteratorB, class SharedB,
+          cutlass::arch::CacheOperation::Kind kCacheB, class Sum, class Layout, class Policy, int kStages>
+struct MainLoop<threadblock::MmaMultistage<Shape, IteratorA, SharedA, kCacheA, IteratorB, SharedB, kCacheB, Sum, Layout, Policy, kStages>, true> {
+  using Type = threadblock::MmaMultistage<Shape, IteratorA, SharedA, kCacheA, InOrderOfSums<IteratorB>, SharedB, kCacheB, Sum, Layout, Policy, kStages>;
+};
+
 // What follows from the planner's decisions.
 template <class Decisions>
 struct GemmStep : Decisions {
@@ -50,10 +62,11 @@ struct GemmStep : Decisions {
   using Tile = cutlass::gemm::GemmShape<Decisions::kTileM, Decisions::kTileN, Decisions::kTileK>;
   using WarpTile = cutlass::gemm::GemmShape<Decisions::kWarpM, Decisions::kWarpN, Decisions::kWarpK>;
   using Instruction = cutlass::gemm::GemmShape<Decisions::kInstructionM, Decisions::kInstructionN, Decisions::kInstructionK>;
-  using Mma = typename threadblock::DefaultMma<typename Decisions::ElementA, typename Decisions::LayoutA, Decisions::kAlignmentA, typename Decisions::ElementB,
-                                               typename Decisions::LayoutB, Decisions::kAlignmentB, typename Decisions::ElementAccumulator,
-                                               typename Decisions::LayoutC, typename Decisions::OperatorClass, cutlass::arch::Sm80, Tile, WarpTile, Instruction,
-                                               Decisions::kStages, typename Decisions::Operator, kInterleaved>::ThreadblockMma;
+  using PlainMma = typename threadblock::DefaultMma<typename Decisions::ElementA, typename Decisions::LayoutA, Decisions::kAlignmentA, typename Decisions::ElementB,
+                                                    typename Decisions::LayoutB, Decisions::kAlignmentB, typename Decisions::ElementAccumulator,
+                                                    typename Decisions::LayoutC, typename Decisions::OperatorClass, cutlass::arch::Sm80, Tile, WarpTile,
+                                                    Instruction, Decisions::kStages, typename Decisions::Operator, kInterleaved>::ThreadblockMma;
+  using Mma = typename MainLoop<PlainMma, kInterleaved>::Type;
   using Functor = RenderedFunctor<Decisions, Decisions::kAlignmentC>;
   using Epilogue = typename EpilogueOf<GemmStep, typename Decisions::OperatorClass, kInterleaved, Functor>::Type;
   using OutputIterator = typename Epilogue::OutputTileIterator;

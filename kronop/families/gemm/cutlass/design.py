@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
-from kronop.descriptions.datatype import INTERLEAVE, DataType, Layout
+from kronop.descriptions.datatype import (
+    INTERLEAVE,
+    AnyLayout,
+    DataType,
+    InterleavedLayout,
+    Layout,
+)
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
@@ -58,9 +64,9 @@ class CutlassGemm(Design):
     source: DataType
     output: DataType
     epilogue: Epilogue
-    layout_a: words.AnyLayout
-    layout_b: words.AnyLayout
-    layout_c: words.AnyLayout
+    layout_a: AnyLayout
+    layout_b: AnyLayout
+    layout_c: AnyLayout
     alignment_a: int
     alignment_b: int
     alignment_c: int
@@ -84,7 +90,7 @@ class CutlassGemm(Design):
 
     @property
     def interleaved(self) -> bool:
-        return self.layout_c not in words.FLIPPED
+        return isinstance(self.layout_c, InterleavedLayout)
 
     @property
     def swapped(self) -> bool:
@@ -92,14 +98,14 @@ class CutlassGemm(Design):
         return self.layout_c is Layout.ColumnMajor
 
     @property
-    def kernel_layouts(self) -> tuple[words.AnyLayout, words.AnyLayout]:
+    def kernel_layouts(self) -> tuple[AnyLayout, AnyLayout]:
         """Those of the operands of the product that is computed."""
         if not self.swapped:
             return self.layout_a, self.layout_b
         return words.FLIPPED[self.layout_b], words.FLIPPED[self.layout_a]
 
     @property
-    def result_layout(self) -> words.AnyLayout:
+    def result_layout(self) -> AnyLayout:
         return Layout.RowMajor if self.swapped else self.layout_c
 
     @property

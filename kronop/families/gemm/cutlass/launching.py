@@ -7,11 +7,17 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kronop.artifacts import Launch
-from kronop.descriptions.datatype import Layout, int8
+from kronop.descriptions.datatype import (
+    INTERLEAVE,
+    AnyLayout,
+    InterleavedLayout,
+    Layout,
+    RowMajorInterleaved32,
+    int8,
+)
 from kronop.descriptions.strided import StridedMatrix, padded
 from kronop.emit.cuda import operands
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.gemm.cutlass import words
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
@@ -64,7 +70,9 @@ def launches(
 
 
 def _cut(design: CutlassGemm, k: int, slices: int) -> Cut:
-    """Slices of whole tiles; fewer than were asked for if there are not as many tiles."""
+    """Slices of whole tiles; fewer than were asked for if there are not as many tiles, and one of
+    an interleaved product, whose sums only its own epilogue can store."""
+    slices = 1 if design.interleaved else slices
     tiles = max(1, operands.cover(k, design.tile_k))
     each = operands.cover(tiles, min(slices, tiles))
     return Cut(slices=operands.cover(tiles, each), depth=each * design.tile_k)
@@ -142,7 +150,7 @@ def _source(
     if bias is None or cut.slices > 1:
         return z or _NOTHING, problem.scalars
     width = design.alignment_c * design.output.bytes
-    if z is not None or design.swapped or bias.pointer % width:
+    if design.layout_c is not Layout.RowMajor or z is not None or bias.pointer % width:
         raise ArgumentError(
             mismatch(
                 "bias",
@@ -150,23 +158,25 @@ def _source(
                 f" {width} bytes, of a kernel of CUTLASS",
                 got=f"C {'given' if z else 'not given'}, {design.layout_c.name} results, address"
                 f" {bias.pointer:#x}",
-                hint="describe the operation without a tile, whose kernels take any bias",
+                hint="add it to each row of C"
+                if design.interleaved
+                else "describe the operation without a tile, whose kernels take any bias",
             )
         )
     alpha, _, *more = problem.scalars
     return bias, (alpha, 1, *more)
 
 
-def _leading(
-    name: str, item: StridedMatrix, layout: words.AnyLayout, extents: tuple[int, int]
-) -> int:
+def _leading(name: str, item: StridedMatrix, layout: AnyLayout, extents: tuple[int, int]) -> int:
     """The stride of the index that is not contiguous.
 
     Raises:
         ArgumentError: the other one is not contiguous.
     """
-    if not item.pointer or layout not in words.FLIPPED:
+    if not item.pointer:
         return item.column
+    if isinstance(layout, InterleavedLayout):
+        return _panel(name, item, layout)
     by_rows = layout is Layout.RowMajor
     leading, along = (item.row, item.column) if by_rows else (item.column, item.row)
     if extents[by_rows] > 1 and along != 1:
@@ -179,6 +189,26 @@ def _leading(
             )
         )
     return leading
+
+
+def _panel(name: str, item: StridedMatrix, layout: InterleavedLayout) -> int:
+    """The stride of panels.
+
+    Raises:
+        ArgumentError: B's is no multiple of 32 columns, whose order is read off addresses.
+    """
+    columns = INTERLEAVE * INTERLEAVE
+    if layout is RowMajorInterleaved32 and item.column % columns:
+        raise ArgumentError(
+            mismatch(
+                f"memory of {name}",
+                expected=f"panels that are a multiple of {columns} elements apart, of a kernel of"
+                " CUTLASS",
+                got=item.column,
+                hint="copy the tensor",
+            )
+        )
+    return item.column
 
 
 def _check_extents(design: CutlassGemm, problem: GemmProblem) -> None:
@@ -195,7 +225,9 @@ def _check_extents(design: CutlassGemm, problem: GemmProblem) -> None:
                     f"{name} of {design.source.name}",
                     expected=f"at most {most}, of a kernel of CUTLASS",
                     got=extent,
-                    hint="leave out the tile",
+                    hint="cut K, and add up the products"
+                    if design.interleaved
+                    else "leave out the tile",
                 )
             )
     left, right = design.kernel_layouts

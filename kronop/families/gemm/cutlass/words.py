@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kronop.descriptions.datatype import (
-    INTERLEAVE,
+    AnyLayout,
     DataType,
     InterleavedLayout,
     Layout,
@@ -26,7 +26,6 @@ ELEMENTS = {
     int32: "int32_t",
     int8: "int8_t",
 }
-AnyLayout = Layout | InterleavedLayout
 LAYOUTS: Mapping[AnyLayout, str] = {
     Layout.RowMajor: "cutlass::layout::RowMajor",
     Layout.ColumnMajor: "cutlass::layout::ColumnMajor",
@@ -44,30 +43,10 @@ OPERATORS = {
     MathOperation.multiply_add_fast_f16: "cutlass::arch::OpMultiplyAddFastF16",
     MathOperation.multiply_add_fast_bf16: "cutlass::arch::OpMultiplyAddFastBF16",
 }
-# Layouts of A, B and of C and D of an interleaved product. Its epilogue stores eight neighbouring
-# results of a thread, which come from every second pair of columns: columns of B are expected in
-# another order (`place_of_column`).
-INTERLEAVED = (
-    InterleavedLayout.ColumnMajorInterleaved32,
-    InterleavedLayout.RowMajorInterleaved32,
-    InterleavedLayout.ColumnMajorInterleaved32,
-)
 FLIPPED: Mapping[AnyLayout, Layout] = {
     Layout.RowMajor: Layout.ColumnMajor,
     Layout.ColumnMajor: Layout.RowMajor,
 }
-
-
-def place_of_column(column: int) -> int:
-    """Where a column of B is among the columns of an interleaved product's operand.
-
-    As CUTLASS's `reorder_column`: of 32 columns, four threads own eight each, two of each of the
-    four instructions that have eight columns.
-    """
-    panel, within = divmod(column, INTERLEAVE)
-    thread, owned = divmod(within, 8)
-    instruction, pair = divmod(owned, 2)
-    return panel * INTERLEAVE + instruction * 8 + thread * 2 + pair
 
 
 def sums_added_in(accumulator: DataType) -> DataType:

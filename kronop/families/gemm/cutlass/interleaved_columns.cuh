@@ -1,0 +1,40 @@
+// The order in which main loops of interleaved products take the columns of B.
+#pragma once
+
+#include "kronop/numeric.cuh"
+
+namespace kronop {
+namespace cutlass_kernels {
+
+// Reads B for a main loop whose epilogue stores eight neighbouring results of a thread at once.
+//
+// An instruction leaves a thread of four two sums of eight columns: columns 2t and 2t + 1 of those
+// that thread t was given. For sums of four instructions to be eight neighbours, the columns of a
+// panel are multiplied in another order: in place 8i + 2t + p, which is pair p of instruction i,
+// there is column 8t + 2i + p. CUTLASS's own kernels take operands that were put in this order;
+// here accesses exchange i and t while they are on their way to shared memory.
+//
+// In memory a column is 32 bytes, and a panel of columns is a multiple of 1024 from the start.
+template <class Iterator>
+struct InOrderOfSums : Iterator {
+  using Access = typename Iterator::AccessType;
+  using Place = typename Iterator::TensorCoord;
+
+  KRONOP_INLINE InOrderOfSums(const typename Iterator::Params& params, typename Iterator::Pointer start, Place extent, int thread, Place first)
+      : Iterator(params, start, extent, thread, first), start_(low_bits(start)) {}
+
+  KRONOP_INLINE Access* get() const {
+    Access* const place = Iterator::get();
+    const unsigned column = (low_bits(place) - start_) / 32;
+    const int thread = column / 2 % 4, instruction = column / 8 % 4;
+    return reinterpret_cast<Access*>(reinterpret_cast<char*>(place) + 32 * 6 * (thread - instruction));
+  }
+
+ private:
+  KRONOP_INLINE static unsigned low_bits(const void* pointer) { return unsigned(reinterpret_cast<unsigned long long>(pointer)); }
+
+  unsigned start_;
+};
+
+}  // namespace cutlass_kernels
+}  // namespace kronop

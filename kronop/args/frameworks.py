@@ -150,8 +150,8 @@ def _torch(torch: Any, tensor: Any, name: str, differentiable: str) -> TensorVie
                 name,
                 expected="a tensor without gradient",
                 got="requires_grad=True",
-                hint=f"{differentiable} have gradients; without one"
-                " pass .detach(), or work under torch.no_grad()",
+                hint=f"use {differentiable} for gradients; without one pass .detach(), or work"
+                " under torch.no_grad()",
             )
         )
     _check_tangent(torch, tensor, name, differentiable)
@@ -190,8 +190,8 @@ def _check_tangent(torch: Any, tensor: Any, name: str, differentiable: str) -> N
                 name,
                 expected="a tensor without tangent",
                 got="a dual tensor of torch.autograd.forward_ad",
-                hint=f"{differentiable} have forward-mode derivatives; without"
-                " one pass torch.autograd.forward_ad.unpack_dual(tensor).primal",
+                hint=f"use {differentiable} for forward-mode derivatives; without one pass"
+                " torch.autograd.forward_ad.unpack_dual(tensor).primal",
             )
         )
 

@@ -358,8 +358,8 @@ def test_values_of_another_batch_are_named() -> None:
         lambda: kronop.cdist(points, x.detach()),
         lambda: kronop.cdist(x.detach(), x.detach(), torch.ones(2, requires_grad=True)),
     ):
-        message = "kronop.torch.cdist, kernel_matrix and kernel_matmul have gradients"
+        message = "kronop.torch.cdist, kernel_matrix and kernel_matmul for gradients"
         with pytest.raises(kronop.ArgumentError, match=message):
             call()
-    with pytest.raises(kronop.ArgumentError, match=r"torch\.linalg\.solve and eigh have"):
+    with pytest.raises(kronop.ArgumentError, match=r"torch\.linalg\.solve and eigh for"):
         kronop.linalg.eigh(points[0, :3])

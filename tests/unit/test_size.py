@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import kronop
+from kronop.families.gemm.size import GemmSize
 from kronop.size import Rows
 
 
@@ -31,3 +32,14 @@ def test_no_rows_are_nothing_to_do() -> None:
 def test_what_counts_no_rows(count: Any) -> None:
     with pytest.raises(kronop.ArgumentError, match="rows"):
         Rows(count)
+
+
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [
+        (GemmSize(300, 200, 1), "M 256 to 511, N 128 to 255, K 1"),
+        (GemmSize(4, 4, 4, 9, 2), "M 4 to 7, N 4 to 7, K 4 to 7, batch 8 to 15, in 2 slices"),
+    ],
+)
+def test_sizes_of_products_are_kept_by_powers_of_two(size: GemmSize, told: str) -> None:
+    assert size.bucket().served() == told

@@ -47,7 +47,15 @@ class GemmSize:
         return f"{times}{self.m} x {self.n} x {self.k}{cut}"
 
     def served(self) -> str:
-        return f"less than twice {self.told()} in each extent"
+        extents = {"M": self.m, "N": self.n, "K": self.k}
+        if self.batch != 1:
+            extents["batch"] = self.batch
+        ranges = (
+            f"{name} {least} to {2 * least - 1}" if least > 1 else f"{name} {least}"
+            for name, least in extents.items()
+        )
+        cut = f", in {self.slices} slices" if self.slices != 1 else ""
+        return f"{', '.join(ranges)}{cut}"
 
     def times(self, batch: int) -> Self:
         return type(self)(self.m, self.n, self.k, self.batch * batch, self.slices)

@@ -26,7 +26,7 @@ _CHECKED_ROWS = 64
 # Relative errors of one rounding to a type.
 _UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 _COLUMNS = (
-    *(("M x N x K", 20), ("type", 13), ("epilogue", 10), ("ms", 10), ("graph us", 9)),
+    *(("(batch x) M x N x K", 20), ("type", 13), ("epilogue", 10), ("ms", 10), ("graph us", 9)),
     *(("Tflop/s", 9), ("floor", 6), ("floor ms", 9), ("error", 8)),
 )
 _PEER_WIDTH = 24

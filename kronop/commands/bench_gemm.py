@@ -33,7 +33,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--dtype", nargs="+", choices=[*_DTYPES["cuda"], "float8_e5m2"])
-    add("--shapes", nargs="+", metavar="SHAPE", help="M x N x K as 1024x2048x64, or 8x1024x2048x64")
+    add(
+        "--shapes",
+        nargs="+",
+        metavar="SHAPE",
+        help="M x N x K as 1024x2048x64; a batch of 8 as 8x1024x2048x64",
+    )
     add(
         "--activation",
         nargs="+",

@@ -209,7 +209,8 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
         most sizes that is `plan`.
 
         Args:
-            rows: the size: rows in all, M times the batch.
+            rows: the size: `arguments.size`, or rows in all, M times the batch (of a matrix
+                product, one number for M, N and K).
             device: index of the GPU. None means the current GPU, or no tuned plan if there is no
                 GPU. Not used on x86.
 

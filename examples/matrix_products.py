@@ -1,4 +1,4 @@
-"""PyCUTLASS's programs: ten matrix products, each described, run and compared with NumPy.
+"""PyCUTLASS's programs: matrix products, each described, run and compared with NumPy.
 
 They run on the GPU that torch finds, in a copy of NumPy's arrays, or else on the CPU:
 
@@ -146,6 +146,30 @@ def int8_with_clamp() -> tuple[Any, Any]:
     return found, np.clip(np.rint(product(a, weight.T) / 256), -128, 127)
 
 
+def int8_interleaved() -> tuple[Any, Any]:
+    """The same sums of panels of 32, which lie in memory as kernels read and write them.
+
+    On a GPU these kernels are CUTLASS's: pip install 'kronop[cutlass]'.
+    """
+    columns, rows = kronop.ColumnMajorInterleaved32, kronop.RowMajorInterleaved32
+    operation = kronop.GemmOperationUniversal(
+        TARGET,
+        None,
+        kronop.TensorDescription(kronop.int8, columns, 16),
+        kronop.TensorDescription(kronop.int8, rows, 16),
+        kronop.TensorDescription(kronop.int8, columns, 8),
+        kronop.FastLinearCombinationClamp(kronop.int8, 8),
+    )
+    a, b = (RANDOM.integers(-128, 128, shape, np.int8) for shape in ((M, K), (K, 3 * 32)))
+    panels = {
+        "A": kronop.gemm.interleave(a, columns),  # (K/32, M, 32)
+        "B": kronop.gemm.interleave(b, rows),  # (K/32, N, 32)
+    }
+    found = run(operation, **panels, output_op=operation.epilogue_type(1 / 256))
+    expected = np.clip(np.rint(product(a, b) / 256), -128, 127)
+    return kronop.gemm.deinterleave(found, columns), expected
+
+
 @kronop.epilogue_visitor(kinds={"bias": "row", "scale": "column"})
 def scaled_tanh(accum: Any, bias: Any, scale: Any) -> Any:
     d = kronop.tanh(accum + bias) * scale
@@ -167,7 +191,7 @@ def visitor_tree() -> tuple[Any, Any]:
 
 PROGRAMS: tuple[Callable[[], tuple[Any, Any]], ...] = (
     *(gemm, layouts, batched, array, split_k_serial, split_k_parallel),
-    *(grouped, activation, int8_with_clamp, visitor_tree),
+    *(grouped, activation, int8_with_clamp, int8_interleaved, visitor_tree),
 )
 
 

@@ -46,9 +46,9 @@ def tune(
     """Measures the planner's best candidates on `arguments` and keeps the fastest.
 
     The fastest is stored in compiled_cache.db for this description, this device and driver, and the
-    bucket of the arguments' size (for rows, the power of two at or below them). Equal operations
-    use it for all arguments made later, also in later processes. `arguments` themselves are bound
-    to it at once, and Y keeps its values.
+    bucket of the arguments' size: all rows, or extents, between the same powers of two. Equal
+    operations use it for all arguments made later, also in later processes. `arguments` themselves
+    are bound to it at once, and Y keeps its values.
 
     Args:
         operation: what to tune.

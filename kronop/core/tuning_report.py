@@ -37,8 +37,8 @@ class TuningReport:
         operation: the operation's repr.
         device: the name of the device that was measured.
         size: the size of the arguments: rows in all (M times the batch).
-        bucket: the winner serves all sizes in the bucket of this size: from this many rows to one
-            less than twice as many.
+        bucket: the winner serves all sizes in the bucket of this size: from this many rows, or from
+            these extents, to one less than twice as many.
         outcomes: one per candidate, in the planner's order; the first is the untuned choice.
     """
 

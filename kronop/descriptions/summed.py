@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Any, TypeVar
 
-from kronop.descriptions.datatype import DataType, Layout
+from kronop.descriptions.datatype import AnyLayout, DataType, Layout
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
@@ -79,7 +79,7 @@ class Summed:
     visit: VisitProblem
 
 
-def sums_bytes(sums: DataType, layout: Layout, shape: tuple[int, ...]) -> int:
+def sums_bytes(sums: DataType, layout: AnyLayout, shape: tuple[int, ...]) -> int:
     """The most bytes that sums take, for a result of this layout and shape, (..., M, N)."""
     *lead, m, n = shape
     line, lines = (n, m) if layout is Layout.RowMajor else (m, n)
@@ -87,7 +87,7 @@ def sums_bytes(sums: DataType, layout: Layout, shape: tuple[int, ...]) -> int:
     return _rounded(math.prod(lead) * lines * pitch * sums.bytes, ALIGNMENT)
 
 
-def bytes_beside(epilogue: VisitorEpilogue, layout: Layout, shape: tuple[int, ...]) -> int:
+def bytes_beside(epilogue: VisitorEpilogue, layout: AnyLayout, shape: tuple[int, ...]) -> int:
     """Bytes of workspace for sums, then for parts of reductions, besides what kernels need that
     compute the sums."""
     *lead, m, n = shape

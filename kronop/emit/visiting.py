@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from kronop.artifacts import Launch, Status
 from kronop.descriptions.datatype import DataType, Layout
@@ -24,12 +24,6 @@ _DESIGNS: Mapping[str, str] = {
     "cuda": "kronop.emit.cuda.visit_sums",
     "x86": "kronop.emit.x86.visit_sums",
 }
-
-
-class VisitDesign(Protocol):
-    """The designs of the pass."""
-
-    def launches(self, index: int, problem: VisitProblem) -> tuple[Launch, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +69,7 @@ def _visited(plan: Plan, description: Any) -> Plan:
     """The plan with the pass as its last step."""
     made = importlib.import_module(_DESIGNS[plan.target.backend])
     epilogue, sums = description.epilogue, description.math.element_accumulator
-    design = made.design(epilogue, sums, description.Y.layout is Layout.RowMajor, plan.target)
+    design = made.design(epilogue, sums, along_rows=description.Y.layout is Layout.RowMajor)
     output = epilogue.element_output
     step = Step(
         entry=f"visit_{sums.short}_{output.short}_{plan.target.arch}",

@@ -136,7 +136,7 @@ def _warp_groups() -> Iterator[_Named]:
 
 
 def _trees() -> Iterator[_Named]:
-    """Matrix products with a visitor tree that has every kind of operand and result."""
+    """Products with a visitor tree that has every kind of operand and result."""
     for element, target in _TREES_ON:
         math = kronop.MathInstruction.simt(element)
         if element is kronop.float16:
@@ -149,6 +149,12 @@ def _trees() -> Iterator[_Named]:
             kronop.GemmOperationUniversal(
                 target, tile, matrix, matrix, matrix, epilogue, visitor=True
             ),
+        )
+    for target in _SAMPLES_ON.values():
+        epilogue = TREE(kronop.float32, 1, kronop.float32, kronop.float32)
+        yield (
+            f"kron_tree_f32_{target}",
+            support.kron_operation(target, kronop.float32, [(8, 8)] * 2, epilogue=epilogue),
         )
 
 

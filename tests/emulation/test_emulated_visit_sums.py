@@ -44,7 +44,7 @@ def run(
     **more: Any,
 ) -> None:
     epilogue = tree(output, 1, sums, float64 if sums is float64 else float32, **more)
-    made = design(epilogue, sums, layout is RowMajor, _TARGET)
+    made = design(epilogue, sums, along_rows=layout is RowMajor)
     step = Step(entry="tree_over_sums", design=made, bytes_per_row=0, operations_per_row=0, note="")
     emulator = Emulator(Plan(target=_TARGET, steps=(step,)), folder)
     if emulator.gathered:

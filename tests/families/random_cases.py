@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.families import gemm_cases, quantized_cases
+from tests.families import gemm_cases, quantized_cases, tree_cases
 from tests.families.distances import gradients, matrices, products
 
 KINDS = {
@@ -16,6 +16,7 @@ KINDS = {
     "gradients": gradients.make,
     "quantized": quantized_cases.make,
     "gemm": gemm_cases.make,
+    "trees": tree_cases.make,
 }
 
 

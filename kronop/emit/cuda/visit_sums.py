@@ -147,7 +147,5 @@ class VisitSums(Design):
         return operands.make_launch(index, self, blocks, values)
 
 
-def design(
-    epilogue: VisitorEpilogue, sums: DataType, along_rows: bool, target: Target
-) -> VisitSums:
+def design(epilogue: VisitorEpilogue, sums: DataType, *, along_rows: bool) -> VisitSums:
     return VisitSums(sums=sums, along_rows=along_rows, epilogue=epilogue)

@@ -33,7 +33,6 @@ class HostVisitSums(Design):
         sums: type of the sums.
         along_rows: sums of a row are contiguous in memory, else those of a column.
         epilogue: the tree.
-        vector_bytes: bytes of the target's vectors.
     """
 
     styles: ClassVar[tuple[str, ...]] = (
@@ -44,7 +43,6 @@ class HostVisitSums(Design):
     sums: DataType
     along_rows: bool
     epilogue: VisitorEpilogue
-    vector_bytes: int
 
     @property
     def threads(self) -> int:
@@ -93,7 +91,7 @@ class HostVisitSums(Design):
             template="kronop::visit_sums",
             parameters=f"kronop::VisitSumsParameters<{scalars}, {visited}, {results}>",
             types=(("Accumulator", self.sums.cxx),),
-            constants=(("kPanel", _PANEL), ("kWidth", self.vector_bytes // self.sums.bytes)),
+            constants=(("kPanel", _PANEL),),
         )
 
     def launches(self, index: int, problem: VisitProblem) -> tuple[Launch, ...]:
@@ -141,9 +139,5 @@ def _turned(problem: VisitProblem) -> VisitProblem:
     )
 
 
-def design(
-    epilogue: VisitorEpilogue, sums: DataType, along_rows: bool, target: Target
-) -> HostVisitSums:
-    return HostVisitSums(
-        sums=sums, along_rows=along_rows, epilogue=epilogue, vector_bytes=target.vector_bytes
-    )
+def design(epilogue: VisitorEpilogue, sums: DataType, *, along_rows: bool) -> HostVisitSums:
+    return HostVisitSums(sums=sums, along_rows=along_rows, epilogue=epilogue)

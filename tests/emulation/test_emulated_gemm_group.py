@@ -20,10 +20,17 @@ from kronop.descriptions.datatype import (
     bfloat16,
     float16,
     float32,
+    float64,
     int8,
+    int32,
     result_type,
 )
-from kronop.descriptions.epilogue import Epilogue, LinearCombination, LinearCombinationGeneric
+from kronop.descriptions.epilogue import (
+    Epilogue,
+    LinearCombination,
+    LinearCombinationClamp,
+    LinearCombinationGeneric,
+)
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan
@@ -71,12 +78,20 @@ def run(
     with_nan: bool = False,
     split: bool = False,
     alignment: int | None = None,
+    stages: int | None = None,
+    backward: bool = False,
 ) -> None:
-    """Runs a tile (rows, columns, whether teams take tiles in turn), and compares."""
-    random, output = np.random.default_rng(11), result_type(element)
+    """Runs a tile (rows, columns, whether teams take tiles in turn), and compares.
+
+    Args:
+        stages: as a user asks for; None for as many as fit.
+        backward: rows of the result, and problems of A, step backward in memory.
+    """
+    random = np.random.default_rng(11)
     instruction = math_of(element, split)
     sums = instruction.element_accumulator
-    epilogue = epilogue or LinearCombination(output, 1, sums, sums)
+    epilogue = epilogue or LinearCombination(result_type(element), 1, sums, sums)
+    output = epilogue.element_output
     full = alignment or 16 // element.bytes
     what = GemmDescription(
         math=instruction,
@@ -91,6 +106,7 @@ def run(
         for item in group_choice.designs(what, _TARGET)
         if (item.m, item.n, item.alternate) == tile and item.cluster == cluster
     )
+    design = replace(design, stages=stages or design.stages)
     assert design.status(_TARGET)
     plan = Plan(target=_TARGET, steps=group_choice.steps(what, _TARGET, design))
     emulator = Emulator(plan, folder)
@@ -103,6 +119,8 @@ def run(
     if with_nan:
         a[..., m // 2, k // 3] = np.nan
     y = poisoned((*batch, m, n), output, layouts[2])
+    if backward:
+        a, y = np.flip(a, 0), np.flip(y, -2)
     z = stored(values(random, (*batch, m, n), output), layouts[2]) if source else None
     added = values(random, (n,), output) if bias else None
     scalars = epilogue.epilogue_type(2, 3 if source else 0)
@@ -153,9 +171,35 @@ def test_tiles(folder: Path, tile: tuple[int, int, bool], cluster: int) -> None:
         run(folder, float16, sizes, tile=tile, cluster=cluster, source=sizes[0] == 300, bias=True)
 
 
-@pytest.mark.parametrize("tile", [(64, 256, True), (64, 128, True), (128, 128, False)])
+_OTHERS = [(64, 256, True), (64, 128, True), (128, 128, False)]
+
+
+@pytest.mark.parametrize("tile", _OTHERS)
 def test_other_tiles(folder: Path, tile: tuple[int, int, bool]) -> None:
     run(folder, bfloat16, (200, 300, 136), tile=tile, source=True)
+
+
+@pytest.mark.parametrize("tile", _OTHERS)
+def test_other_tiles_in_clusters(folder: Path, tile: tuple[int, int, bool]) -> None:
+    """Of operands that are contiguous across K, with the fewest stages."""
+    layouts = (ColumnMajor, RowMajor, RowMajor)
+    run(folder, bfloat16, (200, 300, 136), tile=tile, cluster=2, layouts=layouts, stages=2)
+
+
+@pytest.mark.parametrize(
+    ("element", "epilogue"),
+    [
+        (int8, LinearCombinationClamp(int8, 1, int32, int32)),
+        (float16, LinearCombination(float64, 1, float32, float32)),
+    ],
+)
+def test_results_of_other_sizes(folder: Path, element: DataType, epilogue: Epilogue) -> None:
+    """Of 1 byte, and of 8 bytes, which no map writes."""
+    run(folder, element, (200, 144, 96), tile=(128, 128, True), epilogue=epilogue, source=True)
+
+
+def test_memory_in_other_directions(folder: Path) -> None:
+    run(folder, float16, (70, 136, 72), tile=(128, 128, True), batch=(3,), backward=True)
 
 
 @pytest.mark.parametrize("layouts", _LAYOUTS)
@@ -220,14 +264,33 @@ def test_three_products(folder: Path, layouts: tuple[Layout, Layout]) -> None:
             )
 
 
-@pytest.mark.parametrize("tile", [(128, 256, False), (128, 128, True)])
-def test_groups(folder: Path, tile: tuple[int, int, bool]) -> None:
+def test_split_in_turns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches whose planes would take much memory."""
+    monkeypatch.setattr(group_split, "_MOST_BYTES", 2 * 4 * 2 * (70 + 136) * 40)
+    assert group_split.at_once(70, 136, 40) == 2
+    run(
+        folder,
+        float32,
+        (70, 136, 40),
+        tile=(128, 128, False),
+        cluster=2,
+        batch=(5,),
+        split=True,
+        alignment=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("tile", "layout"), [((128, 256, False), RowMajor), ((128, 128, True), ColumnMajor)]
+)
+def test_groups(folder: Path, tile: tuple[int, int, bool], layout: Layout) -> None:
+    """Results that are contiguous along M have a bias, too."""
     what = GemmDescription(
         math=math_of(float16, False),
         tile=None,
         A=TensorDescription(float16, RowMajor, 8),
         B=TensorDescription(float16, RowMajor, 8),
-        Y=TensorDescription(float16),
+        Y=TensorDescription(float16, layout),
         epilogue=LinearCombination(float16, 1, float32, float32),
     )
     design = next(
@@ -245,7 +308,8 @@ def test_groups(folder: Path, tile: tuple[int, int, bool]) -> None:
     # One with nothing to sum, and more products than one launch holds.
     for m, n, k in ((300, 136, 200), (8, 8, 8), (70, 264, 0), (1, 3, 72)) * 15:
         a, b = (padded(values(random, shape, float16), RowMajor, 8) for shape in ((m, k), (k, n)))
-        y = poisoned((m, n), float16)
+        y = poisoned((m, n), float16, layout)
+        bias = values(random, (n,), float16)
         problems.append(
             GemmProblem(
                 m=m,
@@ -256,15 +320,16 @@ def test_groups(folder: Path, tile: tuple[int, int, bool]) -> None:
                 b=matrix(b, False),
                 y=matrix(y, False),
                 z=None,
-                bias=None,
+                bias=matrix(bias[None], False) if layout is ColumnMajor else None,
                 scalars=(2.0, 0.0),
                 threads=1,
             )
         )
-        checks.append((a, b, y))
+        checks.append((a, b, bias, y))
     group = GemmGroupedProblem(problems=tuple(problems))
     launches = CudaGroupedEmitter().launches(plan, group)
     assert len(launches) == 2
     emulator.run(launches)
-    for a, b, y in checks:
-        agree(y, 2 * (wide(a) @ wide(b)), float16, float32)
+    for a, b, bias, y in checks:
+        added = wide(bias) if layout is ColumnMajor else 0
+        agree(y, 2 * (wide(a) @ wide(b)) + added, float16, float32)

@@ -23,8 +23,14 @@ if TYPE_CHECKING:
 AnyDescription = TypeVar("AnyDescription")
 
 
-def description_of(operation: object, kind: type[AnyDescription]) -> AnyDescription:
+def description_of(
+    operation: object, kind: type[AnyDescription], called: str = ""
+) -> AnyDescription:
     """The description of an operation, which must be of the class `kind`.
+
+    Args:
+        called: the name of the operation's class; by default that of the description, ending in
+            "Operation".
 
     Raises:
         ElementTypeError: the operation is of another kind, or is no operation.
@@ -34,7 +40,7 @@ def description_of(operation: object, kind: type[AnyDescription]) -> AnyDescript
         raise ElementTypeError(
             mismatch(
                 "operation",
-                expected=f"an operation that has a {kind.__name__}",
+                expected=f"a {called or kind.__name__.removesuffix('Description') + 'Operation'}",
                 got=type(operation).__name__,
                 hint="use the arguments of that operation's family",
             )

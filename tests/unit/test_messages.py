@@ -149,3 +149,11 @@ def test_clusters_and_schedules_are_refused_on_cpus(scheduled: dict[str, Any]) -
     for kind in (kronop.GemmOperationUniversal, kronop.GemmOperationGrouped):
         with pytest.raises(kronop.DescriptionError, match=r"cluster_shape, sched.*leave them out"):
             kind("x86", tile, _MATRIX, _MATRIX, _MATRIX, _LINEAR)
+
+
+def test_arguments_name_the_operation_that_they_are_of() -> None:
+    grouped = kronop.GemmOperationGrouped("x86", None, _MATRIX, _MATRIX, _MATRIX, _LINEAR)
+    with pytest.raises(kronop.ElementTypeError, match="a GemmOperationUniversal, got GemmOperatio"):
+        kronop.GemmArguments(operation=grouped, A=_SQUARE, B=_SQUARE)
+    with pytest.raises(kronop.ElementTypeError, match="a GemmOperationGrouped, got GemmOperationU"):
+        kronop.GemmGroupedArguments(_OPERATION, As=[_SQUARE], Bs=[_SQUARE])

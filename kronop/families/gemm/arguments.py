@@ -96,7 +96,7 @@ class GemmArguments(Members):
         batch: int = 1,
         bias: Any = None,
     ) -> None:
-        description_of(operation, GemmDescription)
+        description_of(operation, GemmDescription, "GemmOperationUniversal")
         super().__init__(operation, output_op)
         self._mode = check_mode(gemm_mode, split_k_slices, batch)
         given = {"A": A, "B": B, "C": C, "D": D}

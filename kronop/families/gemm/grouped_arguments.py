@@ -54,7 +54,7 @@ class GemmGroupedArguments(Members):
         output_op: EpilogueArguments | None = None,
         biases: Any = None,
     ) -> None:
-        description_of(operation, GemmGroupedDescription)
+        description_of(operation, GemmGroupedDescription, "GemmOperationGrouped")
         super().__init__(operation, output_op)
         given = {"As": As, "Bs": Bs, "problem_sizes": problem_sizes, "Cs": Cs, "Ds": Ds}
         rows = rows_of({**given, "biases": biases}, _OWN, ("problem_sizes", "Cs", "Ds", "biases"))

@@ -85,7 +85,10 @@ class Activation:
                 )
             )
 
-    def expression(self, x: Expression) -> Expression:
+    def expression(self, x: Expression, *, of_16_bits: bool = False) -> Expression:
+        """The value; `of_16_bits`: it is rounded to 16 bits or fewer afterwards."""
+        if of_16_bits and self.element_epilogue is float32:
+            return _OF_16_BITS.get(self.name, _ACTIVATIONS[self.name])(x)
         return _ACTIVATIONS[self.name](x)
 
 
@@ -104,6 +107,12 @@ _ACTIVATIONS: dict[str, Callable[[Expression], Expression]] = {
     "gelu": lambda x: x * 0.5 * (apply("erf", x * math.sqrt(0.5)) + 1.0),
 }
 ACTIVATION_NAMES = tuple(_ACTIVATIONS)
+# Where fewer instructions are as good.
+_OF_16_BITS: dict[str, Callable[[Expression], Expression]] = {
+    "sigmoid": lambda x: apply("sigmoid_of_16_bits", x),
+    "silu": lambda x: x * apply("sigmoid_of_16_bits", x),
+    "gelu": lambda x: apply("gelu_of_16_bits", x),
+}
 
 
 def _of(name: str, x: DataType | Traced, **parameters: Any) -> Activation | Traced:

@@ -315,4 +315,6 @@ class LinearCombinationGeneric(Epilogue):
 
     @property
     def expression(self) -> Expression:
-        return self.activation.expression(self._linear)
+        output = self.element_output
+        of_16_bits = output.kind == "float" and output.bits <= 16
+        return self.activation.expression(self._linear, of_16_bits=of_16_bits)

@@ -209,6 +209,13 @@ def _numpy_exp(x: Any) -> Any:
         return np.exp(x)
 
 
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _gelu(x: Any) -> Any:
+    return x * 0.5 * (_erf(x * math.sqrt(0.5)) + 1)
+
+
 # How tightly the C++ operators bind: sums, products, everything else.
 _SUM, _PRODUCT, _ATOM = range(3)
 # operation -> (NumPy function, C++ spelling, how tightly the spelling binds)
@@ -226,7 +233,14 @@ OPERATIONS: dict[str, tuple[Callable[..., Any], str, int]] = {
     "threshold": (_threshold, "kronop::math::threshold({}, {})", _ATOM),
     "sqrt": (np.sqrt, "kronop::math::sqrt({})", _ATOM),
     "power": (np.power, "kronop::math::power({}, {})", _ATOM),
-    "erf": (np.vectorize(math.erf, otypes=[np.float64]), "kronop::math::erf({})", _ATOM),
+    "erf": (_erf, "kronop::math::erf({})", _ATOM),
+    # For results that are rounded to 16 bits afterwards.
+    "gelu_of_16_bits": (_gelu, "kronop::math::gelu_of_16_bits({})", _ATOM),
+    "sigmoid_of_16_bits": (
+        lambda x: 1 / (1 + _numpy_exp(np.negative(x))),
+        "kronop::math::sigmoid_of_16_bits({})",
+        _ATOM,
+    ),
 }
 
 # operation -> (the node, its operands) -> the derivative by each operand, None where there is none.

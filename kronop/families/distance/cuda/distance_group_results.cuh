@@ -2,7 +2,7 @@
 #pragma once
 
 #include "distance_group_tiles.cuh"
-#include "instructions.cuh"
+#include "kronop/instructions.cuh"
 
 namespace kronop {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "distance_parameters.cuh"
-#include "instructions.cuh"
+#include "kronop/instructions.cuh"
 
 namespace kronop {
 namespace distance {

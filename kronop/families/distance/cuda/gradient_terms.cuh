@@ -3,7 +3,7 @@
 //     s(t) = sgn(t) |t|^(p - 1), with s(0) = 0.
 #pragma once
 
-#include "instructions.cuh"
+#include "kronop/instructions.cuh"
 #include "kronop/memory.cuh"
 
 namespace kronop {

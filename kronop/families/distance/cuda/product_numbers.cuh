@@ -1,7 +1,7 @@
 // The numbers that a kernel's function of sums is computed in, and the terms of these sums.
 #pragma once
 
-#include "instructions.cuh"
+#include "kronop/instructions.cuh"
 #include "kronop/memory.cuh"
 
 namespace kronop {

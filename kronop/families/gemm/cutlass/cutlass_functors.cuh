@@ -3,7 +3,7 @@
 
 #include <cutlass/array.h>
 
-#include "kronop/numeric.cuh"
+#include "kronop/narrow_functions.cuh"
 
 namespace kronop {
 namespace cutlass_kernels {

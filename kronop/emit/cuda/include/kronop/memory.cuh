@@ -2,7 +2,7 @@
 // block.
 #pragma once
 
-#include "numeric.cuh"
+#include "narrow_functions.cuh"
 
 namespace kronop {
 

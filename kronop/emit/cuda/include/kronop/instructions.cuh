@@ -1,7 +1,7 @@
 // Single instructions of a GPU that C++ has no name for, or only a function of many instructions.
 #pragma once
 
-#include "kronop/numeric.cuh"
+#include "numeric.cuh"
 
 namespace kronop {
 
@@ -12,6 +12,7 @@ inline float fast_root(float x) { return std::sqrt(x); }
 inline float fast_inverse_root(float x) { return 1 / std::sqrt(x); }
 inline float fast_log2(float x) { return x < 1.17549435e-38f ? -__builtin_huge_valf() : std::log2(x); }
 inline float fast_exp2(float x) { return x < -126 ? 0 : std::exp2(x); }
+inline float fast_inverse(float x) { return 1 / x; }
 inline float multiply_add_downwards(float a, float b, float c) {
   const double exact = double(a) * b + c;
   float nearest = float(exact);
@@ -45,6 +46,11 @@ KRONOP_INLINE float fast_exp2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+KRONOP_INLINE float fast_inverse(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 KRONOP_INLINE float multiply_add_downwards(float a, float b, float c) {
   float sum;
   asm("fma.rm.f32 %0, %1, %2, %3;" : "=f"(sum) : "f"(a), "f"(b), "f"(c));
@@ -58,22 +64,14 @@ KRONOP_INLINE float multiply_add_saturated(float a, float b, float c) {
 }
 // NaN goes through, for which math::max takes several instructions.
 KRONOP_INLINE float larger(float a, float b) {
-#if __CUDA_ARCH__ >= 800
   float found;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(a), "f"(b));
   return found;
-#else
-  return math::max(a, b);
-#endif
 }
 KRONOP_INLINE float smaller(float a, float b) {
-#if __CUDA_ARCH__ >= 800
   float found;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(a), "f"(b));
   return found;
-#else
-  return math::min(a, b);
-#endif
 }
 KRONOP_INLINE unsigned bits_of(float x) { return __float_as_uint(x); }
 #endif

@@ -1,0 +1,34 @@
+// Activations whose results are rounded to 16 bits: a few instructions, where functions that are right
+// to 24 bits take 20 to 30.
+#pragma once
+
+#include "instructions.cuh"
+
+namespace kronop {
+namespace math {
+
+// x Phi(x), where Phi is the normal distribution: max(x, 0) - |x| Phi(-|x|).
+//
+// Phi(-u) is exp(-u^2 / 2) times a function that falls slowly, here a polynomial with relative errors of
+// at most 6.1e-5 up to 5.6. With it, a result is off by at most 0.14 of the last bit of float16 before it
+// is rounded. Beyond 10, the first factor makes up for what the polynomial is no more.
+KRONOP_INLINE float gelu_of_16_bits(float x) {
+  const float u = smaller(magnitude(x), 10.0f), tail = fast_exp2(x * x * -0.72134752044f);
+  float slow = -7.757568e-07f;
+  slow = multiply_add(slow, u, 2.387056e-05f);
+  slow = multiply_add(slow, u, -3.2209917e-04f);
+  slow = multiply_add(slow, u, 2.5232516e-03f);
+  slow = multiply_add(slow, u, -1.2867323e-02f);
+  slow = multiply_add(slow, u, 4.5758031e-02f);
+  slow = multiply_add(slow, u, -1.2004619e-01f);
+  slow = multiply_add(slow, u, 2.4452515e-01f);
+  slow = multiply_add(slow, u, -3.9797798e-01f);
+  slow = multiply_add(slow, u, 4.9996951e-01f);
+  return multiply_add(-u, slow * tail, larger(x, 0.0f));
+}
+
+// 1 / (1 + exp(-x)).
+KRONOP_INLINE float sigmoid_of_16_bits(float x) { return fast_inverse(1 + fast_exp2(x * -1.4426950409f)); }
+
+}  // namespace math
+}  // namespace kronop

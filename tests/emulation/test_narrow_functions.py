@@ -1,0 +1,100 @@
+"""Activations for results of 16 bits, of both header libraries, against the exact ones."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kronop
+
+_HERE = Path(__file__).parent
+_ROOT = Path(kronop.__file__).parent / "emit"
+# Header, and what it is compiled with.
+_EMULATED = ("-mf16c", "-mfma", "-include", str(_HERE / "emulation.hpp"))
+_LIBRARIES = {
+    "GPU": (
+        "kronop/narrow_functions.cuh",
+        (
+            "-mf16c",
+            "-mfma",
+            "-include",
+            str(_HERE / "emulation.hpp"),
+            f"-I{_ROOT / 'cuda' / 'include'}",
+        ),
+    ),
+    "CPU": ("kronop_x86/numeric.hpp", ("-mavx2", "-mfma", f"-I{_ROOT / 'x86' / 'include'}")),
+}
+_FUNCTIONS = ("gelu_of_16_bits", "sigmoid_of_16_bits")
+
+
+@pytest.fixture(scope="module", params=_LIBRARIES)
+def functions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Name -> the function on float32 arrays."""
+    folder, (header, flags) = tmp_path_factory.mktemp("functions"), _LIBRARIES[request.param]
+    text = [f'#include "{header}"']
+    text += [
+        f'extern "C" void {name}(const float* x, float* y, long count) {{\n'
+        f"  for (long i = 0; i < count; ++i) y[i] = kronop::math::{name}(x[i]);\n}}"
+        for name in _FUNCTIONS
+    ]
+    (folder / "unit.cpp").write_text("\n".join(text))
+    command = ["g++", "-std=c++20", "-w", "-O2", "-fPIC", "-shared", *flags]
+    subprocess.run([*command, folder / "unit.cpp", "-o", folder / "unit.so"], check=True)
+    library = ctypes.CDLL(str(folder / "unit.so"))
+
+    def on_arrays(name: str) -> Any:
+        def call(x: Any) -> Any:
+            y = np.full_like(x, np.nan)
+            pointers = (ctypes.c_void_p(item.ctypes.data) for item in (x, y))
+            getattr(library, name)(*pointers, ctypes.c_long(x.size))
+            return y
+
+        return call
+
+    return {name: on_arrays(name) for name in _FUNCTIONS}
+
+
+def every_half() -> Any:
+    """All numbers of float16, in float32."""
+    halves = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32)
+    return halves[np.isfinite(halves)]
+
+
+def last_bits(x: Any, bits: int, least: int) -> Any:
+    """The unit in the last place of a type with so many bits of significand."""
+    exponent = np.floor(np.log2(np.maximum(np.abs(x), 1e-300)))
+    return 2.0 ** (np.maximum(exponent, least) - bits + 1)
+
+
+def test_gelu(functions: Any) -> None:
+    x = every_half()
+    wide = x.astype(np.float64)
+    exact = wide * 0.5 * np.vectorize(math.erfc)(-wide / np.sqrt(2))
+    found = functions["gelu_of_16_bits"](x)
+    assert np.abs((found - exact) / last_bits(exact, 11, -14)).max() < 0.15
+    near = np.abs(x) < 5.6  # Beyond, results are below 1e-7.
+    assert np.abs((found - exact) / last_bits(exact, 8, -126))[near].max() < 0.04
+    assert np.abs(found - exact)[~near & (x < 0)].max() < 1e-8
+
+
+def test_sigmoid(functions: Any) -> None:
+    x = every_half()
+    exact = 1 / (1 + np.exp(-np.maximum(x.astype(np.float64), -200)))
+    found = functions["sigmoid_of_16_bits"](x)
+    # The exponent has 24 bits.
+    assert np.abs((found - exact) / exact)[np.abs(x) < 80].max() < 128 * 2.0**-23
+    assert np.abs(found - exact).max() < 2e-6
+
+
+def test_ends(functions: Any) -> None:
+    x = np.array([np.nan, np.inf, 0.0, -0.0, 3e38, -3e38], np.float32)
+    gelu, sigmoid = (functions[name](x) for name in _FUNCTIONS)
+    np.testing.assert_array_equal(gelu, [np.nan, np.inf, 0, 0, np.float32(3e38), 0])
+    np.testing.assert_array_equal(sigmoid, [np.nan, 1, 0.5, 0.5, 1, 0])
+    assert functions["sigmoid_of_16_bits"](np.array([-np.inf], np.float32)) == 0

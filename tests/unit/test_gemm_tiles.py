@@ -34,6 +34,11 @@ _TENSOR_OP, _SIMT = MathInstruction.tensor_op, MathInstruction.simt
 _MATH = {"f16": _TENSOR_OP(float16), "simt f32": _SIMT(float32)}
 
 
+@pytest.fixture
+def _without_cutlass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headers, "missing", lambda: "not installed")
+
+
 @pytest.mark.parametrize(
     ("shape", "stages", "warps", "name", "said"),
     [
@@ -49,10 +54,10 @@ _MATH = {"f16": _TENSOR_OP(float16), "simt f32": _SIMT(float32)}
         ((128, 128, 12), 2, (4, 2, 1), "simt f32", "evenly"),
     ],
 )
+@pytest.mark.usefixtures("_without_cutlass")
 def test_tiles_that_no_kernel_of_kronop_s_has(
-    monkeypatch: pytest.MonkeyPatch, shape: Any, stages: int, warps: Any, name: str, said: str
+    shape: Any, stages: int, warps: Any, name: str, said: str
 ) -> None:
-    monkeypatch.setattr(headers, "missing", lambda: "not installed")
     math = _MATH[name]
     tile = kronop.TileDescription(list(shape), stages, list(warps), math)
     a = kronop.TensorDescription(math.element_a)
@@ -144,6 +149,7 @@ _TILE = kronop.TileDescription(
         ({}, 8, "sm_80", "sm_80 has no warp-group products"),
     ],
 )
+@pytest.mark.usefixtures("_without_cutlass")
 def test_tiles_that_no_warp_groups_have(
     changed: dict[str, Any], alignment: int, arch: str, said: str
 ) -> None:
@@ -158,6 +164,7 @@ def test_tiles_that_no_warp_groups_have(
     assert said in status.reason
 
 
+@pytest.mark.usefixtures("_without_cutlass")
 def test_warp_groups_do_not_cut_sums() -> None:
     size = GemmSize(4096, slices=4)
     for plan in CudaEmitter().candidates(_of_warp_groups(), _SM_90A, 99, size):

@@ -18,14 +18,9 @@ from kronop.descriptions.tile import (
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.design import Design
 from kronop.emit.plan import Step
-from kronop.families.gemm.cuda.group_design import (
-    BARRIER_BYTES,
-    LINE_BYTES,
-    TEAMS,
-    GemmGroup,
-)
+from kronop.families.gemm.cuda.group_design import LINE_BYTES, GemmGroup
 from kronop.families.gemm.cuda.group_problem import GRANULE
-from kronop.families.gemm.cuda.group_split import PLANES, GemmSplit
+from kronop.families.gemm.cuda.group_split import GemmSplit
 from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.least import LeastOfGemm
 from kronop.target import Target
@@ -37,7 +32,6 @@ _CHAINED_TILES = ((128, 128, False),)
 _CLUSTERS = (2, 1)
 # Lines of results that a team stores at once. NOTE: slabs of split operands take twice the room.
 _MOST_STAGES, _MOST_LINES, _SPLIT_LINES = 8, 4, 2
-_BLOCK_BYTES = 64 * LINE_BYTES
 
 
 def status(what: GemmDescription, target: Target) -> Status:
@@ -120,16 +114,14 @@ def _design(
     # Of the transposed product, the left operand is B.
     left, right = (what.B, what.A) if swapped else (what.A, what.B)
     lines = min(_lines(what.Y, n), _SPLIT_LINES if split else _MOST_LINES)
-    room = target.shared_bytes - TEAMS * lines * _BLOCK_BYTES - BARRIER_BYTES
-    stage = (m + n) * LINE_BYTES * (PLANES if split else 1)
-    return GemmGroup(
+    empty = GemmGroup(
         math=what.math,
         source=what.A.element,
         output=what.Y.element,
         epilogue=what.epilogue,
         m=m,
         n=n,
-        stages=min(_MOST_STAGES, room // stage),
+        stages=0,
         lines=lines,
         cluster=cluster,
         alternate=alternate,
@@ -138,6 +130,8 @@ def _design(
         swapped=swapped,
         split=split,
     )
+    room = target.shared_bytes - empty.shared_bytes
+    return replace(empty, stages=min(_MOST_STAGES, room // empty.stage_bytes))
 
 
 def _lines(result: TensorDescription, columns: int) -> int:

@@ -40,18 +40,18 @@ from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-TEAM, TEAMS = 128, 2
+_TEAM, _TEAMS = 128, 2
 LINE_BYTES = 128
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64
 # 64 lines, of which operands and results consist.
 _BLOCK_BYTES = 64 * LINE_BYTES
-# Registers of a thread that brings slabs, and of one that multiplies: those of a multiprocessor.
+# Registers of a thread that brings slabs, and of one that multiplies: together nearly all that a
+# multiprocessor has.
 _COPY_REGISTERS, _PRODUCT_REGISTERS = 24, 240
 # Tiles along M that are taken before the next column of tiles.
 _BAND = 16
-_SUMS = 128  # registers of a thread for sums
 # Bytes of barriers, at most.
-BARRIER_BYTES = 1024
+_BARRIER_BYTES = 1024
 _POINTERS = ("y", "z", "bias")
 _NUMBERS = (
     *("m", "n", "k", "problems"),
@@ -77,7 +77,10 @@ _CYCLES_OF_BYTE, _CYCLES_OF_TILE, _SECONDS_OF_LAUNCH = 0.02, 1500, 4e-6
 # Instructions for a result besides its epilogue, and for functions in that; results that a
 # multiprocessor's schedulers issue an instruction for in a cycle.
 _INSTRUCTIONS, _LANES = 4, 128
-_OF_FUNCTIONS = {"erf": 25, "tanh": 25, "exp": 8, "divide": 10, "log": 10, "power": 40, "sqrt": 8}
+_OF_FUNCTIONS = {
+    **{"erf": 25, "tanh": 25, "exp": 8, "divide": 10, "log": 10, "power": 40, "sqrt": 8},
+    **{"gelu_of_16_bits": 15, "sigmoid_of_16_bits": 4},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +118,7 @@ class GemmGroup(Design):
     turned_a: bool
     turned_b: bool
     swapped: bool
-    split: bool = False
+    split: bool
 
     def __str__(self) -> str:
         teams = "in turn" if self.alternate else "shared"
@@ -126,7 +129,7 @@ class GemmGroup(Design):
 
     @property
     def threads(self) -> int:
-        return TEAM * (TEAMS + 1)
+        return _TEAM * (_TEAMS + 1)
 
     @property
     def slab(self) -> int:
@@ -140,7 +143,7 @@ class GemmGroup(Design):
 
     @property
     def shared_bytes(self) -> int:
-        return self.stages * self.stage_bytes + TEAMS * self.lines * _BLOCK_BYTES + BARRIER_BYTES
+        return self.stages * self.stage_bytes + _TEAMS * self.lines * _BLOCK_BYTES + _BARRIER_BYTES
 
     @property
     def scalars(self) -> str:
@@ -188,7 +191,7 @@ class GemmGroup(Design):
             )
         if self.shared_bytes > target.shared_bytes:
             return Status.reject(
-                f"a block takes {self.stages} stages of {self.stage_bytes} and {TEAMS} x"
+                f"a block takes {self.stages} stages of {self.stage_bytes} and {_TEAMS} x"
                 f" {self.lines} x {_BLOCK_BYTES} for results = {self.shared_bytes} bytes of shared"
                 f" memory, {target} has {target.shared_bytes}"
             )
@@ -200,11 +203,8 @@ class GemmGroup(Design):
         if 2 * max(size.m, size.n, size.k, size.batch) > MOST:
             return math.inf
         m, n = (size.n, size.m) if self.swapped else (size.m, size.n)
-        rows = -(-m // (self.m * self.cluster)) * self.cluster
-        tiles = rows * -(-n // self.n) * size.batch
-        places = target.cores // self.cluster * self.cluster
-        rounds = -(-tiles // places)
-        multiply = -(-size.k // self.slab) * self._cycles_of_slab
+        rounds = operands.cover(self._tiles(m, n, size.batch), self._places(target))
+        multiply = operands.cover(size.k, self.slab) * self._cycles_of_slab
         results = self.m * self.n * self._cycles_of_result
         each = max(multiply, results) if self.alternate else multiply + results
         cycles = rounds * each + results * self.alternate + _CYCLES_OF_TILE
@@ -305,19 +305,25 @@ class GemmGroup(Design):
 
     def tiles_of(self, problem: GemmProblem, count: int) -> int:
         """Tiles of so many problems, in whole clusters."""
-        rows = -(-problem.m // (self.m * self.cluster)) * self.cluster
-        return rows * -(-problem.n // self.n) * count
+        return self._tiles(problem.m, problem.n, count)
+
+    def _tiles(self, m: int, n: int, count: int) -> int:
+        rows = operands.cover(m, self.m * self.cluster) * self.cluster
+        return rows * operands.cover(n, self.n) * count
+
+    def _places(self, target: Target) -> int:
+        """Blocks that run at once, in whole clusters."""
+        return target.cores // self.cluster * self.cluster
 
     def launch_with(
         self, index: int, target: Target, tiles: int, signature: KernelSignature, values: Any
     ) -> Launch:
         """The launch for so many tiles."""
-        places = target.cores // self.cluster * self.cluster
         return Launch(
             step=index,
             parameters=signature.pack(values),
             blocks=signature.blocks(values),
-            grid=(min(tiles, places), 1, 1),
+            grid=(min(tiles, self._places(target)), 1, 1),
             block=(self.threads, 1, 1),
             shared_bytes=self.shared_bytes,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 from kronop.artifacts import (
     Block,
@@ -16,6 +15,7 @@ from kronop.artifacts import (
     TensorMap,
 )
 from kronop.descriptions.epilogue import Epilogue
+from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, Wrapping
 from kronop.families.gemm.cuda.group_design import GemmGroup
 from kronop.families.gemm.cuda.group_problem import parts, swapped
@@ -31,8 +31,6 @@ _MEMBERS, _MOST_BYTES, _ALIGNMENT = 56, 32764, 64
 class GemmMany(Wrapping):
     """The kernel of `wrapped`, whose blocks walk over the tiles of all members."""
 
-    styles: ClassVar[tuple[str, ...]] = ()
-
     wrapped: GemmGroup
 
     def __str__(self) -> str:
@@ -44,7 +42,7 @@ class GemmMany(Wrapping):
 
     @property
     def _member_bytes(self) -> int:
-        return -(-self.wrapped.signature.size // _ALIGNMENT) * _ALIGNMENT
+        return operands.round_up(self.wrapped.signature.size, _ALIGNMENT)
 
     @property
     def signature(self) -> KernelSignature:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from kronop.artifacts import TensorMap
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.strided import StridedMatrix
+from kronop.emit.cuda import operands
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.gemm.description import GemmProblem
 
@@ -117,13 +118,13 @@ def tensor_map(
     step: int,
     box: tuple[int, int],
     element: DataType,
-    rounds: bool = False,
+    rounds: bool,
 ) -> TensorMap:
     """A map of an operand whose second axis has the stride `step`, and the third is the batch.
 
     A stride that nobody takes, or that repeats, is replaced by one that maps may have.
     """
-    usual = -(-extents[0] * element.bytes // GRANULE) * GRANULE
+    usual = operands.round_up(extents[0] * element.bytes, GRANULE)
     apart = step_of(item)
     return TensorMap(
         address=item.pointer,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.datatype import float32
@@ -39,8 +38,6 @@ SIGNATURE = KernelSignature(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GemmSplit(InWorkspace):
     """A kernel that splits one operand; it runs for each of both."""
-
-    styles: ClassVar[tuple[str, ...]] = ("plain",)
 
     @property
     def threads(self) -> int:

@@ -65,15 +65,14 @@ def values_of(epilogue: VisitorEpilogue, problem: GemmProblem) -> dict[str, Any]
 
 
 def folds(
-    epilogue: VisitorEpilogue, m: int, n: int, problems: int, tile: tuple[int, int], begin: int = 0
+    epilogue: VisitorEpilogue, m: int, n: int, problems: int, tile: tuple[int, int]
 ) -> tuple[tuple[int, ...], int]:
     """(where the parts of each result begin in the workspace, where they end), in bytes.
 
     Args:
         tile: rows and columns, of which a block leaves a part each.
-        begin: what of the workspace others have.
     """
-    end, begins = operands.round_up(begin, _ALIGNMENT), []
+    end, begins = 0, []
     for item in epilogue.tree.results:
         begins.append(end)
         if item.axis:

@@ -1,7 +1,7 @@
 // Rows of numbers to integers and a scale for each row: the definition in description.py.
 #pragma once
 
-#include "kronop_x86/numeric.hpp"
+#include "kronop_x86/functions.hpp"
 #include "kronop_x86/parallel.hpp"
 
 namespace kronop {

@@ -1,7 +1,7 @@
 // Prefetches of the data that the next block reads, issued while the present block is computed.
 #pragma once
 
-#include "kronop_x86/numeric.hpp"
+#include "kronop_x86/functions.hpp"
 
 namespace kronop {
 

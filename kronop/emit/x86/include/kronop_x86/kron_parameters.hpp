@@ -1,7 +1,7 @@
 // The parameters of a Kronecker matmul.
 #pragma once
 
-#include "kronop_x86/numeric.hpp"
+#include "kronop_x86/functions.hpp"
 
 namespace kronop {
 

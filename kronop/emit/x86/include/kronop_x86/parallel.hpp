@@ -1,7 +1,7 @@
 // How work is shared among threads, and how many threads a call takes.
 #pragma once
 
-#include "kronop_x86/numeric.hpp"
+#include "kronop_x86/functions.hpp"
 
 #ifdef _OPENMP
 #include <time.h>

@@ -1,7 +1,7 @@
 // Vectors through the compiler's own extension: GCC and Clang, any width, any architecture.
 #pragma once
 
-#include "kronop_x86/numeric.hpp"
+#include "kronop_x86/functions.hpp"
 
 #define KRONOP_UNROLL _Pragma("GCC unroll 32")
 

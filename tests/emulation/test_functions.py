@@ -1,4 +1,4 @@
-"""Activations for results of 16 bits, of both header libraries, against the exact ones."""
+"""Functions of epilogues in both header libraries, against the exact ones."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _LIBRARIES = {
             f"-I{_ROOT / 'cuda' / 'include'}",
         ),
     ),
-    "CPU": ("kronop_x86/numeric.hpp", ("-mavx2", "-mfma", f"-I{_ROOT / 'x86' / 'include'}")),
+    "CPU": ("kronop_x86/functions.hpp", ("-mavx2", "-mfma", f"-I{_ROOT / 'x86' / 'include'}")),
 }
-_FUNCTIONS = ("gelu_of_16_bits", "sigmoid_of_16_bits")
+_FUNCTIONS = ("gelu_of_16_bits", "sigmoid_of_16_bits", "exp", "tanh", "erf")
 
 
 @pytest.fixture(scope="module", params=_LIBRARIES)
@@ -39,7 +39,7 @@ def functions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     folder, (header, flags) = tmp_path_factory.mktemp("functions"), _LIBRARIES[request.param]
     text = [f'#include "{header}"']
     text += [
-        f'extern "C" void {name}(const float* x, float* y, long count) {{\n'
+        f'extern "C" void of_{name}(const float* x, float* y, long count) {{\n'
         f"  for (long i = 0; i < count; ++i) y[i] = kronop::math::{name}(x[i]);\n}}"
         for name in _FUNCTIONS
     ]
@@ -52,7 +52,7 @@ def functions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         def call(x: Any) -> Any:
             y = np.full_like(x, np.nan)
             pointers = (ctypes.c_void_p(item.ctypes.data) for item in (x, y))
-            getattr(library, name)(*pointers, ctypes.c_long(x.size))
+            getattr(library, f"of_{name}")(*pointers, ctypes.c_long(x.size))
             return y
 
         return call
@@ -94,7 +94,33 @@ def test_sigmoid(functions: Any) -> None:
 
 def test_ends(functions: Any) -> None:
     x = np.array([np.nan, np.inf, 0.0, -0.0, 3e38, -3e38], np.float32)
-    gelu, sigmoid = (functions[name](x) for name in _FUNCTIONS)
+    gelu, sigmoid = (functions[name](x) for name in _FUNCTIONS[:2])
     np.testing.assert_array_equal(gelu, [np.nan, np.inf, 0, 0, np.float32(3e38), 0])
     np.testing.assert_array_equal(sigmoid, [np.nan, 1, 0.5, 0.5, 1, 0])
     assert functions["sigmoid_of_16_bits"](np.array([-np.inf], np.float32)) == 0
+
+
+def every_float() -> Any:
+    """Some of each exponent, of both signs."""
+    bits = np.arange(0, 2**31, 2**12 - 1, dtype=np.uint32)
+    found = np.concatenate([bits, bits | 2**31]).astype(np.uint32).view(np.float32)
+    return found[np.isfinite(found)]
+
+
+@pytest.mark.parametrize(
+    ("name", "exact", "units"),
+    [("exp", np.exp, 2), ("tanh", np.tanh, 8), ("erf", np.vectorize(math.erf), 6)],
+)
+def test_functions_of_float32(functions: Any, name: str, exact: Any, units: int) -> None:
+    x = every_float()
+    with np.errstate(over="ignore"):
+        wanted = exact(x.astype(np.float64))
+    found = functions[name](x).astype(np.float64)
+    too_large = np.abs(wanted) > np.finfo(np.float32).max
+    np.testing.assert_array_equal(found[too_large], np.inf)
+    rest = ~too_large
+    error = np.abs(found[rest] - wanted[rest]) / last_bits(wanted[rest], 24, -126)
+    assert error.max() <= units
+    ends = functions[name](np.array([np.nan, np.inf, -np.inf, 0.0], np.float32))
+    goal = {"exp": [np.nan, np.inf, 0, 1]}.get(name, [np.nan, 1, -1, 0])
+    np.testing.assert_array_equal(ends, goal)

@@ -14,7 +14,7 @@ from typing import Any
 from kronop.artifacts import Launch, Status
 from kronop.descriptions.datatype import DataType, Layout
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.descriptions.summed import Summed, VisitProblem, summed
+from kronop.descriptions.summed import Summed, summed
 from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan, Step
 from kronop.frozen import dataclass
@@ -43,29 +43,30 @@ class Visiting:
         return self.inner.supports(summed(description), target)
 
     def plan(self, description: Any, target: Target, size: Any = None) -> Plan:
-        return _visited(self.inner.plan(summed(description), target, size), description)
+        return visited(self.inner.plan(summed(description), target, size), description)
 
     def candidates(
         self, description: Any, target: Target, count: int, size: Any = None
     ) -> tuple[Plan, ...]:
         plans = self.inner.candidates(summed(description), target, count, size)
-        return tuple(_visited(plan, description) for plan in plans)
+        return tuple(visited(plan, description) for plan in plans)
 
     def workspace_bytes(self, plan: Plan, size: Any, threads: int) -> int:
         """Bytes that the family's kernels need; sums and parts of reductions come besides."""
-        return self.inner.workspace_bytes(_of_family(plan), size, threads)
+        return self.inner.workspace_bytes(of_family(plan), size, threads)
 
     def launches(self, plan: Plan, problem: Summed) -> tuple[Launch, ...]:
         design: Any = plan.steps[-1].design
-        first = self.inner.launches(_of_family(plan), problem.problem)
+        first = self.inner.launches(of_family(plan), problem.problem)
         return (*first, *design.launches(len(plan.steps) - 1, problem.visit))
 
 
-def _of_family(plan: Plan) -> Plan:
+def of_family(plan: Plan) -> Plan:
+    """The plan without its last step."""
     return dataclasses.replace(plan, steps=plan.steps[:-1])
 
 
-def _visited(plan: Plan, description: Any) -> Plan:
+def visited(plan: Plan, description: Any) -> Plan:
     """The plan with the pass as its last step."""
     made = importlib.import_module(_DESIGNS[plan.target.backend])
     epilogue, sums = description.epilogue, description.math.element_accumulator

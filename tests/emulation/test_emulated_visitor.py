@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.descriptions.visitor import VisitorEpilogue, VisitorTree
 from kronop.emit.plan import Plan
-from kronop.families.gemm.cuda import choice
+from kronop.emit.plan_text import from_text, to_text
+from kronop.families.gemm.cuda import choice, tree_pass
 from kronop.families.gemm.cuda.emitter import CudaEmitter
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.size import GemmSize
@@ -42,6 +44,8 @@ from tests.emulation.tiles import Gathered, build
 from tests.x86 import test_gemm_visitor
 
 _TARGET = Target.parse("sm_80")
+# Few multiprocessors: blocks take several tiles.
+_GROUPS = dataclasses.replace(Target.parse("sm_90a"), cores=4)
 
 
 @kronop.epilogue_visitor
@@ -77,7 +81,7 @@ def run(
     slices: int = 1,
     **more: Any,
 ) -> None:
-    random, output = np.random.default_rng(11), output or element
+    output = output or element
     sums = tile.math_instruction.element_accumulator
     epilogue = tree(output, 1, sums, float64 if sums is float64 else float32, **more)
     operand = TensorDescription(element)
@@ -91,12 +95,27 @@ def run(
         visitor=True,
     )
     (plan,) = choice.plans(what, _TARGET, 1, None)
+    launch(folder, plan, what, sizes, batch, slices)
+
+
+def launch(
+    folder: Path,
+    plan: Plan,
+    what: GemmDescription,
+    sizes: tuple[int, int, int],
+    batch: tuple[int, ...],
+    slices: int = 1,
+) -> None:
+    """Runs a plan, and compares all results."""
+    epilogue: Any = what.epilogue
+    tree, element, layout = epilogue.tree, what.A.element, what.Y.layout
+    random, sums = np.random.default_rng(11), what.math.element_accumulator
     emulator = Emulator(plan, folder)
     if emulator.gathered:
         return
     m, n, k = sizes
-    a = stored(values(random, (*batch, m, k), element), RowMajor)
-    b = stored(values(random, (*batch, k, n), element), RowMajor)
+    a = stored(values(random, (*batch, m, k), element), what.A.layout)
+    b = stored(values(random, (*batch, k, n), element), what.B.layout)
     given = operands_of(epilogue, random, (*batch, m, n))
     results = results_of(epilogue, (*batch, m, n), layout)
     emitter, size = CudaEmitter(), GemmSize(m, n, k, math.prod(batch), slices)
@@ -229,21 +248,60 @@ def test_trees(folder: Path, name: str) -> None:
     run(folder, **case)
 
 
-def test_plans_hold_trees() -> None:
-    """A plan of a product on a GPU can be written with its tree, and takes no warp groups."""
-    matrices = TensorDescription(float16, RowMajor, 8)
-    what = GemmDescription(
+@pytest.mark.parametrize(
+    ("sizes", "layout", "batch"),
+    [
+        ((70, 136, 40), RowMajor, ()),
+        ((70, 136, 40), ColumnMajor, ()),
+        ((64, 40, 72), RowMajor, (3,)),
+    ],
+)
+def test_warp_groups_and_a_pass_over_their_sums(
+    folder: Path, sizes: tuple[int, int, int], layout: Any, batch: tuple[int, ...]
+) -> None:
+    what = matrices(ColumnMajor, layout)
+    found = next(
+        item
+        for item in tree_pass.candidates(what, _GROUPS)
+        if (item.design.m, item.design.n, item.design.cluster) == (64, 128, 1)
+    )
+    launch(folder, found.plan(_GROUPS), what, sizes, batch)
+
+
+def matrices(of_b: Any, of_result: Any) -> GemmDescription:
+    """A tree of products of float16 whose operands tensor maps can read."""
+    return GemmDescription(
         math=MathInstruction.tensor_op(float16),
         tile=None,
-        A=matrices,
-        B=matrices,
-        Y=matrices,
-        epilogue=several(float16, 8, float32, float32),
+        A=TensorDescription(float16, RowMajor, 8),
+        B=TensorDescription(float16, of_b, 8),
+        Y=TensorDescription(float16, of_result, 1),
+        epilogue=several(float16, 1, float32, float32),
         visitor=True,
     )
-    (plan,) = choice.plans(what, Target.parse("sm_90a"), 1, None)
-    assert isinstance(plan, Plan)
+
+
+def test_long_sums_are_of_warp_groups() -> None:
+    """They multiply faster, by more than the pass costs."""
+    target = Target.parse("sm_90a")
+    for k, steps in ((256, ["GemmMma"]), (8192, ["GemmGroup", "VisitSums"])):
+        size = GemmSize(4096, 4096, k)
+        (plan,) = choice.plans(matrices(RowMajor, RowMajor), target, 1, size)
+        assert [type(step.design).__name__ for step in plan.steps] == steps
+
+
+def test_sums_that_are_cut_are_of_warps() -> None:
+    (plan,) = choice.plans(
+        matrices(RowMajor, RowMajor), Target.parse("sm_90a"), 1, GemmSize(4096, 4096, 8192, 1, 4)
+    )
     assert type(plan.steps[0].design).__name__ == "GemmMma"
+
+
+def test_plans_hold_trees() -> None:
+    """A plan of a product on a GPU can be written with its tree."""
+    what, target = matrices(RowMajor, RowMajor), Target.parse("sm_90a")
+    for plan in choice.plans(what, target, 100, GemmSize(4096, 4096, 4096)):
+        assert from_text(to_text(plan, what.epilogue), target, what.epilogue).steps == plan.steps
 
 
 def test_trees_on_amx_tiles(folder: Path) -> None:

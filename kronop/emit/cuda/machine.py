@@ -12,3 +12,7 @@ SHARED_BYTES_PER_CYCLE = 128
 BYTES_OF_MULTIPLY_ADD = 0.17
 # Products of the tensor cores for one float32 product, if each operand is split in two.
 PRODUCTS_OF_SPLIT = 3
+# Cycles in a second: of an A100 as its data sheet says, of an H200 while it computes products.
+HERTZ = {"sm_80": 1.41e9, "sm_90a": 1.6e9}
+# What a launch takes.
+SECONDS_OF_LAUNCH = 4e-6

@@ -12,6 +12,7 @@ from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.descriptions.summed import VisitProblem, parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import HERTZ, MEMORY_BYTES_PER_CYCLE, SECONDS_OF_LAUNCH
 from kronop.emit.design import Design, Instantiation
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -109,6 +110,15 @@ class VisitSums(Design):
                 ("kAlongRows", self.along_rows),
             ),
         )
+
+    def seconds(self, elements: int, target: Target) -> float:
+        """Modelled time of the pass over so many sums: what it moves, and its launches."""
+        tree = self.epilogue.tree
+        matrices = [item for item in tree.in_memory if item.kind == "tensor"]
+        moved = self.sums.bytes + self.epilogue.element_output.bytes
+        moved += sum(self.epilogue.element_of(item).bytes for item in matrices)
+        rate = MEMORY_BYTES_PER_CYCLE * target.cores * HERTZ[target.arch]
+        return elements * moved / rate + (1 + tree.reduces) * SECONDS_OF_LAUNCH
 
     def launches(self, index: int, problem: VisitProblem) -> tuple[Launch, ...]:
         """One launch, and one that joins parts if the tree reduces.

@@ -66,7 +66,7 @@ class GroupWalk {
 };
 
 // Starts copies of `kCount` lines of an operand (wide indices) from `first` on, for the slab at k.
-template <class Step, int kCount, bool kTurned, class Load>
+template <int kCount, bool kTurned, class Load>
 KRONOP_INLINE void load_slab(unsigned char* to, int k, int first, Load load) {
   if constexpr (kTurned) {
 #pragma unroll
@@ -95,11 +95,11 @@ KRONOP_INLINE void bring_slabs(const Parameters& parameters, GroupRoom<Step>& ro
       for (int plane = 0; plane < Step::kPlanes; ++plane) {
         const int of_a = a_problem * Step::kPlanes + plane, of_b = b_problem * Step::kPlanes + plane;
         unsigned char* const a = room.stages[turn.stage] + plane * Step::kPlaneBytes;
-        load_slab<Step, Step::kTileM, Step::kTurnedA>(a, slab * Step::kSlab, walk.row * Step::kTileM, [&](void* to, int along, int across) {
+        load_slab<Step::kTileM, Step::kTurnedA>(a, slab * Step::kSlab, walk.row * Step::kTileM, [&](void* to, int along, int across) {
           load_box(to, p.a_map, filled, BoxPlace{along, across, of_a});
         });
         unsigned char* const b = a + (Step::kTileM + rank * share) * kLineBytes;
-        load_slab<Step, share, Step::kTurnedB>(b, slab * Step::kSlab, walk.column * Step::kTileN + rank * share, [&](void* to, int along, int across) {
+        load_slab<share, Step::kTurnedB>(b, slab * Step::kSlab, walk.column * Step::kTileN + rank * share, [&](void* to, int along, int across) {
           if constexpr (Step::kCluster > 1) {
             load_box_of_cluster(to, p.b_map, filled, BoxPlace{along, across, of_b}, (1u << Step::kCluster) - 1);
           } else {

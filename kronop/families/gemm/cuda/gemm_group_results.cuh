@@ -29,6 +29,8 @@ struct GroupStep : Decided {
   static constexpr int kPiece = kResults * Decided::kLines;
 };
 
+// Barriers: a stage's slab is there (`filled`), all that read it are done (`free`), the other team has
+// waited for its slabs and this one may wait for its own (`order`).
 template <class Step>
 struct GroupRoom {
   unsigned char stages[Step::kStages][Step::kStageBytes];

@@ -11,8 +11,8 @@ namespace kronop {
 namespace gemm {
 
 // Which sums of a tile a thread has: of each 16 rows and 8 columns, two neighbours in rows g and
-// g + 8. Where bytes are turned on their way, rows or columns 4 g to 4 g + 3 of each 32 take their
-// place, so that a piece has 32 columns.
+// g + 8. Where bytes of A are turned on their way, rows 4 g to 4 g + 3 of each 32 take their place;
+// where those of B are, columns 8 t to 8 t + 7 of each 32, so that a piece has 32 columns.
 template <class Step, class Of>
 struct MmaLayout {
   static constexpr bool kTurnsA = Of::kTurnsA, kTurnsB = Of::kTurnsB;
@@ -38,9 +38,11 @@ struct MmaLayout {
 
 template <class Step>
 class Mma {
-  using Input = typename Step::Input;
+ public:
   using FeedOfA = MmaFeed<Step, Step::kTileM, Step::kAcrossA, Step::kVectorA>;
   using FeedOfB = MmaFeed<Step, Step::kTileN, Step::kAcrossB, Step::kVectorB>;
+
+ private:
   using RoomOfA = typename FeedOfA::Room;
   using RoomOfB = typename FeedOfB::Room;
   using Of = Operands<Step, RoomOfA, RoomOfB>;
@@ -118,23 +120,6 @@ class Mma {
     return held;
   }
 
-  template <class Parameters>
-  KRONOP_INLINE static void run(const Parameters& p, long long index) {
-    const Place<Step> place(p, index);
-    const long long start = place.slice * p.depth, left = p.k - start;
-    long long a = start * p.a_column, b = start * p.b_row;
-    for_each_digit(place.problem, p.batch, [&](int axis, long long digit) {
-      a += digit * p.a_batch[axis];
-      b += digit * p.b_batch[axis];
-    });
-    FeedOfA of_a(static_cast<const Input*>(p.a) + a, place.row, p.m, p.a_row, p.a_column);
-    FeedOfB of_b(static_cast<const Input*>(p.b) + b, place.column, p.n, p.b_column, p.b_row);
-    Mma own;
-    own.add(of_a, of_b, left < p.depth ? left : p.depth);
-    // The place is found again: kept all the while, it would take registers.
-    Held::leave(p, Place<Step>(p, renewed(index)), [&](int piece) { return own.piece(piece); });
-  }
-
  private:
   KRONOP_INLINE static unsigned char* stage_at(int stage) { return shared_memory() + stage * kStageBytes; }
 
@@ -158,11 +143,7 @@ class Mma {
 
 template <class Step, class Parameters>
 KRONOP_INLINE void gemm_mma(const Parameters& parameters) {
-  if (parameters.adds_up) {
-    gemm::Mma<Step>::Held::add_up(parameters, blockIdx.x);
-  } else {
-    gemm::Mma<Step>::run(parameters, blockIdx.x);
-  }
+  gemm::run_block<Step, gemm::Mma<Step>>(parameters);
 }
 
 }  // namespace kronop

@@ -17,7 +17,7 @@ enum class Way : int {
 template <class Step, class RoomOfA, class RoomOfB>
 using Operands = Either<RoomOfA::kSize == 8, Doubles<Step, RoomOfA, RoomOfB>, Words<Step, RoomOfA, RoomOfB>>;
 
-KRONOP_INLINE float as_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
+using detail::bits_to_float;
 
 // A thread's sums of kM times 16 rows and kN times 8 columns, as mma.cuh has them. Sums of float16
 // are two in a word.
@@ -51,7 +51,7 @@ class Products {
     } else if constexpr (kWay == Way::kTf32) {
       Split<float, 2, false> b[kN];
 #pragma unroll
-      for (int j = 0; j < kN; ++j) b[j] = Split<float, 2, false>({as_float(of.b[j][0]), as_float(of.b[j][1])});
+      for (int j = 0; j < kN; ++j) b[j] = Split<float, 2, false>({bits_to_float(of.b[j][0]), bits_to_float(of.b[j][1])});
 #pragma unroll
       for (int i = 0; i < kM; ++i) add_row(sums_[i], split_of<false>(of.a[i]), b);
     } else {
@@ -71,16 +71,16 @@ class Products {
     unsigned b[kN][2];
 #pragma unroll
     for (int j = 0; j < kN; ++j) {
-      b[j][0] = pack<Rounded>(as_float(first.b[j][0]), as_float(first.b[j][1]));
-      b[j][1] = pack<Rounded>(as_float(second.b[j][0]), as_float(second.b[j][1]));
+      b[j][0] = pack<Rounded>(bits_to_float(first.b[j][0]), bits_to_float(first.b[j][1]));
+      b[j][1] = pack<Rounded>(bits_to_float(second.b[j][0]), bits_to_float(second.b[j][1]));
     }
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
       unsigned a[4];
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        a[h] = pack<Rounded>(as_float(first.a[i][h]), as_float(first.a[i][h + 2]));
-        a[h + 2] = pack<Rounded>(as_float(second.a[i][h]), as_float(second.a[i][h + 2]));
+        a[h] = pack<Rounded>(bits_to_float(first.a[i][h]), bits_to_float(first.a[i][h + 2]));
+        a[h + 2] = pack<Rounded>(bits_to_float(second.a[i][h]), bits_to_float(second.a[i][h + 2]));
       }
 #pragma unroll
       for (int j = 0; j < kN; ++j) warp_multiply_add<Rounded>(sums_[i][j], a, b[j][0], b[j][1]);
@@ -93,7 +93,7 @@ class Products {
 
   template <bool kSplit>
   KRONOP_INLINE static Split<float, 4, kSplit> split_of(const unsigned (&words)[4]) {
-    return Split<float, 4, kSplit>({as_float(words[0]), as_float(words[1]), as_float(words[2]), as_float(words[3])});
+    return Split<float, 4, kSplit>({bits_to_float(words[0]), bits_to_float(words[1]), bits_to_float(words[2]), bits_to_float(words[3])});
   }
 
   // Small products come first. NOTE: the tensor cores cut sums off instead of rounding them, so the
@@ -102,7 +102,7 @@ class Products {
   KRONOP_INLINE void add_split(const Of& of) {
     Split<float, 2, true> b[kN][1];
 #pragma unroll
-    for (int j = 0; j < kN; ++j) b[j][0] = Split<float, 2, true>({as_float(of.b[j][0]), as_float(of.b[j][1])});
+    for (int j = 0; j < kN; ++j) b[j][0] = Split<float, 2, true>({bits_to_float(of.b[j][0]), bits_to_float(of.b[j][1])});
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
       const Split<float, 4, true> a = split_of<true>(of.a[i]);

@@ -38,8 +38,8 @@ KRONOP_INLINE void warp_multiply_add_quarters(float (&sums)[4], const unsigned (
 
 namespace gemm {
 
-// Loads the words of 16 rows of A (kLeft) or columns of B from `row` on, for step `step` of a slab.
-// Those of B are r + 2 h: columns g + 8 h follow the others.
+// Loads the words of 16 rows of A (kLeft) or of 16 columns of B from `row` on, for step `step` of a
+// slab. Word h + 2 r is of row g + 8 h of A; of B, word r + 2 h is of column g + 8 h.
 template <class Room, bool kAcross, bool kLeft>
 KRONOP_INLINE void load_words(unsigned (&words)[4], const unsigned char* slab, int row, int step) {
   const int lane = threadIdx.x % 32, matrix = lane / 8;

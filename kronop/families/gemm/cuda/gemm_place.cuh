@@ -1,4 +1,5 @@
-// Which tile of the result a block has, and how sums of slices wait in the workspace.
+// Which tile of the result a block has, how sums of slices wait in the workspace, and what a block
+// does.
 #pragma once
 
 #include "gemm_visitor.cuh"
@@ -31,7 +32,7 @@ struct Place {
 // A thread's sums of a tile: kPieces pieces of kBlocks small matrices, as its Layout says.
 //
 // Where sums are cut into slices, a launch leaves them in the workspace just as threads hold them, in
-// vectors of 16 bytes, of which those of neighbouring threads are neighbours. A second launch has a
+// vectors of up to 16 bytes, of which those of neighbouring threads are neighbours. A second launch has a
 // block for each piece of each tile.
 template <class Step, class Layout>
 class Sums {
@@ -133,6 +134,35 @@ class Sums {
     }
   }
 };
+
+// Computes a block's tile. `Own` adds up its sums, which it holds in pieces (`Own::Held`), from what
+// its feeds bring of both operands.
+template <class Step, class Own, class Parameters>
+KRONOP_INLINE void run_tile(const Parameters& p, long long index) {
+  using Input = typename Step::Input;
+  const Place<Step> place(p, index);
+  const long long start = place.slice * p.depth, left = p.k - start;
+  long long a = start * p.a_column, b = start * p.b_row;
+  for_each_digit(place.problem, p.batch, [&](int axis, long long digit) {
+    a += digit * p.a_batch[axis];
+    b += digit * p.b_batch[axis];
+  });
+  typename Own::FeedOfA of_a(static_cast<const Input*>(p.a) + a, place.row, p.m, p.a_row, p.a_column);
+  typename Own::FeedOfB of_b(static_cast<const Input*>(p.b) + b, place.column, p.n, p.b_column, p.b_row);
+  Own own;
+  own.add(of_a, of_b, left < p.depth ? left : p.depth);
+  // The place is found again: kept all the while, it would take registers.
+  Own::Held::leave(p, Place<Step>(p, renewed(index)), [&](int piece) { return own.piece(piece); });
+}
+
+template <class Step, class Own, class Parameters>
+KRONOP_INLINE void run_block(const Parameters& p) {
+  if (p.adds_up) {
+    Own::Held::add_up(p, blockIdx.x);
+  } else {
+    run_tile<Step, Own>(p, blockIdx.x);
+  }
+}
 
 }  // namespace gemm
 }  // namespace kronop

@@ -35,10 +35,13 @@ struct TileLayout {
 
 template <class Step>
 class Tile {
-  using Sum = typename Step::Accumulator;
-  using Layout = TileLayout<Step>;
+ public:
   using FeedOfA = TileFeed<Step, Step::kTileM, Step::kAcrossA, Step::kVectorA>;
   using FeedOfB = TileFeed<Step, Step::kTileN, Step::kAcrossB, Step::kVectorB>;
+
+ private:
+  using Sum = typename Step::Accumulator;
+  using Layout = TileLayout<Step>;
   static constexpr int kRun = Layout::kRun, kRowRuns = Layout::kRowRuns, kColumnRuns = Layout::kColumnRuns;
   static constexpr int kOfA = FeedOfA::kPitch * Step::kTileK, kSlab = kOfA + FeedOfB::kPitch * Step::kTileK;
 
@@ -91,24 +94,6 @@ class Tile {
     return held;
   }
 
-  template <class Parameters>
-  KRONOP_INLINE static void run(const Parameters& p, long long index) {
-    const Place<Step> place(p, index);
-    const long long start = place.slice * p.depth, left = p.k - start;
-    long long a = start * p.a_column, b = start * p.b_row;
-    for_each_digit(place.problem, p.batch, [&](int axis, long long digit) {
-      a += digit * p.a_batch[axis];
-      b += digit * p.b_batch[axis];
-    });
-    using Input = typename Step::Input;
-    FeedOfA of_a(static_cast<const Input*>(p.a) + a, place.row, p.m, p.a_row, p.a_column);
-    FeedOfB of_b(static_cast<const Input*>(p.b) + b, place.column, p.n, p.b_column, p.b_row);
-    Tile own;
-    own.add(of_a, of_b, left < p.depth ? left : p.depth);
-    // The place is found again: kept all the while, it would take registers.
-    Held::leave(p, Place<Step>(p, renewed(index)), [&](int piece) { return own.piece(piece); });
-  }
-
  private:
   KRONOP_INLINE static Sum* slab_of(int slab) { return reinterpret_cast<Sum*>(shared_memory()) + (slab & 1) * kSlab; }
 
@@ -142,11 +127,7 @@ class Tile {
 
 template <class Step, class Parameters>
 KRONOP_INLINE void gemm_tile(const Parameters& parameters) {
-  if (parameters.adds_up) {
-    gemm::Tile<Step>::Held::add_up(parameters, blockIdx.x);
-  } else {
-    gemm::Tile<Step>::run(parameters, blockIdx.x);
-  }
+  gemm::run_block<Step, gemm::Tile<Step>>(parameters);
 }
 
 }  // namespace kronop

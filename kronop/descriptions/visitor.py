@@ -25,7 +25,7 @@ from kronop.descriptions.expression import Expression, is_identifier
 from kronop.descriptions.scalars import FINITE_MAX, EpilogueArguments
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import DescriptionError, ElementTypeError, mismatch
-from kronop.frozen import dataclass
+from kronop.frozen import dataclass, derived
 
 KINDS = ("scalar", "tensor", "row", "column")
 AXES = ("row", "column")
@@ -68,7 +68,7 @@ class Result(Decision):
         return {"": "tensor", "row": "column", "column": "row"}[self.axis]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class VisitorTree(Decision):
     """The graph of an epilogue; `kronop.epilogue_visitor` makes it from a function.
 
@@ -115,6 +115,14 @@ class VisitorTree(Decision):
                     hint="return D first, then reductions",
                 )
             )
+        _ = self.text  # Kept from the start: torch.compile reads it, and does not trace its making.
+
+    @derived
+    def text(self) -> str:
+        """The tree as text, from which `kronop.descriptions.tree_text` reads it again."""
+        from kronop.descriptions.tree_text import to_text
+
+        return to_text(self)
 
     @property
     def scalars(self) -> tuple[str, ...]:

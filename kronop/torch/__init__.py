@@ -1,7 +1,7 @@
 """kronop on torch tensors as torch operators: autograd, torch.compile and torch.func.
 
 `gemkm` and `gekmm` multiply by Kronecker products, `ksmm` by Kronecker-sparse factors, `matmul` by
-matrices, and `nn` has layers of the first two. Without gradients they do the same as the functions
+matrices (`matmul_visited` with a visitor tree), and `nn` has layers of the first two. Without gradients they do the same as the functions
 of the same names in kronop and kronop.gemm, which also take tensors of other frameworks, `out`, and
 more. `decompositions` is for exports to where kronop is not.
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kronop.families.distance.torch.functional import kernel_matmul as kernel_matmul
     from kronop.families.distance.torch.functional import kernel_matrix as kernel_matrix
     from kronop.families.gemm.torch.functional import matmul as matmul
+    from kronop.families.gemm.torch.visited import matmul_visited as matmul_visited
     from kronop.families.kron.torch.functional import gekmm as gekmm
     from kronop.families.kron.torch.functional import gemkm as gemkm
     from kronop.families.ksparse.torch.functional import ksmm as ksmm

@@ -77,7 +77,10 @@ FAMILY = Family(
         ),
         "gemm": f"{_HERE}.public_api",
     },
-    torch={"matmul": f"{_HERE}.torch.functional"},
+    torch={
+        "matmul": f"{_HERE}.torch.functional",
+        "matmul_visited": f"{_HERE}.torch.visited",
+    },
     command=Later(f"{_HERE}.command", "COMMAND"),
     bench="kronop.commands.bench_gemm",
 )

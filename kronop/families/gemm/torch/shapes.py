@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from kronop.args.strides import broadcasts
-from kronop.descriptions.datatype import TENSOR_TYPES, result_type
+from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.gemm.shape_arguments import shape_error
@@ -21,23 +21,10 @@ def result(a: Any, b: Any, c: Any, bias: Any) -> Any:
         ArgumentError: shapes or devices that do not fit.
         ElementTypeError: element types that do not.
     """
-    for name, item in (("a", a), ("b", b)):
-        if item.dim() < 2:
-            hint = "reshape a vector to one row or column"
-            raise shape_error(name, "at least two dimensions", tuple(item.shape), hint)
-    if a.shape[-1] != b.shape[-2]:
-        expected = f"(..., {a.shape[-1]}, N), as A has {a.shape[-1]} columns"
-        raise shape_error("B", expected, tuple(b.shape))
-    kind = result_kind(a.dtype)
-    for name, item, own in (("b", b, a.dtype), ("c", c, kind), ("bias", bias, kind)):
+    shape, kind = result_shape(a, b), result_kind(a.dtype)
+    for name, item in (("c", c), ("bias", bias)):
         if item is not None:
-            _check_like(name, item, own, a.device)
-    try:
-        lead = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    except RuntimeError as error:
-        both = f"{tuple(a.shape)} and {tuple(b.shape)}"
-        raise shape_error("A and B", "leading dimensions that broadcast", both) from error
-    shape = (*lead, a.shape[-2], b.shape[-1])
+            _check_like(name, item, kind, a.device)
     if bias is not None and (bias.dim() != 1 or bias.shape[0] != shape[-1]):
         raise shape_error("bias", f"({shape[-1]},): a number for each column", tuple(bias.shape))
     if c is not None and not broadcasts(c.shape, shape):
@@ -45,8 +32,40 @@ def result(a: Any, b: Any, c: Any, bias: Any) -> Any:
     return a.new_empty(shape, dtype=kind)
 
 
+def result_shape(a: Any, b: Any) -> tuple[Any, ...]:
+    """(..., M, N) of a product.
+
+    Raises:
+        ArgumentError, ElementTypeError: as of `result`.
+    """
+    for name, item in (("a", a), ("b", b)):
+        if item.dim() < 2:
+            hint = "reshape a vector to one row or column"
+            raise shape_error(name, "at least two dimensions", tuple(item.shape), hint)
+    if a.shape[-1] != b.shape[-2]:
+        expected = f"(..., {a.shape[-1]}, N), as A has {a.shape[-1]} columns"
+        raise shape_error("B", expected, tuple(b.shape))
+    element_of(a.dtype)
+    _check_like("b", b, a.dtype, a.device)
+    try:
+        lead = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except RuntimeError as error:
+        both = f"{tuple(a.shape)} and {tuple(b.shape)}"
+        raise shape_error("A and B", "leading dimensions that broadcast", both) from error
+    return (*lead, a.shape[-2], b.shape[-1])
+
+
 def result_kind(kind: Any) -> Any:
     """The type of products of tensors of this type."""
+    return getattr(torch, result_type(element_of(kind)).name)
+
+
+def element_of(kind: Any) -> DataType:
+    """The element type of operands a and b of this type.
+
+    Raises:
+        ElementTypeError: no kernel multiplies it.
+    """
     element = TENSOR_TYPES.get(str(kind).removeprefix("torch."))
     if element not in SIMT_ELEMENTS:
         raise ElementTypeError(
@@ -57,7 +76,7 @@ def result_kind(kind: Any) -> Any:
                 hint="convert all tensors to one of these",
             )
         )
-    return getattr(torch, result_type(element).name)
+    return element
 
 
 def refuse_gradient(given: Named) -> None:
@@ -73,6 +92,18 @@ def refuse_gradient(given: Named) -> None:
         )
 
 
+def check_device(name: str, item: Any, device: Any) -> None:
+    if item.device != device:
+        raise ArgumentError(
+            mismatch(
+                f"device of {name}",
+                expected=str(device),
+                got=str(item.device),
+                hint="move all tensors to one device",
+            )
+        )
+
+
 def _check_like(name: str, item: Any, kind: Any, device: Any) -> None:
     if item.dtype != kind:
         raise ElementTypeError(
@@ -83,12 +114,4 @@ def _check_like(name: str, item: Any, kind: Any, device: Any) -> None:
                 hint="a and b have one type, c and bias that of the result",
             )
         )
-    if item.device != device:
-        raise ArgumentError(
-            mismatch(
-                f"device of {name}",
-                expected=str(device),
-                got=str(item.device),
-                hint="move all tensors to one device",
-            )
-        )
+    check_device(name, item, device)

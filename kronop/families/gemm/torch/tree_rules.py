@@ -1,0 +1,134 @@
+"""Operations of visitor trees on torch tensors, with their derivatives.
+
+Derivatives are torch's own operations, and so have derivatives themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from kronop.frozen import dataclass
+
+# Of a power whose base is 0 the logarithm of this number is taken.
+_LEAST = 1e-37
+
+# (g, y, a, b) -> g times the derivative of y by an operand.
+Slope = Callable[[Any, Any, Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """An operation y of operands a and b, or of a alone.
+
+    Attributes:
+        apply: the operands -> y.
+        slopes: for each operand, (what the function reads of "yab", the function); None where
+            there is no derivative. What is not read may be None.
+        takes_numbers: an operand may be a Python number if the other one is a tensor.
+    """
+
+    apply: Callable[..., Any]
+    slopes: tuple[tuple[str, Slope] | None, ...]
+    takes_numbers: bool = False
+
+
+def _inverse(x: Any) -> Any:
+    """1 / x, and 0 for 0, also of the derivative."""
+    is_zero = x == 0
+    return torch.where(is_zero, 0.0, 1 / torch.where(is_zero, 1.0, x))
+
+
+def _log(x: Any, like: Any) -> Any:
+    """The logarithm of a base, which may be a number; that of the least number for 0."""
+    base = torch.as_tensor(x, dtype=like.dtype, device=like.device)
+    return torch.log(torch.clamp(base, min=_LEAST))
+
+
+def _larger(g: Any, x: Any, other: Any) -> Any:
+    """g where x is the larger one, half of it where both are equal."""
+    return torch.where(x == other, 0.5 * g, torch.where(x < other, 0.0, g))
+
+
+RULES: Mapping[str, Rule] = {
+    "add": Rule(lambda a, b: a + b, (("", lambda g, y, a, b: g), ("", lambda g, y, a, b: g)), True),
+    "subtract": Rule(
+        lambda a, b: a - b, (("", lambda g, y, a, b: g), ("", lambda g, y, a, b: -g)), True
+    ),
+    "multiply": Rule(
+        lambda a, b: a * b, (("b", lambda g, y, a, b: g * b), ("a", lambda g, y, a, b: g * a)), True
+    ),
+    "divide": Rule(
+        lambda a, b: a / b,
+        (("b", lambda g, y, a, b: g / b), ("yb", lambda g, y, a, b: -(g * y) / b)),
+        True,
+    ),
+    "max": Rule(
+        torch.maximum,
+        (
+            ("ab", lambda g, y, a, b: _larger(g, a, b)),
+            ("ab", lambda g, y, a, b: _larger(g, b, a)),
+        ),
+    ),
+    "min": Rule(
+        torch.minimum,
+        (
+            ("ab", lambda g, y, a, b: _larger(g, b, a)),
+            ("ab", lambda g, y, a, b: _larger(g, a, b)),
+        ),
+    ),
+    "exp": Rule(torch.exp, (("y", lambda g, y, a, b: g * y),)),
+    "tanh": Rule(torch.tanh, (("y", lambda g, y, a, b: g * (1 - y * y)),)),
+    "erf": Rule(
+        torch.erf,
+        (("a", lambda g, y, a, b: g * ((2 / math.sqrt(math.pi)) * torch.exp(-a * a))),),
+    ),
+    "sigmoid_of_16_bits": Rule(torch.sigmoid, (("y", lambda g, y, a, b: g * y * (1 - y)),)),
+    "gelu_of_16_bits": Rule(
+        torch.nn.functional.gelu,
+        (("a", lambda g, y, a, b: torch.ops.aten.gelu_backward(g, a)),),
+    ),
+    "inverse": Rule(_inverse, (("y", lambda g, y, a, b: -g * y * y),)),
+    "log": Rule(torch.log, (("a", lambda g, y, a, b: g * _inverse(a)),)),
+    "sqrt": Rule(torch.sqrt, (("y", lambda g, y, a, b: g * _inverse(y) * 0.5),)),
+    "power": Rule(
+        torch.pow,
+        (
+            ("yab", lambda g, y, a, b: g * b * y * _inverse(a)),
+            ("ya", lambda g, y, a, b: g * y * _log(a, g)),
+        ),
+    ),
+    "threshold": Rule(
+        lambda a, b: torch.where(a < b, 0.0, a),
+        (("ab", lambda g, y, a, b: torch.where(a < b, 0.0, g)), None),
+    ),
+}
+
+
+def reduced(matrix: Any, reduction: str, axis: str) -> Any:
+    """The sum or the maximum of each row or column."""
+    dim = -1 if axis == "row" else -2
+    return matrix.amax(dim) if reduction == "max" else matrix.sum(dim)
+
+
+def spread(grad: Any, matrix: Any, reduction: str, axis: str) -> Any:
+    """The gradient of a matrix, from that of its reduction; a sum's does not read the matrix."""
+    dim = -1 if axis == "row" else -2
+    wide = grad.unsqueeze(dim)
+    return wide if reduction == "sum" else wide * _shares(matrix, dim)
+
+
+def carried(tangent: Any, matrix: Any, reduction: str, axis: str) -> Any:
+    """The tangent of a reduction, from that of its matrix, which has the same shape."""
+    dim = -1 if axis == "row" else -2
+    weighted = tangent if reduction == "sum" else tangent * _shares(matrix, dim)
+    return weighted.sum(dim)
+
+
+def _shares(matrix: Any, dim: int) -> Any:
+    """1 over the number of largest elements where these are, 0 elsewhere."""
+    is_largest = (matrix == matrix.amax(dim, keepdim=True)).to(matrix.dtype)
+    return is_largest / is_largest.sum(dim, keepdim=True)

@@ -1,0 +1,117 @@
+"""Shapes and types of the results of visitor trees without values, and what is refused of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kronop.args.strides import broadcasts
+from kronop.descriptions.datatype import RESULT_TYPES, DataType
+from kronop.descriptions.visitor import Operand, VisitorEpilogue, VisitorTree
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families.gemm.shape_arguments import shape_error
+from kronop.families.gemm.torch.shapes import check_device, element_of, result_shape
+from kronop.families.gemm.visited_api import epilogue_for
+from kronop.torch.declaration import Named
+
+
+def results(a: Any, b: Any, operands: Sequence[Any], tree: str) -> list[Any]:
+    """New tensors of the results' shapes and types.
+
+    Raises:
+        ArgumentError: shapes or devices that do not fit, or a reduction of nothing.
+        ElementTypeError: element types that do not fit.
+        DescriptionError: no kernel computes a tree with these types.
+    """
+    shape = result_shape(a, b)
+    epilogue = typed(a, operands, tree)
+    for item, tensor in zip(epilogue.tree.tensors, operands, strict=True):
+        check_device(item.name, tensor, a.device)
+        goal = own_shape(item.kind, shape)
+        if not broadcasts(tensor.shape, goal):
+            expected = f"{tuple(goal)}, or what broadcasts to it"
+            hint = "tensors of a tree have M rows and N columns, rows N and columns M numbers"
+            raise shape_error(item.name, expected, tuple(tensor.shape), hint)
+    if epilogue.tree.reduces:
+        _check_reduced(epilogue.tree, shape)
+    return [
+        a.new_empty(own_shape(item.kind, shape), dtype=kind_of(epilogue.element_of(item)))
+        for item in epilogue.tree.results
+    ]
+
+
+def typed(a: Any, operands: Sequence[Any], tree: str) -> VisitorEpilogue:
+    """The tree with the types of a call.
+
+    Raises:
+        ElementTypeError, DescriptionError: as of `results`.
+    """
+    element = element_of(a.dtype)
+    return epilogue_for(tree, element, elements_of(operands))
+
+
+def elements_of(operands: Sequence[Any]) -> tuple[DataType, ...]:
+    """The types of operands in memory.
+
+    Raises:
+        ElementTypeError: an epilogue reads no tensors of this type.
+    """
+    found = []
+    for item in operands:
+        element = RESULT_TYPES.get(str(item.dtype).removeprefix("torch."))
+        if element is None:
+            raise ElementTypeError(
+                mismatch(
+                    "element type of an operand of a visitor tree",
+                    expected=f"one of {', '.join(RESULT_TYPES)}",
+                    got=str(item.dtype),
+                    hint="convert it; it need not have the type of a and b",
+                )
+            )
+        found.append(element)
+    return tuple(found)
+
+
+def own_shape(kind: str, shape: Sequence[Any]) -> tuple[Any, ...]:
+    """The shape of a tensor, a row or a column beside a result of this shape."""
+    *lead, m, n = shape
+    own: dict[str, tuple[Any, ...]] = {"tensor": (m, n), "row": (n,), "column": (m,)}
+    return (*lead, *own[kind])
+
+
+def as_matrix(item: Operand, tensor: Any) -> Any:
+    """An operand as what broadcasts against (..., M, N)."""
+    return tensor if item.kind == "tensor" else tensor.unsqueeze(-2 if item.kind == "row" else -1)
+
+
+def kind_of(element: DataType) -> Any:
+    return getattr(torch, element.name)
+
+
+def refuse_gradient(given: Named) -> None:
+    """Raises ArgumentError for 8-bit floats, which can't hold their gradients."""
+    if given.a.dtype.itemsize == 1 and (given.a.requires_grad or given.b.requires_grad):
+        raise ArgumentError(
+            mismatch(
+                "gradient of matmul_visited",
+                expected="a and b of 16 bits or more",
+                got=str(given.a.dtype),
+                hint="multiply wider tensors; operands of the tree may have gradients",
+            )
+        )
+
+
+def _check_reduced(tree: VisitorTree, shape: Sequence[Any]) -> None:
+    for item in tree.auxiliary:
+        goal = own_shape(item.kind, shape)
+        if item.axis and shape[-1 if item.axis == "row" else -2] == 0 and 0 not in goal:
+            raise ArgumentError(
+                mismatch(
+                    f"the extent that {item.name} reduces",
+                    expected="at least 1",
+                    got=0,
+                    hint="there is nothing to reduce",
+                )
+            )

@@ -12,6 +12,7 @@ from kronop.emit.plan import Plan
 from kronop.families.gemm import panels
 from kronop.families.gemm.cutlass import choice
 from kronop.families.gemm.cutlass.design import CutlassGemm
+from kronop.families.gemm.cutlass.hopper.design import CutlassHopper
 from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.vocabulary import Swizzle
 from kronop.target import Target
@@ -37,6 +38,8 @@ class Case:
     functor: str = "linear"
     compute: DataType | None = None
     swizzle: Swizzle = Swizzle.IdentitySwizzle1
+    # Of a kernel of CUTLASS 3.x, for sm_90a; None for one of 2.x.
+    cluster: tuple[int, int, int] | None = None
 
     def epilogue(self) -> Any:
         width, compute = self.alignments[2], self.compute or self.sums
@@ -57,7 +60,9 @@ class Case:
         a, b, c = map(kronop.TensorDescription, elements, self.layouts, self.alignments)
         return GemmDescription(
             math=instruction,
-            tile=kronop.TileDescription(self.tile, self.stages, self.warps, instruction),
+            tile=kronop.TileDescription(
+                self.tile, self.stages, self.warps, instruction, self.cluster
+            ),
             A=a,
             B=b,
             Y=c,
@@ -65,7 +70,7 @@ class Case:
             swizzling_functor=self.swizzle,
         )
 
-    def design(self) -> CutlassGemm:
+    def design(self) -> CutlassGemm | CutlassHopper:
         (found,) = choice.designs(self.description(), Target.parse("sm_80"))
         return found
 
@@ -172,4 +177,23 @@ INTERLEAVED = {
     "s8 interleaved": _BYTES.but(layouts=_PANELS, alignments=(16, 16, 8)),
     "s8 interleaved to s32": INSTRUCTIONS["s8 to s32"].but(layouts=_PANELS, tile=(128, 64, 64)),
 }
-EVERY = {**CASES, **INTERLEAVED}
+
+# CUTLASS 3.x: warp groups that take tiles in turn, or share them.
+_IN_TURN = _HALF.but(tile=(128, 128, 64), warps=(4, 1, 1), stages=6, cluster=(2, 1, 1))
+_SHARED = _IN_TURN.but(tile=(128, 256, 64), warps=(8, 1, 1), stages=4, cluster=(1, 1, 1))
+_WIDE = {"tile": (128, 128, 128), "warps": (4, 1, 1), "stages": 6, "cluster": (2, 1, 1)}
+HOPPER = {
+    "hopper f16": _IN_TURN,
+    "hopper f16 tall": _IN_TURN.but(tile=(64, 256, 64), stages=5, cluster=(4, 1, 1)),
+    "hopper bf16": _SHARED.but(element=_BF16, output=_BF16),
+    "hopper gelu": _SHARED.but(functor="gelu"),
+    "hopper f16 to f32": _SHARED.but(output=_F32, alignments=(8, 8, 4)),
+    "hopper tf32": _SINGLE.but(tile=(128, 128, 32), warps=(8, 1, 1), stages=4, cluster=(2, 1, 1)),
+    "hopper s8": _BYTES.but(**_WIDE),
+    "hopper s8 to s32": INSTRUCTIONS["s8 to s32"].but(**_WIDE),
+}
+# Kernels over tensors of rows and columns; all kernels. Sums of 8-bit floats are less exact than
+# those of float32.
+DENSE = {**CASES, **HOPPER}
+_FLOAT8 = _HALF.but(element=kronop.float8_e4m3fn, output=_BF16, shape=(16, 8, 32), **_WIDE)
+EVERY = {**DENSE, **INTERLEAVED, "hopper e4m3": _FLOAT8.but(alignments=(16, 16, 8))}

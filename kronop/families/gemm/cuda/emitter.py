@@ -14,6 +14,7 @@ from kronop.families.gemm.cuda import group_split, tree_pass
 from kronop.families.gemm.cuda.blocks import GemmBlocks
 from kronop.families.gemm.cuda.group_design import GemmGroup
 from kronop.families.gemm.cutlass.design import CutlassGemm
+from kronop.families.gemm.cutlass.hopper.design import CutlassHopper
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
@@ -38,7 +39,7 @@ class CudaEmitter(Searching):
             inner = self.workspace_bytes(of_family(plan), size, threads)
             return inner + tree_pass.workspace_bytes(visit, size)
         design = _design(plan)
-        if isinstance(design, GemmBlocks | CutlassGemm):
+        if isinstance(design, GemmBlocks | CutlassGemm | CutlassHopper):
             return design.workspace_bytes(size, plan.target)
         return group_split.workspace_bytes(size) if design.split else 0
 
@@ -54,7 +55,7 @@ class CudaEmitter(Searching):
         return tuple(_design(plan).launches(last, plan.target, problem))
 
 
-def _design(plan: Plan) -> GemmBlocks | GemmGroup | CutlassGemm:
+def _design(plan: Plan) -> GemmBlocks | GemmGroup | CutlassGemm | CutlassHopper:
     design = plan.steps[-1].design
-    assert isinstance(design, GemmBlocks | GemmGroup | CutlassGemm)
+    assert isinstance(design, GemmBlocks | GemmGroup | CutlassGemm | CutlassHopper)
     return design

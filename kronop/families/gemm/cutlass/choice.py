@@ -8,6 +8,8 @@ from kronop.descriptions.math_instruction import MathOperation, OpClass
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.plan import Step
 from kronop.families.gemm.cutlass.design import CutlassGemm
+from kronop.families.gemm.cutlass.hopper import choice as hopper_choice
+from kronop.families.gemm.cutlass.hopper.design import CutlassHopper
 from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.least import LeastOfGemm
 from kronop.frozen import dataclass
@@ -51,13 +53,17 @@ _SIMT_VECTOR, _DOUBLE_BYTES = 1, 8
 _PANEL_STORE, _WIDEST_ACCESS = 8, 16
 
 
-def designs(what: GemmDescription, target: Target) -> Iterator[CutlassGemm]:
-    """The one design of the tile that was described, or those to choose from.
+def designs(what: GemmDescription, target: Target) -> Iterator[CutlassGemm | CutlassHopper]:
+    """The one design of the tile that was described, or those to choose from. Kernels of CUTLASS
+    3.x are those of tiles with clusters and schedules.
 
     A problem has to keep more promises to run on these than on kronop's own designs: extents are
     multiples of alignments (`launching`).
     """
-    if what.visitor or (what.tile is not None and what.tile.has_schedules):
+    if what.visitor:
+        return
+    if what.tile is not None and what.tile.has_schedules:
+        yield from hopper_choice.designs(what)
         return
     for shape in _shapes(what):
         yield _design(what, shape)
@@ -115,8 +121,12 @@ def _stored_at_once(what: GemmDescription) -> int:
     return _PANEL_STORE if promised >= enough else what.Y.alignment
 
 
-def steps(what: GemmDescription, target: Target, design: CutlassGemm) -> tuple[Step, ...]:
+def steps(
+    what: GemmDescription, target: Target, design: CutlassGemm | CutlassHopper
+) -> tuple[Step, ...]:
     """The one step of a plan."""
+    if isinstance(design, CutlassHopper):
+        return hopper_choice.steps(what, target, design)
     element, math, operation = what.A.element, what.math, what.math.math_operation
     tile = f"{design.tile_m}x{design.tile_n}x{design.tile_k}"
     splits = operation is MathOperation.multiply_add_fast_f32

@@ -1,0 +1,24 @@
+// The parameters of CUTLASS 3.x's matrix products.
+#pragma once
+
+#include "kronop/tensor_map.cuh"
+
+namespace kronop {
+
+// A product, or problems of equal size that are equally far apart: strides are in elements.
+//
+// A first launch, where `prepares` is 1, computes what CUTLASS's kernel takes, and leaves it at
+// `prepared`; a second one runs that kernel.
+template <class Scalar>
+struct HopperParameters {
+  TensorMap a_map, b_map;
+  void* prepared;
+  void* result;
+  void* source;  // null where nothing is added
+  long long m, n, k, problems;
+  long long result_row, result_column, result_batch, source_row, source_column, source_batch;
+  long long cores, prepares;
+  Scalar scalars[4];
+};
+
+}  // namespace kronop

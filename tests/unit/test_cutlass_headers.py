@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 import kronop
+from kronop.args.view import Device, TensorView
 from kronop.artifacts import KernelSignature
 from kronop.descriptions.strided import StridedMatrix
+from kronop.families.gemm import panel_arguments
 from kronop.families.gemm.cutlass import choice, headers
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
@@ -341,6 +343,27 @@ def test_strides_of_panels() -> None:
     )  # Slices are a matter of speed.
     assert _members(design.signature, launch) == got
     assert design.workspace_bytes(GemmSize(m, n, k, slices=4), SM_80) == 0
+
+
+def test_panels_are_read_in_place_on_a_gpu() -> None:
+    whole = TensorView(
+        pointer=4096,
+        shape=(5, 2, 80, 32),
+        strides=(9600, 4800, 32, 1),
+        element=kronop.int8,
+        device=Device("cuda"),
+        framework="torch",
+        writable=True,
+        owner=None,
+    )
+    described = PANELS.description().A
+    found = panel_arguments.placed(whole, described, whole.device, lambda item, form: item)
+    assert (found.pointer, found.lead, found.strides, found.own) == (
+        4096,
+        (5,),
+        (9600,),
+        (32, 4800),
+    )
 
 
 def test_panels_that_cutlass_does_not_read_are_refused() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from kronop.args.device import target_of
@@ -23,7 +23,7 @@ _MOST_BYTES = 16  # The widest access to D.
 
 
 def run_visited(
-    a: Any, b: Any, given: Mapping[str, Any], elements: Sequence[DataType], tree: str
+    a: Any, b: Any, given: Mapping[str, Any], elements: tuple[DataType, ...], tree: str
 ) -> None:
     """Computes a tree's results from the sums of a product.
 
@@ -36,13 +36,9 @@ def run_visited(
     """
     first, second = operand_of(a, "a"), operand_of(b, "b")
     check_element(second.element, first.element, "b", ", the type of a")
+    length = math.gcd(second.shape[-1], _MOST_BYTES // _output(first.element, elements).bytes) or 1
     operation = _operation(
-        target_of(first),
-        described(first, "a"),
-        described(second, "b"),
-        second.shape[-1],
-        tuple(elements),
-        tree,
+        target_of(first), described(first, "a"), described(second, "b"), length, elements, tree
     )
     output_op = operation.epilogue_type(**given)
     operation.run(GemmArguments(operation=operation, A=a, B=b, output_op=output_op))
@@ -50,7 +46,7 @@ def run_visited(
 
 @functools.lru_cache(maxsize=512)
 def epilogue_for(
-    tree: str, element: DataType, elements: tuple[DataType, ...], columns: int = 1
+    tree: str, element: DataType, elements: tuple[DataType, ...], length: int = 1
 ) -> VisitorEpilogue:
     """The tree as the epilogue of a product.
 
@@ -58,7 +54,7 @@ def epilogue_for(
         tree: its text.
         element: the type of a and b.
         elements: those of the operands in memory, in the order of the tree.
-        columns: N.
+        length: how many elements of D are written at once.
 
     Raises:
         DescriptionError: no kernel computes a tree with these types.
@@ -70,11 +66,11 @@ def epilogue_for(
         for item, own in zip(told.tensors, elements, strict=True)
         if own is not output
     }
-    length = math.gcd(columns, _MOST_BYTES // output.bytes) or 1
     return told(output, length, sums, sums if sums.kind == "float" else float32, others)
 
 
-def _output(element: DataType, elements: Sequence[DataType]) -> DataType:
+@functools.lru_cache(maxsize=512)
+def _output(element: DataType, elements: tuple[DataType, ...]) -> DataType:
     """The type of D: that of the product or, where this is an integer and some operands are floats,
     the least type that holds these floats."""
     result = result_type(element)
@@ -91,11 +87,10 @@ def _operation(
     target: str,
     A: TensorDescription,
     B: TensorDescription,
-    columns: int,
+    length: int,
     elements: tuple[DataType, ...],
     tree: str,
 ) -> GemmOperationUniversal:
-    epilogue = epilogue_for(tree, A.element, elements, columns)
-    length = epilogue.epilogue_vector_length
+    epilogue = epilogue_for(tree, A.element, elements, length)
     C = TensorDescription(epilogue.element_output, Layout.RowMajor, length)
     return GemmOperationUniversal(target, None, A, B, C, epilogue, visitor=True)

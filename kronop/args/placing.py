@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from kronop.args.staging import Form, form_for
 from kronop.args.strides import broadcast_strides, merged
@@ -56,7 +57,16 @@ def strided(
     )
 
 
-def collapsed(lead: Ints, placed: Mapping[str, Placed]) -> tuple[Ints, dict[str, Ints]]:
+class Leading(Protocol):
+    """An operand with leading dimensions."""
+
+    @property
+    def lead(self) -> Ints: ...
+    @property
+    def strides(self) -> Ints: ...
+
+
+def collapsed(lead: Ints, placed: Mapping[str, Leading]) -> tuple[Ints, dict[str, Ints]]:
     """(extents of as few batch dimensions as possible, strides of every operand over them).
 
     Raises:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kronop.artifacts import Launch, Status
 from kronop.descriptions.datatype import DataType, Layout
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.strided import StridedMatrix, padded
 from kronop.descriptions.summed import Summed, summed
 from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan, Step
@@ -24,6 +25,16 @@ _DESIGNS: Mapping[str, str] = {
     "cuda": "kronop.emit.cuda.visit_sums",
     "x86": "kronop.emit.x86.visit_sums",
 }
+
+
+def values_of(visited: Sequence[StridedMatrix]) -> dict[str, Any]:
+    """The members of parameter structs that say where a tree's operands, then its results lie."""
+    return {
+        "visited": tuple(item.pointer for item in visited),
+        "visited_batch": tuple(stride for item in visited for stride in padded(item.batch)),
+        "visited_row": tuple(item.row for item in visited),
+        "visited_column": tuple(item.column for item in visited),
+    }
 
 
 @dataclass(frozen=True, slots=True)

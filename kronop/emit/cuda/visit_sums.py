@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -14,6 +13,7 @@ from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import HERTZ, MEMORY_BYTES_PER_CYCLE, SECONDS_OF_LAUNCH
 from kronop.emit.design import Design, Instantiation
+from kronop.emit.visiting import values_of
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -21,6 +21,20 @@ _THREADS, _LANES = 256, 32
 _WARPS = _THREADS // _LANES
 # Results of a thread down and across a tile, besides the runs along rows.
 _STEPS = 4
+
+
+def shared_bytes_of_tree(
+    epilogue: VisitorEpilogue, tile: tuple[int, int], holders: tuple[int, int]
+) -> int:
+    """Shared memory in which threads join values.
+
+    Args:
+        tile: rows and columns of a block.
+        holders: threads that have sums of a row, and of a column.
+    """
+    places = {"": 0, "row": tile[0] * holders[0], "column": tile[1] * holders[1]}
+    wanted = sum(places[item.axis] for item in epilogue.tree.results)
+    return wanted * epilogue.element_epilogue.bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +70,8 @@ class VisitSums(Design):
     @property
     def shared_bytes(self) -> int:
         """Places in which threads join values of each row, and of each column."""
-        across, down = (_LANES, _WARPS) if self.along_rows else (_WARPS, _LANES)
-        places = {"": 0, "row": self.tile[0] * across, "column": self.tile[1] * down}
-        wanted = sum(places[item.axis] for item in self.epilogue.tree.results)
-        return wanted * self.epilogue.element_epilogue.bytes
+        holders = (_LANES, _WARPS) if self.along_rows else (_WARPS, _LANES)
+        return shared_bytes_of_tree(self.epilogue, self.tile, holders)
 
     def style(self, target: Target) -> Iterator[str]:
         yield "sums along rows" if self.along_rows else "sums along columns"
@@ -136,20 +148,16 @@ class VisitSums(Design):
 
     def _launch(self, index: int, problem: VisitProblem, blocks: int, *, joins: bool) -> Launch:
         operands.check_blocks(blocks)
-        every = (*problem.operands, *problem.results)
         values: dict[str, Any] = {
             "sums": problem.sums.pointer,
             "partial": problem.workspace,
-            "visited": tuple(item.pointer for item in every),
             "m": problem.m,
             "n": problem.n,
             "batch": padded(problem.batch, 1),
             "sums_batch": padded(problem.sums.batch),
             "sums_row": problem.sums.row,
             "sums_column": problem.sums.column,
-            "visited_batch": tuple(itertools.chain(*(padded(item.batch) for item in every))),
-            "visited_row": tuple(item.row for item in every),
-            "visited_column": tuple(item.column for item in every),
+            **values_of((*problem.operands, *problem.results)),
             "joins": int(joins),
             "folds": parts_of(self.epilogue, problem.m, problem.n, problem.problems, self.tile)[0],
             "scalars": problem.scalars,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -13,6 +12,7 @@ from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix, pa
 from kronop.descriptions.summed import LEAST_PART, VisitProblem, parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.design import Design, Instantiation
+from kronop.emit.visiting import values_of
 from kronop.emit.x86 import planning
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -100,20 +100,16 @@ class HostVisitSums(Design):
         of = problem if self.along_rows else _turned(problem)
         rows = max(LEAST_PART, -(-_ELEMENTS // max(of.n, 1)), -(-of.m // _MOST_ITEMS))
         tile = (rows, _PANEL) if self.along_rows else (_PANEL, rows)
-        every = (*of.operands, *of.results)
         values: dict[str, Any] = {
             "sums": of.sums.pointer,
             "workspace": problem.workspace,
-            "visited": tuple(item.pointer for item in every),
             "m": of.m,
             "n": of.n,
             "batch": padded(of.batch, 1),
             "sums_batch": padded(of.sums.batch),
             "sums_row": of.sums.row,
             "sums_column": of.sums.column,
-            "visited_batch": tuple(itertools.chain(*(padded(item.batch) for item in every))),
-            "visited_row": tuple(item.row for item in every),
-            "visited_column": tuple(item.column for item in every),
+            **values_of((*of.operands, *of.results)),
             "rows": rows,
             "threads": threads,
             "turned": int(not self.along_rows),

@@ -10,9 +10,10 @@ from typing import Any
 from kronop.args.base import Arguments, OperationLike, Places
 from kronop.args.checks import check_results, check_source, description_of
 from kronop.args.overlap import same_elements
+from kronop.args.placing import collapsed
 from kronop.args.staging import Form as Staged
 from kronop.args.staging import form_for
-from kronop.args.strides import broadcast_shapes, broadcast_strides, merged
+from kronop.args.strides import broadcast_shapes, broadcast_strides
 from kronop.args.tensor import check_promise, views_of
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import DataType
@@ -40,7 +41,6 @@ from kronop.families.distance.value_arguments import (
 )
 from kronop.frozen import dataclass
 
-MOST_BATCH_DIMS = 4
 DISTANCE_OPERANDS = {"X1": "x1", "X2": "x2", "Y": "y", "Z": "z"}
 Ints = tuple[int, ...]
 
@@ -289,25 +289,3 @@ def check_diagonal(name: str, value: Any) -> int:
                 hint="it counts rows or columns; the diagonal's value is `regularization`",
             )
         ) from None
-
-
-def collapsed(lead: Ints, placed: Mapping[str, Placed]) -> tuple[Ints, dict[str, Ints]]:
-    """(extents of as few batch dimensions as possible, strides of every operand over them).
-
-    Raises:
-        ArgumentError: more are left than kernels walk.
-    """
-    steps = [broadcast_strides(item.lead, item.strides, lead) for item in placed.values()]
-    every = zip(lead, zip(*steps, strict=True), strict=True)
-    axes = merged([(extent, strides) for extent, strides in every if extent != 1])
-    if len(axes) > MOST_BATCH_DIMS:
-        raise ArgumentError(
-            mismatch(
-                "batch",
-                expected=f"at most {MOST_BATCH_DIMS} leading dimensions without a common stride",
-                got=f"{len(axes)} of shape {lead}",
-                hint="copy what is broadcast or transposed there",
-            )
-        )
-    strides = {name: tuple(step[index] for _, step in axes) for index, name in enumerate(placed)}
-    return tuple(extent for extent, _ in axes), strides

@@ -8,6 +8,7 @@ from typing import Any
 
 from kronop.args.base import Arguments, OperationLike, Places
 from kronop.args.checks import check_results, check_source, description_of
+from kronop.args.placing import collapsed
 from kronop.args.staging import form_for
 from kronop.args.strides import broadcast_shapes
 from kronop.args.tensor import check_promise, views_of
@@ -15,7 +16,7 @@ from kronop.args.view import TensorView
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.distance.arguments import Ints, Placed, collapsed
+from kronop.families.distance.arguments import Ints, Placed
 from kronop.families.distance.description import Strided, Value
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_description import (

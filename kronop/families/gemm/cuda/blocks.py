@@ -12,11 +12,13 @@ from kronop.artifacts import KernelSignature, Launch, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.summed import parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import MEMORY_BYTES_PER_CYCLE, SHARED_BYTES_PER_CYCLE
+from kronop.emit.cuda.visit_sums import shared_bytes_of_tree
 from kronop.emit.design import Constant, Design, package_folder
-from kronop.families.gemm.cuda import parameters, visitor
+from kronop.families.gemm.cuda import parameters
 from kronop.families.gemm.cuda.parameters import Slicing
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
@@ -214,13 +216,13 @@ class GemmBlocks(Design):
         """
         if not isinstance(self.epilogue, VisitorEpilogue):
             return 0
-        return visitor.shared_bytes(self.epilogue, (self.tile_m, self.tile_n), holders)
+        return shared_bytes_of_tree(self.epilogue, (self.tile_m, self.tile_n), holders)
 
     def _folds(self, size: GemmSize) -> tuple[tuple[int, ...], int]:
         """Where parts of a tree's reductions begin in the workspace, and where that ends."""
         assert isinstance(self.epilogue, VisitorEpilogue)
         tile = (self.tile_m, self.tile_n)
-        return visitor.folds(self.epilogue, size.m, size.n, size.batch, tile)
+        return parts_of(self.epilogue, size.m, size.n, size.batch, tile)
 
     def _tiles(self, size: GemmSize) -> int:
         rows, columns = operands.cover(size.m, self.tile_m), operands.cover(size.n, self.tile_n)

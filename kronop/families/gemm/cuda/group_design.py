@@ -78,8 +78,15 @@ _CYCLES_OF_BYTE, _CYCLES_OF_TILE, _SECONDS_OF_LAUNCH = 0.02, 1500, 4e-6
 # multiprocessor's schedulers issue an instruction for in a cycle.
 _INSTRUCTIONS, _LANES = 4, 128
 _OF_FUNCTIONS = {
-    **{"erf": 25, "tanh": 25, "exp": 8, "divide": 10, "log": 10, "power": 40, "sqrt": 8},
-    **{"gelu_of_16_bits": 15, "sigmoid_of_16_bits": 4},
+    "erf": 25,
+    "tanh": 25,
+    "exp": 8,
+    "divide": 10,
+    "log": 10,
+    "power": 40,
+    "sqrt": 8,
+    "gelu_of_16_bits": 15,
+    "sigmoid_of_16_bits": 4,
 }
 
 

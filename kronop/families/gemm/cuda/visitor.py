@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
 from kronop.descriptions.visitor import VisitorEpilogue
+from kronop.emit import visiting
 from kronop.emit.cuda import operands
 from kronop.families.gemm.description import GemmProblem
-
-_ALIGNMENT = 16
 
 
 def _counts(epilogue: VisitorEpilogue) -> tuple[int, int, int]:
@@ -53,42 +50,4 @@ def signature(epilogue: VisitorEpilogue) -> KernelSignature:
 def values_of(epilogue: VisitorEpilogue, problem: GemmProblem) -> dict[str, Any]:
     """The members of the parameter struct that those of other epilogues have not."""
     count = len(epilogue.tree.tensors)
-    every = (*problem.visited[:count], problem.y, *problem.visited[count:])
-    missing = (0,) * (MOST_BATCH_DIMENSIONS - len(problem.batch))
-    batches = [(*missing, *item.batch) for item in every]
-    return {
-        "visited": tuple(item.pointer for item in every),
-        "visited_batch": tuple(itertools.chain(*batches)),
-        "visited_row": tuple(item.row for item in every),
-        "visited_column": tuple(item.column for item in every),
-    }
-
-
-def folds(
-    epilogue: VisitorEpilogue, m: int, n: int, problems: int, tile: tuple[int, int]
-) -> tuple[tuple[int, ...], int]:
-    """(where the parts of each result begin in the workspace, where they end), in bytes.
-
-    Args:
-        tile: rows and columns, of which a block leaves a part each.
-    """
-    end, begins = 0, []
-    for item in epilogue.tree.results:
-        begins.append(end)
-        if item.axis:
-            parts = math.ceil(n / tile[1]) * m if item.axis == "row" else math.ceil(m / tile[0]) * n
-            wanted = problems * parts * epilogue.element_epilogue.bytes
-            end += operands.round_up(wanted, _ALIGNMENT)
-    return tuple(begins), end
-
-
-def shared_bytes(epilogue: VisitorEpilogue, tile: tuple[int, int], holders: tuple[int, int]) -> int:
-    """Shared memory in which threads join values.
-
-    Args:
-        tile: rows and columns of a block.
-        holders: threads that have sums of a row, and of a column.
-    """
-    places = {"": 0, "row": tile[0] * holders[0], "column": tile[1] * holders[1]}
-    wanted = sum(places[item.axis] for item in epilogue.tree.results)
-    return wanted * epilogue.element_epilogue.bytes
+    return visiting.values_of((*problem.visited[:count], problem.y, *problem.visited[count:]))

@@ -1,12 +1,14 @@
-"""Parameters of products on CPUs whose epilogue is a visitor tree; see gemm_visitor.hpp."""
+"""Parameters of products on CPUs whose epilogue is a visitor tree; see visitor_results.hpp."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
+from kronop.descriptions.summed import parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
+from kronop.emit import visiting
 from kronop.emit.x86 import planning
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.x86.cutting import Cut
@@ -49,14 +51,7 @@ def values(epilogue: VisitorEpilogue, problem: GemmProblem, *, turned: bool) -> 
     """Operands, then results, D first; strides of a `turned` problem are the kernel's already."""
     operands = len(epilogue.tree.tensors)
     every = (*problem.visited[:operands], problem.y, *problem.visited[operands:])
-    strides = [padded(item.batch) for item in every]
-    return {
-        "visited": tuple(item.pointer for item in every),
-        "visited_batch": tuple(stride for row in strides for stride in row),
-        "visited_row": tuple(item.row for item in every),
-        "visited_column": tuple(item.column for item in every),
-        "turned": int(turned),
-    }
+    return {**visiting.values_of(every), "turned": int(turned)}
 
 
 def folds(
@@ -75,11 +70,7 @@ def folds(
         found: how the kernel's problem, m x n, is cut.
         panel: columns that are finished at once.
     """
-    end, begins = planning.aligned(found.workspace_bytes), []
-    for item in epilogue.tree.results:
-        begins.append(end)
-        if item.axis:
-            across = (item.axis == "row") != turned
-            parts = -(-n // panel) * m if across else -(-m // found.rows) * n
-            end += planning.aligned(problems * parts * epilogue.element_epilogue.bytes)
-    return tuple(begins), end
+    begin = planning.aligned(found.workspace_bytes)
+    m, n, tile = (n, m, (panel, found.rows)) if turned else (m, n, (found.rows, panel))
+    begins, end = parts_of(epilogue, m, n, problems, tile)
+    return tuple(begin + item for item in begins), begin + end

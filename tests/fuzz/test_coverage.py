@@ -23,16 +23,12 @@ _OTHERS = {
     "gradients": (0, 2),
     "quantized": (0, 1, 2, 3, 5, 6, 10),
     "gemm": (0, 5, 7, 17, 24, 28, 34, 141),
+    "trees": (0, 2, 8, 11, 12, 13),
 }
 # What no one-line call asks for, or few random cases have: emulated tests of their own run these.
 _ELSEWHERE = {
     *("GemmGroup: 8-bit floats", "GemmGroup: int8"),
     *("GemmMma: Rounded", "GemmMma: Tf32", "GemmMma: float16 sums", "GemmTile: through registers"),
-    *(
-        f"{design}: {tree}"
-        for design in ("GemmMma", "GemmTile")
-        for tree in ("a visitor tree", "a visitor tree that reduces")
-    ),
 }
 
 # Designs that plans for few rows have, where those for many have others.

@@ -47,8 +47,8 @@ _NUMBERS = (
     *(f"{name}_{axis}" for name in ("result", "source") for axis in ("row", "column", "batch")),
     *("cores", "prepares"),
 )
-# Assertions are calls, across which products of warp groups do not overlap. NVRTC warns of constants
-# that become definitions, of defaulted functions and of unused variables.
+# Assertions are calls, across which products of warp groups do not overlap. NVRTC warns of
+# constants that become definitions, of defaulted functions and of unused variables.
 _OPTIONS = ("-DNDEBUG", "-diag-suppress=20044", "-diag-suppress=20012", "-diag-suppress=177")
 # Multiply-adds of a multiprocessor in a cycle by bytes of an element, cycles of a second, seconds
 # of two launches. NOTE: 0.7 of what kronop's own warp groups reach, as measured on an H200 for

@@ -3,7 +3,8 @@
 `gemkm` and `gekmm` multiply by Kronecker products, `ksmm` by Kronecker-sparse factors, `matmul` by
 matrices (`matmul_visited` with a visitor tree), and `nn` has layers of the first two. Without
 gradients they do the same as the functions of the same names in kronop and kronop.gemm, which also
-take tensors of other frameworks, `out`, and more. `decompositions` is for exports to where kronop is not.
+take tensors of other frameworks, `out`, and more. `decompositions` is for exports to where kronop
+is not.
 
 Imported explicitly (`import kronop.torch`); `import kronop` alone does not import torch.
 """

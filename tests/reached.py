@@ -23,6 +23,7 @@ from kronop import emit, families
 from kronop.artifacts import Launch
 from kronop.emit.design import Design
 from kronop.emit.plan import Plan
+from kronop.emit.visiting import Visiting
 from tests.emulation import batches
 from tests.fuzz import plans
 
@@ -53,9 +54,10 @@ def watch(patch: pytest.MonkeyPatch) -> None:
     """Has emitters tell what they launch, and kernels of the host that they run."""
     from kronop.compiler.host_kernel import HostKernel
 
-    for kind in (kind for family in families.FAMILIES for kind in family.kinds):
-        for emitter in {later.get() for later in kind.emitters.values()}:
-            patch.setattr(emitter, "launches", _telling(emitter.launches))
+    kinds = (kind for family in families.FAMILIES for kind in family.kinds)
+    emitters = {later.get() for kind in kinds for later in kind.emitters.values()}
+    for emitter in (*emitters, Visiting):
+        patch.setattr(emitter, "launches", _telling(emitter.launches))
     bind_words = HostKernel.bind_words
 
     @functools.wraps(bind_words)

@@ -15,7 +15,12 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.summed import parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import MEMORY_BYTES_PER_CYCLE, SHARED_BYTES_PER_CYCLE
+from kronop.emit.cuda.machine import (
+    HERTZ,
+    MEMORY_BYTES_PER_CYCLE,
+    SECONDS_OF_LAUNCH,
+    SHARED_BYTES_PER_CYCLE,
+)
 from kronop.emit.cuda.visit_sums import shared_bytes_of_tree
 from kronop.emit.design import Constant, Design, package_folder
 from kronop.families.gemm.cuda import parameters
@@ -26,14 +31,12 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 FOLDERS = (package_folder("kronop.families.gemm.cuda"),)
-# Cycles in a second: of an A100 as its data sheet says, of an H200 while it computes products.
-_HERTZ = {"sm_80": 1.41e9, "sm_90a": 1.6e9}
 # Bytes that a multiprocessor gets of the level-2 cache in a cycle. NOTE: docs/gotchas.md, where
 # asynchronous copies go.
 _CACHE_BYTES_PER_CYCLE = 32
 # Cycles of a block besides its slabs, until its first slab is there and its last result is stored;
-# of a slab, in which its warps wait for each other; and what a launch takes.
-_BLOCK, _SLAB, _SECONDS_OF_LAUNCH = 1500, 60, 4e-6
+# of a slab, in which its warps wait for each other.
+_BLOCK, _SLAB = 1500, 60
 # Warps that keep the four quarters of a multiprocessor busy.
 _BUSY_WARPS = 8
 # A visitor tree without reductions, and with some.
@@ -230,7 +233,7 @@ class GemmBlocks(Design):
 
     def _seconds(self, size: GemmSize, target: Target, slices: int) -> float:
         """Modelled time where sums are cut into so many slices."""
-        hertz, cores = _HERTZ[target.arch], target.cores
+        hertz, cores = HERTZ[target.arch], target.cores
         blocks = self._tiles(size) * slices
         slabs = operands.cover(operands.cover(size.k, self.tile_k), slices)
         # Blocks of the multiprocessor that has most, and how many of them run at a time.
@@ -248,11 +251,11 @@ class GemmBlocks(Design):
         if slices > 1:
             sums = self._tiles(size) * self.tile_m * self.tile_n * slices
             moved = 2 * sums * self.math.element_accumulator.bytes
-            added = moved / (MEMORY_BYTES_PER_CYCLE * cores * hertz) + _SECONDS_OF_LAUNCH
+            added = moved / (MEMORY_BYTES_PER_CYCLE * cores * hertz) + SECONDS_OF_LAUNCH
         elements = (size.m + size.n) * size.k * self.source.bytes
         elements += size.m * size.n * self.output.bytes
         memory = size.batch * elements / (MEMORY_BYTES_PER_CYCLE * cores * hertz)
-        return max(cycles / hertz, memory) + added + _SECONDS_OF_LAUNCH
+        return max(cycles / hertz, memory) + added + SECONDS_OF_LAUNCH
 
 
 @functools.lru_cache(maxsize=1024)

@@ -57,7 +57,10 @@ def status_of_tile(what: GemmDescription, target: Target) -> Status:
     found = status(what, target)
     if not found:
         return found
-    tiles = sorted({f"{item.m} x {item.n} x {item.slab}" for item in _every(what, target)})
+    most = {(item.m, item.n, item.slab): item.stages for item in _every(what, target)}
+    tiles = [
+        f"{m} x {n} x {k} (at most {count} stages)" for (m, n, k), count in sorted(most.items())
+    ]
     return Status.reject(
         "clusters and schedules are of warp groups, which do not have this tile; theirs are"
         f" {', '.join(tiles)}, of 4 warps that take tiles in turn or 8 that share them, in clusters"

@@ -21,7 +21,12 @@ from kronop.descriptions.expression import Expression
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import MEMORY_BYTES_PER_CYCLE, PRODUCTS_OF_SPLIT
+from kronop.emit.cuda.machine import (
+    HERTZ,
+    MEMORY_BYTES_PER_CYCLE,
+    PRODUCTS_OF_SPLIT,
+    SECONDS_OF_LAUNCH,
+)
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.gemm.cuda.group_problem import (
     GRANULE,
@@ -58,10 +63,9 @@ _NUMBERS = (
     *("y_row", "y_column", "y_batch", "z_row", "z_column", "z_batch"),
     *("bias_row", "bias_column", "a_repeats", "b_repeats", "maps_y"),
 )
-# Multiply-adds of a multiprocessor in a cycle, by bytes of an element, and its cycles in a second:
-# as torch's products reach on an H200.
+# Multiply-adds of a multiprocessor in a cycle, by bytes of an element, as torch's products reach on
+# an H200.
 _PRODUCTS_PER_CYCLE = {4: 850, 2: 1700, 1: 3400}
-_HERTZ = 1.6e9
 # The share of that rate that tiles (rows, columns, taken in turn) reach. NOTE: the first three are
 # measured at 4096^3 in float16 on an H200: 0.181, 0.190 and 0.204 ms; smaller tiles load more bytes
 # for each product.
@@ -72,8 +76,8 @@ _RATES = {
     (128, 128, False): 0.85,
     (64, 128, True): 0.7,
 }
-# Cycles for a byte of a tile's results; for a tile besides; seconds for a launch.
-_CYCLES_OF_BYTE, _CYCLES_OF_TILE, _SECONDS_OF_LAUNCH = 0.02, 1500, 4e-6
+# Cycles for a byte of a tile's results; for a tile besides.
+_CYCLES_OF_BYTE, _CYCLES_OF_TILE = 0.02, 1500
 # Instructions for a result besides its epilogue, and for functions in that; results that a
 # multiprocessor's schedulers issue an instruction for in a cycle.
 _INSTRUCTIONS, _LANES = 4, 128
@@ -217,14 +221,13 @@ class GemmGroup(Design):
         cycles = rounds * each + results * self.alternate + _CYCLES_OF_TILE
         moved = ((m + n) * size.k * self.source.bytes + m * n * self.output.bytes) * size.batch
         cycles = max(cycles, moved / (MEMORY_BYTES_PER_CYCLE * target.cores))
-        seconds = cycles / _HERTZ + _SECONDS_OF_LAUNCH
+        seconds = cycles / HERTZ[target.arch] + SECONDS_OF_LAUNCH
         if not self.split:
             return seconds
         # Elements are read, written as two, and read again.
         moved = (m + n) * size.k * size.batch * 3 * self.source.bytes
-        return (
-            seconds + moved / (MEMORY_BYTES_PER_CYCLE * target.cores * _HERTZ) + _SECONDS_OF_LAUNCH
-        )
+        rate = MEMORY_BYTES_PER_CYCLE * target.cores * HERTZ[target.arch]
+        return seconds + moved / rate + SECONDS_OF_LAUNCH
 
     @property
     def _cycles_of_result(self) -> float:

@@ -38,10 +38,10 @@ def theirs(a: Any, b: Any, c: Any = None, bias: Any = None, activation: Any = No
 # Shapes of a, b and c; the bias has as many numbers as b has columns.
 _BATCHES = [
     ((3, 4), (4, 2), (3, 2)),
-    ((5, 3, 4), (4, 2), (5, 3, 2)),  # One tall product.
-    ((5, 3, 4), (4, 2), (3, 1)),
-    ((3, 4), (5, 4, 2), (5, 1, 2)),
-    ((2, 1, 3, 4), (5, 4, 2), (2, 5, 3, 2)),
+    ((2, 3, 4), (4, 2), (2, 3, 2)),  # One tall product.
+    ((2, 3, 4), (4, 2), (3, 1)),
+    ((3, 4), (2, 4, 2), (2, 1, 2)),
+    ((2, 1, 3, 4), (3, 4, 2), (2, 3, 3, 2)),
 ]
 
 
@@ -81,7 +81,7 @@ def test_every_activation_has_derivatives(activation: str) -> None:
 def test_batches_have_derivatives_of_second_order(shapes: Any) -> None:
     given = drawn(*shapes, (2,))
     assert torch.autograd.gradcheck(ours, given, check_forward_ad=True)
-    assert torch.autograd.gradgradcheck(ours, given, check_fwd_over_rev=True)
+    assert torch.autograd.gradgradcheck(ours, given, check_fwd_over_rev=True, fast_mode=True)
 
 
 def test_any_layout_is_multiplied() -> None:

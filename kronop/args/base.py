@@ -160,14 +160,16 @@ class Arguments(abc.ABC):
         self._views = views
         self._source_is_result = self.output_op.beta != 0 and same_elements(views["Z"], views["Y"])
 
-    def _given_result(self, Y: Any, others: Mapping[str, Any]) -> Any:
-        """The tensor of the result, which a visitor tree may have been given as D.
+    def _given_result(self, Y: Any, *others: tuple[str, Any]) -> tuple[Any, ...]:
+        """The tensor of the result, which a visitor tree may have been given as D, and others.
 
         Args:
-            others: tensors that a tree may only have as its own operands.
+            others: (name, tensor) of what a tree may only have as its own operands: it reads them
+                itself, and what is returned in their place is None.
         """
-        output_op = self.output_op
-        return taken(output_op, Y, others) if isinstance(output_op, VisitorArguments) else Y
+        if not isinstance(self.output_op, VisitorArguments):
+            return (Y, *(item for _, item in others))
+        return (taken(self.output_op, Y, dict(others)), *(None for _ in others))
 
     def _summed(
         self,
@@ -258,6 +260,11 @@ class Arguments(abc.ABC):
     def stream(self) -> int:
         """The handle of the stream of the last run; 0 before the first run."""
         return self._stream
+
+    @property
+    def D(self) -> Any:
+        """The tensor of the result, by the name that it has for PyCUTLASS and in visitor trees."""
+        return self.Y
 
     @property
     def results(self) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ copies to make before each run, after it, and at `sync`.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -231,7 +232,9 @@ def _copy(target: TensorView, source: TensorView) -> Step:
         here = raw_array(source)
     else:
         # The view of a vector has one more dimension (M, of extent 1) than the array.
-        here = source.owner.view(np.ndarray).reshape(whole)
+        here = source.owner.view(np.ndarray)
+        same = here.size == math.prod(whole)
+        here = here.reshape(whole) if same else np.broadcast_to(here, whole)
         here = here[tuple(slice(extent) for extent in source.shape)]
         there = there.view(here.dtype.newbyteorder("="))
 

@@ -100,8 +100,16 @@ class Treed:
 
     def problem(self, places: Any, workspace: int, threads: int) -> VisitProblem:
         """The pass, with operands at the places that kernels can reach."""
-        placed = {_SUMS: self._placed_sums(workspace), _D: self._placed_result(places)}
-        placed |= {item.key: self._placed(places, item) for item in self.items}
+        written = {_D: self.y} | {item.key: item.view for item in self.items if item.result}
+        same = visited.read_again(self.items, written)
+        placed = {
+            _SUMS: self._placed_sums(workspace),
+            _D: self._placed_result(places, read=_D in same.values()),
+        }
+        for item in self.items:
+            if item.key not in same:
+                placed[item.key] = self._placed(places, item, read=item.key in same.values())
+        placed |= {key: placed[result] for key, result in same.items()}
         extents, batches = collapsed(self.y.shape[:-2], placed)
         matrices = {
             name: StridedMatrix(
@@ -134,17 +142,17 @@ class Treed:
             own=(row, column),
         )
 
-    def _placed_result(self, places: Any) -> Placed:
+    def _placed_result(self, places: Any, *, read: bool) -> Placed:
         def take(item: TensorView, form: Form | None) -> TensorView:
-            found: TensorView = places.output(_D, item, form, read=False)
+            found: TensorView = places.output(_D, item, form, read=read)
             return found
 
         return strided(self.y, self.described, self.device, take, "tensor")
 
-    def _placed(self, places: Any, of: Visited) -> Placed:
+    def _placed(self, places: Any, of: Visited, *, read: bool) -> Placed:
         def take(item: TensorView, form: Form | None) -> TensorView:
             found: TensorView = (
-                places.output(of.key, item, form, read=False)
+                places.output(of.key, item, form, read=read)
                 if of.result
                 else places.input(of.key, item, form)
             )

@@ -139,6 +139,8 @@ def _fitted(item: Visited, shape: Ints) -> TensorView:
         )
     is_flat = len(seen.shape) == 1 and (item.result is not None or seen.shape != (n,))
     if item.kind == "tensor" and is_flat:
+        if not seen.in_place:
+            raise _misfit(f"shape of {item.name}, which is copied", goal, seen.shape)
         if seen.size != math.prod(goal):
             raise _misfit(f"shape of {item.name}", goal, seen.shape)
         steps = matrix_strides(goal, item.described.layout, 1)
@@ -181,6 +183,17 @@ def check_overlaps(
             if overlaps(item, seen):
                 raise _overlapping(name, other)
     return in_place
+
+
+def read_again(items: Sequence[Visited], written: Mapping[str, TensorView]) -> dict[str, str]:
+    """Operands that are a result: the operand's key -> the key of the result. What is copied for
+    kernels is then one copy, so that a run goes on from the one before."""
+    return {
+        item.key: name
+        for item in items
+        for name, view in written.items()
+        if item.result is None and item.kind == "tensor" and same_elements(view, item.view)
+    }
 
 
 def _overlapping(name: str, other: str) -> ArgumentError:

@@ -179,7 +179,8 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
         )
 
     def _size(self, size: Any) -> Any:
-        """A size, or the number of rows that a user gave for it, as a `Size` of this kind."""
+        """A size, or what a user gave for it, as a `Size` of this kind: a number of rows, or the
+        extents in a tuple."""
         if isinstance(size, Arguments):
             raise ElementTypeError(
                 mismatch(
@@ -190,7 +191,9 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
                 )
             )
         kind: Any = self.kind.size
-        return size if isinstance(size, kind) else kind(size)
+        if isinstance(size, kind):
+            return size
+        return kind(*size) if isinstance(size, (tuple, list)) else kind(size)
 
     def workspace_bytes(self, rows: Any, threads: int) -> int:
         """Bytes of scratch memory for a size: rows in all (M times the batch).

@@ -1,8 +1,8 @@
-"""The result Y while candidate plans are measured: saved, poisoned before each, and compared."""
+"""The results while candidate plans are measured: saved, poisoned before each, and compared."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,66 +16,89 @@ _MANTISSA = {"float64": 53, "float32": 24, "tfloat32": 11, "float16": 11, "bfloa
 _MOST_DIFFERENCE = 0.1
 
 
-class Result:
-    """The Y of some arguments, handled by the library that made it (NumPy, CuPy or torch)."""
+class _Tensor:
+    """One result, handled by the library that made it (NumPy, CuPy or torch)."""
 
-    def __init__(self, arguments: Arguments) -> None:
-        what = arguments.operation.description
-        self._Y = arguments.Y
-        self._accumulates = arguments.accumulates
-        self._is_integer = what.Y.element.kind == "int"
-        bits = min(_MANTISSA.get(item.name, 53) for item in (what.Y.element, what.math.element_a))
-        self._tolerance = min(_MOST_DIFFERENCE, 64 * 2.0**-bits)
-        self._before = self._copied()
-        self._expected: Any = None
+    def __init__(self, tensor: Any, bits: int) -> None:
+        """`bits` are those of the significand of what is multiplied."""
+        element = view(tensor, "a result").element
+        self._tensor, self._is_integer = tensor, element.kind == "int"
+        own = min(bits, _MANTISSA.get(element.name, 53))
+        self._tolerance = min(_MOST_DIFFERENCE, 64 * 2.0**-own)
+        self._before, self._expected = self._copied(), None
 
-    def judge(self, run: Callable[[], None]) -> str:
-        """Compares the result of `run` with that of the first run: empty if they agree, else a
-        sentence that says how far they differ.
+    def restore(self) -> None:
+        self._tensor[...] = self._before
 
-        Raises:
-            ArgumentError: the result of the first run is not finite.
-        """
-        if self._accumulates:
-            self.restore()
-        else:
-            self._poison()
-        run()
-        if self._expected is None:
-            self._expected = self._copied()
-            if not self._distance(self._expected) == 0:
-                raise ArgumentError(
-                    mismatch(
-                        "Y",
-                        expected="a finite result, to compare candidates by",
-                        got="infinities or NaN",
-                        hint="fill the tensors with typical values",
-                    )
-                )
-            return ""
-        distance = self._distance(self._expected)
+    def poison(self) -> None:
+        self._tensor[...] = 77 if self._is_integer else float("nan")
+
+    def expect(self) -> bool:
+        """Takes what it is now as right; says whether it is finite."""
+        self._expected = self._copied()
+        return self._distance() == 0
+
+    def trouble(self) -> str:
+        """How far it differs from what is right; empty if it does not."""
+        distance = self._distance()
         # Written as `<=` so that a NaN distance counts as a difference.
         if distance <= self._tolerance:
             return ""
         return f"its result is {distance:.2g} away from the first one's"
 
-    def restore(self) -> None:
-        """Gives Y the values that it had when this object was made."""
-        self._Y[...] = self._before
-
     def _copied(self) -> Any:
-        return self._Y.copy() if hasattr(self._Y, "copy") else self._Y.clone()
+        return self._tensor.copy() if hasattr(self._tensor, "copy") else self._tensor.clone()
 
-    def _poison(self) -> None:
-        self._Y[...] = 77 if self._is_integer else float("nan")
-
-    def _distance(self, expected: Any) -> float:
+    def _distance(self) -> float:
         """|Y - expected| / |expected| in the 2-norm; for integers, 1 if any element differs."""
+        expected = self._expected
         if self._is_integer:
-            return float(bool((expected != self._Y).any()))
+            return float(bool((expected != self._tensor).any()))
         size = _norm(expected)
         with np.errstate(invalid="ignore", over="ignore"):
-            return _norm(self._Y - expected) / (size if size else 1.0)
+            return _norm(self._tensor - expected) / (size if size else 1.0)
+
+
+class Result:
+    """All tensors that a run of some arguments writes."""
+
+    def __init__(self, tensors: Sequence[Any], bits: int, *, accumulates: bool) -> None:
+        self._tensors = [_Tensor(item, bits) for item in tensors]
+        self._accumulates = accumulates
+        self._is_first = True
+
+    def judge(self, run: Callable[[], None]) -> str:
+        """Compares the results of `run` with those of the first run: empty if they agree, else a
+        sentence that says how far they differ.
+
+        Raises:
+            ArgumentError: a result of the first run is not finite.
+        """
+        for item in self._tensors:
+            if self._accumulates:
+                item.restore()
+            else:
+                item.poison()
+        run()
+        if not self._is_first:
+            return next(filter(None, (item.trouble() for item in self._tensors)), "")
+        self._is_first = False
+        finite = [item.expect() for item in self._tensors]
+        if not all(finite):
+            raise ArgumentError(
+                mismatch(
+                    "Y",
+                    expected="a finite result, to compare candidates by",
+                    got="infinities or NaN",
+                    hint="fill the tensors with typical values",
+                )
+            )
+        return ""
+
+    def restore(self) -> None:
+        """Gives all tensors the values that they had when this object was made."""
+        for item in self._tensors:
+            item.restore()
 
 
 def _norm(values: Any) -> float:
@@ -92,19 +115,22 @@ def _norm(values: Any) -> float:
 
 
 def result_of(arguments: Arguments) -> Result:
-    """The result of `arguments`.
+    """The results of `arguments`.
 
     Raises:
-        ElementTypeError: Y is not an array of NumPy or CuPy or a tensor of torch.
+        ElementTypeError: one is not an array of NumPy or CuPy or a tensor of torch.
     """
-    framework = view(arguments.Y, "Y").framework
-    if framework not in ("numpy", "torch", "cupy"):
-        raise ElementTypeError(
-            mismatch(
-                "Y",
-                expected="an array of NumPy or CuPy, or a tensor of torch",
-                got=f"one of {framework}",
-                hint="tune with arguments of one of these",
+    for item in arguments.results:
+        framework = view(item, "Y").framework
+        if framework not in ("numpy", "torch", "cupy"):
+            raise ElementTypeError(
+                mismatch(
+                    "Y",
+                    expected="an array of NumPy or CuPy, or a tensor of torch",
+                    got=f"one of {framework}",
+                    hint="tune with arguments of one of these",
+                )
             )
-        )
-    return Result(arguments)
+    what = arguments.operation.description
+    bits = min(_MANTISSA.get(item.name, 53) for item in (what.Y.element, what.math.element_a))
+    return Result(arguments.results, bits, accumulates=arguments.accumulates)

@@ -61,6 +61,12 @@ class Expression(Decision):
             return {self.operands[0]}
         return set().union(*(item.inputs for item in self._nodes))
 
+    @property
+    def operations(self) -> int:
+        """How many operations it is written with."""
+        own = self.operation not in ("input", "constant")
+        return own + sum(item.operations for item in self._nodes)
+
     def evaluate(self, values: Mapping[str, Any]) -> Any:
         """The NumPy value, with the inputs taken from `values`."""
         if self.operation == "input":

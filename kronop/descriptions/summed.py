@@ -96,6 +96,13 @@ def bytes_beside(epilogue: VisitorEpilogue, layout: AnyLayout, shape: tuple[int,
     return of_sums + parts_bytes(epilogue, m, n, math.prod(lead))
 
 
+def moved_bytes(epilogue: VisitorEpilogue) -> int:
+    """Bytes that the pass moves for each sum; rows and columns are much less."""
+    matrices = (item for item in epilogue.tree.in_memory if item.kind == "tensor")
+    others = sum(epilogue.element_of(item).bytes for item in matrices)
+    return epilogue.element_accumulator.bytes + epilogue.element_output.bytes + others
+
+
 def parts_bytes(epilogue: VisitorEpilogue, m: int, n: int, problems: int) -> int:
     """Bytes in which the pass leaves parts of reductions, on any target."""
     return parts_of(epilogue, m, n, problems, (LEAST_PART, LEAST_PART))[1]

@@ -101,6 +101,15 @@ class Trace:
         )
 
 
+_OF_NUMPY = {
+    "add": "add",
+    "subtract": "subtract",
+    "multiply": "multiply",
+    "divide": "divide",
+    "true_divide": "divide",
+}
+
+
 class Traced:
     """A value of an epilogue that is being traced: an input, a constant or what was computed.
 
@@ -108,8 +117,6 @@ class Traced:
     `kronop.gelu` and their like.
     """
 
-    # NumPy's own scalars leave the operators to this class.
-    __array_ufunc__ = None
     __slots__ = ("operands", "operation", "trace")
     __hash__ = object.__hash__
 
@@ -123,6 +130,13 @@ class Traced:
         """A function of this node; `others` are further inputs that its expression names."""
         inputs = {name: self.trace._lifted(name, item) for name, item in others.items()}
         return self.trace.imported(function(variable("x")), {"x": self, **inputs})
+
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **named: Any) -> Traced:
+        """NumPy's own scalars leave their operators to this; its other functions are refused."""
+        operation = _OF_NUMPY.get(function.__name__)
+        if method != "__call__" or named or operation is None:
+            return self._unknown()
+        return self.trace.apply(operation, *inputs)
 
     def __add__(self, other: Any) -> Traced:
         return self.trace.apply("add", self, other)

@@ -176,12 +176,22 @@ def maximum(x: Any, y: Any = None, *, axis: str | None = None) -> Any:
     return _pair("max", x, y) if axis is None else _reduced(x, "max", axis)
 
 
-def minimum(x: Any, y: Any) -> Any:
+def minimum(x: Any, y: Any = None, *, axis: str | None = None) -> Any:
     """The smaller one of two values in a visitor tree, one of which may be a number.
 
     Raises:
         ElementTypeError: what is no value of the function.
+        DescriptionError: an axis, since no kernel reduces to the smallest.
     """
+    if axis is not None or y is None:
+        raise DescriptionError(
+            mismatch(
+                "kronop.minimum",
+                expected="two values",
+                got="one" if axis is None else f"axis={axis!r}",
+                hint="the smallest is minus kronop.maximum(-x, axis=...), after the run",
+            )
+        )
     return _pair("min", x, y)
 
 

@@ -144,6 +144,12 @@ class VisitorTree(Decision):
         return any(item.axis for item in self.results)
 
     @property
+    def operations(self) -> int:
+        """How many operations it computes with a sum; reductions are further ones."""
+        written = (*self.values, *(item.value for item in self.results))
+        return sum(item.operations for item in written)
+
+    @property
     def in_memory(self) -> tuple[Operand | Result, ...]:
         """What a kernel finds beside D: the operands in memory, then the auxiliary results."""
         return (*self.tensors, *self.auxiliary)

@@ -15,7 +15,7 @@ from kronop.artifacts import Launch, Status
 from kronop.descriptions.datatype import DataType, Layout
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix, padded
-from kronop.descriptions.summed import Summed, summed
+from kronop.descriptions.summed import Summed, moved_bytes, summed
 from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan, Step
 from kronop.frozen import dataclass
@@ -51,7 +51,9 @@ class Visiting:
         return self.inner.instruction(element, target)
 
     def supports(self, description: Any, target: Target) -> Status:
-        return self.inner.supports(summed(description), target)
+        """Whether both can be: the family's kernels, and the pass."""
+        found: Status = design_of(description, target).status(target)
+        return found and self.inner.supports(summed(description), target)
 
     def plan(self, description: Any, target: Target, size: Any = None) -> Plan:
         return visited(self.inner.plan(summed(description), target, size), description)
@@ -77,18 +79,23 @@ def of_family(plan: Plan) -> Plan:
     return dataclasses.replace(plan, steps=plan.steps[:-1])
 
 
+def design_of(description: Any, target: Target) -> Any:
+    """The pass over the sums of what is described."""
+    made = importlib.import_module(_DESIGNS[target.backend])
+    epilogue, sums = description.epilogue, description.math.element_accumulator
+    return made.design(epilogue, sums, along_rows=description.Y.layout is Layout.RowMajor)
+
+
 def visited(plan: Plan, description: Any) -> Plan:
     """The plan with the pass as its last step."""
-    made = importlib.import_module(_DESIGNS[plan.target.backend])
     epilogue, sums = description.epilogue, description.math.element_accumulator
-    design = made.design(epilogue, sums, along_rows=description.Y.layout is Layout.RowMajor)
     output = epilogue.element_output
     step = Step(
         entry=f"visit_{sums.short}_{output.short}_{plan.target.arch}",
-        design=design,
-        # Of an element, since rows may have any number of columns.
-        bytes_per_row=sums.bytes + output.bytes,
-        operations_per_row=len(epilogue.tree.values),
-        note="takes the sums through the visitor tree",
+        design=design_of(description, plan.target),
+        # Rows may have any number of columns.
+        bytes_per_row=moved_bytes(epilogue),
+        operations_per_row=epilogue.tree.operations,
+        note="takes the sums through the visitor tree, as rows of one element",
     )
     return dataclasses.replace(plan, steps=(*plan.steps, step))

@@ -67,7 +67,8 @@ def run(
         given = operands_of(epilogue, random, shape)
         results = results_of(epilogue, shape, layout)
         parts = parts_bytes(epilogue, *shape[-2:], math.prod(batch))
-        workspace = np.full(parts + 256, 255, np.uint8)
+        workspace = np.full(parts + 512, 255, np.uint8)
+        start = -workspace.ctypes.data % 256
         problem = VisitProblem(
             m=shape[-2],
             n=shape[-1],
@@ -76,10 +77,11 @@ def run(
             operands=tuple(strided(it.kind, given[it.name], batch) for it in tree.tensors),
             results=tuple(strided(it.kind, results[it.name], batch) for it in tree.results),
             scalars=tuple(given[name] for name in tree.scalars),
-            workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
+            workspace=workspace.ctypes.data + start,
             threads=1,
         )
         emulator.run(_EMITTER.launches(plan, Summed(problem=None, visit=problem)))
+        assert (workspace[start + parts :] == 255).all()
         inputs = {name: item if np.ndim(item) == 0 else wide(item) for name, item in given.items()}
         expected = epilogue.evaluate(wide(values), inputs)
         for item in tree.results:
@@ -103,7 +105,15 @@ def padded(random: np.random.Generator, shape: Shape, sums: DataType, layout: La
 
 
 # Above and below the tiles of 32 x 128 and of 128 x 32.
-_SHAPES: list[Shape] = [(1, 1), (45, 70), (64, 256), (130, 3), (2, 200, 5), (2, 3, 3, 150)]
+_SHAPES: list[Shape] = [
+    (1, 1),
+    (45, 70),
+    (64, 256),
+    (130, 3),
+    (2, 200, 5),
+    (2, 3, 3, 150),
+    (1500, 3),
+]
 CASES: dict[str, tuple[VisitorTree, DataType, DataType, Layout, dict[str, Any]]] = {
     "along rows": (several, float32, float32, RowMajor, {}),
     "along columns": (several, float32, float16, ColumnMajor, {}),

@@ -277,3 +277,16 @@ def test_tensors_lie_on_one_device() -> None:
     a, b = drawn((M, K), (K, N), grad=False)
     with pytest.raises(kronop.ArgumentError, match="device of bias"):
         matmul_visited(TREES["bias"], a, b, bias=torch.ones(N, device="meta"))
+
+
+def test_graphs_that_give_too_few_operands_are_refused() -> None:
+    a = torch.ones(2, 2)
+    with pytest.raises(kronop.ArgumentError, match="expected 3 operands and 2 scalars"):
+        torch.ops.kronop.matmul_visited(a, a, [], None, five.text)
+
+
+def test_relu_has_the_derivative_of_torchs_at_0() -> None:
+    tree = kronop.epilogue_visitor(lambda accum: kronop.relu(accum))
+    a, b = torch.zeros(2, 3, requires_grad=True), torch.ones(3, 2)
+    matmul_visited(tree, a, b).sum().backward()
+    assert not a.grad.any()

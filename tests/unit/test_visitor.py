@@ -252,6 +252,12 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
         kronop.DescriptionError,
         "functions of kronop",
     ),
+    "NumPy's exp": (lambda accum: np.exp(accum), kronop.DescriptionError, "kronop.exp"),
+    "the smallest of a row": (
+        lambda accum: (accum, kronop.minimum(accum, axis="row")),
+        kronop.DescriptionError,
+        "the smallest is minus kronop.maximum",
+    ),
     "a number beyond all floats": (
         lambda accum: accum * 10**400,
         kronop.ElementTypeError,

@@ -400,3 +400,74 @@ def test_sizes_count_sums_and_parts() -> None:
     parts = 2 * (2 * 100 + 4 * 54) * 4
     more = operation.sizes(100).workspace_bytes - plain_one.sizes(100).workspace_bytes
     assert parts <= more <= parts + 4 * 256
+
+
+def test_a_bias_that_the_tree_reads_is_added_once() -> None:
+    random = np.random.default_rng(8)
+    added = kronop.epilogue_visitor(
+        lambda accum, bias: accum + bias, kinds={"bias": "row"}, results=("D",)
+    )
+    matrix, pattern = kronop.TensorDescription(F32), (1, 3, 2, 1)
+    operation = kronop.KSparseOperation(
+        "x86", None, matrix, matrix, matrix, typed(added, F32, F32), pattern=pattern
+    )
+    x, w, bias = (support.random_array(random, shape, F32) for shape in ((4, 2), pattern, (3,)))
+    arguments = kronop.KSparseArguments(
+        operation=operation,
+        X=x,
+        W=w,
+        bias=bias,
+        output_op=operation.epilogue_type(bias=bias),
+    )
+    operation.run(arguments)
+    np.testing.assert_allclose(arguments.D, x @ w[0, :, :, 0].T + bias, rtol=1e-5, atol=1e-6)
+
+
+def test_tuning_gives_back_all_that_it_writes() -> None:
+    both = kronop.epilogue_visitor(
+        lambda accum, c: (accum, accum + c), kinds={"c": "tensor"}, results=("D", "t")
+    )
+    operation = kron(kronop.Side.Right, ROWS, F32, F32, both)
+    random = np.random.default_rng(9)
+    x = support.random_array(random, operation.description.x_shape(5), F32)
+    factors = [support.random_array(random, shape, F32) for shape in FACTORS]
+    y, c = np.zeros((5, 54), np.float32), np.ones((5, 54), np.float32)
+    arguments = kronop.KronMatmulArguments(
+        operation=operation,
+        X=x,
+        factors=factors,
+        output_op=operation.epilogue_type(D=y, c=c, t=c),
+    )
+    kronop.tune(operation, arguments)
+    np.testing.assert_array_equal(c, np.ones_like(c))
+    np.testing.assert_array_equal(y, np.zeros_like(y))
+
+
+@pytest.mark.parametrize("order", [">f4", "<f4"])
+def test_operands_of_foreign_byte_order_repeat(order: str) -> None:
+    add = kronop.epilogue_visitor(lambda accum, c: accum + c, kinds={"c": "tensor"}, results=("D",))
+    operation = kron(kronop.Side.Right, ROWS, F32, F32, add)
+    random = np.random.default_rng(10)
+    x = support.random_array(random, operation.description.x_shape(5), F32)
+    factors = [support.random_array(random, shape, F32) for shape in FACTORS]
+    c = np.arange(54, dtype=order)
+    arguments = kronop.KronMatmulArguments(
+        operation=operation, X=x, factors=factors, output_op=operation.epilogue_type(c=c)
+    )
+    operation.run(arguments)
+    plain_one = operation.description.reference(
+        x, factors, output_op=operation.epilogue_type(c=np.zeros(54, np.float32))
+    )
+    np.testing.assert_allclose(arguments.Y, plain_one["D"] + np.arange(54), rtol=1e-4, atol=1e-4)
+
+
+def test_more_reductions_than_a_block_has_room_for_are_refused() -> None:
+    many = kronop.epilogue_visitor(
+        lambda accum: (accum, *(kronop.sum(accum, axis="row") for _ in range(60)))
+    )
+    matrix, epilogue = kronop.TensorDescription(F32), typed(many, F32, F32)
+    with pytest.raises(kronop.DescriptionError, match="60 reductions of a tree take"):
+        kronop.KronMatmulOperation(
+            "sm_90a", None, matrix, matrix, matrix, epilogue, factors=FACTORS
+        )
+    assert kron(kronop.Side.Right, ROWS, F32, F32, many).plan.steps

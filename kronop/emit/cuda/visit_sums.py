@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from kronop.artifacts import Field, KernelSignature, Launch, Scalar
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
-from kronop.descriptions.summed import VisitProblem, parts_of
+from kronop.descriptions.summed import VisitProblem, moved_bytes, parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import HERTZ, MEMORY_BYTES_PER_CYCLE, SECONDS_OF_LAUNCH
@@ -19,8 +19,10 @@ from kronop.target import Target
 
 _THREADS, _LANES = 256, 32
 _WARPS = _THREADS // _LANES
-# Results of a thread down and across a tile, besides the runs along rows.
+# Rows of a thread and, where sums are along columns, columns.
 _STEPS = 4
+# Threads that join the parts of a result, which are so many each; threads that fill a GPU.
+_MOST_SHARES, _FEW_PARTS, _MANY = 32, 8, 1 << 20
 
 
 def shared_bytes_of_tree(
@@ -71,7 +73,20 @@ class VisitSums(Design):
     def shared_bytes(self) -> int:
         """Places in which threads join values of each row, and of each column."""
         holders = (_LANES, _WARPS) if self.along_rows else (_WARPS, _LANES)
-        return shared_bytes_of_tree(self.epilogue, self.tile, holders)
+        joined = (
+            _THREADS * self.epilogue.element_epilogue.bytes if self.epilogue.tree.reduces else 0
+        )
+        return max(joined, shared_bytes_of_tree(self.epilogue, self.tile, holders))
+
+    def status(self, target: Target) -> Status:
+        """Whether a block has the shared memory that its reductions take."""
+        if self.shared_bytes <= target.shared_bytes:
+            return Status.accept()
+        count = sum(1 for item in self.epilogue.tree.results if item.axis)
+        return Status.reject(
+            f"{count} reductions of a tree take {self.shared_bytes} bytes of shared memory,"
+            f" {target} has {target.shared_bytes}; return fewer"
+        )
 
     def style(self, target: Target) -> Iterator[str]:
         yield "sums along rows" if self.along_rows else "sums along columns"
@@ -125,12 +140,9 @@ class VisitSums(Design):
 
     def seconds(self, elements: int, target: Target) -> float:
         """Modelled time of the pass over so many sums: what it moves, and its launches."""
-        tree = self.epilogue.tree
-        matrices = [item for item in tree.in_memory if item.kind == "tensor"]
-        moved = self.sums.bytes + self.epilogue.element_output.bytes
-        moved += sum(self.epilogue.element_of(item).bytes for item in matrices)
         rate = MEMORY_BYTES_PER_CYCLE * target.cores * HERTZ[target.arch]
-        return elements * moved / rate + (1 + tree.reduces) * SECONDS_OF_LAUNCH
+        launches = 1 + self.epilogue.tree.reduces
+        return elements * moved_bytes(self.epilogue) / rate + launches * SECONDS_OF_LAUNCH
 
     def launches(self, index: int, problem: VisitProblem) -> tuple[Launch, ...]:
         """One launch, and one that joins parts if the tree reduces.
@@ -140,13 +152,22 @@ class VisitSums(Design):
         """
         m, n = problem.m, problem.n
         tiles = operands.cover(m, self.tile[0]) * operands.cover(n, self.tile[1])
-        launches = [self._launch(index, problem, problem.problems * tiles, joins=False)]
+        launches = [self._launch(index, problem, problem.problems * tiles, joins=0)]
         if self.epilogue.tree.reduces:
-            blocks = problem.problems * operands.cover(max(m, n), _THREADS)
-            launches.append(self._launch(index, problem, blocks, joins=True))
+            shares = self._shares(m, n)
+            blocks = problem.problems * operands.cover(max(m, n), _THREADS // shares)
+            launches.append(self._launch(index, problem, blocks, joins=shares))
         return tuple(launches)
 
-    def _launch(self, index: int, problem: VisitProblem, blocks: int, *, joins: bool) -> Launch:
+    def _shares(self, m: int, n: int) -> int:
+        """How many threads join the parts of a result: where these are many, and results few."""
+        parts = max(operands.cover(m, self.tile[0]), operands.cover(n, self.tile[1]))
+        shares = 1
+        while shares < _MOST_SHARES and shares * _FEW_PARTS < parts and shares * max(m, n) < _MANY:
+            shares *= 2
+        return shares
+
+    def _launch(self, index: int, problem: VisitProblem, blocks: int, *, joins: int) -> Launch:
         operands.check_blocks(blocks)
         values: dict[str, Any] = {
             "sums": problem.sums.pointer,
@@ -158,7 +179,7 @@ class VisitSums(Design):
             "sums_row": problem.sums.row,
             "sums_column": problem.sums.column,
             **values_of((*problem.operands, *problem.results)),
-            "joins": int(joins),
+            "joins": joins,
             "folds": parts_of(self.epilogue, problem.m, problem.n, problem.problems, self.tile)[0],
             "scalars": problem.scalars,
         }

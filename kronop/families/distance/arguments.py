@@ -86,7 +86,7 @@ class DistanceArguments(Arguments):
     ) -> None:
         what = description_of(operation, DistanceDescription)
         super().__init__(operation, output_op)
-        Y = self._given_result(Y, {"Z": Z})
+        Y, Z = self._given_result(Y, ("Z", Z))
         X2 = X1 if X2 is None and what.symmetric else X2
         views = views_of({"X1": X1, "X2": X2, "Z": Z, "Y": Y}, differentiable=DIFFERENTIABLE)
         check_source(self.output_op, views.get("Z"))

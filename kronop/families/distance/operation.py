@@ -25,7 +25,7 @@ class DistanceOperation(
         target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or "sm_90a".
         tile_description: tile sizes and math, or None for the planner's choice.
         X1, X2, Y: descriptions of the points, (M, K) and (N, K), and of the result, (M, N).
-        epilogue_functor: one of the four.
+        epilogue_functor: one of the four, or a visitor tree.
         kernel: one of `kronop.kernels`, or the form of one.
         symmetric: X1 and X2 will be the same tensor.
         expanded: squared distances may be computed by matrix products.

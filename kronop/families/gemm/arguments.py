@@ -252,9 +252,14 @@ class GemmArguments(Members):
         if "Z" in names and (not self.output_op.beta or self._source_is_result):
             names.remove("Z")
         names += [item.key for item in self._visited]
-        placed = {name: self._placed(places, name) for name in names}
-        if self._source_is_result:
-            placed["Z"] = placed["Y"]
+        # What is read again where it was written is copied for kernels once.
+        same = {"Z": "Y"} if self._source_is_result else self._read_again()
+        placed = {
+            name: self._placed(places, name, read=name in same.values())
+            for name in names
+            if name not in same
+        }
+        placed |= {name: placed[result] for name, result in same.items()}
         extents, batches = placing.collapsed(self._batch, placed)
 
         def operand(name: str) -> StridedMatrix | None:
@@ -285,12 +290,16 @@ class GemmArguments(Members):
             workspace=workspace,
         )
 
-    def _placed(self, places: Places, name: str) -> placing.Placed:
+    def _read_again(self) -> dict[str, str]:
+        """Operands of a visitor tree that are results."""
+        written = {item.key: item.view for item in self._visited if item.result}
+        return visited_arguments.read_again(self._visited, {"Y": self._views["Y"], **written})
+
+    def _placed(self, places: Places, name: str, *, read: bool) -> placing.Placed:
         item, described = self._views[name], self._described[name]
         seen = next((other for other in self._visited if other.key == name), None)
         kind = "tensor" if seen is None else seen.kind
         if name == "Y" or (seen is not None and seen.result is not None):
-            read = name == "Y" and self._source_is_result
             take = functools.partial(places.output, name, read=read)
         else:
             take = functools.partial(places.input, name)

@@ -55,6 +55,11 @@ def shaped(
         called = CALLED.get(name, name)
         if name == "Z" and item.shape == (size.n,) and math.prod(shape) != size.n:
             continue  # A bias, which broadcasts over rows.
+        if not item.in_place:
+            hint = (
+                "only tensors that kernels can read, of native byte order and aligned, may be flat"
+            )
+            raise shape_error(called, f"a matrix of {matrix}", item.shape, hint)
         if item.shape[0] != math.prod(shape):
             expected = f"{math.prod(shape)} elements, {' x '.join(map(str, shape))}"
             hint = "flat tensors hold `batch` matrices of the problem_size (M, N, K)"

@@ -80,7 +80,7 @@ class KronMatmulArguments(Arguments):
     ) -> None:
         self._description = description_of(operation, KronMatmulDescription)
         super().__init__(operation, output_op)
-        Y = self._given_result(Y, {"Z": Z})
+        Y, Z = self._given_result(Y, ("Z", Z))
         views = self._read(X, factors, Z, Y)
         self._settle(views)
         for name, item in views.items():

@@ -18,7 +18,7 @@ class KronMatmulOperation(
             "sm_90a".
         tile_description: tile sizes and math, or None for the planner's choice.
         X, F, Y: descriptions of the operand, of the factors and of the result.
-        epilogue_functor: one of the four.
+        epilogue_functor: one of the four, or a visitor tree.
         factors: (rows, columns) of each factor, in the order of the product.
         side: Side.Right for X (F1 x ... x FN), Side.Left for (F1 x ... x FN) X.
 

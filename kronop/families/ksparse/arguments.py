@@ -70,7 +70,7 @@ class SparseArguments(Arguments):
     ) -> None:
         self._description = what = description_of(operation, kind)
         super().__init__(operation, output_op)
-        Y = self._given_result(Y, {"Z": Z, "bias": bias})
+        Y, Z, bias = self._given_result(Y, ("Z", Z), ("bias", bias))
         operands = {"X": X, **weights, "bias": bias, "Z": Z, "Y": Y}
         views = views_of(operands, optional=("bias", "Z", "Y"))
         check_source(self.output_op, views.get("Z"))

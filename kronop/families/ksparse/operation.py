@@ -30,7 +30,8 @@ class KSparseOperation(
             "sm_90a".
         tile_description: tile sizes and math, or None for the planner's choice.
         X, W, Y: descriptions of the operand, of the weights and of the result.
-        epilogue_functor: one of the four; the bias is added before the activation.
+        epilogue_functor: one of the four, where the bias is added before the activation, or a
+            visitor tree.
         pattern: (a, b, c, d), positive integers.
         batch_last: X is (a c d, B) and Y (a b d, B), instead of (B, a c d) and (B, a b d).
 
@@ -56,8 +57,9 @@ class KSparseChainOperation(
         tile_description: tile sizes and math of every product, each of which is then a launch of
             its own; None for the planner's choice.
         X, W, Y: descriptions of the operand, of all weights and of the result.
-        epilogue_functor: one of the four, applied after the last factor; the bias is added before
-            the activation. The results between two factors are rounded to the element type of X.
+        epilogue_functor: one of the four, where the bias is added before the activation, or a
+            visitor tree; applied after the last factor. The results between two factors are rounded
+            to the element type of X.
         patterns: (a, b, c, d) of each factor, the right-most one, which is applied first, first.
         batch_last: X is (a c d, B), a c d of the first pattern, and Y (a b d, B), a b d of the
             last, instead of (B, a c d) and (B, a b d).

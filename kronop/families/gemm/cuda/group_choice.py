@@ -8,6 +8,7 @@ from dataclasses import replace
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import FLOAT8, ColumnMajor, RowMajor, float32, tfloat32
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
+from kronop.descriptions.summed import summed
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import (
     EpilogueScheduleType,
@@ -37,7 +38,7 @@ _MOST_STAGES, _MOST_LINES, _SPLIT_LINES = 8, 4, 2
 def status(what: GemmDescription, target: Target) -> Status:
     """Whether warp groups can read what was promised of the operands."""
     if what.visitor:
-        return Status.reject("warp groups do not run visitor trees")
+        return Status.reject("warp groups run no visitor trees, but for a pass over their sums")
     if target.arch != "sm_90a":
         return Status.reject(f"{target} has no warp-group products")
     if not _splits(what.math) and not _multiplies(what.math):
@@ -54,7 +55,7 @@ def status(what: GemmDescription, target: Target) -> Status:
 
 def status_of_tile(what: GemmDescription, target: Target) -> Status:
     """Why no warp groups have the user's tile, which only these may have."""
-    found = status(what, target)
+    found = status(summed(what, visitor=False) if what.visitor else what, target)
     if not found:
         return found
     most = {(item.m, item.n, item.slab): item.stages for item in _every(what, target)}

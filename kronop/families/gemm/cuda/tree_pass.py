@@ -25,7 +25,7 @@ from kronop.descriptions.summed import (
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.visit_sums import VisitSums
 from kronop.emit.plan import Plan
-from kronop.emit.visiting import of_family, visited
+from kronop.emit.visiting import design_of, of_family, visited
 from kronop.families.gemm.cuda import group_choice
 from kronop.families.gemm.cuda.group_design import GemmGroup
 from kronop.families.gemm.description import GemmDescription, GemmProblem
@@ -52,13 +52,15 @@ class TreePass:
         return f"{self.design}, then a pass over the sums"
 
     def status(self, target: Target) -> Status:
-        return self.design.status(target)
+        return self._visit(target).status(target) and self.design.status(target)
 
     def seconds(self, size: GemmSize, target: Target) -> float:
         """Modelled time of all launches."""
-        visit = cast(VisitSums, self.plan(target).steps[-1].design)
-        moved = visit.seconds(size.m * size.n * size.batch, target)
+        moved = self._visit(target).seconds(size.m * size.n * size.batch, target)
         return self.design.seconds(size, target) + moved
+
+    def _visit(self, target: Target) -> VisitSums:
+        return cast(VisitSums, design_of(self.tree, target))
 
     def plan(self, target: Target) -> Plan:
         steps = group_choice.steps(self.sums, target, self.design)

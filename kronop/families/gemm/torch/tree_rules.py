@@ -49,8 +49,10 @@ def _log(x: Any, like: Any) -> Any:
 
 
 def _larger(g: Any, x: Any, other: Any) -> Any:
-    """g where x is the larger one, half of it where both are equal."""
-    return torch.where(x == other, 0.5 * g, torch.where(x < other, 0.0, g))
+    """g where x is the larger one. Where both are equal, half of it, as of `torch.maximum`; of a
+    number and a tensor nothing, as of `torch.relu`."""
+    of_tensors = isinstance(x, torch.Tensor) and isinstance(other, torch.Tensor)
+    return torch.where(x == other, 0.5 * g if of_tensors else 0.0, torch.where(x < other, 0.0, g))
 
 
 RULES: Mapping[str, Rule] = {

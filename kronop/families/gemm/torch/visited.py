@@ -98,8 +98,8 @@ def _check_names(tree: VisitorTree, operands: Mapping[str, Any]) -> None:
 
 
 def _no_tree(item: Any) -> ElementTypeError:
-    hint = "decorate the function with kronop.epilogue_visitor"
+    got, hint = repr(item), "decorate the function with kronop.epilogue_visitor"
     if isinstance(getattr(item, "tree", None), VisitorTree):
+        got = "a tree with types"
         hint = "pass its .tree, which has no types; those of the tensors are taken"
-    got = repr(item)
     return ElementTypeError(mismatch("tree", expected="a visitor tree", got=got, hint=hint))

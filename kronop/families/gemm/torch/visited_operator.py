@@ -30,7 +30,7 @@ from kronop.torch.registration import register
 
 
 def _compute(a: Any, b: Any, operands: Any, scalars: Any, tree: str) -> Any:
-    found = visited_shapes.results(a, b, operands, tree)
+    found = visited_shapes.results(a, b, operands, scalars, tree)
     told = visited_shapes.typed(a, operands, tree).tree
     given = dict(zip(told.scalars, scalars or (), strict=True))
     given |= {item.name: one for item, one in zip(told.tensors, operands, strict=True)}
@@ -40,7 +40,7 @@ def _compute(a: Any, b: Any, operands: Any, scalars: Any, tree: str) -> Any:
 
 
 def _fake(a: Any, b: Any, operands: Any, scalars: Any, tree: str) -> Any:
-    return visited_shapes.results(a, b, operands, tree)
+    return visited_shapes.results(a, b, operands, scalars, tree)
 
 
 @dataclass(frozen=True, slots=True)

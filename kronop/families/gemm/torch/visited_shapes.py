@@ -9,6 +9,7 @@ import torch
 
 from kronop.args.strides import broadcasts
 from kronop.descriptions.datatype import RESULT_TYPES, DataType
+from kronop.descriptions.tree_text import from_text
 from kronop.descriptions.visitor import Operand, VisitorEpilogue, VisitorTree
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.gemm.shape_arguments import shape_error
@@ -17,7 +18,9 @@ from kronop.families.gemm.visited_api import epilogue_for
 from kronop.torch.declaration import Named
 
 
-def results(a: Any, b: Any, operands: Sequence[Any], tree: str) -> list[Any]:
+def results(
+    a: Any, b: Any, operands: Sequence[Any], scalars: Sequence[float] | None, tree: str
+) -> list[Any]:
     """New tensors of the results' shapes and types.
 
     Raises:
@@ -26,6 +29,7 @@ def results(a: Any, b: Any, operands: Sequence[Any], tree: str) -> list[Any]:
         DescriptionError: no kernel computes a tree with these types.
     """
     shape = result_shape(a, b)
+    _check_counts(operands, scalars, tree)
     epilogue = typed(a, operands, tree)
     for item, tensor in zip(epilogue.tree.tensors, operands, strict=True):
         check_device(item.name, tensor, a.device)
@@ -40,6 +44,21 @@ def results(a: Any, b: Any, operands: Sequence[Any], tree: str) -> list[Any]:
         a.new_empty(own_shape(item.kind, shape), dtype=kind_of(epilogue.element_of(item)))
         for item in epilogue.tree.results
     ]
+
+
+def _check_counts(operands: Sequence[Any], scalars: Sequence[float] | None, tree: str) -> None:
+    told = from_text(tree)
+    given = len(operands), len(scalars or ())
+    if given != (len(told.tensors), len(told.scalars)):
+        raise ArgumentError(
+            mismatch(
+                "kronop::matmul_visited",
+                expected=f"{len(told.tensors)} operands and {len(told.scalars)} scalars, as the"
+                " tree has",
+                got=f"{given[0]} and {given[1]}",
+                hint="call kronop.torch.matmul_visited, which takes them by name",
+            )
+        )
 
 
 def typed(a: Any, operands: Sequence[Any], tree: str) -> VisitorEpilogue:

@@ -6,7 +6,7 @@
 namespace kronop {
 
 // NOTE: the approximate ones take the place of functions that cost up to ten times as much. PTX
-// promises relative errors of 2^-22 or less; numbers that are not normal are zeros to them.
+// promises relative errors of 2^-22 or less (of logarithms near 0, absolute ones); numbers that are not normal are zeros to them.
 #if defined(KRONOP_EMULATION)
 inline float fast_root(float x) { return std::sqrt(x); }
 inline float fast_inverse_root(float x) { return 1 / std::sqrt(x); }

@@ -11,9 +11,10 @@ namespace math {
 //
 // Phi(-u) is exp(-u^2 / 2) times a function that falls slowly, here a polynomial with relative errors of
 // at most 6.1e-5 up to 5.6. With it, a result is off by at most 0.14 of the last bit of float16 before it
-// is rounded. Beyond 10, the first factor makes up for what the polynomial is no more.
+// is rounded. Beyond, where results are below 6e-8, u times that function hardly changes: it stays what it
+// is at 5.6, which is right to 2.5 %.
 KRONOP_INLINE float gelu_of_16_bits(float x) {
-  const float u = smaller(magnitude(x), 10.0f), tail = fast_exp2(x * x * -0.72134752044f);
+  const float u = smaller(magnitude(x), 5.6f), tail = fast_exp2(x * x * -0.72134752044f);
   float slow = -7.757568e-07f;
   slow = multiply_add(slow, u, 2.387056e-05f);
   slow = multiply_add(slow, u, -3.2209917e-04f);

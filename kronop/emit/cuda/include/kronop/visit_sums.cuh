@@ -10,7 +10,7 @@ namespace kronop {
 
 // Strides are in elements, and `sums_` those of the sums, which have the accumulator's type. `visited` are
 // the tree's operands, then its results, D first. Parts of result i, where it is a reduction, begin at
-// folds[i] of `partial`; where `joins` is 1, a launch joins them.
+// folds[i] of `partial`; where `joins` is not 0, a launch joins them, so many threads those of a result.
 template <int kScalars, class Scalar, int kVisited, int kResults>
 struct VisitSumsParameters {
   void *sums, *partial;
@@ -78,7 +78,7 @@ class Tile {
     if constexpr (kReduces<typename Step::Epilogue>) results.close();
   }
 
-  KRONOP_INLINE static void join(const Parameters& p, long long block) { Results::join(p, block); }
+  KRONOP_INLINE static void join(const Parameters& p, long long block) { Results::join(p, block, int(p.joins)); }
 };
 
 }  // namespace visiting

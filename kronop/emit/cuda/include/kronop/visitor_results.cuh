@@ -81,21 +81,35 @@ class VisitorResults {
     });
   }
 
-  // Joins the parts of kThreads results of every reduction, those of block `block`.
-  KRONOP_INLINE static void join(const Parameters& p, long long block) {
+  // Joins the parts of kThreads / `shares` results of every reduction, those of block `block`. So many
+  // threads, a power of two, share the parts of a result.
+  KRONOP_INLINE static void join(const Parameters& p, long long block, int shares = 1) {
     long long problem = block;
-    const long long within = split(problem, ceil_div(p.m > p.n ? p.m : p.n, Step::kThreads));
-    VisitorResults(p, problem).join_parts(within * Step::kThreads + threadIdx.x);
+    const int together = Step::kThreads / shares;
+    const long long within = split(problem, ceil_div(p.m > p.n ? p.m : p.n, together));
+    VisitorResults(p, problem).join_parts(within * together + threadIdx.x % together, shares);
   }
 
  private:
-  KRONOP_INLINE void join_parts(long long place) const {
+  // Every thread of a block calls this.
+  KRONOP_INLINE void join_parts(long long place, int shares) const {
+    const int together = Step::kThreads / shares, share = threadIdx.x / together;
     for_each_reduction([&]<class Join, Axis kAxis, int kIndex>() {
       constexpr int at = Epilogue::kOperands + kIndex;
-      if (place >= (kAxis == Axis::kRow ? p_.m : p_.n)) return;
-      Compute joined = *part<kAxis, kIndex>(0, place);
-      for (long long i = 1; i < parts<kAxis>(); ++i) joined = Join::join(joined, *part<kAxis, kIndex>(i, place));
-      static_cast<Compute*>(at_[at])[place * (kAxis == Axis::kRow ? p_.visited_row[at] : p_.visited_column[at])] = joined;
+      const bool exists = place < (kAxis == Axis::kRow ? p_.m : p_.n);
+      Compute joined = Join::template none<Compute>();
+      if (exists && share < parts<kAxis>()) {
+        joined = *part<kAxis, kIndex>(share, place);
+        for (long long i = share + shares; i < parts<kAxis>(); i += shares) joined = Join::join(joined, *part<kAxis, kIndex>(i, place));
+      }
+      if (shares > 1) {
+        Compute* const places = reinterpret_cast<Compute*>(shared_memory());
+        __syncthreads();
+        places[threadIdx.x] = joined;
+        __syncthreads();
+        for (int s = 1; share == 0 && s < shares && s < parts<kAxis>(); ++s) joined = Join::join(joined, places[threadIdx.x + s * together]);
+      }
+      if (exists && share == 0) static_cast<Compute*>(at_[at])[place * (kAxis == Axis::kRow ? p_.visited_row[at] : p_.visited_column[at])] = joined;
     });
   }
 

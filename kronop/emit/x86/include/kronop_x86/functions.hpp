@@ -90,7 +90,7 @@ KRONOP_INLINE float erf(float x) {
   return __builtin_copysignf(u < 1 ? near : 1 - exp(-within * within) * slow, x);
 }
 
-// 2^x with a relative error of at most 3e-7, and 0 for less than 2^-126.
+// 2^x with a relative error of at most 3e-7, 0 for less than 2^-126, and infinity from 2^127.5 on.
 KRONOP_INLINE float fast_exp2(float x) {
   const float within = x > 128 ? 128 : (x < -126 ? -126 : x), whole = detail::nearest(within);
   const float power = detail::polynomial(within - whole, {
@@ -99,7 +99,7 @@ KRONOP_INLINE float fast_exp2(float x) {
 }
 // Activations whose results are rounded to 16 bits: see narrow_functions.cuh.
 KRONOP_INLINE float gelu_of_16_bits(float x) {
-  const float u = min(__builtin_fabsf(x), 10.0f);
+  const float u = min(__builtin_fabsf(x), 5.6f);
   const float slow = detail::polynomial(u, {
           4.9996951e-01f, -3.9797798e-01f, 2.4452515e-01f, -1.2004619e-01f, 4.5758031e-02f,
           -1.2867323e-02f, 2.5232516e-03f, -3.2209917e-04f, 2.387056e-05f, -7.757568e-07f});

@@ -20,6 +20,7 @@ from kronop.core.export.record import Recorder, Symbolic, every_case
 from kronop.core.operation import Served
 from kronop.families.distance import kernels
 from kronop.families.distance.size import DistanceSize
+from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
 from tests import support
 from tests.families import samples as made
@@ -79,6 +80,23 @@ def test_memory_of_python_is_refused(tmp_path) -> None:
     )
     with pytest.raises(kronop.DescriptionError, match="further memory"):
         operation.export(tmp_path, rows=[DistanceSize(8, 8, 5)], kernel=kernel)
+
+
+@pytest.mark.parametrize("target", ["x86", "sm_90a"])
+def test_panels_are_refused(tmp_path, target: str) -> None:
+    tensor, element, sums = kronop.TensorDescription, kronop.int8, kronop.int32
+    given = [
+        tensor(element, kronop.ColumnMajorInterleaved32, 16),
+        tensor(element, kronop.RowMajorInterleaved32, 16),
+        tensor(element, kronop.ColumnMajorInterleaved32, 8),
+    ]
+    epilogue = kronop.LinearCombinationClamp(element, 8, sums, sums)
+    try:
+        operation = kronop.GemmOperationUniversal(target, None, *given, epilogue)
+    except kronop.DescriptionError as error:  # Its kernels are CUTLASS's alone.
+        pytest.skip(str(error))
+    with pytest.raises(kronop.DescriptionError, match="export: expected row-major"):
+        operation.export(tmp_path, rows=[GemmSize(64, 64, 64)])
 
 
 def test_tensor_maps_and_addresses_in_integers_are_refused() -> None:

@@ -98,6 +98,15 @@ def operands_of(operation: Any, sample: Any) -> tuple[Operand, ...]:
                 hint="run it from Python",
             )
         )
+    if what.Y.interleaved:
+        raise DescriptionError(
+            mismatch(
+                "export",
+                expected="row-major or column-major tensors",
+                got=f"{what.Y.layout.value} ones",
+                hint="run it from Python",
+            )
+        )
     found: list[Operand] = []
     # The description may have fewer: X2 is X1 in symmetric distances.
     for (name, shape), field in zip(what.operands(sample).items(), kind.inputs, strict=False):

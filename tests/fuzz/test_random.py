@@ -9,7 +9,7 @@ from tests.fuzz.case import FAMILIES
 from tests.fuzz.generate import make
 
 # By family: (the number of problems, the number of cases that share their kernels).
-_SIZES = {"kron": (5, 25), "ksparse": (5, 25), "chain": (3, 12), "gradient": (1, 2)}
+_SIZES = {"kron": (7, 35), "ksparse": (7, 35), "chain": (3, 12), "gradient": (1, 2)}
 _PROBLEMS = [(family, part) for family in FAMILIES for part in range(2)]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import contextlib
 import copy
-import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -20,15 +19,11 @@ from kronop.args.staging import Form, Placement, in_use
 from kronop.args.storage import Kept, check_kept
 from kronop.args.stream import stream_handle
 from kronop.args.tensor import empty, view
-from kronop.args.treed import SumsIn, Treed
+from kronop.args.treed import TakesTrees
 from kronop.args.view import Device, TensorView
-from kronop.args.visited import taken
 from kronop.artifacts import Launch
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.scalars import EpilogueArguments
-from kronop.descriptions.summed import UNCHANGED, Summed
-from kronop.descriptions.tensor import TensorDescription
-from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import DeviceError, mismatch
 from kronop.size import Size
 from kronop.target import Target
@@ -76,7 +71,7 @@ class OperationLike(Planned, Protocol):
     def epilogue_type(self, *scalars: float) -> EpilogueArguments: ...
 
 
-class Arguments(abc.ABC):
+class Arguments(TakesTrees, abc.ABC):
     """Tensors and scalars of one call, checked once and run as often as wished.
 
     Every run reads and writes the memory that the tensors had when the arguments were built; the
@@ -101,7 +96,6 @@ class Arguments(abc.ABC):
     launchers: tuple[Launcher, ...] | None = None
     _source_is_result: bool
     _views: Mapping[str, TensorView]
-    _tree: Treed | None = None
 
     def __init__(self, operation: OperationLike, output_op: EpilogueArguments | None) -> None:
         self.operation = operation
@@ -160,39 +154,6 @@ class Arguments(abc.ABC):
         self._views = views
         self._source_is_result = self.output_op.beta != 0 and same_elements(views["Z"], views["Y"])
 
-    def _given_result(self, Y: Any, *others: tuple[str, Any]) -> tuple[Any, ...]:
-        """The tensor of the result, which a visitor tree may have been given as D, and others.
-
-        Args:
-            others: (name, tensor) of what a tree may only have as its own operands: it reads them
-                itself, and what is returned in their place is None.
-        """
-        if not isinstance(self.output_op, VisitorArguments):
-            return (Y, *(item for _, item in others))
-        return (taken(self.output_op, Y, dict(others)), *(None for _ in others))
-
-    def _summed(
-        self,
-        y: TensorView,
-        described: TensorDescription,
-        inputs: Mapping[str, TensorView],
-        strides: tuple[int, ...] | None = None,
-    ) -> TensorView:
-        """What the family's kernels write in place of D: the sums of a visitor tree, or D itself
-        where the epilogue is no tree.
-
-        Args:
-            y: D, (..., M, N).
-            described: its type and layout.
-            inputs: what the family's kernels read.
-            strides: those of the sums; None for matrices one after the other.
-        """
-        if not isinstance(self.output_op, VisitorArguments):
-            return y
-        self._tree = Treed.of(self.output_op, y, described, inputs, self._device, strides)
-        self.output_op.attach(self)
-        return self._tree.sums
-
     @property
     @abc.abstractmethod
     def size(self) -> Size:
@@ -219,17 +180,9 @@ class Arguments(abc.ABC):
         if not self.size:
             return ()
         needed = planned.workspace_bytes(self.size, self._threads)
-        tree = self._tree
-        if tree is None:
-            return planned.launches(self._problem(places, places.workspace(needed)))
-        workspace = places.workspace(tree.own_bytes + needed)
-        problem = self._problem(SumsIn(places, workspace), workspace + tree.own_bytes)
-        return planned.launches(
-            Summed(
-                problem=dataclasses.replace(problem, scalars=UNCHANGED),
-                visit=tree.problem(places, workspace, self._threads),
-            )
-        )
+        if self._tree is not None:
+            return self._tree.launches(self, planned, places, needed)
+        return planned.launches(self._problem(places, places.workspace(needed)))
 
     def bind(self, kernels: Sequence[KernelLike], planned: Planned | None = None) -> None:
         """Allocates memory and prepares the launches, in place of any that were prepared before.
@@ -260,11 +213,6 @@ class Arguments(abc.ABC):
     def stream(self) -> int:
         """The handle of the stream of the last run; 0 before the first run."""
         return self._stream
-
-    @property
-    def D(self) -> Any:
-        """The tensor of the result, by the name that it has for PyCUTLASS and in visitor trees."""
-        return self.Y
 
     @property
     def results(self) -> tuple[Any, ...]:

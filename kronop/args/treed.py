@@ -12,8 +12,17 @@ from kronop.args.staging import Form
 from kronop.args.strides import matrix_strides
 from kronop.args.view import Device, TensorView
 from kronop.args.visited import Visited
+from kronop.artifacts import Launch
+from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.strided import StridedMatrix
-from kronop.descriptions.summed import VisitProblem, bytes_beside, sums_alignment, sums_bytes
+from kronop.descriptions.summed import (
+    UNCHANGED,
+    Summed,
+    VisitProblem,
+    bytes_beside,
+    sums_alignment,
+    sums_bytes,
+)
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.frozen import dataclass
@@ -98,6 +107,23 @@ class Treed:
         """What sums, then parts of reductions take of the workspace."""
         return bytes_beside(self.output_op.epilogue, self.described.layout, self.y.shape)
 
+    def launches(self, of: Any, planned: Any, places: Any, needed: int) -> tuple[Launch, ...]:
+        """The kernel calls of the family, then those of the pass.
+
+        Args:
+            of: the family's arguments, whose result are the sums.
+            needed: bytes of workspace that the family's kernels need.
+        """
+        workspace = places.workspace(self.own_bytes + needed)
+        problem = of._problem(SumsIn(places, workspace), workspace + self.own_bytes)
+        found: tuple[Launch, ...] = planned.launches(
+            Summed(
+                problem=dataclasses.replace(problem, scalars=UNCHANGED),
+                visit=self.problem(places, workspace, of._threads),
+            )
+        )
+        return found
+
     def problem(self, places: Any, workspace: int, threads: int) -> VisitProblem:
         """The pass, with operands at the places that kernels can reach."""
         written = {_D: self.y} | {item.key: item.view for item in self.items if item.result}
@@ -159,6 +185,53 @@ class Treed:
             return found
 
         return strided(of.view, of.described, self.device, take, of.kind)
+
+
+class TakesTrees:
+    """The part of arguments that hands over to a visitor tree."""
+
+    output_op: EpilogueArguments
+    _device: Device
+    Y: Any
+    _tree: Treed | None = None
+
+    @property
+    def D(self) -> Any:
+        """The tensor of the result, by the name that it has for PyCUTLASS and in visitor trees."""
+        return self.Y
+
+    def _given_result(self, Y: Any, *others: tuple[str, Any]) -> tuple[Any, ...]:
+        """The tensor of the result, which a visitor tree may have been given as D, and others.
+
+        Args:
+            others: (name, tensor) of what a tree may only have as its own operands: it reads them
+                itself, and what is returned in their place is None.
+        """
+        if not isinstance(self.output_op, VisitorArguments):
+            return (Y, *(item for _, item in others))
+        return (visited.taken(self.output_op, Y, dict(others)), *(None for _ in others))
+
+    def _summed(
+        self,
+        y: TensorView,
+        described: TensorDescription,
+        inputs: Mapping[str, TensorView],
+        strides: tuple[int, ...] | None = None,
+    ) -> TensorView:
+        """What the family's kernels write in place of D: the sums of a visitor tree, or D itself
+        where the epilogue is no tree.
+
+        Args:
+            y: D, (..., M, N).
+            described: its type and layout.
+            inputs: what the family's kernels read.
+            strides: those of the sums; None for matrices one after the other.
+        """
+        if not isinstance(self.output_op, VisitorArguments):
+            return y
+        self._tree = Treed.of(self.output_op, y, described, inputs, self._device, strides)
+        self.output_op.attach(self)
+        return self._tree.sums
 
 
 class SumsIn:

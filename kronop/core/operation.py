@@ -7,11 +7,9 @@ kernels, and the arguments launch them.
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
+from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from kronop import compiler, knobs
@@ -20,10 +18,10 @@ from kronop.args.device import default_device
 from kronop.args.host import most_threads
 from kronop.artifacts import Binary, Launch, Source
 from kronop.core import gathering, remembered, winners
+from kronop.core.described import description_from, signature_of
 from kronop.core.export.exported import Exported
 from kronop.core.family import Kind
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import integers
 from kronop.descriptions.summed import bytes_beside
@@ -69,11 +67,6 @@ class Description(Protocol):
 AnyDescription = TypeVar("AnyDescription", bound=Description)
 AnyProblem = TypeVar("AnyProblem")
 AnyArguments = TypeVar("AnyArguments", bound=Arguments)
-# Fields that callers don't pass by name: `math` follows from the tile or from X and the target, and
-# the tile is the operation's second argument.
-_OF_MATH = ("math", "tile")
-# Fields whose argument has another name, which is the one PyCUTLASS's operations use.
-_PUBLIC_NAMES = {"epilogue": "epilogue_functor"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +101,7 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
         super().__init_subclass__(**more)
         if kind is not None:
             cls.kind = kind
-            cls.__signature__ = _signature(kind)  # type: ignore[attr-defined]
+            cls.__signature__ = signature_of(kind)  # type: ignore[attr-defined]
 
     def __init__(
         self,
@@ -119,7 +112,7 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
     ) -> None:
         self.target = Target.parse(target)
         emitter: Any = self.kind.emitter(self.target)
-        self.description: AnyDescription = _described(
+        self.description: AnyDescription = description_from(
             type(self), emitter, self.target, tile_description, described, by_name
         )
         if isinstance(self.description.epilogue, VisitorEpilogue) and not self.kind.visits:
@@ -302,75 +295,6 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
                 self.install(binaries)  # `load_all` recompiles damaged binaries.
             served = self._served[id(plan)] = Served(plan, self._emitter, kernels)
         return served
-
-
-def _signature(kind: Kind) -> inspect.Signature:
-    """The signature of an operation's constructor: target, tile, and the description's fields."""
-    public = _PUBLIC_NAMES | {**kind.names}
-    first = [
-        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        for name in ("target", "tile_description")
-    ]
-    others = [
-        inspect.Parameter(
-            public.get(item.name, item.name),
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=inspect.Parameter.empty if item.default is MISSING else item.default,
-        )
-        for item in fields(kind.description.get())
-        if item.name not in _OF_MATH
-    ]
-    return inspect.Signature([*first, *others])
-
-
-def _described(
-    operation: type[Operation[Any, Any, Any]],
-    emitter: Emitter[Any, Any],
-    target: Target,
-    tile: TileDescription | None,
-    described: tuple[Any, ...],
-    by_name: Mapping[str, Any],
-) -> Any:
-    """The description that an operation's constructor arguments spell."""
-    kind = operation.kind.description.get()
-    try:
-        bound = inspect.signature(operation).bind(target, tile, *described, **by_name)
-    except TypeError as error:
-        raise TypeError(f"{operation.__name__}: {error}") from None
-    public = _PUBLIC_NAMES | {**operation.kind.names}
-    own = {name: item for item, name in public.items()}
-    given = {own.get(name, name): value for name, value in bound.arguments.items()}
-    del given["target"], given["tile_description"]
-    math = _math(emitter, target, tile, given, operation.kind.inputs[0])
-    for item in fields(kind):
-        if item.name in given and "plain" in item.metadata:
-            given[item.name] = item.metadata["plain"](item.name, given[item.name])
-    return kind(math=math, tile=tile, **given)
-
-
-def _math(
-    emitter: Emitter[Any, Any],
-    target: Target,
-    tile: TileDescription | None,
-    given: Mapping[str, Any],
-    first: str,
-) -> MathInstruction:
-    """The tile's math instruction, or the default one for the operand named `first`."""
-    if isinstance(tile, TileDescription):
-        return tile.math_instruction
-    operand = given[first]
-    if tile is not None or not isinstance(operand, TensorDescription):
-        name, value = (first, operand) if tile is None else ("tile_description", tile)
-        kind = "TensorDescription" if tile is None else "TileDescription"
-        raise ElementTypeError(
-            mismatch(
-                name,
-                expected=f"a {kind}" if tile is None else f"a {kind}, or None",
-                got=repr(value),
-                hint=f"build a kronop.{kind}",
-            )
-        )
-    return emitter.instruction(operand.element, target)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,0 +1,94 @@
+"""From the constructor arguments of an operation to its description."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Any
+
+from kronop.core.family import Kind
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
+from kronop.emit.emitter import Emitter
+from kronop.errors import ElementTypeError, mismatch
+from kronop.target import Target
+
+if TYPE_CHECKING:
+    from kronop.core.operation import Operation
+
+# Fields that callers don't pass by name: `math` follows from the tile or from X and the target, and
+# the tile is the operation's second argument.
+_OF_MATH = ("math", "tile")
+# Fields whose argument has another name, which is the one PyCUTLASS's operations use.
+_PUBLIC_NAMES = {"epilogue": "epilogue_functor"}
+
+
+def signature_of(kind: Kind) -> inspect.Signature:
+    """The signature of an operation's constructor: target, tile, and the description's fields."""
+    public = _PUBLIC_NAMES | {**kind.names}
+    first = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        for name in ("target", "tile_description")
+    ]
+    others = [
+        inspect.Parameter(
+            public.get(item.name, item.name),
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=inspect.Parameter.empty if item.default is MISSING else item.default,
+        )
+        for item in fields(kind.description.get())
+        if item.name not in _OF_MATH
+    ]
+    return inspect.Signature([*first, *others])
+
+
+def description_from(
+    operation: type[Operation[Any, Any, Any]],
+    emitter: Emitter[Any, Any],
+    target: Target,
+    tile: TileDescription | None,
+    described: tuple[Any, ...],
+    by_name: Mapping[str, Any],
+) -> Any:
+    """The description that an operation's constructor arguments spell."""
+    kind = operation.kind.description.get()
+    try:
+        bound = inspect.signature(operation).bind(target, tile, *described, **by_name)
+    except TypeError as error:
+        raise TypeError(f"{operation.__name__}: {error}") from None
+    public = _PUBLIC_NAMES | {**operation.kind.names}
+    own = {name: item for item, name in public.items()}
+    given = {own.get(name, name): value for name, value in bound.arguments.items()}
+    del given["target"], given["tile_description"]
+    math = _math(emitter, target, tile, given, operation.kind.inputs[0])
+    for item in fields(kind):
+        if item.name in given and "plain" in item.metadata:
+            given[item.name] = item.metadata["plain"](item.name, given[item.name])
+    return kind(math=math, tile=tile, **given)
+
+
+def _math(
+    emitter: Emitter[Any, Any],
+    target: Target,
+    tile: TileDescription | None,
+    given: Mapping[str, Any],
+    first: str,
+) -> MathInstruction:
+    """The tile's math instruction, or the default one for the operand named `first`."""
+    if isinstance(tile, TileDescription):
+        return tile.math_instruction
+    operand = given[first]
+    if tile is not None or not isinstance(operand, TensorDescription):
+        name, value = (first, operand) if tile is None else ("tile_description", tile)
+        kind = "TensorDescription" if tile is None else "TileDescription"
+        raise ElementTypeError(
+            mismatch(
+                name,
+                expected=f"a {kind}" if tile is None else f"a {kind}, or None",
+                got=repr(value),
+                hint=f"build a kronop.{kind}",
+            )
+        )
+    return emitter.instruction(operand.element, target)

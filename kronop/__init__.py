@@ -62,10 +62,10 @@ if TYPE_CHECKING:
     from kronop.core.warming import warmup as warmup
     from kronop.descriptions.tracing import EpilogueVisitTree as EpilogueVisitTree
     from kronop.descriptions.tracing import epilogue_visitor as epilogue_visitor
-    from kronop.descriptions.tracing import exp as exp
-    from kronop.descriptions.tracing import maximum as maximum
-    from kronop.descriptions.tracing import minimum as minimum
-    from kronop.descriptions.tracing import sum as sum
+    from kronop.descriptions.tree_functions import exp as exp
+    from kronop.descriptions.tree_functions import maximum as maximum
+    from kronop.descriptions.tree_functions import minimum as minimum
+    from kronop.descriptions.tree_functions import sum as sum
     from kronop.families import *  # noqa: F403
     from kronop.operators.conjugate_gradients import CGInfo as CGInfo
     from kronop.operators.conjugate_gradients import cg as cg
@@ -87,13 +87,13 @@ _LATER = {
     "cg": "kronop.operators.conjugate_gradients",
     "compiler": "kronop.compiler",
     "epilogue_visitor": "kronop.descriptions.tracing",
-    "exp": "kronop.descriptions.tracing",
+    "exp": "kronop.descriptions.tree_functions",
     "get_allocated_size": "kronop.args.memory",
     "get_memory_pool": "kronop.args.memory",
     "linalg": "kronop.linalg",
-    "maximum": "kronop.descriptions.tracing",
-    "minimum": "kronop.descriptions.tracing",
-    "sum": "kronop.descriptions.tracing",
+    "maximum": "kronop.descriptions.tree_functions",
+    "minimum": "kronop.descriptions.tree_functions",
+    "sum": "kronop.descriptions.tree_functions",
     "tune": "kronop.core.tuning",
     "warmup": "kronop.core.warming",
 }

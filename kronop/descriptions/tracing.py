@@ -11,11 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
 from kronop.descriptions.datatype import DataType
-from kronop.descriptions.expression import apply
 from kronop.descriptions.traced import Reduced, Trace, Traced, expressions
 from kronop.descriptions.visitor import (
     ACCUMULATOR,
-    AXES,
     KINDS,
     Operand,
     Result,
@@ -145,98 +143,6 @@ class EpilogueVisitTree:
         code = type(written).__call__
         tree = _traced(written, code, _parameters(code)[1:], {}, None)
         return tree(element_output, elements_per_access, element_accumulator, element_compute)
-
-
-def exp(x: Any) -> Any:
-    """e^x of a value in a visitor tree."""
-    return _value(x, "kronop.exp").through(lambda value: apply("exp", value))
-
-
-def maximum(x: Any, y: Any = None, *, axis: str | None = None) -> Any:
-    """The larger one of two values in a visitor tree, or the largest one of each row or column.
-
-    Args:
-        x: a value of the function.
-        y: another one, or a number.
-        axis: in place of `y`: "row" gives (M), the largest of each row; "column" gives (N).
-
-    Raises:
-        ElementTypeError: what is no value of the function.
-        DescriptionError: neither y nor an axis, both, or an unknown axis.
-    """
-    if (y is None) == (axis is None):
-        raise DescriptionError(
-            mismatch(
-                "kronop.maximum",
-                expected="a second value, or an axis",
-                got="neither" if y is None else "both",
-                hint='kronop.maximum(x, y) or kronop.maximum(x, axis="row")',
-            )
-        )
-    return _pair("max", x, y) if axis is None else _reduced(x, "max", axis)
-
-
-def minimum(x: Any, y: Any = None, *, axis: str | None = None) -> Any:
-    """The smaller one of two values in a visitor tree, one of which may be a number.
-
-    Raises:
-        ElementTypeError: what is no value of the function.
-        DescriptionError: an axis, since no kernel reduces to the smallest.
-    """
-    if axis is not None or y is None:
-        raise DescriptionError(
-            mismatch(
-                "kronop.minimum",
-                expected="two values",
-                got="one" if axis is None else f"axis={axis!r}",
-                hint="the smallest is minus kronop.maximum(-x, axis=...), after the run",
-            )
-        )
-    return _pair("min", x, y)
-
-
-def sum(x: Any, *, axis: str) -> Any:
-    """The sum of each row (axis "row", giving (M)) or of each column ("column", giving (N)) of a
-    value in a visitor tree. It can only be returned.
-
-    Raises:
-        ElementTypeError: what is no value of the function.
-        DescriptionError: an unknown axis.
-    """
-    return _reduced(x, "sum", axis)
-
-
-def _value(x: Any, called: str) -> Traced:
-    if isinstance(x, Reduced):
-        x.refuse()
-    if not isinstance(x, Traced):
-        raise ElementTypeError(
-            mismatch(
-                called,
-                expected="a value of an epilogue visitor",
-                got=repr(x),
-                hint="it is called in functions for kronop.epilogue_visitor",
-            )
-        )
-    return x
-
-
-def _pair(operation: str, x: Any, y: Any) -> Traced:
-    leader = _value(y if isinstance(y, (Traced, Reduced)) else x, f"kronop.{operation}imum")
-    return leader.trace.apply(operation, x, y)
-
-
-def _reduced(x: Any, reduction: str, axis: str) -> Reduced:
-    if axis not in AXES:
-        raise DescriptionError(
-            mismatch(
-                "axis",
-                expected='"row" or "column"',
-                got=repr(axis),
-                hint="a reduction of each row, or of each column",
-            )
-        )
-    return Reduced(_value(x, f"a {reduction} along an axis"), reduction, axis)
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 
 from kronop.artifacts import Decision
+from kronop.descriptions import tree_names
 from kronop.descriptions.datatype import RESULT_TYPES, DataType, float32, float64, int64
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.expression import Expression, is_identifier
+from kronop.descriptions.expression import Expression
 from kronop.descriptions.scalars import FINITE_MAX, EpilogueArguments
+from kronop.descriptions.tree_names import ACCUMULATOR as ACCUMULATOR
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import DescriptionError, ElementTypeError, mismatch
 from kronop.frozen import dataclass, derived
@@ -30,13 +32,6 @@ from kronop.frozen import dataclass, derived
 KINDS = ("scalar", "tensor", "row", "column")
 AXES = ("row", "column")
 REDUCTIONS: Mapping[str, Any] = {"sum": np.sum, "max": np.max}
-ACCUMULATOR = "accumulator"
-# Names that `epilogue_type` takes for something else, and those of the emitted functor besides.
-_KEPT_NAMES = frozenset({"D", "problem_size", "self"})
-_OWN_NAMES = _KEPT_NAMES | {
-    *(ACCUMULATOR, "at", "scalars", "math", "kronop"),
-    *("Compute", "Scalar", "At", "Epilogue", "Operands", "Results", "kOperands", "kResults"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +85,9 @@ class VisitorTree(Decision):
     results: tuple[Result, ...]
 
     def __post_init__(self) -> None:
-        taken: set[str] = set()
-        for operand in self.operands:
-            if not is_identifier(operand.name) or operand.name in {*taken, *_OWN_NAMES}:
-                raise _misnamed(
-                    f"parameter {operand.name!r}",
-                    "a name of C++ that is there once, without two underscores in a row or one in"
-                    " front, and not v0, v1, ...",
-                    _OWN_NAMES,
-                )
-            taken.add(operand.name)
-        for place, result in enumerate(self.results):
-            kept = _KEPT_NAMES - {"D"} if place == 0 else _KEPT_NAMES
-            # Emitted code has no names of results.
-            if not str(result.name).isidentifier() or result.name in {*taken, *kept}:
-                raise _misnamed(f"result {result.name!r}", "a name that is there once", kept)
-            taken.add(result.name)
+        tree_names.check(
+            [item.name for item in self.operands], [item.name for item in self.results]
+        )
         if self.results[0].axis:
             raise DescriptionError(
                 mismatch(
@@ -341,17 +323,6 @@ class VisitorEpilogue(Epilogue):
             name: value if types[name].kind == "float" else _rounded(value, types[name])
             for name, value in self.tree.evaluate(inputs).items()
         }
-
-
-def _misnamed(what: str, expected: str, kept: frozenset[str]) -> DescriptionError:
-    return DescriptionError(
-        mismatch(
-            "a name in a visitor tree",
-            expected=f"{expected}; none of {', '.join(sorted(kept))}",
-            got=what,
-            hint="rename the parameter or the result",
-        )
-    )
 
 
 def _rounded(value: Any, element: DataType) -> Any:

@@ -8,33 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from kronop.artifacts import Launch, Status
 from kronop.descriptions.datatype import DataType, Layout
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.descriptions.strided import StridedMatrix, padded
 from kronop.descriptions.summed import Summed, moved_bytes, summed
 from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan, Step
+from kronop.emit.visit_design import VisitDesign
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-_DESIGNS: Mapping[str, str] = {
-    "cuda": "kronop.emit.cuda.visit_sums",
-    "x86": "kronop.emit.x86.visit_sums",
+_DESIGNS: Mapping[str, tuple[str, str]] = {
+    "cuda": ("kronop.emit.cuda.visit_sums", "VisitSums"),
+    "x86": ("kronop.emit.x86.visit_sums", "HostVisitSums"),
 }
-
-
-def values_of(visited: Sequence[StridedMatrix]) -> dict[str, Any]:
-    """The members of parameter structs that say where a tree's operands, then its results lie."""
-    return {
-        "visited": tuple(item.pointer for item in visited),
-        "visited_batch": tuple(stride for item in visited for stride in padded(item.batch)),
-        "visited_row": tuple(item.row for item in visited),
-        "visited_column": tuple(item.column for item in visited),
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +42,7 @@ class Visiting:
 
     def supports(self, description: Any, target: Target) -> Status:
         """Whether both can be: the family's kernels, and the pass."""
-        found: Status = design_of(description, target).status(target)
+        found = design_of(description, target).status(target)
         return found and self.inner.supports(summed(description), target)
 
     def plan(self, description: Any, target: Target, size: Any = None) -> Plan:
@@ -69,7 +59,8 @@ class Visiting:
         return self.inner.workspace_bytes(of_family(plan), size, threads)
 
     def launches(self, plan: Plan, problem: Summed) -> tuple[Launch, ...]:
-        design: Any = plan.steps[-1].design
+        design = plan.steps[-1].design
+        assert isinstance(design, VisitDesign)
         first = self.inner.launches(of_family(plan), problem.problem)
         return (*first, *design.launches(len(plan.steps) - 1, problem.visit))
 
@@ -79,11 +70,15 @@ def of_family(plan: Plan) -> Plan:
     return dataclasses.replace(plan, steps=plan.steps[:-1])
 
 
-def design_of(description: Any, target: Target) -> Any:
+def design_of(description: Any, target: Target) -> VisitDesign:
     """The pass over the sums of what is described."""
-    made = importlib.import_module(_DESIGNS[target.backend])
-    epilogue, sums = description.epilogue, description.math.element_accumulator
-    return made.design(epilogue, sums, along_rows=description.Y.layout is Layout.RowMajor)
+    module, name = _DESIGNS[target.backend]
+    made: VisitDesign = getattr(importlib.import_module(module), name)(
+        sums=description.math.element_accumulator,
+        along_rows=description.Y.layout is Layout.RowMajor,
+        epilogue=description.epilogue,
+    )
+    return made
 
 
 def visited(plan: Plan, description: Any) -> Plan:
@@ -93,9 +88,9 @@ def visited(plan: Plan, description: Any) -> Plan:
     step = Step(
         entry=f"visit_{sums.short}_{output.short}_{plan.target.arch}",
         design=design_of(description, plan.target),
-        # Rows may have any number of columns.
+        # Of one sum: rows may have any number of columns.
         bytes_per_row=moved_bytes(epilogue),
         operations_per_row=epilogue.tree.operations,
-        note="takes the sums through the visitor tree, as rows of one element",
+        note="takes the sums through the visitor tree; a row stands for one sum",
     )
     return dataclasses.replace(plan, steps=(*plan.steps, step))

@@ -23,7 +23,7 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.summed import Summed, VisitProblem, parts_bytes, sums_alignment
 from kronop.descriptions.visitor import VisitorTree
-from kronop.emit.cuda.visit_sums import design
+from kronop.emit.cuda.visit_sums import VisitSums
 from kronop.emit.plan import Plan, Step
 from kronop.emit.visiting import Visiting
 from kronop.target import Target
@@ -55,7 +55,7 @@ def run(
     **more: Any,
 ) -> None:
     epilogue = tree(output, 1, sums, float64 if sums is float64 else float32, **more)
-    made = design(epilogue, sums, along_rows=layout is RowMajor)
+    made = VisitSums(epilogue=epilogue, sums=sums, along_rows=layout is RowMajor)
     step = Step(entry="tree_over_sums", design=made, bytes_per_row=0, operations_per_row=0, note="")
     plan = Plan(target=_TARGET, steps=(step,))
     emulator = Emulator(plan, folder)

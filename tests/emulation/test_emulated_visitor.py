@@ -234,6 +234,10 @@ CASES: dict[str, dict[str, Any]] = {
         "sizes": (40, 70, 50),
         "slices": 3,
     },
+    "parts of many rows": {
+        "tile": simt(float32, (32, 64, 8), (2, 2)),
+        "sizes": (1000, 6, 3),
+    },
     "no slices of reductions": {
         "tile": simt(float32, (32, 64, 8), (2, 2)),
         "sizes": (40, 70, 50),

@@ -32,7 +32,7 @@ kron_f32_8x8p2_mma_r_d0of2_s0of1_f32_linear_sm_90a(const __grid_constant__ Param
   kronop::kron_mma<Step>(parameters);
 }
 
-// takes the sums through the visitor tree, as rows of one element
+// takes the sums through the visitor tree; a row stands for one sum
 #include "kronop/visit_sums.cuh"
 
 using Parameters = kronop::VisitSumsParameters<1, double, 7, 4>;

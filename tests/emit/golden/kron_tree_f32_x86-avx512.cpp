@@ -29,7 +29,7 @@ extern "C" int kron_f32_8x8p2_avx512(const void* parameters, int alone) {
   return kronop::kron_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }
 
-// takes the sums through the visitor tree, as rows of one element
+// takes the sums through the visitor tree; a row stands for one sum
 #include "kronop_x86/visit_sums.hpp"
 
 using Parameters = kronop::VisitSumsParameters<1, double, 7, 4>;

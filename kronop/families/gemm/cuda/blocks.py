@@ -21,7 +21,7 @@ from kronop.emit.cuda.machine import (
     SECONDS_OF_LAUNCH,
     SHARED_BYTES_PER_CYCLE,
 )
-from kronop.emit.cuda.visit_sums import shared_bytes_of_tree
+from kronop.emit.cuda.visit_sums import shared_bytes_of_tree, shares_of_join
 from kronop.emit.design import Constant, Design, package_folder
 from kronop.families.gemm.cuda import parameters
 from kronop.families.gemm.cuda.parameters import Slicing
@@ -161,7 +161,7 @@ class GemmBlocks(Design):
         each = operands.cover(slabs, min(asked, slabs))
         slices = operands.cover(slabs, each)
         kept = partial if slices > 1 or self._reduces else 0
-        return Slicing(slices=slices, depth=each * self.tile_k, partial=kept, adds_up=False)
+        return Slicing(slices=slices, depth=each * self.tile_k, partial=kept, adds_up=0)
 
     def workspace_bytes(self, size: GemmSize, target: Target) -> int:
         """The slices' sums, of whole tiles."""
@@ -178,12 +178,12 @@ class GemmBlocks(Design):
         size = GemmSize(p.m, p.n, p.k, math.prod(p.batch), p.slices)
         cut, tiles = self.slicing(size, target, p.workspace), self._tiles(size)
         yield self._launch(index, problem, cut, tiles * cut.slices)
-        adding = replace(cut, adds_up=True)
         if cut.slices > 1:
-            yield self._launch(index, problem, adding, tiles * self.pieces)
+            yield self._launch(index, problem, replace(cut, adds_up=1), tiles * self.pieces)
         elif self._reduces:
-            blocks = size.batch * operands.cover(max(size.m, size.n), self.threads)
-            yield self._launch(index, problem, adding, blocks)
+            shares = shares_of_join(p.m, p.n, (self.tile_m, self.tile_n))
+            blocks = size.batch * operands.cover(max(p.m, p.n), self.threads // shares)
+            yield self._launch(index, problem, replace(cut, adds_up=shares), blocks)
 
     def _launch(self, index: int, problem: GemmProblem, cut: Slicing, blocks: int) -> Launch:
         operands.check_blocks(blocks)
@@ -219,7 +219,8 @@ class GemmBlocks(Design):
         """
         if not isinstance(self.epilogue, VisitorEpilogue):
             return 0
-        return shared_bytes_of_tree(self.epilogue, (self.tile_m, self.tile_n), holders)
+        tile = (self.tile_m, self.tile_n)
+        return shared_bytes_of_tree(self.epilogue, self.threads, tile, holders)
 
     def _folds(self, size: GemmSize) -> tuple[tuple[int, ...], int]:
         """Where parts of a tree's reductions begin in the workspace, and where that ends."""

@@ -29,7 +29,7 @@ struct GemmParameters {
 
 // The same where the epilogue is a visitor tree: `visited` are its operands, then its results, D first.
 // Parts of result i, where it is a reduction, begin at folds[i] of `partial`. Sums of a tree that reduces
-// are not cut: where `adds_up` is 1, a launch joins the parts.
+// are not cut: where `adds_up` is not 0, a launch joins the parts, so many threads those of a result.
 template <int kScalars, class Scalar, int kVisited, int kResults>
 struct GemmVisitorParameters {
   void *a, *b;

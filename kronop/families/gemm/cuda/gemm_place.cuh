@@ -77,7 +77,7 @@ class Sums {
   template <class Parameters>
   KRONOP_INLINE static void add_up(const Parameters& p, long long block) {
     if constexpr (kReduces<typename Step::Epilogue>) {
-      VisitorResults<Step, Parameters, Layout>::join(p, block);
+      VisitorResults<Step, Parameters, Layout>::join(p, block, int(p.adds_up));
     } else {
       add_slices(p, block);
     }

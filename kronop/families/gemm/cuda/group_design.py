@@ -17,17 +17,16 @@ from kronop.artifacts import (
 )
 from kronop.descriptions.datatype import FLOAT8, DataType, bfloat16, float16, float32, int8
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.expression import Expression
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import (
     HERTZ,
     MEMORY_BYTES_PER_CYCLE,
-    PRODUCTS_OF_SPLIT,
     SECONDS_OF_LAUNCH,
 )
 from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.families.gemm.cuda import group_cost
 from kronop.families.gemm.cuda.group_problem import (
     GRANULE,
     MOST,
@@ -63,35 +62,6 @@ _NUMBERS = (
     *("y_row", "y_column", "y_batch", "z_row", "z_column", "z_batch"),
     *("bias_row", "bias_column", "a_repeats", "b_repeats", "maps_y"),
 )
-# Multiply-adds of a multiprocessor in a cycle, by bytes of an element, as torch's products reach on
-# an H200.
-_PRODUCTS_PER_CYCLE = {4: 850, 2: 1700, 1: 3400}
-# The share of that rate that tiles (rows, columns, taken in turn) reach. NOTE: the first three are
-# measured at 4096^3 in float16 on an H200: 0.181, 0.190 and 0.204 ms; smaller tiles load more bytes
-# for each product.
-_RATES = {
-    (128, 256, False): 1.0,
-    (128, 128, True): 0.95,
-    (64, 256, True): 0.89,
-    (128, 128, False): 0.85,
-    (64, 128, True): 0.7,
-}
-# Cycles for a byte of a tile's results; for a tile besides.
-_CYCLES_OF_BYTE, _CYCLES_OF_TILE = 0.02, 1500
-# Instructions for a result besides its epilogue, and for functions in that; results that a
-# multiprocessor's schedulers issue an instruction for in a cycle.
-_INSTRUCTIONS, _LANES = 4, 128
-_OF_FUNCTIONS = {
-    "erf": 25,
-    "tanh": 25,
-    "exp": 8,
-    "divide": 10,
-    "log": 10,
-    "power": 40,
-    "sqrt": 8,
-    "gelu_of_16_bits": 15,
-    "sigmoid_of_16_bits": 4,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,10 +185,12 @@ class GemmGroup(Design):
             return math.inf
         m, n = (size.n, size.m) if self.swapped else (size.m, size.n)
         rounds = operands.cover(self._tiles(m, n, size.batch), self._places(target))
-        multiply = operands.cover(size.k, self.slab) * self._cycles_of_slab
-        results = self.m * self.n * self._cycles_of_result
+        tile = (self.m, self.n, self.alternate)
+        step = group_cost.cycles_of_step(tile, self.source, split=self.split)
+        multiply = operands.round_up(size.k, self.slab) * step
+        results = self.m * self.n * group_cost.cycles_of_result(self.epilogue, self.output)
         each = max(multiply, results) if self.alternate else multiply + results
-        cycles = rounds * each + results * self.alternate + _CYCLES_OF_TILE
+        cycles = rounds * each + results * self.alternate + group_cost.CYCLES_OF_TILE
         moved = ((m + n) * size.k * self.source.bytes + m * n * self.output.bytes) * size.batch
         cycles = max(cycles, moved / (MEMORY_BYTES_PER_CYCLE * target.cores))
         seconds = cycles / HERTZ[target.arch] + SECONDS_OF_LAUNCH
@@ -228,17 +200,6 @@ class GemmGroup(Design):
         moved = (m + n) * size.k * size.batch * 3 * self.source.bytes
         rate = MEMORY_BYTES_PER_CYCLE * target.cores * HERTZ[target.arch]
         return seconds + moved / rate + SECONDS_OF_LAUNCH
-
-    @property
-    def _cycles_of_result(self) -> float:
-        """For one result: what the epilogue issues, and the bytes that leave."""
-        issued = _INSTRUCTIONS + sum(map(_instructions, _nodes(self.epilogue.expression)))
-        return issued / _LANES + self.output.bytes * _CYCLES_OF_BYTE
-
-    @property
-    def _cycles_of_slab(self) -> float:
-        rate = _PRODUCTS_PER_CYCLE[self.source.bytes] / (PRODUCTS_OF_SPLIT if self.split else 1)
-        return self.m * self.n * self.slab / rate / _RATES[self.m, self.n, self.alternate]
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
@@ -369,14 +330,3 @@ class GemmGroup(Design):
         box = (LINE_BYTES // self.output.bytes, 64)
         extents = (problem.n, problem.m, count)
         return tensor_map(problem.y, extents, problem.y.row, box, self.output, False)
-
-
-def _nodes(expression: Expression) -> set[Expression]:
-    """The operations of an expression, each once."""
-    below = [item for item in expression.operands if isinstance(item, Expression)]
-    own = {expression} if below else set()
-    return own.union(*map(_nodes, below))
-
-
-def _instructions(node: Expression) -> int:
-    return _OF_FUNCTIONS.get(node.operation, 1)

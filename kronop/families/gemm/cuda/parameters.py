@@ -25,13 +25,14 @@ class Slicing:
         slices: into how many parts.
         depth: steps of each.
         partial: where the sums of the parts are; 0 if there is one part.
-        adds_up: whether the launch adds these sums up.
+        adds_up: 0, or 1 for a launch that adds these sums up; of one that joins parts of
+            reductions, how many threads join those of a result.
     """
 
     slices: int
     depth: int
     partial: int
-    adds_up: bool
+    adds_up: int
 
 
 def parameters_of(epilogue: Epilogue) -> str:
@@ -84,7 +85,7 @@ def values_of(epilogue: Epilogue, problem: GemmProblem, slicing: Slicing) -> dic
         **{f"{name}_column": item.column for name, item in strided.items()},
         "slices": slicing.slices,
         "depth": slicing.depth,
-        "adds_up": int(slicing.adds_up),
+        "adds_up": slicing.adds_up,
         "scalars": p.scalars,
         **more,
     }

@@ -7,8 +7,8 @@ from typing import Any
 from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
 from kronop.descriptions.visitor import VisitorEpilogue
-from kronop.emit import visiting
 from kronop.emit.cuda import operands
+from kronop.emit.visit_design import visited_values
 from kronop.families.gemm.description import GemmProblem
 
 
@@ -50,4 +50,4 @@ def signature(epilogue: VisitorEpilogue) -> KernelSignature:
 def values_of(epilogue: VisitorEpilogue, problem: GemmProblem) -> dict[str, Any]:
     """The members of the parameter struct that those of other epilogues have not."""
     count = len(epilogue.tree.tensors)
-    return visiting.values_of((*problem.visited[:count], problem.y, *problem.visited[count:]))
+    return visited_values((*problem.visited[:count], problem.y, *problem.visited[count:]))

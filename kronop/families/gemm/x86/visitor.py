@@ -8,7 +8,7 @@ from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
 from kronop.descriptions.summed import parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
-from kronop.emit import visiting
+from kronop.emit.visit_design import visited_values
 from kronop.emit.x86 import planning
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.x86.cutting import Cut
@@ -51,7 +51,7 @@ def values(epilogue: VisitorEpilogue, problem: GemmProblem, *, turned: bool) -> 
     """Operands, then results, D first; strides of a `turned` problem are the kernel's already."""
     operands = len(epilogue.tree.tensors)
     every = (*problem.visited[:operands], problem.y, *problem.visited[operands:])
-    return {**visiting.values_of(every), "turned": int(turned)}
+    return {**visited_values(every), "turned": int(turned)}
 
 
 def folds(

@@ -83,7 +83,7 @@ class VisitorResults {
 
   // Joins the parts of kThreads / `shares` results of every reduction, those of block `block`. So many
   // threads, a power of two, share the parts of a result.
-  KRONOP_INLINE static void join(const Parameters& p, long long block, int shares = 1) {
+  KRONOP_INLINE static void join(const Parameters& p, long long block, int shares) {
     long long problem = block;
     const int together = Step::kThreads / shares;
     const long long within = split(problem, ceil_div(p.m > p.n ? p.m : p.n, together));

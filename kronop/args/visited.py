@@ -127,16 +127,8 @@ def _fitted(item: Visited, shape: Ints) -> TensorView:
     lead, m, n = shape[:-2], shape[-2], shape[-1]
     own: Ints = {"tensor": (m, n), "row": (n,), "column": (m,)}[item.kind]
     goal, seen = (*lead, *own), item.view
-    reduces = item.result is not None and item.result.axis != ""
-    if reduces and 0 in (m, n) and 0 not in goal:
-        raise ArgumentError(
-            mismatch(
-                f"the extent that {item.name} reduces",
-                expected="at least 1",
-                got=0,
-                hint="there is nothing to reduce",
-            )
-        )
+    if item.result is not None and 0 not in goal:
+        check_reduced(item.result, m, n)
     is_flat = len(seen.shape) == 1 and (item.result is not None or seen.shape != (n,))
     if item.kind == "tensor" and is_flat:
         if not seen.in_place:
@@ -149,6 +141,19 @@ def _fitted(item: Visited, shape: Ints) -> TensorView:
     if not fits:
         raise _misfit(f"shape of {item.name}", goal, seen.shape)
     return seen.reshaped(goal, broadcast_strides(seen.shape, seen.strides, goal))
+
+
+def check_reduced(result: Result, m: Any, n: Any) -> None:
+    """Raises ArgumentError if an (M, N) matrix has no element in what becomes one of the result."""
+    if result.axis and (n if result.axis == "row" else m) == 0:
+        raise ArgumentError(
+            mismatch(
+                f"the extent that {result.name} reduces",
+                expected="at least 1",
+                got=0,
+                hint="there is nothing to reduce",
+            )
+        )
 
 
 def _misfit(name: str, expected: object, got: object) -> ArgumentError:

@@ -29,7 +29,8 @@ from kronop.emit.visiting import Visiting
 from kronop.target import Target
 from tests.emulation.emulator import Emulator
 from tests.emulation.test_emulated_kernels import agree, matrix, wide
-from tests.emulation.test_emulated_visitor import operands_of, plain, results_of, several, strided
+from tests.emulation.test_emulated_visitor import operands_of, plain, results_of, strided
+from tests.trees import several
 
 _TARGET = Target.parse("sm_80")
 

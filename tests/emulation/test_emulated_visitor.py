@@ -1,8 +1,5 @@
 """Visitor trees of matrix products by blocks and warps, run on the CPU from the same headers."""
 
-# Kinds of operands are annotations that name no types.
-# ruff: noqa: F821, UP037
-
 from __future__ import annotations
 
 import dataclasses
@@ -41,24 +38,12 @@ from tests import support
 from tests.emulation.emulator import Emulator
 from tests.emulation.test_emulated_kernels import agree, matrix, poisoned, stored, values, wide
 from tests.emulation.tiles import Gathered, build
+from tests.trees import several
 from tests.x86 import test_gemm_visitor
 
 _TARGET = Target.parse("sm_80")
 # Few multiprocessors: blocks take several tiles.
 _GROUPS = dataclasses.replace(Target.parse("sm_90a"), cores=4)
-
-
-@kronop.epilogue_visitor
-def several(
-    accum: Any, alpha: "scalar", c: "tensor", beta: "scalar", bias: "row", scale: "column"
-) -> Any:
-    t = alpha * accum + beta * c + bias
-    d = kronop.relu(t) * scale
-    row_max = kronop.maximum(d, axis="row")
-    row_sum = kronop.sum(t, axis="row")
-    column_max = kronop.maximum(t, axis="column")
-    column_sum = kronop.sum(d, axis="column")
-    return d, t, row_max, row_sum, column_max, column_sum
 
 
 plain = kronop.epilogue_visitor(

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from kronop.args.strides import broadcasts
+from kronop.args.visited import check_reduced
 from kronop.descriptions.datatype import RESULT_TYPES, DataType
 from kronop.descriptions.tree_text import from_text
 from kronop.descriptions.visitor import Operand, VisitorEpilogue, VisitorTree
@@ -125,12 +126,5 @@ def refuse_gradient(given: Named) -> None:
 def _check_reduced(tree: VisitorTree, shape: Sequence[Any]) -> None:
     for item in tree.auxiliary:
         goal = own_shape(item.kind, shape)
-        if item.axis and shape[-1 if item.axis == "row" else -2] == 0 and 0 not in goal:
-            raise ArgumentError(
-                mismatch(
-                    f"the extent that {item.name} reduces",
-                    expected="at least 1",
-                    got=0,
-                    hint="there is nothing to reduce",
-                )
-            )
+        if 0 not in goal:
+            check_reduced(item, *shape[-2:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import NoReturn
 
@@ -34,6 +34,12 @@ class Status:
     @classmethod
     def reject(cls, reason: str) -> Status:
         return cls(False, reason)
+
+    @classmethod
+    def first_of(cls, reasons: Iterable[str]) -> Status:
+        """Rejects with the first reason that is not empty; accepts where all are."""
+        reason = next(filter(None, reasons), "")
+        return cls.reject(reason) if reason else cls.accept()
 
 
 class Decision:

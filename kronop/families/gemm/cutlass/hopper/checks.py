@@ -69,10 +69,7 @@ def status(design: CutlassHopper, target: Target) -> Status:
         lambda item: _shared(item, target),
         lambda item: headers.missing(),
     )
-    for rule in rules:
-        if reason := rule(design):
-            return Status.reject(reason)
-    return Status.accept()
+    return Status.first_of(rule(design) for rule in rules)
 
 
 def _types(design: CutlassHopper) -> str:

@@ -13,6 +13,7 @@ With A the sums of an (M, N) result, a tree computes D and, beside it, auxiliary
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -31,6 +32,7 @@ from kronop.frozen import dataclass, derived
 
 KINDS = ("scalar", "tensor", "row", "column")
 AXES = ("row", "column")
+_OTHER_AXIS = {"row": "column", "column": "row"}
 REDUCTIONS: Mapping[str, Any] = {"sum": np.sum, "max": np.max}
 
 
@@ -280,6 +282,23 @@ class VisitorEpilogue(Epilogue):
         if isinstance(item, Result) and item.axis:
             return self.element_epilogue
         return dict(self.elements).get(item.name, self.element_output)
+
+    @property
+    def transposed(self) -> VisitorEpilogue:
+        """The tree of the transposed result, whose rows are the columns."""
+
+        def of_operand(item: Operand) -> Operand:
+            return dataclasses.replace(item, kind=_OTHER_AXIS.get(item.kind, item.kind))
+
+        def of_result(item: Result) -> Result:
+            return dataclasses.replace(item, axis=_OTHER_AXIS.get(item.axis, item.axis))
+
+        tree = dataclasses.replace(
+            self.tree,
+            operands=tuple(map(of_operand, self.tree.operands)),
+            results=tuple(map(of_result, self.tree.results)),
+        )
+        return dataclasses.replace(self, tree=tree)
 
     def initialize(self) -> None:
         """Does nothing: a tree is complete when it is made. PyCUTLASS's programs call this."""

@@ -18,12 +18,14 @@ from kronop.artifacts import Decision, Field, KernelSignature
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType, tfloat32
 from kronop.descriptions.epilogue import Epilogue, LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.design import Design
 from kronop.emit.plan import Plan, Step
 from kronop.target import Target
 
 # Keys of the objects that stand for other values: with blanks, so that no field has such a name.
 _OWN, _TYPE, _CLASS, _MEMBER = "own epilogue", "element type", "a class", "a member"
+_TRANSPOSED = "own visitor tree, transposed"
 _ELEMENTS = {**TENSOR_TYPES, tfloat32.name: tfloat32}
 _PLAIN = (str, bool, int, float, type(None))
 # Declared type of a field -> the type that its value must have. Fields of other types are checked
@@ -45,6 +47,8 @@ def to_text(plan: Plan, epilogue: Epilogue) -> str:
             return {_TYPE: value.name}
         if isinstance(value, Epilogue) and value == epilogue:
             return {_OWN: True}
+        if isinstance(value, VisitorEpilogue) and value == _transposed(epilogue):
+            return {_TRANSPOSED: True}
         if isinstance(value, _KEPT) or type(value) is LinearCombination:
             return {**_class_name(type(value)), **_named(value)}
         raise TypeError(f"plans are made of decisions, not of {value!r}")
@@ -74,6 +78,8 @@ def from_text(text: str, target: Target, epilogue: Epilogue) -> Plan:
             return told
         if _OWN in told:
             return epilogue
+        if _TRANSPOSED in told:
+            return _transposed(epilogue)
         if _TYPE in told:
             return _ELEMENTS[told[_TYPE]]
         kind = _class_of(told.pop(_CLASS))
@@ -93,6 +99,10 @@ def from_text(text: str, target: Target, epilogue: Epilogue) -> Plan:
         )
     except (KeyError, TypeError, AttributeError, ImportError) as error:
         raise ValueError(f"not the text of a plan: {error!r}") from error
+
+
+def _transposed(epilogue: Epilogue) -> Epilogue | None:
+    return epilogue.transposed if isinstance(epilogue, VisitorEpilogue) else None
 
 
 _KEPT = (Decision, MathInstruction, KernelSignature, Field)

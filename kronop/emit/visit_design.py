@@ -117,3 +117,8 @@ def visited_values(visited: Sequence[StridedMatrix]) -> dict[str, Any]:
         "visited_row": tuple(item.row for item in visited),
         "visited_column": tuple(item.column for item in visited),
     }
+
+
+def repeating(epilogue: VisitorEpilogue) -> int:
+    """A bit for each operand in memory: whether it has one number for each row."""
+    return sum(1 << at for at, item in enumerate(epilogue.tree.tensors) if item.kind == "column")

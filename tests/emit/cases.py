@@ -150,6 +150,12 @@ def _trees() -> Iterator[_Named]:
                 target, tile, matrix, matrix, matrix, epilogue, visitor=True
             ),
         )
+    half = kronop.TensorDescription(kronop.bfloat16, kronop.RowMajor, 8)
+    epilogue = TREE(kronop.bfloat16, 8, kronop.float32, kronop.float32)
+    yield (
+        "gemm_tree_bf16_sm_90a",
+        kronop.GemmOperationUniversal(90, None, half, half, half, epilogue, visitor=True),
+    )
     for target in _SAMPLES_ON.values():
         epilogue = TREE(kronop.float32, 1, kronop.float32, kronop.float32)
         yield (

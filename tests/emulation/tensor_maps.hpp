@@ -71,6 +71,8 @@ inline T* in_block(T* pointer, unsigned block) {
 }  // namespace emulation
 
 namespace kronop {
+template <class TensorMap>
+inline void prefetch_map(const TensorMap&) {}
 template <class TensorMap, class Place>
 inline void load_box_of_cluster(void* to, const TensorMap& map, Barrier& filled, const Place& place, unsigned blocks) {
   const auto& own = reinterpret_cast<const emulation::Map&>(map);

@@ -29,7 +29,7 @@ from kronop.descriptions.tile import TileDescription
 from kronop.descriptions.visitor import VisitorEpilogue, VisitorTree
 from kronop.emit.plan import Plan
 from kronop.emit.plan_text import from_text, to_text
-from kronop.families.gemm.cuda import choice, tree_pass
+from kronop.families.gemm.cuda import choice, group_choice
 from kronop.families.gemm.cuda.emitter import CudaEmitter
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.size import GemmSize
@@ -237,46 +237,56 @@ def test_trees(folder: Path, name: str) -> None:
     run(folder, **case)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "layout", "batch"),
-    [
-        ((70, 136, 40), RowMajor, ()),
-        ((70, 136, 40), ColumnMajor, ()),
-        ((64, 40, 72), RowMajor, (3,)),
-    ],
-)
-def test_warp_groups_and_a_pass_over_their_sums(
-    folder: Path, sizes: tuple[int, int, int], layout: Any, batch: tuple[int, ...]
-) -> None:
-    what = matrices(ColumnMajor, layout)
-    found = next(
-        item
-        for item in tree_pass.candidates(what, _GROUPS)
-        if (item.design.m, item.design.n, item.design.cluster) == (64, 128, 1)
-    )
-    launch(folder, found.plan(_GROUPS), what, sizes, batch)
-
-
-def matrices(of_b: Any, of_result: Any) -> GemmDescription:
-    """A tree of products of float16 whose operands tensor maps can read."""
+def matrices(
+    of_b: Any, of_result: Any, tree: VisitorTree = several, element: DataType = float16
+) -> GemmDescription:
+    """A tree of products whose operands tensor maps can read."""
     return GemmDescription(
-        math=MathInstruction.tensor_op(float16),
+        math=MathInstruction.tensor_op(element),
         tile=None,
-        A=TensorDescription(float16, RowMajor, 8),
-        B=TensorDescription(float16, of_b, 8),
-        Y=TensorDescription(float16, of_result, 1),
-        epilogue=several(float16, 1, float32, float32),
+        A=TensorDescription(element, RowMajor, 16 // element.bytes),
+        B=TensorDescription(element, of_b, 16 // element.bytes),
+        Y=TensorDescription(element, of_result, 1),
+        epilogue=tree(element, 1, float32, float32),
         visitor=True,
     )
 
 
-def test_long_sums_are_of_warp_groups() -> None:
-    """They multiply faster, by more than the pass costs."""
-    target = Target.parse("sm_90a")
-    for k, steps in ((256, ["GemmMma"]), (8192, ["GemmGroup", "VisitSums"])):
-        size = GemmSize(4096, 4096, k)
-        (plan,) = choice.plans(matrices(RowMajor, RowMajor), target, 1, size)
-        assert [type(step.design).__name__ for step in plan.steps] == steps
+@pytest.mark.parametrize(
+    ("tree", "element", "tile", "sizes", "layout", "batch"),
+    [
+        (several, float16, (64, 128, True, 1), (70, 136, 40), RowMajor, ()),
+        (several, float16, (128, 128, False, 2), (300, 136, 40), RowMajor, ()),
+        (several, float16, (128, 256, False, 1), (140, 264, 72), ColumnMajor, ()),
+        (plain, float16, (64, 128, True, 2), (70, 130, 40), ColumnMajor, (2, 3)),
+        (several, float32, (128, 128, False, 1), (140, 132, 36), ColumnMajor, (2,)),
+    ],
+)
+def test_warp_groups(
+    folder: Path,
+    tree: VisitorTree,
+    element: DataType,
+    tile: Any,
+    sizes: tuple[int, int, int],
+    layout: Any,
+    batch: tuple[int, ...],
+) -> None:
+    what = matrices(ColumnMajor, layout, tree, element)
+    design = next(
+        item
+        for item in group_choice.designs(what, _GROUPS)
+        if (item.m, item.n, item.alternate, item.cluster) == tile
+    )
+    plan = Plan(target=_GROUPS, steps=group_choice.steps(what, _GROUPS, design))
+    launch(folder, plan, what, sizes, batch)
+
+
+@pytest.mark.parametrize("k", [64, 256, 8192])
+def test_aligned_operands_are_of_warp_groups(k: int) -> None:
+    """They multiply faster, and their teams take trees while others multiply."""
+    target, size = Target.parse("sm_90a"), GemmSize(4096, 4096, k)
+    (plan,) = choice.plans(matrices(RowMajor, RowMajor), target, 1, size)
+    assert [type(step.design).__name__ for step in plan.steps] == ["GemmGroup"]
 
 
 def test_sums_that_are_cut_are_of_warps() -> None:
@@ -288,9 +298,11 @@ def test_sums_that_are_cut_are_of_warps() -> None:
 
 def test_plans_hold_trees() -> None:
     """A plan of a product on a GPU can be written with its tree."""
-    what, target = matrices(RowMajor, RowMajor), Target.parse("sm_90a")
-    for plan in choice.plans(what, target, 100, GemmSize(4096, 4096, 4096)):
-        assert from_text(to_text(plan, what.epilogue), target, what.epilogue).steps == plan.steps
+    target = Target.parse("sm_90a")
+    for what in (matrices(RowMajor, RowMajor), matrices(RowMajor, ColumnMajor)):
+        for plan in choice.plans(what, target, 100, GemmSize(4096, 4096, 4096)):
+            text = to_text(plan, what.epilogue)
+            assert from_text(text, target, what.epilogue).steps == plan.steps
 
 
 def test_trees_on_amx_tiles(folder: Path) -> None:

@@ -8,7 +8,7 @@ from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import HERTZ, MEMORY_BYTES_PER_CYCLE, SECONDS_OF_LAUNCH
 from kronop.emit.design import Instantiation
-from kronop.emit.visit_design import VisitDesign
+from kronop.emit.visit_design import VisitDesign, repeating
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -18,6 +18,20 @@ _WARPS = _THREADS // _LANES
 _STEPS = 4
 # Threads that join the parts of a result, which are so many each; threads that fill a GPU.
 _MOST_SHARES, _FEW_PARTS, _MANY = 32, 8, 1 << 20
+
+
+def places_of_tree(
+    epilogue: VisitorEpilogue, tile: tuple[int, int], holders: tuple[int, int]
+) -> int:
+    """Numbers in shared memory in which threads join values of a tile: those of a row are an odd
+    number, see visitor_results.cuh.
+
+    Args:
+        tile: rows and columns.
+        holders: threads that have sums of a row, and of a column.
+    """
+    places = {"": 0, "row": tile[0] * (holders[0] | 1), "column": tile[1] * holders[1]}
+    return sum(places[item.axis] for item in epilogue.tree.results)
 
 
 def shared_bytes_of_tree(
@@ -31,8 +45,7 @@ def shared_bytes_of_tree(
         tile: rows and columns of a block.
         holders: threads that have sums of a row, and of a column.
     """
-    places = {"": 0, "row": tile[0] * holders[0], "column": tile[1] * holders[1]}
-    wanted = sum(places[item.axis] for item in epilogue.tree.results)
+    wanted = places_of_tree(epilogue, tile, holders)
     return (max(wanted, threads) if wanted else 0) * epilogue.element_epilogue.bytes
 
 
@@ -104,6 +117,7 @@ class VisitSums(VisitDesign):
                 ("kTileM", self.tile[0]),
                 ("kTileN", self.tile[1]),
                 ("kAlongRows", self.along_rows),
+                ("kRepeating", repeating(self.epilogue)),
             ),
         )
 

@@ -60,7 +60,7 @@ struct Step {
       at.keep(3, v2);
     }
   };
-  static constexpr int kThreads = 256, kBlocks = 1, kTileM = 32, kTileN = 128;
+  static constexpr int kThreads = 256, kBlocks = 1, kTileM = 32, kTileN = 128, kRepeating = 4;
   static constexpr bool kAlongRows = true;
 };
 

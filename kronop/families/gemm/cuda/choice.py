@@ -13,19 +13,18 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.plan import Plan, Step
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.gemm.cuda import group_choice, tree_pass
+from kronop.families.gemm.cuda import group_choice
 from kronop.families.gemm.cuda.blocks import GemmBlocks
 from kronop.families.gemm.cuda.group_design import GemmGroup
 from kronop.families.gemm.cuda.mma_design import GemmMma, Way
 from kronop.families.gemm.cuda.tile_design import GemmTile
-from kronop.families.gemm.cuda.tree_pass import TreePass
 from kronop.families.gemm.cutlass import choice as cutlass_choice
 from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.least import LeastOfGemm
 from kronop.families.gemm.size import USUAL, GemmSize
 from kronop.target import Target
 
-AnyDesign = GemmBlocks | GemmGroup | TreePass
+AnyDesign = GemmBlocks | GemmGroup
 
 # Of ordinary cores: rows, columns and indices k of a tile, then rows and columns of a thread.
 _TILES = (
@@ -115,7 +114,7 @@ def plans(
     size = size or USUAL[target.backend]
     every = _designs(description, target)
     if size.slices > 1:  # Warp groups add up whole sums.
-        every = (item for item in every if not isinstance(item, GemmGroup | TreePass))
+        every = (item for item in every if not isinstance(item, GemmGroup))
     own = cheapest_plans(
         every,
         lambda item: item.seconds(size, target),
@@ -148,7 +147,6 @@ def plans(
 def _designs(what: GemmDescription, target: Target) -> Iterator[AnyDesign]:
     if not what.interleaved:
         yield from group_choice.designs(what, target)
-    yield from tree_pass.candidates(what, target)
     if not _status_of_tile(what, target):
         return
     if what.math.opcode_class is OpClass.TensorOp:
@@ -209,8 +207,6 @@ def _common(what: GemmDescription, shape: tuple[int, ...]) -> dict[str, Any]:
 def _steps(what: GemmDescription, target: Target, design: AnyDesign) -> tuple[Step, ...]:
     if isinstance(design, GemmGroup):
         return group_choice.steps(what, target, design)
-    if isinstance(design, TreePass):
-        return design.plan(target).steps
     on_tensor_cores = isinstance(design, GemmMma)
     split = isinstance(design, GemmMma) and design.way is Way.SplitTf32
     kind = "mma" if on_tensor_cores else "tile"

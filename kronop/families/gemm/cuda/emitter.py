@@ -9,8 +9,6 @@ from kronop.descriptions.datatype import DataType, int32, int64
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.emitter import Searching
 from kronop.emit.plan import Plan
-from kronop.emit.visiting import of_family
-from kronop.families.gemm.cuda import group_split, tree_pass
 from kronop.families.gemm.cuda.blocks import GemmBlocks
 from kronop.families.gemm.cuda.group_design import GemmGroup
 from kronop.families.gemm.cutlass.design import CutlassGemm
@@ -31,26 +29,18 @@ class CudaEmitter(Searching):
         return MathInstruction.simt(element) if ordinary else MathInstruction.tensor_op(element)
 
     def workspace_bytes(self, plan: Plan, size: GemmSize, threads: int) -> int:
-        """Sums of slices, operands that are split, or sums that a visitor tree passes over."""
+        """Sums of slices, operands that are split, or parts of what a visitor tree reduces."""
         if not size:
             return 0
-        visit = tree_pass.visit_of(plan)
-        if visit is not None:
-            inner = self.workspace_bytes(of_family(plan), size, threads)
-            return inner + tree_pass.workspace_bytes(visit, size)
         design = _design(plan)
         if isinstance(design, GemmBlocks | CutlassGemm | CutlassHopper):
             return design.workspace_bytes(size, plan.target)
-        return group_split.workspace_bytes(size) if design.split else 0
+        return design.workspace_bytes(size)
 
     def launches(self, plan: Plan, problem: GemmProblem) -> tuple[Launch, ...]:
         """The launches of all steps, or none if there is nothing to compute."""
         if not (problem.m and problem.n and math.prod(problem.batch)):
             return ()
-        visit = tree_pass.visit_of(plan)
-        if visit is not None:
-            first = self.launches(*tree_pass.summed_problem(plan, visit, problem))
-            return (*first, *tree_pass.launches(plan, visit, problem))
         last = len(plan.steps) - 1
         return tuple(_design(plan).launches(last, plan.target, problem))
 

@@ -14,7 +14,7 @@
 #pragma once
 
 #include "gemm_group_mma.cuh"
-#include "gemm_group_results.cuh"
+#include "gemm_group_visitor.cuh"
 
 namespace kronop {
 namespace gemm {
@@ -76,6 +76,18 @@ KRONOP_INLINE void load_slab(unsigned char* to, int k, int first, Load load) {
   }
 }
 
+// Has the maps of the tile after this one at hand, if they are another product's: the first copy by a map
+// waits for it.
+template <class Walk>
+KRONOP_INLINE void prefetch_next(Walk walk) {
+  const auto* const own = &walk.member();
+  walk.advance();
+  if (!walk.more() || &walk.member() == own) return;
+  prefetch_map(walk.member().a_map);
+  prefetch_map(walk.member().b_map);
+  if (walk.member().maps_y) prefetch_map(walk.member().y_map);
+}
+
 template <class Step, class Parameters>
 KRONOP_INLINE void bring_slabs(const Parameters& parameters, GroupRoom<Step>& room) {
   constexpr int share = Step::kTileN / Step::kCluster;
@@ -84,6 +96,7 @@ KRONOP_INLINE void bring_slabs(const Parameters& parameters, GroupRoom<Step>& ro
 #pragma unroll 1
   for (GroupWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
     const auto& p = walk.member();
+    if constexpr (requires { parameters.members; }) prefetch_next(walk);
     const int a_problem = p.a_repeats ? 0 : walk.problem, b_problem = p.b_repeats ? 0 : walk.problem, slabs = walk.slabs();
 #pragma unroll 1
     for (int slab = 0; slab < slabs; ++slab, turn.advance()) {
@@ -220,7 +233,7 @@ struct GroupSums {
 template <class Step, class Parameters>
 KRONOP_INLINE void use_slabs(const Parameters& parameters, GroupRoom<Step>& room) {
   const int team = threadIdx.x / kTeam;
-  GroupResults<Step> results(parameters.member(0), room);
+  typename GroupEnd<Step, Parameters>::Type results(parameters.member(0), room);
   Turn<Step::kStages> turn;
   unsigned parity = team == 0;  // Nobody is before the first tile.
 #pragma unroll 1
@@ -250,6 +263,9 @@ KRONOP_INLINE void use_slabs(const Parameters& parameters, GroupRoom<Step>& room
 template <class Decided, class Parameters>
 KRONOP_INLINE void gemm_group(const Parameters& parameters) {
   using Step = gemm::GroupStep<Decided>;
+  if constexpr (kReduces<typename Step::Epilogue>) {
+    if (parameters.joins) return gemm::GroupVisits<Step, Parameters>::join(parameters, blockIdx.x);
+  }
   auto& room = *reinterpret_cast<gemm::GroupRoom<Step>*>(shared_memory());
   static_assert(sizeof(room) <= Step::kSharedBytes);
   if (threadIdx.x == 0) {

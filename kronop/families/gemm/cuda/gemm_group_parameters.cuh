@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kronop/tensor_map.cuh"
+#include "kronop/visitor_results.cuh"
 
 namespace kronop {
 
@@ -22,6 +23,25 @@ struct GemmGroupParameters {
 
   KRONOP_INLINE static constexpr int count() { return 1; }
   KRONOP_INLINE const GemmGroupParameters& member(int) const { return *this; }
+};
+
+// The same where the epilogue is a visitor tree: `visited` are its operands, then its results, D first.
+// Parts of result i, where it is a reduction, begin at folds[i] of `partial`; where `joins` is not 0, a
+// launch joins them, so many threads those of a result. `batch` counts the problems.
+template <int kScalars, class Scalar, int kVisited, int kResults>
+struct GemmGroupVisitorParameters {
+  TensorMap a_map, b_map;
+  void* partial;
+  void* visited[kVisited];
+  long long m, n, k, problems;
+  long long a_repeats, b_repeats, joins;
+  long long batch[kVisitedBatch];
+  long long visited_batch[kVisited * kVisitedBatch], visited_row[kVisited], visited_column[kVisited];
+  long long folds[kResults];
+  Scalar scalars[kScalars];
+
+  KRONOP_INLINE static constexpr int count() { return 1; }
+  KRONOP_INLINE const GemmGroupVisitorParameters& member(int) const { return *this; }
 };
 
 // A group of products.

@@ -46,6 +46,13 @@ struct GroupRoom {
   }
 };
 
+// Where result (row, column) of a piece lies in a team's lines.
+template <class Step>
+KRONOP_INLINE unsigned char* place_in_lines(unsigned char* lines, int row, int column) {
+  const int byte = column % Step::kResults * int(sizeof(typename Step::Output));
+  return lines + column / Step::kResults * kBlock + row * kLineBytes + ((byte / 16 ^ row % 8) * 16 + byte % 16);
+}
+
 // A team's way from sums to memory: in registers through the epilogue, then by way of shared memory,
 // from where whole lines are written.
 template <class Step>
@@ -88,28 +95,35 @@ class GroupResults {
  private:
   using Pair = Vector<Output, 2>;
 
-  // Where result (row, column) of a piece lies.
-  KRONOP_INLINE unsigned char* place(int row, int column) const {
-    const int byte = column % Step::kResults * int(sizeof(Output));
-    return own_ + column / Step::kResults * kBlock + row * kLineBytes + ((byte / 16 ^ row % 8) * 16 + byte % 16);
-  }
+  KRONOP_INLINE unsigned char* place(int row, int column) const { return place_in_lines<Step>(own_, row, column); }
 
   template <class Member, class Sums>
   KRONOP_INLINE void fill(const Member& p, const Sums& sums, int first, long long m, long long n, int problem) {
     if (p.z && p.bias) {
-      fill_with<true, true>(p, sums, first, m, n, problem);
+      fill_with<Reads::kAny, Reads::kAny>(p, sums, first, m, n, problem);
     } else if (p.z) {
-      fill_with<true, false>(p, sums, first, m, n, problem);
+      fill_with<Reads::kAny, Reads::kNone>(p, sums, first, m, n, problem);
+    } else if (p.bias && repeats_pairs(p)) {
+      fill_with<Reads::kNone, Reads::kPairs>(p, sums, first, m, n, problem);
     } else if (p.bias) {
-      fill_with<false, true>(p, sums, first, m, n, problem);
+      fill_with<Reads::kNone, Reads::kAny>(p, sums, first, m, n, problem);
     } else {
-      fill_with<false, false>(p, sums, first, m, n, problem);
+      fill_with<Reads::kNone, Reads::kNone>(p, sums, first, m, n, problem);
     }
+  }
+
+  // How C, or the bias, is read: by pairs of neighbours, which all rows share, or any element apart.
+  enum class Reads { kNone, kPairs, kAny };
+
+  // Whether all rows have the same bias, in whole and aligned pairs.
+  template <class Member>
+  KRONOP_INLINE static bool repeats_pairs(const Member& p) {
+    return p.bias_row == 0 && p.bias_column == 1 && p.n % 2 == 0 && (unsigned long long)p.bias % sizeof(Pair) == 0;
   }
 
   // A thread's share of a piece: in each block of 8 columns two neighbours, of two rows. What is added
   // to the next 16 columns is on its way while these are computed.
-  template <bool kSource, bool kBias, class Member, class Sums>
+  template <Reads kSource, Reads kBias, class Member, class Sums>
   KRONOP_INLINE void fill_with(const Member& p, const Sums& sums, int first, long long m, long long n, int problem) {
     constexpr int times = Step::kPiece / 16;
     const int thread = threadIdx.x % 32, warp = threadIdx.x % kTeam / 32, row = warp * 16 + thread / 4, column = thread % 4 * 2;
@@ -133,9 +147,9 @@ class GroupResults {
 #pragma unroll
         for (int v = 0; v < 2; ++v) {
           const auto sum = own[i % 2 * 2 + v];
-          if constexpr (kBias) {
-            values[i].data[v] = finish_(sum, kSource ? sources[j % 2][i].data[v] : Output{}, biases[j % 2][i].data[v]);
-          } else if constexpr (kSource) {
+          if constexpr (kBias != Reads::kNone) {
+            values[i].data[v] = finish_(sum, kSource != Reads::kNone ? sources[j % 2][i].data[v] : Output{}, biases[j % 2][i].data[v]);
+          } else if constexpr (kSource != Reads::kNone) {
             values[i].data[v] = finish_(sum, sources[j % 2][i].data[v]);
           } else {
             values[i].data[v] = finish_(sum);
@@ -161,7 +175,7 @@ class GroupResults {
   }
 
   // C, or the bias, from a thread's first result on; nothing where it does not take part.
-  template <bool kThere>
+  template <Reads kReads>
   struct Operand {
     const Output *start, *own;
     long long row, column;
@@ -172,7 +186,13 @@ class GroupResults {
     // Of rows 0 and 8 and of 16 columns from `at` on. Where a result does not exist, any element that
     // does is loaded: conditions would make the loads wait for each other.
     KRONOP_INLINE void load(Pair (&pairs)[4], int at, int rows, int columns) const {
-      if constexpr (kThere) {
+      if constexpr (kReads == Reads::kPairs) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int along = at + i / 2 * 8;
+          pairs[i] = i % 2 ? pairs[i - 1] : *reinterpret_cast<const Pair*>(columns > along ? own + along : start);
+        }
+      } else if constexpr (kReads == Reads::kAny) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int along = at + i / 2 * 8, down = i % 2 * 8;

@@ -14,7 +14,7 @@ namespace gemm {
 // g + 8. Where bytes of A are turned on their way, rows 4 g to 4 g + 3 of each 32 take their place;
 // where those of B are, columns 8 t to 8 t + 7 of each 32, so that a piece has 32 columns.
 template <class Step, class Of>
-struct MmaLayout {
+struct MmaLayout : OfBlock {
   static constexpr bool kTurnsA = Of::kTurnsA, kTurnsB = Of::kTurnsB;
   static constexpr int kN = kTurnsB ? 4 : 2, kM = 1, kBlocks = kTurnsB ? 4 : 2;
   static constexpr int kOfRow = Of::kN / (kTurnsB ? 4 : 1), kPieces = Of::kM * kOfRow;

@@ -24,12 +24,19 @@ struct Slab {
     int other = line / (8 / kSwizzled);
     if constexpr (kAcross && kSize == 4) other = 2 * (line % 4);
     if constexpr (kAcross && kSize == 1) other = 2 * (line / 4 % 4);
-    if constexpr (kAcross && kSize == 8) other = 2 * (line / 2 % 4);
-    if constexpr (!kAcross && kSize == 8) other = 4 * (line % 2);
+    if constexpr (kSize == 8) other *= 2;
     return other & (kSwizzled - 1);
   }
   // Where byte `byte` of a line lies.
   KRONOP_INLINE static int place(int line, int byte) { return line * kLineBytes + ((byte / 16 ^ swizzle(line)) * 16 | byte % 16); }
+  // Where what is `lines` lines and `bytes` bytes further on than `place` lies. Of the bits that change
+  // pieces' places, the last four of a line and those of a span, none is set in both. NOTE: where both
+  // are known, instructions add most of them to an address that is computed once; the compiler does
+  // not find that.
+  KRONOP_INLINE static int further(int place, int lines, int bytes) {
+    constexpr int kSpan = 16 * kSwizzled;
+    return (place ^ (swizzle(lines) * 16 ^ bytes % kSpan)) + lines * kLineBytes + bytes / kSpan * kSpan;
+  }
 };
 
 // Brings slabs. Threads take units of kPromised elements, which are neighbours in memory, by
@@ -94,7 +101,10 @@ class MmaFeed {
     // What is found ahead of the loop over slabs, for each unit, would take registers.
     const long long line_step = renewed(line_step_);
     const int lines = (kAcross ? left : rows_) - line_, length = (kAcross ? rows_ : left) - within_;
-#pragma unroll
+    // NOTE: a loop where the slab is no whole one: unrolled, its copies and those of whole slabs were
+    // one sequence under predicates, more than twice as long.
+    constexpr int kUnrolled = kWhole || !kDirectly ? kEach : 1;
+#pragma unroll kUnrolled
     for (int u = 0; u < kEach; ++u) {
       const Input* const from = from_ + (lines_on(u) * line_step + within_on(u) * (kDirectly && kUnit > 1 ? 1 : step_));
       const int along = length - within_on(u), there = kWhole ? kUnit : lines <= lines_on(u) || along <= 0 ? 0 : along < kUnit ? along : kUnit;

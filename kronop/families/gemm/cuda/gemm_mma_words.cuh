@@ -115,7 +115,9 @@ struct Words {
   }
 };
 
-// The same of float64, 8 elements deep. Contracted index (t, r) is 2 t + r.
+// The same of float64, 8 elements deep. Contracted index (t, r) is t + 4 r. NOTE: a product takes an
+// operand from neighbouring registers; elements that are loaded one by one need not be moved there,
+// as pairs along k have to be.
 template <class Step, class RoomOfA, class RoomOfB>
 struct Doubles {
   static constexpr int kM = Step::kWarpM / 16, kN = Step::kWarpN / 8, kDeep = 8;
@@ -124,28 +126,17 @@ struct Doubles {
 
   KRONOP_INLINE void load(const unsigned char* of_a, const unsigned char* of_b, int row, int column, int step) {
 #pragma unroll
-    for (int i = 0; i < 2 * kM; ++i) {
-      double pair[2];
-      load_pair<RoomOfA, Step::kAcrossA>(pair, of_a, row + i * 8, step);
-      a[i / 2][i % 2] = pair[0];
-      a[i / 2][i % 2 + 2] = pair[1];
-    }
+    for (int e = 0; e < 4 * kM; ++e) a[e / 4][e % 4] = element<RoomOfA, Step::kAcrossA>(of_a, row, e / 4 * 16 + e % 2 * 8, step * 8 + e % 4 / 2 * 4);
 #pragma unroll
-    for (int j = 0; j < kN; ++j) load_pair<RoomOfB, Step::kAcrossB>(b[j], of_b, column + j * 8, step);
+    for (int e = 0; e < 2 * kN; ++e) b[e / 2][e % 2] = element<RoomOfB, Step::kAcrossB>(of_b, column, e / 2 * 8, step * 8 + e % 2 * 4);
   }
 
  private:
+  // That of row `row`, a multiple of 8, and index `k`, one of 4, further on than the thread's first one.
   template <class Room, bool kAcross>
-  KRONOP_INLINE static void load_pair(double (&pair)[2], const unsigned char* slab, int row, int step) {
-    const int lane = threadIdx.x % 32, k = step * 8 + lane % 4 * 2, line = row + lane / 4;
-    if constexpr (kAcross) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) pair[r] = *reinterpret_cast<const double*>(slab + Room::place(k + r, line * 8));
-    } else {
-      const auto both = kronop::load<double, 2>(reinterpret_cast<const double*>(slab + Room::place(line, k * 8)));
-      pair[0] = both.data[0];
-      pair[1] = both.data[1];
-    }
+  KRONOP_INLINE static double element(const unsigned char* slab, int first, int row, int k) {
+    const int lane = threadIdx.x % 32, of_first = first + lane / 4, from = kAcross ? Room::place(lane % 4, of_first * 8) : Room::place(of_first, lane % 4 * 8);
+    return *reinterpret_cast<const double*>(slab + (kAcross ? Room::further(from, k, row * 8) : Room::further(from, row, k * 8)));
   }
 };
 

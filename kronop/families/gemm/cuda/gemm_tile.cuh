@@ -12,7 +12,7 @@ namespace gemm {
 
 // Which sums of a tile a thread has: pieces of kRun rows and columns.
 template <class Step>
-struct TileLayout {
+struct TileLayout : OfBlock {
   static constexpr int kRun = 16 / int(sizeof(typename Step::Accumulator));
   static constexpr int kBlocks = 1, kM = kRun, kN = kRun;
   static constexpr int kRowRuns = Step::kThreadM / kRun, kColumnRuns = Step::kThreadN / kRun, kPieces = kRowRuns * kColumnRuns;

@@ -6,16 +6,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kronop.artifacts import Status
-from kronop.descriptions.datatype import FLOAT8, ColumnMajor, RowMajor, float32, tfloat32
+from kronop.descriptions.datatype import (
+    FLOAT8,
+    ColumnMajor,
+    DataType,
+    RowMajor,
+    float32,
+    tfloat32,
+)
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
-from kronop.descriptions.summed import summed
-from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import (
     EpilogueScheduleType,
     KernelScheduleType,
     TileDescription,
     TileSchedulerType,
 )
+from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.design import Design
 from kronop.emit.plan import Step
@@ -37,8 +43,6 @@ _MOST_STAGES, _MOST_LINES, _SPLIT_LINES = 8, 4, 2
 
 def status(what: GemmDescription, target: Target) -> Status:
     """Whether warp groups can read what was promised of the operands."""
-    if what.visitor:
-        return Status.reject("warp groups run no visitor trees, but for a pass over their sums")
     if target.arch != "sm_90a":
         return Status.reject(f"{target} has no warp-group products")
     if not _splits(what.math) and not _multiplies(what.math):
@@ -55,7 +59,7 @@ def status(what: GemmDescription, target: Target) -> Status:
 
 def status_of_tile(what: GemmDescription, target: Target) -> Status:
     """Why no warp groups have the user's tile, which only these may have."""
-    found = status(summed(what, visitor=False) if what.visitor else what, target)
+    found = status(what, target)
     if not found:
         return found
     most = {(item.m, item.n, item.slab): item.stages for item in _every(what, target)}
@@ -117,12 +121,16 @@ def _design(
     swapped = what.Y.layout is ColumnMajor
     # Of the transposed product, the left operand is B.
     left, right = (what.B, what.A) if swapped else (what.A, what.B)
-    lines = min(_lines(what.Y, n), _SPLIT_LINES if split else _MOST_LINES)
+    epilogue, staged = what.epilogue, what.Y.element
+    if isinstance(epilogue, VisitorEpilogue):
+        epilogue = epilogue.transposed if swapped else epilogue
+        staged = what.math.element_accumulator
+    lines = min(_lines(staged, n), _SPLIT_LINES if split else _MOST_LINES)
     empty = GemmGroup(
         math=what.math,
         source=what.A.element,
         output=what.Y.element,
-        epilogue=what.epilogue,
+        epilogue=epilogue,
         m=m,
         n=n,
         stages=0,
@@ -138,9 +146,9 @@ def _design(
     return replace(empty, stages=min(_MOST_STAGES, room // empty.stage_bytes))
 
 
-def _lines(result: TensorDescription, columns: int) -> int:
-    """Lines of results that a team stores at once."""
-    return max(1, min(columns * result.element.bytes // LINE_BYTES, _MOST_LINES))
+def _lines(staged: DataType, columns: int) -> int:
+    """Lines of results, or of sums, that a team takes at once."""
+    return max(1, min(columns * staged.bytes // LINE_BYTES, _MOST_LINES))
 
 
 def _is_asked(tile: TileDescription, design: GemmGroup) -> bool:

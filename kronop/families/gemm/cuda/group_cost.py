@@ -5,26 +5,35 @@ from __future__ import annotations
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.expression import Expression
+from kronop.descriptions.summed import moved_bytes
+from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 
 # Multiply-adds of a multiprocessor in a cycle, by bytes of an element, as torch's products reach on
 # an H200.
 _PRODUCTS_PER_CYCLE = {4: 850, 2: 1700, 1: 3400}
-# The share of that rate that tiles (rows, columns, taken in turn) reach. NOTE: the first three are
-# measured at 4096^3 in float16 on an H200: 0.181, 0.190 and 0.204 ms; smaller tiles load more bytes
-# for each product.
+# The share of that rate that tiles (rows, columns, taken in turn) reach. NOTE: measured in float16
+# and bfloat16, the first three: 0.181, 0.190 and 0.204 ms at 4096^3 on an H200; the second over the
+# first: 0.88 and 0.94 at 8192^3, 0.98 and 0.98 at 4096^3, 0.84 in a group of sixteen 1020 x 2048 x
+# 2048 on an H100. Smaller tiles load more bytes for each product.
 _RATES = {
     (128, 256, False): 1.0,
-    (128, 128, True): 0.95,
+    (128, 128, True): 0.92,
     (64, 256, True): 0.89,
     (128, 128, False): 0.85,
     (64, 128, True): 0.7,
 }
+# The share of that which is left without a cluster, whose blocks bring each other's operands. NOTE:
+# measured on an H100: 0.87 and 0.9 at 8192^3, 0.98 and 1.01 at 4096^3, 0.92 and 0.98 at 16384 x
+# 4096 x 1024, 0.85 in a group of 64 of random sizes. Tiles of 128 x 256 are as fast alone.
+_ALONE = {(128, 128, True): 0.9, (64, 256, True): 0.95}
 # Cycles for a byte of a tile's results; for a tile besides.
 _CYCLES_OF_BYTE, CYCLES_OF_TILE = 0.02, 1500
 # Instructions for a result besides its epilogue, and for functions in that; results that a
 # multiprocessor's schedulers issue an instruction for in a cycle.
 _INSTRUCTIONS, _LANES = 4, 128
+# Those that find, read or write a visitor tree's operand or result.
+_INSTRUCTIONS_OF_VISITED = 6
 _OF_FUNCTIONS = {
     "erf": 25,
     "tanh": 25,
@@ -38,16 +47,31 @@ _OF_FUNCTIONS = {
 }
 
 
-def cycles_of_step(tile: tuple[int, int, bool], source: DataType, *, split: bool) -> float:
+def cycles_of_step(
+    tile: tuple[int, int, bool], cluster: int, source: DataType, *, split: bool
+) -> float:
     """Cycles for one step of the sums of a tile: rows, columns, whether taken in turn."""
     rate = _PRODUCTS_PER_CYCLE[source.bytes] / (PRODUCTS_OF_SPLIT if split else 1)
-    return tile[0] * tile[1] / rate / _RATES[tile]
+    alone = _ALONE.get(tile, 1.0) if cluster == 1 else 1.0
+    return tile[0] * tile[1] / rate / _RATES[tile] / alone
 
 
 def cycles_of_result(epilogue: Epilogue, output: DataType) -> float:
     """For one result: what the epilogue issues, and the bytes that leave."""
+    if isinstance(epilogue, VisitorEpilogue):
+        return _cycles_of_tree(epilogue)
     issued = _INSTRUCTIONS + sum(map(_instructions, _nodes(epilogue.expression)))
     return issued / _LANES + output.bytes * _CYCLES_OF_BYTE
+
+
+def _cycles_of_tree(epilogue: VisitorEpilogue) -> float:
+    tree = epilogue.tree
+    written = (*tree.values, *(item.value for item in tree.results))
+    nodes = set[Expression]().union(*map(_nodes, written))
+    visited = _INSTRUCTIONS_OF_VISITED * (1 + len(tree.in_memory))
+    issued = _INSTRUCTIONS + visited + sum(map(_instructions, nodes))
+    moved = moved_bytes(epilogue) - epilogue.element_accumulator.bytes
+    return issued / _LANES + moved * _CYCLES_OF_BYTE
 
 
 def _nodes(expression: Expression) -> set[Expression]:

@@ -19,14 +19,18 @@ from kronop.descriptions.datatype import FLOAT8, DataType, bfloat16, float16, fl
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.summed import parts_of
+from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import (
     HERTZ,
     MEMORY_BYTES_PER_CYCLE,
     SECONDS_OF_LAUNCH,
 )
-from kronop.emit.design import Design, Instantiation, package_folder
-from kronop.families.gemm.cuda import group_cost
+from kronop.emit.design import Constant, Design, Instantiation, package_folder
+from kronop.emit.visit_design import repeating
+from kronop.families.gemm.cuda import group_cost, group_split, group_visitor
+from kronop.families.gemm.cuda.blocks import TREE_STYLES
 from kronop.families.gemm.cuda.group_problem import (
     GRANULE,
     MOST,
@@ -83,6 +87,7 @@ class GemmGroup(Design):
     styles: ClassVar[tuple[str, ...]] = (
         *("shared tiles", "tiles in turn", "clusters", "A along M", "B along N"),
         *("2-byte elements", "TF32", "int8", "8-bit floats", "swapped", "three TF32 products"),
+        *TREE_STYLES,
     )
     ends = ("Y along rows", "Y along columns")
 
@@ -124,7 +129,30 @@ class GemmGroup(Design):
 
     @property
     def shared_bytes(self) -> int:
-        return self.stages * self.stage_bytes + _TEAMS * self.lines * _BLOCK_BYTES + _BARRIER_BYTES
+        results = _TEAMS * (self.lines * _BLOCK_BYTES + self.fold_bytes)
+        return self.stages * self.stage_bytes + results + _BARRIER_BYTES
+
+    @property
+    def team_tile(self) -> tuple[int, int]:
+        """Rows and columns whose sums a team has."""
+        return self.m // (1 if self.alternate else _TEAMS), self.n
+
+    @property
+    def fold_bytes(self) -> int:
+        """Bytes in which a team joins what a visitor tree reduces."""
+        if self.tree is None:
+            return 0
+        return group_visitor.fold_bytes(self.tree, self.team_tile, self.lines)
+
+    @property
+    def tree(self) -> VisitorEpilogue | None:
+        """The epilogue, if it is a visitor tree."""
+        return self.epilogue if isinstance(self.epilogue, VisitorEpilogue) else None
+
+    @property
+    def staged(self) -> DataType:
+        """What lies in the lines: results, or sums that a visitor tree is to take."""
+        return self.output if self.tree is None else self.math.element_accumulator
 
     @property
     def scalars(self) -> str:
@@ -133,6 +161,8 @@ class GemmGroup(Design):
 
     @property
     def signature(self) -> KernelSignature:
+        if self.tree is not None:
+            return group_visitor.signature(self.tree)
         scalars = operands.scalar_kind(self.epilogue)
         return KernelSignature(
             "GemmGroupParameters",
@@ -156,6 +186,8 @@ class GemmGroup(Design):
             "swapped": self.swapped,
         }
         yield from (word for word, has in words.items() if has)
+        if self.tree is not None:
+            yield TREE_STYLES[self.tree.tree.reduces]
 
     def status(self, target: Target) -> Status:
         """Whether the tensor cores multiply such operands from shared memory, and a tile fits."""
@@ -173,7 +205,8 @@ class GemmGroup(Design):
         if self.shared_bytes > target.shared_bytes:
             return Status.reject(
                 f"a block takes {self.stages} stages of {self.stage_bytes} and {_TEAMS} x"
-                f" {self.lines} x {_BLOCK_BYTES} for results = {self.shared_bytes} bytes of shared"
+                f" {self.lines * _BLOCK_BYTES + self.fold_bytes} for results ="
+                f" {self.shared_bytes} bytes of shared"
                 f" memory, {target} has {target.shared_bytes}"
             )
         return Status.accept()
@@ -186,7 +219,7 @@ class GemmGroup(Design):
         m, n = (size.n, size.m) if self.swapped else (size.m, size.n)
         rounds = operands.cover(self._tiles(m, n, size.batch), self._places(target))
         tile = (self.m, self.n, self.alternate)
-        step = group_cost.cycles_of_step(tile, self.source, split=self.split)
+        step = group_cost.cycles_of_step(tile, self.cluster, self.source, split=self.split)
         multiply = operands.round_up(size.k, self.slab) * step
         results = self.m * self.n * group_cost.cycles_of_result(self.epilogue, self.output)
         each = max(multiply, results) if self.alternate else multiply + results
@@ -205,10 +238,10 @@ class GemmGroup(Design):
         return Instantiation(
             header="gemm_group.cuh",
             template="kronop::gemm_group",
-            parameters=f"kronop::GemmGroupParameters<{self.scalars}>",
+            parameters=self._parameters,
             types=(
                 ("Input", self.source.cxx),
-                ("Output", self.output.cxx),
+                ("Output", self.staged.cxx),
                 ("Accumulator", self.math.element_accumulator.cxx),
             ),
             constants=(
@@ -227,23 +260,81 @@ class GemmGroup(Design):
                 ("kTurnedA", self.turned_a),
                 ("kTurnedB", self.turned_b),
                 ("kSplit", self.split),
-                ("kSaturate", self.epilogue.saturates),
+                *self._end,
             ),
             cluster=self.cluster,
             folders=(package_folder(__package__),),
         )
+
+    @property
+    def _parameters(self) -> str:
+        """The C++ name of the parameter struct."""
+        if self.tree is not None:
+            return group_visitor.parameters_of(self.tree)
+        return f"kronop::GemmGroupParameters<{self.scalars}>"
+
+    @property
+    def _end(self) -> tuple[tuple[str, Constant], ...]:
+        """What the way of results to memory has to know."""
+        if self.tree is not None:
+            return (("kFoldBytes", self.fold_bytes), ("kRepeating", repeating(self.tree)))
+        return (("kSaturate", self.epilogue.saturates),)
 
     def launches(self, index: int, target: Target, problem: GemmProblem) -> Iterator[Launch]:
         """One launch for problems along the longest dimension of the batch, for each of the others;
         before it those that split the operands, by the step before this one."""
         problem = swapped(problem) if self.swapped else problem
         most = at_once(problem.m, problem.n, problem.k) if self.split else MOST
-        for part, count in parts(problem, self.source.bytes, self.output.bytes, most):
+        visited = () if self.tree is None else group_visitor.element_bytes(self.tree)
+        for part, count in parts(problem, self.source.bytes, self.output.bytes, most, visited):
             if self.split and part.k:
                 yield from GemmSplit().launches(index - 1, target, part, count)
+            if self.tree is not None:
+                yield from self._visited_launches(index, target, part, count)
+                continue
             values = self.values_of(part, count)
             tiles = self.tiles_of(part, count)
             yield self.launch_with(index, target, tiles, self.signature, values)
+
+    def _visited_launches(
+        self, index: int, target: Target, problem: GemmProblem, count: int
+    ) -> Iterator[Launch]:
+        """One launch, and one that joins parts if the tree reduces."""
+        assert self.tree is not None
+        end = group_visitor.End(tree=self.tree, tile=self.team_tile, used=self._used(problem))
+        values = {
+            **self._read_values(problem, count),
+            **end.values_of(problem, count),
+            "joins": 0,
+        }
+        tiles = self.tiles_of(problem, count)
+        yield self.launch_with(index, target, tiles, self.signature, values)
+        if self.tree.tree.reduces:
+            shares = end.shares(problem)
+            blocks = operands.round_up(end.blocks(problem, count, shares), self.cluster)
+            operands.check_blocks(blocks)
+            values["joins"] = shares
+            yield Launch(
+                step=index,
+                parameters=self.signature.pack(values),
+                blocks=self.signature.blocks(values),
+                grid=(blocks, 1, 1),
+                block=(_TEAM, 1, 1),
+                shared_bytes=self.shared_bytes,
+            )
+
+    def workspace_bytes(self, size: GemmSize) -> int:
+        """Planes of split operands, then parts of what a visitor tree reduces."""
+        planes = group_split.workspace_bytes(size) if self.split else 0
+        if self.tree is None:
+            return planes
+        m, n = (size.n, size.m) if self.swapped else (size.m, size.n)
+        return planes + parts_of(self.tree, m, n, size.batch, self.team_tile)[1]
+
+    def _used(self, problem: GemmProblem) -> int:
+        """Where parts of reductions begin."""
+        size = GemmSize(problem.m, problem.n, problem.k, math.prod(problem.batch))
+        return group_split.workspace_bytes(size) if self.split else 0
 
     def values_of(self, problem: GemmProblem, count: int) -> dict[str, Any]:
         """The members of the parameter struct, for `count` problems that are equally far apart.
@@ -251,27 +342,34 @@ class GemmGroup(Design):
         Raises:
             ArgumentError: an extent is beyond what the kernel counts.
         """
-        check_extents((problem.m, problem.n, problem.k, count))
-        own, share = problem, self.n // self.cluster
-        read = planes(own, count) if self.split else own
-        a, b = read.a, transposed(read.b)
+        own = problem
         return {
-            "a_map": self._map(a, (own.k, own.m, self._count(own.a, count)), self.turned_a, self.m),
-            "b_map": self._map(b, (own.k, own.n, self._count(own.b, count)), self.turned_b, share),
+            **self._read_values(own, count),
             "y_map": self._result_map(own, count),
             **strides_of("y", own.y),
             **strides_of("z", own.z),
             "bias": own.bias.pointer if own.bias else 0,
             "bias_row": own.bias.row if own.bias else 0,
             "bias_column": own.bias.column if own.bias else 0,
+            "maps_y": int(self._maps(own)),
+            "scalars": own.scalars,
+        }
+
+    def _read_values(self, own: GemmProblem, count: int) -> dict[str, Any]:
+        """Those that say what is multiplied."""
+        check_extents((own.m, own.n, own.k, count))
+        share = self.n // self.cluster
+        read = planes(own, count) if self.split else own
+        a, b = read.a, transposed(read.b)
+        return {
+            "a_map": self._map(a, (own.k, own.m, self._count(own.a, count)), self.turned_a, self.m),
+            "b_map": self._map(b, (own.k, own.n, self._count(own.b, count)), self.turned_b, share),
             "m": own.m,
             "n": own.n,
             "k": own.k,
             "problems": count,
             "a_repeats": int(not step_of(own.a)),
             "b_repeats": int(not step_of(own.b)),
-            "maps_y": int(self._maps(own)),
-            "scalars": own.scalars,
         }
 
     def tiles_of(self, problem: GemmProblem, count: int) -> int:

@@ -37,6 +37,7 @@ def swapped(problem: GemmProblem) -> GemmProblem:
         y=transposed(problem.y),
         z=z and transposed(z),
         bias=bias and transposed(bias),
+        visited=tuple(map(transposed, problem.visited)),
     )
 
 
@@ -54,7 +55,11 @@ def check_extents(extents: tuple[int, ...]) -> None:
 
 
 def parts(
-    problem: GemmProblem, source: int, output: int, most: int = MOST
+    problem: GemmProblem,
+    source: int,
+    output: int,
+    most: int = MOST,
+    visited: tuple[int, ...] = (),
 ) -> Iterator[tuple[GemmProblem, int]]:
     """Problems that are equally far apart, and their number: along the longest dimension of the
     batch, for each index of the others. Along dimensions where A, B or Y steps backward, which no
@@ -63,6 +68,7 @@ def parts(
     Args:
         source, output: bytes of an element.
         most: the largest number of problems.
+        visited: bytes of an element of each operand and auxiliary result of a visitor tree.
     """
     axis = _longest(problem)
     starts = [range(0, size, most if at == axis else 1) for at, size in enumerate(problem.batch)]
@@ -82,6 +88,7 @@ def parts(
             b=moved(problem.b, source),
             y=moved(problem.y, output),
             z=problem.z and moved(problem.z, output),
+            visited=tuple(map(moved, problem.visited, visited)),
         )
         yield part, count
 

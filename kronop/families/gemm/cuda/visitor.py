@@ -12,7 +12,7 @@ from kronop.emit.visit_design import visited_values
 from kronop.families.gemm.description import GemmProblem
 
 
-def _counts(epilogue: VisitorEpilogue) -> tuple[int, int, int]:
+def counts_of(epilogue: VisitorEpilogue) -> tuple[int, int, int]:
     """How many scalars the struct has, how many operands and results, and how many results."""
     tree = epilogue.tree
     results = len(tree.results)
@@ -21,14 +21,14 @@ def _counts(epilogue: VisitorEpilogue) -> tuple[int, int, int]:
 
 def parameters_of(epilogue: VisitorEpilogue) -> str:
     """The C++ name of the parameter struct."""
-    scalars, visited, results = _counts(epilogue)
+    scalars, visited, results = counts_of(epilogue)
     scalar = operands.scalar_kind(epilogue)
     return f"kronop::GemmVisitorParameters<{scalars}, {scalar.cxx}, {visited}, {results}>"
 
 
 def signature(epilogue: VisitorEpilogue) -> KernelSignature:
     whole, batch = Scalar.INT64, MOST_BATCH_DIMENSIONS
-    scalars, visited, results = _counts(epilogue)
+    scalars, visited, results = counts_of(epilogue)
     return KernelSignature(
         "GemmVisitorParameters",
         (

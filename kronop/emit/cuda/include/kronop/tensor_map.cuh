@@ -20,6 +20,7 @@ struct BoxPlace {
 };
 
 #if !defined(KRONOP_EMULATION)
+KRONOP_INLINE void prefetch_map(const TensorMap& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
 // Starts a copy of a box to this block's shared memory. The barrier's phase ends after its bytes
 // are there.
 KRONOP_INLINE void load_box(void* to, const TensorMap& map, Barrier& filled, const BoxPlace& place) {

@@ -29,7 +29,7 @@ namespace visiting {
 // A thread has kThreadM x kThreadN results, in runs of kRun along a row. Where sums are contiguous along
 // rows, lanes have neighbours in a row, else in a column.
 template <class Step>
-struct Layout {
+struct Layout : OfBlock {
   static constexpr int kLanes = 32, kWarps = Step::kThreads / kLanes;
   static constexpr int kRun = Step::kAlongRows ? 16 / int(sizeof(typename Step::Accumulator)) : 1;
   static constexpr int kAcross = Step::kAlongRows ? kLanes : kWarps, kDown = Step::kAlongRows ? kWarps : kLanes;
@@ -61,24 +61,44 @@ class Tile {
     if constexpr (kReduces<typename Step::Epilogue>) results.open(first_m, first_n);
     const Sum* from = static_cast<const Sum*>(p.sums) + m * p.sums_row + n * p.sums_column;
     for_each_digit(problem, p.batch, [&](int axis, long long digit) { from += digit * p.sums_batch[axis]; });
+    if (!take_whole(p, results, from)) take_each(p, results, from, m, n);
+    if constexpr (kReduces<typename Step::Epilogue>) results.close();
+  }
+
+  KRONOP_INLINE static void join(const Parameters& p, long long block) { Results::join(p, block, int(p.joins)); }
+
+ private:
+  // All rows of the thread at once, if they are whole.
+  KRONOP_INLINE static bool take_whole(const Parameters& p, const Results& results, const Sum* from) {
+    constexpr int rows = Step::kTileM / Own::kStepM;
+    if constexpr (Own::kStepN != Step::kTileN) return false;
+    if (!results.template is_whole<Own::kRun>(0, 0, (rows - 1) * Own::kStepM + 1)) return false;
+    Sum sums[rows][Own::kRun];
+#pragma unroll
+    for (int i = 0; i < rows; ++i) read(from + i * Own::kStepM * p.sums_row, sums[i]);
+    results.template store_whole_rows<Own::kStepM>(0, 0, sums);
+    return true;
+  }
+  // The first sum is that of row m and column n.
+  KRONOP_INLINE static void take_each(const Parameters& p, const Results& results, const Sum* from, long long m, long long n) {
 #pragma unroll 1
     for (int i = 0; i < Step::kTileM; i += Own::kStepM) {
 #pragma unroll
       for (int j = 0; j < Step::kTileN; j += Own::kStepN) {
         if (m + i < p.m && n + j < p.n) {
-          // Rows of sums are padded to whole runs.
-          const auto run = load<Sum, Own::kRun>(from + i * p.sums_row + j * p.sums_column);
           Sum sums[1][Own::kRun];
-#pragma unroll
-          for (int v = 0; v < Own::kRun; ++v) sums[0][v] = run.data[v];
+          read(from + i * p.sums_row + j * p.sums_column, sums[0]);
           results.store(i, j, sums);
         }
       }
     }
-    if constexpr (kReduces<typename Step::Epilogue>) results.close();
   }
-
-  KRONOP_INLINE static void join(const Parameters& p, long long block) { Results::join(p, block, int(p.joins)); }
+  // Rows of sums are padded to whole runs.
+  KRONOP_INLINE static void read(const Sum* from, Sum (&sums)[Own::kRun]) {
+    const auto run = load<Sum, Own::kRun>(from);
+#pragma unroll
+    for (int v = 0; v < Own::kRun; ++v) sums[v] = run.data[v];
+  }
 };
 
 }  // namespace visiting

@@ -12,8 +12,42 @@ namespace kronop {
 
 inline constexpr int kVisitedBatch = 4;
 
+// An item of each type.
+template <class... Items>
+struct Each {};
+template <class Item, class... Items>
+struct Each<Item, Items...> {
+  Item own;
+  Each<Items...> others;
+
+  template <int kIndex>
+  KRONOP_INLINE auto& at() {
+    if constexpr (kIndex == 0) {
+      return own;
+    } else {
+      return others.template at<kIndex - 1>();
+    }
+  }
+  template <int kIndex>
+  KRONOP_INLINE const auto& at() const {
+    if constexpr (kIndex == 0) {
+      return own;
+    } else {
+      return others.template at<kIndex - 1>();
+    }
+  }
+};
+
+// Of a Layout whose threads are a whole block, with its shared memory.
+struct OfBlock {
+  KRONOP_INLINE static int thread() { return threadIdx.x; }
+  KRONOP_INLINE static void wait() { __syncthreads(); }
+  KRONOP_INLINE static unsigned char* places() { return shared_memory(); }
+};
+
 // The results of one problem of the batch. A Layout says how many threads hold sums of a row, or of a
-// column, of a tile, and which of them this thread is.
+// column, of a tile, and which of them this thread is; which of the kThreads that have the tile, how these
+// wait for each other, and where they join values.
 template <class Step, class Parameters, class Layout>
 class VisitorResults {
  public:
@@ -37,21 +71,22 @@ class VisitorResults {
     for_each_visited([&]<class Element, int kAt>() {
       Element* const at = static_cast<Element*>(at_[kAt]) + m * p_.visited_row[kAt] + n * p_.visited_column[kAt];
       at_[kAt] = at;
-      run_[kAt] = p_.visited_column[kAt] == 1 ? run_of<Element>((unsigned long long)at, p_.visited_row[kAt]) : 1;
+      const long long column = p_.visited_column[kAt];
+      run_[kAt] = column == 1 ? run_of<Element>((unsigned long long)at, p_.visited_row[kAt]) : column != 0;
     });
   }
 
-  // Empties the places in which threads join values. Every thread of a block calls this after the last
-  // use of its shared memory, and after `begin`; its tile begins in row m and column n.
+  // Empties the places in which threads join values. Every thread of a tile calls this after the last
+  // other use of their memory, and after `begin`; the tile begins in row m and column n.
   KRONOP_INLINE void open(long long m, long long n) {
     tile_m_ = m;
     tile_n_ = n;
-    __syncthreads();
+    Layout::wait();
     for_each_reduction([&]<class Join, Axis kAxis, int kIndex>() {
       Compute* const places = Fold::template places<kIndex>();
-      for (int i = threadIdx.x; i < Fold::template count<kIndex>(); i += Step::kThreads) places[i] = Join::template none<Compute>();
+      for (int i = Layout::thread(); i < Fold::template count<kIndex>(); i += Step::kThreads) places[i] = Join::template none<Compute>();
     });
-    __syncthreads();
+    Layout::wait();
   }
 
   // The results of kM x kN sums, `m` rows and `n` columns behind the thread's first one. Those beyond the
@@ -62,20 +97,57 @@ class VisitorResults {
     if (columns <= 0) return;
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
-      if (i < rows) store_row(m + i, n, columns, sums[i]);
+      if (i >= rows) continue;
+      Loaded<kN> loaded;
+      load_row(m + i, n, columns, loaded);
+      finish_row<false>(m + i, n, columns, sums[i], loaded);
     }
   }
 
-  // Joins what threads have of each row and column of the tile. Every thread of a block calls this.
+  // Whether all results from row `m` and column `n` behind the thread's first one on exist, of `rows` rows
+  // and kN columns, and each of these is read and written at once.
+  template <int kN>
+  KRONOP_INLINE bool is_whole(int m, int n, int rows) const {
+    bool whole = near(p_.m - m_ - m) >= rows && near(p_.n - n_ - n) >= kN;
+    for_each_type(typename Epilogue::Operands{}, [&]<class Element, int kAt>() { whole &= repeats<kAt>() ? run_[kAt] == 0 : run_[kAt] >= width<Element, kN>; });
+    for_each_type(typename Epilogue::Results{}, [&]<class Kept, int kIndex>() {
+      constexpr int kAt = Epilogue::kOperands + kIndex;
+      if constexpr (!detail::is_reduced<Kept>) whole &= run_[kAt] >= width<Kept, kN>;
+    });
+    return whole;
+  }
+
+  // The results of kM rows that are kApart from each other, where they are whole. What all of them read is on
+  // its way before the first one is computed. NOTE: without a condition in between, since values that two ways
+  // bring are waited for where these meet.
+  template <int kApart, int kM, int kN>
+  KRONOP_INLINE void store_whole_rows(int m, int n, const Sum (&sums)[kM][kN]) const {
+    Loaded<kN> loaded[kM];
+    for_each_type(typename Epilogue::Operands{}, [&]<class Element, int kAt>() {
+      const Element* from = near_at<Element, kAt>(m, n);
+#pragma unroll
+      for (int i = 0; i < kM; ++i, from += kApart * p_.visited_row[kAt]) {
+        auto& run = loaded[i].operands.template at<kAt>();
+        if constexpr (repeats<kAt>()) {
+          run.data[0] = *from;
+        } else {
+          load_whole(from, run);
+        }
+      }
+    });
+#pragma unroll
+    for (int i = 0; i < kM; ++i) finish_row<true>(m + i * kApart, n, kN, sums[i], loaded[i]);
+  }
+
+  // Joins what threads have of each row and column of the tile. Every thread of it calls this.
   KRONOP_INLINE void close() const {
-    __syncthreads();
+    Layout::wait();
     for_each_reduction([&]<class Join, Axis kAxis, int kIndex>() {
       constexpr int extent = Fold::template extent<kIndex>(), holders = Fold::template holders<kIndex>();
       const long long first = kAxis == Axis::kRow ? tile_m_ : tile_n_, all = kAxis == Axis::kRow ? p_.m : p_.n;
-      for (int i = threadIdx.x; i < extent; i += Step::kThreads) {
-        const Compute* const places = Fold::template places<kIndex>() + i;
-        Compute joined = places[0];
-        for (int h = 1; h < holders; ++h) joined = Join::join(joined, places[h * extent]);
+      for (int i = Layout::thread(); i < extent; i += Step::kThreads) {
+        Compute joined = Fold::template place<kIndex>(0, i);
+        for (int h = 1; h < holders; ++h) joined = Join::join(joined, Fold::template place<kIndex>(h, i));
         if (first + i < all) *part<kAxis, kIndex>(kAxis == Axis::kRow ? tile_n_ / Step::kTileN : tile_m_ / Step::kTileM, first + i) = joined;
       }
     });
@@ -127,15 +199,36 @@ class VisitorResults {
     KRONOP_INLINE void keep(int index, Compute value) const { values.kept[index][j] = value; }
   };
 
-  // The results of kN neighbours in a row, of which the first `columns` exist.
+  // What kN neighbours in a row read, as it lies in memory: conversions would wait for it.
   template <int kN>
-  KRONOP_INLINE void store_row(int m, int n, int columns, const Sum (&sums)[kN]) const {
+  struct Loaded {
+    template <class Element>
+    using Run = Vector<Element, kN>;
+    template <class... Elements>
+    static Each<Run<Elements>...> of(Types<Elements...>);
+    decltype(of(typename Epilogue::Operands{})) operands;
+  };
+  // Of neighbours the first `columns` exist.
+  template <int kN>
+  KRONOP_INLINE void load_row(int m, int n, int columns, Loaded<kN>& loaded) const {
+    for_each_type(typename Epilogue::Operands{}, [&]<class Element, int kAt>() { load_run<Element, kAt>(m, n, columns, loaded.operands.template at<kAt>()); });
+  }
+  template <bool kWhole, int kN>
+  KRONOP_INLINE void finish_row(int m, int n, int columns, const Sum (&sums)[kN], const Loaded<kN>& loaded) const {
     Values<kN> values;
-    for_each_type(typename Epilogue::Operands{}, [&]<class Element, int kAt>() { load_row<Element, kAt>(m, n, columns, values.operands[kAt]); });
+    for_each_type(typename Epilogue::Operands{}, [&]<class Element, int kAt>() {
+      const auto& run = loaded.operands.template at<kAt>();
+#pragma unroll
+      for (int j = 0; j < kN; ++j) {
+        bool one = run_[kAt] == 0;
+        if constexpr (kWhole) one = repeats<kAt>();
+        values.operands[kAt][j] = convert<Compute>(run.data[one ? 0 : j]);
+      }
+    });
 #pragma unroll
     for (int j = 0; j < kN; ++j) epilogue_(convert<Compute>(sums[j]), At<kN>{values, j});
     for_each_type(typename Epilogue::Results{}, [&]<class Kept, int kIndex>() {
-      keep<kIndex>(static_cast<Kept*>(nullptr), m, n, columns, values.kept[kIndex]);
+      keep<kWhole, kIndex>(static_cast<Kept*>(nullptr), m, n, columns, values.kept[kIndex]);
     });
   }
 
@@ -166,36 +259,45 @@ class VisitorResults {
     visit.template operator()<Join, kAxis, kIndex>();
   }
 
-  // Places of reductions in shared memory: those of a holder of rows, or of columns, are neighbours.
+  // Places of reductions in shared memory. Threads that hold sums of a row are neighbours in a warp, so that
+  // their places of a row are neighbours too, an odd number apart from those of the next row: neither they
+  // nor the threads that join a row each meet in a bank. Places of a holder of columns are neighbours.
   struct Fold {
     template <class Kept>
     struct Of {
-      static constexpr int kExtent = 0, kHolders = 0;
+      static constexpr int kExtent = 0, kHolders = 0, kOfHolder = 0, kOfExtent = 0, kCount = 0;
     };
-    template <class Join, Axis kAxis>
-    struct Of<Reduced<Join, kAxis>> {
-      static constexpr int kExtent = kAxis == Axis::kRow ? Step::kTileM : Step::kTileN;
-      static constexpr int kHolders = kAxis == Axis::kRow ? Layout::kHoldersOfRows : Layout::kHoldersOfColumns;
+    template <class Join>
+    struct Of<Reduced<Join, Axis::kRow>> {
+      static constexpr int kExtent = Step::kTileM, kHolders = Layout::kHoldersOfRows;
+      static constexpr int kOfHolder = 1, kOfExtent = kHolders | 1, kCount = kExtent * kOfExtent;
+    };
+    template <class Join>
+    struct Of<Reduced<Join, Axis::kColumn>> {
+      static constexpr int kExtent = Step::kTileN, kHolders = Layout::kHoldersOfColumns;
+      static constexpr int kOfHolder = kExtent, kOfExtent = 1, kCount = kExtent * kHolders;
     };
     template <int kIndex, class Kept, class... Others>
-    KRONOP_INLINE static constexpr int extent_of(Types<Kept, Others...>, bool holders) {
+    KRONOP_INLINE static constexpr auto of(Types<Kept, Others...>) {
       if constexpr (kIndex == 0) {
-        return holders ? Of<Kept>::kHolders : Of<Kept>::kExtent;
+        return Of<Kept>{};
       } else {
-        return extent_of<kIndex - 1>(Types<Others...>{}, holders);
+        return of<kIndex - 1>(Types<Others...>{});
       }
     }
     template <int kIndex>
+    using At = decltype(of<kIndex>(typename Epilogue::Results{}));
+    template <int kIndex>
     KRONOP_INLINE static constexpr int extent() {
-      return extent_of<kIndex>(typename Epilogue::Results{}, false);
+      return At<kIndex>::kExtent;
     }
     template <int kIndex>
     KRONOP_INLINE static constexpr int holders() {
-      return extent_of<kIndex>(typename Epilogue::Results{}, true);
+      return At<kIndex>::kHolders;
     }
     template <int kIndex>
     KRONOP_INLINE static constexpr int count() {
-      return extent<kIndex>() * holders<kIndex>();
+      return At<kIndex>::kCount;
     }
     template <int kIndex>
     KRONOP_INLINE static constexpr int before() {
@@ -207,7 +309,12 @@ class VisitorResults {
     }
     template <int kIndex>
     KRONOP_INLINE static Compute* places() {
-      return reinterpret_cast<Compute*>(shared_memory()) + before<kIndex>();
+      return reinterpret_cast<Compute*>(Layout::places()) + before<kIndex>();
+    }
+    // A holder's, of a row or column of the tile.
+    template <int kIndex>
+    KRONOP_INLINE static Compute& place(int holder, int of) {
+      return places<kIndex>()[holder * At<kIndex>::kOfHolder + of * At<kIndex>::kOfExtent];
     }
   };
 
@@ -227,6 +334,11 @@ class VisitorResults {
     const unsigned long long bytes = (from | (unsigned long long)apart * sizeof(Element)) & 15;
     return (bytes == 0 ? 16 : int(bytes & (0 - bytes))) / int(sizeof(Element));
   }
+  // Whether an operand has one number for each row, as the tree says.
+  template <int kAt>
+  KRONOP_INLINE static constexpr bool repeats() {
+    return Step::kRepeating >> kAt & 1;
+  }
   template <class Element, int kCount>
   static constexpr int width = kCount * int(sizeof(Element)) > 16 ? 16 / int(sizeof(Element)) : kCount;
 
@@ -235,28 +347,37 @@ class VisitorResults {
     return static_cast<Element*>(at_[kAt]) + m * p_.visited_row[kAt] + n * p_.visited_column[kAt];
   }
 
+  // NOTE: what does not exist is zero, since functors compute it and results of it are dropped.
   template <class Element, int kAt, int kN>
-  KRONOP_INLINE void load_row(int m, int n, int columns, Compute (&values)[kN]) const {
+  KRONOP_INLINE void load_run(int m, int n, int columns, Vector<Element, kN>& values) const {
     constexpr int kWidth = width<Element, kN>;
     const Element* const from = near_at<Element, kAt>(m, n);
-    if (columns >= kN && run_[kAt] >= kWidth) {
-#pragma unroll
-      for (int j = 0; j < kN; j += kWidth) {
-        const auto run = load<Element, kWidth>(from + j);
-#pragma unroll
-        for (int v = 0; v < kWidth; ++v) values[j + v] = convert<Compute>(run.data[v]);
-      }
+    if (run_[kAt] == 0) {
+      values.data[0] = *from;
+    } else if (columns >= kN && run_[kAt] >= kWidth) {
+      load_whole(from, values);
     } else {
 #pragma unroll
-      for (int j = 0; j < kN; ++j) values[j] = j < columns ? convert<Compute>(from[j * p_.visited_column[kAt]]) : Compute(0);
+      for (int j = 0; j < kN; ++j) values.data[j] = j < columns ? from[j * p_.visited_column[kAt]] : Element{};
     }
   }
 
-  template <int kIndex, class Element, int kN>
+  template <class Element, int kN>
+  KRONOP_INLINE static void load_whole(const Element* from, Vector<Element, kN>& values) {
+    constexpr int kWidth = width<Element, kN>;
+#pragma unroll
+    for (int j = 0; j < kN; j += kWidth) {
+      const auto run = load<Element, kWidth>(from + j);
+#pragma unroll
+      for (int v = 0; v < kWidth; ++v) values.data[j + v] = run.data[v];
+    }
+  }
+
+  template <bool kWhole, int kIndex, class Element, int kN>
   KRONOP_INLINE void keep(Element*, int m, int n, int columns, const Compute (&values)[kN]) const {
     constexpr int kAt = Epilogue::kOperands + kIndex, kWidth = width<Element, kN>;
     Element* const to = near_at<Element, kAt>(m, n);
-    const bool together = columns >= kN && run_[kAt] >= kWidth;
+    const bool together = kWhole || (columns >= kN && run_[kAt] >= kWidth);
 #pragma unroll
     for (int j = 0; j < kN; j += kWidth) {
       Vector<Element, kWidth> run;
@@ -272,22 +393,21 @@ class VisitorResults {
       }
     }
   }
-  template <int kIndex, class Join, Axis kAxis, int kN>
+  template <bool kWhole, int kIndex, class Join, Axis kAxis, int kN>
   KRONOP_INLINE void keep(Reduced<Join, kAxis>*, int m, int n, int columns, const Compute (&values)[kN]) const {
     const int row = int(m_ - tile_m_) + m, column = int(n_ - tile_n_) + n;
-    Compute* const places = Fold::template places<kIndex>();
     if constexpr (kAxis == Axis::kRow) {
       Compute joined = values[0];
 #pragma unroll
       for (int j = 1; j < kN; ++j) {
-        if (j < columns) joined = Join::join(joined, values[j]);
+        if (kWhole || j < columns) joined = Join::join(joined, values[j]);
       }
-      Compute& place = places[Layout::holder_of_row() * Step::kTileM + row];
+      Compute& place = Fold::template place<kIndex>(Layout::holder_of_row(), row);
       place = Join::join(place, joined);
     } else {
 #pragma unroll
       for (int j = 0; j < kN; ++j) {
-        Compute& place = places[Layout::holder_of_column() * Step::kTileN + column + j];
+        Compute& place = Fold::template place<kIndex>(Layout::holder_of_column(), column + j);
         place = Join::join(place, values[j]);
       }
     }
@@ -300,7 +420,7 @@ class VisitorResults {
   const long long problem_;
   long long m_ = 0, n_ = 0, tile_m_ = 0, tile_n_ = 0;
   void* at_[kVisited];
-  int run_[kVisited];
+  int run_[kVisited];  // neighbours of a row that are moved at once; 0 where one stands for all
 };
 
 }  // namespace kronop

@@ -77,14 +77,16 @@ KRONOP_INLINE void load_slab(unsigned char* to, int k, int first, Load load) {
 }
 
 // Has the maps of the tile after this one at hand, if they are another product's: the first copy by a map
-// waits for it.
+// waits for it. A product without steps of the sum has no maps of operands.
 template <class Walk>
 KRONOP_INLINE void prefetch_next(Walk walk) {
   const auto* const own = &walk.member();
   walk.advance();
   if (!walk.more() || &walk.member() == own) return;
-  prefetch_map(walk.member().a_map);
-  prefetch_map(walk.member().b_map);
+  if (walk.member().k > 0) {
+    prefetch_map(walk.member().a_map);
+    prefetch_map(walk.member().b_map);
+  }
   if (walk.member().maps_y) prefetch_map(walk.member().y_map);
 }
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from kronop import GemmOperationUniversal, compiler, epilogue_visitor, maximum
 from kronop.descriptions.datatype import (
     ColumnMajor,
     DataType,
     Layout,
     RowMajor,
+    bfloat16,
     float16,
     float32,
     float64,
@@ -25,6 +27,10 @@ from kronop.families.gemm.description import GemmDescription
 from kronop.target import Target
 from tests.compile.test_cuda_kernels import TARGETS, check
 from tests.emit import cases
+
+sums_and_maxima = epilogue_visitor(
+    lambda accum: (accum, maximum(accum, axis="row")), results=("D", "row_max")
+)
 
 _Case = tuple[DataType, bool, Layout, int]
 
@@ -57,6 +63,17 @@ def test_float32_on_tensor_cores_spills_little(
     case: _Case, target: str, tree: bool, spills: int
 ) -> None:
     check(_plan(case, target, tree=tree), spills)
+
+
+@pytest.mark.parametrize("alignment", [8, 1])
+def test_trees_without_operands(alignment: int) -> None:
+    """NVRTC reads code for operands that g++, with which kernels are emulated, passes over."""
+    matrix = TensorDescription(bfloat16, RowMajor, alignment)
+    epilogue = sums_and_maxima(bfloat16, 1, float32, float32)
+    operation = GemmOperationUniversal(
+        "sm_90a", None, matrix, matrix, matrix, epilogue, visitor=True
+    )
+    compiler.compile_sources(operation.sources, operation.target)
 
 
 def _plan(case: _Case, target: str, *, tree: bool = False) -> Plan:

@@ -14,7 +14,11 @@ inline constexpr int kVisitedBatch = 4;
 
 // An item of each type.
 template <class... Items>
-struct Each {};
+struct Each {
+  // Never called. NVRTC looks for it in lambdas that nothing instantiates.
+  template <int kIndex>
+  int& at() const;
+};
 template <class Item, class... Items>
 struct Each<Item, Items...> {
   Item own;

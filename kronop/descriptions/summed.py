@@ -28,16 +28,15 @@ def sums_alignment(sums: DataType) -> int:
     return _VECTOR_BYTES // sums.bytes
 
 
-def summed(description: AnyDescription, **changes: Any) -> AnyDescription:
+def summed(description: AnyDescription) -> AnyDescription:
     """The same operation with its sums as the result: of their own type, in the layout of Y, in
-    lines that are padded to whole vectors; with further changes of fields."""
+    lines that are padded to whole vectors."""
     sums = description.math.element_accumulator
     alignment = sums_alignment(sums)
     changed: AnyDescription = dataclasses.replace(
         description,
         Y=TensorDescription(sums, description.Y.layout, alignment),
         epilogue=LinearCombination(sums, alignment, sums, sums),
-        **changes,
     )
     return changed
 

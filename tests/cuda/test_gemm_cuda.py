@@ -75,6 +75,67 @@ def test_every_tile_of_warp_groups(element: str) -> None:
         assert bool((arguments.D.double() == exact).all()), str(plan.steps[-1].design)
 
 
+_TREE = kronop.epilogue_visitor(
+    lambda accum, c, bias, scale: (
+        accum + c * scale + bias,
+        accum,
+        kronop.maximum(accum + bias, axis="row"),
+        kronop.sum(accum, axis="column"),
+    ),
+    kinds={"c": "tensor", "bias": "row", "scale": "column"},
+    results=("D", "sums", "largest", "total"),
+)
+
+
+@_needs_hopper
+@pytest.mark.parametrize("layout", [kronop.RowMajor, kronop.ColumnMajor])
+@pytest.mark.parametrize("element", _ELEMENTS)
+def test_every_tile_of_warp_groups_takes_trees(element: str, layout: Any) -> None:
+    """The last tiles are not whole, and many threads join the parts of a result."""
+    m, n, k = 3000, 2056, 528
+    kind, dtype = getattr(kronop, element), getattr(torch, element)
+    output = result_type(kind)
+    operands = [
+        kronop.TensorDescription(kind, order, 16 // kind.bytes)
+        for order in (kronop.RowMajor, kronop.ColumnMajor)
+    ]
+    sums = MathInstruction.tensor_op(kind).element_accumulator
+    result = kronop.TensorDescription(output, layout)
+    epilogue = _TREE(output, 1, sums, kronop.float32)
+    operation = kronop.GemmOperationUniversal(
+        "sm_90a", None, *operands, result, epilogue, visitor=True
+    )
+    of_output = getattr(torch, output.name)
+    a, b = _whole((m, k), dtype), _whole((n, k), dtype).t()
+    c, bias, scale = (_whole(shape, of_output) for shape in ((m, n), (n,), (m,)))
+    exact = a.double() @ b.double()
+    wanted = {
+        "D": exact + c.double() * scale.double()[:, None] + bias.double(),
+        "sums": exact,
+        "largest": (exact + bias.double()).amax(1),
+        "total": exact.sum(0),
+    }
+    every = CudaEmitter().candidates(operation.description, _TARGET, 100)
+    plans = [plan for plan in every if isinstance(plan.steps[-1].design, GemmGroup)]
+    assert plans
+    for plan in plans:
+        results = {
+            name: torch.full(item.shape, 77, device="cuda", dtype=of_output)
+            if item.ndim == 2
+            else torch.full(item.shape, 77.0, device="cuda")
+            for name, item in wanted.items()
+        }
+        if layout is kronop.ColumnMajor:
+            results["D"] = results["D"].t().contiguous().t()
+        output_op = operation.epilogue_type(c=c, bias=bias, scale=scale, **results)
+        arguments = kronop.GemmArguments(operation, A=a, B=b, output_op=output_op)
+        served = operation.serve(plan)
+        arguments.run(served.kernels, None, served)
+        for name, item in wanted.items():
+            found = results[name].double()
+            assert bool((found == item).all()), f"{name} by {plan.steps[-1].design}"
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 def test_repeated_calls_follow_their_tensors(dtype: Any) -> None:
     kept = []

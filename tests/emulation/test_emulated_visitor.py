@@ -1,4 +1,5 @@
-"""Visitor trees of matrix products by blocks and warps, run on the CPU from the same headers."""
+"""Visitor trees of matrix products by blocks, warps and warp groups, run on the CPU from the same
+headers."""
 
 from __future__ import annotations
 

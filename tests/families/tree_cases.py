@@ -24,6 +24,8 @@ from tests.families.distances import drawn
 
 _ELEMENTS = ("float64", "float32", "float16", "bfloat16", "int32", "int8")
 _EXTENTS = (1, 2, 7, 31, 33, 64, 100, 129, 257)
+# Longer ones of matrix products, which warp groups multiply where operands are aligned.
+_LONG = (48, 144, 512, 1040)
 _LEADS: tuple[tuple[int, ...], ...] = ((), (), (3,), (2, 3))
 _UNTOUCHED = 77
 _KINDS = {"alpha": "scalar", "c": "tensor", "bias": "row", "scale": "column"}
@@ -93,7 +95,7 @@ class Case:
         operands = {
             name: [self._placed(i, self.layouts[0], self.element, device) for i in item]
             if isinstance(item, list)
-            else self._placed(item, self.layouts[0], self.element, device)
+            else self._placed(item, self._way_of(name), self.element, device)
             for name, item in self.operands.items()
         }
         wanted = self.wanted(operation)
@@ -139,6 +141,17 @@ class Case:
         way = 0 if array.ndim < 2 and way == 1 else way
         return drawn.tensor(drawn.laid_out(array, way), element, device)
 
+    @property
+    def alignment(self) -> int:
+        """Elements of A and B that are promised to be aligned."""
+        unit = 16 // getattr(kronop, self.element).bytes
+        aligned = self.family == "gemm" and self.layouts[0] == 0
+        return unit if aligned and self.operands["A"].shape[-1] % unit == 0 else 1
+
+    def _way_of(self, name: str) -> int:
+        """How an operand is laid out; aligned ones are contiguous along K."""
+        return 1 if self.alignment > 1 and name == "B" else self.layouts[0]
+
     def wanted(self, operation: Any) -> dict[str, Any]:
         what = operation.description
         if self.family == "gemm":
@@ -176,11 +189,12 @@ class Case:
         kind: Any = kinds[self.family]
         tensor = kronop.TensorDescription
         layout = kronop.ColumnMajor if self.layouts[2] % 2 else kronop.RowMajor
+        of_b = kronop.ColumnMajor if self.alignment > 1 else kronop.RowMajor
         return kind(
             target,
             None,
-            tensor(element),
-            tensor(element),
+            tensor(element, kronop.RowMajor, self.alignment),
+            tensor(element, of_b, self.alignment),
             tensor(output, layout),
             epilogue,
             **self.more,
@@ -214,6 +228,9 @@ def make(random: np.random.Generator) -> Case:
             given[item.name] = float(random.choice((1, 2, -1)))
         else:
             given[item.name] = random.integers(-3, 4, own[item.kind]).astype(np.float64)
+    layouts = [int(item) for item in random.integers(drawn.LAYOUTS, size=3)]
+    if family == "gemm" and operands["A"].shape[-1] in _LONG:
+        layouts[0] = 0
     has_c = any(item.name == "c" for item in tree.operands)
     return Case(
         family=family,
@@ -223,7 +240,7 @@ def make(random: np.random.Generator) -> Case:
         given=given,
         element=element,
         output=output,
-        layouts=tuple(int(item) for item in random.integers(drawn.LAYOUTS, size=3)),
+        layouts=tuple(layouts),
         in_place=has_c and bool(random.random() < 0.3),
     )
 
@@ -285,7 +302,8 @@ def _distance(random: np.random.Generator) -> _Made:
 
 
 def _gemm(random: np.random.Generator) -> _Made:
-    m, n, k = (int(random.choice(_EXTENTS)) for _ in "mnk")
+    extents = (_EXTENTS, _LONG)[random.integers(2)]
+    m, n, k = (int(random.choice(extents)) for _ in "mnk")
     lead = _LEADS[random.integers(len(_LEADS))]
     density = min(1.0, (8 / k) ** 0.5)
     operands = {"A": _whole(random, (*lead, m, k), density), "B": _whole(random, (k, n), density)}

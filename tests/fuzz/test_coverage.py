@@ -23,7 +23,7 @@ _OTHERS = {
     "gradients": (0, 2),
     "quantized": (0, 1, 2, 3, 5, 6, 10),
     "gemm": (0, 5, 7, 17, 24, 28, 34, 141),
-    "trees": (0, 2, 8, 11, 12, 13),
+    "trees": (0, 2, 5, 8, 11, 12, 13, 38, 54, 367),
 }
 # What no one-line call asks for, or few random cases have: emulated tests of their own run these.
 _ELSEWHERE = {

@@ -143,7 +143,12 @@ _TILE = kronop.TileDescription(
     ("changed", "alignment", "arch", "said"),
     [
         ({"stages": 1}, 8, "sm_90a", "1 stage"),
-        ({"threadblock_shape": (128, 96, 64)}, 8, "sm_90a", "128 x 256 x 64 (at most 3 stages)"),
+        (
+            {"threadblock_shape": (128, 96, 64)},
+            8,
+            "sm_90a",
+            "128 x 256 x 64 shared (at most 3 stages)",
+        ),
         ({"warp_count": (8, 1, 1)}, 8, "sm_90a", "4 warps that take tiles in turn"),
         ({}, 1, "sm_90a", "A promises 1 elements"),
         ({}, 8, "sm_80", "sm_80 has no warp-group products"),

@@ -62,14 +62,16 @@ def status_of_tile(what: GemmDescription, target: Target) -> Status:
     found = status(what, target)
     if not found:
         return found
-    most = {(item.m, item.n, item.slab): item.stages for item in _every(what, target)}
-    tiles = [
-        f"{m} x {n} x {k} (at most {count} stages)" for (m, n, k), count in sorted(most.items())
-    ]
+    teams = {False: "shared", True: "in turn"}
+    tiles = sorted(
+        f"{item.m} x {item.n} x {item.slab} {teams[item.alternate]} (at most {item.stages} stages)"
+        for item in _every(what, target)
+        if item.stages > 1 and item.cluster == 1
+    )
     return Status.reject(
         "clusters and schedules are of warp groups, which do not have this tile; theirs are"
-        f" {', '.join(tiles)}, of 4 warps that take tiles in turn or 8 that share them, in clusters"
-        " of 1 or 2 along M"
+        f" {', '.join(tiles) or 'none'}, of 4 warps that take tiles in turn or 8 that share them,"
+        " in clusters of 1 or 2 along M"
     )
 
 

@@ -19,7 +19,7 @@ from kronop.descriptions.datatype import FLOAT8, DataType, bfloat16, float16, fl
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
-from kronop.descriptions.summed import parts_of
+from kronop.descriptions.summed import moved_bytes, parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import (
@@ -224,7 +224,10 @@ class GemmGroup(Design):
         results = self.m * self.n * group_cost.cycles_of_result(self.epilogue, self.output)
         each = max(multiply, results) if self.alternate else multiply + results
         cycles = rounds * each + results * self.alternate + group_cost.CYCLES_OF_TILE
-        moved = ((m + n) * size.k * self.source.bytes + m * n * self.output.bytes) * size.batch
+        ends = self.output.bytes
+        if self.tree is not None:
+            ends = moved_bytes(self.tree) - self.tree.element_accumulator.bytes
+        moved = ((m + n) * size.k * self.source.bytes + m * n * ends) * size.batch
         cycles = max(cycles, moved / (MEMORY_BYTES_PER_CYCLE * target.cores))
         seconds = cycles / HERTZ[target.arch] + SECONDS_OF_LAUNCH
         if not self.split:

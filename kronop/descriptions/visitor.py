@@ -287,17 +287,13 @@ class VisitorEpilogue(Epilogue):
     def transposed(self) -> VisitorEpilogue:
         """The tree of the transposed result, whose rows are the columns."""
 
-        def of_operand(item: Operand) -> Operand:
-            return dataclasses.replace(item, kind=_OTHER_AXIS.get(item.kind, item.kind))
+        def turned(item: Any, field: str) -> Any:
+            axis = getattr(item, field)
+            return dataclasses.replace(item, **{field: _OTHER_AXIS.get(axis, axis)})
 
-        def of_result(item: Result) -> Result:
-            return dataclasses.replace(item, axis=_OTHER_AXIS.get(item.axis, item.axis))
-
-        tree = dataclasses.replace(
-            self.tree,
-            operands=tuple(map(of_operand, self.tree.operands)),
-            results=tuple(map(of_result, self.tree.results)),
-        )
+        operands = tuple(turned(item, "kind") for item in self.tree.operands)
+        results = tuple(turned(item, "axis") for item in self.tree.results)
+        tree = dataclasses.replace(self.tree, operands=operands, results=results)
         return dataclasses.replace(self, tree=tree)
 
     def initialize(self) -> None:

@@ -23,6 +23,36 @@ KRONOP_INLINE void for_each_type(Types<Item, Items...>, const Visit& visit) {
   for_each_type<kIndex + 1>(Types<Items...>{}, visit);
 }
 
+// An item of each type.
+template <class... Items>
+struct Each {
+  // Never called. NVRTC looks for it in lambdas that nothing instantiates.
+  template <int kIndex>
+  int& at() const;
+};
+template <class Item, class... Items>
+struct Each<Item, Items...> {
+  Item own;
+  Each<Items...> others;
+
+  template <int kIndex>
+  KRONOP_INLINE auto& at() {
+    if constexpr (kIndex == 0) {
+      return own;
+    } else {
+      return others.template at<kIndex - 1>();
+    }
+  }
+  template <int kIndex>
+  KRONOP_INLINE const auto& at() const {
+    if constexpr (kIndex == 0) {
+      return own;
+    } else {
+      return others.template at<kIndex - 1>();
+    }
+  }
+};
+
 // What is reduced: the elements of each row, or of each column.
 enum class Axis { kRow, kColumn };
 

@@ -73,9 +73,7 @@ class VisitDesign(Design):
                 *(Field(name, whole) for name in ("m", "n")),
                 *(Field(name, whole, batch) for name in ("batch", "sums_batch")),
                 *(Field(name, whole) for name in ("sums_row", "sums_column")),
-                Field("visited_batch", whole, visited * batch),
-                Field("visited_row", whole, visited),
-                Field("visited_column", whole, visited),
+                *visited_strides(visited),
                 *(Field(name, whole) for name in own),
                 Field("folds", whole, results),
                 scalars,
@@ -107,6 +105,16 @@ class VisitDesign(Design):
             "folds": folds,
             "scalars": problem.scalars,
         }
+
+
+def visited_strides(visited: int) -> tuple[Field, ...]:
+    """The members of parameter structs for strides of so many operands and results."""
+    whole = Scalar.INT64
+    return (
+        Field("visited_batch", whole, visited * MOST_BATCH_DIMENSIONS),
+        Field("visited_row", whole, visited),
+        Field("visited_column", whole, visited),
+    )
 
 
 def visited_values(visited: Sequence[StridedMatrix]) -> dict[str, Any]:

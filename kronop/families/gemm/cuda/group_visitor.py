@@ -10,7 +10,7 @@ from kronop.descriptions.summed import parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.visit_sums import places_of_tree, shares_of_join
-from kronop.emit.visit_design import visited_values
+from kronop.emit.visit_design import visited_strides, visited_values
 from kronop.families.gemm.cuda.visitor import counts_of
 from kronop.families.gemm.description import GemmProblem
 from kronop.frozen import dataclass
@@ -51,9 +51,7 @@ def signature(tree: VisitorEpilogue) -> KernelSignature:
             Field("visited", Scalar.POINTER, visited),
             *(Field(name, whole) for name in numbers),
             Field("batch", whole, batch),
-            Field("visited_batch", whole, visited * batch),
-            Field("visited_row", whole, visited),
-            Field("visited_column", whole, visited),
+            *visited_strides(visited),
             Field("folds", whole, results),
             Field("scalars", operands.scalar_kind(tree), scalars),
         ),

@@ -8,7 +8,7 @@ from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
-from kronop.emit.visit_design import visited_values
+from kronop.emit.visit_design import visited_strides, visited_values
 from kronop.families.gemm.description import GemmProblem
 
 
@@ -37,9 +37,7 @@ def signature(epilogue: VisitorEpilogue) -> KernelSignature:
             *(Field(name, whole) for name in ("m", "n", "k")),
             *(Field(name, whole, batch) for name in ("batch", "a_batch", "b_batch")),
             *(Field(name, whole) for name in ("a_row", "a_column", "b_row", "b_column")),
-            Field("visited_batch", whole, visited * batch),
-            Field("visited_row", whole, visited),
-            Field("visited_column", whole, visited),
+            *visited_strides(visited),
             *(Field(name, whole) for name in ("slices", "depth", "adds_up")),
             Field("folds", whole, results),
             Field("scalars", operands.scalar_kind(epilogue), scalars),

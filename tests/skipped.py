@@ -50,5 +50,5 @@ class Plugin:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         is_first = not hasattr(session.config, "workeroutput") and not self._again
-        if is_first and session.config.cache:
+        if is_first and getattr(session.config, "cache", None):
             session.config.cache.set(_KEY, sorted(self._skipped))

@@ -58,6 +58,18 @@ def test_results_and_gradients_are_those_of_float64(
             sum((item.double() ** 2).sum() for item in found), ours, retain_graph=True
         )
     digits = 2.0**-7 if kind == "bfloat16" else 2.0**-18
-    for one, other in zip((*found, *grads), (*results, *wanted), strict=True):
-        most = float(other.detach().abs().max())
-        torch.testing.assert_close(one.cpu().double(), other, rtol=0, atol=8 * digits * most)
+    ties = [0.0] * len(results)
+    ties += _ties(a.double(), b.double(), digits) if name == "repeated" else [0.0] * len(wanted)
+    for one, other, tied in zip((*found, *grads), (*results, *wanted), ties, strict=False):
+        allowed = 8 * digits * float(other.detach().abs().max()) + tied
+        wrong = (one.detach().cpu().double() - other).abs() > allowed
+        assert not wrong.any(), f"{int(wrong.sum())} of {wrong.numel()}"
+
+
+def _ties(a: Any, b: Any, digits: float) -> list[Any]:
+    """What derivatives of the tree "repeated" may be off by, since rounding decides which of two
+    numbers is larger: that of its maximum of x / y and a sum jumps by twice the maximum."""
+    other, sums = _SCALARS["x"] / _SCALARS["y"], a @ b
+    jump = 2 * abs(other) * ((sums - other).abs() <= digits * abs(other)).double()
+    of_a, of_b = jump @ b.abs().T, a.abs().mT @ jump
+    return [of_a, of_b.sum(tuple(range(of_b.ndim - 2))), 0.0]

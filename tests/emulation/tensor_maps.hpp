@@ -18,15 +18,17 @@ struct Map {
   int box[2], element, rounds;
 };
 
-// Calls visit(place in shared memory, element of the tensor or null beyond it).
+// Calls visit(place in shared memory, element of the tensor or null beyond it). The tensor's rows end
+// after whole granules.
 template <class Visit>
-inline void for_each_of_box(const Map& map, unsigned char* shared, const int (&at)[3], Visit visit) {
+inline void for_each_of_box(const Map& map, unsigned char* shared, const int (&at)[3], int granule, Visit visit) {
   if (reinterpret_cast<std::size_t>(shared) % 1024 != 0 || at[0] < 0 || at[1] < 0 || at[2] < 0) std::abort();
+  const long long row_bytes = (map.extents[0] * map.element + granule - 1) / granule * granule;
   for (int row = 0; row < map.box[1]; ++row) {
     for (int i = 0; i < map.box[0]; ++i) {
       const int byte = i * map.element;
       const long long along = at[0] + i, across = at[1] + row;
-      const bool exists = along < map.extents[0] && across < map.extents[1] && at[2] < map.extents[2];
+      const bool exists = along * map.element < row_bytes && across < map.extents[1] && at[2] < map.extents[2];
       unsigned char* from = map.address + along * map.element + across * map.strides[0] + at[2] * map.strides[1];
       visit(shared + row * 128 + ((byte / 16 ^ row % 8) * 16 + byte % 16), exists ? from : nullptr);
     }
@@ -34,7 +36,7 @@ inline void for_each_of_box(const Map& map, unsigned char* shared, const int (&a
 }
 
 inline void load_box(const Map& map, unsigned char* to, const int (&at)[3]) {
-  for_each_of_box(map, to, at, [&](unsigned char* place, const unsigned char* from) {
+  for_each_of_box(map, to, at, map.element, [&](unsigned char* place, const unsigned char* from) {
     std::memset(place, 0, map.element);
     if (from) std::memcpy(place, from, map.element);
     if (map.rounds) *reinterpret_cast<float*>(place) = rounded_as_copied(*reinterpret_cast<float*>(place));
@@ -49,9 +51,10 @@ struct Store {
 };
 inline std::vector<Store> stores;  // that have not read shared memory
 
+// NOTE: GPUs write whole granules of 16 bytes, also where a row of the tensor ends within one.
 inline void store_box(const Store& store) {
   const int at[3] = {store.at[0], store.at[1], store.at[2]};
-  for_each_of_box(store.map, store.from, at, [&](const unsigned char* place, unsigned char* to) {
+  for_each_of_box(store.map, store.from, at, 16, [&](const unsigned char* place, unsigned char* to) {
     if (to) std::memcpy(to, place, store.map.element);
   });
 }

@@ -118,7 +118,7 @@ def run(
     b = padded(values(random, (*b_batch, k, n), element), layouts[1], full)
     if with_nan:
         a[..., m // 2, k // 3] = np.nan
-    y = poisoned((*batch, m, n), output, layouts[2])
+    y, beside = room_for((*batch, m, n), output, layouts[2])
     if backward:
         a, y = np.flip(a, 0), np.flip(y, -2)
     z = stored(values(random, (*batch, m, n), output), layouts[2]) if source else None
@@ -149,6 +149,22 @@ def run(
         None if added is None else wide(added),
     )
     agree(y, expected, output, float16 if element is float32 and not split else sums)
+    assert (wide(beside) == _BESIDE).all()
+
+
+# What is in memory behind each row of results.
+_BESIDE = 55
+
+
+def room_for(shape: tuple[int, ...], element: DataType, layout: Layout) -> tuple[Any, Any]:
+    """A poisoned result whose lines begin at multiples of 16 bytes, and what lies behind these."""
+    y = padded(poisoned(shape, element), layout, 16 // element.bytes)
+    lines = y if layout is RowMajor else y.swapaxes(-1, -2)
+    beside = np.lib.stride_tricks.as_strided(
+        lines[..., -1:], (*lines.shape[:-1], -lines.shape[-1] % (16 // element.bytes) + 1)
+    )[..., 1:]
+    beside[...] = _BESIDE
+    return y, beside
 
 
 def padded(array: Any, layout: Layout, multiple: int) -> Any:

@@ -30,7 +30,6 @@ _EVERY = 1000
 _LAYOUTS = 7
 # So many of the operands' numbers are not 0 that sums stay near this.
 _SUM = 12
-_UNTOUCHED = 77
 
 
 @dataclass(frozen=True)
@@ -64,13 +63,7 @@ class Case:
             for name, way in zip("ab", self.layouts, strict=False)
         )
         wanted = self._wanted()
-        memory = _tensor(np.full(_around(wanted.shape), _UNTOUCHED), self.output, device)
-        out = memory[..., 1:-1, 2:-3]
-        if self.layouts[2] % 2:
-            memory = _tensor(
-                np.full(_around(wanted.swapaxes(-1, -2).shape), _UNTOUCHED), self.output, device
-            )
-            out = memory[..., 1:-1, 2:-3].swapaxes(-1, -2)
+        memory, out = drawn.room(wanted.shape, self.output, device, *self._turned_and_aligned)
         c, bias = (
             _tensor(self.operands[name], self.output, device) if name in self.operands else None
             for name in ("c", "bias")
@@ -79,7 +72,7 @@ class Case:
             if self.in_place:
                 out.copy_(c)
             else:
-                out.fill_(_UNTOUCHED - 1)
+                out.fill_(drawn.GUARD - 1)
             given = out if self.in_place else c
             try:
                 self._call(a, b, given, bias, out)
@@ -91,10 +84,15 @@ class Case:
                 at = np.argwhere(wrong)[0].tolist()
                 values = f"{found[tuple(at)]} for {wanted[tuple(at)]}"
                 return f"call {times}: {wrong.sum()} of {wrong.size} wrong, at {at}: {values}"
-            out.fill_(_UNTOUCHED)
-            if not bool((memory == _UNTOUCHED).all()):
+            out.fill_(drawn.GUARD)
+            if not bool((memory == drawn.GUARD).all()):
                 return f"call {times}: memory around the result was written"
         return ""
+
+    @property
+    def _turned_and_aligned(self) -> tuple[bool, bool]:
+        """How the result lies in memory."""
+        return self.layouts[2] % 2 == 1, self.layouts[2] // 2 % 2 == 1
 
     def _call(self, a: Any, b: Any, c: Any, bias: Any, out: Any) -> None:
         if self.candidate is None:
@@ -130,9 +128,11 @@ class Case:
             )
             for way in self.layouts[:2]
         ]
+        turned, aligned = self._turned_and_aligned
         result = kronop.TensorDescription(
             getattr(kronop, self.output),
-            kronop.ColumnMajor if self.layouts[2] % 2 else kronop.RowMajor,
+            kronop.ColumnMajor if turned else kronop.RowMajor,
+            16 // getattr(kronop, self.output).bytes if aligned else 1,
         )
         epilogue = calls.epilogue_of(what[0].element, result, self.activation)
         operation = kronop.GemmOperationUniversal(target, None, *what, result, epilogue)
@@ -171,11 +171,6 @@ def _tensor(array: Any, element: str, device: str) -> Any:
         made[..., :1, :].copy_(held[..., :1, :])
         return made
     return made.copy_(held)
-
-
-def _around(shape: tuple[int, ...]) -> tuple[int, ...]:
-    *lead, rows, columns = shape
-    return (*lead, rows + 2, columns + 5)
 
 
 def make(random: np.random.Generator) -> Case:

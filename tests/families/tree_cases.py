@@ -27,7 +27,6 @@ _EXTENTS = (1, 2, 7, 31, 33, 64, 100, 129, 257)
 # Longer ones of matrix products, which warp groups multiply where operands are aligned.
 _LONG = (48, 144, 512, 1040)
 _LEADS: tuple[tuple[int, ...], ...] = ((), (), (3,), (2, 3))
-_UNTOUCHED = 77
 _KINDS = {"alpha": "scalar", "c": "tensor", "bias": "row", "scale": "column"}
 
 
@@ -110,12 +109,8 @@ class Case:
             else self._placed(item, self.layouts[1], types[name], device)
             for name, item in self.given.items()
         }
-        results = {
-            name: self._placed(
-                np.full(item.shape, _UNTOUCHED), self.layouts[2], types[name], device
-            )
-            for name, item in wanted.items()
-        }
+        rooms = {name: self._room(item.shape, types[name], device) for name, item in wanted.items()}
+        results = {name: out for name, (_, out) in rooms.items()}
         if self.in_place:
             results["D"] = tensors["c"]
         output_op = operation.epilogue_type(**tensors, **results)
@@ -134,12 +129,28 @@ class Case:
                         f"run {times}: {wrong.sum()} of {wrong.size} of {name}, at {at}: {values}"
                     )
                 if not self.in_place:
-                    results[name].fill_(_UNTOUCHED)
+                    results[name].fill_(drawn.GUARD)
+                    if not bool((rooms[name][0] == drawn.GUARD).all()):
+                        return f"run {times}: memory around {name} was written"
         return ""
 
     def _placed(self, array: Any, way: int, element: str, device: str) -> Any:
         way = 0 if array.ndim < 2 and way == 1 else way
         return drawn.tensor(drawn.laid_out(array, way), element, device)
+
+    def _room(self, shape: tuple[int, ...], element: str, device: str) -> tuple[Any, Any]:
+        """Memory, and a result inside of it."""
+        way = self.layouts[2]
+        if way == 2 and len(shape) > 2:
+            room = drawn.tensor(drawn.laid_out(np.full(shape, drawn.GUARD), way), element, device)
+            return room, room
+        columns, step = self._turned and len(shape) > 1, 2 if way == 3 else 1
+        return drawn.room(shape, element, device, columns, way in (2, 4), step)
+
+    @property
+    def _turned(self) -> bool:
+        """Whether results are contiguous along their columns."""
+        return self.layouts[2] in (1, 4)
 
     @property
     def alignment(self) -> int:
@@ -188,7 +199,7 @@ class Case:
         }
         kind: Any = kinds[self.family]
         tensor = kronop.TensorDescription
-        layout = kronop.ColumnMajor if self.layouts[2] % 2 else kronop.RowMajor
+        layout = kronop.ColumnMajor if self._turned else kronop.RowMajor
         of_b = kronop.ColumnMajor if self.alignment > 1 else kronop.RowMajor
         return kind(
             target,

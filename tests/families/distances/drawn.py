@@ -20,7 +20,7 @@ EXTENTS = (0, 1, 2, 3, 5, 16, 31, 33, 64, 65, 127, 128, 129, 200, 257)
 FEATURES = (0, 1, 2, 3, 4, 7, 8, 9, 16, 17, 31, 32, 33, 64, 100)
 LEADS: tuple[tuple[int, ...], ...] = ((), (), (2,), (3, 2))
 LAYOUTS = 5
-_GUARD = 77.0
+GUARD = 77.0
 
 
 def unit_of_sums(element: str) -> float:
@@ -101,6 +101,25 @@ def tensor(array: Any, element: str, device: str) -> Any:
     return made.copy_(held)
 
 
+def room(
+    shape: tuple[int, ...], element: str, device: str, columns: bool, aligned: bool, step: int = 1
+) -> tuple[Any, Any]:
+    """Memory full of `GUARD`, and a tensor of this shape inside of it.
+
+    Its rows, or its columns, have neighbours that are `step` elements apart. They begin anywhere
+    or, `aligned`, at multiples of 16 elements, and end anywhere.
+    """
+    turned = (*shape[:-2], *shape[:-3:-1]) if columns else shape
+    before, pitch = 2, turned[-1] * step + 5
+    if aligned:
+        before, pitch = 16, -(-turned[-1] * step // 16) * 16 + 32
+    rows = [size + 2 for size in turned[-2:-1]]
+    memory = tensor(np.full((*turned[:-2], *rows, pitch), GUARD), element, device)
+    inner = memory[..., 1:-1, :] if rows else memory
+    out = inner[..., before : before + turned[-1] * step : step]
+    return memory, out.swapaxes(-1, -2) if columns else out
+
+
 def value_on(item: Any, element: str, device: str) -> Any:
     """A value of a kernel where and as kronop takes it: arrays as tensors."""
     if not isinstance(item, np.ndarray):
@@ -125,19 +144,14 @@ def trouble(
     bound: Any,
     element: str,
     device: str,
-    turned: bool,
+    way: int,
 ) -> str:
     """What is wrong with the results of `call(out)`; empty if nothing is.
 
     It is called three times, because later calls are repeated ones. `out` lies inside of memory
-    that has to stay as it is; along its columns if `turned`.
+    that has to stay as it is, as `way` says: see `room`.
     """
-    rows, columns = wanted.shape[-2:]
-    inner = (columns, rows) if turned else (rows, columns)
-    shape = (*wanted.shape[:-2], inner[0] + 2, inner[1] + 3)
-    memory = tensor(np.full(shape, _GUARD), element, device)
-    out = memory[..., 1:-1, 1:-2]
-    out = out.swapaxes(-1, -2) if turned else out
+    memory, out = room(wanted.shape, element, device, way in (1, 3), way in (2, 3))
     for times in range(3):
         out[...] = float("nan")
         call(out)
@@ -150,7 +164,7 @@ def trouble(
             at = tuple(np.argwhere(wrong)[0])
             much = f"{wrong.sum()} of {wrong.size} wrong"
             return f"call {times}: {much}, at {at} {found[at]} for {wanted[at]} +- {bound[at]}"
-        out[...] = _GUARD
-        if (memory.double().cpu().numpy() != _GUARD).any():
+        out[...] = GUARD
+        if (memory.double().cpu().numpy() != GUARD).any():
             return "elements beside the result were written"
     return ""

@@ -52,7 +52,7 @@ class Case:
             cdist_grad(a, b, c, d, p, out)
 
         wanted, bound = self._expected()
-        return drawn.trouble(call, wanted, bound, self.element, device, self.layouts[4] == 1)
+        return drawn.trouble(call, wanted, bound, self.element, device, self.layouts[4])
 
     def plan(self, target: str) -> Plan:
         a, b, c, _ = self.operands

@@ -70,7 +70,7 @@ class Case:
         wanted, bound = expected(
             *self.points, self.bound, self.element, self.is_expanded, self.diagonal
         )
-        return drawn.trouble(call, wanted, bound, self.element, device, self.layouts[2] == 1)
+        return drawn.trouble(call, wanted, bound, self.element, device, self.layouts[2])
 
     def plan(self, target: str) -> Plan:
         x1, x2 = self.points

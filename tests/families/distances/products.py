@@ -54,7 +54,7 @@ class Case:
             product_api.product_of(x1, x2, v, values, out)
 
         wanted, bound = self._expected()
-        return drawn.trouble(call, wanted, bound, self.element, device, self.layouts[3] == 1)
+        return drawn.trouble(call, wanted, bound, self.element, device, self.layouts[3])
 
     def plan(self, target: str) -> Plan:
         element = getattr(kronop, self.element)

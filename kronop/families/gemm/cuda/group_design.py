@@ -418,9 +418,9 @@ class GemmGroup(Design):
         return tensor_map(item, (along, across, count), step, box, self.source, rounds)
 
     def _maps(self, problem: GemmProblem) -> bool:
-        """Whether a map describes Y."""
+        """Whether a map describes Y. Stores write whole granules, also at the end of a row."""
         y, each = problem.y, self.output.bytes
-        multiples = (y.pointer, y.row * each, step_of(y) * each)
+        multiples = (y.pointer, y.row * each, step_of(y) * each, problem.n * each)
         # Maps have no negative strides; those of the batch are none here: see `parts`.
         follows = y.row >= 0 and (y.column == 1 or problem.n == 1)
         return follows and each < 8 and not any(item % GRANULE for item in multiples)

@@ -15,8 +15,10 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.families.gemm.cuda import group_choice
 from kronop.families.gemm.cuda.emitter import CudaEmitter
 from kronop.families.gemm.cuda.group_design import GemmGroup
+from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
 from tests import support
+from tests.families.distances import drawn
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.cuda
@@ -37,13 +39,13 @@ def _whole(shape: tuple[int, ...], dtype: Any) -> Any:
     return (signs * (torch.rand(shape, device="cuda") < 4 / max(shape[-1], 1) ** 0.5)).to(dtype)
 
 
-def _operation(element: str, math: MathInstruction | None) -> Any:
+def _operation(element: str, math: MathInstruction | None, layout: Any = kronop.RowMajor) -> Any:
     kind = getattr(kronop, element)
     operands = [
         kronop.TensorDescription(kind, layout, 16 // kind.bytes)
         for layout in (kronop.RowMajor, kronop.ColumnMajor)
     ]
-    result = kronop.TensorDescription(result_type(kind))
+    result = kronop.TensorDescription(result_type(kind), layout)
     given = (*operands, result, epilogue_of(kind, result, None))
     if math is None:
         return kronop.GemmOperationUniversal("sm_90a", None, *given)
@@ -75,6 +77,34 @@ def test_every_tile_of_warp_groups(element: str) -> None:
         assert bool((arguments.D.double() == exact).all()), str(plan.steps[-1].design)
 
 
+@_needs_hopper
+@pytest.mark.parametrize(("m", "n"), [(1, 33), (65, 33), (65, 130), (1, 1)])
+@pytest.mark.parametrize("layout", [kronop.RowMajor, kronop.ColumnMajor])
+@pytest.mark.parametrize("element", ["bfloat16", "int8", "float8_e5m2"])
+def test_nothing_behind_a_row_is_written(element: str, layout: Any, m: int, n: int) -> None:
+    """Rows of results begin at multiples of 16 bytes, and end within 16 bytes."""
+    operation = _operation(element, None, layout)
+    dtype = getattr(torch, element)
+    turned = layout is kronop.ColumnMajor
+    a, b = _whole((m, 64), dtype), _whole((n, 64), dtype).t()
+    wanted = a.double() @ b.double()
+    size = GemmSize(m, n, 64)
+    plans = CudaEmitter().candidates(operation.description, _TARGET, 100, size)
+    plans = [plan for plan in plans if isinstance(plan.steps[-1].design, GemmGroup)]
+    assert plans
+    for plan in plans:
+        of_output = getattr(torch, operation.description.Y.element.name)
+        shape = (n, m) if turned else (m, n)
+        memory, out = drawn.room(shape, str(of_output)[6:], "cuda", columns=False, aligned=True)
+        out = out.t() if turned else out
+        arguments = kronop.GemmArguments(operation, A=a, B=b, D=out)
+        served = operation.serve(plan)
+        arguments.run(served.kernels, None, served)
+        assert bool((out.double() == wanted.to(of_output).double()).all()), str(plan)
+        out.fill_(drawn.GUARD)
+        assert bool((memory == drawn.GUARD).all()), str(plan)
+
+
 _TREE = kronop.epilogue_visitor(
     lambda accum, c, bias, scale: (
         accum + c * scale + bias,
@@ -89,10 +119,13 @@ _TREE = kronop.epilogue_visitor(
 
 @_needs_hopper
 @pytest.mark.parametrize("layout", [kronop.RowMajor, kronop.ColumnMajor])
-@pytest.mark.parametrize("element", _ELEMENTS)
+@pytest.mark.parametrize("element", [*_ELEMENTS, "tf32"])
 def test_every_tile_of_warp_groups_takes_trees(element: str, layout: Any) -> None:
     """The last tiles are not whole, and many threads join the parts of a result."""
     m, n, k = 3000, 2056, 528
+    tile = None
+    if element == "tf32":
+        element, tile = "float32", kronop.TileDescription([128, 128, 32], 2, [4, 1, 1], _TF32)
     kind, dtype = getattr(kronop, element), getattr(torch, element)
     output = result_type(kind)
     operands = [
@@ -103,7 +136,7 @@ def test_every_tile_of_warp_groups_takes_trees(element: str, layout: Any) -> Non
     result = kronop.TensorDescription(output, layout)
     epilogue = _TREE(output, 1, sums, kronop.float32)
     operation = kronop.GemmOperationUniversal(
-        "sm_90a", None, *operands, result, epilogue, visitor=True
+        "sm_90a", tile, *operands, result, epilogue, visitor=True
     )
     of_output = getattr(torch, output.name)
     a, b = _whole((m, k), dtype), _whole((n, k), dtype).t()
@@ -115,7 +148,8 @@ def test_every_tile_of_warp_groups_takes_trees(element: str, layout: Any) -> Non
         "largest": (exact + bias.double()).amax(1),
         "total": exact.sum(0),
     }
-    every = CudaEmitter().candidates(operation.description, _TARGET, 100)
+    what = replace(operation.description, tile=None)
+    every = CudaEmitter().candidates(what, _TARGET, 100)
     plans = [plan for plan in every if isinstance(plan.steps[-1].design, GemmGroup)]
     assert plans
     for plan in plans:

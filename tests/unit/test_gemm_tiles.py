@@ -147,9 +147,9 @@ _TILE = kronop.TileDescription(
             {"threadblock_shape": (128, 96, 64)},
             8,
             "sm_90a",
-            "128 x 256 x 64 shared (at most 3 stages)",
+            "128 x 256 x 64 (at most 3 stages) of 8 warps that share them",
         ),
-        ({"warp_count": (8, 1, 1)}, 8, "sm_90a", "4 warps that take tiles in turn"),
+        ({"warp_count": (8, 1, 1)}, 8, "sm_90a", "of 4 warps that take them in turn"),
         ({}, 1, "sm_90a", "A promises 1 elements"),
         ({}, 8, "sm_80", "sm_80 has no warp-group products"),
     ],
@@ -167,6 +167,15 @@ def test_tiles_that_no_warp_groups_have(
     status = CudaEmitter().supports(_of_warp_groups(tile, alignment=alignment), Target.parse(arch))
     assert not status
     assert said in status.reason
+
+
+@pytest.mark.usefixtures("_without_cutlass")
+def test_a_tile_that_no_warps_have_either() -> None:
+    """Its stages are too many for warp groups, and its warps' sums for registers."""
+    tile = replace(_TILE, threadblock_shape=(256, 256, 64), kernel_schedule=None, stages=5)
+    reason = CudaEmitter().supports(_of_warp_groups(tile), _SM_90A).reason
+    assert "registers" in reason
+    assert "; of warp groups: 128 x 128 x 64 (at most 6 stages), 128 x 256 x 64" in reason
 
 
 @pytest.mark.usefixtures("_without_cutlass")

@@ -59,13 +59,16 @@ _WARP_ROWS, _WARP_COLUMNS, _TILE_STAGES = 4, 8, 2
 
 
 def supports(description: GemmDescription, target: Target) -> Status:
-    """Whether any design can compute what is described; else why the last one can't, and why
-    CUTLASS's can't."""
+    """Whether any design can compute what is described; else why the last one can't, which tiles
+    warp groups have, and why CUTLASS's can't."""
     status = _status_of_tile(description, target)
     for design in _designs(description, target):
         status = design.status(target)
         if status:
             return status
+    if description.tile is not None and not description.tile.has_schedules:
+        tiles = group_choice.tiles_told(description, target)
+        status = Status.reject(f"{status.reason}; of warp groups: {tiles}") if tiles else status
     others = [item.status(target) for item in cutlass_choice.designs(description, target)]
     if not others:
         return status

@@ -62,16 +62,27 @@ def status_of_tile(what: GemmDescription, target: Target) -> Status:
     found = status(what, target)
     if not found:
         return found
-    teams = {False: "shared", True: "in turn"}
-    tiles = sorted(
-        f"{item.m} x {item.n} x {item.slab} {teams[item.alternate]} (at most {item.stages} stages)"
-        for item in _every(what, target)
-        if item.stages > 1 and item.cluster == 1
-    )
     return Status.reject(
         "clusters and schedules are of warp groups, which do not have this tile; theirs are"
-        f" {', '.join(tiles) or 'none'}, of 4 warps that take tiles in turn or 8 that share them,"
-        " in clusters of 1 or 2 along M"
+        f" {tiles_told(what, target) or 'none'}, in clusters of 1 or 2 along M"
+    )
+
+
+def tiles_told(what: GemmDescription, target: Target) -> str:
+    """The tiles that warp groups have for what is described; empty if there are none."""
+    if what.interleaved or not status(what, target):
+        return ""
+    teams = {False: "8 warps that share them", True: "4 warps that take them in turn"}
+    found = {
+        alternate: sorted(
+            f"{item.m} x {item.n} x {item.slab} (at most {item.stages} stages)"
+            for item in _every(what, target)
+            if item.stages > 1 and item.cluster == 1 and item.alternate == alternate
+        )
+        for alternate in teams
+    }
+    return " and ".join(
+        f"{', '.join(tiles)} of {teams[alternate]}" for alternate, tiles in found.items() if tiles
     )
 
 

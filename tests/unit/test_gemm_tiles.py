@@ -172,10 +172,24 @@ def test_tiles_that_no_warp_groups_have(
 @pytest.mark.usefixtures("_without_cutlass")
 def test_a_tile_that_no_warps_have_either() -> None:
     """Its stages are too many for warp groups, and its warps' sums for registers."""
-    tile = replace(_TILE, threadblock_shape=(256, 256, 64), kernel_schedule=None, stages=5)
+    tile = kronop.TileDescription([128, 256, 64], 4, [4, 1, 1], _TENSOR_OP(float16))
     reason = CudaEmitter().supports(_of_warp_groups(tile), _SM_90A).reason
     assert "registers" in reason
     assert "; of warp groups: 128 x 128 x 64 (at most 6 stages), 128 x 256 x 64" in reason
+
+
+@pytest.mark.parametrize("element", [float32, float16])
+def test_blocks_share_both_operands(element: DataType) -> None:
+    """A column of tiles after the other, each block would read a row of A of its own."""
+    what = _of_warp_groups(element=element, alignment=16 // element.bytes)
+    design = CudaEmitter().plan(what, Target.parse("sm_80")).steps[0].design
+    assert design.band * design.tile_n == 1024
+    tile = kronop.TileDescription([64, 64, 16], 4, [2, 2, 1], what.math)
+    for swizzle in (kronop.IdentitySwizzle1, kronop.IdentitySwizzle4):
+        steered = replace(what, tile=tile, swizzling_functor=swizzle)
+        assert (
+            CudaEmitter().plan(steered, Target.parse("sm_80")).steps[0].design.band == swizzle.value
+        )
 
 
 @pytest.mark.usefixtures("_without_cutlass")

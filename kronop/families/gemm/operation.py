@@ -26,7 +26,8 @@ class GemmOperationUniversal(
         A, B, C: descriptions of the operands and of the source; the result D is like C.
         epilogue_functor: one of the four, or a visitor tree.
         swizzling_functor: the order in which a GPU takes tiles: `IdentitySwizzle1`, 2, 4, 8 or
-            `BatchedIdentitySwizzle`.
+            `BatchedIdentitySwizzle`; without a tile, the planner takes 1024 columns together
+            where that is more.
         visitor: the epilogue is a visitor tree.
 
     Raises:

@@ -95,6 +95,16 @@ class GemmBlocks(Design):
         """Cycles in which a multiprocessor multiplies a step of the sums of a tile."""
 
     @property
+    def cycles_of_copies(self) -> float:
+        """Cycles in which a multiprocessor issues what brings a step of a slab."""
+        return 0.0
+
+    @property
+    def slowing(self) -> float:
+        """By what the length of a slab's code slows products and copies."""
+        return 1.0
+
+    @property
     @abstractmethod
     def read_of_step(self) -> int:
         """Bytes that warps read of shared memory for a step of the sums of a tile."""
@@ -245,7 +255,8 @@ class GemmBlocks(Design):
         together = min(most, self.blocks(target))
         busy = min(1.0, together * self.threads / 32 / _BUSY_WARPS)
         steps = slabs * self.tile_k
-        multiply = steps * self.cycles_of_step(target) / busy
+        multiply = steps * (self.cycles_of_step(target) / busy + self.cycles_of_copies)
+        multiply *= self.slowing
         read = steps * self.read_of_step / SHARED_BYTES_PER_CYCLE
         brought = steps * (self.tile_m + self.tile_n) * self.source.bytes / _CACHE_BYTES_PER_CYCLE
         stored = self.tile_m * self.tile_n * self.output.bytes / MEMORY_BYTES_PER_CYCLE

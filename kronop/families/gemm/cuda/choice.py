@@ -56,6 +56,7 @@ _MMA_TILES = (
     (128, 64, 32, 4, 4, 2),
 )
 _WARP_ROWS, _WARP_COLUMNS, _TILE_STAGES = 4, 8, 2
+_BAND_COLUMNS = 1024
 
 
 def supports(description: GemmDescription, target: Target) -> Status:
@@ -203,8 +204,15 @@ def _common(what: GemmDescription, shape: tuple[int, ...]) -> dict[str, Any]:
         "across_b": across_b,
         "vector_a": vectors[0],
         "vector_b": vectors[1],
-        "band": what.swizzling_functor.width,
+        "band": _band(what, tile_n),
     }
+
+
+def _band(what: GemmDescription, tile_n: int) -> int:
+    """Tiles along N that are taken before the next ones along M: as the functor says, or so many
+    that blocks which run at once share both operands where no tile was described."""
+    width = what.swizzling_functor.width
+    return max(width, _BAND_COLUMNS // tile_n) if what.tile is None else width
 
 
 def _steps(what: GemmDescription, target: Target, design: AnyDesign) -> tuple[Step, ...]:

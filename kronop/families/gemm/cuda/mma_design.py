@@ -38,6 +38,11 @@ _STEP_BYTES, _WIDE_STEP_BYTES = 32, 64
 # 253 to 255 and no spills.
 _REGISTERS, _REGISTERS_OF_DOUBLES, _MOST_REGISTERS = 62, 31, 255
 _MOST_HELD = 64
+# Cycles of a quarter of a multiprocessor for a warp's asynchronous copy, and for its loads and stores
+# through registers; by what long code slows a slab of 64 bytes along k more. NOTE: fitted to all
+# tiles at 43 sizes and types on an H100; docs/gotchas.md.
+_CYCLES_OF_COPY, _CYCLES_OF_HELD, _SLOWING, _SHORT_BYTES = 4, 16, 0.1, 64
+_LANES_OF_CORE = 128
 # Registers in which bytes of an operand are turned; those, for each that is loaded, in which 8-bit
 # floats become float16, as sm_90a multiplies them.
 _TURNED, _QUARTERS = 20, 4
@@ -139,6 +144,21 @@ class GemmMma(GemmBlocks):
 
     def _copies(self, vector: int) -> bool:
         return vector * self.source.bytes >= _LEAST_COPY
+
+    @property
+    def cycles_of_copies(self) -> float:
+        sides = ((self.tile_m, self.vector_a), (self.tile_n, self.vector_b))
+        cycles = sum(
+            rows * (_CYCLES_OF_COPY / vector if self._copies(vector) else _CYCLES_OF_HELD)
+            for rows, vector in sides
+        )
+        return cycles / _LANES_OF_CORE
+
+    @property
+    def slowing(self) -> float:
+        is_long = self.way is Way.SplitTf32 or not self._copies(min(self.vector_a, self.vector_b))
+        more = self.tile_k * self.source.bytes / _SHORT_BYTES - 1
+        return 1 + _SLOWING * more if is_long else 1.0
 
     @property
     def pieces(self) -> int:

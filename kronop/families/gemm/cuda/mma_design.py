@@ -38,9 +38,9 @@ _STEP_BYTES, _WIDE_STEP_BYTES = 32, 64
 # 253 to 255 and no spills.
 _REGISTERS, _REGISTERS_OF_DOUBLES, _MOST_REGISTERS = 62, 31, 255
 _MOST_HELD = 64
-# Cycles of a quarter of a multiprocessor for a warp's asynchronous copy, and for its loads and stores
-# through registers; by what long code slows a slab of 64 bytes along k more. NOTE: fitted to all
-# tiles at 43 sizes and types on an H100; docs/gotchas.md.
+# Cycles of a quarter of a multiprocessor for a warp's asynchronous copy, and for its loads and
+# stores through registers; by what long code slows a slab for each 64 bytes along k more. NOTE:
+# fitted to all tiles at 43 sizes and types on an H100; docs/gotchas.md.
 _CYCLES_OF_COPY, _CYCLES_OF_HELD, _SLOWING, _SHORT_BYTES = 4, 16, 0.1, 64
 _LANES_OF_CORE = 128
 # Registers in which bytes of an operand are turned; those, for each that is loaded, in which 8-bit

@@ -34,10 +34,13 @@ _ALLOWED = {
     "linear_operator": _LEAVES | {"families", "linear_operator"},
     "operators": _LEAVES | {"descriptions", "families", "torch", "operators"},
     "scipy": _LEAVES | {"operators", "scipy"},
+    "distributed": _LEAVES
+    | {"descriptions", "args", "core", "families", "torch", "emit", "distributed"},
 }
 _GUARDED = {"torch", "jax", "cupy", "rmm", "cuda", "ml_dtypes", "nvmath", "scipy"}
 # Packages without which the modules of these names do not load.
-_ON_DEMAND = ("jax", "linear_operator", "torch")
+_ON_DEMAND = ("distributed", "jax", "linear_operator", "torch")
+_OF_TORCH = ("distributed", "families/torch", "linear_operator", "torch")
 _MODULES = sorted(path for path in _ROOT.rglob("*.py"))
 
 
@@ -88,15 +91,13 @@ def _check_imports(path: Path, tree: ast.Module) -> None:
     ours = {"linalg": {"nvmath", "scipy"}, "scipy": {"scipy"}}.get(room, set())
     if room.endswith("jax"):  # Whoever imports these asks for JAX.
         ours = {"jax"}
-    if room not in ("args", "compiler", "torch", "families/torch", "linear_operator", "bench"):
+    if room not in (*_OF_TORCH, "args", "compiler", "bench"):
         guarded = {name.split(".")[0] for name in _imports(tree, top_level_only=False)}
         guarded &= _GUARDED - ours
         assert not guarded, f"{room} must not import {guarded}"
     top = {name.split(".")[0] for name in _imports(tree, top_level_only=True)} & _GUARDED
     top -= {"jax"} & ours
-    if (
-        room in ("torch", "families/torch", "linear_operator") or path.parent.name == "models"
-    ):  # Whoever imports these asks for torch.
+    if room in _OF_TORCH or path.parent.name == "models":  # Whoever imports these asks for torch.
         top -= {"torch"}
     if path.relative_to(_ROOT).as_posix() == "scipy/operator.py":  # A class of SciPy's.
         top -= {"scipy"}

@@ -184,7 +184,14 @@ def test_without_torch_the_error_says_what_to_install() -> None:
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "docs/design.md", "docs/distances.md", "docs/first-calls.md", "docs/layers.md"],
+    [
+        "README.md",
+        "docs/design.md",
+        "docs/distances.md",
+        "docs/first-calls.md",
+        "docs/layers.md",
+        "docs/distributed.md",
+    ],
 )
 def test_blocks_that_need_torch_run(torch: Any, page: str) -> None:
     names: dict[str, Any] = {}

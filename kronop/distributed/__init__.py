@@ -1,0 +1,14 @@
+"""Kronecker products over many GPUs and many machines, on torch.distributed.
+
+`gemkm` and `gekmm` take DTensors, or local tensors with a process group; `plan` says what ranks
+would do, and how long that takes, without any GPU. Imported explicitly (`import
+kronop.distributed`), and needs torch.
+"""
+
+import kronop.torch as _torch  # noqa: F401  # It says what to install where torch is missing.
+from kronop.distributed.functional import gekmm, gemkm
+from kronop.distributed.layers import KSParallel
+from kronop.distributed.machine import H200_HOSTS, Machine
+from kronop.distributed.planning import DistributedPlan, plan
+
+__all__ = ["H200_HOSTS", "DistributedPlan", "KSParallel", "Machine", "gekmm", "gemkm", "plan"]

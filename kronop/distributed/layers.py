@@ -1,0 +1,172 @@
+"""Kronecker-sparse layers whose factors are split over ranks, for `parallelize_module`.
+
+A factor of pattern (a, b, c, d) multiplies a d separate blocks. Where ranks divide a, each has
+neighbouring features and the blocks that these meet; where they divide d, each has some of every d
+neighbouring features, and again whole blocks. So a factor needs no exchange, and where one follows
+that is split along the other digit, an all-to-all brings each rank its features.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch.distributed as dist
+from torch import empty_like
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.tensor.parallel.style import ParallelStyle
+
+from kronop.distributed import exchange
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.torch import ksmm
+from kronop.torch.nn import KSLinear
+
+
+class KSParallel(ParallelStyle):  # type: ignore[misc]  # torch is Any to mypy.
+    """How `torch.distributed.tensor.parallel.parallelize_module` splits a `KSLinear`.
+
+    Every factor (a, b, c, d) is split over the mesh along a or, where that is not divisible, along
+    d; weights become DTensors. A chain costs one all-to-all wherever factors that follow each
+    other are split along different digits, and one more if the last one is split along d, to bring
+    the features into order.
+
+    Args:
+        input_layouts: the placement of inputs that are local tensors: `Shard(-1)`, neighbouring
+            features on each rank, or `Replicate()`.
+        output_layouts: that of results, one of the same two.
+        use_local_output: whether results are local tensors; else DTensors.
+
+    Raises:
+        ArgumentError, when it is applied: ranks divide neither a nor d of a factor, or the layer's
+            features come before the batch.
+        ElementTypeError, when it is applied: the module is no `KSLinear`.
+    """
+
+    def __init__(
+        self,
+        *,
+        input_layouts: Any = None,
+        output_layouts: Any = None,
+        use_local_output: bool = True,
+    ) -> None:
+        super().__init__()
+        self.input_layouts = (Shard(-1) if input_layouts is None else input_layouts,)
+        self.output_layouts = (Shard(-1) if output_layouts is None else output_layouts,)
+        self.use_local_output = use_local_output
+
+    def _apply(self, module: Any, device_mesh: Any) -> Any:
+        _check(module)
+        ranks = device_mesh.size()
+        digits = [_digit(pattern, ranks) for pattern in module.patterns]
+        _check_exchanges(module.patterns, digits, ranks)
+        for own, digit in zip(module.weights._parameters, digits, strict=True):
+            weight = distribute_tensor(
+                module.weights[int(own)].detach(), device_mesh, [Shard(digit)]
+            )
+            module.weights[int(own)] = type(module.weights[int(own)])(weight)
+        if module.bias is not None:
+            bias = distribute_tensor(module.bias.detach(), device_mesh, [Shard(0)])
+            module.bias = type(module.bias)(bias)
+        module.forward = functools.partial(self._forward, module, device_mesh, digits)
+        return module
+
+    def _forward(self, module: Any, mesh: Any, digits: Sequence[int], x: Any) -> Any:
+        if not isinstance(x, DTensor):
+            x = DTensor.from_local(x, mesh, self.input_layouts, run_check=False)
+        local = x.redistribute(mesh, [Shard(x.dim() - 1)]).to_local()
+        found = _chain(local, module, digits, mesh.get_group())
+        result = DTensor.from_local(found, mesh, [Shard(found.dim() - 1)], run_check=False)
+        result = result.redistribute(mesh, self.output_layouts)
+        return result.to_local() if self.use_local_output else result
+
+
+def _check(module: Any) -> None:
+    if not isinstance(module, KSLinear):
+        hint = "give other modules torch's own styles"
+        raise ElementTypeError(
+            mismatch(
+                "module of KSParallel", expected="a KSLinear", got=type(module).__name__, hint=hint
+            )
+        )
+    if module.bs_last:
+        hint = "make the layer without bs_last"
+        raise ArgumentError(
+            mismatch("bs_last", expected="False for KSParallel", got="True", hint=hint)
+        )
+
+
+def _digit(pattern: Sequence[int], ranks: int) -> int:
+    """Of (a, b, c, d), which is split: 0 or 3."""
+    for digit in (0, 3):
+        if pattern[digit] % ranks == 0:
+            return digit
+    raise ArgumentError(
+        mismatch(
+            "pattern of a layer that is split",
+            expected=f"(a, b, c, d) with a or d a multiple of {ranks} ranks",
+            got=tuple(pattern),
+            hint="take fewer ranks, or factors of more blocks",
+        )
+    )
+
+
+def _check_exchanges(patterns: Sequence[Sequence[int]], digits: Sequence[int], ranks: int) -> None:
+    """Raises ArgumentError where features between two factors are no whole rows on each rank."""
+    features, split = patterns[0][0] * patterns[0][2] * patterns[0][3], 1
+    for (a, b, _, d), digit in zip([*patterns, (1, 1, 1, 1)], [*digits, 0], strict=True):
+        needed = 1 if digit == 0 else d
+        for other in {split, needed} - {1} if split != needed else ():
+            if features // other % ranks:
+                raise ArgumentError(
+                    mismatch(
+                        f"{features} features between factors of a layer that is split",
+                        expected=f"a multiple of {ranks} ranks x {other}, the digit that is split",
+                        got=f"{features // other} x {other}",
+                        hint="take fewer ranks, or factors of other blocks",
+                    )
+                )
+        features, split = a * b * d if (a, b, d) != (1, 1, 1) else features, needed
+
+
+def _chain(x: Any, module: Any, digits: Sequence[int], group: Any) -> Any:
+    """(..., features / ranks), neighbouring features in and out."""
+    lead = x.shape[:-1]
+    x, split = x.flatten(0, -2) if x.dim() > 2 else x.view(-1, x.shape[-1]), 1
+    for weight, digit, pattern in zip(module.weights, digits, module.patterns, strict=True):
+        needed = 1 if digit == 0 else pattern[3]
+        x, split = _exchanged(x, split, needed, group), needed
+        x = ksmm(x, weight.to_local())
+    x = _exchanged(x, split, 1, group)
+    if module.bias is not None:
+        x = x + module.bias.to_local()
+    return x.view(*lead, -1)
+
+
+def _exchanged(x: Any, split: int, needed: int, group: Any) -> Any:
+    """Features (rows, `needed`) split along their last digit, where they were (rows, `split`) split
+    so; with a digit of 1, along the rows: each rank has neighbouring features."""
+    if split == needed:
+        return x
+    if split != 1:
+        x = _to_rows(x, split, group)
+    return x if needed == 1 else _to_digit(x, needed, group)
+
+
+def _to_digit(x: Any, digit: int, group: Any) -> Any:
+    ranks = dist.get_world_size(group)
+    places = x.unflatten(1, (-1, ranks, digit // ranks))  # m, own rows, rank, its share
+    received = _all_to_all(places.permute(2, 0, 1, 3), group)
+    return received.transpose(0, 1).flatten(1)
+
+
+def _to_rows(x: Any, digit: int, group: Any) -> Any:
+    ranks = dist.get_world_size(group)
+    places = x.unflatten(1, (ranks, -1, digit // ranks))  # m, rank, its rows, own share
+    received = _all_to_all(places.transpose(0, 1), group)
+    return received.permute(1, 2, 0, 3).flatten(1)
+
+
+def _all_to_all(item: Any, group: Any) -> Any:
+    sent, one = item.contiguous(), exchange.Exchange(group)
+    return exchange.end(exchange.begin(sent, empty_like(sent), one), one)

@@ -1,0 +1,135 @@
+"""How products scale with the number of GPUs, by the model of `planning`.
+
+Of weak scaling the rows grow with the GPUs, of strong scaling they stay. Rows are split without any
+traffic, so that grids with all ranks along rows are perfect where there are enough rows; `columns`
+asks for grids whose ranks share rows, which is what X wants if its rows are few or long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kronop.distributed.machine import Machine
+from kronop.distributed.planning import DistributedPlan, plan
+from kronop.errors import ArgumentError
+from kronop.frozen import dataclass
+
+GPUS = tuple(1 << power for power in range(11))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row of a table.
+
+    Attributes:
+        gpus: how many.
+        plan: the best one for the best grid.
+    """
+
+    gpus: int
+    plan: DistributedPlan
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Ranks along rows, and along columns."""
+        return self.plan.problem.grid
+
+    @property
+    def milliseconds(self) -> float:
+        return self.plan.seconds * 1e3
+
+    @property
+    def efficiency(self) -> float:
+        return self.plan.efficiency
+
+    @property
+    def bound(self) -> str:
+        """What takes longest: "products", "NVLink", "network" or "latency"."""
+        return self.plan.bound
+
+
+def weak(
+    machine: Machine,
+    shapes: Sequence[tuple[int, int]],
+    rows_a_rank: int,
+    dtype: Any = "float32",
+    gpus: Sequence[int] = GPUS,
+    *,
+    columns: int | None = None,
+    output: str = "standard",
+) -> list[Row]:
+    """A row for each number of GPUs, of a product that has `rows_a_rank` rows for each.
+
+    Args:
+        machine: the hosts.
+        shapes: (P, Q) of each factor.
+        rows_a_rank: rows of X over the number of GPUs.
+        dtype: the element type, as of `plan`.
+        gpus: how many.
+        columns: most ranks along columns, so many where there are that many GPUs; None for the best
+            number.
+        output: "standard" or "any".
+
+    Returns:
+        No row for a number of GPUs that no grid of that kind fits.
+    """
+    every = ((count, rows_a_rank * count) for count in gpus)
+    return _rows(machine, shapes, every, dtype, columns, output)
+
+
+def strong(
+    machine: Machine,
+    shapes: Sequence[tuple[int, int]],
+    rows: int,
+    dtype: Any = "float32",
+    gpus: Sequence[int] = GPUS,
+    *,
+    columns: int | None = None,
+    output: str = "standard",
+) -> list[Row]:
+    """As `weak`, of a product that has `rows` rows on any number of GPUs."""
+    return _rows(machine, shapes, ((count, rows) for count in gpus), dtype, columns, output)
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """A table."""
+    lines = [
+        "| GPUs | rows x columns | ms | efficiency | bound by |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        down, across = row.grid
+        lines.append(
+            f"| {row.gpus} | {down} x {across} | {row.milliseconds:.3g} | {row.efficiency:.2f} |"
+            f" {row.bound} |"
+        )
+    return "\n".join(lines)
+
+
+def _rows(
+    machine: Machine,
+    shapes: Sequence[tuple[int, int]],
+    every: Iterator[tuple[int, int]],
+    dtype: Any,
+    columns: int | None,
+    output: str,
+) -> list[Row]:
+    found = []
+    for count, rows in every:
+        plans = []
+        for grid in _grids(count, columns):
+            try:
+                plans.append(plan(rows, shapes, grid, dtype, output, machine))
+            except ArgumentError:  # This grid does not fit.
+                continue
+        if plans:
+            best = min(plans, key=lambda item: item.seconds)
+            found.append(Row(gpus=count, plan=best))
+    return found
+
+
+def _grids(count: int, columns: int | None) -> list[tuple[int, int]]:
+    """With few ranks along columns first."""
+    wanted = range(1, count + 1) if columns is None else [min(columns, count)]
+    return [(count // across, across) for across in wanted if count % across == 0]

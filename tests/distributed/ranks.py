@@ -1,0 +1,427 @@
+"""What ranks of a distributed test do: cases by name, which raise where something is wrong."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import traceback
+import unittest.mock
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import parallelize_module
+
+import kronop.distributed
+import kronop.torch
+from kronop.distributed import columns, exchange, functional
+from kronop.distributed.steps import Choice, Way
+from kronop.errors import KronopError
+from kronop.torch.nn import KSLinear
+
+Shapes = Sequence[tuple[int, int]]
+# Most cases have these, since each shape of a factor is a kernel to compile.
+CUBE = [(4, 4)] * 3
+CASES: dict[str, Callable[[], None]] = {}
+
+
+def case(function: Callable[[], None]) -> Callable[[], None]:
+    CASES[function.__name__] = function
+    return function
+
+
+def device() -> str:
+    return "cuda" if dist.get_backend() == "nccl" else "cpu"
+
+
+@functools.cache
+def mesh(*shape: int) -> Any:
+    return init_device_mesh(device(), shape, mesh_dim_names=("rows", "columns")[-len(shape) :])
+
+
+@functools.cache
+def pair() -> Any:
+    """The two ranks that this one is of."""
+    return mesh(dist.get_world_size() // 2, 2).get_group("columns")
+
+
+def whole(m: int, shapes: Shapes, dtype: Any = torch.float64) -> tuple[Any, list[Any], Any, Any]:
+    """X, factors, Z and a gradient, the same on all ranks."""
+    torch.manual_seed(3)
+    k, q = (math.prod(shape[axis] for shape in shapes) for axis in (0, 1))
+    sizes = [(m, k), *shapes, (m, q), (m, q)]
+    if dtype is torch.int8:
+        made = [torch.randint(-3, 4, size, dtype=dtype) for size in sizes]
+    else:
+        made = [torch.randn(size, dtype=torch.float64).to(dtype) for size in sizes]
+    x, *factors, z, gradient = (item.to(device()) for item in made)
+    return x, factors, z, gradient
+
+
+def reference(x: Any, factors: Sequence[Any]) -> Any:
+    return x @ functools.reduce(torch.kron, factors)
+
+
+def wanted(
+    operands: Sequence[Any], gradient: Any, alpha: float, beta: float
+) -> tuple[Any, list[Any]]:
+    """The product of x, factors and maybe z, and gradients for all of them, by torch."""
+    items = [item.detach().double().requires_grad_() for item in operands]
+    x, *others = items
+    z = others.pop() if beta else None
+    result = alpha * reference(x, others)
+    result = result + beta * z if beta else result
+    return result.detach(), list(torch.autograd.grad(result, items, gradient.double()))
+
+
+def close(found: Any, expected: Any, what: str, digits: float = 1e-10) -> None:
+    expected = expected.detach()
+    allowed = digits * max(1.0, float(expected.abs().max()) if expected.numel() else 1.0)
+    assert found.shape == expected.shape, f"{what}: {tuple(found.shape)}, {tuple(expected.shape)}"
+    worst = float((found.detach().double() - expected).abs().max()) if expected.numel() else 0.0
+    assert worst <= allowed, f"{what} is off by {worst:.1e}, {allowed:.1e} allowed"
+
+
+def share(item: Any, group: Any, dim: int = 1) -> Any:
+    """This rank's neighbours of a tensor that all ranks of a group share."""
+    return item.chunk(dist.get_world_size(group), dim)[dist.get_rank(group)]
+
+
+def own(item: Any, group: Any) -> Any:
+    return share(item.detach(), group).clone().requires_grad_(item.is_floating_point())
+
+
+def check_columns(
+    run: Callable[..., Any], m: int, shapes: Shapes, group: Any, outer: int | None = None
+) -> None:
+    """Compares a product of columns and its gradients with torch's; where `outer` is given, the
+    result stays split along the inner digits of that many outer ones, and has no z."""
+    x, factors, z, gradient = whole(m, shapes)
+    alpha, beta = 1.5, 0.0 if outer else 0.5
+    operands = [x, *factors, z] if beta else [x, *factors]
+    result, gradients = wanted(operands, gradient, alpha, beta)
+    local = [own(x, group), *(item.clone().requires_grad_() for item in factors)]
+    source = own(z, group) if beta else None
+    found = run(local[0], local[1:], alpha=alpha, beta=beta or None, z=source)
+    of = functools.partial(share, group=group)
+    if outer:
+        results = math.prod(q for _, q in shapes[:outer])
+        of = lambda item: share(item.view(m, results, -1), group, 2)  # noqa: E731
+    close(found, of(result), "the product")
+    local = local if source is None else [*local, source]
+    mine = list(torch.autograd.grad(found, local, of(gradient).contiguous()))
+    close(mine[0], share(gradients[0], group), "the gradient of x")
+    for at in range(len(factors)):
+        close(mine[1 + at], gradients[1 + at], f"the gradient of factor {at}")
+    if source is not None:
+        close(mine[-1], share(gradients[-1], group), "the gradient of z")
+
+
+def possible(shapes: Shapes, ranks: int) -> list[tuple[Choice, bool]]:
+    """Every way that these shapes allow, and whether its result is ordered."""
+    found = []
+    for outer in range(1, len(shapes)):
+        if math.prod(p for p, _ in shapes[:outer]) % ranks:
+            continue
+        results = math.prod(q for _, q in shapes[:outer])
+        for last in (0, 1):
+            inner = shapes[outer : len(shapes) - last]
+            if not inner or math.prod(q for _, q in inner) % ranks:
+                continue
+            if results % ranks == 0:
+                parts = 3 if outer == 1 else 1
+                choice = Choice(way=Way.AllToAll, outer=outer, last=last, parts=parts)
+                found.append((choice, True))
+            if not last:
+                found.append((Choice(way=Way.AllToAll, outer=outer), False))
+        if results % ranks == 0:
+            found += [
+                (Choice(way=way, outer=outer), True) for way in (Way.ReduceScatter, Way.AllGather)
+            ]
+    return found
+
+
+def _by_way(choice: Choice, ordered: bool, group: Any, x: Any, factors: Any, **more: Any) -> Any:
+    shared = [exchange.all_reduced_gradient(item, [group]) for item in factors]
+    work = columns.Work(
+        choice=choice,
+        group=group,
+        alpha=more["alpha"],
+        beta=more["beta"] or 0.0,
+        ordered=ordered,
+    )
+    return columns.product(work, x, shared, more["z"])
+
+
+def _every_way(shapes: Shapes, group: Any) -> None:
+    ways = possible(shapes, dist.get_world_size(group))
+    assert ways
+    for choice, ordered in ways:
+        run = functools.partial(_by_way, choice, ordered, group)
+        try:
+            check_columns(run, 7, shapes, group, None if ordered else choice.outer)
+        except AssertionError as error:
+            raise AssertionError(f"{choice}, {shapes}: {error}") from error
+
+
+@case
+def every_way_on_all_ranks() -> None:
+    """Shares of the first digit; of two; rectangular factors."""
+    for shapes in (CUBE, [(2, 4), (2, 2), (3, 4)]):
+        _every_way(shapes, dist.group.WORLD)
+
+
+@case
+def every_way_on_two_ranks() -> None:
+    for shapes in (CUBE, [(3, 2), (2, 4), (4, 4)]):
+        _every_way(shapes, pair())
+
+
+@case
+def the_plan_chooses() -> None:
+    """By the public function, for shapes that are served in different ways."""
+    for group in (pair(), dist.group.WORLD):
+        for shapes in (CUBE, [(4, 8)]):
+            run = functools.partial(kronop.distributed.gemkm, group=group, columns=True)
+            check_columns(run, 6, shapes, group)
+
+
+@case
+def results_that_stay_split() -> None:
+    """There with one exchange, and back with one more, gradients too."""
+    grid = mesh(dist.get_world_size() // 2, 2)
+    x, factors, z, gradient = whole(6, CUBE)
+    placements = [Shard(0), Shard(1)]
+    inputs = [
+        distribute_tensor(x, grid, placements).requires_grad_(),
+        *(item.clone().requires_grad_() for item in factors),
+        distribute_tensor(z, grid, placements).requires_grad_(),
+    ]
+    # The plan of so small a product gathers X.
+    choice = Choice(way=Way.AllToAll, outer=1)
+    with unittest.mock.patch.object(functional.planning, "best", return_value=choice):
+        split = kronop.distributed.gemkm(inputs[0], inputs[1:-1], output="any")
+    assert split.shape == (6, 4, 16)
+    assert tuple(split.placements) == (Shard(0), Shard(2))
+    close(split.full_tensor().flatten(1), reference(x, factors), "the product")
+    back = kronop.distributed.gemkm(split, inputs[1:-1], alpha=0.5, beta=2.0, z=inputs[-1])
+    assert tuple(back.placements) == tuple(placements)
+    exact = [item.detach().clone().requires_grad_() for item in (x, *factors, z)]
+    goal = 0.5 * reference(reference(exact[0], exact[1:-1]), exact[1:-1]) + 2 * exact[-1]
+    close(back.full_tensor(), goal.detach(), "two products")
+    found = torch.autograd.grad(back, inputs, distribute_tensor(gradient, grid, placements))
+    wanted_ones = torch.autograd.grad(goal, exact, gradient)
+    for at, (one, other) in enumerate(zip(found, wanted_ones, strict=True)):
+        close(one.full_tensor() if isinstance(one, DTensor) else one, other, f"gradient {at}")
+    refused(lambda: kronop.distributed.gemkm(split, factors[:1]), "split along its last digits")
+
+
+@case
+def tensors_over_a_grid() -> None:
+    """Rows and columns split; factors that are plain, replicated, and split."""
+    grid = mesh(dist.get_world_size() // 2, 2)
+    x, factors, z, gradient = whole(7, CUBE)
+    result, gradients = wanted([x, *factors, z], gradient, 0.5, 2.0)
+    for placements in (
+        [Shard(0), Shard(1)],
+        [Replicate(), Shard(-1)],
+        [Shard(1), Replicate()],
+        [Shard(0), Replicate()],
+        [Shard(0), Shard(0)],
+    ):
+        spread = [
+            distribute_tensor(item.detach(), grid, placements).requires_grad_() for item in (x, z)
+        ]
+        made = [
+            factors[0].clone().requires_grad_(),
+            distribute_tensor(factors[1].clone(), grid, [Replicate()] * 2).requires_grad_(),
+            distribute_tensor(factors[2].clone(), grid, [Shard(0), Replicate()]).requires_grad_(),
+        ]
+        found = kronop.distributed.gemkm(spread[0], made, alpha=0.5, beta=2.0, z=spread[1])
+        assert tuple(found.placements) == tuple(
+            Shard(1) if item == Shard(-1) else item for item in placements
+        )
+        close(found.full_tensor(), result, f"{placements}: the product")
+        given = distribute_tensor(gradient, grid, placements)
+        mine = torch.autograd.grad(found, [spread[0], *made, spread[1]], given)
+        for at, (one, other) in enumerate(zip(mine, gradients, strict=True)):
+            one = one.full_tensor() if isinstance(one, DTensor) else one
+            close(one, other, f"{placements}: gradient {at}")
+
+
+@case
+def the_left_side() -> None:
+    x, factors, _, _ = whole(6, CUBE)
+    expected = reference(x, factors).mT
+    turned = [item.mT for item in factors]
+    spread = distribute_tensor(
+        x.mT.contiguous(), mesh(dist.get_world_size() // 2, 2), [Shard(1), Shard(0)]
+    )
+    found = kronop.distributed.gekmm(turned, spread)
+    close(found.full_tensor(), expected, "the product")
+    local = share(x, dist.group.WORLD).mT
+    found = kronop.distributed.gekmm(turned, local, columns=True)
+    close(found, share(expected, dist.group.WORLD, 0), "the local product")
+
+
+@case
+def every_type() -> None:
+    for dtype, digits in (
+        (torch.float32, 1e-5),
+        (torch.bfloat16, 6e-2),
+        (torch.int8, 0.0),
+    ):
+        x, factors, _, _ = whole(5, CUBE, dtype)
+        exact = reference(x.double(), [item.double() for item in factors])
+        found = kronop.distributed.gemkm(share(x, pair()), factors, group=pair(), columns=True)
+        close(found, share(exact, pair()), str(dtype), digits)
+
+
+@case
+def rows_alone() -> None:
+    """No rank waits for another one."""
+    x, factors, _, _ = whole(5, [(3, 2), (2, 5)])
+    local = x[dist.get_rank() : dist.get_rank() + 1]
+    close(kronop.distributed.gemkm(local, factors), reference(local, factors), "the product")
+
+
+def refused(call: Callable[[], object], *told: str) -> None:
+    try:
+        call()
+    except KronopError as error:
+        missing = [item for item in told if item not in str(error)]
+        if missing:
+            raise AssertionError(f"{missing} is not in {error}") from error
+        return
+    raise AssertionError(f"nothing was raised, expected {told}")
+
+
+@case
+def what_does_not_fit_is_refused_everywhere() -> None:
+    if dist.get_world_size() != 4:
+        return  # The messages name four.
+    group, part = dist.group.WORLD, dist.get_rank()
+    run = functools.partial(kronop.distributed.gemkm, group=group, columns=True)
+    x, factors, z, _ = whole(4, [(3, 3), (5, 5)])
+    refused(lambda: run(x[:, :3], factors), "15 columns over 4 ranks")
+    x, factors, z, _ = whole(4, [(4, 4), (4, 4)])
+    local = share(x, group)
+    refused(lambda: run(local[: 3 + part % 2], factors), "the same on every rank", "ranks 0, 2")
+    refused(lambda: run(local, factors, alpha=1.0 + (part == 3)), "alpha=2.0", "ranks 3")
+    other = [factors[0], factors[1] + (part == 1)]
+    refused(lambda: run(local, other), "values of factors[1]", "ranks 1:")
+    refused(lambda: run(local, factors, output="all"), "'standard'")
+    refused(lambda: run(local, factors, z=z, beta=1.0, output="any"), "output='any'")
+    refused(lambda: run(local, factors, z=z, beta=1.0), "shape of z")
+    refused(lambda: run(local, [item.float() for item in factors]), "element type of factors[0]")
+    spread = distribute_tensor(x, mesh(2, 2), [Shard(1), Shard(1)])
+    refused(lambda: kronop.distributed.gemkm(spread, factors), "at most once")
+
+
+@case
+def data_parallel_layers() -> None:
+    """Rows over one dimension of the mesh by DistributedDataParallel, columns over the other."""
+    grid = mesh(dist.get_world_size() // 2, 2)
+    x, factors, _, gradient = whole(6, CUBE)
+    _, gradients = wanted([x, *factors], gradient, 1.0, 0.0)
+
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.factors = torch.nn.ParameterList(item.clone() for item in factors)
+
+        def forward(self, local: Any) -> Any:
+            return kronop.distributed.gemkm(
+                local, self.factors, group=grid.get_group("columns"), columns=True
+            )
+
+    layer = torch.nn.parallel.DistributedDataParallel(
+        Layer().to(device()), process_group=grid.get_group("rows")
+    )
+    cut = lambda item: share(share(item, grid.get_group("rows"), 0), grid.get_group("columns"))  # noqa: E731
+    layer(cut(x)).backward(cut(gradient).contiguous())
+    for at, parameter in enumerate(layer.module.factors):
+        close(parameter.grad * grid.size(0), gradients[1 + at], f"the gradient of factor {at}")
+
+
+@case
+def sparse_layers() -> None:
+    """Factors that are split along other digits, with gradients; in place of a module's layer."""
+    ranks = dist.get_world_size()
+    line = mesh(ranks)
+    for patterns in ([(8, 4, 2, 1), (1, 4, 4, 8)], [(1, 4, 4, 8), (2, 4, 4, 4), (4, 2, 2, 4)]):
+        torch.manual_seed(5)
+        layer = KSLinear(patterns, dtype=torch.float64).to(device())
+        split = torch.nn.Sequential(KSLinear(patterns, layer.weights, dtype=torch.float64))
+        split[0].bias.data.copy_(layer.bias.data)
+        x = torch.randn(2, 3, layer.in_features, dtype=torch.float64, device=device())
+        x.requires_grad_()
+        goal = layer(x)
+        gradient = torch.randn_like(goal)
+        gradients = torch.autograd.grad(goal, [x, *layer.parameters()], gradient)
+        parallelize_module(split, line, {"0": kronop.distributed.KSParallel()})
+        local = own_share(x, 2)
+        found = split(local)
+        close(found, share(goal, dist.group.WORLD, 2), "the result")
+        cut = share(gradient, dist.group.WORLD, 2).contiguous()
+        mine = torch.autograd.grad(found, [local, *split.parameters()], cut)
+        close(mine[0], share(gradients[0], dist.group.WORLD, 2), "the gradient of x")
+        for at, (one, other) in enumerate(zip(mine[1:], gradients[1:], strict=True)):
+            close(one.full_tensor(), other, f"gradient {at} of {patterns}")
+        styled = kronop.distributed.KSParallel(
+            input_layouts=Replicate(), output_layouts=Replicate()
+        )
+        again = parallelize_module(KSLinear(patterns, layer.weights, False), line, styled)
+        close(again(x.detach()), (goal - layer.bias).detach(), "a replicated result")
+    style = kronop.distributed.KSParallel()
+    refused(lambda: style._apply(KSLinear([(3, 2, 2, 3)]), line), f"{ranks} ranks")
+    odd = KSLinear([(8, 3, 2, 1), (1, 2, 3, 8)])
+    refused(lambda: style._apply(odd, line), "24 features", f"{ranks} ranks x 8")
+    refused(lambda: style._apply(torch.nn.Linear(2, 2), line), "a KSLinear")
+    refused(lambda: style._apply(KSLinear([(4, 2, 2, 1)], bs_last=True), line), "bs_last")
+
+
+def own_share(item: Any, dim: int) -> Any:
+    return share(item.detach(), dist.group.WORLD, dim).clone().requires_grad_()
+
+
+@case
+def a_rank_that_ended() -> None:
+    """The last case: the others are told."""
+    x, factors, _, _ = whole(4, CUBE)
+    local = share(x, dist.group.WORLD)
+    run = functools.partial(kronop.distributed.gemkm, local, factors, columns=True)
+    run()
+    if dist.get_rank() == dist.get_world_size() - 1:
+        os._exit(0)
+    refused(run, "every rank", "a rank ended")
+
+
+def main(rank: int, ranks: int, store: str, queue: Any, backend: str) -> None:
+    """Runs all cases as one of the ranks; puts (rank, name, what went wrong) into the queue."""
+    os.environ["KRONOP_QUIET"] = "1"
+    torch.set_num_threads(1)
+    if backend == "nccl":
+        torch.cuda.set_device(rank)
+    dist.init_process_group(
+        backend,
+        init_method=f"file://{store}",
+        rank=rank,
+        world_size=ranks,
+        timeout=timedelta(seconds=60),
+    )
+    for name, run in CASES.items():
+        try:
+            run()
+            trouble = ""
+        except BaseException:
+            trouble = traceback.format_exc(limit=-6)
+        queue.put((rank, name, trouble))
+    queue.close()
+    queue.join_thread()
+    os._exit(0)  # Without waiting for the rank that ended.

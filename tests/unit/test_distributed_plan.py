@@ -1,0 +1,272 @@
+"""Plans of products over many ranks: what is possible, what it takes, and how it scales."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import kronop  # noqa: E402
+from kronop.distributed import machine as machines  # noqa: E402
+from kronop.distributed import planning, scaling  # noqa: E402
+from kronop.distributed.machine import H200_HOSTS  # noqa: E402
+from kronop.distributed.steps import Choice, Problem, Way  # noqa: E402
+from kronop.errors import ArgumentError, DescriptionError, ElementTypeError  # noqa: E402
+
+# Measured on two H200s of one host, in float32: rows, shape, and milliseconds on one GPU, with rows
+# split over both, and with columns split, of the local products and of both exchanges.
+MEASURED = [
+    (1024, ((8, 8),) * 6, 1.21, 0.68, 0.6, 1.8),
+    (1024, ((16, 16),) * 5, 4.74, 2.42, 2.4, 6.6),
+    (64, ((64, 64),) * 4, 8.77, 4.33, 4.4, 6.6),
+    (1024, ((32, 32),) * 4, 5.28, 2.72, 2.7, 6.6),
+]
+_WITHIN = 0.2
+
+
+def _problem(m: int, shapes: tuple[tuple[int, int], ...], ranks: int, **more: object) -> Problem:
+    return Problem(m=m, shapes=shapes, **{"grid": (1, ranks), "element_bytes": 4} | more)
+
+
+@pytest.mark.parametrize(("m", "shapes", "one", "rows", "products", "exchanges"), MEASURED)
+def test_modelled_times_are_those_measured(
+    m: int,
+    shapes: tuple[tuple[int, int], ...],
+    one: float,
+    rows: float,
+    products: float,
+    exchanges: float,
+) -> None:
+    problem = _problem(m, shapes, 2)
+    share = m * problem.columns * 4 / 2
+    assert H200_HOSTS.product(shapes, m, 4) * 1e3 == pytest.approx(one, rel=_WITHIN)
+    assert H200_HOSTS.product(shapes, m // 2, 4) * 1e3 == pytest.approx(products, rel=_WITHIN)
+    exchange = H200_HOSTS.all_to_all(share, 2, 2)
+    assert exchange.sent == share / 2
+    assert 2 * exchange.seconds * 1e3 == pytest.approx(exchanges, rel=_WITHIN)
+    split = planning.plan(m, shapes, (2, 1))
+    assert split.seconds * 1e3 == pytest.approx(rows, rel=_WITHIN)
+    assert split.efficiency > 0.95
+
+
+@pytest.mark.parametrize(("handed", "bandwidth"), [(256 << 20, 246e9), (4 << 30, 330e9)])
+def test_bandwidths_of_exchanges_are_those_measured(handed: int, bandwidth: float) -> None:
+    exchange = H200_HOSTS.all_to_all(handed, 2, 2)
+    assert exchange.sent / exchange.seconds == pytest.approx(bandwidth, rel=0.05)
+    assert exchange.bound == "NVLink"
+
+
+def test_hosts_are_joined_by_the_slower_link() -> None:
+    for collective in (H200_HOSTS.all_to_all, H200_HOSTS.ring):
+        assert collective(1 << 30, 8, 1024).bound == "NVLink"
+        assert collective(1 << 10, 8, 1024).bound == "latency"
+        assert collective(1 << 30, 16, 1024).seconds > collective(1 << 30, 8, 1024).seconds
+    across = H200_HOSTS.all_to_all(1 << 30, 16, 1024)
+    assert across.bound == "network"
+    assert across.seconds > (1 << 29) / H200_HOSTS.network.bandwidth
+    # Two hosts have two ranks of some group of 6, which are 4 and 2.
+    assert H200_HOSTS.all_to_all(1 << 30, 6, 12).bound == "network"
+    assert H200_HOSTS.all_to_all(1 << 30, 6, 6).bound == "NVLink"
+
+
+def test_products_with_columns_behind_cost_as_those_without() -> None:
+    """A pass reads and writes as much wherever its digits stand."""
+    alone = H200_HOSTS.product(((16, 16),), 1 << 20, 4)
+    for right in (64, 1 << 12):
+        behind = H200_HOSTS.product(((16, 16),), (1 << 20) // right, 4, right)
+        assert behind == pytest.approx(alone, rel=0.5)
+    assert H200_HOSTS.product(((16, 16),) * 2, 64, 4, 64) > 0
+
+
+def test_digits_that_fit_no_pass_together_are_multiplied_in_more() -> None:
+    shapes, element = ((8, 8),) * 5, machines.element_of("float32")
+    target = kronop.target.Target.parse(H200_HOSTS.target)
+    (alone,) = machines._passes(shapes, 1, 1, element, target)
+    found = machines._passes(shapes, 1, 8, element, target)
+    assert [way.work.shape.group for way in found] == [shapes[:2], shapes[2:]]
+    assert all(way.work.shape.columns_in == 8**6 for way in found)
+    assert alone.work.shape.columns_in == 8**5
+
+
+def _exchanges(problem: Problem) -> set[tuple[int, int]]:
+    """Outer and last digits of the all-to-alls."""
+    every = planning.choices(problem)
+    return {(item.outer, item.last) for item in every if item.way is Way.AllToAll}
+
+
+def test_the_choices_of_cubes() -> None:
+    shapes = ((4, 4),) * 3
+    assert list(planning.choices(_problem(8, shapes, 1))) == [Choice(way=Way.Alone)]
+    assert _exchanges(_problem(8, shapes, 4)) == {(1, 0), (1, 1), (2, 0)}
+    assert _exchanges(_problem(8, shapes, 4, ordered=False)) == {(1, 0), (2, 0)}
+    # 16 ranks share two digits before or behind the exchange, of three.
+    assert _exchanges(_problem(8, shapes, 16)) == set()
+    ways = {item.way: item.outer for item in planning.choices(_problem(8, shapes, 16))}
+    assert ways == {Way.ReduceScatter: 2, Way.AllGather: 2}
+
+
+def test_the_choices_of_rectangular_factors() -> None:
+    shapes = ((4, 3), (2, 4), (5, 4), (3, 8))
+    # Ordered results are split along the results of outer digits: 3, 12 or 48 of them.
+    assert _exchanges(_problem(8, shapes, 4)) == {(2, 0), (2, 1), (3, 0)}
+    assert _exchanges(_problem(8, shapes, 4, ordered=False)) == {(1, 0), (2, 0), (3, 0)}
+    # Sums are in order, so that a reduce-scatter may split them inside a digit.
+    ways = {item.way: item.outer for item in planning.choices(_problem(8, shapes, 4))}
+    assert (ways[Way.ReduceScatter], ways[Way.AllGather]) == (1, 2)
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(0, [1]), (1, [1]), (3, [1, 2]), (64, [1, 2, 4, 8])])
+def test_parts_are_as_rows_allow(rows: int, parts: list[int]) -> None:
+    problem = _problem(2 * rows, ((4, 4), (4, 4)), 4, grid=(2, 4))
+    found = [item.parts for item in planning.choices(problem) if item.way is Way.AllToAll]
+    assert found == parts
+    # A result that stays split is made of all rows at once.
+    split = dataclasses.replace(problem, ordered=False)
+    found = [item.parts for item in planning.choices(split) if item.way is Way.AllToAll]
+    assert found == [1]
+
+
+def test_outer_factors_are_formed_where_they_are_small() -> None:
+    problem = _problem(8, ((64, 64),) * 4, 2)
+    assert {outer for outer, _ in _exchanges(problem)} == {1, 2}
+
+
+def test_work_and_exchanges_go_on_side_by_side() -> None:
+    problem = _problem(1024, ((8, 8),) * 4, 8)
+    for parts in (1, 2, 4):
+        choice = Choice(way=Way.AllToAll, outer=1, parts=parts)
+        steps = _steps(problem, choice)
+        local = sum(step.seconds for step in steps if not step.bytes)
+        link = sum(step.seconds for step in steps if step.bytes)
+        took = planning.seconds(problem, choice, H200_HOSTS)
+        assert max(local, link) < took <= (local + link) * 1.000001
+        if parts == 1:  # A rank has one of eight outer numbers: there is nothing else to do.
+            assert took == pytest.approx(local + link)
+        else:
+            assert took < 0.95 * (local + link)
+
+
+def _steps(problem: Problem, choice: Choice) -> list[machines.Step]:
+    costs = machines.Costs(problem=problem, choice=choice, machine=H200_HOSTS)
+    every = planning._stages(costs)
+    return [step for stage in every for step in (stage.local, stage.sent) if step is not None]
+
+
+def test_bytes_are_what_leaves_a_rank() -> None:
+    shapes = ((8, 8), (8, 16), (8, 4))
+    problem = _problem(64, shapes, 4)
+    sent = {}
+    for choice in planning.choices(problem):
+        sent[choice] = sum(step.bytes for step in _steps(problem, choice))
+    first, second = 64 * 8 * 64 * 4 / 4, 64 * 8 * 64 * 4 / 4
+    assert sent[Choice(way=Way.AllToAll, outer=1)] == (first + second) * 3 / 4
+    assert sent[Choice(way=Way.AllToAll, outer=1, last=1)] == 2 * (first + second) * 3 / 4
+    assert sent[Choice(way=Way.AllGather, outer=1)] == 64 * 8 * 64 * 4 * 3 / 4
+    assert sent[Choice(way=Way.ReduceScatter, outer=1)] == 64 * 8 * 64 * 4 * 3 / 4
+    split = dataclasses.replace(problem, ordered=False)
+    steps = _steps(split, Choice(way=Way.AllToAll, outer=1))
+    assert sum(step.bytes for step in steps) == first * 3 / 4
+    # Of int8, sums are exchanged.
+    small = _problem(64, shapes, 4, element_bytes=1)
+    steps = _steps(small, Choice(way=Way.AllToAll, outer=1))
+    assert sum(step.bytes for step in steps) == (first + second) * 3 / 4
+
+
+def test_the_plan_takes_the_least_time_and_tells_the_others() -> None:
+    found = planning.plan(1024, [torch.empty(32, 32)] * 4, mesh=(1, 2))
+    assert found.choice == planning.best(found.problem)
+    assert all(found.seconds <= 1.1 * item.seconds for item in found.rejected)
+    assert found.efficiency == pytest.approx(found.alone / (2 * found.seconds))
+    assert planning.plan(1024, [(32, 32)] * 4, (1, 2), output="any").seconds < found.seconds
+    text = found.explain()
+    assert text.startswith("plan for 1024 rows, 32x32p4, over 1 x 2 ranks: all-to-all, 1 outer")
+    for step in found.steps:
+        assert step.what in text
+    assert "  together " in text
+    assert "  rejected all-gather, 1 outer digit: " in text
+    assert str(found) in text
+    assert "rejected" not in str(found)
+
+
+def test_few_bytes_are_gathered() -> None:
+    """One exchange has half the latency of two."""
+    found = planning.plan(1, [(16, 16), (16, 16)], (1, 8))
+    assert found.choice.way in (Way.AllGather, Way.ReduceScatter)
+    assert found.bound == "latency"
+
+
+@pytest.mark.parametrize("dtype", ["float16", torch.float16, kronop.float16])
+def test_element_types_have_any_name(dtype: object) -> None:
+    found = planning.plan(64, [(8, 8)] * 4, (1, 4), dtype)
+    assert found == planning.plan(64, [(8, 8)] * 4, (1, 4), "bfloat16")
+    assert found.bytes == planning.plan(64, [(8, 8)] * 4, (1, 4), "float64").bytes / 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ((10, [(4, 4)], (4, 1)), ArgumentError, "m: expected a multiple of 4.*got 10; take one"),
+        ((8, [(4, 4)] * 2, (1, 3)), ArgumentError, "expected one of 1, 2, 4 for 4x4p2, got 3; "),
+        ((8, [(4, 4), (4, 5)], (1, 8)), ArgumentError, "expected one of 1, 2, 4 for .* got 8"),
+        ((8, [(4, 4)], (1, 2), "bool"), ElementTypeError, "dtype: expected one of float64, .*bool"),
+        ((8, [(4, 4)], (1, 2), "float32", "all"), ArgumentError, "output: expected 'standard' or"),
+        ((8, [(4, 4)], (1, 0)), DescriptionError, "mesh: expected 2 positive integers"),
+        ((8, [(4, 0)], (1, 2)), DescriptionError, r"factors\[0\]: expected 2 positive"),
+        ((-1, [(4, 4)], (1, 2)), ArgumentError, "m: expected an integer of at least 0"),
+        ((1 << 20, [(64, 64)] * 4, (1, 4)), ArgumentError, "memory of a rank: expected 141 GB"),
+    ],
+)
+def test_what_does_not_fit_is_told(
+    arguments: tuple[object, ...], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        planning.plan(*arguments)
+
+
+def test_no_rows_are_planned_too() -> None:
+    assert planning.best(_problem(0, ((4, 4),) * 2, 2)).parts == 1
+
+
+def test_rows_scale_perfectly() -> None:
+    for row in scaling.weak(H200_HOSTS, ((16, 16),) * 4, 1024, gpus=(1, 8, 1024)):
+        assert row.grid == (row.gpus, 1)
+        assert row.efficiency > 0.95
+        assert row.bound == "products"
+
+
+def test_columns_scale_as_links_allow() -> None:
+    rows = scaling.weak(H200_HOSTS, ((32, 32),) * 5, 8, gpus=(1, 2, 8, 64), columns=64)
+    assert [row.grid for row in rows] == [(1, 1), (1, 2), (1, 8), (1, 64)]
+    assert [row.bound for row in rows] == ["products", "NVLink", "NVLink", "network"]
+    efficiencies = [row.efficiency for row in rows]
+    assert efficiencies == sorted(efficiencies, reverse=True)
+    in_hosts = scaling.weak(H200_HOSTS, ((32, 32),) * 5, 8, gpus=(8, 64), columns=8)
+    assert in_hosts[0].milliseconds == pytest.approx(in_hosts[1].milliseconds, rel=0.1)
+
+
+def test_few_rows_scale_until_there_are_as_many_ranks() -> None:
+    rows = scaling.strong(H200_HOSTS, ((32, 32),) * 4, 64, gpus=(1, 8, 64, 256))
+    assert [math.prod(row.grid) for row in rows] == [1, 8, 64, 256]
+    assert rows[1].efficiency > 0.9
+    assert rows[3].grid[1] > 1
+    assert rows[3].efficiency < 0.5
+
+
+def test_numbers_of_gpus_that_do_not_fit_have_no_row() -> None:
+    rows = scaling.strong(H200_HOSTS, ((4, 4),) * 2, 1, gpus=(1, 2, 3, 4))
+    assert [row.gpus for row in rows] == [1, 2, 4]
+
+
+def test_a_table_is_markdown() -> None:
+    head, line, first, *others = scaling.markdown(
+        scaling.weak(H200_HOSTS, ((16, 16),) * 4, 64, gpus=(1, 2), columns=2)
+    ).splitlines()
+    assert head == "| GPUs | rows x columns | ms | efficiency | bound by |"
+    assert line == "| --- | --- | --- | --- | --- |"
+    assert first.startswith("| 1 | 1 x 1 | ")
+    assert first.endswith(" | 1.00 | products |")
+    assert len(others) == 1
+    assert others[0].startswith("| 2 | 1 x 2 | ")

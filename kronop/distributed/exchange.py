@@ -1,14 +1,9 @@
-"""Exchanges among the ranks of a group by torch.distributed, differentiable.
-
-An all-to-all is in two halves, `begin` and `end`, so that it goes on beside the products that are
-issued between them. Autograd runs derivatives in the opposite order, so exchanges of gradients go
-on beside products too.
-"""
+"""Exchanges among the ranks of a group by torch.distributed."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -38,64 +33,63 @@ def telling(what: str) -> Iterator[None]:
         ) from error
 
 
-class Exchange:
-    """One all-to-all of a contiguous (ranks, ...) tensor, and that of its gradient: part r goes to
-    rank r, and what comes from rank r takes its place."""
+class Pending:
+    """An exchange that goes on beside what is computed next, and the memory that it needs."""
 
-    def __init__(self, group: Any) -> None:
-        self._group = group
-        self._works: list[Any] = []
-
-    def start(self, sent: Any, received: Any) -> None:
-        with telling("an all-to-all"):
-            work = dist.all_to_all_single(received, sent, group=self._group, async_op=True)
-        # Both tensors have to live until then.
-        self._works.append((work, sent, received))
+    def __init__(self, works: Sequence[Any], *held: Any) -> None:
+        self._works, self._held = works, held
 
     def wait(self) -> None:
-        work, _, _ = self._works.pop()
+        """What is computed from here on finds everything received."""
         with telling("an all-to-all"):
-            work.wait()
+            for work in self._works:
+                work.wait()
+        self._held = ()
 
 
-def begin(sent: Any, received: Any, exchange: Exchange) -> Any:
-    """`received`, which may be read after `end`."""
-    return _Begun.apply(sent, received, exchange)
+def all_to_all(sent: Sequence[Any], received: Sequence[Any], group: Any) -> Pending:
+    """Begins an exchange of contiguous tensors, one for each other rank: `sent[r]` goes to rank r,
+    and what comes from it becomes `received[r]`. Those of this rank itself are not looked at.
+    """
+    own = dist.get_rank(group)
+    messages = []
+    for rank in range(len(sent)):
+        peer = dist.get_global_rank(group, rank)
+        pairs = ((dist.isend, sent[rank]), (dist.irecv, received[rank])) if rank != own else ()
+        messages += [dist.P2POp(do, item, peer, group) for do, item in pairs if item.numel()]
+    with telling("an all-to-all"):
+        works = dist.batch_isend_irecv(messages) if messages else []
+    return Pending(works, sent, received)
 
 
-def end(received: Any, exchange: Exchange) -> Any:
-    """The same tensor, received."""
-    return _Ended.apply(received, exchange)
+def exchanged(item: Any, group: Any) -> Any:
+    """Of each part (ranks, ...) of a tensor (parts, ranks, ...), an all-to-all; differentiable
+    once."""
+    return _Exchanged.apply(item, group)
 
 
-class _Begun(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
+def _exchanged(item: Any, group: Any) -> Any:
+    item = item.contiguous()
+    found = torch.empty_like(item)
+    with telling("an all-to-all"):
+        works = [
+            dist.all_to_all_single(into, part, group=group, async_op=True)
+            for part, into in zip(item, found, strict=True)
+        ]
+    Pending(works, item).wait()
+    return found
+
+
+class _Exchanged(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
     @staticmethod
-    def forward(ctx: Any, sent: Any, received: Any, exchange: Exchange) -> Any:
-        ctx.exchange = exchange
-        exchange.start(sent, received)
-        return (
-            received.data
-        )  # What other parts of the same memory receive is no change of this one.
+    def forward(ctx: Any, item: Any, group: Any) -> Any:
+        ctx.group = group
+        return _exchanged(item, group)
 
     @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, gradient: Any) -> Any:
-        ctx.exchange.wait()
-        return gradient, None, None
-
-
-class _Ended(torch.autograd.Function):  # type: ignore[misc]
-    @staticmethod
-    def forward(ctx: Any, received: Any, exchange: Exchange) -> Any:
-        ctx.exchange = exchange
-        exchange.wait()
-        return received.data
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
-        sent = gradient.contiguous()
-        received = torch.empty_like(sent)
-        ctx.exchange.start(sent, received)
-        return received, None
+        return _exchanged(gradient, ctx.group), None
 
 
 def all_gather(item: Any, group: Any) -> Any:
@@ -161,7 +155,7 @@ class _Shared(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
-        found = gradient.clone()
+        found = gradient.clone(memory_format=torch.contiguous_format)
         for group in ctx.groups:
             with telling("an all-reduce of a gradient"):
                 dist.all_reduce(found, group=group)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -50,8 +51,10 @@ def gemkm(
 
     Returns:
         With x's placements, or the local share of (M, Q), Q the product of the factors' columns.
-        With "any", of split columns: (M, Q1 ... Qs, Q(s+1) ... QN), split along its last dimension,
-        where one exchange is enough for that; `flatten(1)` of the whole has the standard order.
+        With "any", of split columns, what one exchange brings: (M, Q) split along rows, of local
+        tensors rank r's neighbours as `torch.chunk` numbers them; where there are fewer rows than
+        ranks, (M, Q1 ... Qs, Q(s+1) ... QN), split along its last dimension, of which `flatten(1)`
+        has the standard order.
 
         Gradients of factors that are local tensors are added up over the ranks that share columns;
         of a DTensor x over all ranks that have a share of it.
@@ -117,26 +120,30 @@ def _spread(
     mesh = x.device_mesh
     placements = tuple(_placement(item, x.dim()) for item in x.placements)
     _check_spread(x, placements)
-    shared = [at for at, item in enumerate(placements) if item == Shard(x.dim() - 1)]
+    last = Shard(x.dim() - 1)
     factors = [_replicated(item, x, placements) for item in factors]
-    if x.dim() == 3:
-        placements = tuple(Shard(1) if item == Shard(2) else item for item in placements)
-    source = None if z is None else z.redistribute(mesh, placements).to_local()
-    if not shared:
-        whole = x.to_local().flatten(1) if x.dim() == 3 else x.to_local()
-        local = alone(whole, factors, alpha=alpha, beta=beta, z=source)
-    elif x.dim() == 3:
-        group = mesh.get_group(shared[0])
-        local = _of_split(x.to_local(), factors, alpha, beta, source, group, output)
+    after = tuple(Shard(1) if item == last else item for item in placements)
+    source = None if z is None else z.redistribute(mesh, after).to_local()
+    local = x.to_local()
+    if last not in placements:
+        local = alone(local.flatten(1), factors, alpha=alpha, beta=beta, z=source)
     else:
-        group = mesh.get_group(shared[0])
-        local = _local(x.to_local(), factors, alpha, beta, source, group, output)
-    shape: tuple[int, ...] = (x.shape[0], math.prod(item.shape[1] for item in factors))
+        at = placements.index(last)
+        group = mesh.get_group(at)
+        if x.dim() == 3:
+            local = _of_split(local, factors, alpha, beta, source, group, output)
+        else:
+            rows_split = Shard(0) not in placements[at:]  # DTensors count its ranks last.
+            local = _local(local, factors, alpha, beta, source, group, output, rows_split)
+    columns = math.prod(item.shape[1] for item in factors)
+    shape: tuple[int, ...] = (x.shape[0], columns)
     if local.dim() == 3:
-        shape = (x.shape[0], local.shape[1], shape[1] // local.shape[1])
-        placements = tuple(Shard(2) if item == Shard(1) else item for item in placements)
+        shape = (x.shape[0], local.shape[1], columns // local.shape[1])
+        after = tuple(Shard(2) if item == Shard(1) else item for item in after)
+    elif output == "any" and local.shape[1] == columns:
+        after = tuple(Shard(0) if item == Shard(1) else item for item in after)
     return DTensor.from_local(
-        local, mesh, placements, run_check=False, shape=shape, stride=_strides(shape)
+        local, mesh, after, run_check=False, shape=shape, stride=_strides(shape)
     )
 
 
@@ -191,19 +198,30 @@ def _local(
     z: Any,
     group: Any,
     output: str,
+    rows_split: bool = True,
 ) -> Any:
     """Of a share of columns."""
     if z is not None and not beta:
         z, beta = None, None
-    agreement.check(group, _signature(x, factors, alpha, beta, output), factors)
+    by_rows = not (x.dim() == 2 and x.mT.is_contiguous()) or x.is_contiguous()
+    agreement.check(group, _signature(x, factors, alpha, beta, output, by_rows), factors)
     ranks = dist.get_world_size(group)
-    choice = _choice(x, factors, ranks, z, output)
+    problem = _problem(x, factors, ranks, z, output == "standard")
+    problem = dataclasses.replace(problem, by_rows=by_rows, rows_split=rows_split)
+    choice = planning.best(problem)
     if choice.way is Way.Alone:
         return alone(x, factors, alpha=alpha, beta=beta, z=z)
-    work = columns.Work(
-        choice=choice, group=group, alpha=alpha, beta=beta or 0.0, ordered=output == "standard"
-    )
-    return columns.product(work, x, factors, z)
+    work = columns.Work(choice=choice, group=group, alpha=alpha, ordered=problem.ordered)
+    found = columns.product(work, x.contiguous() if by_rows else x, factors)
+    return _added(found, z, beta)
+
+
+def _added(found: Any, z: Any, beta: float | None) -> Any:
+    if z is None:
+        return found
+    if found.is_floating_point():
+        return found.add_(z, alpha=beta)
+    return found + (z.double() * beta).round().to(found.dtype)
 
 
 def _of_split(
@@ -218,7 +236,7 @@ def _of_split(
     """Of a share of inner digits, (m, A, B / ranks)."""
     if z is not None and not beta:
         z, beta = None, None
-    agreement.check(group, _signature(x, factors, alpha, beta, output), factors)
+    agreement.check(group, _signature(x, factors, alpha, beta, output, True), factors)
     ranks, outer = dist.get_world_size(group), _outer_digits(x, factors)
     results = math.prod(int(item.shape[1]) for item in factors[:outer])
     if results % ranks:
@@ -230,14 +248,10 @@ def _of_split(
                 hint="redistribute x, flatten it, and multiply that",
             )
         )
-    work = columns.Work(
-        choice=Choice(way=Way.AllToAll, outer=outer),
-        group=group,
-        alpha=alpha,
-        beta=beta or 0.0,
-        ordered=True,
-    )
-    return columns.product_of_split(work, x, factors, z)
+    choice = Choice(way=Way.Digits, outer=outer)
+    work = columns.Work(choice=choice, group=group, alpha=alpha, ordered=True)
+    found = columns.product_of_split(work, x, factors)
+    return _added(found, z, beta)
 
 
 def _outer_digits(x: Any, factors: Sequence[Any]) -> int:
@@ -258,18 +272,24 @@ def _outer_digits(x: Any, factors: Sequence[Any]) -> int:
 
 
 def _signature(
-    x: Any, factors: Sequence[Any], alpha: float, beta: float | None, output: str
+    x: Any,
+    factors: Sequence[Any],
+    alpha: float,
+    beta: float | None,
+    output: str,
+    by_rows: bool,
 ) -> str:
     shapes = ", ".join(str(tuple(item.shape)) for item in factors)
     kinds = {str(item.dtype).removeprefix("torch.") for item in factors}
     return (
-        f"x {tuple(x.shape)} of {str(x.dtype).removeprefix('torch.')}, factors {shapes} of"
+        f"x {tuple(x.shape)} of {str(x.dtype).removeprefix('torch.')}, its"
+        f" {'rows' if by_rows else 'columns'} contiguous, factors {shapes} of"
         f" {', '.join(sorted(kinds))}, alpha={alpha}, beta={beta}, output={output!r}"
     )
 
 
-def _choice(x: Any, factors: Sequence[Any], ranks: int, z: Any, output: str) -> Choice:
-    """The plan's choice, of checked shapes; the same on every rank, whose shares are equal."""
+def _problem(x: Any, factors: Sequence[Any], ranks: int, z: Any, ordered: bool) -> Problem:
+    """Of checked shapes; the same on every rank, whose shares are equal."""
     for at, item in enumerate(factors):
         if item.dtype != x.dtype:
             raise ElementTypeError(
@@ -286,7 +306,7 @@ def _choice(x: Any, factors: Sequence[Any], ranks: int, z: Any, output: str) -> 
         shapes=shapes,
         grid=(1, ranks),
         element_bytes=x.element_size(),
-        ordered=output == "standard",
+        ordered=ordered,
     )
     if x.dim() != 2 or x.shape[1] * ranks != problem.columns:
         expected = f"(M, {problem.columns / ranks:g}), {problem.columns} columns over {ranks} ranks"
@@ -298,4 +318,4 @@ def _choice(x: Any, factors: Sequence[Any], ranks: int, z: Any, output: str) -> 
     if z is not None and tuple(z.shape) != results:
         hint = "z is like the result"
         raise ArgumentError(mismatch("shape of z", expected=results, got=tuple(z.shape), hint=hint))
-    return planning.best(problem)
+    return problem

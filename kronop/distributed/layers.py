@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch.distributed as dist
-from torch import empty_like
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.distributed.tensor.parallel.style import ParallelStyle
 
@@ -168,5 +167,4 @@ def _to_rows(x: Any, digit: int, group: Any) -> Any:
 
 
 def _all_to_all(item: Any, group: Any) -> Any:
-    sent, one = item.contiguous(), exchange.Exchange(group)
-    return exchange.end(exchange.begin(sent, empty_like(sent), one), one)
+    return exchange.exchanged(item.unsqueeze(0), group)[0]

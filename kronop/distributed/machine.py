@@ -117,7 +117,6 @@ class Machine:
         messages: how many others a rank sends to at once.
         target: that of products on one GPU.
         hertz: cycles a second, as the target's cost models count them.
-        permuted: bytes a second that a copy into another order reads and writes, together.
     """
 
     gpus: int
@@ -128,7 +127,6 @@ class Machine:
     messages: int
     target: str
     hertz: float
-    permuted: float
 
     def all_to_all(self, handed: float, ranks: int, every: int) -> Exchange:
         """An all-to-all.
@@ -170,10 +168,6 @@ class Machine:
         bound = "latency" if latency > moving else link.name
         return Exchange(sent=sent, seconds=latency + moving, bound=bound)
 
-    def permuting(self, size: float) -> float:
-        """Seconds of a copy of so many bytes into another order."""
-        return 2 * size / self.permuted
-
     def product(self, shapes: Shapes, rows: int, element_bytes: int, right: int = 1) -> float:
         """Seconds of a product on one GPU, by the model that kronop plans with.
 
@@ -208,9 +202,6 @@ H200_HOSTS = Machine(
     target="sm_90a",
     # NOTE: the clock of the H200 that the models were measured on (families/kron/cuda/few_rows.py).
     hertz=1.755e9,
-    # NOTE: a product that torch permutes before and after both exchanges took 8.1 to 9 ms more than
-    # its parts for 2.1 GB on each of two H200s, whose plain copies move 4.27 TB/s.
-    permuted=2e12,
 )
 
 
@@ -251,7 +242,7 @@ class Costs:
     @property
     def rows(self) -> int:
         """Of a part."""
-        return -(-self.problem.m // (self.problem.grid[0] * self.choice.parts))
+        return -(-self.problem.rows // self.choice.parts)
 
     @property
     def held(self) -> float:
@@ -260,38 +251,35 @@ class Costs:
         problem, way = self.problem, self.choice.way
         whole = problem.columns * problem.element_bytes, problem.results * self.wide
         shared = sum(whole) / problem.grid[1]
-        extra = {Way.AllGather: whole[0], Way.ReduceScatter: whole[1], Way.AllToAll: 2 * shared}
-        return problem.m / problem.grid[0] * (shared + extra.get(way, 0.0))
+        extra = dict.fromkeys((Way.Rows, Way.Digits), 2 * shared)
+        extra |= {Way.AllGather: whole[0], Way.ReduceScatter: whole[1]}
+        return problem.rows * (shared + extra.get(way, 0.0))
 
     def product(
         self,
         what: str,
         shapes: Shapes,
+        rows: int | None = None,
         *,
-        rows: int = 1,
         right: int = 1,
         times: int = 1,
         wide: bool = False,
     ) -> Step:
+        """Of so many rows of each part; of all that are in a part where None."""
         each = self.wide if wide else self.problem.element_bytes
-        took = self.machine.product(shapes, self.rows * rows, each, right)
+        took = self.machine.product(shapes, self.rows if rows is None else rows, each, right)
         what = f"{what} ({shape_name(shapes)})"
         return Step(what=what, bytes=0, seconds=took * times * self.choice.parts)
 
-    def all_to_all(self, what: str, held: int, pieces: int = 1) -> Step:
+    def all_to_all(self, what: str, row: int, pieces: int = 1) -> Step:
+        """Of so many bytes of a row."""
         grid, times = self.problem.grid, pieces * self.choice.parts
-        handed = self.rows * held * self.wide / pieces
+        handed = self.rows * row / pieces
         return _sent(what, self.machine.all_to_all(handed, grid[1], math.prod(grid)), times)
 
-    def collective(self, what: str, whole: int) -> Step:
+    def collective(self, what: str, row: int) -> Step:
         grid = self.problem.grid
-        return _sent(what, self.machine.ring(self.rows * whole, grid[1], math.prod(grid)), 1)
-
-    def ordering(self) -> Step:
-        """A copy that brings a rank's results into the standard order."""
-        size = self.rows * self.problem.results * self.wide / self.problem.grid[1]
-        took = self.machine.permuting(size) * self.choice.parts
-        return Step(what="copy into the standard order", bytes=0, seconds=took)
+        return _sent(what, self.machine.ring(self.rows * row, grid[1], math.prod(grid)), 1)
 
 
 def _sent(what: str, exchange: Exchange, times: int) -> Step:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -36,7 +37,7 @@ _MOST_FORMED = 4096
 # NOTE: modelled products and exchanges take within 12 % of what two H200s were measured to take. Of
 # ways that the model can't tell apart, the first of these is taken: the last two hold whole rows.
 _AS_GOOD = 1.1
-_PREFERRED = (Way.Alone, Way.AllToAll, Way.ReduceScatter, Way.AllGather)
+_PREFERRED = (Way.Alone, Way.Rows, Way.Digits, Way.ReduceScatter, Way.AllGather)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,11 +103,11 @@ class DistributedPlan:
         )
 
     def explain(self) -> str:
-        """The plan, and what it was chosen from: of each other way, the best number of parts."""
+        """The plan, and what it was chosen from: of each other way, the best of its kind."""
         others: dict[Choice, Rated] = {}
         for item in self.rejected:
-            others.setdefault(dataclasses.replace(item.choice, parts=1), item)
-        others.pop(dataclasses.replace(self.choice, parts=1), None)
+            others.setdefault(_kind(item.choice), item)
+        others.pop(_kind(self.choice), None)
         return "\n".join([str(self), *(f"  rejected {item}" for item in others.values())])
 
 
@@ -158,11 +159,11 @@ def planned(problem: Problem, machine: Machine) -> DistributedPlan:
         most, got = (f"{size / 1e9:.4g} GB" for size in (machine.memory, first.held))
         hint = "take more ranks, or multiply some rows at a time"
         raise ArgumentError(mismatch("memory of a rank", expected=most, got=got, hint=hint))
-    stages = _stages(Costs(problem=problem, choice=first.choice, machine=machine))
+    costs = Costs(problem=problem, choice=first.choice, machine=machine)
     return DistributedPlan(
         problem=problem,
         choice=first.choice,
-        steps=tuple(step for stage in stages for step in (stage.local, stage.sent) if step),
+        steps=_steps(costs),
         seconds=first.seconds,
         alone=machine.product(problem.shapes, problem.m, problem.element_bytes),
         rejected=tuple(others),
@@ -217,29 +218,44 @@ def _ways(problem: Problem, ranks: int) -> Iterator[Choice]:
     if ranks == 1:
         yield Choice(way=Way.Alone)
         return
-    count, rows = len(problem.shapes), problem.m // problem.grid[0]
-    parts = [item for item in _PARTS if item <= max(rows, 1)] if problem.ordered else [1]
+    count = len(problem.shapes)
     for outer in range(1, count):
-        for last in (0, 1) if problem.ordered else (0,):
-            if _may_exchange(problem, ranks, outer, last):
-                for item in parts:
-                    yield Choice(way=Way.AllToAll, outer=outer, last=last, parts=item)
+        if _may_hand_rows(problem, ranks, outer):
+            counts = [parts for parts in _PARTS if _may_part(problem, ranks, parts)]
+            for later, parts in itertools.product(range(count - outer), counts):
+                yield Choice(way=Way.Rows, outer=outer, later=later, parts=parts)
+        if _may_hand_digits(problem, ranks, outer):
+            yield Choice(way=Way.Digits, outer=outer)
     for way in (Way.ReduceScatter, Way.AllGather):
         outer = next((s for s in range(1, count + 1) if _may_form(problem, ranks, s, way)), 0)
         if outer:
             yield Choice(way=way, outer=outer)
 
 
-def _may_exchange(problem: Problem, ranks: int, outer: int, last: int) -> bool:
-    """Whether an all-to-all is possible: outer digits, then inner columns are split evenly."""
-    digits, inner = problem.shapes[:outer], problem.shapes[outer : len(problem.shapes) - last]
-    return (
-        len(inner) > 0
-        and contracted(digits) % ranks == 0
-        and produced(inner) % ranks == 0
-        and (produced(digits) % ranks == 0 or not problem.ordered)
-        and (contracted(digits) == ranks or outer == 1 or _is_small(digits))
-    )
+def _may_hand_rows(problem: Problem, ranks: int, outer: int) -> bool:
+    """Whether every rank gets rows, of evenly split outer digits."""
+    may_leave = problem.by_rows and (problem.ordered or problem.rows_split)
+    return may_leave and problem.rows >= ranks and _is_even(problem, ranks, outer)
+
+
+def _may_part(problem: Problem, ranks: int, parts: int) -> bool:
+    """Rows that stay split as `torch.chunk` does it are handed over in equal parts, or in one."""
+    if problem.ordered or parts == 1:
+        return problem.rows >= ranks * parts
+    return problem.rows % (ranks * parts) == 0
+
+
+def _may_hand_digits(problem: Problem, ranks: int, outer: int) -> bool:
+    """Whether inner columns are split evenly too."""
+    may_leave = problem.ordered or problem.by_rows
+    even = produced(problem.shapes[outer:]) % ranks == 0
+    return may_leave and even and _is_even(problem, ranks, outer)
+
+
+def _is_even(problem: Problem, ranks: int, outer: int) -> bool:
+    digits = problem.shapes[:outer]
+    comes_back = produced(digits) % ranks == 0 or not problem.ordered
+    return contracted(digits) % ranks == 0 and comes_back and (outer == 1 or _is_small(digits))
 
 
 def _may_form(problem: Problem, ranks: int, outer: int, way: Way) -> bool:
@@ -261,90 +277,100 @@ def seconds(problem: Problem, choice: Choice, machine: Machine) -> float:
 
 
 def _finished(costs: Costs) -> float:
-    """Exchanges go on beside local work, in the order in which `columns` begins both: the first
-    stage of a part, and then the next stage of each part before it."""
-    stages, choice = _stages(costs), costs.choice
-    local = link = 0.0
-    ready = [0.0] * choice.parts
-    for turn in range(choice.parts + len(stages) - 1):
-        before = range(max(0, turn - len(stages) + 1), min(turn, choice.parts))
-        for part in (turn, *before) if turn < choice.parts else before:
-            stage = stages[turn - part]
-            works, moves = _took(stage.local) / choice.parts, _took(stage.sent) / choice.parts
-            begin = max(local, ready[part])
-            local = ready[part] = begin + works
-            if stage.sent is not None:
-                first, last = begin + works / stage.pieces, local + moves / stage.pieces
-                link = ready[part] = max(max(link, first) + moves, last)
-    return max(ready)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stage:
-    """Local work and then an exchange, of as many pieces as there are of each part of the rows:
-    each is exchanged as soon as it is there."""
-
-    local: Step | None = None
-    sent: Step | None = None
-    pieces: int = 1
-
-
-def _took(step: Step | None) -> float:
-    return step.seconds if step is not None else 0.0
+    """Exchanges go on beside products, in the order in which `rows` begins both: all parts are on
+    their way at first, and each goes back when it is multiplied."""
+    parts = costs.choice.parts
+    if parts == 1:
+        return sum(step.seconds for step in _steps(costs))
+    arriving, *products, leaving = (step.seconds / parts for step in _steps_of_rows(costs))
+    local, link = 0.0, parts * arriving
+    for part in range(1, parts + 1):
+        local = max(local, part * arriving) + sum(products)
+        link = max(link, local) + leaving
+    return max(local, link)
 
 
 @functools.lru_cache(maxsize=4096)
-def _stages(costs: Costs) -> tuple[_Stage, ...]:
-    problem, choice = costs.problem, costs.choice
+def _steps(costs: Costs) -> tuple[Step, ...]:
+    choice = costs.choice
     if choice.way is Way.Alone:
-        return (_Stage(local=costs.product("all digits", problem.shapes)),)
-    if choice.way is Way.AllToAll:
-        return _of_all_to_all(costs)
-    digits, inner = problem.shapes[: choice.outer], problem.shapes[choice.outer :]
-    ranks, results = problem.grid[1], produced(digits)
-    share = contracted(digits) // ranks
-    if choice.way is Way.ReduceScatter:
+        return (costs.product("all digits", costs.problem.shapes),)
+    if choice.way is Way.Rows:
+        return tuple(step for step in _steps_of_rows(costs) if step.seconds)
+    if choice.way is Way.Digits:
+        return _steps_of_digits(costs)
+    return _steps_of_collective(costs)
+
+
+def _steps_of_rows(costs: Costs) -> tuple[Step, ...]:
+    """An exchange, inner and outer digits of own rows, and in order an exchange back."""
+    problem, choice, ranks = costs.problem, costs.choice, costs.problem.grid[1]
+    count, end = len(problem.shapes), choice.outer + choice.later
+    digits, inner = problem.shapes[: choice.outer], problem.shapes[end:]
+    times = ranks if problem.ordered else 1
+    chunk = (contracted(digits), produced(digits) // times)
+    together = (chunk, *problem.shapes[choice.outer : end])
+    own = -(-costs.rows // ranks)
+    held = problem.columns * problem.element_bytes // ranks
+    first = costs.all_to_all("rows to others", held)
+    second = costs.product(_named(end, count), inner, own * contracted(problem.shapes[:end]))
+    third = costs.product(
+        _named(0, end), together, own, right=produced(inner), times=times, wide=True
+    )
+    if not problem.ordered:
+        return first, second, third, Step(what="", bytes=0, seconds=0.0)
+    back = costs.all_to_all("results back", problem.results * costs.wide // ranks)
+    return first, second, third, back
+
+
+def _steps_of_digits(costs: Costs) -> tuple[Step, ...]:
+    """Inner digits, exchanges of each share, outer digits; in order, also exchanges back."""
+    problem, outer, ranks = costs.problem, costs.choice.outer, costs.problem.grid[1]
+    digits, inner = problem.shapes[:outer], problem.shapes[outer:]
+    share, columns = contracted(digits) // ranks, produced(inner)
+    behind = 1 if problem.by_rows else problem.rows
+    each = problem.rows if problem.by_rows else 1
+    first = costs.product(_named(outer, len(problem.shapes)), inner, costs.rows * share)
+    held = share * columns * costs.wide
+    sent = costs.all_to_all("inner columns to others", held, share * each)
+    formed = ((contracted(digits), produced(digits)),)
+    right = columns * behind // ranks
+    second = costs.product(_named(0, outer), formed, each, right=right, wide=True)
+    if not problem.ordered:
+        return first, sent, second
+    shares = produced(digits) // ranks
+    back = costs.all_to_all("results back", shares * columns * costs.wide, shares * each)
+    return first, sent, second, back
+
+
+def _steps_of_collective(costs: Costs) -> tuple[Step, ...]:
+    problem, outer, ranks = costs.problem, costs.choice.outer, costs.problem.grid[1]
+    digits, inner = problem.shapes[:outer], problem.shapes[outer:]
+    share, results = contracted(digits) // ranks, produced(digits)
+    if costs.choice.way is Way.ReduceScatter:
         product = costs.product("own rows of outer factors", ((share, results), *inner))
         sent = costs.collective("reduce-scatter of sums", problem.results * costs.wide)
-        return _Stage(local=product, sent=sent), _Stage(local=costs.ordering())
+        return product, sent
     sent = costs.collective("all-gather of X", problem.columns * problem.element_bytes)
     own = ((share, results // ranks), *inner)
-    return _Stage(sent=sent), _Stage(local=costs.product("own columns", own, times=ranks))
+    return sent, costs.product("own columns", own, times=ranks)
 
 
-def _of_all_to_all(costs: Costs) -> tuple[_Stage, ...]:
-    """Inner digits, an exchange, outer digits; in order, also an exchange and the last digit."""
-    problem, outer, count = costs.problem, costs.choice.outer, len(costs.problem.shapes)
-    end, ranks = count - costs.choice.last, problem.grid[1]
-    digits, inner = problem.shapes[:outer], problem.shapes[outer:end]
-    behind = problem.shapes[end:]
-    share, columns = contracted(digits) // ranks, produced(inner) * contracted(behind)
-    name = f"digits {outer + 1} to {end}" if end > outer + 1 else f"digit {end}"
-    first = _Stage(
-        local=costs.product(name, inner, right=contracted(behind), times=share),
-        sent=costs.all_to_all("exchange for outer digits", share * columns, share),
-        pieces=share,
-    )
-    formed = digits if share == 1 else ((contracted(digits), produced(digits)),)
-    name = f"digits 1 to {outer}" if outer > 1 else "digit 1"
-    product = costs.product(name, formed, right=columns // ranks, wide=True)
-    if not problem.ordered:
-        return first, _Stage(local=product)
-    held = produced(digits) * columns // ranks
-    second = _Stage(local=product, sent=costs.all_to_all("exchange back", held))
-    if not behind:
-        return first, second, _Stage(local=costs.ordering())
-    rows = held // contracted(behind)
-    last = costs.product(f"digit {count}, in order", behind, rows=rows, wide=True)
-    return first, second, _Stage(local=last)
+def _named(first: int, end: int) -> str:
+    return f"digits {first + 1} to {end}" if end > first + 1 else f"digit {end}"
+
+
+def _kind(choice: Choice) -> Choice:
+    """Ways that differ in details alone are alike."""
+    return dataclasses.replace(choice, parts=1, later=0)
 
 
 def _told(choice: Choice) -> str:
     words = [choice.way.value]
     if choice.outer:
         words.append(f"{choice.outer} outer digit{'s' if choice.outer > 1 else ''}")
-    if choice.last:
-        words.append("the last digit at the end")
+    if choice.later:
+        words.append(f"{choice.later} more with them")
     if choice.parts > 1:
         words.append(f"{choice.parts} parts")
     return ", ".join(words)

@@ -19,8 +19,8 @@ from torch.distributed.tensor.parallel import parallelize_module
 
 import kronop.distributed
 import kronop.torch
-from kronop.distributed import columns, exchange, functional
-from kronop.distributed.steps import Choice, Way
+from kronop.distributed import columns, exchange, functional, planning
+from kronop.distributed.steps import Choice, Problem, Way
 from kronop.errors import KronopError
 from kronop.torch.nn import KSLinear
 
@@ -89,7 +89,8 @@ def close(found: Any, expected: Any, what: str, digits: float = 1e-10) -> None:
 
 def share(item: Any, group: Any, dim: int = 1) -> Any:
     """This rank's neighbours of a tensor that all ranks of a group share."""
-    return item.chunk(dist.get_world_size(group), dim)[dist.get_rank(group)]
+    chunks, rank = item.chunk(dist.get_world_size(group), dim), dist.get_rank(group)
+    return chunks[rank] if rank < len(chunks) else item.narrow(dim, 0, 0)
 
 
 def own(item: Any, group: Any) -> Any:
@@ -97,20 +98,22 @@ def own(item: Any, group: Any) -> Any:
 
 
 def check_columns(
-    run: Callable[..., Any], m: int, shapes: Shapes, group: Any, outer: int | None = None
+    run: Callable[..., Any], m: int, shapes: Shapes, group: Any, left: Choice | None = None
 ) -> None:
-    """Compares a product of columns and its gradients with torch's; where `outer` is given, the
-    result stays split along the inner digits of that many outer ones, and has no z."""
+    """Compares a product of columns and its gradients with torch's; where `left` is given, the
+    result stays split as that choice leaves it, and has no z."""
     x, factors, z, gradient = whole(m, shapes)
-    alpha, beta = 1.5, 0.0 if outer else 0.5
+    alpha, beta = 1.5, 0.0 if left else 0.5
     operands = [x, *factors, z] if beta else [x, *factors]
     result, gradients = wanted(operands, gradient, alpha, beta)
     local = [own(x, group), *(item.clone().requires_grad_() for item in factors)]
     source = own(z, group) if beta else None
     found = run(local[0], local[1:], alpha=alpha, beta=beta or None, z=source)
     of = functools.partial(share, group=group)
-    if outer:
-        results = math.prod(q for _, q in shapes[:outer])
+    if left is not None and left.way is Way.Rows:
+        of = functools.partial(share, group=group, dim=0)
+    elif left is not None and left.way is Way.Digits:
+        results = math.prod(q for _, q in shapes[: left.outer])
         of = lambda item: share(item.view(m, results, -1), group, 2)  # noqa: E731
     close(found, of(result), "the product")
     local = local if source is None else [*local, source]
@@ -122,64 +125,52 @@ def check_columns(
         close(mine[-1], share(gradients[-1], group), "the gradient of z")
 
 
-def possible(shapes: Shapes, ranks: int) -> list[tuple[Choice, bool]]:
-    """Every way that these shapes allow, and whether its result is ordered."""
-    found = []
-    for outer in range(1, len(shapes)):
-        if math.prod(p for p, _ in shapes[:outer]) % ranks:
-            continue
-        results = math.prod(q for _, q in shapes[:outer])
-        for last in (0, 1):
-            inner = shapes[outer : len(shapes) - last]
-            if not inner or math.prod(q for _, q in inner) % ranks:
-                continue
-            if results % ranks == 0:
-                parts = 3 if outer == 1 else 1
-                choice = Choice(way=Way.AllToAll, outer=outer, last=last, parts=parts)
-                found.append((choice, True))
-            if not last:
-                found.append((Choice(way=Way.AllToAll, outer=outer), False))
-        if results % ranks == 0:
-            found += [
-                (Choice(way=way, outer=outer), True) for way in (Way.ReduceScatter, Way.AllGather)
-            ]
-    return found
+def possible(m: int, shapes: Shapes, ranks: int) -> list[Problem]:
+    """Problems of these shapes: standard results, and those that stay split."""
+    made = functools.partial(Problem, m=m, shapes=tuple(shapes), grid=(1, ranks), element_bytes=8)
+    return [
+        made(ordered=True),
+        made(ordered=True, by_rows=False),
+        made(ordered=False),
+        made(ordered=False, rows_split=False),
+    ]
 
 
-def _by_way(choice: Choice, ordered: bool, group: Any, x: Any, factors: Any, **more: Any) -> Any:
+def _by_way(problem: Problem, choice: Choice, group: Any, x: Any, factors: Any, **more: Any) -> Any:
     shared = [exchange.all_reduced_gradient(item, [group]) for item in factors]
-    work = columns.Work(
-        choice=choice,
-        group=group,
-        alpha=more["alpha"],
-        beta=more["beta"] or 0.0,
-        ordered=ordered,
+    work = columns.Work(choice=choice, group=group, alpha=more["alpha"], ordered=problem.ordered)
+    x = x if problem.by_rows else x.mT.contiguous().mT
+    found = columns.product(work, x, shared)
+    return found if more["z"] is None else found + more["beta"] * more["z"]
+
+
+def _every_way(m: int, shapes: Shapes, group: Any) -> None:
+    """Results and gradients of all choices that the planner has, and their parts."""
+    seen = set()
+    for problem in possible(m, shapes, dist.get_world_size(group)):
+        for choice in planning.choices(problem):
+            run = functools.partial(_by_way, problem, choice, group)
+            try:
+                check_columns(run, m, shapes, group, choice if not problem.ordered else None)
+            except AssertionError as error:
+                raise AssertionError(f"{choice}, {problem}: {error}") from error
+            seen.add(choice.way)
+    assert seen == {Way.Rows, Way.Digits, Way.ReduceScatter, Way.AllGather} - (
+        {Way.Rows} if m < dist.get_world_size(group) else set()
     )
-    return columns.product(work, x, shared, more["z"])
-
-
-def _every_way(shapes: Shapes, group: Any) -> None:
-    ways = possible(shapes, dist.get_world_size(group))
-    assert ways
-    for choice, ordered in ways:
-        run = functools.partial(_by_way, choice, ordered, group)
-        try:
-            check_columns(run, 7, shapes, group, None if ordered else choice.outer)
-        except AssertionError as error:
-            raise AssertionError(f"{choice}, {shapes}: {error}") from error
 
 
 @case
 def every_way_on_all_ranks() -> None:
-    """Shares of the first digit; of two; rectangular factors."""
-    for shapes in (CUBE, [(2, 4), (2, 2), (3, 4)]):
-        _every_way(shapes, dist.group.WORLD)
+    """Shares of one digit and of two; rectangular factors; few rows, and uneven ones."""
+    for m, shapes in ((8, CUBE), (3, CUBE), (9, [(2, 4), (2, 2), (3, 4)])):
+        _every_way(m, shapes, dist.group.WORLD)
 
 
 @case
 def every_way_on_two_ranks() -> None:
-    for shapes in (CUBE, [(3, 2), (2, 4), (4, 4)]):
-        _every_way(shapes, pair())
+    for m, shapes in ((8, CUBE), (1, CUBE), (7, [(3, 2), (2, 4), (4, 4)])):
+        _every_way(m, shapes, pair())
 
 
 @case
@@ -203,7 +194,7 @@ def results_that_stay_split() -> None:
         distribute_tensor(z, grid, placements).requires_grad_(),
     ]
     # The plan of so small a product gathers X.
-    choice = Choice(way=Way.AllToAll, outer=1)
+    choice = Choice(way=Way.Digits, outer=1)
     with unittest.mock.patch.object(functional.planning, "best", return_value=choice):
         split = kronop.distributed.gemkm(inputs[0], inputs[1:-1], output="any")
     assert split.shape == (6, 4, 16)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
@@ -178,16 +178,22 @@ class TiledPass(KronPass):
         """
         shape, by_rows = self.work.shape, self.work.ends.source_by_rows
         outer = [shape.left, shape.right] if by_rows else [problem.rows, shape.left]
+        inner = problem.rows if by_rows else shape.right
         absorbed = _absorbed(outer, [item.batch for item in factors], len(problem.batch))
         batch = list(problem.batch)
         for axis, source in absorbed.items():
             outer[axis], batch[source] = batch[source], 1
+        cut = self._cut(inner, outer, absorbed) if by_rows else None
+        if cut is not None:
+            outer[cut], inner = self.rows, inner // self.rows
 
         def view(item: StridedMatrix, group: int) -> operands.View:
             digit, left = shape.right * item.column, group * shape.right * item.column
             rows = [left, item.column] if by_rows else [item.row, left]
             for axis, source in absorbed.items():
                 rows[axis] = item.batch[source] if item.batch else 0
+            if cut is not None:
+                rows[cut] = inner * item.row
             strides = {
                 "outer": tuple(rows),
                 "inner": (item.row if by_rows else item.column,),
@@ -201,8 +207,14 @@ class TiledPass(KronPass):
             "y": view(problem.y, shape.group_out),
             "z": view(problem.z or NOTHING, shape.group_out),
         }
-        inner = problem.rows if by_rows else shape.right
         return views, {"outer": tuple(outer), "inner": (inner,), "batch": four(batch, 1)}
+
+    def _cut(self, inner: int, outer: Sequence[int], absorbed: Container[int]) -> int | None:
+        """The outer axis that takes pieces of contiguous rows of X, which would leave all but one
+        of the tile's rows empty."""
+        free = [axis for axis in (1, 0) if outer[axis] == 1 and axis not in absorbed]
+        fits = self.rows > 1 and inner % (self.rows * self.columns) == 0
+        return free[0] if free and math.prod(outer) == 1 and fits else None
 
 
 def four(strides: Sequence[int], filler: int = 0) -> tuple[int, ...]:

@@ -172,7 +172,7 @@ def _run(
             a place for whole rows, or to one for each rank.
     """
     rank = dist.get_rank(flow.group)
-    arriving: list[tuple[Sequence[Any], exchange.Pending | None]] = []
+    arriving: list[tuple[list[Any], exchange.Pending | None]] = []
     for part in flow.parts:
         if in_:
             rows = _blocks(source, part)

@@ -104,9 +104,11 @@ def _partial(design: KronMma) -> float:
 
 def _ragged(design: TiledPass) -> float:
     """The factor by which the tiles' rows and columns exceed the free indices they cover."""
-    shape = design.work.shape
-    if design.work.ends.source_by_rows:
+    shape, ends = design.work.shape, design.work.ends
+    if ends.source_by_rows:
         exist, size = shape.left * shape.right, design.rows
+        if exist == 1 and ends.source_alignment > 1:
+            return 1.0  # Batches or pieces of X fill the rows: see `TiledPass.launch`.
     else:
         exist, size = shape.right, design.columns
     return operands.cover(exist, size) * size / exist

@@ -183,9 +183,9 @@ class TiledPass(KronPass):
         batch = list(problem.batch)
         for axis, source in absorbed.items():
             outer[axis], batch[source] = batch[source], 1
-        cut = self._cut(inner, outer, absorbed) if by_rows else None
+        cut, pieces = self._cut(inner, outer, absorbed) if by_rows else (None, 1)
         if cut is not None:
-            outer[cut], inner = self.rows, inner // self.rows
+            outer[cut], inner = pieces, inner // pieces
 
         def view(item: StridedMatrix, group: int) -> operands.View:
             digit, left = shape.right * item.column, group * shape.right * item.column
@@ -209,12 +209,18 @@ class TiledPass(KronPass):
         }
         return views, {"outer": tuple(outer), "inner": (inner,), "batch": four(batch, 1)}
 
-    def _cut(self, inner: int, outer: Sequence[int], absorbed: Container[int]) -> int | None:
-        """The outer axis that takes pieces of contiguous rows of X, which would leave all but one
-        of the tile's rows empty."""
+    def _cut(
+        self, inner: int, outer: Sequence[int], absorbed: Container[int]
+    ) -> tuple[int | None, int]:
+        """Contiguous rows of X are cut into pieces where all but one of the tile's rows would stay
+        empty: the outer axis that takes the pieces, and how many there are."""
         free = [axis for axis in (1, 0) if outer[axis] == 1 and axis not in absorbed]
-        fits = self.rows > 1 and inner % (self.rows * self.columns) == 0
-        return free[0] if free and math.prod(outer) == 1 and fits else None
+        width = self.columns // 2  # Shorter pieces would leave columns empty instead.
+        fitting = [n for n in range(2, self.rows + 1) if inner % (n * max(self.vectors)) == 0]
+        fitting = [n for n in fitting if inner // n >= width]
+        if math.prod(outer) > 1 or not free or not fitting:
+            return None, 1
+        return free[0], fitting[-1]
 
 
 def four(strides: Sequence[int], filler: int = 0) -> tuple[int, ...]:

@@ -43,7 +43,8 @@ def check(group: Any, signature: str, factors: Sequence[Any]) -> None:
 
 def _digest(factor: Any) -> str:
     """Tells other values apart."""
-    held = factor.detach().cpu().contiguous().view(torch.uint8)
+    # A copy: memory that NumPy has seen can't be resized, as FSDP does with its parameters'.
+    held = factor.detach().cpu().clone(memory_format=torch.contiguous_format).view(torch.uint8)
     return hashlib.sha256(held.numpy().tobytes()).hexdigest()[:12]
 
 

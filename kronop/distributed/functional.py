@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
@@ -19,6 +20,7 @@ from kronop.torch import gemkm as alone
 _OUTPUTS = ("standard", "any")
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def gemkm(
     x: Any,
     factors: Sequence[Any],
@@ -33,7 +35,8 @@ def gemkm(
     """alpha x (F1 x ... x FN) + beta z, of an x that is spread over many ranks.
 
     Every rank of the group or mesh calls this, with equal factors and scalars; at the first call of
-    a signature that is checked. Differentiable once, in x, every factor and z.
+    a signature that is checked. Differentiable once, in x, every factor and z. `torch.compile`
+    breaks the graph here.
 
     Args:
         x: (M, K), K the product of the factors' rows: a DTensor whose rows, columns or both are
@@ -76,6 +79,7 @@ def gemkm(
     return _local(x, factors, alpha, beta, z, group, output)
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def gekmm(
     factors: Sequence[Any],
     x: Any,

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch.distributed as dist
+from torch import compiler
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.distributed.tensor.parallel.style import ParallelStyle
 
@@ -67,7 +68,8 @@ class KSParallel(ParallelStyle):  # type: ignore[misc]  # torch is Any to mypy.
         if module.bias is not None:
             bias = distribute_tensor(module.bias.detach(), device_mesh, [Shard(0)])
             module.bias = type(module.bias)(bias)
-        module.forward = functools.partial(self._forward, module, device_mesh, digits)
+        forward = functools.partial(self._forward, module, device_mesh, digits)
+        module.forward = compiler.disable(forward)
         return module
 
     def _forward(self, module: Any, mesh: Any, digits: Sequence[int], x: Any) -> Any:

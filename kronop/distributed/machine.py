@@ -117,6 +117,8 @@ class Machine:
         messages: how many others a rank sends to at once.
         target: that of products on one GPU.
         hertz: cycles a second, as the target's cost models count them.
+        contention: of the time that products and an exchange would save by going on side by side,
+            the share that they lose, since both move memory.
     """
 
     gpus: int
@@ -127,6 +129,7 @@ class Machine:
     messages: int
     target: str
     hertz: float
+    contention: float
 
     def all_to_all(self, handed: float, ranks: int, every: int) -> Exchange:
         """An all-to-all.
@@ -202,6 +205,8 @@ H200_HOSTS = Machine(
     target="sm_90a",
     # NOTE: the clock of the H200 that the models were measured on (families/kron/cuda/few_rows.py).
     hertz=1.755e9,
+    # NOTE: fitted to products of 2 and 4 parts over two H200s, which gave 0.35 to 0.65.
+    contention=0.5,
 )
 
 

@@ -279,15 +279,15 @@ def seconds(problem: Problem, choice: Choice, machine: Machine) -> float:
 def _finished(costs: Costs) -> float:
     """Exchanges go on beside products, in the order in which `rows` begins both: all parts are on
     their way at first, and each goes back when it is multiplied."""
-    parts = costs.choice.parts
+    parts, whole = costs.choice.parts, sum(step.seconds for step in _steps(costs))
     if parts == 1:
-        return sum(step.seconds for step in _steps(costs))
+        return whole
     arriving, *products, leaving = (step.seconds / parts for step in _steps_of_rows(costs))
     local, link = 0.0, parts * arriving
     for part in range(1, parts + 1):
         local = max(local, part * arriving) + sum(products)
         link = max(link, local) + leaving
-    return max(local, link)
+    return max(local, link) + costs.machine.contention * (whole - max(local, link))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -329,7 +329,7 @@ def _steps_of_digits(costs: Costs) -> tuple[Step, ...]:
     digits, inner = problem.shapes[:outer], problem.shapes[outer:]
     share, columns = contracted(digits) // ranks, produced(inner)
     behind = 1 if problem.by_rows else problem.rows
-    each = problem.rows if problem.by_rows else 1
+    each = max(problem.rows, 1) if problem.by_rows else 1
     first = costs.product(_named(outer, len(problem.shapes)), inner, costs.rows * share)
     held = share * columns * costs.wide
     sent = costs.all_to_all("inner columns to others", held, share * each)

@@ -5,20 +5,26 @@ from __future__ import annotations
 import functools
 import math
 import os
+import shutil
+import tempfile
 import traceback
 import unittest.mock
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import parallelize_module
 
 import kronop.distributed
 import kronop.torch
+from kronop import knobs
+from kronop.compiler import build
 from kronop.distributed import columns, exchange, functional, planning
 from kronop.distributed.steps import Choice, Problem, Way
 from kronop.errors import KronopError
@@ -97,6 +103,16 @@ def own(item: Any, group: Any) -> Any:
     return share(item.detach(), group).clone().requires_grad_(item.is_floating_point())
 
 
+def left_as(choice: Choice | None, item: Any, shapes: Shapes, group: Any) -> Any:
+    """This rank's share of a product that stays split as `choice` leaves it, or of columns."""
+    if choice is not None and choice.way is Way.Rows:
+        return share(item, group, 0)
+    if choice is not None and choice.way is Way.Digits:
+        results = math.prod(q for _, q in shapes[: choice.outer])
+        return share(item.view(item.shape[0], results, -1), group, 2)
+    return share(item, group)
+
+
 def check_columns(
     run: Callable[..., Any], m: int, shapes: Shapes, group: Any, left: Choice | None = None
 ) -> None:
@@ -109,12 +125,7 @@ def check_columns(
     local = [own(x, group), *(item.clone().requires_grad_() for item in factors)]
     source = own(z, group) if beta else None
     found = run(local[0], local[1:], alpha=alpha, beta=beta or None, z=source)
-    of = functools.partial(share, group=group)
-    if left is not None and left.way is Way.Rows:
-        of = functools.partial(share, group=group, dim=0)
-    elif left is not None and left.way is Way.Digits:
-        results = math.prod(q for _, q in shapes[: left.outer])
-        of = lambda item: share(item.view(m, results, -1), group, 2)  # noqa: E731
+    of = functools.partial(left_as, left, shapes=shapes, group=group)
     close(found, of(result), "the product")
     local = local if source is None else [*local, source]
     mine = list(torch.autograd.grad(found, local, of(gradient).contiguous()))
@@ -262,15 +273,28 @@ def the_left_side() -> None:
 
 @case
 def every_type() -> None:
+    """By every way, with one part; those of bfloat16 by rows alone, for the time it takes."""
+    group = pair()
     for dtype, digits in (
         (torch.float32, 1e-5),
         (torch.bfloat16, 6e-2),
         (torch.int8, 0.0),
     ):
-        x, factors, _, _ = whole(5, CUBE, dtype)
-        exact = reference(x.double(), [item.double() for item in factors])
-        found = kronop.distributed.gemkm(share(x, pair()), factors, group=pair(), columns=True)
-        close(found, share(exact, pair()), str(dtype), digits)
+        x, factors, z, _ = whole(6, CUBE, dtype)
+        exact = 2 * reference(x.double(), [item.double() for item in factors])
+        for problem in possible(6, CUBE, 2):
+            for choice in planning.choices(problem):
+                is_other = dtype is torch.bfloat16 and choice.way is not Way.Rows
+                if choice.later or choice.parts > 1 or is_other:
+                    continue
+                local = share(x, group).contiguous()
+                found = _by_way(problem, choice, group, local, factors, alpha=2.0, z=None)
+                goal = left_as(choice if not problem.ordered else None, exact, CUBE, group)
+                close(found, goal, f"{dtype} by {choice}", digits)
+        z = z.int() if dtype is torch.int8 else z
+        run = functools.partial(kronop.distributed.gemkm, group=group, columns=True)
+        found = run(share(x, group), factors, alpha=2.0, beta=3.0, z=share(z, group).contiguous())
+        close(found, share(exact + 3 * z.double(), group), f"{dtype} with z", digits)
 
 
 @case
@@ -340,6 +364,78 @@ def data_parallel_layers() -> None:
         close(parameter.grad * grid.size(0), gradients[1 + at], f"the gradient of factor {at}")
 
 
+class _Net(torch.nn.Module):
+    """A layer of Kronecker factors whose columns are spread, and one of sparse factors."""
+
+    def __init__(self, factors: Sequence[Any], group: Any) -> None:
+        super().__init__()
+        self.factors = torch.nn.ParameterList(item.clone() for item in factors)
+        self.group = group
+
+    def forward(self, local: Any) -> Any:
+        factors = list(self.factors)
+        return kronop.distributed.gemkm(local, factors, group=self.group, columns=True).relu()
+
+
+@case
+def sharded_layers() -> None:
+    """Parameters that FSDP shards over one dimension of the mesh, columns over the other."""
+    grid = mesh(dist.get_world_size() // 2, 2)
+    rows, columns_of = grid.get_group("rows"), grid.get_group("columns")
+    x, factors, _, gradient = whole(6, CUBE)
+    kept = [item.clone().requires_grad_() for item in factors]
+    reference(x, kept).relu().backward(gradient)
+    net = fully_shard(_Net(factors, columns_of).to(device()), mesh=grid["rows"])
+    cut = lambda item: share(share(item, rows, 0), columns_of)  # noqa: E731
+    net(cut(x)).backward(cut(gradient).contiguous())
+    for at, parameter in enumerate(net.factors):
+        mean = parameter.grad.full_tensor() * grid.size(0)
+        close(mean, kept[at].grad, f"the gradient of factor {at}")
+
+
+@case
+def compiled_programs() -> None:
+    """torch.compile breaks the graph at these products, and compiles what is around them."""
+    group = dist.group.WORLD
+    x, factors, _, gradient = whole(8, CUBE)
+    run = torch.compile(_Net(factors, group).to(device()), backend="aot_eager")
+    local, cut = own(x, group), share(gradient, group).contiguous()
+    run(local).backward(cut)
+    exact = x.detach().clone().requires_grad_()
+    reference(exact, factors).relu().backward(gradient)
+    close(local.grad, share(exact.grad, group), "the gradient of x")
+
+
+@case
+def kernels_that_are_compiled_once() -> None:
+    """Ranks that need the same kernels at once wait for the one that compiles each."""
+    x, factors, _, _ = whole(dist.get_world_size(), [(4, 4), (5, 7)])
+    folder = [tempfile.mkdtemp()]
+    dist.broadcast_object_list(folder)
+    compiled: list[str] = []
+
+    def count(job: Any) -> Any:
+        compiled.append(job.key)
+        return compile_(job)
+
+    compile_ = build._compile
+    build.forget()
+    try:
+        with (
+            knobs.using(cache_dir=Path(folder[0])),
+            unittest.mock.patch.object(build, "_compile", count),
+        ):
+            kronop.distributed.gemkm(share(x, dist.group.WORLD), factors, columns=True)
+        every: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(every, compiled)
+        keys = [key for some in every for key in some]
+        assert keys, "nothing was compiled"
+        assert len(keys) == len(set(keys)), f"{len(keys)} compilations of {len(set(keys))} kernels"
+    finally:
+        if dist.get_rank() == 0:
+            shutil.rmtree(folder[0])
+
+
 @case
 def sparse_layers() -> None:
     """Factors that are split along other digits, with gradients; in place of a module's layer."""
@@ -383,7 +479,10 @@ def own_share(item: Any, dim: int) -> Any:
 
 @case
 def a_rank_that_ended() -> None:
-    """The last case: the others are told."""
+    """The last case: the others are told. NCCL's own watchdog ends their processes instead, after
+    the group's time-out."""
+    if device() == "cuda":
+        return
     x, factors, _, _ = whole(4, CUBE)
     local = share(x, dist.group.WORLD)
     run = functools.partial(kronop.distributed.gemkm, local, factors, columns=True)

@@ -25,7 +25,7 @@ import kronop.distributed
 import kronop.torch
 from kronop import knobs
 from kronop.compiler import build
-from kronop.distributed import columns, exchange, functional, planning
+from kronop.distributed import bench, columns, exchange, functional, planning
 from kronop.distributed.steps import Choice, Problem, Way
 from kronop.errors import KronopError
 from kronop.torch.nn import KSLinear
@@ -471,6 +471,16 @@ def sparse_layers() -> None:
     refused(lambda: style._apply(odd, line), "24 features", f"{ranks} ranks x 8")
     refused(lambda: style._apply(torch.nn.Linear(2, 2), line), "a KSLinear")
     refused(lambda: style._apply(KSLinear([(4, 2, 2, 1)], bs_last=True), line), "bs_last")
+
+
+@case
+def times() -> None:
+    lines = list(bench.table(["4:4^3"], device(), 1))
+    assert lines[0].startswith(
+        "| rows:shape | one rank | rows split | columns split | plan | any |"
+    )
+    assert lines[2].startswith("| 4:4^3 | ")
+    assert len({line.count("|") for line in lines}) == 1
 
 
 def own_share(item: Any, dim: int) -> Any:

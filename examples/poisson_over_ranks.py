@@ -5,8 +5,9 @@
 
 The operator is L x I x I + I x L x I + I x I x L, with L the second differences along an edge. With
 L = V diag(w) V', the solution is (V x V x V) ((V x V x V)' f / (w_i + w_j + w_k)): two Kronecker
-products. Columns are split over the ranks; the first product leaves its result where one exchange
-brings it, and the second one brings the solution back with one more.
+products. Columns are split over the ranks. The first product leaves its result where one exchange
+brings it: split along the right-hand sides, if there are as many as ranks. Then the second one
+needs no exchange.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import os
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 import kronop.distributed
 
@@ -40,7 +41,9 @@ def solve(f: torch.Tensor, second_differences: torch.Tensor) -> torch.Tensor:
     w, v = torch.linalg.eigh(second_differences)
     split = kronop.distributed.gemkm(f, [v, v, v], output="any")
     sums = (w[:, None, None] + w[:, None] + w).reshape(split.shape[1:])
-    scaled = split / distribute_tensor(sums, f.device_mesh, [Shard(sums.dim() - 1)])
+    # Split as the columns of `split` are, if these are.
+    along = [Shard(item.dim - 1) if item.dim else Replicate() for item in split.placements]
+    scaled = split / distribute_tensor(sums, f.device_mesh, along)
     return kronop.distributed.gemkm(scaled, [v.mT] * 3)
 
 

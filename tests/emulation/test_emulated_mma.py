@@ -22,6 +22,7 @@ from kronop.descriptions.epilogue import LinearCombinationClamp, LinearCombinati
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.emit.plan import Step
 from kronop.families.kron.cuda import kron_launch
+from kronop.families.kron.cuda.pass_design import TiledPass
 from kronop.families.kron.description import Side
 from tests.emulation import test_emulated_kernels as kernels
 from tests.emulation.test_emulated_kernels import run_kron
@@ -127,6 +128,39 @@ def test_batches_of_small_matrices_share_tiles(folder: Path) -> None:
     run(folder, [(8, 8)], 8, float32, batch=(2, 37), side=Side.Left, alignment=4)
     run(folder, [(3, 5)], 6, float32, batch=(2, 37), side=Side.Left, source=True)
     run(folder, [(8, 8)], 1, float32, batch=(2, 3, 11), factor_batch=(2, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("factor", "rows", "element", "pieces"),
+    [
+        ((4, 4), 512, float32, 16),
+        ((4, 3), 520, float32, 13),
+        ((16, 16), 148, float32, 1),
+        ((8, 8), 1000, float16, 5),
+        ((3, 5), 192, float64, 6),
+    ],
+)
+def test_pieces_of_contiguous_rows_fill_a_tile(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    factor: tuple[int, int],
+    rows: int,
+    element: DataType,
+    pieces: int,
+) -> None:
+    """A digit alone, from the left, has no other index for the rows of a tile."""
+    seen = []
+    cut = TiledPass._cut
+
+    def noted(*arguments: object) -> tuple[int | None, int]:
+        found = cut(*arguments)  # type: ignore[arg-type]
+        seen.append(found[1])
+        return found
+
+    monkeypatch.setattr(TiledPass, "_cut", noted)
+    alignment = 16 // element.bytes
+    run(folder, [factor], rows, element, side=Side.Left, alignment=alignment, source=True)
+    assert seen == [pieces]
 
 
 @pytest.mark.parametrize(

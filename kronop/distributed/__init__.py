@@ -6,9 +6,20 @@ kronop.distributed`), and needs torch.
 """
 
 import kronop.torch as _torch  # noqa: F401  # It says what to install where torch is missing.
+from kronop.distributed import scaling
 from kronop.distributed.functional import gekmm, gemkm
 from kronop.distributed.layers import KSParallel
-from kronop.distributed.machine import H200_HOSTS, Machine
+from kronop.distributed.machine import H200_HOSTS, Link, Machine
 from kronop.distributed.planning import DistributedPlan, plan
 
-__all__ = ["H200_HOSTS", "DistributedPlan", "KSParallel", "Machine", "gekmm", "gemkm", "plan"]
+__all__ = [
+    "H200_HOSTS",
+    "DistributedPlan",
+    "KSParallel",
+    "Link",
+    "Machine",
+    "gekmm",
+    "gemkm",
+    "plan",
+    "scaling",
+]

@@ -1,4 +1,4 @@
-"""Whether all ranks of a group call for the same product: asked once for each signature."""
+"""Whether all ranks call for the same product: asked once for each signature."""
 
 from __future__ import annotations
 
@@ -17,27 +17,34 @@ from kronop.errors import ArgumentError, mismatch
 _AGREED: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
 
-def check(group: Any, signature: str, factors: Sequence[Any]) -> None:
+def check(groups: Sequence[Any], signature: str, scalars: str, factors: Sequence[Any]) -> None:
     """Asks the other ranks, at the first call of this signature, whether they have the same one,
-    and the same factors.
+    and the same scalars and factors. Later calls are not compared.
+
+    Args:
+        groups: of the ranks that are asked: those of the first one, then with each of these those
+            of its second one, and so on.
+        signature, scalars: in words.
+        factors: local tensors.
 
     Raises:
         ArgumentError: on every rank, if one differs; the message tells what each of them has.
         DeviceError: a rank did not answer.
     """
-    agreed = _AGREED.setdefault(group, set())
+    agreed = _AGREED.setdefault(groups[0], set())
     if signature in agreed:
         return
-    told = [signature, *(_digest(item) for item in factors)]
-    every: list[Any] = [None] * dist.get_world_size(group)
-    with telling("the first call of a product over many ranks"):
-        dist.all_gather_object(every, told, group=group)
-    if any(item[0] != signature for item in every):
-        raise _refused("arguments of a product over many ranks", [item[0] for item in every])
+    own = (dist.get_rank(), f"{signature}, {scalars}", [_digest(item) for item in factors])
+    known: list[Any] = [own]
+    for group in groups:
+        every: list[Any] = [None] * dist.get_world_size(group)
+        with telling("the first call of a product over many ranks"):
+            dist.all_gather_object(every, known, group=group)
+        known = [one for some in every for one in some]
+    _compare("arguments of a product over many ranks", [(rank, text) for rank, text, _ in known])
     for at in range(len(factors)):
-        digests = [item[1 + at] for item in every]
-        if any(item != digests[0] for item in digests):
-            raise _refused(f"values of factors[{at}]", digests)
+        digests = [(rank, every[at]) for rank, _, every in known]
+        _compare(f"values of factors[{at}]", digests)
     agreed.add(signature)
 
 
@@ -48,16 +55,22 @@ def _digest(factor: Any) -> str:
     return hashlib.sha256(held.numpy().tobytes()).hexdigest()[:12]
 
 
-def _refused(what: str, every: Sequence[str]) -> ArgumentError:
+def _compare(what: str, every: Sequence[tuple[int, str]]) -> None:
     groups: dict[str, list[int]] = {}
-    for rank, told in enumerate(every):
+    for rank, told in every:
         groups.setdefault(told, []).append(rank)
-    told = "; ".join(f"ranks {', '.join(map(str, at))}: {item}" for item, at in groups.items())
-    return ArgumentError(
+    if len(groups) == 1:
+        return
+    told = "; ".join(
+        f"rank{'s' * (len(at) > 1)} {', '.join(map(str, at))}: {item}"
+        for item, at in groups.items()
+    )
+    raise ArgumentError(
         mismatch(
             what,
             expected="the same on every rank of the group",
             got=told,
-            hint="call it on all of them with equal shapes, types, scalars and factors",
+            hint="call it on all of them with equal shapes, types, scalars and factors, of an x"
+            " whose columns are split evenly",
         )
     )

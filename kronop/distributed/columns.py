@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,42 +63,48 @@ def product(work: Work, x: Any, factors: Sequence[Any]) -> Any:
 
 def formed(factors: Sequence[Any]) -> Any:
     """The Kronecker product of a few small factors."""
-    return functools.reduce(torch.kron, factors)
+    # Of one whose rows are contiguous and one whose columns are, torch.kron raises.
+    return functools.reduce(torch.kron, [item.contiguous() for item in factors])
 
 
 def product_of_split(work: Work, x: Any, factors: Sequence[Any]) -> Any:
     """The same, (m, Q / ranks) in order, of an x that a product left split along inner digits:
     (m, P1 ... Ps, P(s+1) ... PN / ranks), with one exchange."""
     outer, inner = formed(factors[: work.choice.outer]), factors[work.choice.outer :]
-    m, ranks = x.shape[0], work.ranks
+    (m, _, columns), ranks = x.shape, work.ranks
+    share = outer.shape[1] // ranks
     found = gekmm([_shares_first(outer.mT, ranks)], x, alpha=work.alpha)
-    received = exchange.exchanged(found.unflatten(1, (-1, ranks)).flatten(0, 1), work.group)
-    return _inner_product(received.flatten(1), inner).reshape(m, -1)
+    received = exchange.exchanged(found.view(m * share, ranks, columns), work.group)
+    results = math.prod(item.shape[1] for item in inner)
+    return _inner_product(received.flatten(1), inner).view(m, share * results)
 
 
 def _of_digits(work: Work, x: Any, outer: Any, inner: Sequence[Any]) -> Any:
     """Inner digits, an exchange, outer digits; in order, also an exchange back.
 
-    Of a product from the left, whose columns are contiguous, `x` has one row of shares, and
-    columns of X are behind its inner digits.
+    Of a product from the left, whose columns are contiguous, X has one row of shares, and columns
+    of X are behind its inner digits.
     """
     ranks, by_rows = work.ranks, x.is_contiguous()
-    share = outer.shape[0] // ranks
-    shares = (x if by_rows else x.mT).unflatten(1 if by_rows else 0, (share, -1))
+    m, behind = (x.shape[0], 1) if by_rows else (1, x.shape[0])
+    share, contracted = outer.shape[0] // ranks, math.prod(item.shape[0] for item in inner)
+    columns = math.prod(item.shape[1] for item in inner) * behind // ranks
     if by_rows:
-        found = _inner_product(shares.flatten(0, 1), inner)
+        found = _inner_product(x.view(m * share, contracted), inner)
     else:
-        found = gekmm([item.mT for item in inner], shares).flatten(1)
-    found = exchange.exchanged(found.unflatten(1, (ranks, -1)), work.group)
-    found = found.view(x.shape[0] if by_rows else 1, ranks * share, -1)
-    outer = _shares_first(outer, ranks).mT.to(found.dtype)
+        turned = [item.mT for item in inner]
+        found = gekmm(turned, x.mT.view(share, contracted, behind))
+    found = exchange.exchanged(found.view(m * share, ranks, columns), work.group)
+    found = found.view(m, ranks * share, columns)
+    turned_outer = _shares_first(outer, ranks).mT.to(found.dtype)
     if not work.ordered:
-        return gekmm([outer], found, alpha=work.alpha)
-    found = gekmm([_shares_first(outer, ranks)], found, alpha=work.alpha)
-    found = exchange.exchanged(found.unflatten(1, (-1, ranks)).flatten(0, 1), work.group)
+        return gekmm([turned_outer], found, alpha=work.alpha)
+    found = gekmm([_shares_first(turned_outer, ranks)], found, alpha=work.alpha)
+    results = outer.shape[1] // ranks
+    found = exchange.exchanged(found.view(m * results, ranks, columns), work.group)
     if by_rows:
-        return found.view(x.shape[0], -1)
-    return found.view(-1, x.shape[0]).mT
+        return found.view(m, results * ranks * columns)
+    return found.view(results * ranks * columns // max(behind, 1), behind).mT
 
 
 def _inner_product(x: Any, inner: Sequence[Any]) -> Any:
@@ -113,16 +120,17 @@ def _shares_first(matrix: Any, ranks: int) -> Any:
 
 def _reduce_scattered(work: Work, x: Any, outer: Any, inner: Sequence[Any]) -> Any:
     """Of own rows of the outer factors, for each rank's columns of these."""
-    share = outer.shape[0] // work.ranks
+    share, ranks = outer.shape[0] // work.ranks, work.ranks
     own = outer.narrow(0, dist.get_rank(work.group) * share, share)
-    if own.shape[1] % work.ranks:  # Columns of all factors are split.
+    if own.shape[1] % ranks:  # Columns of all factors are split.
         sums = gemkm(x, [own, *inner], alpha=work.alpha)
-        sums = sums.unflatten(1, (work.ranks, -1)).transpose(0, 1)
+        sums = sums.view(x.shape[0], ranks, sums.shape[1] // ranks).transpose(0, 1)
         return exchange.reduce_scatter(sums, work.group)
-    found = x.reshape(x.shape[0], share, -1)
+    found = x.reshape(x.shape[0], share, x.shape[1] // share)
     if inner:
-        found = _inner_product(found.flatten(0, 1), inner).view(x.shape[0], share, -1)
-    chunks = own.to(found.dtype).mT.unflatten(0, (work.ranks, 1, -1))
+        found = _inner_product(found.flatten(0, 1), inner)
+        found = found.view(x.shape[0], share, found.shape[1])
+    chunks = own.to(found.dtype).mT.unflatten(0, (ranks, 1, own.shape[1] // ranks))
     sums = gekmm([chunks], found, alpha=work.alpha)
     return exchange.reduce_scatter(sums, work.group).flatten(1)
 

@@ -28,7 +28,8 @@ def telling(what: str) -> Iterator[None]:
                 what,
                 expected="an answer from every rank of the group",
                 got=first[0],
-                hint="a rank ended, or did not call this; look at what the others printed first",
+                hint="a rank ended, did not call this, or had other arguments; look at what the"
+                " others printed first",
             )
         ) from error
 
@@ -52,6 +53,12 @@ def all_to_all(sent: Sequence[Any], received: Sequence[Any], group: Any) -> Pend
     and what comes from it becomes `received[r]`. Those of this rank itself are not looked at.
     """
     own = dist.get_rank(group)
+    if sent[own].is_cuda:  # In one launch, and with half of the host's time.
+        nothing = sent[own].new_empty((0,))
+        given, taken = ([*item[:own], nothing, *item[own + 1 :]] for item in (sent, received))
+        with telling("an all-to-all"):
+            works = [dist.all_to_all(taken, given, group=group, async_op=True)]
+        return Pending(works, given, taken)
     messages = []
     for rank in range(len(sent)):
         peer = dist.get_global_rank(group, rank)
@@ -63,8 +70,7 @@ def all_to_all(sent: Sequence[Any], received: Sequence[Any], group: Any) -> Pend
 
 
 def exchanged(item: Any, group: Any) -> Any:
-    """Of each part (ranks, ...) of a tensor (parts, ranks, ...), an all-to-all; differentiable
-    once."""
+    """Of each part (ranks, ...) of a tensor (parts, ranks, ...), an all-to-all."""
     return _Exchanged.apply(item, group)
 
 
@@ -87,9 +93,8 @@ class _Exchanged(torch.autograd.Function):  # type: ignore[misc]  # torch is Any
         return _exchanged(item, group)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, gradient: Any) -> Any:
-        return _exchanged(gradient, ctx.group), None
+        return _Exchanged.apply(gradient, ctx.group), None
 
 
 def all_gather(item: Any, group: Any) -> Any:

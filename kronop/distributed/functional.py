@@ -12,12 +12,14 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 from kronop.descriptions.shared import beta_beside
-from kronop.distributed import agreement, columns, exchange, planning
+from kronop.distributed import agreement, checks, columns, exchange, planning
+from kronop.distributed.checks import Call
 from kronop.distributed.steps import Choice, Problem, Way
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.kron.api import factors_of
+from kronop.families.kron.description import Side
+from kronop.torch import autocasting
 from kronop.torch import gemkm as alone
-
-_OUTPUTS = ("standard", "any")
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -34,9 +36,9 @@ def gemkm(
 ) -> Any:
     """alpha x (F1 x ... x FN) + beta z, of an x that is spread over many ranks.
 
-    Every rank of the group or mesh calls this, with equal factors and scalars; at the first call of
-    a signature that is checked. Differentiable once, in x, every factor and z. `torch.compile`
-    breaks the graph here.
+    Every rank of the group or mesh calls this, with equal factors and scalars. At the first call
+    with shapes and types that are new, that is compared; later values are not. Differentiable once,
+    in x, every factor and z. `torch.compile` breaks the graph here.
 
     Args:
         x: (M, K), K the product of the factors' rows: a DTensor whose rows, columns or both are
@@ -54,10 +56,10 @@ def gemkm(
 
     Returns:
         With x's placements, or the local share of (M, Q), Q the product of the factors' columns.
-        With "any", of split columns, what one exchange brings: (M, Q) split along rows, of local
-        tensors rank r's neighbours as `torch.chunk` numbers them; where there are fewer rows than
-        ranks, (M, Q1 ... Qs, Q(s+1) ... QN), split along its last dimension, of which `flatten(1)`
-        has the standard order.
+        With "any", of split columns, what costs least: (M, Q) split along rows, of local tensors
+        rank r's neighbours as `torch.chunk` numbers them; or (M, Q) as with "standard"; or, where
+        there are fewer rows than ranks, (M, Q1 ... Qs, Q(s+1) ... QN), split along its last
+        dimension, of which `flatten(1)` has the standard order.
 
         Gradients of factors that are local tensors are added up over the ranks that share columns;
         of a DTensor x over all ranks that have a share of it.
@@ -68,15 +70,29 @@ def gemkm(
         DeviceError: a rank ended, or did not answer in the time that its group allows.
     """
     beta = beta_beside(z, beta)
-    _check_output(output, z)
-    factors = list(factors)
-    if isinstance(x, DTensor):
-        return _spread(x, factors, alpha, beta, z, output)
-    if not columns:
-        return alone(x, factors, alpha=alpha, beta=beta, z=z)
-    group = dist.group.WORLD if group is None else group
-    factors = [exchange.all_reduced_gradient(item, [group]) for item in factors]
-    return _local(x, factors, alpha, beta, z, group, output)
+    _check_output(output, z, beta)
+    factors = list(factors_of(factors, Side.Right))
+    checks.check_tensors(x=x, z=z, **{f"factors[{at}]": it for at, it in enumerate(factors)})
+    if autocasting.is_casting(x.device.type):
+        kind = torch.get_autocast_dtype(x.device.type)
+        x, z, *factors = autocasting.cast_to(kind, [x, z, *factors])
+    call = Call(
+        x=x,
+        factors=factors,
+        alpha=alpha,
+        beta=beta if beta else None,
+        z=z if beta else None,
+        ordered=output == "standard",
+    )
+    with torch.autocast(x.device.type, enabled=False):
+        if isinstance(x, DTensor):
+            return _spread(call)
+        checks.check_local(call.factors, x)
+        if not columns:
+            return _alone(call)
+        group = checks.group_of(group)
+        shared = [exchange.all_reduced_gradient(item, [group]) for item in factors]
+        return _shared(dataclasses.replace(call, factors=shared), [group], call.signature)
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -95,17 +111,19 @@ def gekmm(
     As `gemkm`, with rows for columns: x is (K, M), K the product of the factors' columns, and of
     local tensors with `columns` each rank has neighbouring rows of it: what the factors contract.
     """
+    factors = list(factors_of(factors, Side.Left))
+    checks.check_tensors(x=x, z=z, **{f"factors[{at}]": it for at, it in enumerate(factors)})
     turned = [item.mT for item in factors]
     source = None if z is None else z.mT
     found = gemkm(x.mT, turned, alpha=alpha, beta=beta, z=source, group=group, columns=columns)
     return found.mT
 
 
-def _check_output(output: str, z: Any) -> None:
-    if output not in _OUTPUTS:
-        expected = "one of " + ", ".join(map(repr, _OUTPUTS))
-        hint = "'standard' keeps the placements of x"
-        raise ArgumentError(mismatch("output", expected=expected, got=repr(output), hint=hint))
+def _check_output(output: str, z: Any, beta: float) -> None:
+    planning.check_output(output)
+    if z is None and beta:
+        hint = "pass z, or leave beta out"
+        raise ArgumentError(mismatch("beta", expected="none without z", got=beta, hint=hint))
     if output == "any" and z is not None:
         raise ArgumentError(
             mismatch(
@@ -117,38 +135,59 @@ def _check_output(output: str, z: Any) -> None:
         )
 
 
-def _spread(
-    x: Any, factors: Sequence[Any], alpha: float, beta: float | None, z: Any, output: str
-) -> Any:
+def _alone(call: Call) -> Any:
+    """Of whole rows."""
+    return alone(call.x, call.factors, alpha=call.alpha, beta=call.beta, z=call.z)
+
+
+def _spread(call: Call) -> Any:
     """Of a DTensor."""
-    mesh = x.device_mesh
+    x, mesh = call.x, call.x.device_mesh
     placements = tuple(_placement(item, x.dim()) for item in x.placements)
-    _check_spread(x, placements)
+    _check_spread(x, call.z, placements)
     last = Shard(x.dim() - 1)
-    factors = [_replicated(item, x, placements) for item in factors]
     after = tuple(Shard(1) if item == last else item for item in placements)
-    source = None if z is None else z.redistribute(mesh, after).to_local()
-    local = x.to_local()
-    if last not in placements:
-        local = alone(local.flatten(1), factors, alpha=alpha, beta=beta, z=source)
-    else:
+    local = dataclasses.replace(
+        call,
+        x=x.to_local(),
+        factors=[_replicated(item, x, placements) for item in call.factors],
+        z=None if call.z is None else call.z.redistribute(mesh, after).to_local(),
+    )
+    checks.check_local(local.factors, local.x)
+    if last in placements:
         at = placements.index(last)
-        group = mesh.get_group(at)
-        if x.dim() == 3:
-            local = _of_split(local, factors, alpha, beta, source, group, output)
-        else:
-            rows_split = Shard(0) not in placements[at:]  # DTensors count its ranks last.
-            local = _local(local, factors, alpha, beta, source, group, output, rows_split)
-    columns = math.prod(item.shape[1] for item in factors)
+        _check_even(call, mesh.size(at))
+        others = [mesh.get_group(dim) for dim in range(mesh.ndim) if dim != at]
+        groups = [mesh.get_group(at), *others]
+        # All ranks have to choose alike, and DTensors count the ranks of later dimensions last.
+        even = x.shape[0] % _ranks_along(mesh, placements, Shard(0)) == 0
+        local = dataclasses.replace(local, ordered=call.ordered or not even)
+        told = f"{call.signature} of placements {placements} over {tuple(mesh.shape)}"
+        found = _shared(local, groups, told, rows_split=Shard(0) not in placements[at:])
+    else:
+        whole = dataclasses.replace(local, x=local.x.flatten(1) if x.dim() == 3 else local.x)
+        found = _alone(whole)
+    columns = math.prod(q for _, q in local.shapes)
     shape: tuple[int, ...] = (x.shape[0], columns)
-    if local.dim() == 3:
-        shape = (x.shape[0], local.shape[1], columns // local.shape[1])
+    if found.dim() == 3:
+        shape = (x.shape[0], found.shape[1], columns // found.shape[1])
         after = tuple(Shard(2) if item == Shard(1) else item for item in after)
-    elif output == "any" and local.shape[1] == columns:
+    elif not call.ordered and found.shape[1] == columns:
         after = tuple(Shard(0) if item == Shard(1) else item for item in after)
     return DTensor.from_local(
-        local, mesh, after, run_check=False, shape=shape, stride=_strides(shape)
+        found, mesh, after, run_check=False, shape=shape, stride=_strides(shape)
     )
+
+
+def _check_even(call: Call, ranks: int) -> None:
+    """Raises ArgumentError where columns are not split evenly; the message says what would be."""
+    if call.x.shape[-1] % ranks and call.x.dim() == 2:
+        sizes = {"grid": (1, ranks), "element_bytes": call.x.element_size()}
+        next(planning.choices(Problem(m=call.x.shape[0], shapes=call.shapes, **sizes)))
+
+
+def _ranks_along(mesh: Any, placements: Sequence[Any], placement: Any) -> int:
+    return math.prod(mesh.size(at) for at, item in enumerate(placements) if item == placement)
 
 
 def _placement(item: Any, dims: int) -> Any:
@@ -156,18 +195,24 @@ def _placement(item: Any, dims: int) -> Any:
     return Shard(item.dim % dims) if isinstance(item, Shard) else item
 
 
-def _check_spread(x: Any, placements: Sequence[Any]) -> None:
+def _check_spread(x: Any, z: Any, placements: Sequence[Any]) -> None:
+    if z is not None and not isinstance(z, DTensor):
+        hint = "distribute it like x"
+        raise ArgumentError(
+            mismatch("z", expected="a DTensor, as x is", got=type(z).__name__, hint=hint)
+        )
     if x.dim() not in (2, 3):
         hint = "reshape it; leading dimensions are rows"
         expected = "(M, K), or (M, A, B) of a product with output='any'"
         raise ArgumentError(mismatch("x", expected=expected, got=tuple(x.shape), hint=hint))
     last = Shard(x.dim() - 1)
     fine = all(item in (Shard(0), last, Replicate()) for item in placements)
+    shown = "Shard(0)", f"Shard({x.dim() - 1})"
     if not fine or placements.count(last) > 1:
         raise ArgumentError(
             mismatch(
                 "placements of x",
-                expected=f"Shard(0), {last} or Replicate(), {last} at most once",
+                expected=f"{shown[0]}, {shown[1]} or Replicate(), {shown[1]} at most once",
                 got=tuple(placements),
                 hint="redistribute x, or take a mesh whose dimension for columns is one",
             )
@@ -194,132 +239,26 @@ def _strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _local(
-    x: Any,
-    factors: Sequence[Any],
-    alpha: float,
-    beta: float | None,
-    z: Any,
-    group: Any,
-    output: str,
-    rows_split: bool = True,
-) -> Any:
-    """Of a share of columns."""
-    if z is not None and not beta:
-        z, beta = None, None
-    by_rows = not (x.dim() == 2 and x.mT.is_contiguous()) or x.is_contiguous()
-    agreement.check(group, _signature(x, factors, alpha, beta, output, by_rows), factors)
-    ranks = dist.get_world_size(group)
-    problem = _problem(x, factors, ranks, z, output == "standard")
-    problem = dataclasses.replace(problem, by_rows=by_rows, rows_split=rows_split)
-    choice = planning.best(problem)
+def _shared(call: Call, groups: Sequence[Any], signature: str, rows_split: bool = True) -> Any:
+    """Of columns that the ranks of the first group share; those of the others have other rows."""
+    agreement.check(groups, signature, call.scalars, call.factors)
+    group, ranks = groups[0], dist.get_world_size(groups[0])
+    checks.check_operands(call, ranks)
+    if call.x.dim() == 3:
+        choice = Choice(way=Way.Digits, outer=checks.outer_digits(call, ranks))
+        work = columns.Work(choice=choice, group=group, alpha=call.alpha, ordered=True)
+        return _added(columns.product_of_split(work, call.x, call.factors), call)
+    problem = checks.problem_of(call, ranks)
+    choice = planning.best(dataclasses.replace(problem, rows_split=rows_split))
     if choice.way is Way.Alone:
-        return alone(x, factors, alpha=alpha, beta=beta, z=z)
-    work = columns.Work(choice=choice, group=group, alpha=alpha, ordered=problem.ordered)
-    found = columns.product(work, x.contiguous() if by_rows else x, factors)
-    return _added(found, z, beta)
+        return _alone(call)
+    work = columns.Work(choice=choice, group=group, alpha=call.alpha, ordered=call.ordered)
+    x = call.x.contiguous() if problem.by_rows else call.x
+    return _added(columns.product(work, x, call.factors), call)
 
 
-def _added(found: Any, z: Any, beta: float | None) -> Any:
-    if z is None:
+def _added(found: Any, call: Call) -> Any:
+    if call.z is None:
         return found
-    if found.is_floating_point():
-        return found.add_(z, alpha=beta)
-    return found + (z.double() * beta).round().to(found.dtype)
-
-
-def _of_split(
-    x: Any,
-    factors: Sequence[Any],
-    alpha: float,
-    beta: float | None,
-    z: Any,
-    group: Any,
-    output: str,
-) -> Any:
-    """Of a share of inner digits, (m, A, B / ranks)."""
-    if z is not None and not beta:
-        z, beta = None, None
-    agreement.check(group, _signature(x, factors, alpha, beta, output, True), factors)
-    ranks, outer = dist.get_world_size(group), _outer_digits(x, factors)
-    results = math.prod(int(item.shape[1]) for item in factors[:outer])
-    if results % ranks:
-        raise ArgumentError(
-            mismatch(
-                "columns of the first factors",
-                expected=f"a multiple of {ranks} ranks in all",
-                got=results,
-                hint="redistribute x, flatten it, and multiply that",
-            )
-        )
-    choice = Choice(way=Way.Digits, outer=outer)
-    work = columns.Work(choice=choice, group=group, alpha=alpha, ordered=True)
-    found = columns.product_of_split(work, x, factors)
-    return _added(found, z, beta)
-
-
-def _outer_digits(x: Any, factors: Sequence[Any]) -> int:
-    """How many factors contract the digits that are whole on each rank."""
-    rows, at = 1, 0
-    while rows < x.shape[1] and at < len(factors):
-        rows, at = rows * int(factors[at].shape[0]), at + 1
-    if rows != x.shape[1] or not 0 < at < len(factors):
-        raise ArgumentError(
-            mismatch(
-                "x, split along its last digits",
-                expected="(M, A, B) with A the product of the first factors' rows",
-                got=f"{tuple(x.shape)} with factors of {[int(f.shape[0]) for f in factors]} rows",
-                hint="flatten(1) gives the standard order",
-            )
-        )
-    return at
-
-
-def _signature(
-    x: Any,
-    factors: Sequence[Any],
-    alpha: float,
-    beta: float | None,
-    output: str,
-    by_rows: bool,
-) -> str:
-    shapes = ", ".join(str(tuple(item.shape)) for item in factors)
-    kinds = {str(item.dtype).removeprefix("torch.") for item in factors}
-    return (
-        f"x {tuple(x.shape)} of {str(x.dtype).removeprefix('torch.')}, its"
-        f" {'rows' if by_rows else 'columns'} contiguous, factors {shapes} of"
-        f" {', '.join(sorted(kinds))}, alpha={alpha}, beta={beta}, output={output!r}"
-    )
-
-
-def _problem(x: Any, factors: Sequence[Any], ranks: int, z: Any, ordered: bool) -> Problem:
-    """Of checked shapes; the same on every rank, whose shares are equal."""
-    for at, item in enumerate(factors):
-        if item.dtype != x.dtype:
-            raise ElementTypeError(
-                mismatch(
-                    f"element type of factors[{at}]",
-                    expected=f"{x.dtype}, that of x",
-                    got=item.dtype,
-                    hint="convert it to the type that is expected",
-                )
-            )
-    shapes = tuple((int(item.shape[0]), int(item.shape[1])) for item in factors)
-    problem = Problem(
-        m=int(x.shape[0]),
-        shapes=shapes,
-        grid=(1, ranks),
-        element_bytes=x.element_size(),
-        ordered=ordered,
-    )
-    if x.dim() != 2 or x.shape[1] * ranks != problem.columns:
-        expected = f"(M, {problem.columns / ranks:g}), {problem.columns} columns over {ranks} ranks"
-        hint = "K is the product of the factors' rows"
-        raise ArgumentError(
-            mismatch("shape of x", expected=expected, got=tuple(x.shape), hint=hint)
-        )
-    results = (int(x.shape[0]), problem.results // ranks)
-    if z is not None and tuple(z.shape) != results:
-        hint = "z is like the result"
-        raise ArgumentError(mismatch("shape of z", expected=results, got=tuple(z.shape), hint=hint))
-    return problem
+    beta = call.beta or 0.0
+    return found.add_(call.z, alpha=beta if found.is_floating_point() else int(beta))

@@ -8,7 +8,8 @@ that is split along the other digit, an all-to-all brings each rank its features
 
 from __future__ import annotations
 
-import functools
+import math
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,15 +62,15 @@ class KSParallel(ParallelStyle):  # type: ignore[misc]  # torch is Any to mypy.
         digits = [_digit(pattern, ranks) for pattern in module.patterns]
         _check_exchanges(module.patterns, digits, ranks)
         for own, digit in zip(module.weights._parameters, digits, strict=True):
-            weight = distribute_tensor(
-                module.weights[int(own)].detach(), device_mesh, [Shard(digit)]
-            )
-            module.weights[int(own)] = type(module.weights[int(own)])(weight)
+            module.weights[int(own)] = _split(module.weights[int(own)], device_mesh, digit)
         if module.bias is not None:
-            bias = distribute_tensor(module.bias.detach(), device_mesh, [Shard(0)])
-            module.bias = type(module.bias)(bias)
-        forward = functools.partial(self._forward, module, device_mesh, digits)
-        module.forward = compiler.disable(forward)
+            module.bias = _split(module.bias, device_mesh, 0)
+
+        def forward(module: Any, x: Any) -> Any:
+            return self._forward(module, device_mesh, digits, x)
+
+        # A method, so that a copy of the module multiplies with its own weights.
+        module.forward = types.MethodType(compiler.disable(forward), module)
         return module
 
     def _forward(self, module: Any, mesh: Any, digits: Sequence[int], x: Any) -> Any:
@@ -80,6 +81,11 @@ class KSParallel(ParallelStyle):  # type: ignore[misc]  # torch is Any to mypy.
         result = DTensor.from_local(found, mesh, [Shard(found.dim() - 1)], run_check=False)
         result = result.redistribute(mesh, self.output_layouts)
         return result.to_local() if self.use_local_output else result
+
+
+def _split(parameter: Any, mesh: Any, dim: int) -> Any:
+    spread = distribute_tensor(parameter.detach(), mesh, [Shard(dim)])
+    return type(parameter)(spread, requires_grad=parameter.requires_grad)
 
 
 def _check(module: Any) -> None:
@@ -132,8 +138,8 @@ def _check_exchanges(patterns: Sequence[Sequence[int]], digits: Sequence[int], r
 
 def _chain(x: Any, module: Any, digits: Sequence[int], group: Any) -> Any:
     """(..., features / ranks), neighbouring features in and out."""
-    lead = x.shape[:-1]
-    x, split = x.flatten(0, -2) if x.dim() > 2 else x.view(-1, x.shape[-1]), 1
+    lead, split = x.shape[:-1], 1
+    x = x.reshape(math.prod(lead), x.shape[-1])
     for weight, digit, pattern in zip(module.weights, digits, module.patterns, strict=True):
         needed = 1 if digit == 0 else pattern[3]
         x, split = _exchanged(x, split, needed, group), needed
@@ -141,7 +147,7 @@ def _chain(x: Any, module: Any, digits: Sequence[int], group: Any) -> Any:
     x = _exchanged(x, split, 1, group)
     if module.bias is not None:
         x = x + module.bias.to_local()
-    return x.view(*lead, -1)
+    return x.view(*lead, x.shape[-1])
 
 
 def _exchanged(x: Any, split: int, needed: int, group: Any) -> Any:

@@ -34,8 +34,8 @@ _PARTS = (1, 2, 4, 8)
 # The Kronecker product of outer factors, where ranks have shares of it, is formed up to this size:
 # 64 MB in float32.
 _MOST_FORMED = 4096
-# NOTE: modelled products and exchanges take within 12 % of what two H200s were measured to take. Of
-# ways that the model can't tell apart, the first of these is taken: the last two hold whole rows.
+# NOTE: modelled times are within 20 % of those measured on two H200s. Of ways that the model can't
+# tell apart, the first of these is taken: the last two hold whole rows.
 _AS_GOOD = 1.1
 _PREFERRED = (Way.Alone, Way.Rows, Way.Digits, Way.ReduceScatter, Way.AllGather)
 
@@ -49,7 +49,8 @@ class Rated:
     held: float
 
     def __str__(self) -> str:
-        return f"{_told(self.choice)}: {milliseconds(self.seconds)}, {self.held / 1e9:.3g} GB"
+        held = f"{self.held / 1e9:.3g} GB of memory"
+        return f"{_told(self.choice)}: {milliseconds(self.seconds)}, {held}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,12 +137,10 @@ def plan(
     machine = H200_HOSTS if machine is None else machine
     grid = integers("mesh", mesh)
     check_sizes("mesh", ("ranks along rows", "ranks along columns"), grid)
-    shapes = tuple(integers("factors", getattr(item, "shape", item))[-2:] for item in factors)
+    shapes = tuple(integers("factors", getattr(item, "shape", item)) for item in factors)
     for at, shape in enumerate(shapes):
         check_sizes(f"factors[{at}]", ("rows", "columns"), shape)
-    if output not in ("standard", "any"):
-        expected, hint = "'standard' or 'any'", "'standard' keeps the placements of x"
-        raise ArgumentError(mismatch("output", expected=expected, got=repr(output), hint=hint))
+    check_output(output)
     problem = Problem(
         m=extent_of("m", m, "count the rows of X"),
         shapes=shapes,
@@ -152,11 +151,18 @@ def plan(
     return planned(problem, machine)
 
 
+def check_output(output: str) -> None:
+    """Raises ArgumentError where it is neither "standard" nor "any"."""
+    if output not in ("standard", "any"):
+        expected, hint = "'standard' or 'any'", "'standard' keeps the placements of x"
+        raise ArgumentError(mismatch("output", expected=expected, got=repr(output), hint=hint))
+
+
 def planned(problem: Problem, machine: Machine) -> DistributedPlan:
     """The best plan of a problem."""
     first, *others = _ranked(problem, machine)
     if first.held > machine.memory:
-        most, got = (f"{size / 1e9:.4g} GB" for size in (machine.memory, first.held))
+        most, got = f"at most {machine.memory / 1e9:.4g} GB", f"{first.held / 1e9:.4g} GB"
         hint = "take more ranks, or multiply some rows at a time"
         raise ArgumentError(mismatch("memory of a rank", expected=most, got=got, hint=hint))
     costs = Costs(problem=problem, choice=first.choice, machine=machine)
@@ -219,17 +225,33 @@ def _ways(problem: Problem, ranks: int) -> Iterator[Choice]:
         yield Choice(way=Way.Alone)
         return
     count = len(problem.shapes)
-    for outer in range(1, count):
-        if _may_hand_rows(problem, ranks, outer):
-            counts = [parts for parts in _PARTS if _may_part(problem, ranks, parts)]
-            for later, parts in itertools.product(range(count - outer), counts):
-                yield Choice(way=Way.Rows, outer=outer, later=later, parts=parts)
-        if _may_hand_digits(problem, ranks, outer):
-            yield Choice(way=Way.Digits, outer=outer)
+    outer = _first([at for at in range(1, count) if _may_hand_rows(problem, ranks, at)])
+    if outer:
+        counts = [parts for parts in _PARTS if _may_part(problem, ranks, parts)]
+        for later, parts in itertools.product(_later(problem.shapes[outer:]), counts):
+            yield Choice(way=Way.Rows, outer=outer, later=later, parts=parts)
+        if not problem.ordered:
+            return  # What stays split is told by the shapes alone, not by the model.
+    outer = _first([at for at in range(1, count) if _may_hand_digits(problem, ranks, at)])
+    if outer:
+        yield Choice(way=Way.Digits, outer=outer)
+        if not problem.ordered:
+            return
     for way in (Way.ReduceScatter, Way.AllGather):
-        outer = next((s for s in range(1, count + 1) if _may_form(problem, ranks, s, way)), 0)
+        outer = _first([at for at in range(1, count + 1) if _may_form(problem, ranks, at, way)])
         if outer:
             yield Choice(way=way, outer=outer)
+
+
+def _first(fitting: Sequence[int]) -> int:
+    return fitting[0] if fitting else 0
+
+
+def _later(inner: Shapes) -> list[int]:
+    """How many inner digits may be multiplied together with the outer ones, not all of them; of
+    small digits not every number."""
+    every = range(len(inner) - 1, -1, -1)
+    return sorted({contracted(inner[:count]).bit_length() // 3: count for count in every}.values())
 
 
 def _may_hand_rows(problem: Problem, ranks: int, outer: int) -> bool:
@@ -328,7 +350,7 @@ def _steps_of_digits(costs: Costs) -> tuple[Step, ...]:
     problem, outer, ranks = costs.problem, costs.choice.outer, costs.problem.grid[1]
     digits, inner = problem.shapes[:outer], problem.shapes[outer:]
     share, columns = contracted(digits) // ranks, produced(inner)
-    behind = 1 if problem.by_rows else problem.rows
+    behind = 1 if problem.by_rows else max(problem.rows, 1)
     each = max(problem.rows, 1) if problem.by_rows else 1
     first = costs.product(_named(outer, len(problem.shapes)), inner, costs.rows * share)
     held = share * columns * costs.wide

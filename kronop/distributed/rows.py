@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from kronop.distributed import exchange
+from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.api import gekmm, gemkm
 from kronop.families.kron.torch.gradient import gradients
 from kronop.frozen import dataclass
@@ -33,7 +34,8 @@ def product(x: Any, factors: Sequence[Any], flow: Flow) -> Any:
     Returns:
         (m, Q / ranks) if results are handed back, else this rank's rows, (m / ranks, Q).
     """
-    return _Product.apply(flow, x, *factors)
+    keeps = torch.is_grad_enabled() and any(item.requires_grad for item in factors)
+    return _Product.apply(flow, keeps, x, *factors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +100,8 @@ def _shares(rows: int, parts: int) -> list[tuple[int, int]]:
 
 class _Product(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
     @staticmethod
-    def forward(ctx: Any, flow: Flow, x: Any, *factors: Any) -> Any:
+    def forward(ctx: Any, flow: Flow, keeps: bool, x: Any, *factors: Any) -> Any:
         ctx.flow, ctx.shape = flow, x.shape
-        keeps = any(ctx.needs_input_grad[2:])
         kept: list[Any] = []
 
         def multiply(rows: Sequence[Any], places: Sequence[Any]) -> None:
@@ -116,12 +117,15 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]  # torch is Any t
         return into
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, gradient: Any) -> Any:
-        flow, needs = ctx.flow, ctx.needs_input_grad[1:]
+        if torch.is_grad_enabled():
+            expected = "gradients that are not differentiated, create_graph=False"
+            hint = "products over ranks are differentiable once"
+            raise ArgumentError(mismatch("create_graph", expected=expected, got="True", hint=hint))
+        flow, needs = ctx.flow, ctx.needs_input_grad[2:]
         factors, kept = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
         turned = [item.mT for item in factors]
-        into = gradient.new_empty(ctx.shape)
+        into = gradient.new_empty(ctx.shape) if needs[0] else None
         sums: list[Any] = [None] * len(factors)
         parts = iter(range(len(flow.parts)))
 
@@ -140,8 +144,8 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]  # torch is Any t
                 item = next(found)
                 sums[index] = item if sums[index] is None else sums[index].add_(item)
 
-        _run(flow, gradient.contiguous(), into, derive, in_=flow.back, out=needs[0])
-        return None, into if needs[0] else None, *sums
+        _run(flow, gradient.contiguous(), into, derive, in_=flow.back, out=True)
+        return None, None, into, *sums
 
 
 def _own_rows(flow: Flow) -> int:
@@ -156,7 +160,7 @@ def _whole(rows: Sequence[Any]) -> Any:
 def _run(
     flow: Flow,
     source: Any,
-    into: Any,
+    into: Any | None,
     multiply: Callable[[Sequence[Any], Sequence[Any]], None],
     *,
     in_: bool,
@@ -167,7 +171,7 @@ def _run(
     Args:
         flow: which rows go where.
         source: rows of all ranks, which are exchanged if `in_`, or this rank's own ones.
-        into: likewise with `out`.
+        into: likewise with `out`; None if nothing is wanted.
         multiply: takes whole rows, or the pieces of them that each rank had, and writes results to
             a place for whole rows, or to one for each rank.
     """
@@ -184,6 +188,9 @@ def _run(
     for part, (rows, pending) in zip(flow.parts, arriving, strict=True):
         if pending is not None:
             pending.wait()
+        if into is None:
+            multiply(rows, [])
+            continue
         ends = _blocks(into, part) if out else [into.narrow(0, *part.own)]
         places = _beside(ends, rank, part, into.shape[1]) if out else ends
         multiply(rows, places)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from kronop.descriptions.shared import check_sizes
 from kronop.distributed.machine import Machine
-from kronop.distributed.planning import DistributedPlan, plan
+from kronop.distributed.planning import DistributedPlan, check_output, plan
 from kronop.errors import ArgumentError
 from kronop.frozen import dataclass
 
@@ -115,6 +116,9 @@ def _rows(
     columns: int | None,
     output: str,
 ) -> list[Row]:
+    if columns is not None:
+        check_sizes("columns", ("ranks",), (columns,))
+    check_output(output)
     found = []
     for count, rows in every:
         plans = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import os
@@ -109,7 +110,7 @@ def left_as(choice: Choice | None, item: Any, shapes: Shapes, group: Any) -> Any
         return share(item, group, 0)
     if choice is not None and choice.way is Way.Digits:
         results = math.prod(q for _, q in shapes[: choice.outer])
-        return share(item.view(item.shape[0], results, -1), group, 2)
+        return share(item.unflatten(1, (results, -1)), group, 2)
     return share(item, group)
 
 
@@ -155,7 +156,7 @@ def _by_way(problem: Problem, choice: Choice, group: Any, x: Any, factors: Any, 
     return found if more["z"] is None else found + more["beta"] * more["z"]
 
 
-def _every_way(m: int, shapes: Shapes, group: Any) -> None:
+def _every_way(m: int, shapes: Shapes, group: Any) -> set[Way]:
     """Results and gradients of all choices that the planner has, and their parts."""
     seen = set()
     for problem in possible(m, shapes, dist.get_world_size(group)):
@@ -163,25 +164,79 @@ def _every_way(m: int, shapes: Shapes, group: Any) -> None:
             run = functools.partial(_by_way, problem, choice, group)
             try:
                 check_columns(run, m, shapes, group, choice if not problem.ordered else None)
-            except AssertionError as error:
+            except (AssertionError, RuntimeError) as error:
                 raise AssertionError(f"{choice}, {problem}: {error}") from error
             seen.add(choice.way)
-    assert seen == {Way.Rows, Way.Digits, Way.ReduceScatter, Way.AllGather} - (
-        {Way.Rows} if m < dist.get_world_size(group) else set()
-    )
+    return seen
 
 
 @case
 def every_way_on_all_ranks() -> None:
-    """Shares of one digit and of two; rectangular factors; few rows, and uneven ones."""
-    for m, shapes in ((8, CUBE), (3, CUBE), (9, [(2, 4), (2, 2), (3, 4)])):
-        _every_way(m, shapes, dist.group.WORLD)
+    """Shares of one digit and of two; rectangular factors; few rows, none, and uneven ones."""
+    few = {Way.Digits, Way.ReduceScatter, Way.AllGather}
+    for m, shapes in ((8, CUBE), (3, CUBE), (0, CUBE), (9, [(2, 4), (2, 2), (3, 4)])):
+        found = _every_way(m, shapes, dist.group.WORLD)
+        assert found == (few if m < dist.get_world_size() else {*few, Way.Rows})
 
 
 @case
 def every_way_on_two_ranks() -> None:
     for m, shapes in ((8, CUBE), (1, CUBE), (7, [(3, 2), (2, 4), (4, 4)])):
         _every_way(m, shapes, pair())
+
+
+@case
+def rows_that_some_ranks_lack() -> None:
+    """Ranks choose alike, whatever their own share is; those without rows take part."""
+    grid = mesh(dist.get_world_size() // 2, 2)
+    for m in (1, 3, 6):
+        x, factors, _, gradient = whole(m, CUBE)
+        result, gradients = wanted([x, *factors], gradient, 1.0, 0.0)
+        for output in ("standard", "any"):
+            spread = distribute_tensor(x, grid, [Shard(0), Shard(1)]).requires_grad_()
+            made = [item.clone().requires_grad_() for item in factors]
+            found = kronop.distributed.gemkm(spread, made, output=output)
+            told: list[Any] = [None] * dist.get_world_size()
+            dist.all_gather_object(told, (tuple(found.placements), found.shape))
+            assert len(set(told)) == 1, told
+            close(found.full_tensor().flatten(1), result, f"{m} rows, {output}")
+            given = distribute_tensor(gradient.view(found.shape), grid, found.placements)
+            mine = torch.autograd.grad(found, [spread, *made], given)
+            close(mine[0].full_tensor(), gradients[0], f"{m} rows, {output}: the gradient of x")
+            for at, (one, other) in enumerate(zip(mine[1:], gradients[1:], strict=True)):
+                close(one, other, f"{m} rows, {output}: gradient {at}")
+
+
+@case
+def few_local_rows_there_and_back() -> None:
+    """A result that is split along inner digits is an operand again."""
+    x, factors, z, _ = whole(1, CUBE)
+    run = functools.partial(kronop.distributed.gemkm, columns=True)
+    once = run(share(x, dist.group.WORLD), factors, output="any")
+    ranks = dist.get_world_size()
+    assert once.shape == (1, 4, 16 // ranks), once.shape
+    twice = run(once, factors, beta=2.0, z=share(z, dist.group.WORLD).contiguous())
+    goal = reference(reference(x, factors), factors) + 2 * z
+    close(twice, share(goal, dist.group.WORLD), "two products")
+
+
+@case
+def factors_of_any_layout() -> None:
+    x, factors, _, _ = whole(8, [(2, 2)] * 4)
+    mixed = [item if at % 2 else item.mT.contiguous().mT for at, item in enumerate(factors)]
+    found = kronop.distributed.gemkm(share(x, dist.group.WORLD), mixed, columns=True)
+    close(found, share(reference(x, factors), dist.group.WORLD), "the product")
+
+
+@case
+def autocast_decides_the_type() -> None:
+    for m in (1, 8):
+        x, factors, _, _ = whole(m, CUBE, torch.float32)
+        with torch.autocast(device(), torch.bfloat16):
+            found = kronop.distributed.gemkm(share(x, dist.group.WORLD), factors, columns=True)
+        assert found.dtype is torch.bfloat16
+        exact = reference(x.double(), [item.double() for item in factors])
+        close(found, share(exact, dist.group.WORLD), "the product", 6e-2)
 
 
 @case
@@ -258,17 +313,24 @@ def tensors_over_a_grid() -> None:
 
 @case
 def the_left_side() -> None:
-    x, factors, _, _ = whole(6, CUBE)
-    expected = reference(x, factors).mT
-    turned = [item.mT for item in factors]
-    spread = distribute_tensor(
-        x.mT.contiguous(), mesh(dist.get_world_size() // 2, 2), [Shard(1), Shard(0)]
-    )
-    found = kronop.distributed.gekmm(turned, spread)
-    close(found.full_tensor(), expected, "the product")
-    local = share(x, dist.group.WORLD).mT
-    found = kronop.distributed.gekmm(turned, local, columns=True)
-    close(found, share(expected, dist.group.WORLD, 0), "the local product")
+    """Of DTensors and of local tensors, with gradients; shares of one digit and of two."""
+    group, grid = dist.group.WORLD, mesh(dist.get_world_size() // 2, 2)
+    for shapes in (CUBE, [(2, 2), (2, 2), (4, 3)]):
+        x, factors, z, gradient = whole(6, shapes)
+        result, gradients = wanted([x, *factors, z], gradient, 1.0, 2.0)
+        turned = [item.mT.contiguous().requires_grad_() for item in factors]
+        spread = distribute_tensor(x.mT.contiguous(), grid, [Shard(1), Shard(0)])
+        found = kronop.distributed.gekmm([item.detach() for item in turned], spread)
+        close(found.full_tensor(), (result - 2 * z).mT, "the product")
+        local = share(x.mT.contiguous(), group, 0).clone().requires_grad_()
+        source = share(z.mT.contiguous(), group, 0)
+        found = kronop.distributed.gekmm(turned, local, beta=2.0, z=source, columns=True)
+        close(found, share(result.mT, group, 0), "the local product")
+        cut = share(gradient.mT.contiguous(), group, 0)
+        of_x, *others = torch.autograd.grad(found, [local, *turned], cut)
+        close(of_x, share(gradients[0].mT, group, 0), "the gradient of x")
+        for at, (one, other) in enumerate(zip(others, gradients[1:-1], strict=True)):
+            close(one, other.mT, f"the gradient of factor {at}")
 
 
 @case
@@ -318,24 +380,44 @@ def refused(call: Callable[[], object], *told: str) -> None:
 
 @case
 def what_does_not_fit_is_refused_everywhere() -> None:
-    if dist.get_world_size() != 4:
-        return  # The messages name four.
-    group, part = dist.group.WORLD, dist.get_rank()
+    group, part, ranks = dist.group.WORLD, dist.get_rank(), dist.get_world_size()
     run = functools.partial(kronop.distributed.gemkm, group=group, columns=True)
     x, factors, z, _ = whole(4, [(3, 3), (5, 5)])
-    refused(lambda: run(x[:, :3], factors), "15 columns over 4 ranks")
+    refused(lambda: run(x[:, :3], factors), f"with a K that {ranks} ranks divide")
+    uneven = distribute_tensor(x, mesh(ranks), [Shard(1)])
+    refused(lambda: kronop.distributed.gemkm(uneven, factors), f"got {ranks}; they have to divide")
     x, factors, z, _ = whole(4, [(4, 4), (4, 4)])
     local = share(x, group)
-    refused(lambda: run(local[: 3 + part % 2], factors), "the same on every rank", "ranks 0, 2")
-    refused(lambda: run(local, factors, alpha=1.0 + (part == 3)), "alpha=2.0", "ranks 3")
+    refused(lambda: run(local[: 3 + part % 2], factors), "the same on every rank", "rank")
+    refused(lambda: run(local, factors, alpha=1.0 + (part == 1)), "alpha=2.0", "rank 1:")
+    source = share(z, group)[: 4 - (part == 1)].contiguous()
+    refused(lambda: run(local, factors, beta=1.0, z=source), "z (3, ", "the same on every rank")
+    mine = local.clone().requires_grad_(part == 1)
+    refused(lambda: run(mine, factors), "gradients of operands [0]", "rank 1:")
     other = [factors[0], factors[1] + (part == 1)]
-    refused(lambda: run(local, other), "values of factors[1]", "ranks 1:")
+    refused(lambda: run(local, other), "values of factors[1]", "rank 1:")
     refused(lambda: run(local, factors, output="all"), "'standard'")
     refused(lambda: run(local, factors, z=z, beta=1.0, output="any"), "output='any'")
     refused(lambda: run(local, factors, z=z, beta=1.0), "shape of z")
     refused(lambda: run(local, [item.float() for item in factors]), "element type of factors[0]")
-    spread = distribute_tensor(x, mesh(2, 2), [Shard(1), Shard(1)])
+    refused(lambda: run(local, factors, beta=1.0), "beta: expected none without z")
+    refused(lambda: run(local.numpy(force=True), factors), "x: expected a torch tensor")
+    refused(lambda: run(local, []), "factors: expected at least one")
+    grid = mesh(ranks // 2, 2)
+    spread = distribute_tensor(x, grid, [Shard(1), Shard(1)])
     refused(lambda: kronop.distributed.gemkm(spread, factors), "at most once")
+    spread = distribute_tensor(x, grid, [Shard(0), Shard(1)])
+    other = [factors[0] + (part == ranks - 1), factors[1]]
+    refused(lambda: kronop.distributed.gemkm(spread, other), f"rank {ranks - 1}:")
+    refused(
+        lambda: kronop.distributed.gemkm(spread, factors, beta=1.0, z=z), "z: expected a DTensor"
+    )
+    refused(lambda: run(local, [distribute_tensor(factors[0], grid), factors[1]]), "a local tensor")
+    mine = local.clone().requires_grad_()
+    standard, choice = possible(4, [(4, 4)] * 2, ranks)[0], Choice(way=Way.Rows, outer=1)
+    found = _by_way(standard, choice, group, mine, factors, alpha=1.0, z=None)
+    twice = functools.partial(torch.autograd.grad, found.sum(), mine, create_graph=True)
+    refused(twice, "differentiable once")
 
 
 @case
@@ -463,8 +545,18 @@ def sparse_layers() -> None:
         styled = kronop.distributed.KSParallel(
             input_layouts=Replicate(), output_layouts=Replicate()
         )
-        again = parallelize_module(KSLinear(patterns, layer.weights, False), line, styled)
+        again = KSLinear(patterns, layer.weights, False)
+        again.requires_grad_(False)
+        again = parallelize_module(again, line, styled)
+        assert not any(item.requires_grad for item in again.parameters())
         close(again(x.detach()), (goal - layer.bias).detach(), "a replicated result")
+        none = split(local[:, :0])
+        assert none.shape == (2, 0, found.shape[2])
+        copied = copy.deepcopy(split)
+        with torch.no_grad():
+            for item in copied.parameters():
+                item.zero_()
+            assert not float(copied(local).abs().max())
     style = kronop.distributed.KSParallel()
     refused(lambda: style._apply(KSLinear([(3, 2, 2, 3)]), line), f"{ranks} ranks")
     odd = KSLinear([(8, 3, 2, 1), (1, 2, 3, 8)])
@@ -476,9 +568,7 @@ def sparse_layers() -> None:
 @case
 def times() -> None:
     lines = list(bench.table(["4:4^3"], device(), 1))
-    assert lines[0].startswith(
-        "| rows:shape | one rank | rows split | columns split | plan | any |"
-    )
+    assert lines[0] == "| " + " | ".join(bench._HEAD) + " |"
     assert lines[2].startswith("| 4:4^3 | ")
     assert len({line.count("|") for line in lines}) == 1
 

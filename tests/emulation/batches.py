@@ -122,8 +122,32 @@ def _build(units: Sequence[Unit], folder: Path) -> None:
     compiler = host_compiler()
     if compiler is None:
         raise FileNotFoundError("no g++ to build the emulation with")
-    command = [compiler, *_FLAGS, _LOCAL, *units[0].flags, str(code), "-o", str(library)]
+    flags = _with_precompiled(compiler, (*_FLAGS, _LOCAL, *units[0].flags), folder)
+    command = [compiler, *flags, str(code), "-o", str(library)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     for item in units:
         with contextlib.suppress(FileExistsError):
             (folder / f"{item.name}.so").symlink_to(library)
+
+
+def _with_precompiled(compiler: str, flags: tuple[str, ...], folder: Path) -> tuple[str, ...]:
+    """The flags, with the header that they include compiled once for all libraries: it takes as
+    long as three kernels."""
+    if "-include" not in flags:
+        return flags
+    at = flags.index("-include") + 1
+    others = [flag for flag in (*flags[: at - 1], *flags[at + 1 :]) if not flag.startswith("-I")]
+    text = f'#include "{flags[at]}"\n'
+    name = hashlib.sha256("\0".join((text, *others)).encode()).hexdigest()[:16]
+    header = folder / f"{name}.hpp"
+    compiled = header.with_suffix(".hpp.gch")
+    if not compiled.exists():
+        # Another process may do the same.
+        mine = folder / f"{name}-{os.getpid()}.hpp"
+        mine.write_text(text)
+        made = mine.with_suffix(".gch")
+        command = [compiler, *others, "-x", "c++-header", str(mine), "-o", str(made)]
+        subprocess.run(command, check=True, capture_output=True, text=True)
+        mine.replace(header)
+        made.replace(compiled)
+    return (*flags[:at], str(header), *flags[at + 1 :])

@@ -107,7 +107,6 @@ def test_products_with_columns_behind_cost_as_those_without() -> None:
     for right in (64, 1 << 12):
         behind = H200_HOSTS.product(((16, 16),), (1 << 20) // right, 4, right)
         assert behind == pytest.approx(alone, rel=0.5)
-    assert H200_HOSTS.product(((16, 16),) * 2, 64, 4, 64) > 0
 
 
 def test_digits_that_fit_no_pass_together_are_multiplied_in_more() -> None:
@@ -129,8 +128,16 @@ def test_the_choices_of_cubes() -> None:
     shapes = ((4, 4),) * 3
     assert list(planning.choices(_problem(8, shapes, 1))) == [Choice(way=Way.Alone)]
     for ordered in (True, False):
-        assert _outer(_problem(8, shapes, 4, ordered=ordered), Way.Rows) == {1, 2}
-        assert _outer(_problem(8, shapes, 4, ordered=ordered), Way.Digits) == {1, 2}
+        assert _outer(_problem(8, shapes, 4, ordered=ordered), Way.Rows) == {1}
+        assert _outer(_problem(3, shapes, 4, ordered=ordered), Way.Digits) == {1}
+    assert _outer(_problem(8, shapes, 4), Way.Digits) == {1}
+    # What stays split is told by shapes alone.
+    assert {item.way for item in planning.choices(_problem(8, shapes, 4, ordered=False))} == {
+        Way.Rows
+    }
+    assert {item.way for item in planning.choices(_problem(3, shapes, 4, ordered=False))} == {
+        Way.Digits
+    }
     # 16 ranks share two digits before or behind an exchange, of three; rows need no even digits.
     assert _outer(_problem(16, shapes, 16), Way.Rows) == {2}
     assert _outer(_problem(16, shapes, 16), Way.Digits) == set()
@@ -142,8 +149,8 @@ def test_the_choices_of_cubes() -> None:
 def test_the_choices_of_rectangular_factors() -> None:
     shapes = ((4, 3), (2, 4), (5, 4), (3, 8))
     # Ordered results are split along the results of outer digits: 3, 12 or 48 of them.
-    assert _outer(_problem(8, shapes, 4), Way.Rows) == {2, 3}
-    assert _outer(_problem(8, shapes, 4, ordered=False), Way.Rows) == {1, 2, 3}
+    assert _outer(_problem(8, shapes, 4), Way.Rows) == {2}
+    assert _outer(_problem(8, shapes, 4, ordered=False), Way.Rows) == {1}
     # Sums are in order, so that a reduce-scatter may split them inside a digit.
     assert _outer(_problem(8, shapes, 4), Way.ReduceScatter) == {1}
     assert _outer(_problem(8, shapes, 4), Way.AllGather) == {2}
@@ -154,11 +161,11 @@ def test_what_cannot_be_handed_over() -> None:
     back."""
     shapes = ((4, 4),) * 3
     assert _outer(_problem(8, shapes, 4, by_rows=False), Way.Rows) == set()
-    assert _outer(_problem(8, shapes, 4, by_rows=False), Way.Digits) == {1, 2}
+    assert _outer(_problem(8, shapes, 4, by_rows=False), Way.Digits) == {1}
     assert _outer(_problem(8, shapes, 4, by_rows=False, ordered=False), Way.Digits) == set()
     left = _problem(8, shapes, 4, ordered=False, rows_split=False)
     assert _outer(left, Way.Rows) == set()
-    assert _outer(left, Way.Digits) == {1, 2}
+    assert _outer(left, Way.Digits) == {1}
 
 
 @pytest.mark.parametrize(("rows", "parts"), [(3, []), (4, [1]), (15, [1, 2]), (64, [1, 2, 4, 8])])
@@ -175,13 +182,18 @@ def test_parts_are_as_rows_allow(rows: int, parts: list[int]) -> None:
 
 
 def test_inner_digits_may_be_multiplied_with_the_outer_ones() -> None:
-    every = planning.choices(_problem(8, ((4, 4),) * 4, 4))
+    every = planning.choices(_problem(8, ((8, 8),) * 4, 4))
     found = {(item.outer, item.later) for item in every if item.way is Way.Rows}
-    assert found == {(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (3, 0)}
+    assert found == {(1, 0), (1, 1), (1, 2)}
+    # Of tiny digits, not every number of them.
+    every = planning.choices(_problem(8, ((2, 2),) * 13, 4))
+    assert {item.later for item in every if item.way is Way.Rows} == {0, 2, 5, 8}
 
 
 def test_outer_factors_are_formed_where_they_are_small() -> None:
-    assert _outer(_problem(8, ((64, 64),) * 4, 2), Way.Rows) == {1, 2}
+    assert _outer(_problem(64, ((64, 64),) * 4, 64 * 64), Way.ReduceScatter) == {2}
+    with pytest.raises(ArgumentError, match="ranks along columns: expected one of 1, 2, 4, 8"):
+        list(planning.choices(_problem(64, ((64, 64),) * 4, 64**3)))
 
 
 def test_work_and_exchanges_go_on_side_by_side() -> None:
@@ -265,7 +277,11 @@ def test_element_types_have_any_name(dtype: object) -> None:
         ((8, [(4, 4)], (1, 0)), DescriptionError, "mesh: expected 2 positive integers"),
         ((8, [(4, 0)], (1, 2)), DescriptionError, r"factors\[0\]: expected 2 positive"),
         ((-1, [(4, 4)], (1, 2)), ArgumentError, "m: expected an integer of at least 0"),
-        ((1 << 20, [(64, 64)] * 4, (1, 4)), ArgumentError, "memory of a rank: expected 141 GB"),
+        (
+            (1 << 20, [(64, 64)] * 4, (1, 4)),
+            ArgumentError,
+            "memory of a rank: expected at most",
+        ),
     ],
 )
 def test_what_does_not_fit_is_told(
@@ -275,8 +291,15 @@ def test_what_does_not_fit_is_told(
         planning.plan(*arguments)
 
 
-def test_no_rows_are_planned_too() -> None:
-    assert planning.best(_problem(0, ((4, 4),) * 2, 2)).parts == 1
+@pytest.mark.parametrize("by_rows", [True, False])
+def test_no_rows_are_planned_too(by_rows: bool) -> None:
+    assert planning.best(_problem(0, ((4, 4),) * 2, 2, by_rows=by_rows)).parts == 1
+
+
+def test_scaling_tells_what_is_wrong() -> None:
+    for wrong in ({"output": "all"}, {"columns": 0}):
+        with pytest.raises((ArgumentError, DescriptionError), match=r"output|columns"):
+            scaling.weak(H200_HOSTS, ((4, 4),) * 2, 8, **wrong)
 
 
 def test_rows_scale_perfectly() -> None:

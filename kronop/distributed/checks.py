@@ -1,0 +1,198 @@
+"""What local tensors of a product over ranks have to be, and what ranks have to agree on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+from kronop.descriptions.datatype import FLOAT8, TENSOR_TYPES
+from kronop.distributed.steps import Problem
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.frozen import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A product of a rank's share.
+
+    Attributes:
+        x: (m, K / ranks), or (m, A, B / ranks) of a product that stayed split.
+        factors: local tensors.
+        alpha, beta: numbers, beta None without z.
+        z: like the result, or None.
+        ordered: whether the result is split as x is.
+    """
+
+    x: Any
+    factors: Sequence[Any]
+    alpha: float
+    beta: float | None
+    z: Any
+    ordered: bool
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether a row of x is contiguous, or can be made so as well as a column."""
+        return self.x.dim() != 2 or self.x.is_contiguous() or not self.x.mT.is_contiguous()
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int], ...]:
+        return tuple((int(item.shape[0]), int(item.shape[1])) for item in self.factors)
+
+    @property
+    def signature(self) -> str:
+        """What decides which messages ranks send, in words."""
+        tensors = [self.x, *self.factors, *([] if self.z is None else [self.z])]
+        grads = [at for at, item in enumerate(tensors) if item.requires_grad]
+        z = "none" if self.z is None else f"{tuple(self.z.shape)} of {_kind(self.z)}"
+        kinds = ", ".join(sorted({_kind(item) for item in self.factors}))
+        return (
+            f"x {tuple(self.x.shape)} of {_kind(self.x)}, its"
+            f" {'rows' if self.by_rows else 'columns'} contiguous, factors"
+            f" {', '.join(map(str, self.shapes))} of {kinds}, z {z}, output"
+            f" {'standard' if self.ordered else 'any'}, gradients of operands"
+            f" {grads if torch.is_grad_enabled() else []}"
+        )
+
+    @property
+    def scalars(self) -> str:
+        beta = "none" if self.beta is None else float(self.beta)
+        return f"alpha={float(self.alpha)}, beta={beta}"
+
+
+def _kind(item: Any) -> str:
+    return str(item.dtype).removeprefix("torch.")
+
+
+def check_tensors(**operands: Any) -> None:
+    """Raises ElementTypeError where one is no tensor of torch."""
+    for name, item in operands.items():
+        if item is not None and not isinstance(item, torch.Tensor):
+            hint, got = "torch.as_tensor makes one", type(item).__name__
+            raise ElementTypeError(mismatch(name, expected="a torch tensor", got=got, hint=hint))
+
+
+def group_of(group: Any) -> Any:
+    """The group, or that of all ranks.
+
+    Raises:
+        ArgumentError: there is none, or this rank is none of its ranks.
+    """
+    if not (dist.is_available() and dist.is_initialized()):
+        expected, hint = "an initialised process group", "call torch.distributed.init_process_group"
+        raise ArgumentError(mismatch("group", expected=expected, got="none", hint=hint))
+    group = dist.group.WORLD if group is None else group
+    if not isinstance(group, dist.ProcessGroup) or dist.get_rank(group) < 0:
+        expected, hint = "a group of this rank", "call this on the group's ranks alone"
+        got = f"{group!r} on rank {dist.get_rank()}"
+        raise ArgumentError(mismatch("group", expected=expected, got=got, hint=hint))
+    return group
+
+
+def check_local(factors: Sequence[Any], x: Any) -> None:
+    """Raises what is wrong with factors on this rank alone, before others are asked."""
+    if not factors:
+        hint = "give (P, Q) tensors"
+        raise ArgumentError(mismatch("factors", expected="at least one", got="none", hint=hint))
+    for at, item in enumerate(factors):
+        if isinstance(item, DTensor):
+            expected, hint = "a local tensor, as x is", "give factor.full_tensor(), or a DTensor x"
+            got = "a DTensor"
+            raise ArgumentError(mismatch(f"factors[{at}]", expected=expected, got=got, hint=hint))
+        if item.dim() != 2:
+            hint, shape = "batches of factors are for one rank", tuple(item.shape)
+            raise ArgumentError(mismatch(f"factors[{at}]", expected="(P, Q)", got=shape, hint=hint))
+    if _kind(x) not in TENSOR_TYPES or TENSOR_TYPES[_kind(x)] in FLOAT8:
+        known = ", ".join(key for key, item in TENSOR_TYPES.items() if item not in FLOAT8)
+        hint = "convert x and the factors"
+        raise ElementTypeError(
+            mismatch("element type of x", expected=f"one of {known}", got=_kind(x), hint=hint)
+        )
+
+
+def check_operands(call: Call, ranks: int) -> None:
+    """Raises ElementTypeError or ArgumentError where types, the shape of z or scalars do not fit;
+    all ranks have the same ones."""
+    for at, item in enumerate(call.factors):
+        if item.dtype != call.x.dtype:
+            expected, hint = f"{call.x.dtype}, that of x", "convert it to the type that is expected"
+            raise ElementTypeError(
+                mismatch(
+                    f"element type of factors[{at}]", expected=expected, got=item.dtype, hint=hint
+                )
+            )
+    kind = torch.int32 if call.x.dtype is torch.int8 else call.x.dtype
+    results = (int(call.x.shape[0]), math.prod(q for _, q in call.shapes) // ranks)
+    if call.z is not None and call.z.dtype != kind:
+        hint = "z is like the result"
+        raise ElementTypeError(
+            mismatch("element type of z", expected=kind, got=call.z.dtype, hint=hint)
+        )
+    if call.z is not None and tuple(call.z.shape) != results:
+        hint, shape = "z is like the result", tuple(call.z.shape)
+        raise ArgumentError(mismatch("shape of z", expected=results, got=shape, hint=hint))
+    for name in ("alpha", "beta"):
+        value = getattr(call, name)
+        if not kind.is_floating_point and value is not None and float(value) != int(value):
+            expected, hint = f"an integer, since results are {kind}", "convert x to floats"
+            raise ArgumentError(mismatch(name, expected=expected, got=value, hint=hint))
+
+
+def problem_of(call: Call, ranks: int) -> Problem:
+    """Of columns that are split, in one row of ranks.
+
+    Raises:
+        ArgumentError: x does not fit.
+    """
+    problem = Problem(
+        m=int(call.x.shape[0]),
+        shapes=call.shapes,
+        grid=(1, ranks),
+        element_bytes=call.x.element_size(),
+        ordered=call.ordered,
+        by_rows=call.by_rows,
+    )
+    if call.x.dim() != 2 or call.x.shape[1] * ranks != problem.columns:
+        each, rest = divmod(problem.columns, ranks)
+        hint = f"K, {problem.columns}, is the product of the factors' rows"
+        if rest:
+            expected = f"(M, K / {ranks}), with a K that {ranks} ranks divide"
+        else:
+            expected = f"(M, {each}), {problem.columns} columns over {ranks} ranks"
+        got = tuple(call.x.shape)
+        raise ArgumentError(mismatch("shape of x", expected=expected, got=got, hint=hint))
+    return problem
+
+
+def outer_digits(call: Call, ranks: int) -> int:
+    """How many factors contract the digits that are whole on each rank, of an x that stayed split.
+
+    Raises:
+        ArgumentError: x does not fit.
+    """
+    rows, at = 1, 0
+    while rows < call.x.shape[1] and at < len(call.factors):
+        rows, at = rows * call.shapes[at][0], at + 1
+    inner = math.prod(p for p, _ in call.shapes[at:])
+    fits = rows == call.x.shape[1] and 0 < at < len(call.factors)
+    if not fits or call.x.shape[2] * ranks != inner:
+        expected = (
+            f"(M, A, B / {ranks}), A the product of the first factors' rows, B of the others'"
+        )
+        got = f"{tuple(call.x.shape)} with factors of {[p for p, _ in call.shapes]} rows"
+        hint = "flatten(1) of the whole gives the standard order"
+        raise ArgumentError(
+            mismatch("x, split along its last digits", expected=expected, got=got, hint=hint)
+        )
+    results = math.prod(q for _, q in call.shapes[:at])
+    if results % ranks:
+        expected, hint = f"a multiple of {ranks} ranks in all", "redistribute x, and flatten it"
+        raise ArgumentError(
+            mismatch("columns of the first factors", expected=expected, got=results, hint=hint)
+        )
+    return at

@@ -22,6 +22,7 @@ import torch.distributed as dist
 import kronop.distributed
 from kronop.distributed import planning
 from kronop.distributed.steps import Problem
+from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.command import shape_of
 
 _DEFAULTS = {
@@ -47,18 +48,39 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("shapes", nargs="*", metavar="M:SHAPE", help="as 1024:16^5; float32")
     parser.add_argument("--repeats", type=int, default=7, help="of each measurement (default: 7)")
     options = parser.parse_args(argv)
+    if "RANK" not in os.environ:
+        parser.error(
+            "start it by torchrun: torchrun --nproc-per-node 2 -m kronop.distributed.bench"
+        )
     cuda = torch.cuda.is_available()
+    device = "cuda" if cuda else "cpu"
+    texts = options.shapes or _DEFAULTS[device]
+    try:
+        for text in texts:
+            _check(text, int(os.environ["WORLD_SIZE"]))
+    except ArgumentError as error:
+        parser.error(str(error))
     if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     dist.init_process_group("nccl" if cuda else "gloo")
     try:
-        device = "cuda" if cuda else "cpu"
-        for line in table(options.shapes or _DEFAULTS[device], device, options.repeats):
+        for line in table(texts, device, options.repeats):
             if dist.get_rank() == 0:
                 print(line, flush=True)
     finally:
         dist.destroy_process_group()
     return 0
+
+
+def _check(text: str, ranks: int) -> None:
+    """Raises ArgumentError where ranks can't share this product."""
+    rows, shapes = shape_of(text)
+    next(planning.choices(_problem(rows or ranks, shapes, ranks, ordered=True)))
+    if rows is not None and rows < ranks:
+        hint = "each rank multiplies some rows where rows are split"
+        raise ArgumentError(
+            mismatch(f"rows of {text}", expected=f"{ranks} at least", got=rows, hint=hint)
+        )
 
 
 def table(texts: Sequence[str], device: str, repeats: int) -> Iterator[str]:
@@ -97,8 +119,13 @@ def _measured(
 
 
 def _planned(m: int, shapes: Sequence[tuple[int, int]], ranks: int, *, ordered: bool) -> float:
-    problem = Problem(m=m, shapes=tuple(shapes), grid=(1, ranks), element_bytes=4, ordered=ordered)
+    problem = _problem(m, shapes, ranks, ordered=ordered)
     return planning.planned(problem, kronop.distributed.H200_HOSTS).seconds * 1e3
+
+
+def _problem(m: int, shapes: Sequence[tuple[int, int]], ranks: int, *, ordered: bool) -> Problem:
+    grid = (1, ranks)
+    return Problem(m=m, shapes=tuple(shapes), grid=grid, element_bytes=4, ordered=ordered)
 
 
 def _step(x: Any, factors: Sequence[Any], *, columns: bool) -> Callable[[], Any]:

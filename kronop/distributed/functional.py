@@ -182,8 +182,9 @@ def _spread(call: Call) -> Any:
 def _check_even(call: Call, ranks: int) -> None:
     """Raises ArgumentError where columns are not split evenly; the message says what would be."""
     if call.x.shape[-1] % ranks and call.x.dim() == 2:
-        sizes = {"grid": (1, ranks), "element_bytes": call.x.element_size()}
-        next(planning.choices(Problem(m=call.x.shape[0], shapes=call.shapes, **sizes)))
+        grid, size = (1, ranks), call.x.element_size()
+        problem = Problem(m=call.x.shape[0], shapes=call.shapes, grid=grid, element_bytes=size)
+        next(planning.choices(problem))
 
 
 def _ranks_along(mesh: Any, placements: Sequence[Any], placement: Any) -> int:

@@ -18,7 +18,7 @@ from torch import compiler
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.distributed.tensor.parallel.style import ParallelStyle
 
-from kronop.distributed import exchange
+from kronop.distributed import agreement, exchange
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.torch import ksmm
 from kronop.torch.nn import KSLinear
@@ -138,6 +138,8 @@ def _check_exchanges(patterns: Sequence[Sequence[int]], digits: Sequence[int], r
 
 def _chain(x: Any, module: Any, digits: Sequence[int], group: Any) -> Any:
     """(..., features / ranks), neighbouring features in and out."""
+    told = f"a layer of {module.patterns} for x {tuple(x.shape)} of {x.dtype}"
+    agreement.check([group], told, "split over ranks", [])
     lead, split = x.shape[:-1], 1
     x = x.reshape(math.prod(lead), x.shape[-1])
     for weight, digit, pattern in zip(module.weights, digits, module.patterns, strict=True):

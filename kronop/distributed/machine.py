@@ -26,7 +26,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.distributed.steps import Choice, Problem, Way
 from kronop.emit.cuda.operands import shape_name
-from kronop.errors import ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.kron.cuda import pass_cost
 from kronop.families.kron.cuda.pass_choice import Asked, cheapest_choice
 from kronop.families.kron.cuda.pass_design import KronPass
@@ -183,6 +183,42 @@ class Machine:
         target = Target.parse(self.target)
         passes = _passes(shapes, 1, right, _ELEMENTS[element_bytes], target)
         return sum(pass_cost.cost(way, target, max(rows, 1)) for way in passes) / self.hertz
+
+
+def checked(machine: Any) -> Machine:
+    """The machine.
+
+    Raises:
+        ElementTypeError: it is none.
+        ArgumentError: a figure that can't be.
+    """
+    if not isinstance(machine, Machine):
+        hint = "dataclasses.replace(H200_HOSTS, gpus=4) makes one"
+        raise ElementTypeError(
+            mismatch("machine", expected="a Machine", got=type(machine).__name__, hint=hint)
+        )
+    figures = {
+        name: getattr(machine, name) for name in ("gpus", "memory", "messages", "hertz", "start")
+    }
+    for link in (machine.nvlink, machine.network):
+        figures[f"bandwidth of {link.name}"] = link.bandwidth
+    for name, value in figures.items():
+        if not value > 0:
+            hint = "give what the hosts have"
+            raise ArgumentError(
+                mismatch(f"{name} of the machine", expected="more than 0", got=value, hint=hint)
+            )
+    if not 0 <= machine.contention <= 1:
+        hint, got = "0 where exchanges cost products nothing", machine.contention
+        raise ArgumentError(
+            mismatch("contention of the machine", expected="0 to 1", got=got, hint=hint)
+        )
+    if Target.parse(machine.target).backend == "x86":
+        hint, target = "CPUs have no model of exchanges", machine.target
+        raise ArgumentError(
+            mismatch("target of the machine", expected="a GPU, as sm_90a", got=target, hint=hint)
+        )
+    return machine
 
 
 # Eight H200s with NVLink 4, and a network card of 400 Gb/s for each.

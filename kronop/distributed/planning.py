@@ -19,6 +19,7 @@ from kronop.distributed.machine import (
     Machine,
     Shapes,
     Step,
+    checked,
     contracted,
     element_of,
     milliseconds,
@@ -123,7 +124,8 @@ def plan(
     """What ranks would do for a product of that size, how long it takes, and what else they could.
 
     Args:
-        m: rows of X, over all ranks.
+        m: rows of X, over all ranks; as many for each row of ranks. (`gemkm` takes any number: each
+            row of ranks plans for its own.)
         factors: tensors or (P, Q).
         mesh: ranks along rows, and along columns.
         dtype: an element type of torch or kronop, or its name.
@@ -134,7 +136,7 @@ def plan(
         ArgumentError: sizes that do not fit each other; the message says which would.
         ElementTypeError: no product has this element type.
     """
-    machine = H200_HOSTS if machine is None else machine
+    machine = H200_HOSTS if machine is None else checked(machine)
     grid = integers("mesh", mesh)
     check_sizes("mesh", ("ranks along rows", "ranks along columns"), grid)
     shapes = tuple(integers("factors", getattr(item, "shape", item)) for item in factors)

@@ -274,6 +274,7 @@ def test_element_types_have_any_name(dtype: object) -> None:
         ((8, [(4, 4), (4, 5)], (1, 8)), ArgumentError, "expected one of 1, 2, 4 for .* got 8"),
         ((8, [(4, 4)], (1, 2), "bool"), ElementTypeError, "dtype: expected one of float64, .*bool"),
         ((8, [(4, 4)], (1, 2), "float32", "all"), ArgumentError, "output: expected 'standard' or"),
+        ((8, [(4, 4, 4)]), DescriptionError, r"factors\[0\]: expected 2 positive"),
         ((8, [(4, 4)], (1, 0)), DescriptionError, "mesh: expected 2 positive integers"),
         ((8, [(4, 0)], (1, 2)), DescriptionError, r"factors\[0\]: expected 2 positive"),
         ((-1, [(4, 4)], (1, 2)), ArgumentError, "m: expected an integer of at least 0"),
@@ -294,6 +295,26 @@ def test_what_does_not_fit_is_told(
 @pytest.mark.parametrize("by_rows", [True, False])
 def test_no_rows_are_planned_too(by_rows: bool) -> None:
     assert planning.best(_problem(0, ((4, 4),) * 2, 2, by_rows=by_rows)).parts == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gpus": 0}, "gpus of the machine: expected more than 0"),
+        ({"contention": 2.0}, "contention of the machine: expected 0 to 1"),
+        ({"target": "x86"}, "target of the machine: expected a GPU"),
+        (
+            {"network": machines.Link(name="network", bandwidth=0.0, half=0.0, latency=0.0)},
+            "bandwidth of network of the machine",
+        ),
+    ],
+)
+def test_machines_that_cannot_be(change: dict[str, object], message: str) -> None:
+    machine = dataclasses.replace(H200_HOSTS, **change)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=message):
+        planning.plan(8, [(4, 4)] * 2, machine=machine)
+    with pytest.raises(ElementTypeError, match="machine: expected a Machine, got str"):
+        planning.plan(8, [(4, 4)] * 2, machine="H100")  # type: ignore[arg-type]
 
 
 def test_scaling_tells_what_is_wrong() -> None:

@@ -116,6 +116,9 @@ class TiledPass(KronPass):
         shape = self.work.shape
         if self.work.ends.source_by_rows:
             down, across = shape.left * shape.right, rows
+            if down == 1:
+                down = self._pieces(across)
+                across //= down
         else:
             down, across = rows * shape.left, shape.right
         return operands.cover(down, self.rows) * operands.cover(across, self.columns)
@@ -212,15 +215,17 @@ class TiledPass(KronPass):
     def _cut(
         self, inner: int, outer: Sequence[int], absorbed: Container[int]
     ) -> tuple[int | None, int]:
-        """Contiguous rows of X are cut into pieces where all but one of the tile's rows would stay
-        empty: the outer axis that takes the pieces, and how many there are."""
+        """The outer axis that takes pieces of contiguous rows of X, and how many there are: cut
+        where all but one of the tile's rows would stay empty."""
         free = [axis for axis in (1, 0) if outer[axis] == 1 and axis not in absorbed]
+        pieces = self._pieces(inner) if math.prod(outer) == 1 and free else 1
+        return (free[0], pieces) if pieces > 1 else (None, 1)
+
+    def _pieces(self, inner: int) -> int:
+        """Equal pieces of contiguous rows, as many as a tile has rows, or fewer."""
         width = self.columns // 2  # Shorter pieces would leave columns empty instead.
-        fitting = [n for n in range(2, self.rows + 1) if inner % (n * max(self.vectors)) == 0]
-        fitting = [n for n in fitting if inner // n >= width]
-        if math.prod(outer) > 1 or not free or not fitting:
-            return None, 1
-        return free[0], fitting[-1]
+        counts = range(min(self.rows, inner // max(width, 1)), 1, -1)
+        return next((n for n in counts if inner % (n * max(self.vectors)) == 0), 1)
 
 
 def four(strides: Sequence[int], filler: int = 0) -> tuple[int, ...]:

@@ -132,7 +132,7 @@ def _build(units: Sequence[Unit], folder: Path) -> None:
 
 def _with_precompiled(compiler: str, flags: tuple[str, ...], folder: Path) -> tuple[str, ...]:
     """The flags, with the header that they include compiled once for all libraries: it takes as
-    long as three kernels."""
+    long as two kernels."""
     if "-include" not in flags:
         return flags
     at = flags.index("-include") + 1

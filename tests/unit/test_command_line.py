@@ -13,6 +13,7 @@ import pytest
 import kronop
 from kronop import compiler, families, knobs
 from kronop.__main__ import main
+from kronop.commands import doctor
 from kronop.commands.cache import _key
 from kronop.commands.matrix import table
 from kronop.families.kron.command import shape_of
@@ -24,6 +25,54 @@ def test_demo_runs_the_whole_chain(capsys) -> None:
     assert "plan for x86" in printed
     error = float(printed.split("float64: ")[1].split()[0])
     assert error < 1e-6
+
+
+def test_doctor_tells_what_works_and_what_is_missing(own_cache: None, capsys) -> None:
+    assert main(["doctor"]) == 0
+    lines = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "a trial kernel took" in lines["this CPU"]
+    assert "a trial kernel for sm_90a" in lines["NVRTC"]
+    assert lines["cache"].endswith("0 kernels, 0.0 MB") or " kernels, " in lines["cache"]
+    for name, line in lines.items():
+        assert "--" not in line[:20] or "not installed" in line or name == "GPUs", line
+
+
+def test_doctor_says_that_nothing_runs(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    def nothing() -> str:
+        raise kronop.CompileError("no C++ compiler was found; install g++")
+
+    for name in ("_on_cpu", "_by_nvrtc"):
+        monkeypatch.setattr(doctor, name, nothing)
+    assert main(["doctor"]) == 1
+    printed = capsys.readouterr()
+    assert "this CPU       --  no C++ compiler was found; install g++" in printed.out
+    assert "kronop runs on nothing here." in printed.out
+    assert "got neither" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["benhc"], "did you mean bench?"),
+        (["bench", "kronn"], "did you mean kron?"),
+        (["bench", "kron", "--shpaes", "4:8"], "did you mean --shapes?"),
+        (["xyz"], "invalid choice: 'xyz'"),
+    ],
+)
+def test_typos_are_answered(arguments: list[str], message: str, capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(arguments)
+    told = capsys.readouterr().err
+    assert message in told
+    assert ("did you mean" in told) == ("did you mean" in message)
+
+
+def test_the_version_and_examples(capsys) -> None:
+    for flag, text in (("--version", f"kronop {kronop.__version__}"), ("--help", "kronop doctor")):
+        with pytest.raises(SystemExit) as end:
+            main([flag])
+        assert end.value.code == 0
+        assert text in capsys.readouterr().out
 
 
 def test_show_prints_every_view(capsys) -> None:

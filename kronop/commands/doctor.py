@@ -1,0 +1,180 @@
+"""What kronop finds on this machine: compilers, GPUs, packages, the cache; and what is missing."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import kronop
+from kronop import compiler, cpus, knobs
+from kronop.errors import CompileError, KronopError, installing
+from kronop.target import detect_x86_arch
+
+# Packages, what they are for, and the extra that brings them.
+_PACKAGES = (
+    ("torch", "kronop.torch: gradients, layers", "torch"),
+    ("cupy", "tensors on GPUs without torch", "cuda13"),
+    ("rmm", "pools of GPU memory", "cuda13"),
+    ("jax", "kronop.jax", "jax"),
+    ("scipy", "kronop.scipy", "scipy"),
+    ("gpytorch", "kronop.linear_operator", "gpytorch"),
+    ("nvmath", "kronop.linalg on GPUs", "linalg"),
+)
+# What distributions are called whose names are not their packages'.
+_DISTRIBUTIONS = {
+    "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
+    "rmm": ("rmm-cu13", "rmm-cu12", "rmm"),
+    "nvmath": ("nvmath-python",),
+}
+
+
+class Finding(NamedTuple):
+    """A line: what was looked for, whether it is there and works, and what can be done if not."""
+
+    name: str
+    works: bool
+    told: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{self.name:<14} {'ok' if self.works else '--'}  {self.told}{hint}"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    pass
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Prints a line for each finding as soon as there is one.
+
+    Raises:
+        CompileError: kernels can neither be made for this CPU nor for a GPU of this machine.
+    """
+    print(f"kronop {kronop.__version__}, Python {platform.python_version()}, {platform.platform()}")
+    works = {}
+    for finding in findings():
+        print(finding, flush=True)
+        works[finding.name] = finding.works
+    targets = [name for name in ("this CPU", "GPUs") if works[name]]
+    print(f"\nkronop runs on {' and '.join(targets) or 'nothing here'}.")
+    if not targets:
+        raise CompileError("expected a compiler for this CPU or a GPU, got neither; see above")
+
+
+def findings() -> Iterator[Finding]:
+    """What there is, one by one: trial kernels take a second each."""
+    yield _cpus()
+    yield _tried("this CPU", _on_cpu)
+    nvrtc = _tried("NVRTC", _by_nvrtc)
+    yield nvrtc
+    yield _tried("GPUs", _on_gpus) if nvrtc.works else Finding("GPUs", False, "NVRTC is needed")
+    for name, what, extra in _PACKAGES:
+        yield _package(name, what, extra)
+    yield _cache()
+
+
+def _tried(name: str, attempt: Callable[[], str]) -> Finding:
+    try:
+        return Finding(name, True, attempt())
+    except KronopError as error:
+        told, _, hint = str(error).partition("; ")
+        return Finding(name, False, told.splitlines()[0], hint.splitlines()[0] if hint else "")
+
+
+def _cpus() -> Finding:
+    count = cpus.cpu_count()
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    told = f"{count}, load {load:.1f}"
+    if load <= count / 2:
+        return Finding("CPUs", True, told)
+    return Finding("CPUs", True, told, "others keep them busy: times vary, and calls take fewer")
+
+
+def _on_cpu() -> str:
+    """Compiles a product into a cache of its own, and compares its numbers with NumPy's."""
+    with tempfile.TemporaryDirectory() as folder, knobs.using(cache_dir=Path(folder)):
+        operation = _operation("x86")
+        seconds = _compiled(operation)
+        x = np.arange(32, dtype=np.float32).reshape(2, 16)
+        factors = [np.arange(16, dtype=np.float32).reshape(4, 4) for _ in range(2)]
+        y = np.empty_like(x)
+        epilogue = operation.epilogue_type(1.0, 0.0)
+        operation.run(
+            kronop.KronMatmulArguments(
+                operation=operation, X=x, factors=factors, Y=y, output_op=epilogue
+            )
+        )
+        (binary,) = operation.binaries
+    if not np.array_equal(y, x @ np.kron(*factors)):
+        raise CompileError(f"a trial kernel by {binary.compiler} gives wrong numbers")
+    return f"{detect_x86_arch()}; {binary.compiler}; a trial kernel took {seconds:.1f} s"
+
+
+def _by_nvrtc() -> str:
+    with tempfile.TemporaryDirectory() as folder, knobs.using(cache_dir=Path(folder)):
+        operation = _operation("sm_90a")
+        seconds = _compiled(operation)
+        (binary,) = operation.binaries
+    return f"{binary.compiler}; a trial kernel for sm_90a took {seconds:.1f} s"
+
+
+def _on_gpus() -> str:
+    status = compiler.cuda_devices()
+    if not status:
+        raise CompileError(status.reason)
+    from kronop.args.device import check, cuda_driver, target_of_device
+    from kronop.args.view import Device
+
+    driver = cuda_driver()
+    count = int(check(driver.cuDeviceGetCount(), "counting GPUs"))
+    found = []
+    for index in range(count):
+        name = check(driver.cuDeviceGetName(128, index), "asking for a GPU's name")
+        told = bytes(name).split(b"\\0")[0].decode()
+        found.append(f"{told} ({target_of_device(Device('cuda', index))})")
+    return ", ".join(found)
+
+
+def _operation(target: str) -> kronop.KronMatmulOperation:
+    matrix = kronop.TensorDescription(kronop.float32, kronop.RowMajor, 4)
+    epilogue = kronop.LinearCombination(kronop.float32, 4, kronop.float32, kronop.float32)
+    return kronop.KronMatmulOperation(target, None, matrix, matrix, matrix, epilogue, [(4, 4)] * 2)
+
+
+def _compiled(operation: kronop.KronMatmulOperation) -> float:
+    begin = time.perf_counter()
+    compiler.forget()
+    compiler.add_module([operation])
+    return time.perf_counter() - begin
+
+
+def _package(name: str, what: str, extra: str) -> Finding:
+    for distribution in _DISTRIBUTIONS.get(name, (name,)):
+        try:
+            return Finding(name, True, importlib.metadata.version(distribution))
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return Finding(name, False, f"not installed ({what})", installing(extra))
+
+
+def _cache() -> Finding:
+    """Whether the cache keeps kernels, and how many."""
+    cache = compiler.default_cache()
+    try:
+        cache.require(writable=True)
+    except KronopError as error:
+        told, _, hint = str(error).partition("; ")
+        return Finding("cache", False, told, hint)
+    entries = cache.list()
+    size = sum(item.stat().st_size for item in cache.folder.rglob("*") if item.is_file()) / 1e6
+    return Finding("cache", True, f"{cache.path}: {len(entries)} kernels, {size:.1f} MB")

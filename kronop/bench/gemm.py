@@ -111,7 +111,8 @@ def _measure(result: Result, setting: Setting) -> None:
     activation = result.epilogue if result.epilogue in ACTIVATION_NAMES else None
 
     def own(item: _Operands) -> Any:
-        return matmul(item.a, item.b, bias=item.bias, activation=activation)
+        # A name of an epilogue, or none.
+        return matmul(item.a, item.b, bias=item.bias, activation=activation)  # type: ignore[arg-type]
 
     timings = {"kronop": result.kronop, **{name: Timing() for name in PEERS}}
     result.peers = {name: timings[name] for name in PEERS}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from kronop.descriptions.datatype import DataType, float32, float64
 from kronop.descriptions.expression import Expression, apply, is_identifier, variable
@@ -106,6 +106,8 @@ _ACTIVATIONS: dict[str, Callable[[Expression], Expression]] = {
     # The exact form, with the error function.
     "gelu": lambda x: x * 0.5 * (apply("erf", x * math.sqrt(0.5)) + 1.0),
 }
+# Those that functions take by name.
+ActivationName = Literal["relu", "leaky_relu", "tanh", "sigmoid", "silu", "hardswish", "gelu"]
 ACTIVATION_NAMES = tuple(_ACTIVATIONS)
 # Where fewer instructions are as good.
 _OF_16_BITS: dict[str, Callable[[Expression], Expression]] = {

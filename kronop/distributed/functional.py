@@ -22,18 +22,17 @@ from kronop.torch import autocasting
 from kronop.torch import gemkm as alone
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def gemkm(
-    x: Any,
+    x: torch.Tensor,
     factors: Sequence[Any],
     *,
     alpha: float = 1.0,
     beta: float | None = None,
-    z: Any = None,
+    z: torch.Tensor | None = None,
     group: Any = None,
     columns: bool = False,
     output: str = "standard",
-) -> Any:
+) -> torch.Tensor:
     """alpha x (F1 x ... x FN) + beta z, of an x that is spread over many ranks.
 
     Every rank of the group or mesh calls this, with equal factors and scalars. At the first call
@@ -69,6 +68,43 @@ def gemkm(
         ElementTypeError: types that do not fit.
         DeviceError: a rank ended, or did not answer in the time that its group allows.
     """
+    return _product(x, factors, alpha, beta, z, group, columns, output)
+
+
+def gekmm(
+    factors: Sequence[Any],
+    x: torch.Tensor,
+    *,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    z: torch.Tensor | None = None,
+    group: Any = None,
+    columns: bool = False,
+) -> torch.Tensor:
+    """alpha (F1 x ... x FN) x + beta z, of an x that is spread over many ranks.
+
+    As `gemkm`, with rows for columns: x is (K, M), K the product of the factors' columns, and of
+    local tensors with `columns` each rank has neighbouring rows of it: what the factors contract.
+    """
+    factors = list(factors_of(factors, Side.Left))
+    checks.check_tensors(x=x, z=z, **{f"factors[{at}]": it for at, it in enumerate(factors)})
+    turned = [item.mT for item in factors]
+    source = None if z is None else z.mT
+    found = gemkm(x.mT, turned, alpha=alpha, beta=beta, z=source, group=group, columns=columns)
+    return found.mT
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _product(
+    x: Any,
+    factors: Sequence[Any],
+    alpha: float,
+    beta: float | None,
+    z: Any,
+    group: Any,
+    columns: bool,
+    output: str,
+) -> Any:
     beta = beta_beside(z, beta)
     _check_output(output, z, beta)
     factors = list(factors_of(factors, Side.Right))
@@ -93,30 +129,6 @@ def gemkm(
         group = checks.group_of(group)
         shared = [exchange.all_reduced_gradient(item, [group]) for item in factors]
         return _shared(dataclasses.replace(call, factors=shared), [group], call.signature)
-
-
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def gekmm(
-    factors: Sequence[Any],
-    x: Any,
-    *,
-    alpha: float = 1.0,
-    beta: float | None = None,
-    z: Any = None,
-    group: Any = None,
-    columns: bool = False,
-) -> Any:
-    """alpha (F1 x ... x FN) x + beta z, of an x that is spread over many ranks.
-
-    As `gemkm`, with rows for columns: x is (K, M), K the product of the factors' columns, and of
-    local tensors with `columns` each rank has neighbouring rows of it: what the factors contract.
-    """
-    factors = list(factors_of(factors, Side.Left))
-    checks.check_tensors(x=x, z=z, **{f"factors[{at}]": it for at, it in enumerate(factors)})
-    turned = [item.mT for item in factors]
-    source = None if z is None else z.mT
-    found = gemkm(x.mT, turned, alpha=alpha, beta=beta, z=source, group=group, columns=columns)
-    return found.mT
 
 
 def _check_output(output: str, z: Any, beta: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,15 +34,18 @@ MODES = (
 _MANY_POINTS = 25
 DIRECT = MODES[2]
 
+# NumPy in, NumPy out; and so of torch and CuPy.
+Array = TypeVar("Array")
+
 
 def cdist(
-    x1: Any,
+    x1: Array,
     x2: Any,
     p: Any = 2.0,
     compute_mode: str = MODES[0],
     skip_epilogue: bool = False,
     out: Any = None,
-) -> Any:
+) -> Array:
     """The p-norm distances of all pairs of points: (sum over k of |x1[m, k] - x2[n, k]|^p)^(1/p).
 
     p = 0 counts the features that differ, p = infinity takes the largest difference. The distance
@@ -79,8 +82,8 @@ def cdist(
 
 
 def kernel_matrix(
-    x1: Any, x2: Any, kernel: Kernel, regularization: Any = 0.0, out: Any = None
-) -> Any:
+    x1: Array, x2: Any, kernel: Kernel, regularization: Any = 0.0, out: Any = None
+) -> Array:
     """The kernel of all pairs of points, in one pass: K[m, n] = kernel(x1[m], x2[n]).
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, TypeVar
 
 from kronop.args.device import target_of
 from kronop.args.tensor import check_element, describe
@@ -16,23 +16,27 @@ from kronop.core.calls import (
     finish,
     operand_of,
 )
+from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.shared import beta_beside
 from kronop.descriptions.tensor import TensorDescription
 from kronop.families.gemm.arguments import DIFFERENTIABLE, GemmArguments
 from kronop.families.gemm.operation import GemmOperationUniversal
 from kronop.families.gemm.shape_arguments import steps_forward
 
+# NumPy in, NumPy out; and so of torch and CuPy.
+Array = TypeVar("Array")
+
 
 def matmul(
-    a: Any,
+    a: Array,
     b: Any,
     c: Any = None,
     alpha: float = 1.0,
     beta: float | None = None,
     bias: Any = None,
-    activation: str | None = None,
+    activation: ActivationName | None = None,
     out: Any = None,
-) -> Any:
+) -> Array:
     """activation(alpha a b + beta c + bias), as one operation.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from kronop.args.device import target_of
 from kronop.args.tensor import describe, listed, view
@@ -22,16 +22,19 @@ from kronop.families.kron.operation import KronMatmulOperation
 _NAMES = {Side.Right: "gemkm", Side.Left: "gekmm"}
 _ORDER = {Side.Right: "gemkm(x, factors)", Side.Left: "gekmm(factors, x)"}
 
+# NumPy in, NumPy out; and so of torch and CuPy.
+Array = TypeVar("Array")
+
 
 def gemkm(
-    x: Any,
+    x: Array,
     factors: Sequence[Any],
     *,
     alpha: float = 1.0,
     beta: float | None = None,
     z: Any = None,
     out: Any = None,
-) -> Any:
+) -> Array:
     """alpha x (F1 x ... x FN) + beta z.
 
     Args:
@@ -55,13 +58,13 @@ def gemkm(
 
 def gekmm(
     factors: Sequence[Any],
-    x: Any,
+    x: Array,
     *,
     alpha: float = 1.0,
     beta: float | None = None,
     z: Any = None,
     out: Any = None,
-) -> Any:
+) -> Array:
     """alpha (F1 x ... x FN) x + beta z.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from kronop.args.device import target_of
 from kronop.args.tensor import describe, listed, view
@@ -18,6 +18,7 @@ from kronop.core.calls import (
     operand_of,
 )
 from kronop.core.prepared import Call
+from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.datatype import result_type
 from kronop.descriptions.shared import beta_beside, check_flag
 from kronop.descriptions.tensor import TensorDescription
@@ -27,19 +28,22 @@ from kronop.families.ksparse.chain_arguments import KSparseChainArguments
 from kronop.families.ksparse.chain_description import Pattern
 from kronop.families.ksparse.operation import KSparseChainOperation, KSparseOperation
 
+# NumPy in, NumPy out; and so of torch and CuPy.
+Array = TypeVar("Array")
+
 
 def ksmm(
-    x: Any,
+    x: Array,
     weights: Any,
     *,
     batch_last: bool = False,
     bias: Any = None,
-    activation: str | None = None,
+    activation: ActivationName | None = None,
     alpha: float = 1.0,
     beta: float | None = None,
     z: Any = None,
     out: Any = None,
-) -> Any:
+) -> Array:
     """activation(alpha x K' + beta z + bias), K Kronecker-sparse or a product of such factors.
 
     A weight w of shape (a, b, c, d) stands for K = I_a x dense(b, c) x I_d in structure, which has

@@ -25,8 +25,12 @@ from kronop.torch.checks import check_tensor
 
 
 def cdist(
-    x1: Any, x2: Any, p: Any = 2.0, compute_mode: str = api.MODES[0], skip_epilogue: bool = False
-) -> Any:
+    x1: torch.Tensor,
+    x2: torch.Tensor,
+    p: Any = 2.0,
+    compute_mode: str = api.MODES[0],
+    skip_epilogue: bool = False,
+) -> torch.Tensor:
     """`kronop.cdist`, differentiable in x1, x2 and (if it is a tensor) p.
 
     A torch operator: autograd, torch.compile without a graph break, torch.vmap. Backward holds
@@ -50,7 +54,9 @@ def cdist(
     return _matrix(x1, x2, PowerNorm(p, root=not skip_epilogue), None, compute_mode)
 
 
-def kernel_matrix(x1: Any, x2: Any, kernel: Kernel, regularization: Any = 0.0) -> Any:
+def kernel_matrix(
+    x1: torch.Tensor, x2: torch.Tensor, kernel: Kernel, regularization: Any = 0.0
+) -> torch.Tensor:
     """`kronop.kernel_matrix`, differentiable in x1, x2 and all tensors of the kernel.
 
     A torch operator: autograd, torch.compile without a graph break, torch.vmap. Backward holds
@@ -85,7 +91,9 @@ def _matrix(x1: Any, x2: Any, kernel: Kernel, regularization: Any, mode: str) ->
     return matrix(x1, x2, *values.arguments, bound.form.text(), mode)
 
 
-def kernel_matmul(x1: Any, x2: Any, v: Any, kernel: Kernel, regularization: Any = 0.0) -> Any:
+def kernel_matmul(
+    x1: torch.Tensor, x2: torch.Tensor, v: torch.Tensor, kernel: Kernel, regularization: Any = 0.0
+) -> torch.Tensor:
     """`kronop.kernel_matmul`, differentiable in x1, x2, v and all tensors of the kernel.
 
     A torch operator: autograd, torch.compile without a graph break, torch.vmap. Gradients are

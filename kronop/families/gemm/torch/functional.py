@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from kronop.core.calls import check_activation
+from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.shared import beta_beside
 from kronop.families.gemm.torch.operators import activated, composed, product
 from kronop.torch.checks import are_symbols, check_source, check_tensor, number
@@ -14,13 +15,13 @@ from kronop.torch.direct import needs_gradient
 
 
 def matmul(
-    a: Any,
-    b: Any,
-    c: Any = None,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor | None = None,
     alpha: float = 1.0,
     beta: float | None = None,
-    bias: Any = None,
-    activation: str | None = None,
+    bias: torch.Tensor | None = None,
+    activation: ActivationName | None = None,
 ) -> torch.Tensor:
     """activation(alpha a b + beta c + bias), differentiable in a, b, c and bias.
 

@@ -28,7 +28,8 @@ from kronop.torch.scaling import scaled
 def _compute(
     a: Any, b: Any, c: Any, bias: Any, alpha: Any, beta: Any, activation: str | None = None
 ) -> Any:
-    return api.matmul(a, b, c, alpha, beta, bias, activation)
+    # Operators of torch take strings.
+    return api.matmul(a, b, c, alpha, beta, bias, activation)  # type: ignore[arg-type]
 
 
 def _fake(

@@ -14,7 +14,12 @@ from kronop.torch.checks import are_symbols, check_source, check_tensor, number
 
 
 def gemkm(
-    x: Any, factors: Sequence[Any], *, alpha: float = 1.0, beta: float | None = None, z: Any = None
+    x: torch.Tensor,
+    factors: Sequence[Any],
+    *,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    z: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """alpha x (F1 x ... x FN) + beta z, differentiable in x, every factor and z.
 
@@ -49,7 +54,12 @@ def gemkm(
 
 
 def gekmm(
-    factors: Sequence[Any], x: Any, *, alpha: float = 1.0, beta: float | None = None, z: Any = None
+    factors: Sequence[Any],
+    x: torch.Tensor,
+    *,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    z: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """alpha (F1 x ... x FN) x + beta z, differentiable in x, every factor and z.
 

@@ -42,7 +42,7 @@ def compute(
         weights,
         batch_last=batch_last,
         bias=bias,
-        activation=activation,
+        activation=activation,  # type: ignore[arg-type]  # Operators of torch take strings.
         alpha=alpha,
         beta=beta,
         z=z,

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from kronop.core.calls import check_activation
+from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.torch.operators import ksmm as product
@@ -18,15 +19,15 @@ from kronop.torch.direct import is_plain, needs_gradient
 
 
 def ksmm(
-    x: Any,
+    x: torch.Tensor,
     weights: Any,
     *,
     batch_last: bool = False,
-    bias: Any = None,
-    activation: str | None = None,
+    bias: torch.Tensor | None = None,
+    activation: ActivationName | None = None,
     alpha: float = 1.0,
     beta: float | None = None,
-    z: Any = None,
+    z: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """activation(alpha x K' + beta z + bias), differentiable in x, all weights, bias and z.
 

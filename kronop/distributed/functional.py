@@ -140,7 +140,7 @@ def _check_output(output: str, z: Any, beta: float) -> None:
         raise ArgumentError(
             mismatch(
                 "z",
-                expected="None with output='any', whose order of columns is the plan's",
+                expected="None with output='any', which may be split in another way",
                 got="a tensor",
                 hint="add it afterwards, or ask for output='standard'",
             )

@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from kronop.compiler import host_backend  # noqa: E402
 from tests.distributed import ranks  # noqa: E402
 
 _SECONDS = 240
@@ -21,7 +22,8 @@ def _run(count: int, backend: str, folder: Path) -> dict[str, list[str]]:
     queue = context.Queue()
     processes = [
         context.Process(
-            target=ranks.main, args=(rank, count, str(folder / "store"), queue, backend)
+            target=ranks.main,
+            args=(rank, count, str(folder / "store"), queue, backend, host_backend._FLAGS),
         )
         for rank in range(count)
     ]

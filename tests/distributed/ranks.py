@@ -595,8 +595,8 @@ def a_rank_that_ended() -> None:
 def main(
     rank: int, ranks: int, store: str, queue: Any, backend: str, flags: tuple[str, ...] = ()
 ) -> None:
-    """Runs all cases as one of the ranks, with these flags for kernels of x86; puts (rank, name, what
-    went wrong) into the queue."""
+    """Runs all cases as one of the ranks, with these flags for kernels of x86; puts (rank, name,
+    what went wrong) into the queue."""
     host_backend._FLAGS = flags or host_backend._FLAGS
     os.environ["KRONOP_QUIET"] = "1"
     torch.set_num_threads(1)

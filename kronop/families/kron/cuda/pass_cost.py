@@ -108,7 +108,7 @@ def _ragged(design: TiledPass) -> float:
     if ends.source_by_rows:
         exist, size = shape.left * shape.right, design.rows
         if exist == 1 and ends.source_alignment > 1:
-            return 1.0  # Batches or pieces of X fill the rows: see `TiledPass.launch`.
+            return 1.0  # Batches or pieces of X fill the rows: see `TiledPass._cut`.
     else:
         exist, size = shape.right, design.columns
     return operands.cover(exist, size) * size / exist

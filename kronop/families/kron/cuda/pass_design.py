@@ -116,9 +116,6 @@ class TiledPass(KronPass):
         shape = self.work.shape
         if self.work.ends.source_by_rows:
             down, across = shape.left * shape.right, rows
-            if down == 1:
-                down = self._pieces(across)
-                across //= down
         else:
             down, across = rows * shape.left, shape.right
         return operands.cover(down, self.rows) * operands.cover(across, self.columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 from kronop.descriptions.activation import Activation
 from kronop.descriptions.datatype import FLOAT8, DataType, Layout
@@ -22,6 +22,10 @@ from kronop.errors import (
 )
 
 _MOST_MEMORY = 1 << 62
+
+
+# Of functions that return the kind of tensor that they take: NumPy in, NumPy out.
+Array = TypeVar("Array")
 
 
 def check_operands(

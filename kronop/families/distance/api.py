@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from kronop.args.device import target_of
 from kronop.core import prepared
 from kronop.core.calls import describe_output, epilogue_of, finish
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.descriptions.shared import check_flag
+from kronop.descriptions.shared import Array, check_flag
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.arguments import DistanceArguments, check_points
@@ -33,9 +33,6 @@ MODES = (
 )
 _MANY_POINTS = 25
 DIRECT = MODES[2]
-
-# NumPy in, NumPy out; and so of torch and CuPy.
-Array = TypeVar("Array")
 
 
 def cdist(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, TypeVar
+from typing import Any
 
 from kronop.args.device import target_of
 from kronop.args.tensor import check_element, describe
@@ -17,14 +17,11 @@ from kronop.core.calls import (
     operand_of,
 )
 from kronop.descriptions.activation import ActivationName
-from kronop.descriptions.shared import beta_beside
+from kronop.descriptions.shared import Array, beta_beside
 from kronop.descriptions.tensor import TensorDescription
 from kronop.families.gemm.arguments import DIFFERENTIABLE, GemmArguments
 from kronop.families.gemm.operation import GemmOperationUniversal
 from kronop.families.gemm.shape_arguments import steps_forward
-
-# NumPy in, NumPy out; and so of torch and CuPy.
-Array = TypeVar("Array")
 
 
 def matmul(

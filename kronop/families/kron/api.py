@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from kronop.args.device import target_of
 from kronop.args.tensor import describe, listed, view
 from kronop.core import prepared
 from kronop.core.calls import describe_output, epilogue_of, finish, operand_of
 from kronop.core.prepared import Call
-from kronop.descriptions.shared import beta_beside
+from kronop.descriptions.shared import Array, beta_beside
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.kron.arguments import KronMatmulArguments
@@ -21,9 +21,6 @@ from kronop.families.kron.operation import KronMatmulOperation
 
 _NAMES = {Side.Right: "gemkm", Side.Left: "gekmm"}
 _ORDER = {Side.Right: "gemkm(x, factors)", Side.Left: "gekmm(factors, x)"}
-
-# NumPy in, NumPy out; and so of torch and CuPy.
-Array = TypeVar("Array")
 
 
 def gemkm(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from kronop.args.device import target_of
 from kronop.args.tensor import describe, listed, view
@@ -20,16 +20,13 @@ from kronop.core.calls import (
 from kronop.core.prepared import Call
 from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.datatype import result_type
-from kronop.descriptions.shared import beta_beside, check_flag
+from kronop.descriptions.shared import Array, beta_beside, check_flag
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.ksparse.arguments import KSparseArguments, SparseArguments
 from kronop.families.ksparse.chain_arguments import KSparseChainArguments
 from kronop.families.ksparse.chain_description import Pattern
 from kronop.families.ksparse.operation import KSparseChainOperation, KSparseOperation
-
-# NumPy in, NumPy out; and so of torch and CuPy.
-Array = TypeVar("Array")
 
 
 def ksmm(

@@ -54,6 +54,14 @@ def solve_cholesky(
         ArgumentError: shapes, frameworks or devices do not fit, or memory can't be overwritten.
         ElementTypeError: an element type is neither float32 nor float64.
         DeviceError: tensors are on a GPU, and nvmath-python or a library of CUDA is missing.
+
+    Example:
+        >>> a = np.array([[[4.0, 2.0], [2.0, 5.0]], [[1.0, 2.0], [2.0, 1.0]]])
+        >>> x, info = kronop.linalg.solve_cholesky(a, np.ones((2, 2, 1)))
+        >>> info.tolist()  # the second matrix's minor of order 2 is not positive definite
+        [0, 2]
+        >>> bool(np.allclose(a[0] @ x[0], 1)), bool(np.isnan(x[1]).all())
+        (True, True)
     """
     _check_flags(lower=lower, overwrite_a=overwrite_a, overwrite_b=overwrite_b)
 
@@ -78,12 +86,18 @@ def solve_lu(
         overwrite_b: writes the solution into b, which is returned as x.
 
     Returns:
-        (x, info) as for `solve_cholesky`; an info up to N is that of LAPACK's getrf: this pivot is
-        exactly zero, so the matrix is singular. A row-major matrix is factored as its transpose,
-        whose zero pivot may be another one.
+        (x, info) as for `solve_cholesky`. An info up to N is that of LAPACK's getrf, the number of
+        a pivot that is exactly zero, so that the matrix is singular. A row-major matrix is factored
+        as its transpose, whose zero pivot may be another one.
 
     Raises:
         ArgumentError, ElementTypeError, DeviceError: as for `solve_cholesky`.
+
+    Example:
+        >>> a, b = np.array([[0.0, 2.0], [1.0, 0.0]]), np.array([4.0, 3.0])
+        >>> x, info = kronop.linalg.solve_lu(a, b)
+        >>> x.tolist(), int(info)
+        ([3.0, 2.0], 0)
     """
     _check_flags(overwrite_a=overwrite_a, overwrite_b=overwrite_b)
 
@@ -103,7 +117,7 @@ def eigh(a: Any, *, lower: bool = True, overwrite_a: bool = False) -> tuple[Any,
             stays as it is.
 
     Returns:
-        (w, v, info): w (..., N) in ascending order, v (..., N, N) with the eigenvectors as
+        (w, v, info), w (..., N) in ascending order, v (..., N, N) with the eigenvectors as
         orthonormal columns. With info 0 both are finite, otherwise both are NaN throughout. An
         info up to N says that the iteration did not converge. N + 1: the triangle has a value that
         is not finite, a result has overflowed, or (as cuSOLVER's Jacobi says it) there was no
@@ -111,6 +125,12 @@ def eigh(a: Any, *, lower: bool = True, overwrite_a: bool = False) -> tuple[Any,
 
     Raises:
         ArgumentError, ElementTypeError, DeviceError: as for `solve_cholesky`.
+
+    Example:
+        >>> a = np.array([[2.0, 1.0], [1.0, 2.0]])
+        >>> w, v, info = kronop.linalg.eigh(a)
+        >>> w.round(6).tolist(), bool(np.allclose(a @ v, v * w)), int(info)
+        ([1.0, 3.0], True, 0)
     """
     _check_flags(lower=lower, overwrite_a=overwrite_a)
     problem = read_square(a, overwrite_a)

@@ -6,6 +6,14 @@ build this one, GPyTorch's kernels among it; `accelerate()` does so for the rest
 
 Imported explicitly (`import kronop.linear_operator`): it needs linear_operator, which comes with
 GPyTorch.
+
+Example:
+    >>> import torch
+    >>> import kronop.linear_operator
+    >>> from kronop.linear_operator import KroneckerProductLinearOperator
+    >>> K = KroneckerProductLinearOperator(2 * torch.eye(2), torch.eye(3))
+    >>> (K @ torch.ones(6, 1)).sum().item()
+    12.0
 """
 
 from kronop.errors import installing as _installing
@@ -31,3 +39,4 @@ __all__ = [
     "accelerate",
     "accelerated",
 ]
+__dir__ = __all__.copy  # What completes is public.

@@ -27,12 +27,22 @@ class KroneckerProductAddedDiagLinearOperator(
     Args:
         linear_ops: a Kronecker product (..., N, N) and a DiagLinearOperator, in any order.
         preconditioner_override: as for linear_operator's AddedDiagLinearOperator.
+
+    Example:
+        >>> import torch
+        >>> from kronop.linear_operator import KroneckerProductLinearOperator
+        >>> K = KroneckerProductLinearOperator(2 * torch.eye(2), torch.eye(3))
+        >>> noisy = K.add_diagonal(torch.tensor(0.5))
+        >>> type(noisy).__name__
+        'KroneckerProductAddedDiagLinearOperator'
+        >>> [round(item.item(), 3) for item in noisy.inv_quad_logdet(torch.ones(6, 1), logdet=True)]
+        [2.4, 5.498]
     """
 
     def inv_quad_logdet(
         self, inv_quad_rhs: Any = None, logdet: bool | None = False, reduce_inv_quad: bool = True
     ) -> tuple[Any, Any]:
-        """(trace of rhs^T A^-1 rhs, log |A|) of this operator A (..., N, N), both differentiable.
+        """`(trace of rhs^T A^-1 rhs, log |A|)` of this operator A (..., N, N), differentiable.
 
         Where one decomposition serves both, a second derivative of the former raises
         NotImplementedError; elsewhere, linear_operator's own are used, which are wrong.
@@ -41,6 +51,9 @@ class KroneckerProductAddedDiagLinearOperator(
             inv_quad_rhs: (..., N, M) or (N,), or None.
             logdet: whether the determinant is asked for.
             reduce_inv_quad: without it the diagonal (..., M) instead of the trace.
+
+        Returns:
+            The trace (...), or the diagonal, and the logarithm (...).
         """
         if not logdet or inv_quad_rhs is None or not self._is_shared(inv_quad_rhs):
             with accelerated():

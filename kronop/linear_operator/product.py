@@ -197,6 +197,15 @@ class KroneckerProductLinearOperator(
 
     Raises:
         RuntimeError: an argument is neither, or batches do not broadcast.
+
+    Example:
+        >>> import torch
+        >>> from kronop.linear_operator import KroneckerProductLinearOperator
+        >>> a, b = torch.tensor([[2.0, 1.0], [1.0, 2.0]]), torch.diag(torch.tensor([1.0, 2.0, 4.0]))
+        >>> K = KroneckerProductLinearOperator(a, b)
+        >>> x = torch.arange(6.0)[:, None]
+        >>> K.shape, bool(torch.allclose(K @ x, torch.kron(a, b) @ x))
+        (torch.Size([6, 6]), True)
     """
 
 
@@ -210,4 +219,12 @@ class KroneckerProductTriangularLinearOperator(
     Args:
         linear_ops: TriangularLinearOperators (..., N_i, N_i).
         upper: whether they are upper triangular.
+
+    Example:
+        >>> import torch
+        >>> from kronop.linear_operator import KroneckerProductLinearOperator
+        >>> K = KroneckerProductLinearOperator(4 * torch.eye(2), torch.eye(3))
+        >>> root = K.cholesky()
+        >>> type(root).__name__, root.to_dense()[0, 0].item()
+        ('KroneckerProductTriangularLinearOperator', 2.0)
     """

@@ -29,6 +29,15 @@ def accelerated() -> Iterator[None]:
     are not changed.
 
     Blocks may be nested. Operators that were made inside a block stay kronop's outside.
+
+    Example:
+        >>> import torch
+        >>> import kronop.linear_operator
+        >>> from linear_operator.operators import KroneckerProductLinearOperator
+        >>> with kronop.linear_operator.accelerated():
+        ...     K = KroneckerProductLinearOperator(torch.eye(2), torch.eye(3))
+        >>> isinstance(K, kronop.linear_operator.KroneckerProductLinearOperator)
+        True
     """
     token = _in_block.set(True)
     try:
@@ -38,7 +47,21 @@ def accelerated() -> Iterator[None]:
 
 
 def accelerate(on: bool = True) -> None:
-    """As `accelerated`, from now on, in all threads; with False no longer."""
+    """Does as an `accelerated` block, from now on and in all threads.
+
+    Args:
+        on: False ends it.
+
+    Example:
+        >>> import torch
+        >>> import kronop.linear_operator
+        >>> from linear_operator.operators import KroneckerProductLinearOperator
+        >>> kronop.linear_operator.accelerate()
+        >>> K = KroneckerProductLinearOperator(torch.eye(2), torch.eye(3))
+        >>> kronop.linear_operator.accelerate(False)
+        >>> isinstance(K, kronop.linear_operator.KroneckerProductLinearOperator)
+        True
+    """
     global _in_program
     _in_program = on
 

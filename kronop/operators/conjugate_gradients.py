@@ -46,6 +46,11 @@ class CGInfo:
             is computed anew at the end, is small enough.
         residual_norms: the norms of these residuals.
         iterations: how many products were needed for the slowest right-hand side.
+
+    Example:
+        >>> x, info = kronop.cg(np.diag([1.0, 2.0]), np.ones(2))
+        >>> info.iterations, bool(info.converged), float(info.residual_norms) < 1e-5
+        (2, True, True)
     """
 
     converged: Any
@@ -99,7 +104,7 @@ def cg(
         max_iterations: how many products to make at most, but for those that check the end.
 
     Returns:
-        (x, info): x like b (broadcast with the operator's leading dimensions), and how it ended.
+        (x, info), x like b (broadcast with the operator's leading dimensions), and how it ended.
         Of torch tensors x has gradients in b, sigma2, and the factors of an operator of kronop or
         the elements of a matrix, to any order; each is found by conjugate gradients as well.
 
@@ -108,6 +113,13 @@ def cg(
             or a function's result requires a gradient, which could not reach what the function is
             made of.
         ElementTypeError: the operator can't be multiplied, or products are of another type.
+
+    Example:
+        >>> A, B = np.array([[2.0, 1.0], [1.0, 2.0]]), np.diag([1.0, 2.0, 4.0])
+        >>> K, b = kronop.KroneckerOperator([A, B]), np.arange(6.0)
+        >>> x, info = kronop.cg(K, b, sigma2=0.1, rtol=1e-10)
+        >>> bool(info.converged), bool(np.allclose(K @ x + 0.1 * x, b))
+        (True, True)
     """
     limits = _Limits(rtol=rtol, atol=atol, max_iterations=max_iterations)
     if isinstance(operator, Operator):

@@ -77,8 +77,18 @@ def _check_known(dtype: Any) -> None:
 
 
 def check_symmetric(matrix: Any, name: str) -> None:
-    """Refuses a matrix that differs from its transpose by more than rounding, or is not finite."""
+    """Refuses a matrix that is not square, differs from its transpose by more than rounding, or is
+    not finite."""
     check_decomposable(matrix)
+    if matrix.shape[-1] != matrix.shape[-2]:
+        raise ArgumentError(
+            mismatch(
+                name,
+                expected="a symmetric matrix",
+                got=f"one of shape {tuple(matrix.shape)}",
+                hint="eigendecompositions are of operators whose every factor is symmetric",
+            )
+        )
     if 0 in matrix.shape:
         return
     framework = framework_of(matrix, name)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 
 class KroneckerSum(Operator):
-    """A1 (+) A2 (+) ... (+) AN: the sum of the products I x ... x Ai x ... x I, not formed.
+    """A Kronecker sum A1 (+) A2 (+) ... (+) AN, a matrix (..., N, N) that is not formed: the sum of
+    the products I x ... x Ai x ... x I.
 
     Attributes:
         factors: square matrices (..., Ni, Ni) of one element type; leading dimensions broadcast.
@@ -39,6 +40,16 @@ class KroneckerSum(Operator):
     Raises:
         ArgumentError: a factor is not square, shapes do not fit, or frameworks are mixed.
         ElementTypeError: a factor is no tensor, or element types differ.
+
+    Example:
+        >>> A, B = np.array([[2.0, 1.0], [1.0, 2.0]]), np.diag([1.0, 2.0, 4.0])
+        >>> L, b = kronop.KroneckerSum([A, B]), np.arange(6.0)
+        >>> L.eigvalsh().round(6).tolist()  # all sums of the factors' eigenvalues
+        [2.0, 3.0, 5.0, 4.0, 5.0, 7.0]
+        >>> bool(np.allclose(L @ L.solve(b), b))
+        True
+        >>> len((-0.1 * L).exp().factors)  # a Kronecker product
+        2
     """
 
     def __init__(self, factors: Iterable[Any]) -> None:
@@ -103,6 +114,10 @@ class KroneckerSum(Operator):
 
         Of torch tensors the factors may be any square ones, and it is differentiable; of NumPy
         and CuPy they have to be symmetric.
+
+        Raises:
+            ArgumentError: a factor of NumPy or CuPy is not symmetric.
+            ElementTypeError: the element type is neither float32 nor float64.
         """
         check_decomposable(self.factors[0])
         if is_torch(self.framework):

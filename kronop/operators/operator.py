@@ -8,6 +8,7 @@ from operator import index
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.operators.frameworks import (
     as_tensor,
@@ -90,10 +91,18 @@ class Operator(abc.ABC):
 
     @abc.abstractmethod
     def diagonal(self) -> Any:
-        """The diagonal of a square operator: (..., N)."""
+        """The diagonal of a square operator: (..., N).
+
+        Raises:
+            ArgumentError: the operator, or a factor, is not square.
+        """
 
     def trace(self) -> Any:
-        """The sum of the diagonal of a square operator: (...)."""
+        """The sum of the diagonal of a square operator: (...).
+
+        Raises:
+            ArgumentError: the operator, or a factor, is not square.
+        """
         return self.diagonal().sum(-1)
 
     @abc.abstractmethod
@@ -104,8 +113,16 @@ class Operator(abc.ABC):
         """The product of checked rows (..., C, P) and the operator."""
         return turned(self.T._multiply(turned(x)))
 
-    def __matmul__(self, x: Any) -> Any:
-        """operator @ x with x (Q,) or (..., Q, C)."""
+    def __matmul__(self, x: Array) -> Array:
+        """operator @ x with x (Q,) or (..., Q, C).
+
+        Returns:
+            (P,), or (..., P, C), whose leading dimensions are broadcast with the operator's.
+
+        Raises:
+            ArgumentError: shapes or frameworks do not fit.
+            ElementTypeError: x is no tensor, of another element type, or an operator.
+        """
         if isinstance(x, Operator):
             raise _unsupported(
                 "a product of operators",
@@ -116,11 +133,12 @@ class Operator(abc.ABC):
         self.check_columns(x, "x")
         return on_columns(self._multiply, x)
 
-    def __rmatmul__(self, x: Any) -> Any:
+    def __rmatmul__(self, x: Array) -> Array:
         """x @ operator with x (P,) or (..., C, P)."""
         self._check_operand(x, "x", -1, self.shape[-2])
         if len(x.shape) > 1:
-            return self._multiply_rows(x)
+            found: Array = self._multiply_rows(x)
+            return found  # noqa: RET504  # Its type is not known.
         return on_columns(self.T._multiply, x)
 
     def __mul__(self, scale: Any) -> Self:
@@ -202,7 +220,7 @@ class Operator(abc.ABC):
                 )
             )
 
-    def solve(self, b: Any, sigma2: Any = 0.0) -> Any:
+    def solve(self, b: Array, sigma2: Any = 0.0) -> Array:
         """x with (operator + sigma2 I) x = b, for symmetric factors, by their eigendecompositions.
 
         Of torch tensors it is differentiable in b, every factor and sigma2, to any order. A
@@ -227,7 +245,12 @@ class Operator(abc.ABC):
         return on_columns(system.solution, b)
 
     def inverse(self) -> Operator:
-        """The inverse; of symmetric factors, by their eigendecompositions."""
+        """The inverse (..., N, N); of symmetric factors, by their eigendecompositions.
+
+        Raises:
+            ArgumentError: a factor is not symmetric, or an eigenvalue is 0.
+            ElementTypeError: the element type is neither float32 nor float64.
+        """
         return self.eigh().inverse()
 
     def direct_solver(self) -> Callable[[Any, Any], Any]:
@@ -240,9 +263,13 @@ class Operator(abc.ABC):
         """The eigendecomposition, by those of the factors, which have to be symmetric.
 
         Returns:
-            An operator, which may be unpacked: `values, vectors = operator.eigh()`. Values (..., N)
+            An operator that may be unpacked, `values, vectors = operator.eigh()`. Values (..., N)
             are in the order of the Kronecker product, not sorted; `vectors` is a
             KroneckerOperator whose columns are orthonormal.
+
+        Raises:
+            ArgumentError: a factor is not symmetric, or not finite.
+            ElementTypeError: the element type is neither float32 nor float64.
         """
 
     @abc.abstractmethod
@@ -251,10 +278,22 @@ class Operator(abc.ABC):
 
         Gradients of torch tensors exist for repeated eigenvalues too, as far as they are those of
         a function that treats them alike.
+
+        Raises:
+            ArgumentError, ElementTypeError: as of `eigh`.
         """
 
     def slogdet(self, sigma2: Any = 0.0) -> tuple[Any, Any]:
-        """(sign, log |det|) of operator + sigma2 I, each (...), as NumPy's slogdet."""
+        """`(sign, log |det|)` of operator + sigma2 I, each (...), as NumPy's slogdet.
+
+        Args:
+            sigma2: as for `solve`; where it is not the number 0, factors have to be symmetric.
+
+        Raises:
+            ArgumentError: the operator, or a factor, is not square, or one that has to be symmetric
+                is not.
+            ElementTypeError: the element type is neither float32 nor float64.
+        """
         self.check_square("slogdet")
         xp, values = self.framework, shifted(self.eigvalsh(), sigma2)
         return xp.sign(values).prod(-1), xp.log(abs(values)).sum(-1)
@@ -264,6 +303,9 @@ class Operator(abc.ABC):
 
         Args:
             sigma2: as for `solve`; where it is not the number 0, factors have to be symmetric.
+
+        Raises:
+            ArgumentError, ElementTypeError: as of `slogdet`.
         """
         sign, logarithm = self.slogdet(sigma2)
         return self.framework.where(sign < 0, as_tensor(float("nan"), logarithm, "NaN"), logarithm)
@@ -274,15 +316,30 @@ class Operator(abc.ABC):
         Args:
             function: takes the eigenvalues (..., N) as a tensor and returns as many. It gets those
                 that are below 0 by rounding as they are, where `sqrt` and `**` count them as 0.
+
+        Raises:
+            ArgumentError: a factor is not symmetric, or the function's result is of another shape
+                or type.
+            ElementTypeError: the element type is neither float32 nor float64.
         """
         return self.eigh().apply(function)
 
     def sqrt(self) -> Operator:
-        """The symmetric root of a positive semidefinite operator of symmetric factors."""
+        """The symmetric root (..., N, N) of a positive semidefinite operator of symmetric factors.
+
+        Raises:
+            ArgumentError: a factor is not symmetric, or an eigenvalue is negative by more than
+                rounding.
+            ElementTypeError: the element type is neither float32 nor float64.
+        """
         return self.eigh().sqrt()
 
     def exp(self) -> Operator:
-        """The matrix exponential, for symmetric factors."""
+        """The matrix exponential (..., N, N), for symmetric factors.
+
+        Raises:
+            ArgumentError, ElementTypeError: as of `eigh`.
+        """
         return self.apply(self.framework.exp)
 
     def __pow__(self, exponent: float) -> Operator:
@@ -299,7 +356,14 @@ class Operator(abc.ABC):
         return self.eigh() ** exponent
 
     def cg(self, b: Any, **options: Any) -> tuple[Any, CGInfo]:
-        """`kronop.cg(operator, b, ...)`."""
+        """The solution by conjugate gradients, with the options of `kronop.cg(operator, b, ...)`.
+
+        Returns:
+            (x, info) as of `kronop.cg`, with x of b's shape.
+
+        Raises:
+            ArgumentError, ElementTypeError: as of `kronop.cg`.
+        """
         from kronop.operators.conjugate_gradients import cg
 
         return cg(self, b, **options)
@@ -309,9 +373,10 @@ def _unsupported(subject: str, expected: str, got: str, hint: str) -> ElementTyp
     return ElementTypeError(mismatch(subject, expected=expected, got=got, hint=hint))
 
 
-def on_columns(function: Callable[[Any], Any], x: Any) -> Any:
+def on_columns(function: Callable[[Any], Any], x: Array) -> Array:
     """The function of columns (..., N, C), for a vector as well."""
-    return function(x[..., None])[..., 0] if len(x.shape) == 1 else function(x)
+    found: Array = function(x[..., None])[..., 0] if len(x.shape) == 1 else function(x)
+    return found  # noqa: RET504  # Its type is not known.
 
 
 def shifted(values: Any, sigma2: Any) -> Any:

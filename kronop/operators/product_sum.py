@@ -13,6 +13,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.operators.factors import check_symmetric
 from kronop.operators.frameworks import (
@@ -38,7 +39,8 @@ _ITERATE = "kronop.cg(operator, b, sigma2=...) solves with any symmetric positiv
 
 
 class KroneckerProductSum(Operator):
-    """A1 x A2 x ... + C1 x C2 x ... + ..., as `+` of KroneckerOperators gives it.
+    """A sum of Kronecker products A1 x A2 x ... + C1 x C2 x ... + ..., a matrix (..., P, Q) that is
+    not formed: what `+` of KroneckerOperators gives.
 
     With two terms of symmetric factors of the same orders, of which one term has positive definite
     factors, `solve`, `slogdet` and `logdet` are exact (without sigma2). `kronop.cg` is for all
@@ -50,6 +52,15 @@ class KroneckerProductSum(Operator):
     Raises:
         ArgumentError: shapes do not fit, or frameworks are mixed.
         ElementTypeError: a term is no KroneckerOperator, or element types differ.
+
+    Example:
+        >>> A, B = np.array([[2.0, 1.0], [1.0, 2.0]]), np.diag([1.0, 2.0, 4.0])
+        >>> K, b = kronop.KroneckerOperator([A, B]), np.arange(6.0)
+        >>> two = K + kronop.KroneckerOperator([np.eye(2), np.eye(3)])
+        >>> len(two.terms), two.shape
+        (2, (6, 6))
+        >>> bool(np.allclose(two @ two.solve(b), b))
+        True
     """
 
     def __init__(self, terms: Iterable[KroneckerOperator]) -> None:
@@ -135,7 +146,7 @@ class KroneckerProductSum(Operator):
         vectors = KroneckerOperator([v for _, v in found])
         return lambda b, sigma2: between(vectors, 1 / values, b)
 
-    def solve(self, b: Any, sigma2: float = 0.0) -> Any:
+    def solve(self, b: Array, sigma2: float = 0.0) -> Array:
         """x with operator @ x = b, exactly: see the class for which operators.
 
         Of torch tensors it is differentiable in b and every factor, to any order.
@@ -143,6 +154,9 @@ class KroneckerProductSum(Operator):
         Args:
             b: (N,) or (..., N, C): right-hand sides as columns.
             sigma2: 0; a multiple of the identity would be a third term.
+
+        Returns:
+            x, of b's shape, broadcast with the operator's leading dimensions.
 
         Raises:
             ArgumentError: there is no exact way, or b does not fit.
@@ -152,7 +166,12 @@ class KroneckerProductSum(Operator):
         return super().solve(b)
 
     def slogdet(self, sigma2: float = 0.0) -> tuple[Any, Any]:
-        """(sign, log |det|), each (...), of the operators that `solve` takes."""
+        """`(sign, log |det|)`, each (...), of the operators that `solve` takes.
+
+        Raises:
+            ArgumentError: there is no exact way.
+            ElementTypeError: the element type is neither float32 nor float64.
+        """
         self.check_square("slogdet")
         self._refuse(sigma2)
         roots, others = self._pair()
@@ -168,13 +187,21 @@ class KroneckerProductSum(Operator):
         return xp.sign(values).prod(-1), logarithm
 
     def eigh(self) -> SpectralOperator:
-        """Refused: a sum of products has no orthonormal eigenvectors that are such a product."""
+        """Refused: a sum of products has no orthonormal eigenvectors that are such a product.
+
+        Raises:
+            ArgumentError: always.
+        """
         raise _no_exact(
             "eigh", "a Kronecker product or a Kronecker sum", "a sum of products", _ITERATE
         )
 
     def eigvalsh(self) -> Any:
-        """Refused, as `eigh`."""
+        """Refused, as `eigh`.
+
+        Raises:
+            ArgumentError: always.
+        """
         return self.eigh()
 
     def _pair(self) -> tuple[list[Any], list[Any]]:

@@ -1,4 +1,11 @@
-"""kronop's operators for scipy.sparse.linalg. SciPy is imported when a name is first used."""
+"""kronop's operators for scipy.sparse.linalg. SciPy is imported when a name is first used.
+
+Example:
+    >>> import kronop.scipy
+    >>> K = kronop.KroneckerOperator([np.diag([1.0, 2.0]), np.diag([1.0, 2.0, 4.0])])
+    >>> kronop.scipy.LinearOperator(K).shape
+    (6, 6)
+"""
 
 from typing import TYPE_CHECKING
 
@@ -8,6 +15,7 @@ if TYPE_CHECKING:
     from kronop.scipy.operator import LinearOperator as LinearOperator
 
 __all__ = ["LinearOperator"]
+__dir__ = __all__.copy  # What completes is public.
 
 
 def __getattr__(name: str) -> object:

@@ -12,7 +12,8 @@ from kronop.operators.operator import Operator
 
 
 class LinearOperator(scipy.sparse.linalg.LinearOperator):  # type: ignore[misc]
-    """Hands an operator to scipy.sparse.linalg: `cg`, `gmres`, `eigsh`, `svds`, `lsqr`, ...
+    """An operator of kronop as SciPy's class, for scipy.sparse.linalg: `cg`, `gmres`, `eigsh`,
+    `svds`, `lsqr`, ...
 
     Args:
         operator: one of kronop's operators of NumPy arrays, or of torch tensors on a CPU, whose
@@ -23,6 +24,15 @@ class LinearOperator(scipy.sparse.linalg.LinearOperator):  # type: ignore[misc]
     Raises:
         ArgumentError: it has leading dimensions, or lies on a GPU.
         ElementTypeError: it is none of kronop's operators.
+
+    Example:
+        >>> import kronop.scipy
+        >>> import scipy.sparse.linalg
+        >>> A, B = np.array([[2.0, 1.0], [1.0, 2.0]]), np.diag([1.0, 2.0, 4.0])
+        >>> operator = kronop.scipy.LinearOperator(kronop.KroneckerOperator([A, B]))
+        >>> x, info = scipy.sparse.linalg.cg(operator, np.ones(6))
+        >>> info, bool(np.allclose(operator @ x, 1, atol=1e-4))
+        (0, True)
     """
 
     def __init__(self, operator: Operator) -> None:

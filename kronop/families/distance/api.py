@@ -43,7 +43,8 @@ def cdist(
     skip_epilogue: bool = False,
     out: Any = None,
 ) -> Array:
-    """The p-norm distances of all pairs of points: (sum over k of |x1[m, k] - x2[n, k]|^p)^(1/p).
+    """The p-norm distances of all pairs of points:
+    `(sum over k of |x1[m, k] - x2[n, k]|^p)^(1/p)`.
 
     p = 0 counts the features that differ, p = infinity takes the largest difference. The distance
     of a point to an equal one is 0, except where `compute_mode` allows matrix products, with which
@@ -57,9 +58,10 @@ def cdist(
         p: a number of at least 0; or a tensor of the leading dimensions' shape (float64 for
             float64, else float32) of positive and finite powers. 0 and infinity are powers only as
             a number. Values of NumPy's arrays are checked, those of torch and CuPy are not.
-        compute_mode: as in torch.cdist, for p = 2: whether distances may be computed as |x|^2 +
-            |y|^2 - 2 x y. Their squares then have errors relative to the largest |x|^2, not to
-            themselves. "..._if_necessary" does so for more than 25 points on a side.
+        compute_mode: as in torch.cdist, for p = 2: whether distances may be computed as
+            `|x|^2 + |y|^2 - 2 x y`. Their squares then have errors relative to the largest
+            `|x|^2`, not to themselves. "..._if_necessary" does so for more than 25 points on a
+            side.
         skip_epilogue: give the p-th powers of distances, without the root.
         out: where to write the result; a new tensor like `x1` if None.
 
@@ -72,6 +74,11 @@ def cdist(
         DescriptionError: this device has no kernel for these types.
         CompileError, DeviceError: no compiler, or a kernel that does not load or run here.
         OutOfMemoryError: no room for the result.
+
+    Example:
+        >>> x, y = np.array([[0.0, 0.0], [3.0, 4.0]]), np.array([[3.0, 0.0]])
+        >>> kronop.cdist(x, y).tolist()
+        [[3.0], [4.0]]
     """
     check_modes(compute_mode, skip_epilogue)
     kernel = PowerNorm(p, root=not skip_epilogue)
@@ -81,7 +88,7 @@ def cdist(
 def kernel_matrix(
     x1: Array, x2: Any, kernel: Kernel, regularization: Any = 0.0, out: Any = None
 ) -> Array:
-    """The kernel of all pairs of points, in one pass: K[m, n] = kernel(x1[m], x2[n]).
+    """The kernel of all pairs of points, in one pass: `K[m, n] = kernel(x1[m], x2[n])`.
 
     Args:
         x1: (..., M, K), as for `cdist`.
@@ -95,7 +102,15 @@ def kernel_matrix(
         (..., M, N), of x1's kind, element type and device.
 
     Raises:
-        As `cdist`.
+        ArgumentError: shapes, devices or values that do not fit.
+        ElementTypeError: no tensor, no kernel, or element types that do not fit.
+        DescriptionError, CompileError, DeviceError, OutOfMemoryError: as of `cdist`.
+
+    Example:
+        >>> x, y = np.array([[0.0, 0.0], [3.0, 4.0]]), np.zeros((1, 2))
+        >>> gaussian = kronop.kernels.Gaussian(bandwidth=5.0)
+        >>> kronop.kernel_matrix(x, y, gaussian).round(4).tolist()
+        [[1.0], [0.6065]]
     """
     kernels.check_kernel(kernel)
     return matrix_of(x1, x2, kernel.bound(batch_dims(x1, x2), regularization), DIRECT, out)

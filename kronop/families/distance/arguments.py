@@ -46,7 +46,8 @@ Ints = tuple[int, ...]
 
 
 class DistanceArguments(Arguments):
-    """Y = epilogue(kernel(X1, X2)) for all pairs of points.
+    """The tensors and values of distances, or of another kernel, between all pairs of points:
+    `Y = epilogue(kernel(X1, X2))`.
 
     Args:
         operation: a DistanceOperation.
@@ -69,6 +70,18 @@ class DistanceArguments(Arguments):
         ElementTypeError: not a tensor, or another element type than the operation's.
         ArgumentError: shapes, devices, values or overlaps that do not fit.
         OutOfMemoryError: no room for Y.
+
+    Example:
+        >>> points = kronop.TensorDescription(kronop.float64)
+        >>> epilogue = kronop.LinearCombination(kronop.float64, 1, kronop.float64, kronop.float64)
+        >>> kernel = kronop.kernels.Gaussian(bandwidth=5.0)
+        >>> described = [points, points, points, epilogue]  # of X1, X2 and Y
+        >>> operation = kronop.DistanceOperation("x86", None, *described, kernel)
+        >>> x, y = np.array([[0.0, 0.0], [3.0, 4.0]]), np.zeros((1, 2))
+        >>> arguments = kronop.DistanceArguments(operation=operation, X1=x, X2=y, kernel=kernel)
+        >>> operation.run(arguments)
+        >>> arguments.Y.round(4).tolist()
+        [[1.0], [0.6065]]
     """
 
     def __init__(

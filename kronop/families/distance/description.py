@@ -76,13 +76,22 @@ class DistanceDescription:
         epilogue: what is done with the kernel's value.
         kernel: the kernel's form.
         symmetric: X1 and X2 are the same memory, so that half of the pairs are computed.
-        expanded: squared distances may be computed as |x|^2 + |y|^2 - 2 x y, by matrix products:
+        expanded: squared distances may be computed as `|x|^2 + |y|^2 - 2 x y`, by matrix products:
             their errors are relative to the largest square of a norm, not to the distance.
 
     Raises:
         DescriptionError: types, or what was promised of tensors, do not agree.
         ElementTypeError: an argument has the wrong class, or an element type that is no float of
             16 to 64 bits.
+
+    Example:
+        >>> points = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> norm = kronop.kernels.PowerNorm(2)
+        >>> operation = kronop.DistanceOperation(90, None, points, points, points, epilogue, norm)
+        >>> x, y = np.array([[0.0, 0.0], [3.0, 4.0]]), np.zeros((1, 2))
+        >>> operation.description.reference(x, y).tolist()
+        [[0.0], [5.0]]
     """
 
     math: MathInstruction

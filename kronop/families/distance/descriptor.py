@@ -24,14 +24,24 @@ _EPSILON = 1e-5
 
 
 class InnerOperator(enum.Enum):
-    """How two features meet: their difference, or their product."""
+    """How two features meet: their difference, or their product.
+
+    Example:
+        >>> [item.name for item in kronop.InnerOperator]
+        ['DIFF', 'DOT']
+    """
 
     DIFF = "diff"
     DOT = "dot"
 
 
 class PowerType(enum.Enum):
-    """x, |x|, x^2, sqrt(x) or |x|^p."""
+    """What is done with a number x: `x` (NOOP), `|x|`, `x^2`, `sqrt(x)` or `|x|^p`.
+
+    Example:
+        >>> [item.name for item in kronop.PowerType]
+        ['NOOP', 'ABS', 'SQUARE', 'SQRT', 'POW']
+    """
 
     NOOP = "noop"
     ABS = "abs"
@@ -41,7 +51,12 @@ class PowerType(enum.Enum):
 
 
 class KernelType(enum.Enum):
-    """Nothing, exp(-t / bandwidth), or exp(-t / (2 bandwidth^2))."""
+    """The kernel of a number t: nothing, `exp(-t / bandwidth)`, or `exp(-t / (2 bandwidth^2))`.
+
+    Example:
+        >>> [item.name for item in kronop.KernelType]
+        ['NONE', 'LAPLACE', 'GAUSSIAN']
+    """
 
     NONE = "none"
     LAPLACE = "laplace"
@@ -62,6 +77,15 @@ class KernelDescriptor:
     Raises:
         DescriptionError: an inner power that sums of differences or of products do not have.
         ElementTypeError: an argument has the wrong class.
+
+    Example:
+        >>> descriptor = kronop.KernelDescriptor(
+        ...     inner_operator=kronop.InnerOperator.DIFF,
+        ...     inner_power=kronop.PowerType.POW,
+        ...     outer_power=kronop.PowerType.POW,
+        ... )
+        >>> descriptor.takes_power  # which `kronop.run_kernel` is given as p
+        True
     """
 
     inner_operator: InnerOperator

@@ -32,12 +32,12 @@ def cdist_grad(
     p: Any = 2.0,
     out: Any = None,
 ) -> Any:
-    """Sums of the derivatives of powers of differences, as in gradients of distances and kernels:
+    """Sums of the derivatives of powers of differences, as in gradients of distances and kernels::
 
         out[o, n, m] = sum over k of coefficients[o, k] kernel_matrix[k, m] s(t),
         t = data_z[n, m] - data_x[n, k], s(t) = sgn(t) |t|^(p - 1), s(0) = 0.
 
-    s is the derivative of |t|^p / p. Features are rows here and points are columns; matrices with
+    s is the derivative of `|t|^p / p`. Features are rows here and points are columns; matrices with
     points as rows are passed transposed, which costs no copy.
 
     Args:
@@ -62,6 +62,11 @@ def cdist_grad(
         DescriptionError: this device has no kernel for these types.
         CompileError, DeviceError: no compiler, or a kernel that does not load or run here.
         OutOfMemoryError: no room for the result.
+
+    Example:
+        >>> x, z = np.array([[0.0, 2.0]]), np.array([[3.0]])  # one feature; two points and one
+        >>> kronop.cdist_grad(np.ones((2, 1)), x, None, z).tolist()  # (3 - 0) + (3 - 2)
+        [[4.0]]
     """
     if isinstance(p, np.ndarray):
         check_array("p", p)

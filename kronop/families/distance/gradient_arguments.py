@@ -34,7 +34,8 @@ _EXTENTS = {"A": "KM", "B": "NK", "C": "OK", "D": "NM"}
 
 
 class DistanceGradientArguments(Arguments):
-    """Y = epilogue(sums of coefficients times derivatives of powers of differences).
+    """The tensors and the power of a gradient of distances: sums of coefficients times derivatives
+    of powers of differences.
 
     Args:
         operation: a DistanceGradientOperation.
@@ -56,6 +57,17 @@ class DistanceGradientArguments(Arguments):
         ElementTypeError: not a tensor, or another element type than the operation's.
         ArgumentError: shapes, devices, powers or overlaps that do not fit.
         OutOfMemoryError: no room for Y.
+
+    Example:
+        >>> matrix = kronop.TensorDescription(kronop.float64)
+        >>> epilogue = kronop.LinearCombination(kronop.float64, 1, kronop.float64, kronop.float64)
+        >>> described = [matrix, matrix, matrix, matrix, matrix, epilogue]  # A, B, C, D and Y
+        >>> operation = kronop.DistanceGradientOperation("x86", None, *described, 2.0, True)
+        >>> A, B, D = np.ones((2, 1)), np.array([[0.0, 2.0]]), np.array([[3.0]])
+        >>> arguments = kronop.DistanceGradientArguments(operation=operation, A=A, B=B, D=D)
+        >>> operation.run(arguments)
+        >>> arguments.Y.tolist()
+        [[4.0]]
     """
 
     def __init__(

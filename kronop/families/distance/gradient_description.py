@@ -93,6 +93,14 @@ class DistanceGradientDescription:
         ElementTypeError: an argument has the wrong class, or an element type that is no float of
             16 to 64 bits.
         ArgumentError: a power without a kernel.
+
+    Example:
+        >>> matrix = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> described = [matrix, matrix, matrix, matrix, matrix, epilogue]  # A, B, C, D and Y
+        >>> operation = kronop.DistanceGradientOperation(90, None, *described, 1.5)
+        >>> operation.description.power_value
+        1.5
     """
 
     math: MathInstruction

@@ -7,7 +7,12 @@ one value. A list is an array of one dimension. A bandwidth with one more dimens
 have leading ones has one element per feature (automatic relevance determination): d_k is divided by
 the element k. Numbers, lists and NumPy's arrays have to be finite, bandwidths positive.
 
-In the formulas d = x - y, |d|_p is the p-norm, and l the bandwidth.
+In the formulas `d = x - y`, `|d|_p` is the p-norm, and `l` the bandwidth.
+
+Example:
+    >>> x, y = np.array([[0.0, 0.0], [3.0, 4.0]]), np.zeros((1, 2))
+    >>> kronop.kernel_matrix(x, y, kronop.kernels.Gaussian(bandwidth=5.0)).round(4).tolist()
+    [[1.0], [0.6065]]
 """
 
 from __future__ import annotations
@@ -58,7 +63,15 @@ if not TYPE_CHECKING:
 
 
 class Kernel:
-    """The base of all kernels: sums, products and multiples of them are kernels."""
+    """The base of all kernels: sums, products and multiples of them are kernels.
+
+    Example:
+        >>> kernel = kronop.kernels.Gaussian(bandwidth=0.5) / 2 + kronop.kernels.Linear()
+        >>> isinstance(kernel, kronop.kernels.Kernel)
+        True
+        >>> kernel.first
+        Scaled(scale=0.5, kernel=Gaussian(bandwidth=0.5))
+    """
 
     __slots__ = ()
 
@@ -135,10 +148,19 @@ def _square(builder: Builder, bandwidth: Any) -> Expression:
 
 @dataclass(frozen=True, eq=False)
 class Gaussian(Kernel):
-    """exp(-|d|_2^2 / (2 l^2)), the radial basis function.
+    """`exp(-|d|_2^2 / (2 l^2))`, the radial basis function or squared exponential (Rasmussen and
+    Williams, Gaussian Processes for Machine Learning, equation 4.9).
 
     Args:
         bandwidth: l, positive.
+
+    Raises:
+        ArgumentError, ElementTypeError: a bandwidth that is not positive.
+
+    Example:
+        >>> x, y = np.array([[0.0, 0.0], [3.0, 4.0]]), np.zeros((1, 2))
+        >>> kronop.kernel_matrix(x, y, kronop.kernels.Gaussian(bandwidth=5.0)).round(4).tolist()
+        [[1.0], [0.6065]]
     """
 
     bandwidth: Any
@@ -152,11 +174,19 @@ class Gaussian(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class Laplace(Kernel):
-    """exp(-|d|_norm / l).
+    """`exp(-|d|_norm / l)`, the exponential of a distance.
 
     Args:
         bandwidth: l, positive.
         norm: 1 or 2.
+
+    Raises:
+        ArgumentError, ElementTypeError: another norm, or a bandwidth that is not positive.
+
+    Example:
+        >>> x, y = np.array([[0.0, 0.0], [3.0, 4.0]]), np.zeros((1, 2))
+        >>> kronop.kernel_matrix(x, y, kronop.kernels.Laplace(bandwidth=7.0)).round(4).tolist()
+        [[1.0], [0.3679]]
     """
 
     bandwidth: Any
@@ -175,7 +205,7 @@ class Laplace(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class Matern(Kernel):
-    """The Matérn kernel of r = |d|_2 / l, for the three smoothnesses that need no Bessel function:
+    """The Matérn kernel of `r = |d|_2 / l`, for three smoothnesses that need no Bessel function::
 
         nu = 1/2: exp(-r)
         nu = 3/2: (1 + sqrt(3) r) exp(-sqrt(3) r)
@@ -186,6 +216,14 @@ class Matern(Kernel):
     Args:
         nu: 0.5, 1.5 or 2.5.
         bandwidth: l, positive.
+
+    Raises:
+        ArgumentError, ElementTypeError: another nu, or a bandwidth that is not positive.
+
+    Example:
+        >>> x, y = np.array([[0.0, 0.0], [3.0, 4.0]]), np.zeros((1, 2))
+        >>> kronop.kernel_matrix(x, y, kronop.kernels.Matern(1.5, bandwidth=5.0)).round(4).tolist()
+        [[1.0], [0.4834]]
     """
 
     nu: float
@@ -207,11 +245,20 @@ class Matern(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class RationalQuadratic(Kernel):
-    """(1 + |d|_2^2 / (2 alpha l^2))^-alpha.
+    """`(1 + |d|_2^2 / (2 alpha l^2))^-alpha`, the rational quadratic kernel (Rasmussen and
+    Williams, equation 4.19).
 
     Args:
         alpha: the mixture of length scales, positive.
         bandwidth: l, positive.
+
+    Raises:
+        ArgumentError, ElementTypeError: a value that is not positive.
+
+    Example:
+        >>> x, y = np.array([[0.0, 0.0], [3.0, 4.0]]), np.zeros((1, 2))
+        >>> kronop.kernel_matrix(x, y, kronop.kernels.RationalQuadratic(1.0, 5.0)).round(4).tolist()
+        [[1.0], [0.6667]]
     """
 
     alpha: Any
@@ -229,7 +276,7 @@ class RationalQuadratic(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class PowerNorm(Kernel):
-    """|d|_p, the distance in the p-norm, or (`root` is False) |d|_p^p, the sum of the powers.
+    """`|d|_p`, the distance in the p-norm, or (`root` is False) `|d|_p^p`, the sum of the powers.
 
     p = 0 counts the features that differ, p = infinity takes the largest difference; both are the
     same without the root.
@@ -237,6 +284,14 @@ class PowerNorm(Kernel):
     Args:
         p: a number of at least 0, or a tensor of positive and finite powers.
         root: whether the p-th root of the sum is taken.
+
+    Raises:
+        ArgumentError, ElementTypeError: a power that is none of these.
+
+    Example:
+        >>> x, y = np.array([[0.0, 0.0], [3.0, 4.0]]), np.zeros((1, 2))
+        >>> kronop.kernel_matrix(x, y, kronop.kernels.PowerNorm(2)).tolist()
+        [[0.0], [5.0]]
     """
 
     p: Any
@@ -257,7 +312,13 @@ class PowerNorm(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class Linear(Kernel):
-    """The inner product of x and y."""
+    """The inner product of x and y.
+
+    Example:
+        >>> x, y = np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]])
+        >>> kronop.kernel_matrix(x, y, kronop.kernels.Linear()).tolist()
+        [[11.0]]
+    """
 
     def _expression(self, builder: Builder) -> Expression:
         return builder.term(TermKind.Dot)
@@ -265,11 +326,19 @@ class Linear(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class Polynomial(Kernel):
-    """(x . y + offset)^degree.
+    """`(x . y + offset)^degree`, a power of the inner product.
 
     Args:
         degree: a positive integer.
         offset: at least 0.
+
+    Raises:
+        ArgumentError, ElementTypeError: a degree or an offset that is not as above.
+
+    Example:
+        >>> x, y = np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]])
+        >>> kronop.kernel_matrix(x, y, kronop.kernels.Polynomial(2, offset=1.0)).tolist()
+        [[144.0]]
     """
 
     degree: int
@@ -297,7 +366,13 @@ class Polynomial(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class Cosine(Kernel):
-    """The cosine of the angle between x and y; 0 where one of them is 0."""
+    """The cosine of the angle between x and y; 0 where one of them is 0.
+
+    Example:
+        >>> x, y = np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]])
+        >>> kronop.kernel_matrix(x, y, kronop.kernels.Cosine()).round(4).tolist()
+        [[0.9839]]
+    """
 
     def _expression(self, builder: Builder) -> Expression:
         dot, of_x, of_y = map(builder.term, (TermKind.Dot, TermKind.NormA, TermKind.NormB))
@@ -331,7 +406,15 @@ class Product(Kernel):
 @dataclass(frozen=True, eq=False)
 class Scaled(Kernel):
     """A kernel times a number or a tensor of one value per problem of the batch: what
-    `scale * kernel` gives. torch.compile traces this, where it does not trace the product."""
+    `scale * kernel` gives. torch.compile traces this, where it does not trace the product.
+
+    Raises:
+        ArgumentError, ElementTypeError: a scale that is not finite.
+
+    Example:
+        >>> 2.0 * kronop.kernels.Gaussian(bandwidth=0.5)
+        Scaled(scale=2.0, kernel=Gaussian(bandwidth=0.5))
+    """
 
     scale: Any
     kernel: Kernel

@@ -16,7 +16,8 @@ from kronop.families.distance.gradient_description import (
 class DistanceOperation(
     Operation[DistanceDescription, DistanceProblem, DistanceArguments], kind=MATRIX
 ):
-    """Y[m, n] = epilogue(kernel(X1[m], X2[n])) for all pairs of points.
+    """Distances, or another kernel, between all pairs of points:
+    `Y[m, n] = epilogue(kernel(X1[m], X2[n]))`.
 
     It runs on `DistanceArguments`, for any numbers of points and features, with any values of the
     kernel: of the `kernel` given here only the form counts.
@@ -33,6 +34,15 @@ class DistanceOperation(
     Raises:
         DescriptionError: no kernel serves this; the message says why and what to change.
         ElementTypeError: what is no description, epilogue or kernel.
+
+    Example:
+        >>> points = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> norm = kronop.kernels.PowerNorm(2)
+        >>> operation = kronop.DistanceOperation(90, None, points, points, points, epilogue, norm)
+        >>> print(operation.plan)
+        plan for sm_90a: 1 step
+          distance_...: kernels of pairs of points...
     """
 
 
@@ -40,8 +50,9 @@ class DistanceGradientOperation(
     Operation[DistanceGradientDescription, GradientProblem, DistanceGradientArguments],
     kind=GRADIENT,
 ):
-    """Y[o, n, m] = epilogue(sum over k of C[o, k] A[k, m] sgn(t) |t|^(p - 1)), with
-    t = D[n, m] - B[n, k].
+    """Sums of derivatives of powers of differences:
+    `Y[o, n, m] = epilogue(sum over k of C[o, k] A[k, m] sgn(t) |t|^(p - 1))` with
+    `t = D[n, m] - B[n, k]`.
 
     It runs on `DistanceGradientArguments`, for any sizes, and with any value of a general power.
 
@@ -59,4 +70,13 @@ class DistanceGradientOperation(
         DescriptionError: no kernel serves this; the message says why and what to change.
         ElementTypeError: what is no description, epilogue or power.
         ArgumentError: a power that is not positive and finite.
+
+    Example:
+        >>> matrix = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> described = [matrix, matrix, matrix, matrix, matrix, epilogue]  # A, B, C, D and Y
+        >>> operation = kronop.DistanceGradientOperation(90, None, *described, 2.0)
+        >>> print(operation.plan)
+        plan for sm_90a: 1 step
+          distance_gradient_...: sums of derivatives of powers of differences...
     """

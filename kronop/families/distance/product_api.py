@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from kronop.args.device import target_of
 from kronop.core import prepared
 from kronop.core.calls import describe_output, epilogue_of, finish
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.shared import Array
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.arguments import check_points
@@ -23,9 +24,9 @@ from kronop.families.distance.value_arguments import in_memory, is_tensor, tenso
 
 
 def kernel_matmul(
-    x1: Any, x2: Any, v: Any, kernel: Kernel, regularization: Any = None, out: Any = None
-) -> Any:
-    """The product of the kernel matrix of all pairs of points and a matrix, without the former:
+    x1: Any, x2: Any, v: Array, kernel: Kernel, regularization: Any = None, out: Any = None
+) -> Array:
+    """The product of the kernel matrix of all pairs of points and a matrix, without the former::
 
         u[m, c] = sum over n of (kernel(x1[m], x2[n]) + regularization [m = n]) v[n, c]
 
@@ -49,15 +50,21 @@ def kernel_matmul(
         DescriptionError: this device has no kernel for these types.
         CompileError, DeviceError: no compiler, or a kernel that does not load or run here.
         OutOfMemoryError: no room for the result or for scratch memory.
+
+    Example:
+        >>> x, y = np.array([[0.0, 0.0], [3.0, 4.0]]), np.zeros((1, 2))
+        >>> gaussian = kronop.kernels.Gaussian(bandwidth=5.0)
+        >>> kronop.kernel_matmul(x, y, np.array([2.0]), gaussian).round(4).tolist()
+        [2.0, 1.2131]
     """
     check_kernel(kernel)
     if len(getattr(v, "shape", ())) == 1:
         _check_vector(x1, x2, v, out)
         result = None if out is None else out[:, None]
         result = kernel_matmul(x1, x2, v[:, None], kernel, regularization, result)
-        return result[..., 0] if out is None else out
+        return cast("Array", result[..., 0] if out is None else out)
     dims = max(len(getattr(item, "shape", ())) for item in (x1, x2, v)) - 2
-    return product_of(x1, x2, v, kernel.bound(dims, regularization), out)
+    return cast("Array", product_of(x1, x2, v, kernel.bound(dims, regularization), out))
 
 
 def _check_vector(x1: Any, x2: Any, v: Any, out: Any) -> None:

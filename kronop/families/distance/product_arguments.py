@@ -32,7 +32,8 @@ _OPERANDS = {**DISTANCE_OPERANDS, "V": "v"}
 
 
 class KernelMatmulArguments(DistanceArguments):
-    """Y = epilogue(K V), K[m, n] = kernel(X1[m], X2[n]) + regularization [m = n].
+    """The tensors and values of a product with a kernel matrix: `Y = epilogue(K V)`, where
+    `K[m, n] = kernel(X1[m], X2[n]) + regularization [m = n]`.
 
     Args:
         operation: a KernelMatmulOperation.
@@ -54,6 +55,17 @@ class KernelMatmulArguments(DistanceArguments):
         ElementTypeError: not a tensor, or another element type than the operation's.
         ArgumentError: shapes, devices, values or overlaps that do not fit.
         OutOfMemoryError: no room for Y.
+
+    Example:
+        >>> matrix = kronop.TensorDescription(kronop.float64)
+        >>> epilogue = kronop.LinearCombination(kronop.float64, 1, kronop.float64, kronop.float64)
+        >>> kernel = kronop.kernels.Gaussian(bandwidth=5.0)
+        >>> described = [matrix, matrix, matrix, matrix, epilogue]  # of X1, X2, V and Y
+        >>> operation = kronop.KernelMatmulOperation("x86", None, *described, kernel)
+        >>> operands = {"X1": np.zeros((2, 3)), "X2": np.ones((4, 3)), "V": np.ones((4, 1))}
+        >>> arguments = kronop.KernelMatmulArguments(operation=operation, kernel=kernel, **operands)
+        >>> arguments.Y.shape  # as operation.run(arguments) fills it
+        (2, 1)
     """
 
     def __init__(

@@ -47,6 +47,16 @@ class KernelMatmulDescription:
         DescriptionError: types, or what was promised of tensors, do not agree.
         ElementTypeError: an argument has the wrong class, or an element type that is no float of
             16 to 64 bits.
+
+    Example:
+        >>> matrix = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> described = [matrix, matrix, matrix, matrix, epilogue]  # of X1, X2, V and Y
+        >>> linear = kronop.kernels.Linear()
+        >>> operation = kronop.KernelMatmulOperation(90, None, *described, linear)
+        >>> x1, x2, v = np.ones((2, 3)), np.ones((4, 3)), np.ones((4, 1))
+        >>> operation.description.reference(x1, x2, v).tolist()
+        [[12.0], [12.0]]
     """
 
     math: MathInstruction

@@ -14,7 +14,8 @@ from kronop.families.distance.product_description import (
 class KernelMatmulOperation(
     Operation[KernelMatmulDescription, KernelMatmulProblem, KernelMatmulArguments], kind=PRODUCT
 ):
-    """Y[m, c] = epilogue(sum over n of (kernel(X1[m], X2[n]) + regularization [m = n]) V[n, c]).
+    """The product of a kernel matrix, which is not stored, and a matrix:
+    `Y[m, c] = epilogue(sum over n of (kernel(X1[m], X2[n]) + regularization [m = n]) V[n, c])`.
 
     It runs on `KernelMatmulArguments`, for any numbers of points, features and columns, with any
     values of the kernel: of the `kernel` given here only the form counts.
@@ -30,4 +31,13 @@ class KernelMatmulOperation(
     Raises:
         DescriptionError: no kernel serves this; the message says why and what to change.
         ElementTypeError: what is no description, epilogue or kernel.
+
+    Example:
+        >>> matrix = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> described = [matrix, matrix, matrix, matrix, epilogue]  # of X1, X2, V and Y
+        >>> gaussian = kronop.kernels.Gaussian(bandwidth=1.0)
+        >>> operation = kronop.KernelMatmulOperation(90, None, *described, gaussian)
+        >>> print(operation.plan)
+        plan for sm_90a: ...products of a kernel matrix...
     """

@@ -49,12 +49,20 @@ def kernel_reduce(
     Which of equal values "topk" takes, and their order, is up to the tensors' framework.
 
     Returns:
-        (..., M): values of x1's type; indices into x2 (int64) for "argmax" and "argmin". For "topk"
+        (..., M), values of x1's type; indices into x2 (int64) for "argmax" and "argmin". For "topk"
         (values, indices), both (..., M, k), the smallest (or largest) first.
 
     Raises:
         ArgumentError: shapes, values or a reduction that do not fit.
         ElementTypeError: no tensor, or element types that do not fit.
+        DescriptionError, CompileError, DeviceError, OutOfMemoryError: as of `kernel_matrix`.
+
+    Example:
+        >>> x = np.array([[0.0, 0.0], [3.0, 1.0]])
+        >>> y = np.array([[3.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
+        >>> distances, near = kronop.kernel_reduce(x, y, kronop.kernels.PowerNorm(2), "topk", k=1)
+        >>> distances.tolist(), near.tolist()
+        ([[1.0], [1.0]], [[1], [0]])
     """
     check_kernel(kernel)
     first, second = alike({"x1": x1, "x2": x2})

@@ -50,6 +50,17 @@ def run_kernel(
     Raises:
         ArgumentError: shapes, devices or values that do not fit.
         ElementTypeError: no tensor, no descriptor, or element types that do not fit.
+        DescriptionError, CompileError, DeviceError, OutOfMemoryError: as of `kernel_matrix`.
+
+    Example:
+        >>> euclidean = kronop.KernelDescriptor(
+        ...     inner_operator=kronop.InnerOperator.DIFF,
+        ...     inner_power=kronop.PowerType.SQUARE,
+        ...     outer_power=kronop.PowerType.SQRT,
+        ... )
+        >>> x, y = np.array([[0.0, 0.0], [3.0, 4.0]]), np.zeros((1, 2))
+        >>> kronop.run_kernel(euclidean, x, y).tolist()
+        [[0.0], [5.0]]
     """
     if not isinstance(descriptor, KernelDescriptor):
         raise ElementTypeError(

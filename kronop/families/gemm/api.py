@@ -34,7 +34,7 @@ def matmul(
     activation: ActivationName | None = None,
     out: Any = None,
 ) -> Array:
-    """activation(alpha a b + beta c + bias), as one operation.
+    """A matrix product, `activation(alpha a b + beta c + bias)`, as one operation.
 
     Args:
         a: (..., M, K), of NumPy, torch or CuPy, any strides, in float64, 32, 16 or 8, bfloat16 or
@@ -57,6 +57,12 @@ def matmul(
         DescriptionError: this device has no kernel for these types.
         CompileError, DeviceError: no compiler, or a kernel that does not load or run here.
         OutOfMemoryError: no room for the result.
+
+    Example:
+        >>> a, b = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
+        >>> bias = np.arange(4, dtype=np.float32)
+        >>> kronop.gemm.matmul(a, b, bias=bias).tolist()
+        [[3.0, 4.0, 5.0, 6.0], [3.0, 4.0, 5.0, 6.0]]
     """
     beta = beta_beside(c, beta, "c")
     check_activation(activation)

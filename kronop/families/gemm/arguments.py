@@ -44,7 +44,7 @@ DIFFERENTIABLE = "kronop.torch.matmul"
 
 
 class GemmArguments(Members):
-    """D = epilogue(A B, C, bias).
+    """The tensors and scalars of a matrix product, `D = epilogue(A B, C, bias)`.
 
     Args:
         operation: a GemmOperationUniversal.
@@ -76,6 +76,16 @@ class GemmArguments(Members):
         ElementTypeError: not a tensor, or another element type than the operation's.
         ArgumentError: shapes, devices, modes or overlaps that do not fit.
         OutOfMemoryError: no room for D.
+
+    Example:
+        >>> matrix = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.GemmOperationUniversal("x86", None, matrix, matrix, matrix, epilogue)
+        >>> a, b = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
+        >>> arguments = kronop.GemmArguments(operation=operation, A=a, B=b)
+        >>> operation.run(arguments)
+        >>> arguments.D.tolist()
+        [[3.0, 3.0, 3.0, 3.0], [3.0, 3.0, 3.0, 3.0]]
     """
 
     called: ClassVar[Mapping[str, str]] = MappingProxyType(CALLED)

@@ -45,6 +45,15 @@ class GemmDescription:
     Raises:
         DescriptionError: types, or what was promised of tensors, do not agree.
         ElementTypeError: an argument has the wrong class.
+
+    Example:
+        >>> matrix = kronop.TensorDescription(kronop.float16, kronop.RowMajor, 8)
+        >>> epilogue = kronop.LinearCombination(kronop.float16, 8, kronop.float32, kronop.float32)
+        >>> operation = kronop.GemmOperationUniversal(90, None, matrix, matrix, matrix, epilogue)
+        >>> operation.description.A.alignment
+        8
+        >>> operation.description.reference(np.ones((2, 3)), np.ones((3, 2))).tolist()
+        [[3.0, 3.0], [3.0, 3.0]]
     """
 
     math: MathInstruction

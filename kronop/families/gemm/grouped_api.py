@@ -29,7 +29,8 @@ def grouped_matmul(
     activation: str | None = None,
     outs: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """activation(alpha A_g B_g + beta C_g + bias_g) for each product g, as one operation.
+    """Matrix products of several sizes, `activation(alpha A_g B_g + beta C_g + bias_g)` for each
+    product g, as one operation.
 
     CPUs compute the products one after the other: for many small ones a loop of
     `kronop.gemm.matmul`, whose repeated calls cost least, is faster there.
@@ -47,7 +48,15 @@ def grouped_matmul(
         A list of tensors (M, N).
 
     Raises:
-        As `kronop.gemm.matmul`; the message has the number of the product that does not fit.
+        ArgumentError, ElementTypeError: as of `kronop.gemm.matmul`; the message has the number of
+            the product that does not fit.
+        DescriptionError, CompileError, DeviceError, OutOfMemoryError: as of `kronop.gemm.matmul`.
+
+    Example:
+        >>> As = [np.ones((2, 3), np.float32), np.ones((1, 5), np.float32)]
+        >>> Bs = [np.ones((3, 2), np.float32), np.ones((5, 4), np.float32)]
+        >>> [product.tolist() for product in kronop.gemm.grouped_matmul(As, Bs)]
+        [[[3.0, 3.0], [3.0, 3.0]], [[5.0, 5.0, 5.0, 5.0]]]
     """
     given = {"As": As, "Bs": Bs, "Cs": Cs, "outs": outs, "biases": biases}
     rows = rows_of(given, {name: name for name in given}, ("Cs", "outs", "biases"))

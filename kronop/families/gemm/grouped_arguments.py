@@ -24,7 +24,8 @@ _OWN = {
 
 
 class GemmGroupedArguments(Members):
-    """D_g = epilogue(A_g B_g, C_g) for each product g of a group.
+    """The tensors and scalars of a group of matrix products, `D_g = epilogue(A_g B_g, C_g)` for
+    each product g.
 
     Args:
         operation: a GemmOperationGrouped.
@@ -41,6 +42,16 @@ class GemmGroupedArguments(Members):
         ArgumentError: lists of other lengths, results that overlap, or a product whose arguments do
             not fit: the message has its number.
         OutOfMemoryError: no room for a result.
+
+    Example:
+        >>> matrix = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.GemmOperationGrouped("x86", None, matrix, matrix, matrix, epilogue)
+        >>> As = [np.ones((2, 3), np.float32), np.ones((1, 5), np.float32)]
+        >>> Bs = [np.ones((3, 2), np.float32), np.ones((5, 4), np.float32)]
+        >>> arguments = kronop.GemmGroupedArguments(operation=operation, As=As, Bs=Bs)
+        >>> [product.shape for product in arguments.Ds]
+        [(2, 2), (1, 4)]
     """
 
     def __init__(

@@ -32,6 +32,13 @@ class GemmGroupedDescription:
     Raises:
         DescriptionError: types, or what was promised of tensors, do not agree.
         ElementTypeError: an argument has the wrong class.
+
+    Example:
+        >>> matrix = kronop.TensorDescription(kronop.float16, kronop.RowMajor, 8)
+        >>> epilogue = kronop.LinearCombination(kronop.float16, 8, kronop.float32, kronop.float32)
+        >>> operation = kronop.GemmOperationGrouped(90, None, matrix, matrix, matrix, epilogue)
+        >>> operation.description.precompute_mode.name, operation.description.product.A.alignment
+        ('Device', 8)
     """
 
     math: MathInstruction

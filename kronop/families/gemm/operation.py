@@ -15,7 +15,8 @@ from kronop.families.gemm.grouped_description import GemmGroupedDescription, Gem
 class GemmOperationUniversal(
     Operation[GemmDescription, GemmProblem, GemmArguments], kind=UNIVERSAL
 ):
-    """D = epilogue(A B, C), for any M, N and K: one product, slices of its sum, or a batch.
+    """The matrix product `D = epilogue(A B, C)`, for any M, N and K: one product, slices of its
+    sum, or a batch.
 
     It runs on `GemmArguments`.
 
@@ -33,13 +34,22 @@ class GemmOperationUniversal(
     Raises:
         DescriptionError: no kernel serves this; the message says why and what to change.
         ElementTypeError: what is no description or epilogue.
+
+    Example:
+        >>> matrix = kronop.TensorDescription(kronop.float16, kronop.RowMajor, 8)
+        >>> epilogue = kronop.LinearCombination(kronop.float16, 8, kronop.float32, kronop.float32)
+        >>> operation = kronop.GemmOperationUniversal(90, None, matrix, matrix, matrix, epilogue)
+        >>> print(operation.plan)
+        plan for sm_90a: 1 step
+          gemm_...: a matrix product...
     """
 
 
 class GemmOperationGrouped(
     Operation[GemmGroupedDescription, GemmGroupedProblem, GemmGroupedArguments], kind=GROUPED
 ):
-    """D_g = epilogue(A_g B_g, C_g) for the products g of a group, each of its own M, N and K.
+    """A group of matrix products, `D_g = epilogue(A_g B_g, C_g)` for each product g, each of its
+    own M, N and K.
 
     It runs on `GemmGroupedArguments`.
 
@@ -55,6 +65,14 @@ class GemmOperationGrouped(
     Raises:
         DescriptionError: no kernel serves this; the message says why and what to change.
         ElementTypeError: what is no description or epilogue.
+
+    Example:
+        >>> matrix = kronop.TensorDescription(kronop.float16, kronop.RowMajor, 8)
+        >>> epilogue = kronop.LinearCombination(kronop.float16, 8, kronop.float32, kronop.float32)
+        >>> operation = kronop.GemmOperationGrouped(90, None, matrix, matrix, matrix, epilogue)
+        >>> print(operation.plan)
+        plan for sm_90a: 1 step
+          gemm_...: matrix products...
     """
 
     @functools.cached_property

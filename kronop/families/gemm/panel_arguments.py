@@ -22,16 +22,27 @@ _FRAMEWORKS = ("numpy", "torch", "cupy")
 
 
 def interleave(matrix: Any, layout: InterleavedLayout) -> Any:
-    """A matrix as panels, in a new tensor without gaps.
+    """An interleaved matrix: its panels of 32 rows or columns, in a new tensor without gaps.
 
     Args:
         matrix: (..., rows, columns) of int8 or int32, of NumPy, torch or CuPy.
         layout: `kronop.ColumnMajorInterleaved32`, for A, C and D: (..., columns/32, rows, 32); or
             `kronop.RowMajorInterleaved32`, for B: (..., rows/32, columns, 32).
 
+    Returns:
+        The panels, of the shape that the layout says, and of the matrix's kind and element type.
+
     Raises:
         ArgumentError: it is no matrix, or the extent that panels cut is no multiple of 32.
         ElementTypeError: it is no such tensor, or the layout is none of the two.
+
+    Example:
+        >>> matrix = np.arange(256, dtype=np.int32).reshape(4, 64)
+        >>> panels = kronop.gemm.interleave(matrix, kronop.ColumnMajorInterleaved32)
+        >>> panels.shape
+        (2, 4, 32)
+        >>> bool((panels[1, 0] == matrix[0, 32:]).all())
+        True
     """
     by_columns, seen = _read(matrix, layout, 2)
     *lead, rows, columns = seen.shape
@@ -51,9 +62,21 @@ def deinterleave(panels: Any, layout: InterleavedLayout) -> Any:
     Args:
         panels: (..., columns/32, rows, 32), or (..., rows/32, columns, 32) for
             `kronop.RowMajorInterleaved32`.
+        layout: that of the panels, one of the two that `interleave` takes.
+
+    Returns:
+        (..., rows, columns), of the panels' kind and element type.
 
     Raises:
-        As `interleave`.
+        ArgumentError: the last dimension is not 32, or there are fewer than three.
+        ElementTypeError: as of `interleave`.
+
+    Example:
+        >>> matrix = np.arange(256, dtype=np.int32).reshape(4, 64)
+        >>> panels = kronop.gemm.interleave(matrix, kronop.ColumnMajorInterleaved32)
+        >>> again = kronop.gemm.deinterleave(panels, kronop.ColumnMajorInterleaved32)
+        >>> bool((again == matrix).all())
+        True
     """
     by_columns, seen = _read(panels, layout, DIMENSIONS)
     *lead, count, other, width = seen.shape

@@ -14,6 +14,10 @@ class GemmCoord:
 
     Raises:
         ArgumentError: an extent is not an integer of at least 0.
+
+    Example:
+        >>> kronop.gemm.GemmCoord(300, 100, 200)
+        GemmCoord(m=300, n=100, k=200)
     """
 
     m: int
@@ -29,11 +33,16 @@ class GemmCoord:
 class Mode(enum.Enum):
     """What a run of a `GemmOperationUniversal` computes.
 
-    Gemm: one product; with `split_k_slices` above 1, slices of the sum run side by side. On GPUs
-        their sums go to scratch memory, and a second launch adds them up, in their order.
-    GemmSplitKParallel: the same.
-    Batched: `batch` products of matrices that are equally far apart in memory.
-    Array: `batch` products of matrices anywhere in memory.
+    Attributes:
+        Gemm: one product; with `split_k_slices` above 1, slices of the sum run side by side. On
+            GPUs their sums go to scratch memory, and a second launch adds them up, in their order.
+        GemmSplitKParallel: the same.
+        Batched: `batch` products of matrices that are equally far apart in memory.
+        Array: `batch` products of matrices anywhere in memory.
+
+    Example:
+        >>> [mode.name for mode in kronop.gemm.Mode]
+        ['Gemm', 'GemmSplitKParallel', 'Batched', 'Array']
     """
 
     Gemm = "gemm"
@@ -45,7 +54,12 @@ class Mode(enum.Enum):
 class Swizzle(enum.Enum):
     """The order in which blocks of a GPU take tiles of the result: the number of tiles along N that
     are taken before the next ones along M, so that blocks that run together share operands in the
-    level-2 cache. CPUs and designs with an order of their own take no notice."""
+    level-2 cache. CPUs and designs with an order of their own take no notice.
+
+    Example:
+        >>> kronop.IdentitySwizzle4, kronop.IdentitySwizzle4.width
+        (kronop.IdentitySwizzle4, 4)
+    """
 
     IdentitySwizzle1 = 1
     IdentitySwizzle2 = 2
@@ -63,7 +77,12 @@ class Swizzle(enum.Enum):
 
 
 class SchedulerMode(enum.Enum):
-    """Where it is decided which block computes which tile of which product of a group."""
+    """Where it is decided which block computes which tile of which product of a group.
+
+    Example:
+        >>> [mode.name for mode in kronop.SchedulerMode]
+        ['Device', 'Host']
+    """
 
     Device = "device"
     Host = "host"

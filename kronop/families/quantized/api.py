@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from kronop.args.device import target_of
 from kronop.args.tensor import check_element, describe, empty, view
 from kronop.core import prepared
 from kronop.core.calls import finish
 from kronop.descriptions.datatype import float32, int8
+from kronop.descriptions.shared import Array
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.kron.api import factors_of
@@ -21,7 +22,28 @@ from kronop.families.quantized.description import check_bits, check_element_of_x
 from kronop.families.quantized.operation import QuantizedKronOperation
 from kronop.families.quantized.samples import EPILOGUE, Y
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
+
+@overload
+def quantized_gemkm(
+    x: NDArray[Any],
+    factors: Sequence[Any],
+    *,
+    bits: int,
+    clip: float = ...,
+    out: tuple[Any, Any] | None = ...,
+) -> tuple[NDArray[Any], NDArray[Any]]: ...
+@overload
+def quantized_gemkm(
+    x: Array,
+    factors: Sequence[Any],
+    *,
+    bits: int,
+    clip: float = ...,
+    out: tuple[Any, Any] | None = ...,
+) -> tuple[Array, Array]: ...
 def quantized_gemkm(
     x: Any,
     factors: Sequence[Any],
@@ -30,9 +52,9 @@ def quantized_gemkm(
     clip: float = 1.0,
     out: tuple[Any, Any] | None = None,
 ) -> tuple[Any, Any]:
-    """x (F1 x ... x FN), with each row rounded to integers and a scale.
+    """A Kronecker product x (F1 x ... x FN), with each row rounded to integers and a scale.
 
-    With z a row of the product, rounded to x's type, and top = 2^(bits - 1) - 1:
+    With z a row of the product, rounded to x's type, and top = 2^(bits - 1) - 1::
 
         scale = clip max |z| / top
         q = z / scale, rounded to nearest even, at least -top - 1 and at most top
@@ -63,6 +85,15 @@ def quantized_gemkm(
     Raises:
         ArgumentError: shapes, devices, bits or a clip that do not fit, or an odd N for 4 bits.
         ElementTypeError: types that do not.
+        DescriptionError: this device has no kernel for these types.
+        CompileError, DeviceError: no compiler, or a kernel that does not load or run here.
+        OutOfMemoryError: no room for the results.
+
+    Example:
+        >>> x, one = np.array([[1.0, -3.0, 0.5, 4.0]], np.float32), np.eye(2, dtype=np.float32)
+        >>> q, scales = kronop.quantized_gemkm(x, [one, one], bits=8)
+        >>> q.tolist(), round(float(scales[0, 0]), 5)  # 4 / 127
+        ([[32, -95, 16, 127]], 0.0315)
     """
     check_bits(bits, 2, ArgumentError)
     factors = factors_of(factors, Side.Right)

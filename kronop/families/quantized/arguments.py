@@ -29,7 +29,8 @@ Shape = tuple[int, ...]
 
 
 class QuantizedKronArguments(KronMatmulArguments):
-    """Rows of X (F1 x ... x FN) as integers with a scale each.
+    """The tensors of a quantized Kronecker product: rows of X (F1 x ... x FN) as integers with a
+    scale each.
 
     Args:
         operation: a QuantizedKronOperation.
@@ -47,6 +48,17 @@ class QuantizedKronArguments(KronMatmulArguments):
 
     Attributes:
         scales: the tensor of the scales.
+
+    Example:
+        >>> matrix = kronop.TensorDescription(kronop.float32)
+        >>> integers = kronop.TensorDescription(kronop.int8)
+        >>> clamp = kronop.LinearCombinationClamp(kronop.int8, 1, kronop.float32, kronop.float32)
+        >>> described = [matrix, matrix, integers, clamp, [(2, 2), (2, 2)]]
+        >>> operation = kronop.QuantizedKronOperation("x86", None, *described, bits=4)
+        >>> x, one = np.ones((3, 4), np.float32), np.eye(2, dtype=np.float32)
+        >>> arguments = kronop.QuantizedKronArguments(operation=operation, X=x, factors=[one, one])
+        >>> arguments.Y.shape, arguments.scales.shape  # as operation.run(arguments) fills them
+        ((3, 2), (3, 1))
     """
 
     def __init__(

@@ -48,7 +48,8 @@ _ALIGNMENT = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantizedKronDescription(KronMatmulDescription):
-    """One quantized Kronecker matmul: X (..., M, prod rows), Y (..., M, bytes of a row).
+    """The frozen description of a quantized Kronecker product: X is (..., M, product of all rows),
+    Y is (..., M, bytes of a row).
 
     Attributes:
         Y: the bytes of the integers, whose element type is int8 for either number of bits.
@@ -60,6 +61,15 @@ class QuantizedKronDescription(KronMatmulDescription):
     Raises:
         DescriptionError: other element types or bits, X on the right, or an odd number of integers
             of 4 bits.
+
+    Example:
+        >>> matrix = kronop.TensorDescription(kronop.float32)
+        >>> integers = kronop.TensorDescription(kronop.int8)
+        >>> clamp = kronop.LinearCombinationClamp(kronop.int8, 1, kronop.float32, kronop.float32)
+        >>> described = [matrix, matrix, integers, clamp, [(64, 64), (64, 64)]]
+        >>> operation = kronop.QuantizedKronOperation(90, None, *described, bits=4)
+        >>> operation.description.row_bytes
+        2048
     """
 
     bits: int = 8

@@ -12,7 +12,7 @@ class QuantizedKronOperation(
     Operation[QuantizedKronDescription, QuantizedKronProblem, QuantizedKronArguments],
     kind=QUANTIZED,
 ):
-    """Rows of X (F1 x ... x FN) as integers with a scale each.
+    """A quantized Kronecker product: rows of X (F1 x ... x FN) as integers with a scale each.
 
     Args:
         target: as of a KronMatmulOperation.
@@ -25,4 +25,16 @@ class QuantizedKronOperation(
 
     Raises:
         DescriptionError: no kernel serves this; the message says why and what to change.
+
+    Example:
+        >>> matrix = kronop.TensorDescription(kronop.bfloat16)
+        >>> integers = kronop.TensorDescription(kronop.int8)
+        >>> clamp = kronop.LinearCombinationClamp(kronop.int8, 1, kronop.float32, kronop.float32)
+        >>> described = [matrix, matrix, integers, clamp, [(64, 64), (64, 64)]]
+        >>> operation = kronop.QuantizedKronOperation(90, None, *described, bits=4)
+        >>> print(operation.plan)
+        plan for sm_90a: 1 step
+          quantized_...a scale for each row and its integers...
+        >>> operation.sizes(10).y_shape  # in bytes, of two integers each
+        (10, 2048)
     """

@@ -11,27 +11,68 @@ from types import FrameType
 
 
 class KronopError(Exception):
-    """Root of every error that kronop raises."""
+    """Root of every error that kronop raises.
+
+    Example:
+        >>> try:
+        ...     kronop.gemkm(np.ones((4, 60)), [np.ones((8, 8)), np.ones((8, 8))])
+        ... except kronop.KronopError as error:
+        ...     print(type(error).__name__, error)
+        ArgumentError shape of X: expected (..., M, 64), since 8^2 = 64, got (4, 60); check X ...
+    """
 
 
 class DescriptionError(KronopError, ValueError):
-    """A description is invalid, or no emitter can serve it on the chosen target."""
+    """A description is invalid, or no emitter can serve it on the chosen target.
+
+    Example:
+        >>> kronop.TensorDescription(kronop.float32, kronop.RowMajor, 3)
+        Traceback (most recent call last):
+            ...
+        kronop.errors.DescriptionError: alignment of float32: expected one of [1, 2, 4] elements...
+    """
 
 
 class ArgumentError(KronopError, ValueError):
-    """A tensor or scalar does not fit: its value, shape, strides, alignment or device."""
+    """A tensor or scalar does not fit: its value, shape, strides, alignment or device.
+
+    Example:
+        >>> kronop.gemkm(np.ones((4, 60)), [np.ones((8, 8)), np.ones((8, 8))])
+        Traceback (most recent call last):
+            ...
+        kronop.errors.ArgumentError: shape of X: expected (..., M, 64), since 8^2 = 64, got ...
+    """
 
 
 class ElementTypeError(KronopError, TypeError):
-    """An object has the wrong Python type, or a tensor has the wrong element type."""
+    """An object has the wrong Python type, or a tensor has the wrong element type.
+
+    Example:
+        >>> kronop.gemkm(np.ones((4, 8)), [np.ones((8, 8), np.float32)])
+        Traceback (most recent call last):
+            ...
+        kronop.errors.ElementTypeError: element type of factors[0]: expected kronop.float64, got ...
+    """
 
 
 class DeviceError(KronopError, RuntimeError):
-    """There is no driver or no GPU, or a load, launch or copy failed."""
+    """There is no driver or no GPU, or a load, launch or copy failed.
+
+    Example:
+        >>> issubclass(kronop.DeviceError, RuntimeError)  # as which it may be caught too
+        True
+    """
 
 
 class OutOfMemoryError(KronopError, MemoryError):
-    """Host or device memory ran out; the message names the sizes and the library stays usable."""
+    """Host or device memory ran out; the message names the sizes and the library stays usable.
+
+    Example:
+        >>> kronop.gemkm(np.broadcast_to(1.0, (2**46, 8)), [np.ones((8, 8))])  # 4 PiB
+        Traceback (most recent call last):
+            ...
+        kronop.errors.OutOfMemoryError: a new tensor on cpu: expected room for float64 of shape ...
+    """
 
 
 class CompileError(KronopError, RuntimeError):
@@ -40,6 +81,11 @@ class CompileError(KronopError, RuntimeError):
     Attributes:
         log: the compiler's output.
         source_path: the file to which the source was written for inspection, or None.
+
+    Example:
+        >>> error = kronop.CompileError("g++ failed", log="kernel.cpp:1: error: ...")
+        >>> error.log, error.source_path
+        ('kernel.cpp:1: error: ...', None)
     """
 
     def __init__(self, message: str, *, log: str = "", source_path: str | None = None) -> None:

@@ -25,6 +25,15 @@ class Target:
         registers: the most registers of a thread (CUDA), or the number of vector registers (x86).
         vector_bytes: bytes of the widest register access of one thread.
         flags: compiler flags that select the architecture.
+
+    Example:
+        >>> target = kronop.Target.parse(90)
+        >>> target.name, target.backend, target.generation
+        ('sm_90a', 'cuda', 9)
+        >>> target.shared_bytes  # bytes
+        232448
+        >>> kronop.Target.parse("x86").name in ("x86-amx", "x86-avx512", "x86-avx2", "x86-generic")
+        True
     """
 
     backend: str

@@ -161,7 +161,7 @@ class Arguments(TakesTrees, abc.ABC):
 
     @property
     def rows(self) -> Any:
-        """The size, if it is a number of rows: M times the batch dimensions.
+        """The size, if it is a number of rows (M times the batch dimensions).
 
         For Kronecker-sparse operations M is the batch size.
         """
@@ -206,7 +206,7 @@ class Arguments(TakesTrees, abc.ABC):
 
     @property
     def framework(self) -> str:
-        """The framework of X: "numpy", "torch", "cupy" or "dlpack"."""
+        """The framework of X, one of "numpy", "torch", "cupy" and "dlpack"."""
         return self._framework
 
     @property
@@ -216,12 +216,12 @@ class Arguments(TakesTrees, abc.ABC):
 
     @property
     def results(self) -> tuple[Any, ...]:
-        """The tensors that a run writes: the result, then auxiliary results of a visitor tree."""
+        """The tensors that a run writes, the result, then auxiliary results of a visitor tree."""
         return (self.Y,) if self._tree is None else (self.Y, *self._tree.results)
 
     @property
     def accumulates(self) -> bool:
-        """Whether a run reads what an earlier one wrote: Z is Y and beta is not 0, or a result of
+        """Whether a run reads what an earlier one wrote, because Z is Y and beta is not 0, or a result of
         a visitor tree is one of its operands."""
         return self._source_is_result if self._tree is None else self._tree.reads_result
 

@@ -119,11 +119,22 @@ def get_memory_pool(init_pool_size: int, max_pool_size: int) -> Any:
         max_pool_size: the most bytes that it may hold. Both sizes are rounded up to a multiple of
             256.
 
+    Returns:
+        The memory resource, of RMM or of cuda-core.
+
     Raises:
         ElementTypeError: a size is not an integer.
         ArgumentError: a size is negative, `max_pool_size` is 0, or `init_pool_size` exceeds it.
         DeviceError: there is no GPU.
         OutOfMemoryError: the GPU has less than `init_pool_size` free.
+
+    Example:
+        >>> # The first call needs a GPU. The second one is refused everywhere.
+        >>> resource = kronop.get_memory_pool(2**28, 2**32)  # doctest: +SKIP
+        >>> kronop.get_memory_pool(2**32, 2**28)
+        Traceback (most recent call last):
+            ...
+        kronop.errors.ArgumentError: pool sizes: expected 0 <= init_pool_size <= max_pool_size, ...
     """
     for name, value in (("init_pool_size", init_pool_size), ("max_pool_size", max_pool_size)):
         if not isinstance(value, int) or isinstance(value, bool):
@@ -148,7 +159,14 @@ def get_memory_pool(init_pool_size: int, max_pool_size: int) -> Any:
 
 
 def get_allocated_size() -> int:
-    """Bytes of device memory in use from kronop's pools, over all GPUs."""
+    """Bytes of device memory in use from kronop's pools, over all GPUs; 0 where there is none.
+
+    Example:
+        >>> before = kronop.get_allocated_size()
+        >>> y = kronop.gemkm(np.ones((4, 64), np.float32), [np.eye(8, dtype=np.float32)] * 2)
+        >>> kronop.get_allocated_size() <= before  # NumPy arrays take no memory of a GPU
+        True
+    """
     with _lock:
         return sum(pool.in_use() for pool in _all_pools)
 

@@ -31,7 +31,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningReport:
-    """The candidates with their times.
+    """The candidates with their times: what `kronop.tune` returns.
 
     Attributes:
         operation: the operation's repr.
@@ -39,7 +39,19 @@ class TuningReport:
         size: the size of the arguments: rows in all (M times the batch).
         bucket: the winner serves all sizes in the bucket of this size: from this many rows, or from
             these extents, to one less than twice as many.
-        outcomes: one per candidate, in the planner's order; the first is the untuned choice.
+        outcomes: one per candidate, in the planner's order; the first is the untuned choice. Each
+            has its `place` in that order, a `name`, and `milliseconds` or the `reason` why it was
+            skipped.
+
+    Example:
+        >>> from kronop.core.tuning_report import Outcome
+        >>> first = Outcome(place=0, name="tiles of 64 rows", milliseconds=0.3)
+        >>> second = Outcome(place=1, name="tiles of 32 rows", milliseconds=0.2)
+        >>> report = kronop.TuningReport(
+        ...     operation="", device="", size=4, bucket=4, outcomes=(first, second)
+        ... )
+        >>> report.best.place, report.untuned_rank, round(report.gain, 3)
+        (1, 2, 0.5)
     """
 
     operation: str
@@ -61,11 +73,12 @@ class TuningReport:
 
     @property
     def best(self) -> Outcome:
+        """The fastest candidate."""
         return self.ranked[0]
 
     @property
     def kept(self) -> Outcome:
-        """The candidate that runs from now on: the best, unless its gain may be noise."""
+        """The candidate that runs from now on, which is the best unless its gain may be noise."""
         return self.best if self.gain >= _LEAST_GAIN else self.outcomes[0]
 
     @property
@@ -75,8 +88,8 @@ class TuningReport:
 
     @property
     def gain(self) -> float:
-        """Time of the planner's choice divided by that of the best, less 1: 0.1 for a gain of
-        10 %."""
+        """Time of the planner's choice divided by that of the best, less 1 (0.1 is a gain of
+        10 %)."""
         return milliseconds_of(self.outcomes[0]) / milliseconds_of(self.best) - 1
 
     def __str__(self) -> str:

@@ -22,7 +22,7 @@ def warmup(work: Any, *examples: Any, **named: Any) -> int:
 
     The first call of every combination of sizes, type and layout compiles a kernel, for about a
     second; a training step makes many such calls. A warm-up of the whole step makes none of them
-    wait for another:
+    wait for another::
 
         kronop.warmup(model, torch.randn(32, 784))  # forward and backward of a torch module
         kronop.warmup(lambda: loss_of(model(x), target))
@@ -52,6 +52,15 @@ def warmup(work: Any, *examples: Any, **named: Any) -> int:
         CompileError: a compiler is missing or refused a source.
         DeviceError: a kernel does not load on this machine; `compiler.add_module` only compiles.
         Exception: what a module or function raised, by itself or because of meaningless values.
+
+    Example:
+        >>> x, factors = np.ones((4, 64), np.float32), [np.eye(8, dtype=np.float32)] * 2
+        >>> kronop.warmup(kronop.gemkm, x, factors) in (0, 1)  # 0 where the cache has the kernel
+        True
+        >>> kronop.warmup(kronop.gemkm, x, factors)
+        0
+        >>> kronop.gemkm(x, factors).shape  # compiles nothing
+        (4, 64)
     """
     operations = _operations(work)
     if operations is None:

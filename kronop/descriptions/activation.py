@@ -132,7 +132,24 @@ def relu(x: DataType) -> Activation: ...
 @overload
 def relu(x: Traced) -> Traced: ...
 def relu(x: DataType | Traced) -> Activation | Traced:
-    """Max(x, 0)."""
+    """The rectified linear unit: max(x, 0).
+
+    Args:
+        x: the type, float32 or float64, in which an epilogue computes the activation; or a value
+            in a function for `kronop.epilogue_visitor`.
+
+    Returns:
+        What `kronop.LinearCombinationGeneric` takes; or the activation of the value.
+
+    Raises:
+        DescriptionError: x is neither.
+
+    Example:
+        >>> tree = kronop.epilogue_visitor(lambda accum: kronop.relu(accum))
+        >>> epilogue = tree(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> epilogue.evaluate([[-1.0, 0.0, 2.0]], {})["D"].round(4).tolist()
+        [[0.0, 0.0, 2.0]]
+    """
     return _of("relu", x)
 
 
@@ -141,8 +158,29 @@ def leaky_relu(x: DataType, leaky_alpha: float = ...) -> Activation: ...
 @overload
 def leaky_relu(x: Traced, leaky_alpha: Traced | float = ...) -> Traced: ...
 def leaky_relu(x: DataType | Traced, leaky_alpha: Traced | float = 0.01) -> Activation | Traced:
-    """x if x > 0, else leaky_alpha x. As an activation, its leaky_alpha is the default of the
-    epilogue's third scalar."""
+    """The leaky rectified linear unit: x if x > 0, else leaky_alpha x.
+
+    Of Maas, Hannun and Ng, "Rectifier nonlinearities improve neural network acoustic models"
+    (2013).
+
+    Args:
+        x: the type, float32 or float64, in which an epilogue computes the activation; or a value
+            in a function for `kronop.epilogue_visitor`.
+        leaky_alpha: the slope below 0. As an activation, its leaky_alpha is the default of the
+            epilogue's third scalar; in a visitor tree it may be another value.
+
+    Returns:
+        What `kronop.LinearCombinationGeneric` takes; or the activation of the value.
+
+    Raises:
+        DescriptionError: x is neither.
+
+    Example:
+        >>> tree = kronop.epilogue_visitor(lambda accum: kronop.leaky_relu(accum, 0.1))
+        >>> epilogue = tree(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> epilogue.evaluate([[-1.0, 0.0, 2.0]], {})["D"].round(4).tolist()
+        [[-0.1, 0.0, 2.0]]
+    """
     return _of("leaky_relu", x, leaky_alpha=leaky_alpha)
 
 
@@ -151,7 +189,24 @@ def tanh(x: DataType) -> Activation: ...
 @overload
 def tanh(x: Traced) -> Traced: ...
 def tanh(x: DataType | Traced) -> Activation | Traced:
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent.
+
+    Args:
+        x: the type, float32 or float64, in which an epilogue computes the activation; or a value
+            in a function for `kronop.epilogue_visitor`.
+
+    Returns:
+        What `kronop.LinearCombinationGeneric` takes; or the activation of the value.
+
+    Raises:
+        DescriptionError: x is neither.
+
+    Example:
+        >>> tree = kronop.epilogue_visitor(lambda accum: kronop.tanh(accum))
+        >>> epilogue = tree(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> epilogue.evaluate([[-1.0, 0.0, 2.0]], {})["D"].round(4).tolist()
+        [[-0.7616, 0.0, 0.964]]
+    """
     return _of("tanh", x)
 
 
@@ -160,7 +215,24 @@ def sigmoid(x: DataType) -> Activation: ...
 @overload
 def sigmoid(x: Traced) -> Traced: ...
 def sigmoid(x: DataType | Traced) -> Activation | Traced:
-    """1 / (1 + exp(-x))."""
+    """The logistic function: 1 / (1 + exp(-x)).
+
+    Args:
+        x: the type, float32 or float64, in which an epilogue computes the activation; or a value
+            in a function for `kronop.epilogue_visitor`.
+
+    Returns:
+        What `kronop.LinearCombinationGeneric` takes; or the activation of the value.
+
+    Raises:
+        DescriptionError: x is neither.
+
+    Example:
+        >>> tree = kronop.epilogue_visitor(lambda accum: kronop.sigmoid(accum))
+        >>> epilogue = tree(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> epilogue.evaluate([[-1.0, 0.0, 2.0]], {})["D"].round(4).tolist()
+        [[0.2689, 0.5, 0.8808]]
+    """
     return _of("sigmoid", x)
 
 
@@ -169,7 +241,27 @@ def silu(x: DataType) -> Activation: ...
 @overload
 def silu(x: Traced) -> Traced: ...
 def silu(x: DataType | Traced) -> Activation | Traced:
-    """Is x sigmoid(x)."""
+    """The sigmoid-weighted linear unit: x sigmoid(x), which is also called swish.
+
+    Of Elfwing, Uchibe and Doya, "Sigmoid-weighted linear units for neural network function
+    approximation in reinforcement learning" (2018).
+
+    Args:
+        x: the type, float32 or float64, in which an epilogue computes the activation; or a value
+            in a function for `kronop.epilogue_visitor`.
+
+    Returns:
+        What `kronop.LinearCombinationGeneric` takes; or the activation of the value.
+
+    Raises:
+        DescriptionError: x is neither.
+
+    Example:
+        >>> tree = kronop.epilogue_visitor(lambda accum: kronop.silu(accum))
+        >>> epilogue = tree(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> epilogue.evaluate([[-1.0, 0.0, 2.0]], {})["D"].round(4).tolist()
+        [[-0.2689, 0.0, 1.7616]]
+    """
     return _of("silu", x)
 
 
@@ -178,7 +270,26 @@ def hardswish(x: DataType) -> Activation: ...
 @overload
 def hardswish(x: Traced) -> Traced: ...
 def hardswish(x: DataType | Traced) -> Activation | Traced:
-    """Is x min(max(x + 3, 0), 6) / 6."""
+    """The hard swish: x min(max(x + 3, 0), 6) / 6.
+
+    Of Howard et al., "Searching for MobileNetV3" (2019).
+
+    Args:
+        x: the type, float32 or float64, in which an epilogue computes the activation; or a value
+            in a function for `kronop.epilogue_visitor`.
+
+    Returns:
+        What `kronop.LinearCombinationGeneric` takes; or the activation of the value.
+
+    Raises:
+        DescriptionError: x is neither.
+
+    Example:
+        >>> tree = kronop.epilogue_visitor(lambda accum: kronop.hardswish(accum))
+        >>> epilogue = tree(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> epilogue.evaluate([[-1.0, 0.0, 2.0]], {})["D"].round(4).tolist()
+        [[-0.3333, 0.0, 1.6667]]
+    """
     return _of("hardswish", x)
 
 
@@ -187,5 +298,26 @@ def gelu(x: DataType) -> Activation: ...
 @overload
 def gelu(x: Traced) -> Traced: ...
 def gelu(x: DataType | Traced) -> Activation | Traced:
-    """Is x (1 + erf(x / sqrt 2)) / 2."""
+    """The Gaussian error linear unit: x (1 + erf(x / sqrt 2)) / 2.
+
+    Of Hendrycks and Gimpel, "Gaussian error linear units" (2016, arXiv 1606.08415): the form with
+    the error function, not the approximation with tanh. Results of 16 bits or fewer come from a
+    polynomial, which is off by at most 0.14 of float16's last bit before they are rounded.
+
+    Args:
+        x: the type, float32 or float64, in which an epilogue computes the activation; or a value
+            in a function for `kronop.epilogue_visitor`.
+
+    Returns:
+        What `kronop.LinearCombinationGeneric` takes; or the activation of the value.
+
+    Raises:
+        DescriptionError: x is neither.
+
+    Example:
+        >>> tree = kronop.epilogue_visitor(lambda accum: kronop.gelu(accum))
+        >>> epilogue = tree(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> epilogue.evaluate([[-1.0, 0.0, 2.0]], {})["D"].round(4).tolist()
+        [[-0.1587, 0.0, 1.9545]]
+    """
     return _of("gelu", x)

@@ -9,13 +9,22 @@ from kronop.frozen import dataclass, derived
 
 @dataclass(frozen=True)
 class DataType:
-    """An element type.
+    """An element type: `kronop.float32`, `kronop.int8` and so on.
+
+    tfloat32 exists only inside a tensor core; tensors have all the others. The 8-bit floats are
+    those of Micikevicius et al., "FP8 formats for deep learning" (2022, arXiv 2209.05433).
 
     Attributes:
         name: the name in NumPy and torch, if they have the type.
         bits: width of one element in memory.
         kind: "float" or "int".
         cxx: the spelling in kronop's headers, the same on every target.
+
+    Example:
+        >>> kronop.float16.bits, kronop.float16.bytes, kronop.float16.short
+        (16, 2, 'f16')
+        >>> kronop.float8_e4m3fn.kind, kronop.int8.kind
+        ('float', 'int')
     """
 
     name: str
@@ -25,11 +34,12 @@ class DataType:
 
     @derived
     def bytes(self) -> int:
+        """Width of one element in memory."""
         return self.bits // 8
 
     @property
     def short(self) -> str:
-        """The short name in kernel names: f32, f64, f16, bf16, tf32, e4m3, e5m2, s8, s32, s64."""
+        """The short name in kernel names, such as f32, bf16, tf32, e4m3, s8."""
         if self in FLOAT8:
             return self.cxx.removeprefix("kronop::float_").removesuffix("_t")
         prefix = {"bfloat16": "bf", "tfloat32": "tf"}.get(
@@ -84,7 +94,16 @@ def result_type(element: DataType) -> DataType:
 
 
 class Layout(enum.Enum):
-    """Which index of a matrix is contiguous in memory."""
+    """Which index of a matrix is contiguous in memory.
+
+    RowMajor: the last one, as in NumPy's order "C"; ColumnMajor: the one before it, as in "F".
+
+    Example:
+        >>> kronop.RowMajor is kronop.Layout.RowMajor
+        True
+        >>> kronop.TensorDescription(kronop.float32, kronop.ColumnMajor).layout
+        kronop.ColumnMajor
+    """
 
     RowMajor = "row-major"
     ColumnMajor = "column-major"
@@ -107,6 +126,14 @@ class InterleavedLayout(enum.Enum):
     A panel of RowMajorInterleaved32 has 32 rows and is as wide as the matrix; the 32 elements of
     each of its columns are contiguous. A K x N matrix is an array of K/32 x N x 32: the element in
     row k and column n is at [k // 32][n][k % 32].
+
+    Example:
+        >>> a = np.arange(4 * 64).reshape(4, 64).astype(np.int8)  # M x K
+        >>> panels = a.reshape(4, 2, 32).swapaxes(0, 1)  # as ColumnMajorInterleaved32
+        >>> panels.shape, bool(panels[37 // 32, 3, 37 % 32] == a[3, 37])
+        ((2, 4, 32), True)
+        >>> kronop.ColumnMajorInterleaved32
+        kronop.ColumnMajorInterleaved32
     """
 
     ColumnMajorInterleaved32 = "panels of 32 columns"

@@ -123,7 +123,7 @@ class Epilogue:
 
     @property
     def element_compute(self) -> DataType:
-        """Type of the values in the expression: element_epilogue, or a wider one."""
+        """Type of the values in the expression, element_epilogue or a wider one."""
         return _WIDER.get(self.element_epilogue, self.element_epilogue)
 
     @property
@@ -189,7 +189,26 @@ def _check_vector(length: object, element: DataType) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LinearCombination(Epilogue):
-    """D = alpha A + beta C."""
+    """D = alpha A + beta C + v: of the sums A, a source C (Z in arguments) and a bias v, if any.
+
+    C is not read where beta is 0. The scalars come at run time, from `epilogue_type`.
+
+    Args:
+        element_output: type of D and of C.
+        epilogue_vector_length: elements written at once; at most 16 bytes and Y's alignment.
+        element_accumulator: type of the sum A.
+        element_epilogue: type in which the epilogue computes.
+
+    Raises:
+        DescriptionError: the types do not fit each other, or the vector length is invalid.
+
+    Example:
+        >>> epilogue = kronop.LinearCombination(kronop.float16, 8, kronop.float32, kronop.float32)
+        >>> epilogue.scalar_names
+        ('alpha', 'beta')
+        >>> epilogue.epilogue_type(0.5, 2.0)
+        EpilogueArguments(scalars=(0.5, 2.0))
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +217,15 @@ class LinearCombinationClamp(Epilogue):
 
     Integers are computed in 64 bits, so a value that overflows int32 here is clamped. A itself has
     wrapped around if the sum overflowed its accumulator.
+
+    It takes the arguments of `LinearCombination`, and raises the same errors.
+
+    Example:
+        >>> epilogue = kronop.LinearCombinationClamp(
+        ...     kronop.int8, 16, kronop.int32, kronop.float32
+        ... )  # int32 sums, scaled in float32, to int8
+        >>> epilogue.name, epilogue.epilogue_type(0.01)
+        ('clamp', EpilogueArguments(scalars=(0.01, 0.0)))
     """
 
     @property
@@ -232,7 +260,15 @@ class FastLinearCombinationClamp(LinearCombinationClamp):
 
     Args:
         element_output: int8 or int32.
-        epilogue_vector_length: elements written at once.
+        epilogue_vector_length: elements written at once; at most 16 bytes and Y's alignment.
+
+    Raises:
+        DescriptionError: another type, or the vector length is invalid.
+
+    Example:
+        >>> epilogue = kronop.FastLinearCombinationClamp(kronop.int8, 16)
+        >>> epilogue.element_accumulator, epilogue.element_epilogue
+        (kronop.int32, kronop.float32)
     """
 
     def __init__(self, element_output: DataType, epilogue_vector_length: int) -> None:
@@ -257,11 +293,23 @@ class FastLinearCombinationClamp(LinearCombinationClamp):
 
 @dataclass(frozen=True, slots=True)
 class LinearCombinationGeneric(Epilogue):
-    """D = activation(alpha A + beta C).
+    """D = activation(alpha A + beta C + v).
 
     Args:
         activation_functor: `relu(element_epilogue)` or another of kronop's activations; then the
-            four arguments that every epilogue takes.
+            four arguments that every epilogue takes, as `LinearCombination` does.
+
+    Raises:
+        DescriptionError: no activation or one of another type than `element_epilogue`, types that
+            do not fit each other, or an invalid vector length.
+
+    Example:
+        >>> f32 = kronop.float32
+        >>> epilogue = kronop.LinearCombinationGeneric(kronop.leaky_relu(f32), f32, 1, f32, f32)
+        >>> epilogue.scalar_names
+        ('alpha', 'beta', 'leaky_alpha')
+        >>> epilogue.epilogue_type(2.0)
+        EpilogueArguments(scalars=(2.0, 0.0, 0.01))
     """
 
     activation: Activation

@@ -23,17 +23,32 @@ from kronop.frozen import dataclass
 
 
 class OpClass(enum.Enum):
-    """Simt: ordinary cores (vector units on x86). TensorOp: tensor cores (AMX tiles on x86)."""
+    """Simt: ordinary cores (vector units on x86). TensorOp: tensor cores (AMX tiles on x86).
+
+    Example:
+        >>> kronop.MathInstruction.tensor_op(kronop.float16).opcode_class.name
+        'TensorOp'
+    """
 
     Simt = "simt"
     TensorOp = "tensorop"
 
 
 class MathOperation(enum.Enum):
-    """How a product is formed and added; fast_* forms split wide operands into narrower ones.
+    """How a product is formed and added.
 
-    multiply_add_saturate is PyCUTLASS's name for int8 on the tensor cores. Here a sum that exceeds
-    int32 wraps around, so that results equal those of `simt` bit by bit.
+    - `multiply_add`: one multiply-add. On tensor cores it rounds float32 operands to TF32.
+    - `multiply_add_saturate` is PyCUTLASS's name for int8 on the tensor cores. Here a sum that
+      exceeds int32 wraps around, so that results equal those of `simt` bit by bit.
+    - `multiply_add_fast_f32` splits float32 operands in two: three TF32 products, as accurate as
+      float32 arithmetic.
+    - `multiply_add_fast_f16` and `multiply_add_fast_bf16` round float32 operands to 16 bits.
+
+    Example:
+        >>> kronop.MathInstruction.tensor_op(kronop.float32).math_operation.name
+        'multiply_add_fast_f32'
+        >>> kronop.MathOperation.multiply_add_fast_bf16.rounded
+        kronop.bfloat16
     """
 
     multiply_add = "multiply_add"
@@ -44,7 +59,7 @@ class MathOperation(enum.Enum):
 
     @property
     def rounded(self) -> DataType | None:
-        """What float32 operands are rounded to before they are multiplied; None: they are not."""
+        """What float32 operands are rounded to before they are multiplied; None if they are not."""
         fast = {"multiply_add_fast_f16": float16, "multiply_add_fast_bf16": bfloat16}
         return fast.get(self.value)
 
@@ -109,6 +124,14 @@ class MathInstruction:
 
     Raises:
         DescriptionError: there is no such instruction; the message lists the valid ones.
+
+    Example:
+        >>> print(kronop.MathInstruction([1, 1, 1], kronop.float32, kronop.float32, kronop.float32))
+        Simt 1x1x1 float32 x float32 -> float32 multiply_add
+        >>> print(kronop.MathInstruction.simt(kronop.int8))
+        Simt 1x1x1 int8 x int8 -> int32 multiply_add
+        >>> print(kronop.MathInstruction.tensor_op(kronop.float16))
+        TensorOp 16x8x8 float16 x float16 -> float32 multiply_add
     """
 
     instruction_shape: tuple[int, int, int]

@@ -25,7 +25,7 @@ _MOST_MEMORY = 1 << 62
 
 
 # Of functions that return the kind of tensor that they take: NumPy in, NumPy out.
-Array = TypeVar("Array")
+Array = TypeVar("Array", bound=Any)
 
 
 def check_operands(

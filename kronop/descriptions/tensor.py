@@ -32,6 +32,12 @@ class TensorDescription:
     Raises:
         DescriptionError: `element` is not an element type of tensors, `layout` is not one of its
             layouts, or `alignment` is not a power of two of at most 16 bytes.
+
+    Example:
+        >>> kronop.TensorDescription(kronop.float32)
+        TensorDescription(element=kronop.float32, layout=kronop.RowMajor, alignment=1)
+        >>> kronop.TensorDescription(kronop.float16, kronop.ColumnMajor, 8).alignment  # 16 bytes
+        8
     """
 
     element: DataType

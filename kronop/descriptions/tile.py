@@ -13,7 +13,12 @@ from kronop.frozen import dataclass
 
 
 class KernelScheduleType(enum.Enum):
-    """How warp groups share tiles: cooperatively, or in turn (ping-pong)."""
+    """How warp groups share tiles: cooperatively, or in turn (ping-pong).
+
+    Example:
+        >>> [item.value for item in kronop.KernelScheduleType]  # by default the planner chooses
+        ['auto', 'cooperative', 'ping-pong']
+    """
 
     ScheduleAuto = "auto"
     TmaWarpSpecializedCooperative = "cooperative"
@@ -21,7 +26,12 @@ class KernelScheduleType(enum.Enum):
 
 
 class EpilogueScheduleType(enum.Enum):
-    """How results leave: by way of shared memory, or straight from registers."""
+    """How results leave: by way of shared memory, or straight from registers.
+
+    Example:
+        >>> [item.value for item in kronop.EpilogueScheduleType]  # by default the planner chooses
+        ['auto', 'shared memory', 'registers']
+    """
 
     ScheduleAuto = "auto"
     TmaWarpSpecialized = "shared memory"
@@ -29,7 +39,12 @@ class EpilogueScheduleType(enum.Enum):
 
 
 class TileSchedulerType(enum.Enum):
-    """Which block computes which tile: each takes some in turn, or parts of a tile's sum too."""
+    """Which block computes which tile: each takes some in turn, or parts of a tile's sum too.
+
+    Example:
+        >>> [item.value for item in kronop.TileSchedulerType]
+        ['default', 'persistent', 'stream-K']
+    """
 
     Default = "default"
     Persistent = "persistent"
@@ -54,13 +69,29 @@ class TileDescription:
         math_instruction: the multiply-add instruction.
         cluster_shape: blocks along M, N and K that share operands, on sm_90a; None for the
             planner's choice.
-        kernel_schedule, epilogue_schedule, tile_scheduler: how warps share work, how results
-            leave, and in which order blocks take tiles. Only matrix products on sm_90a take other
-            values than the first one of each.
+        kernel_schedule: how warps share work. Only matrix products on sm_90a take another value
+            than the default here and in the next two.
+        epilogue_schedule: how results leave.
+        tile_scheduler: in which order blocks take tiles.
 
     Raises:
-        DescriptionError: a size is not a positive integer.
+        DescriptionError: a size is not a positive integer, or `math_instruction` is no such.
         ElementTypeError: a schedule has the wrong class.
+
+    Example:
+        >>> math = kronop.MathInstruction.simt(kronop.float32)
+        >>> tile = kronop.TileDescription([4, 64, 8], 1, [1, 1, 1], math)
+        >>> tile.threadblock_shape, tile.stages, tile.warps
+        ((4, 64, 8), 1, 1)
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KronMatmulOperation(
+        ...     "x86-avx2", tile, tensor, tensor, tensor, epilogue, factors=((8, 8), (8, 8))
+        ... )
+        >>> print(operation.plan)
+        plan for x86-avx2: 1 step
+          kron_f32_8x8p2_avx2: X times 2 factors: ..., 4 rows
+        ...
     """
 
     threadblock_shape: tuple[int, int, int]
@@ -117,6 +148,7 @@ class TileDescription:
 
     @property
     def warps(self) -> int:
+        """The number of warps in all."""
         m, n, k = self.warp_count
         return m * n * k
 

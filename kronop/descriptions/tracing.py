@@ -52,26 +52,32 @@ def epilogue_visitor(
     column). The function returns D, or D and auxiliary results: (M, N) values, and reductions by
     `kronop.sum` and `kronop.maximum` along rows, which give (M), or columns, which give (N).
 
-    Example:
-        @kronop.epilogue_visitor
-        def epilogue(accum, alpha: "scalar", bias: "row"):
-            t = alpha * accum + bias
-            d = kronop.gelu(t)
-            row_max = kronop.maximum(d, axis="row")
-            return d, t, row_max
-
-        functor = epilogue(kronop.float32, 4, kronop.float32, kronop.float32)
-
     Args:
         function: what to trace; None for a decorator with the other arguments.
         kinds: parameter -> kind, for those that are not annotated, as a lambda's.
         results: names of the results; by default those of the local variables that are returned,
             else D, D1, D2, ... `epilogue_type` takes the first one as `D` too.
 
+    Returns:
+        The tree. Called with the types, as `kronop.LinearCombination` is, it gives the epilogue of
+        a description, whose `evaluate` computes the results by NumPy.
+
     Raises:
         DescriptionError: a kind is missing or unknown, names don't fit, or the function does what
             no tree can do, such as a comparison.
         ElementTypeError: it computes with, or returns, what is no value of it.
+
+    Example:
+        >>> @kronop.epilogue_visitor
+        ... def epilogue(accum, alpha: "scalar", bias: "row"):
+        ...     t = alpha * accum + bias
+        ...     d = kronop.gelu(t)
+        ...     row_max = kronop.maximum(d, axis="row")
+        ...     return d, t, row_max
+        >>> functor = epilogue(kronop.float32, 4, kronop.float32, kronop.float32)
+        >>> found = functor.evaluate([[1.0, 2.0, 3.0]], {"alpha": 2.0, "bias": [0.0, 0.5, -6.0]})
+        >>> found["t"].tolist(), found["row_max"].round(2).tolist()
+        ([[2.0, 4.5, 0.0]], [4.5])
     """
     if function is None:
         return lambda item: epilogue_visitor(item, kinds=kinds, results=results)
@@ -84,17 +90,6 @@ class EpilogueVisitTree:
 
     Making an object of a subclass traces `__call__` and gives the epilogue of a description.
 
-    Example:
-        class BiasAndMaximum(kronop.EpilogueVisitTree):
-            def __call__(self, accum: "tensor", bias: "row", alpha: "scalar"):
-                D = alpha * accum + bias
-                row_max = kronop.maximum(D, axis="row")
-                return D, row_max
-
-        functor = BiasAndMaximum(
-            None, tile, kronop.float32, 4, kronop.float32, kronop.float32
-        )
-
     Args:
         elementwise_functor: what PyCUTLASS's programs pass first; not read.
         tile_description: kept as an attribute, for `__call__`.
@@ -105,6 +100,18 @@ class EpilogueVisitTree:
 
     Raises:
         DescriptionError, ElementTypeError: as for `kronop.epilogue_visitor`.
+
+    Example:
+        >>> class BiasAndMaximum(kronop.EpilogueVisitTree):
+        ...     def __call__(self, accum: "tensor", bias: "row", alpha: "scalar"):
+        ...         D = alpha * accum + bias
+        ...         row_max = kronop.maximum(D, axis="row")
+        ...         return D, row_max
+        >>> f32 = kronop.float32
+        >>> functor = BiasAndMaximum(None, None, f32, 4, f32, f32)
+        >>> found = functor.evaluate([[1.0, 2.0]], {"alpha": 2.0, "bias": [0.0, 0.5]})
+        >>> found["D"].tolist(), found["row_max"].tolist()
+        ([[2.0, 4.5]], [4.5])
     """
 
     def __new__(  # type: ignore[misc]

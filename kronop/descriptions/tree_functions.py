@@ -11,7 +11,17 @@ from kronop.errors import DescriptionError, ElementTypeError, mismatch
 
 
 def exp(x: Any) -> Any:
-    """e^x of a value in a visitor tree."""
+    """e^x of a value in a visitor tree.
+
+    Raises:
+        ElementTypeError: what is no value of the function.
+
+    Example:
+        >>> tree = kronop.epilogue_visitor(lambda accum: kronop.exp(accum * -2.0))
+        >>> epilogue = tree(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> epilogue.evaluate([[0.0, 1.0]], {})["D"].round(4).tolist()
+        [[1.0, 0.1353]]
+    """
     return _value(x, "kronop.exp").through(lambda value: apply("exp", value))
 
 
@@ -26,6 +36,15 @@ def maximum(x: Any, y: Any = None, *, axis: str | None = None) -> Any:
     Raises:
         ElementTypeError: what is no value of the function.
         DescriptionError: neither y nor an axis, both, or an unknown axis.
+
+    Example:
+        >>> tree = kronop.epilogue_visitor(
+        ...     lambda accum: (kronop.maximum(accum, 0.5), kronop.maximum(accum, axis="row"))
+        ... )
+        >>> epilogue = tree(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> found = epilogue.evaluate([[0.0, 1.0], [2.0, 3.0]], {})
+        >>> found["D"].tolist(), found["D1"].tolist()
+        ([[0.5, 1.0], [2.0, 3.0]], [1.0, 3.0])
     """
     if (y is None) == (axis is None):
         raise DescriptionError(
@@ -45,6 +64,12 @@ def minimum(x: Any, y: Any = None, *, axis: str | None = None) -> Any:
     Raises:
         ElementTypeError: what is no value of the function.
         DescriptionError: an axis, since no kernel reduces to the smallest.
+
+    Example:
+        >>> tree = kronop.epilogue_visitor(lambda accum: kronop.minimum(accum, 0.5))
+        >>> epilogue = tree(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> epilogue.evaluate([[0.0, 1.0]], {})["D"].tolist()
+        [[0.0, 0.5]]
     """
     if axis is not None or y is None:
         raise DescriptionError(
@@ -65,6 +90,12 @@ def sum(x: Any, *, axis: str) -> Any:
     Raises:
         ElementTypeError: what is no value of the function.
         DescriptionError: an unknown axis.
+
+    Example:
+        >>> tree = kronop.epilogue_visitor(lambda accum: (accum, kronop.sum(accum, axis="column")))
+        >>> epilogue = tree(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> epilogue.evaluate([[0.0, 1.0], [2.0, 3.0]], {})["D1"].tolist()
+        [2.0, 4.0]
     """
     return _reduced(x, "sum", axis)
 

@@ -63,6 +63,7 @@ class KroneckerOperator(Operator):
 
     @property
     def factors(self) -> tuple[Any, ...]:
+        """The factors (..., P, Q), the left-most first."""
         return self._factors
 
     @property

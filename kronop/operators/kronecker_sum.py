@@ -57,6 +57,7 @@ class KroneckerSum(Operator):
 
     @property
     def factors(self) -> tuple[Any, ...]:
+        """The factors (..., N, N), the left-most first."""
         return self._factors
 
     @property

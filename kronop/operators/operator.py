@@ -138,7 +138,7 @@ class Operator(abc.ABC):
         self._check_operand(x, "x", -1, self.shape[-2])
         if len(x.shape) > 1:
             found: Array = self._multiply_rows(x)
-            return found  # noqa: RET504  # Its type is not known.
+            return found
         return on_columns(self.T._multiply, x)
 
     def __mul__(self, scale: Any) -> Self:
@@ -376,7 +376,7 @@ def _unsupported(subject: str, expected: str, got: str, hint: str) -> ElementTyp
 def on_columns(function: Callable[[Any], Any], x: Array) -> Array:
     """The function of columns (..., N, C), for a vector as well."""
     found: Array = function(x[..., None])[..., 0] if len(x.shape) == 1 else function(x)
-    return found  # noqa: RET504  # Its type is not known.
+    return found
 
 
 def shifted(values: Any, sigma2: Any) -> Any:

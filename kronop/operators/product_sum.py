@@ -90,6 +90,7 @@ class KroneckerProductSum(Operator):
 
     @property
     def terms(self) -> tuple[KroneckerOperator, ...]:
+        """The operators whose sum this is."""
         return self._terms
 
     @property

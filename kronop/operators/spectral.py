@@ -56,10 +56,12 @@ class SpectralOperator(Operator):
 
     @property
     def values(self) -> Any:
+        """The eigenvalues (..., N), in the order of the Kronecker product."""
         return self._values
 
     @property
     def vectors(self) -> KroneckerOperator:
+        """The eigenvectors (..., N, N), one in each column."""
         return self._vectors
 
     def __iter__(self) -> Iterator[Any]:

@@ -203,14 +203,14 @@ class GemmArguments(Members):
 
     @property
     def results(self) -> tuple[Any, ...]:
-        """The tensors that a run writes: D, then auxiliary results of a visitor tree."""
+        """The tensors that a run writes, D, then auxiliary results of a visitor tree."""
         if self.members:
             return tuple(member.Y for member in self.members)
         return (self.Y, *(item.owner for item in self._visited if item.result))
 
     @property
     def accumulates(self) -> bool:
-        """Whether a run reads what an earlier one wrote: D is C, or an operand of a tree."""
+        """Whether a run reads what an earlier one wrote, because D is C, or an operand of a tree."""
         return self._source_is_result or self._in_place
 
     def _lead(self, views: Mapping[str, TensorView]) -> Ints:

@@ -24,7 +24,7 @@ class Members(Arguments):
 
     @property
     def operand_views(self) -> Mapping[str, TensorView]:
-        """The operands by their names in `kronop`: Z is C, Y is D."""
+        """The operands by their names in `kronop`, where Z is C and Y is D."""
         return self._views
 
     def _take_members(self, members: Sequence[Any], plural: str) -> None:

@@ -32,7 +32,13 @@ def gemkm(
     z: Any = None,
     out: Any = None,
 ) -> Array:
-    """alpha x (F1 x ... x FN) + beta z.
+    """alpha x (F1 x ... x FN) + beta z, without forming the Kronecker product.
+
+    It equals `alpha * x @ kron(F1, ..., FN) + beta * z`, where `kron` nests as NumPy's does: the
+    last factor's index changes fastest along a row of x.
+
+    The names `gemkm` and `gekmm` are those of FastKron (Jangda and Yadav, "Fast Kronecker
+    matrix-matrix multiplication on GPUs", PPoPP 2024, arXiv 2401.10187).
 
     Args:
         x: (..., M, K) or (K,), with K the product of the factors' rows.
@@ -49,6 +55,20 @@ def gemkm(
     Raises:
         ArgumentError: shapes, devices or scalars that do not fit.
         ElementTypeError: types that do not.
+        DescriptionError: this device has no kernel for these types.
+        CompileError, DeviceError: no compiler, or a kernel that does not load or run here.
+        OutOfMemoryError: no room for the result or for the workspace.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.standard_normal((4, 64), np.float32)
+        >>> f1, f2 = rng.standard_normal((2, 8, 8), np.float32)
+        >>> y = kronop.gemkm(x, [f1, f2])
+        >>> y.shape, bool(np.allclose(y, x @ np.kron(f1, f2), atol=1e-4))
+        ((4, 64), True)
+        >>> y2 = kronop.gemkm(x, [f1, f2], alpha=0.5, beta=2.0, z=y)
+        >>> bool(np.allclose(y2, 2.5 * y, atol=1e-4))
+        True
     """
     return _kron(x, factors, Side.Right, alpha, beta, z, out)
 
@@ -62,7 +82,10 @@ def gekmm(
     z: Any = None,
     out: Any = None,
 ) -> Array:
-    """alpha (F1 x ... x FN) x + beta z.
+    """alpha (F1 x ... x FN) x + beta z, without forming the Kronecker product.
+
+    It equals `alpha * kron(F1, ..., FN) @ x + beta * z`, where `kron` nests as NumPy's does. The
+    name's source is that of `gemkm`.
 
     Args:
         factors: a list, tuple or ParameterList of one (..., P, Q) tensor each; leading dimensions
@@ -79,6 +102,17 @@ def gekmm(
     Raises:
         ArgumentError: shapes, devices or scalars that do not fit.
         ElementTypeError: types that do not.
+        DescriptionError: this device has no kernel for these types.
+        CompileError, DeviceError: no compiler, or a kernel that does not load or run here.
+        OutOfMemoryError: no room for the result or for the workspace.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.standard_normal((64, 4), np.float32)
+        >>> f1, f2 = rng.standard_normal((2, 8, 8), np.float32)
+        >>> y = kronop.gekmm([f1, f2], x)
+        >>> y.shape, bool(np.allclose(y, np.kron(f1, f2) @ x, atol=1e-4))
+        ((64, 4), True)
     """
     return _kron(x, factors, Side.Left, alpha, beta, z, out)
 

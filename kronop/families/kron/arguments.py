@@ -66,6 +66,18 @@ class KronMatmulArguments(Arguments):
         ElementTypeError: not a tensor, or another element type than the operation's.
         ArgumentError: shapes, strides, alignment, devices or overlaps that do not fit.
         OutOfMemoryError: no room for Y.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KronMatmulOperation(
+        ...     "x86", None, tensor, tensor, tensor, epilogue, factors=((8, 8), (8, 8))
+        ... )
+        >>> x, f = np.ones((4, 64), np.float32), np.full((8, 8), 0.5, np.float32)
+        >>> arguments = kronop.KronMatmulArguments(operation=operation, X=x, factors=[f, f])
+        >>> operation.run(arguments)
+        >>> arguments.Y.shape, bool(np.allclose(arguments.Y, 64 * 0.25))
+        ((4, 64), True)
     """
 
     def __init__(

@@ -40,7 +40,12 @@ from kronop.frozen import dataclass
 
 
 class Side(enum.Enum):
-    """The side of the Kronecker product on which X is."""
+    """The side of the Kronecker product on which X is.
+
+    Example:
+        >>> kronop.Side.Right.value, kronop.Side.Left.value
+        ('X (F1 x ... x FN)', '(F1 x ... x FN) X')
+    """
 
     Right = "X (F1 x ... x FN)"
     Left = "(F1 x ... x FN) X"
@@ -48,12 +53,13 @@ class Side(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KronMatmulDescription:
-    """One Kronecker matmul.
+    """One Kronecker matmul: `KronMatmulOperation` makes it, as its attribute `description`.
 
     Attributes:
         math: the multiply-add; `tile.math_instruction` where a tile is given.
         tile: tile sizes, or None for the planner's choice.
-        X, Y: the operand and the result (Z is like Y).
+        X: the operand.
+        Y: the result (Z is like Y).
         F: what all factors have in common.
         epilogue: what happens to the product.
         factors: (rows, columns) of each factor as it stands in the product.
@@ -62,6 +68,19 @@ class KronMatmulDescription:
 
     Raises:
         DescriptionError: element types that differ, no factors, or sizes that are not positive.
+        ElementTypeError: what is no description or epilogue.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> what = kronop.KronMatmulDescription(
+        ...     math=kronop.MathInstruction.simt(kronop.float32), tile=None,
+        ...     X=tensor, F=tensor, Y=tensor, epilogue=epilogue, factors=((8, 2), (4, 3)),
+        ... )
+        >>> what.x_shape(16), what.y_shape(16)
+        ((16, 32), (16, 6))
+        >>> what.reference(np.ones((16, 32)), [np.ones((8, 2)), np.ones((4, 3))])[0].tolist()
+        [32.0, 32.0, 32.0, 32.0, 32.0, 32.0]
     """
 
     math: MathInstruction

@@ -13,6 +13,8 @@ class KronMatmulOperation(
 ):
     """Y = epilogue(X (F1 x ... x FN)), or with X on the other side.
 
+    It runs on `KronMatmulArguments`, for any number of rows M and any batch.
+
     Args:
         target: "x86" (or "x86-amx", "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or
             "sm_90a".
@@ -24,4 +26,17 @@ class KronMatmulOperation(
 
     Raises:
         DescriptionError: no kernel serves this; the message says why and what to change.
+        ElementTypeError: what is no description, epilogue or sequence of integers.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KronMatmulOperation(
+        ...     90, None, tensor, tensor, tensor, epilogue, factors=((8, 8), (8, 8))
+        ... )
+        >>> print(operation.plan)  # of a GPU, which need not be here
+        plan for sm_90a: 1 step
+          kron_f32_8x8p2_...
+        >>> operation.sizes(1024)  # memory in bytes
+        Sizes(x_shape=(1024, 64), y_shape=(1024, 64), y_bytes=262144, workspace_bytes=...)
     """

@@ -44,11 +44,13 @@ def ksmm(
     """activation(alpha x K' + beta z + bias), K Kronecker-sparse or a product of such factors.
 
     A weight w of shape (a, b, c, d) stands for K = I_a x dense(b, c) x I_d in structure, which has
-    a b d rows and a c d columns: with features counted by (i, j, l) and (i, k, l),
+    a b d rows and a c d columns: with features counted by (i, j, l) and (i, k, l)::
 
         (x K')[..., i, j, l] = sum over k of x[..., i, k, l] w[i, j, k, l]
 
-    (kronop.families.ksparse.description has its entries). With `batch_last` it is K x.
+    (kronop.families.ksparse.description has its entries). With `batch_last` it is K x. The patterns
+    (a, b, c, d) are those of Gonon, Zheng, Carrivain and Le, "Fast inference with Kronecker-sparse
+    matrices" (arXiv 2405.15013).
 
     Several factors are one operation, of as few launches as pay; alpha, beta, z, bias and
     activation come after the last. The results between two factors are of x's element type: in
@@ -81,6 +83,15 @@ def ksmm(
         DescriptionError: this device has no kernel for these types.
         CompileError, DeviceError: no compiler, or a kernel that does not load or run here.
         OutOfMemoryError: no room for the result or for the workspace.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.standard_normal((4, 16), np.float32)
+        >>> w = rng.standard_normal((2, 8, 8, 1), np.float32)
+        >>> y = kronop.ksmm(x, w)
+        >>> expected = np.einsum("nikl,ijkl->nijl", x.reshape(4, 2, 8, 1), w)
+        >>> y.shape, bool(np.allclose(y, expected.reshape(4, 16), atol=1e-4))
+        ((4, 16), True)
     """
     given = listed(weights)
     chain = [weights] if given is None else list(given)

@@ -280,6 +280,20 @@ class KSparseArguments(SparseArguments):
         ElementTypeError: not a tensor, or another element type than the operation's.
         ArgumentError: shapes, strides, alignment, devices or overlaps that do not fit.
         OutOfMemoryError: no room for Y.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KSparseOperation(
+        ...     "x86", None, tensor, tensor, tensor, epilogue, pattern=(2, 8, 8, 1)
+        ... )
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.standard_normal((4, 16), np.float32)
+        >>> w = rng.standard_normal((2, 8, 8, 1), np.float32)
+        >>> arguments = kronop.KSparseArguments(operation=operation, X=x, W=w)
+        >>> operation.run(arguments)
+        >>> bool(np.allclose(arguments.Y, kronop.ksmm(x, w), atol=1e-4))
+        True
     """
 
     _description: KSparseDescription

@@ -39,6 +39,20 @@ class KSparseChainArguments(SparseArguments):
         ElementTypeError: not a tensor, or another element type than the operation's.
         ArgumentError: shapes, strides, alignment, devices or overlaps that do not fit.
         OutOfMemoryError: no room for Y.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KSparseChainOperation(
+        ...     "x86", None, tensor, tensor, tensor, epilogue, patterns=((2, 8, 8, 1), (2, 8, 8, 1))
+        ... )
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.standard_normal((4, 16), np.float32)
+        >>> w = rng.standard_normal((2, 8, 8, 1), np.float32)
+        >>> arguments = kronop.KSparseChainArguments(operation=operation, X=x, weights=[w, w])
+        >>> operation.run(arguments)
+        >>> bool(np.allclose(arguments.Y, kronop.ksmm(kronop.ksmm(x, w), w), atol=1e-3))
+        True
     """
 
     _description: KSparseChainDescription

@@ -39,13 +39,15 @@ Pattern = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KSparseChainDescription:
-    """Products with Kronecker-sparse factors, one after the other.
+    """Products with Kronecker-sparse factors, one after the other, as of `KSparseChainOperation`.
 
     Attributes:
         math: the multiply-add; `tile.math_instruction` where a tile is given.
         tile: tile sizes of every product, each of which is then a step of its own; None for the
             planner's choice.
-        X, W, Y: operand, weights (one description for all), and result (Z is like Y).
+        X: the operand.
+        W: the weights of all factors, which have one description.
+        Y: the result (Z is like Y).
         epilogue: what happens to the last product.
         patterns: (a, b, c, d) of each factor, the first applied first.
         batch_last: X is (a c d, B) and Y (a b d, B), instead of (B, a c d) and (B, a b d).
@@ -53,6 +55,21 @@ class KSparseChainDescription:
     Raises:
         DescriptionError: element types that differ, sizes that are not positive, factors that do
             not follow each other, or an alignment of W that no such weights can have.
+        ElementTypeError: what is no description or epilogue.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> what = kronop.KSparseChainDescription(
+        ...     math=kronop.MathInstruction.simt(kronop.float32), tile=None,
+        ...     X=tensor, W=tensor, Y=tensor, epilogue=epilogue,
+        ...     patterns=((1, 8, 16, 2), (8, 3, 2, 1)),
+        ... )
+        >>> what.x_shape(16), what.y_shape(16)
+        ((16, 32), (16, 24))
+        >>> weights = [np.ones((1, 8, 16, 2)), np.ones((8, 3, 2, 1))]
+        >>> what.reference(np.ones((16, 32)), weights).max().item()  # 16 x 2
+        32.0
     """
 
     math: MathInstruction
@@ -84,11 +101,13 @@ class KSparseChainDescription:
 
     @property
     def input_columns(self) -> int:
+        """Features of X, a c d of the first pattern."""
         a, _, c, d = self.patterns[0]
         return a * c * d
 
     @property
     def output_columns(self) -> int:
+        """Features of Y, a b d of the last pattern."""
         a, b, _, d = self.patterns[-1]
         return a * b * d
 

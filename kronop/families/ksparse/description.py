@@ -37,12 +37,14 @@ from kronop.frozen import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KSparseDescription:
-    """One product with a Kronecker-sparse factor.
+    """One product with a Kronecker-sparse factor: the `description` of a `KSparseOperation`.
 
     Attributes:
         math: the multiply-add; `tile.math_instruction` where a tile is given.
         tile: tile sizes, or None for the planner's choice.
-        X, W, Y: operand, weights (a, b, c, d) and result (Z is like Y).
+        X: the operand.
+        W: the weights (a, b, c, d).
+        Y: the result (Z is like Y).
         epilogue: what happens to the product.
         pattern: (a, b, c, d).
         batch_last: X is (a c d, B) and Y (a b d, B), instead of (B, a c d) and (B, a b d).
@@ -50,6 +52,19 @@ class KSparseDescription:
     Raises:
         DescriptionError: element types that differ, sizes that are not positive, or an alignment
             of W that no such weights can have.
+        ElementTypeError: what is no description or epilogue.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> what = kronop.KSparseDescription(
+        ...     math=kronop.MathInstruction.simt(kronop.float32), tile=None,
+        ...     X=tensor, W=tensor, Y=tensor, epilogue=epilogue, pattern=(2, 3, 4, 5),
+        ... )
+        >>> what.x_shape(16), what.y_shape(16)
+        ((16, 40), (16, 30))
+        >>> what.reference(np.ones((16, 40)), np.ones((2, 3, 4, 5))).max().item()
+        4.0
     """
 
     math: MathInstruction
@@ -71,11 +86,13 @@ class KSparseDescription:
 
     @property
     def input_columns(self) -> int:
+        """Features of X, a c d."""
         a, _, c, d = self.pattern
         return a * c * d
 
     @property
     def output_columns(self) -> int:
+        """Features of Y, a b d."""
         a, b, _, d = self.pattern
         return a * b * d
 

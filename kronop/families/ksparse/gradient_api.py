@@ -36,10 +36,10 @@ def weight_gradient(
 ) -> Any:
     """alpha times the gradient of the weights of `ksmm`, or of a factor of `gemkm`, plus beta z.
 
-    With g the gradient of ksmm(x, weights), that of the weights is the sum over the batch n of
-    g[n, i, p, l] x[n, i, q, l]. If `tied`, all i and l share one (c, b) matrix of weights, like the
-    factor of a Kronecker product with `a` elements before its digit and `d` behind it; its gradient
-    is also summed over i and l. GPU tensors only.
+    With g the gradient of ksmm(x, weights), that of the weights at [i, p, q, l] is the sum over the
+    batch n of g[n, i, p, l] x[n, i, q, l]. If `tied`, all i and l share one (c, b) matrix of
+    weights, like the factor of a Kronecker product with `a` elements before its digit and `d`
+    behind it; its gradient is also summed over i and l. GPU tensors only.
 
     Args:
         x: (..., B, a c d), or (..., a c d, B) with `batch_last`; at most one dimension in front,
@@ -63,6 +63,20 @@ def weight_gradient(
         ArgumentError: shapes, devices or scalars that do not fit.
         ElementTypeError: types that do not.
         DescriptionError: integers, or tensors on the host.
+        CompileError, DeviceError: no compiler, or a kernel that does not load or run here.
+        OutOfMemoryError: no room for the result or for the workspace.
+
+    Example:
+        >>> x, g = np.ones((4, 16), np.float32), np.ones((4, 16), np.float32)
+        >>> kronop.weight_gradient(x, g, (2, 8, 8, 1))
+        Traceback (most recent call last):
+            ...
+        kronop.errors.DescriptionError: weight_gradient: expected tensors on a GPU, ...
+        >>> # The lines from here on need a GPU.
+        >>> import cupy  # doctest: +SKIP
+        >>> x, g = cupy.ones((2, 4, 16), "float32")  # doctest: +SKIP
+        >>> kronop.weight_gradient(x, g, (2, 8, 8, 1)).shape  # doctest: +SKIP
+        (2, 8, 8, 1)
     """
     beta, lesson = beta_beside(z, beta), None
     if type(pattern) is tuple and type(factors) in (tuple, list):

@@ -47,6 +47,24 @@ class KSparseGradientArguments(Arguments):
         ElementTypeError: not a tensor, or another element type than the operation's.
         ArgumentError: shapes, strides, alignment, devices or overlaps that do not fit.
         OutOfMemoryError: no room for Y.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KSparseGradientOperation(
+        ...     90, None, tensor, tensor, tensor, epilogue, pattern=(2, 8, 8, 1)
+        ... )
+        >>> operation.description.operands(4)
+        {'X': (4, 16), 'G': (4, 16)}
+        >>> # The lines from here on need a GPU.
+        >>> import cupy  # doctest: +SKIP
+        >>> x, g = cupy.ones((2, 4, 16), "float32")  # doctest: +SKIP
+        >>> arguments = kronop.KSparseGradientArguments(
+        ...     operation=operation, X=x, G=g
+        ... )  # doctest: +SKIP
+        >>> operation.run(arguments)  # doctest: +SKIP
+        >>> arguments.Y.shape  # doctest: +SKIP
+        (2, 8, 8, 1)
     """
 
     def __init__(

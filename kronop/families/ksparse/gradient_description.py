@@ -47,12 +47,14 @@ from kronop.frozen import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KSparseGradientDescription:
-    """One gradient of weights.
+    """One gradient of weights: the `description` of a `KSparseGradientOperation`.
 
     Attributes:
         math: the multiply-add; `tile.math_instruction` where a tile is given.
         tile: tile sizes, or None for the planner's choice.
-        X, G, Y: operand, gradient of the product and result (Z is like Y).
+        X: the product's operand.
+        G: the gradient of the product.
+        Y: the result (Z is like Y).
         epilogue: what happens to the sums.
         pattern: (a, b, c, d).
         tied: whether all i and l share one (c, b) matrix.
@@ -66,6 +68,19 @@ class KSparseGradientDescription:
     Raises:
         DescriptionError: element types that differ, sizes that are not positive, or factors of
             another matrix.
+        ElementTypeError: what is no description or epilogue.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> what = kronop.KSparseGradientDescription(
+        ...     math=kronop.MathInstruction.simt(kronop.float32), tile=None,
+        ...     X=tensor, G=tensor, Y=tensor, epilogue=epilogue, pattern=(2, 3, 4, 5),
+        ... )
+        >>> what.x_shape(16), what.g_shape(16), what.y_shape(16)
+        ((16, 40), (16, 30), (2, 3, 4, 5))
+        >>> what.reference(np.ones((16, 40)), np.ones((16, 30))).max().item()  # sums over 16
+        16.0
     """
 
     math: MathInstruction

@@ -39,6 +39,18 @@ class KSparseOperation(
         DescriptionError: no kernel serves this, or W promises an alignment along a dimension of
             one element (d = 1); the message says why and what to change.
         ElementTypeError: what is no description, epilogue or sequence of integers.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KSparseOperation(
+        ...     "x86-avx2", None, tensor, tensor, tensor, epilogue, pattern=(2, 8, 8, 1)
+        ... )
+        >>> print(operation.plan)
+        plan for x86-avx2: 1 step
+          ksparse_f32_2_8_8_1_avx2: one Kronecker-sparse factor: ...
+        >>> operation.sizes(1024).y_shape
+        (1024, 16)
     """
 
 
@@ -69,6 +81,19 @@ class KSparseChainOperation(
             types: a second factor would meet the wider results of the first); the message says
             why and what to change.
         ElementTypeError: what is no description, epilogue or sequence of integers.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KSparseChainOperation(
+        ...     "x86-avx2", None, tensor, tensor, tensor, epilogue,
+        ...     patterns=((1, 8, 16, 2), (8, 2, 2, 1))
+        ... )
+        >>> operation.sizes(1024).x_shape, operation.sizes(1024).y_shape
+        ((1024, 32), (1024, 16))
+        >>> print(operation.plan)
+        plan for x86-avx2: 1 step
+          ksparse_chain_f32_1_8_16_2_then_8_2_2_1_avx2: 2 Kronecker-sparse factors, ...
     """
 
 
@@ -77,6 +102,8 @@ class KSparseGradientOperation(
     kind=GRADIENT,
 ):
     """Y = epilogue(the gradient of a Kronecker-sparse product's weights, or of a factor).
+
+    It runs on `KSparseGradientArguments`, on GPUs only. `weight_gradient` has the formulas.
 
     Args:
         target: 80, 90, "sm_80" or "sm_90a".
@@ -94,4 +121,19 @@ class KSparseGradientOperation(
 
     Raises:
         DescriptionError: no kernel serves this; the message says why and what to change.
+        ElementTypeError: what is no description, epilogue or sequence of integers.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KSparseGradientOperation(
+        ...     90, None, tensor, tensor, tensor, epilogue, pattern=(2, 8, 8, 1)
+        ... )
+        >>> print(operation.plan)  # a GPU's, which need not be here
+        plan for sm_90a: 2 steps
+          ksparse_gradient_f32_8x8_...
+          add_shares_f32_linear_sm_90a: adds the shares of 128 results
+        ...
+        >>> operation.sizes(1024).y_shape  # whatever the batch
+        (2, 8, 8, 1)
     """

@@ -221,8 +221,8 @@ class Arguments(TakesTrees, abc.ABC):
 
     @property
     def accumulates(self) -> bool:
-        """Whether a run reads what an earlier one wrote, because Z is Y and beta is not 0, or a result of
-        a visitor tree is one of its operands."""
+        """Whether a run reads what an earlier one wrote, because Z is Y and beta is not 0, or a
+        result of a visitor tree is one of its operands."""
         return self._source_is_result if self._tree is None else self._tree.reads_result
 
     def unbound(self) -> Self:

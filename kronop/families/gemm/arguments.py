@@ -210,7 +210,7 @@ class GemmArguments(Members):
 
     @property
     def accumulates(self) -> bool:
-        """Whether a run reads what an earlier one wrote, because D is C, or an operand of a tree."""
+        """Whether a run reads what an earlier one wrote, as C, or as an operand of a tree."""
         return self._source_is_result or self._in_place
 
     def _lead(self, views: Mapping[str, TensorView]) -> Ints:

@@ -73,6 +73,30 @@ if TYPE_CHECKING:
     from kronop.operators.kronecker_sum import KroneckerSum as KroneckerSum
     from kronop.operators.product_sum import KroneckerProductSum as KroneckerProductSum
     from kronop.operators.spectral import SpectralOperator as SpectralOperator
+else:  # Checkers know the names above, and tell of others.
+
+    def __getattr__(name: str) -> object:
+        """Imports what is imported at its first use: a public name, or a module (`kronop.torch`).
+
+        Raises:
+            AttributeError: there is no such name, or a package that the module needs is missing;
+                the message says which.
+        """
+        module = _later().get(name)
+        if module is not None and module != f"kronop.{name}":
+            value: object = getattr(importlib.import_module(module), name)
+            globals()[name] = value
+            return value
+        is_module = name.isidentifier() and not name.startswith("_")
+        if not is_module or importlib.util.find_spec(f"kronop.{name}") is None:
+            raise AttributeError(f"module 'kronop' has no attribute {name!r}")
+        try:
+            return importlib.import_module(f"kronop.{name}")
+        except ImportError as error:
+            raise AttributeError(
+                f"module 'kronop' has no attribute {name!r} here: {error}"
+            ) from error
+
 
 # Importing kronop is cheap, because it imports descriptions only. These names, which plan, compile
 # and run, are imported when they are first used.
@@ -149,27 +173,6 @@ __all__ = [
 def _later() -> dict[str, str]:
     """The module of each public name that is imported at its first use."""
     return _LATER | {name: module for family in FAMILIES for name, module in family.exports.items()}
-
-
-def __getattr__(name: str) -> object:
-    """Imports what is imported at its first use: a public name, or a module (`kronop.torch`).
-
-    Raises:
-        AttributeError: there is no such name, or a package that the module needs is missing; the
-            message says which.
-    """
-    module = _later().get(name)
-    if module is not None and module != f"kronop.{name}":
-        value: object = getattr(importlib.import_module(module), name)
-        globals()[name] = value
-        return value
-    is_module = name.isidentifier() and not name.startswith("_")
-    if not is_module or importlib.util.find_spec(f"kronop.{name}") is None:
-        raise AttributeError(f"module 'kronop' has no attribute {name!r}")
-    try:
-        return importlib.import_module(f"kronop.{name}")
-    except ImportError as error:
-        raise AttributeError(f"module 'kronop' has no attribute {name!r} here: {error}") from error
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,15 @@
-"""From source text to loaded kernels: NVRTC, nvcc, the host's C++ compiler, and their cache."""
+"""From source text to loaded kernels: NVRTC, nvcc, the host's C++ compiler, and their cache.
+
+Example:
+    >>> matrix = kronop.TensorDescription(kronop.float32)
+    >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+    >>> operation = kronop.KronMatmulOperation(
+    ...     "x86", None, matrix, matrix, matrix, epilogue, factors=[(8, 8)] * 2
+    ... )
+    >>> kronop.compiler.add_module([operation])  # compiles, and keeps, what the cache has not
+    >>> all(binary.image for binary in operation.binaries)
+    True
+"""
 
 from kronop.compiler.build import (
     add_module,
@@ -37,3 +48,4 @@ __all__ = [
     "nvcc",
     "nvrtc",
 ]
+__dir__ = __all__.copy  # What completes is public.

@@ -100,17 +100,43 @@ if hasattr(os, "register_at_fork"):
 
 
 def nvrtc() -> None:
-    """Compile CUDA kernels with NVRTC from now on, whatever the knob `compiler` says."""
+    """Compiles CUDA kernels with NVRTC from now on, whatever the knob `compiler` says.
+
+    It holds for all threads of this process. NVRTC is a library, which the extra `cuda13` brings.
+
+    Example:
+        >>> kronop.compiler.nvrtc()  # doctest: +SKIP
+        >>> # Operations for GPUs that are compiled from here on go through NVRTC.
+    """
     _process.cuda_compiler = "nvrtc"
 
 
 def nvcc() -> None:
-    """Compile CUDA kernels with nvcc from now on, whatever the knob `compiler` says."""
+    """Compiles CUDA kernels with nvcc from now on, whatever the knob `compiler` says.
+
+    It holds for all threads of this process. nvcc is a program of the CUDA toolkit.
+
+    Example:
+        >>> kronop.compiler.nvcc()  # doctest: +SKIP
+        >>> # Operations for GPUs that are compiled from here on go through nvcc.
+    """
     _process.cuda_compiler = "nvcc"
 
 
 def default_cache() -> Cache:
-    """The store in the folder that `cache_folder` names."""
+    """The store that this process uses: the one in the folder that the knob `cache_dir`
+    (KRONOP_CACHE_DIR) names, or in the user's cache folder of this system.
+
+    Returns:
+        The same object for the same folder.
+
+    Example:
+        >>> cache = kronop.compiler.default_cache()
+        >>> cache.path.name, cache is kronop.compiler.default_cache()
+        ('compiled_cache.db', True)
+        >>> for entry in cache.list():  # doctest: +SKIP
+        ...     print(entry.entry, entry.arch, entry.size)
+    """
     folder = cache_folder()
     cache = _process.caches.get(folder)
     return _process.caches.setdefault(folder, Cache(folder)) if cache is None else cache
@@ -124,7 +150,22 @@ _HOST_COMPILER: Compiler = HostCompiler(default_cache)
 
 
 def forget() -> None:
-    """Drops the binaries that this process keeps in memory; compiled_cache.db keeps its own."""
+    """Drops the binaries that this process keeps in memory; compiled_cache.db keeps its own.
+
+    Kernels that are loaded stay loaded.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KronMatmulOperation(
+        ...     "x86", None, tensor, tensor, tensor, epilogue, factors=((4, 4), (4, 4))
+        ... )
+        >>> binaries = kronop.compiler.compile_sources(operation.sources, operation.target)
+        >>> kronop.compiler.forget()
+        >>> (binary,) = kronop.compiler.compile_sources(operation.sources, operation.target)
+        >>> binary.origin.value == "from this process"  # but from compiled_cache.db
+        False
+    """
     _process.binaries.clear()
 
 
@@ -140,11 +181,25 @@ def drop(binary: Binary) -> None:
 def add_module(operations: Sequence[Compilable]) -> None:
     """Compiles `operations` together, each distinct source once, and installs their binaries.
 
-    If a source does not compile, no operation gets binaries.
+    If a source does not compile, no operation gets binaries. Operations that are not given here
+    compile when they first run.
+
+    Args:
+        operations: what `kronop.KronMatmulOperation` and its like make, for any targets.
 
     Raises:
         ElementTypeError: `operations` is not a sequence of operations.
         CompileError: a compiler is missing or refused a source.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KronMatmulOperation(
+        ...     "x86", None, tensor, tensor, tensor, epilogue, factors=((4, 4), (4, 4))
+        ... )
+        >>> kronop.compiler.add_module([operation])
+        >>> [binary.entry for binary in operation.binaries]
+        ['kron_f32_4x4p2_...']
     """
     if not isinstance(operations, Sequence) or isinstance(operations, (str, bytes)):
         raise ElementTypeError(
@@ -171,7 +226,28 @@ def add_module(operations: Sequence[Compilable]) -> None:
 
 
 def compile_groups(groups: Sequence[tuple[Target, Sequence[Source]]]) -> list[tuple[Binary, ...]]:
-    """`compile_sources` of each group; all groups for one target are compiled together."""
+    """`compile_sources` of each group; all groups for one target are compiled together.
+
+    Args:
+        groups: (target, sources) of each.
+
+    Returns:
+        The binaries of each group, in order.
+
+    Raises:
+        ElementTypeError, CompileError: as of `compile_sources`.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KronMatmulOperation(
+        ...     "x86", None, tensor, tensor, tensor, epilogue, factors=((4, 4), (4, 4))
+        ... )
+        >>> groups = [(operation.target, operation.sources)] * 2
+        >>> first, second = kronop.compiler.compile_groups(groups)
+        >>> first[0].key == second[0].key  # compiled once
+        True
+    """
     wanted: dict[Target, list[Source]] = {}
     for target, sources in groups:
         wanted.setdefault(target, []).extend(sources)
@@ -182,9 +258,23 @@ def compile_groups(groups: Sequence[tuple[Target, Sequence[Source]]]) -> list[tu
 def compile_sources(sources: Sequence[Source], target: Target) -> tuple[Binary, ...]:
     """The binaries of `sources`, in order; each distinct one is looked up or compiled once.
 
+    Args:
+        sources: the texts of kernels, as `operation.sources` has them.
+        target: what they are compiled for, as `operation.target`.
+
     Raises:
         ElementTypeError: an item is not a Source.
         CompileError: a compiler is missing or refused a source.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KronMatmulOperation(
+        ...     "x86", None, tensor, tensor, tensor, epilogue, factors=((4, 4), (4, 4))
+        ... )
+        >>> (binary,) = kronop.compiler.compile_sources(operation.sources, operation.target)
+        >>> binary.entry == operation.sources[0].entry, len(binary.image) > 0
+        (True, True)
     """
     try:
         return _binaries(_jobs(sources, target))
@@ -208,8 +298,22 @@ def _binaries(jobs: Sequence[_Job]) -> tuple[Binary, ...]:
 def assembly(source: Source, target: Target) -> str:
     """PTX or x86 assembly of `source`, to be read; compiled anew by each call.
 
+    Args:
+        source: the text of a kernel, one of `operation.sources`.
+        target: what it is compiled for, as `operation.target`.
+
     Raises:
         CompileError: a compiler is missing or refused the source.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KronMatmulOperation(
+        ...     "x86", None, tensor, tensor, tensor, epilogue, factors=((4, 4), (4, 4))
+        ... )
+        >>> text = kronop.compiler.assembly(operation.sources[0], operation.target)
+        >>> operation.sources[0].entry in text
+        True
     """
     (job,) = _jobs([source], target)
     return _assembly(job)

@@ -50,6 +50,20 @@ class Cache:
     If the folder can't be used (another user's, full), the store warns once and then acts as if it
     were empty. If it can only be read, it is, and the store warns once that something new is not
     kept. The process still keeps its compiled kernels in memory.
+
+    Args:
+        folder: where compiled_cache.db is or will be; None for that of `default_cache`.
+        limit_bytes: where kernels take more than this, those that were not used for longest are
+            deleted.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> cache = kronop.compiler.Cache(pathlib.Path(folder.name))
+        >>> cache.list(), cache.keeps, cache.path.exists()
+        ((), True, True)
+        >>> cache.close()
+        >>> folder.cleanup()
     """
 
     def __init__(self, folder: Path | None = None, *, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -67,6 +81,7 @@ class Cache:
 
     @property
     def path(self) -> Path:
+        """The file, compiled_cache.db."""
         return self.folder / FILE_NAME
 
     @property

@@ -19,9 +19,26 @@ def load_all(
     A binary that does not load is dropped from memory and compiled_cache.db, and its source is
     compiled once more unless the binary was compiled just now.
 
+    Args:
+        binaries: what `compile_sources` gave for `sources`.
+        sources: the texts of the kernels, as `operation.sources`.
+        target: what they were compiled for.
+
     Raises:
         DeviceError: as for `load`.
         CompileError: the compiler refuses a source that is compiled once more.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KronMatmulOperation(
+        ...     "x86", None, tensor, tensor, tensor, epilogue, factors=((4, 4), (4, 4))
+        ... )
+        >>> sources, target = operation.sources, operation.target
+        >>> binaries = kronop.compiler.compile_sources(sources, target)
+        >>> binaries, kernels = kronop.compiler.load_all(binaries, sources, target)
+        >>> [kernel.entry for kernel in kernels]
+        ['kron_f32_4x4p2_...']
     """
     pairs = zip(binaries, sources, strict=True)
     loaded = [_load(binary, source, target) for binary, source in pairs]

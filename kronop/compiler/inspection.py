@@ -116,7 +116,21 @@ def _summary(binary: Binary) -> str:
 
 
 def disassemble(binary: Binary) -> str:
-    """The SASS or x86 instructions of `binary`, or one line that says which tool is missing."""
+    """The SASS or x86 instructions of `binary`, or one line that says which tool is missing.
+
+    The tools are nvdisasm or cuobjdump of the CUDA toolkit for GPUs, and objdump for CPUs.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KronMatmulOperation(
+        ...     "x86", None, tensor, tensor, tensor, epilogue, factors=((4, 4), (4, 4))
+        ... )
+        >>> (binary,) = kronop.compiler.compile_sources(operation.sources, operation.target)
+        >>> text = kronop.compiler.disassemble(binary)
+        >>> "<kron_f32_4x4p2_" in text or "objdump was not found" in text
+        True
+    """
     if binary.format is BinaryFormat.CUBIN:
         tools = [(find_cuda_tool("nvdisasm"), ()), (find_cuda_tool("cuobjdump"), ("-sass",))]
         missing = "neither nvdisasm nor cuobjdump was found; install the CUDA toolkit"

@@ -14,10 +14,23 @@ from kronop.target import Target, detect_x86_arch, runs
 
 
 class Kernel(Protocol):
-    """A loaded kernel."""
+    """A loaded kernel.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KronMatmulOperation(
+        ...     "x86", None, tensor, tensor, tensor, epilogue, factors=((4, 4), (4, 4))
+        ... )
+        >>> binaries = kronop.compiler.compile_sources(operation.sources, operation.target)
+        >>> kernel = kronop.compiler.load(binaries[0], operation.target)
+        >>> kernel.entry == binaries[0].entry
+        True
+    """
 
     @property
-    def entry(self) -> str: ...
+    def entry(self) -> str:
+        """The name of the function in the source."""
 
     def address(self, launch: Launch, device: int = 0) -> int:
         """What native code calls (a function, or a CUkernel) for `launch` on GPU `device`."""
@@ -37,9 +50,24 @@ _kernels: dict[str, Kernel] = {}
 def load(binary: Binary, target: Target) -> Kernel:
     """The kernel in `binary`; the same object each time, because code is never unloaded.
 
+    Args:
+        binary: what `compile_sources` gave.
+        target: what it was compiled for.
+
     Raises:
         DeviceError: the binary was compiled for another target, or can't run on this machine.
-        BrokenImageError: the image can't be loaded.
+        BrokenImageError: the image can't be loaded; it is a DeviceError too.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KronMatmulOperation(
+        ...     "x86", None, tensor, tensor, tensor, epilogue, factors=((4, 4), (4, 4))
+        ... )
+        >>> (binary,) = kronop.compiler.compile_sources(operation.sources, operation.target)
+        >>> kernel = kronop.compiler.load(binary, operation.target)
+        >>> kernel is kronop.compiler.load(binary, operation.target)
+        True
     """
     if (binary.format is BinaryFormat.CUBIN) != (target.backend == "cuda") or (
         binary.arch != target.arch

@@ -70,7 +70,29 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A cached kernel in `list`: `size` in bytes, `seconds` of compilation, times since 1970."""
+    """A cached kernel, as `Cache.list` has it.
+
+    Attributes:
+        key: digest of everything that decides the binary.
+        entry: the name of its function.
+        arch: what it was compiled for.
+        compiler: name and version.
+        size: bytes that it takes in the cache.
+        seconds: time of the compilation.
+        created, last_used: seconds since 1970.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KronMatmulOperation(
+        ...     "x86", None, tensor, tensor, tensor, epilogue, factors=((4, 4), (4, 4))
+        ... )
+        >>> kronop.compiler.forget()  # so that the cache is asked
+        >>> (binary,) = kronop.compiler.compile_sources(operation.sources, operation.target)
+        >>> entries = kronop.compiler.default_cache().list()
+        >>> [entry.entry for entry in entries if entry.key == binary.key]
+        ['kron_f32_4x4p2_...']
+    """
 
     key: str
     entry: str
@@ -84,7 +106,25 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One cached kernel with its source."""
+    """One cached kernel with its source, as `Cache.show` gives it.
+
+    Attributes:
+        binary: the compiled kernel.
+        source: the text that it was compiled from.
+        created, last_used: seconds since 1970.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.KronMatmulOperation(
+        ...     "x86", None, tensor, tensor, tensor, epilogue, factors=((4, 4), (4, 4))
+        ... )
+        >>> kronop.compiler.forget()  # so that the cache is asked
+        >>> (binary,) = kronop.compiler.compile_sources(operation.sources, operation.target)
+        >>> record = kronop.compiler.default_cache().show(binary.key)
+        >>> record.binary.image == binary.image, record.source == operation.sources[0].text
+        (True, True)
+    """
 
     binary: Binary
     source: str

@@ -23,3 +23,4 @@ __all__ = [
     "plan",
     "scaling",
 ]
+__dir__ = __all__.copy  # What completes is public.

@@ -67,6 +67,17 @@ def gemkm(
         ArgumentError: shapes or splits that do not fit, or ranks that call for other products.
         ElementTypeError: types that do not fit.
         DeviceError: a rank ended, or did not answer in the time that its group allows.
+
+    Example:
+        >>> import torch, kronop.distributed
+        >>> generator = torch.manual_seed(0)
+        >>> rows, factors = torch.randn(3, 16), [torch.randn(4, 4), torch.randn(4, 4)]
+        >>> y = kronop.distributed.gemkm(rows, factors)  # other ranks have other rows: no exchange
+        >>> bool(torch.allclose(y, rows @ torch.kron(*factors), atol=1e-5))
+        True
+        >>> # Under torchrun, each rank has an equal share of the columns of the same rows:
+        >>> share = rows.chunk(ranks, dim=1)[rank]  # doctest: +SKIP
+        >>> y = kronop.distributed.gemkm(share, factors, columns=True)  # doctest: +SKIP
     """
     return _product(x, factors, alpha, beta, z, group, columns, output)
 
@@ -85,6 +96,28 @@ def gekmm(
 
     As `gemkm`, with rows for columns: x is (K, M), K the product of the factors' columns, and of
     local tensors with `columns` each rank has neighbouring rows of it: what the factors contract.
+
+    Args:
+        factors: (P, Q) tensors, the same on all ranks, or DTensors.
+        x: (K, M), spread over ranks as the transpose of `gemkm`'s.
+        alpha, beta, z, group, columns: as of `gemkm`.
+
+    Returns:
+        With x's placements, or the local share of (P, M), P the product of the factors' rows.
+
+    Raises:
+        ArgumentError, ElementTypeError, DeviceError: as of `gemkm`.
+
+    Example:
+        >>> import torch, kronop.distributed
+        >>> generator = torch.manual_seed(0)
+        >>> factors, x = [torch.randn(4, 4), torch.randn(4, 4)], torch.randn(16, 3)
+        >>> y = kronop.distributed.gekmm(factors, x)  # other ranks have other columns: no exchange
+        >>> bool(torch.allclose(y, torch.kron(*factors) @ x, atol=1e-5))
+        True
+        >>> # Under torchrun, each rank has an equal share of the rows of the same columns:
+        >>> share = x.chunk(ranks)[rank]  # doctest: +SKIP
+        >>> y = kronop.distributed.gekmm(factors, share, columns=True)  # doctest: +SKIP
     """
     factors = list(factors_of(factors, Side.Left))
     checks.check_tensors(x=x, z=z, **{f"factors[{at}]": it for at, it in enumerate(factors)})

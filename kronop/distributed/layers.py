@@ -42,6 +42,21 @@ class KSParallel(ParallelStyle):  # type: ignore[misc]  # torch is Any to mypy.
         ArgumentError, when it is applied: ranks divide neither a nor d of a factor, or the layer's
             features come before the batch.
         ElementTypeError, when it is applied: the module is no `KSLinear`.
+
+    Example:
+        >>> import torch, kronop.distributed
+        >>> from torch import distributed
+        >>> from torch.distributed.tensor.parallel import parallelize_module
+        >>> # A group of this process alone; under torchrun, init_process_group("nccl"):
+        >>> distributed.init_process_group(
+        ...     "gloo", store=distributed.HashStore(), rank=0, world_size=1
+        ... )
+        >>> mesh = distributed.init_device_mesh("cpu", (distributed.get_world_size(),))
+        >>> layer = kronop.torch.nn.KSLinear([(4, 4, 4, 1), (1, 4, 4, 4)])
+        >>> split = parallelize_module(layer, mesh, kronop.distributed.KSParallel())
+        >>> split(torch.ones(3, 16)).shape, split.weights[0].placements
+        (torch.Size([3, 16]), (Shard(dim=0),))
+        >>> distributed.destroy_process_group()
     """
 
     def __init__(

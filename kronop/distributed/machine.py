@@ -76,6 +76,12 @@ class Link:
         bandwidth: bytes a second that a rank sends, while it receives as many, of large exchanges.
         half: bytes of an exchange that has half that bandwidth.
         latency: seconds of a message.
+
+    Example:
+        >>> import kronop.distributed
+        >>> link = kronop.distributed.Link(name="NVLink", bandwidth=300e9, half=3e6, latency=3e-6)
+        >>> link.seconds(3e6) / link.seconds(3e9) < 1 / 500  # far more than a thousandth
+        True
     """
 
     name: str
@@ -119,6 +125,17 @@ class Machine:
         hertz: cycles a second, as the target's cost models count them.
         contention: of the time that products and an exchange would save by going on side by side,
             the share that they lose, since both move memory.
+
+    Example:
+        >>> import dataclasses, kronop.distributed
+        >>> hosts = kronop.distributed.H200_HOSTS
+        >>> hosts.gpus, hosts.nvlink.name, hosts.target
+        (8, 'NVLink', 'sm_90a')
+        >>> pairs = dataclasses.replace(hosts, gpus=2)  # hosts of two GPUs, otherwise the same
+        >>> hosts.all_to_all(1e9, ranks=8, every=8).bound
+        'NVLink'
+        >>> pairs.all_to_all(1e9, ranks=8, every=8).bound
+        'network'
     """
 
     gpus: int

@@ -65,6 +65,14 @@ class DistributedPlan:
         seconds: of all steps, some beside others.
         alone: seconds of the whole product on one GPU, if its memory were large enough.
         rejected: other ways, the fastest first.
+
+    Example:
+        >>> import kronop.distributed
+        >>> found = kronop.distributed.plan(4096, [(16, 16), (16, 16)], mesh=(1, 8))
+        >>> found.choice.way.value, found.bytes, found.bound
+        ('all-to-all of rows', 917504, 'NVLink')
+        >>> len(found.explain().splitlines()) > len(str(found).splitlines())  # rejected ways too
+        True
     """
 
     problem: Problem
@@ -76,17 +84,17 @@ class DistributedPlan:
 
     @property
     def bytes(self) -> int:
-        """That a rank sends."""
+        """The bytes that a rank sends."""
         return sum(step.bytes for step in self.steps)
 
     @property
     def efficiency(self) -> float:
-        """The share of perfect: one GPU's time over that of all ranks together."""
+        """One GPU's time over that of all ranks together; 1 is perfect."""
         return self.alone / (math.prod(self.problem.grid) * self.seconds)
 
     @property
     def bound(self) -> str:
-        """What takes longest: "products", "NVLink", "network" or "latency"."""
+        """What takes longest, of "products", "NVLink", "network" and "latency"."""
         took = {step.bound: 0.0 for step in self.steps}
         for step in self.steps:
             took[step.bound] += step.seconds
@@ -132,9 +140,24 @@ def plan(
         output: "standard" or "any", as of `gemkm`.
         machine: hosts of eight H200s with 400 Gb/s a GPU where None.
 
+    Returns:
+        The plan; `print` shows its steps, and `explain()` also what it was chosen from.
+
     Raises:
         ArgumentError: sizes that do not fit each other; the message says which would.
         ElementTypeError: no product has this element type.
+
+    Example:
+        >>> import kronop.distributed
+        >>> print(kronop.distributed.plan(4096, [(16, 16), (16, 16)], mesh=(1, 8)))
+        plan for 4096 rows, 16x16p2, over 1 x 8 ranks: all-to-all of rows, 1 outer digit
+          rows to others: ... ms, 0.4588 MB leave a rank (NVLink)
+          digit 2 (16x16): ... ms
+          digit 1 (16x2): ... ms
+          results back: ... ms, 0.4588 MB leave a rank (NVLink)
+          together ... ms, most of it NVLink; one GPU takes ... ms, efficiency 0...
+        >>> kronop.distributed.plan(4096, [(16, 16), (16, 16)], mesh=(8, 1)).bytes
+        0
     """
     machine = H200_HOSTS if machine is None else checked(machine)
     grid = integers("mesh", mesh)

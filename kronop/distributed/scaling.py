@@ -3,6 +3,15 @@
 Of weak scaling the rows grow with the GPUs, of strong scaling they stay. Rows are split without any
 traffic, so that grids with all ranks along rows are perfect where there are enough rows; `columns`
 asks for grids whose ranks share rows, which is what X wants if its rows are few or long.
+
+Example:
+    >>> from kronop.distributed import H200_HOSTS, scaling
+    >>> rows = scaling.strong(H200_HOSTS, [(16, 16), (16, 16)], 4096, gpus=(1, 8), columns=8)
+    >>> print(scaling.markdown(rows))
+    | GPUs | rows x columns | ms | efficiency | bound by |
+    | --- | --- | --- | --- | --- |
+    | 1 | 1 x 1 | ... | 1.00 | products |
+    | 8 | 1 x 8 | ... | 0... | NVLink |
 """
 
 from __future__ import annotations
@@ -16,7 +25,11 @@ from kronop.distributed.planning import DistributedPlan, check_output, plan
 from kronop.errors import ArgumentError
 from kronop.frozen import dataclass
 
+__all__ = ["GPUS", "Row", "markdown", "strong", "weak"]
+__dir__ = __all__.copy  # What completes is public.
+
 GPUS = tuple(1 << power for power in range(11))
+"""The numbers of GPUs of a table where none are given, 1, 2, 4 to 1024."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,15 +51,17 @@ class Row:
 
     @property
     def milliseconds(self) -> float:
+        """The time of the plan."""
         return self.plan.seconds * 1e3
 
     @property
     def efficiency(self) -> float:
+        """One GPU's time over that of all GPUs together; 1 is perfect."""
         return self.plan.efficiency
 
     @property
     def bound(self) -> str:
-        """What takes longest: "products", "NVLink", "network" or "latency"."""
+        """What takes longest, of "products", "NVLink", "network" and "latency"."""
         return self.plan.bound
 
 
@@ -73,7 +88,11 @@ def weak(
         output: "standard" or "any".
 
     Returns:
-        No row for a number of GPUs that no grid of that kind fits.
+        A `Row` for each number of GPUs; none for one that no grid of that kind fits.
+
+    Raises:
+        ArgumentError: `columns` is no positive integer, or another output.
+        ElementTypeError: no product has this element type.
     """
     every = ((count, rows_a_rank * count) for count in gpus)
     return _rows(machine, shapes, every, dtype, columns, output)
@@ -89,12 +108,15 @@ def strong(
     columns: int | None = None,
     output: str = "standard",
 ) -> list[Row]:
-    """As `weak`, of a product that has `rows` rows on any number of GPUs."""
+    """A row for each number of GPUs, of a product that has `rows` rows on any number of them.
+
+    Arguments, results and errors are those of `weak`.
+    """
     return _rows(machine, shapes, ((count, rows) for count in gpus), dtype, columns, output)
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """A table."""
+    """The rows as a table in Markdown."""
     lines = [
         "| GPUs | rows x columns | ms | efficiency | bound by |",
         "| --- | --- | --- | --- | --- |",

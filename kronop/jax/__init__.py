@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kronop.families.ksparse.jax import ksmm as ksmm
 
 __all__: list[str] = []
+__dir__ = __all__.copy  # What completes is public.
 
 for _family in _FAMILIES:
     for _name, _module in _family.jax.items():

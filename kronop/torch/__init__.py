@@ -32,21 +32,24 @@ if TYPE_CHECKING:
     from kronop.families.kron.torch.functional import gekmm as gekmm
     from kronop.families.kron.torch.functional import gemkm as gemkm
     from kronop.families.ksparse.torch.functional import ksmm as ksmm
+    from kronop.families.quantized.torch import quantized_gemkm as quantized_gemkm
 
 __all__ = ["decompositions", "nn"]
+__dir__ = __all__.copy  # What completes is public.
 
+if not TYPE_CHECKING:  # Checkers know the names above, and tell of others.
 
-def __getattr__(name: str) -> object:
-    """Finds the names of families that were added to the list after this module was imported."""
-    for family in _FAMILIES:
-        if name in family.torch:
-            return getattr(_importlib.import_module(family.torch[name]), name)
-    raise AttributeError(f"module 'kronop.torch' has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        """Finds the names of families that were added to the list after this module was
+        imported."""
+        for family in _FAMILIES:
+            if name in family.torch:
+                return getattr(_importlib.import_module(family.torch[name]), name)
+        raise AttributeError(f"module 'kronop.torch' has no attribute {name!r}")
 
-
-# The operators of known families are imported now, because importing this module must register them
-# in torch.ops.
-for _family in _FAMILIES:
-    for _name in _family.torch:
-        globals()[_name] = __getattr__(_name)
-        __all__.append(_name)
+    # The operators of known families are imported now, because importing this module must register
+    # them in torch.ops.
+    for _family in _FAMILIES:
+        for _name in _family.torch:
+            globals()[_name] = __getattr__(_name)
+            __all__.append(_name)

@@ -28,6 +28,18 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     Give it to `torch.export.ExportedProgram.run_decompositions`: what is exported then runs where
     kronop is not installed, without kronop's kernels. Operators of gradients, and those of
     distances, are not in it.
+
+    Returns:
+        A new dictionary, from each operator to its function.
+
+    Example:
+        >>> import torch
+        >>> table = kronop.torch.decompositions()
+        >>> torch.ops.kronop.matmul.default in table
+        True
+        >>> # Of a module with layers of kronop, and its arguments; it takes seconds:
+        >>> program = torch.export.export(module, arguments)  # doctest: +SKIP
+        >>> portable = program.run_decompositions(table)  # doctest: +SKIP
     """
     return dict(_DECOMPOSITIONS)
 

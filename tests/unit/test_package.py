@@ -1,4 +1,5 @@
-"""The wheel holds all that is needed: installed elsewhere, it compiles for both backends."""
+"""The wheel holds all that is needed: installed elsewhere, it compiles for both backends. What
+completes in its modules is public."""
 
 from __future__ import annotations
 
@@ -6,7 +7,10 @@ import os
 import subprocess
 import sys
 import zipfile
+from operator import attrgetter
 from pathlib import Path
+
+import pytest
 
 import kronop
 
@@ -58,3 +62,35 @@ def test_the_wheel_compiles_kernels_elsewhere(tmp_path: Path) -> None:
     )
     assert result.stdout.split() == ["True", "True"], result.stderr
     assert kronop.__version__ in wheel.name
+
+
+# What each needs besides NumPy.
+_MODULES = {
+    "compiler": None,
+    "distributed": "torch",
+    "distributed.scaling": "torch",
+    "gemm": None,
+    "jax": "jax",
+    "kernels": None,
+    "linalg": None,
+    "linear_operator": "linear_operator",
+    "scipy": "scipy",
+    "torch": "torch",
+    "torch.nn": "torch",
+    "torch.nn.patterns": "torch",
+}
+
+
+@pytest.mark.parametrize("name", _MODULES)
+def test_what_completes_is_public(name: str) -> None:
+    if _MODULES[name] is not None:
+        pytest.importorskip(_MODULES[name])
+    module = attrgetter(name)(kronop)
+    completing = [item for item in dir(module) if not item.startswith("__")]
+    assert completing == sorted(module.__all__)
+    assert all(hasattr(module, item) for item in completing)
+
+
+def test_what_completes_of_kronop_is_public() -> None:
+    # `from kronop import *` leaves Python's own `sum` as it is.
+    assert {*dir(kronop)} == {*kronop.__all__, "sum"}

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import batching
@@ -26,7 +27,7 @@ __all__ = ["gekmm", "gemkm"]
 
 def gemkm(
     x: Any, factors: Sequence[Any], *, alpha: float = 1.0, beta: float | None = None, z: Any = None
-) -> Any:
+) -> jax.Array:
     """alpha x (F1 x ... x FN) + beta z on JAX arrays, on a CPU or an NVIDIA GPU.
 
     As `kronop.gemkm`, and a primitive of JAX: under jit, vmap, grad, jvp, linearize, checkpoint and
@@ -51,13 +52,24 @@ def gemkm(
         ArgumentError: shapes or scalars that do not fit.
         ElementTypeError: what is no array, or element types that do not fit.
         CompileError, DeviceError: no compiler, or a kernel that does not load here.
+
+    Example:
+        >>> import jax, kronop.jax
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.standard_normal((3, 16), np.float32)
+        >>> factors = list(rng.standard_normal((2, 4, 4), np.float32))
+        >>> y = jax.jit(kronop.jax.gemkm)(x, factors)
+        >>> bool(np.allclose(y, x @ np.kron(*factors), atol=1e-5))
+        True
+        >>> jax.grad(lambda x: kronop.jax.gemkm(x, factors).sum())(x).shape
+        (3, 16)
     """
     return _kron(x, factors, Side.Right, alpha, beta, z)
 
 
 def gekmm(
     factors: Sequence[Any], x: Any, *, alpha: float = 1.0, beta: float | None = None, z: Any = None
-) -> Any:
+) -> jax.Array:
     """alpha (F1 x ... x FN) x + beta z on JAX arrays, on a CPU or an NVIDIA GPU.
 
     Args:
@@ -69,6 +81,15 @@ def gekmm(
         (..., product of the factors' rows, M), of x's element type (int32 of int8).
 
     What it does under JAX's transformations and its errors are those of `gemkm`.
+
+    Example:
+        >>> import kronop.jax
+        >>> rng = np.random.default_rng(0)
+        >>> factors = list(rng.standard_normal((2, 4, 4), np.float32))
+        >>> x = rng.standard_normal((16, 3), np.float32)
+        >>> y = kronop.jax.gekmm(factors, x)
+        >>> y.shape, bool(np.allclose(y, np.kron(*factors) @ x, atol=1e-5))
+        ((16, 3), True)
     """
     return _kron(x, factors, Side.Left, alpha, beta, z)
 

@@ -13,6 +13,7 @@ from jax.interpreters import batching
 
 from kronop.core.calls import check_activation
 from kronop.descriptions import activation as activations
+from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.datatype import result_type
 from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, mismatch
@@ -31,11 +32,11 @@ def ksmm(
     *,
     batch_last: bool = False,
     bias: Any = None,
-    activation: str | None = None,
+    activation: ActivationName | None = None,
     alpha: float = 1.0,
     beta: float | None = None,
     z: Any = None,
-) -> Any:
+) -> jax.Array:
     """activation(alpha x K' + beta z + bias) on JAX arrays, on a CPU or an NVIDIA GPU.
 
     As `kronop.ksmm`, and a primitive of JAX, as `kronop.jax.gemkm` is. XLA adds z and bias and
@@ -60,6 +61,16 @@ def ksmm(
         ElementTypeError: what is no array, or element types that do not fit.
         DescriptionError: an activation of integers.
         CompileError, DeviceError: no compiler, or a kernel that does not load here.
+
+    Example:
+        >>> import kronop.jax
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.standard_normal((3, 16), np.float32)
+        >>> w = rng.standard_normal((4, 4, 4, 1), np.float32)
+        >>> y = kronop.jax.ksmm(x, w)
+        >>> expected = np.einsum("nikl,ijkl->nijl", x.reshape(3, 4, 4, 1), w)
+        >>> y.shape, bool(np.allclose(y, expected.reshape(3, 16), atol=1e-5))
+        ((3, 16), True)
     """
     check_flag("batch_last", batch_last)
     x = array("x", x, 1)

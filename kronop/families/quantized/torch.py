@@ -36,13 +36,25 @@ def quantized_gemkm(
         clip: a number from 1e-6 to 1.
 
     Returns:
-        (q, scales): with N the product of the factors' columns int8 (..., M, N) for 8 bits, uint8
-        (..., M, N / 2) for 4, and float32 (..., M, 1); without M for an x of (K,).
+        (q, scales). With N the product of the factors' columns, q is int8 (..., M, N) for 8 bits
+        and uint8 (..., M, N / 2) for 4; the scales are float32 (..., M, 1). For an x of (K,) both
+        are without M.
 
     Raises:
         ArgumentError: shapes, devices, bits or a clip that do not fit; a tensor that requires a
             gradient.
         ElementTypeError: what is no torch tensor, or element types that do not fit.
+
+    Example:
+        >>> import torch
+        >>> generator = torch.manual_seed(0)
+        >>> x, factors = torch.randn(3, 16), [torch.randn(4, 4), torch.randn(4, 4)]
+        >>> q, scales = kronop.torch.quantized_gemkm(x, factors, bits=8)
+        >>> q.shape, q.dtype, scales.shape
+        (torch.Size([3, 16]), torch.int8, torch.Size([3, 1]))
+        >>> error = q * scales - x @ torch.kron(*factors)
+        >>> bool((error.abs() <= 0.501 * scales).all())  # half a step, and rounding in the product
+        True
     """
     if not isinstance(factors, LISTS) or not len(factors):
         raise ElementTypeError(

@@ -35,8 +35,8 @@ class _Factored(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
 
     @property
     def weight(self) -> torch.Tensor:
-        """The Kronecker product of the factors, formed at each reading; differentiable. Writing
-        into it changes no parameter."""
+        """The Kronecker product (rows, columns) of the factors, formed at each reading;
+        differentiable. Writing into it changes no parameter."""
         first, *others = self.factors  # A parameter alone would be the product itself.
         return functools.reduce(torch.kron, others, first) if others else first.clone()
 
@@ -63,6 +63,17 @@ class KroneckerLinear(_Factored):
     Raises:
         ArgumentError: a shape is not two positive integers.
         ElementTypeError: `shapes` is no list, or the element type none of the four.
+
+    Example:
+        >>> import torch
+        >>> generator = torch.manual_seed(0)
+        >>> layer = kronop.torch.nn.KroneckerLinear([(4, 4), (4, 4)])
+        >>> x = torch.randn(3, 16)
+        >>> expected = torch.nn.functional.linear(x, torch.kron(*layer.factors), layer.bias)
+        >>> bool(torch.allclose(layer(x), expected, atol=1e-5))
+        True
+        >>> sum(item.numel() for item in layer.factors)  # a torch.nn.Linear has 256
+        32
     """
 
     def __init__(
@@ -81,7 +92,7 @@ class KroneckerLinear(_Factored):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws new random values for all parameters."""
+        """Draws new random values for all parameters, in place."""
         draw(self, self.factors, [columns for _, columns in self.shapes])
 
     if TYPE_CHECKING:
@@ -90,7 +101,17 @@ class KroneckerLinear(_Factored):
             """As `forward`."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x (..., in_features) -> (..., out_features)."""
+        """x W' + bias.
+
+        Args:
+            x: (..., in_features), of the layer's type and device.
+
+        Returns:
+            (..., out_features).
+
+        Raises:
+            ArgumentError, ElementTypeError: as of `kronop.torch.gemkm`.
+        """
         return biased(gemkm(x, [factor.t() for factor in self.factors]), self.bias, False)
 
     def extra_repr(self) -> str:
@@ -123,6 +144,17 @@ class KroneckerEmbedding(_Factored):
     Raises:
         ArgumentError: a shape is not two positive integers.
         ElementTypeError: `shapes` is no list, or the element type none of the four.
+
+    Example:
+        >>> import torch
+        >>> layer = kronop.torch.nn.KroneckerEmbedding([(100, 16), (100, 16)])
+        >>> layer.num_embeddings, layer.embedding_dim
+        (10000, 256)
+        >>> first, second = layer.factors
+        >>> bool(torch.equal(layer(torch.tensor(4207)), torch.kron(first[42], second[7])))
+        True
+        >>> sum(item.numel() for item in layer.parameters())  # a torch.nn.Embedding has 2560000
+        3200
     """
 
     def __init__(
@@ -133,7 +165,7 @@ class KroneckerEmbedding(_Factored):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws new random values for all parameters."""
+        """Draws new random values for all parameters, in place."""
         for factor in self.factors:
             torch.nn.init.normal_(factor)
 
@@ -143,7 +175,13 @@ class KroneckerEmbedding(_Factored):
             """As `forward`."""
 
     def forward(self, indices: torch.Tensor) -> torch.Tensor:
-        """Indices (...), int32 or int64, -> (..., embedding_dim).
+        """The rows of the table with these indices.
+
+        Args:
+            indices: (...), int32 or int64, from 0 to `num_embeddings` - 1.
+
+        Returns:
+            (..., embedding_dim), of the tables' type.
 
         Raises:
             IndexError: on a CPU, an index is negative or not below `num_embeddings`.

@@ -32,7 +32,9 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
 
     A factor of pattern (a, b, c, d) has the nonzeros of I_a x dense(b, c) x I_d: a b d rows, a c d
     columns and a b c d weights (kronop.families.ksparse.description says where each one is). The
-    layer computes y = x W' + bias, as torch.nn.Linear does.
+    layer computes y = x W' + bias, as torch.nn.Linear does. These patterns are those of Gonon,
+    Zheng, Carrivain and Le, "Fast inference with Kronecker-sparse matrices" (arXiv 2405.15013);
+    `patterns` makes those of Monarch and butterfly matrices.
 
     Args:
         patterns: (a, b, c, d) of each factor. The first is the right-most factor, applied first.
@@ -52,7 +54,6 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
     Attributes:
         weights: a ParameterList, in the order of the patterns.
         bias: a parameter (out_features,), or None.
-        algo: the algorithm; may be set at any time.
         in_features, out_features: a c d of the first pattern, a b d of the last one.
         projection_error: the relative error of `from_linear`; None for other layers.
 
@@ -61,6 +62,19 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
             unknown.
         ElementTypeError: `patterns` is no list, a weight is no tensor, or the element type is none
             of the four.
+
+    Example:
+        >>> import torch
+        >>> generator = torch.manual_seed(0)
+        >>> layer = kronop.torch.nn.KSLinear([(4, 4, 4, 1), (1, 4, 4, 4)])
+        >>> x = torch.randn(3, 16)
+        >>> expected = torch.nn.functional.linear(x, layer.weight, layer.bias)
+        >>> bool(torch.allclose(layer(x), expected, atol=1e-5))
+        True
+        >>> sum(item.numel() for item in layer.weights)  # a torch.nn.Linear has 256
+        128
+        >>> kronop.torch.nn.KSLinear.monarch(16, 16, blocks=4).patterns
+        ((4, 4, 4, 1), (1, 4, 4, 4))
     """
 
     def __init__(
@@ -107,7 +121,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         super().__setstate__({"_names": names, **state})
 
     def reset_parameters(self) -> None:
-        """Draws new random values for all parameters."""
+        """Draws new random values for all parameters, in place."""
         draw(self, self.weights, [c for _, _, c, _ in self.patterns])
 
     if TYPE_CHECKING:
@@ -117,7 +131,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
 
     @property
     def algo(self) -> str:
-        """The name of the algorithm by which the layer multiplies."""
+        """The name of the algorithm by which the layer multiplies; may be set at any time."""
         return self._algo
 
     @algo.setter
@@ -141,7 +155,19 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         return str(_choose(self.patterns, like.dtype, like.device, self.bs_last))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x (..., in_features) -> (..., out_features), or (in_features, ...) with `bs_last`."""
+        """x W' + bias, by the layer's algorithm.
+
+        Args:
+            x: (..., in_features), or (in_features, ...) with `bs_last`, of the layer's type and
+                device.
+
+        Returns:
+            (..., out_features), or (out_features, ...) with `bs_last`.
+
+        Raises:
+            ArgumentError: x has another number of features, or is on another device.
+            ElementTypeError: x is no torch tensor, or of another type than the layer.
+        """
         if torch.compiler.is_compiling():
             return multiply(x, list(self.weights), self.bias, self.bs_last, self._runs())
         chain, bias = self._operands()
@@ -166,8 +192,8 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
 
     @property
     def weight(self) -> torch.Tensor:
-        """W (out_features, in_features), as `torch.nn.Linear` has it, for code that reads it: the
-        product, formed at each reading. Writing into it changes no parameter."""
+        """W (out_features, in_features), the product, formed at each reading, for code that reads
+        the weight of a `torch.nn.Linear`. Writing into it changes no parameter."""
         return self.get_dense_product()
 
     def extra_repr(self) -> str:
@@ -184,23 +210,53 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
 
         Args:
             in_features, out_features: as for torch.nn.Linear; `blocks` divides both.
+            blocks: the number of dense blocks of each factor.
             options: `bias`, `algo`, `dtype`, `bs_last`, `device`, as for the layer.
+
+        Returns:
+            A layer that takes (..., in_features) and returns (..., out_features).
+
+        Raises:
+            ArgumentError: `blocks` does not divide both numbers of features.
         """
         return cls(_patterns.monarch(in_features, out_features, blocks), **options)
 
     @classmethod
     def butterfly(cls, features: int, **options: Any) -> KSLinear:
         """A layer of one factor for each prime factor of `features`, so log2(n) factors of 2 x 2
-        blocks for a power of two (see `patterns.butterfly`); `options` as for `monarch`."""
+        blocks for a power of two (see `patterns.butterfly`).
+
+        Args:
+            features: the number of features that the layer takes and returns.
+            options: as for `monarch`.
+
+        Returns:
+            A layer that takes (..., features) and returns (..., features).
+
+        Raises:
+            ArgumentError: `features` is not a whole number from 2 on.
+        """
         return cls(_patterns.butterfly(features), **options)
 
     @classmethod
     def from_budget(
         cls, in_features: int, out_features: int, parameters: int, **options: Any
     ) -> KSLinear:
-        """A layer with at most so many parameters, those of the bias among them, and a weight of
-        the highest rank that they allow (see `patterns.within_budget`); `options` as for
-        `monarch`."""
+        """A layer with at most so many parameters, and a weight of the highest rank that they allow
+        (see `patterns.within_budget`).
+
+        Args:
+            in_features, out_features: as for torch.nn.Linear.
+            parameters: the most that the layer may have, those of the bias among them.
+            options: as for `monarch`.
+
+        Returns:
+            A layer that takes (..., in_features) and returns (..., out_features).
+
+        Raises:
+            ArgumentError: so few parameters make no product of factors; the message says how many
+                do.
+        """
         bias = options.get("bias", True)
         return cls(_patterns.chosen(in_features, out_features, parameters, bias), **options)
 
@@ -214,15 +270,19 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
     ) -> KSLinear:
         """A layer whose weight approximates that of a torch.nn.Linear; the bias is copied.
 
-        `projection_error` of the layer is |W - K_1 ... K_L| / |W| in Frobenius norms, with the
+        `projection_error` of the layer is `|W - K_1 ... K_L| / |W|` in Frobenius norms, with the
         weights as stored. How small it is depends on the patterns (see `projection`): for one or
         two factors it is the smallest possible. For longer chains of butterfly type it is rounding
         error if W is such a product. For all other chains an iterative search improves it.
 
         Args:
-            linear: a torch.nn.Linear, or any module with `weight` (out, in) and `bias`.
+            linear: a torch.nn.Linear, or any module with `weight` (out_features, in_features) and
+                `bias` (out_features,) or None.
             patterns: as for the layer, with the features of `linear`.
             algo, bs_last: as for the layer.
+
+        Returns:
+            A layer that takes and returns the shapes that `linear` does, of its type and device.
 
         Raises:
             ArgumentError: the patterns do not chain or have other features, or a weight is not

@@ -2,10 +2,20 @@
 
 They are lists of (a, b, c, d), the right-most factor first, as `KSLinear` takes them.
 
-    T. Dao, B. Chen, N. Sohoni et al.: Monarch: expressive structured matrices for efficient and
-    accurate training. ICML 2022, arXiv 2204.00595.
-    T. Dao, A. Gu, M. Eichhorn, A. Rudra, C. Re: Learning fast algorithms for linear transforms
-    using butterfly factorizations. ICML 2019, arXiv 1903.05895.
+- T. Dao, B. Chen, N. Sohoni et al.: Monarch: expressive structured matrices for efficient and
+  accurate training. ICML 2022, arXiv 2204.00595.
+- T. Dao, A. Gu, M. Eichhorn, A. Rudra, C. Re: Learning fast algorithms for linear transforms using
+  butterfly factorizations. ICML 2019, arXiv 1903.05895.
+
+Example:
+    >>> from kronop.torch.nn import patterns
+    >>> patterns.monarch(64, 128, blocks=8)
+    [(8, 8, 8, 1), (1, 16, 8, 8)]
+    >>> patterns.butterfly(8)
+    [(4, 2, 2, 1), (2, 2, 2, 2), (1, 2, 2, 4)]
+    >>> chain = patterns.within_budget(64, 64, parameters=1000)
+    >>> sum(a * b * c * d for a, b, c, d in chain)
+    960
 """
 
 from __future__ import annotations
@@ -18,6 +28,9 @@ from kronop.descriptions.tile import whole
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.torch.shapes import Pattern
 
+__all__ = ["butterfly", "monarch", "within_budget"]
+__dir__ = __all__.copy  # What completes is public.
+
 
 def monarch(in_features: int, out_features: int, blocks: int) -> list[Pattern]:
     """Two block-diagonal factors of `blocks` dense blocks, with a transposition between them.
@@ -26,6 +39,13 @@ def monarch(in_features: int, out_features: int, blocks: int) -> list[Pattern]:
     takes m to out_features / blocks; m is the smaller one of both. The weights are a fraction of
     2 / blocks of a dense square matrix. Every output depends on every input if blocks <= m; a
     square matrix has the least weights then for blocks = sqrt(features).
+
+    Args:
+        in_features, out_features: as for torch.nn.Linear.
+        blocks: a divisor of both.
+
+    Returns:
+        `[(blocks, m, in_features / blocks, 1), (1, out_features / blocks, m, blocks)]`.
 
     Raises:
         ArgumentError: `blocks` does not divide both numbers of features.
@@ -48,6 +68,13 @@ def monarch(in_features: int, out_features: int, blocks: int) -> list[Pattern]:
 def butterfly(features: int) -> list[Pattern]:
     """One factor of p x p blocks for each prime factor p of `features`; for a power of two the
     log2(features) factors of a fast Fourier transform.
+
+    Args:
+        features: the number of features that the chain takes and returns.
+
+    Returns:
+        (features / p, p, p, 1) for the first prime factor p, and for each later one (a, p, p, d)
+        with d the product of those before it.
 
     Raises:
         ArgumentError: `features` is not a whole number from 2 on.
@@ -74,6 +101,10 @@ def within_budget(in_features: int, out_features: int, parameters: int) -> list[
     Every output depends on every input. The factors have the patterns (a, m, in_features / a, 1)
     and (1, out_features / d, a m / d, d), hence m (in_features + a out_features / d) weights, and
     their product has at most the rank a m.
+
+    Args:
+        in_features, out_features: as for torch.nn.Linear.
+        parameters: the most weights that the chain may have, without those of a bias.
 
     Raises:
         ArgumentError: even the chain of rank one, of in_features + out_features weights, has too

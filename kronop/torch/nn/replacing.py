@@ -32,7 +32,7 @@ class Replaced:
         name: its name in the model.
         in_features, out_features: its features.
         patterns: those of the new layer, the right-most factor first.
-        error: |W - K_1 ... K_L| / |W| of the projected weight; None for fresh weights.
+        error: `|W - K_1 ... K_L| / |W|` of the projected weight; None for fresh weights.
     """
 
     name: str
@@ -67,6 +67,18 @@ class Report:
         layers: the replaced layers, in the model's order.
         kept: the names of the dense layers that stay, and why.
         parameters: the numbers of the model's parameters before and now, all counted once.
+
+    Example:
+        >>> import torch
+        >>> model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 2))
+        >>> report = kronop.torch.nn.replace_linears(model, 0.25)
+        >>> print(report)
+        0: 64 -> 64 by [(...)], 4096 -> 1024 weights (25%), error 0...
+        1: kept, since 0.25 of its weights are 32, and a product of these sizes has at least 66: ...
+        4290 -> 1218 parameters of the model (28%)
+        8192 -> 2048 flops for a row of each replaced layer (25%)
+        >>> report.flops
+        (8192, 2048)
     """
 
     layers: tuple[Replaced, ...]
@@ -75,8 +87,8 @@ class Report:
 
     @property
     def flops(self) -> tuple[int, int]:
-        """The operations that all replaced layers together do for one row, before and now: a
-        multiplication and an addition for each weight."""
+        """The operations that all replaced layers together do for one row, before and now. Each
+        weight is a multiplication and an addition."""
         before = sum(layer.dense_weights for layer in self.layers)
         return 2 * before, 2 * sum(layer.weights for layer in self.layers)
 
@@ -113,6 +125,18 @@ def replace_linears(model: Any, choose: float | Choice, from_weights: bool = Tru
         ArgumentError: the model is a torch.nn.Linear itself, a share is not between 0 and 1, or
             patterns do not fit.
         ElementTypeError: `model` is no module, or `choose` neither number nor function.
+
+    Example:
+        >>> import torch
+        >>> model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 10))
+        >>> def choose(name, linear):
+        ...     is_square = linear.in_features == linear.out_features
+        ...     return kronop.torch.nn.patterns.butterfly(64) if is_square else None
+        >>> report = kronop.torch.nn.replace_linears(model, choose, from_weights=False)
+        >>> [type(layer).__name__ for layer in model], report.kept
+        (['KSLinear', 'Linear'], {'1': 'as chosen'})
+        >>> report.parameters
+        (4810, 1482)
     """
     choice = _by_share(choose) if isinstance(choose, (int, float)) else choose
     _check(model, choice)

@@ -49,6 +49,17 @@ def cdist(
     Raises:
         ArgumentError: shapes, devices, p or modes that do not fit.
         ElementTypeError: what is no torch tensor, or element types that do not fit.
+
+    Example:
+        >>> import torch
+        >>> generator = torch.manual_seed(0)
+        >>> x1, x2 = torch.randn(5, 3, requires_grad=True), torch.randn(4, 3)
+        >>> distances = kronop.torch.cdist(x1, x2)
+        >>> bool(torch.allclose(distances, torch.cdist(x1, x2), atol=1e-5))
+        True
+        >>> distances.sum().backward()
+        >>> x1.grad.shape
+        torch.Size([5, 3])
     """
     api.check_modes(compute_mode, skip_epilogue)
     return _matrix(x1, x2, PowerNorm(p, root=not skip_epilogue), None, compute_mode)
@@ -76,6 +87,18 @@ def kernel_matrix(
     Raises:
         ArgumentError: shapes, devices or values that do not fit.
         ElementTypeError: what is no torch tensor, or element types that do not fit.
+
+    Example:
+        >>> import torch
+        >>> generator = torch.manual_seed(0)
+        >>> x1, x2 = torch.randn(5, 3), torch.randn(4, 3)
+        >>> bandwidth = torch.tensor(2.0, requires_grad=True)
+        >>> matrix = kronop.torch.kernel_matrix(x1, x2, kronop.kernels.Gaussian(bandwidth))
+        >>> bool(torch.allclose(matrix, torch.exp(-torch.cdist(x1, x2).square() / 8), atol=1e-5))
+        True
+        >>> matrix.sum().backward()
+        >>> bool(bandwidth.grad > 0)  # a wider kernel is larger everywhere
+        True
     """
     check_kernel(kernel)
     return _matrix(x1, x2, kernel, regularization, api.DIRECT)
@@ -113,6 +136,16 @@ def kernel_matmul(
     Raises:
         ArgumentError: shapes, devices or values that do not fit.
         ElementTypeError: what is no torch tensor, or element types that do not fit.
+
+    Example:
+        >>> import torch
+        >>> generator = torch.manual_seed(0)
+        >>> x1, x2, v = torch.randn(5, 3), torch.randn(4, 3), torch.randn(4, 2)
+        >>> kernel = kronop.kernels.Gaussian(torch.tensor(2.0))
+        >>> u = kronop.torch.kernel_matmul(x1, x2, v, kernel)
+        >>> expected = kronop.torch.kernel_matrix(x1, x2, kernel) @ v
+        >>> u.shape, bool(torch.allclose(u, expected, atol=1e-5))
+        (torch.Size([5, 2]), True)
     """
     check_kernel(kernel)
     for name, item, dims in (("x1", x1, 2), ("x2", x2, 2), ("v", v, 1)):

@@ -45,6 +45,17 @@ def matmul(
     Raises:
         ArgumentError: shapes, devices, scalars or an activation that do not fit.
         ElementTypeError: what is no torch tensor, or element types that do not fit.
+
+    Example:
+        >>> import torch
+        >>> generator = torch.manual_seed(0)
+        >>> a, b, bias = torch.randn(3, 16), torch.randn(16, 5, requires_grad=True), torch.randn(5)
+        >>> y = kronop.torch.matmul(a, b, bias=bias, activation="relu")
+        >>> bool(torch.allclose(y, torch.relu(a @ b + bias), atol=1e-5))
+        True
+        >>> y.sum().backward()
+        >>> b.grad.shape
+        torch.Size([16, 5])
     """
     beta = beta_beside(c, beta, "c")
     if not torch.compiler.is_compiling():

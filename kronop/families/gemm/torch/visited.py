@@ -24,13 +24,6 @@ def matmul_visited(tree: VisitorTree, a: Any, b: Any, /, **operands: Any) -> Any
     of their maximum, and equal ones get half each (also of relu's 0); the largest ones of a row or
     column share that of its maximum evenly.
 
-    Example:
-        tree = kronop.epilogue_visitor(
-            lambda accum, alpha, bias: kronop.gelu(alpha * accum + bias),
-            kinds={"alpha": "scalar", "bias": "row"},
-        )
-        y = kronop.torch.matmul_visited(tree, a, b, alpha=0.5, bias=bias)
-
     Args:
         tree: what `kronop.epilogue_visitor` returns.
         a: (..., M, K), any strides.
@@ -49,6 +42,18 @@ def matmul_visited(tree: VisitorTree, a: Any, b: Any, /, **operands: Any) -> Any
         ArgumentError: an operand is missing or unknown; shapes, devices or scalars that do not fit.
         ElementTypeError: what is no tree, no torch tensor or no number; types that do not fit.
         DescriptionError: no kernel computes a tree with these types, as of int64.
+
+    Example:
+        >>> import torch
+        >>> generator = torch.manual_seed(0)
+        >>> a, b, bias = torch.randn(3, 16), torch.randn(16, 5), torch.randn(5)
+        >>> tree = kronop.epilogue_visitor(
+        ...     lambda accum, alpha, bias: kronop.relu(alpha * accum + bias),
+        ...     kinds={"alpha": "scalar", "bias": "row"},
+        ... )
+        >>> y = kronop.torch.matmul_visited(tree, a, b, alpha=0.5, bias=bias)
+        >>> bool(torch.allclose(y, torch.relu(0.5 * a @ b + bias), atol=1e-5))
+        True
     """
     if not isinstance(tree, VisitorTree):
         raise _no_tree(tree)

@@ -49,6 +49,19 @@ def gemkm(
     Raises:
         ArgumentError: shapes, devices or scalars that do not fit.
         ElementTypeError: what is no torch tensor, or element types that do not fit.
+        CompileError, DeviceError, OutOfMemoryError: as `kronop.gemkm`.
+
+    Example:
+        >>> import torch
+        >>> generator = torch.manual_seed(0)
+        >>> x = torch.randn(3, 16)
+        >>> factors = [torch.randn(4, 4, requires_grad=True) for _ in range(2)]
+        >>> y = kronop.torch.gemkm(x, factors)
+        >>> bool(torch.allclose(y, x @ torch.kron(*factors), atol=1e-5))
+        True
+        >>> y.sum().backward()
+        >>> factors[0].grad.shape
+        torch.Size([4, 4])
     """
     return _kron(x, factors, alpha, beta, z, False)
 
@@ -74,6 +87,18 @@ def gekmm(
         (..., product of the factors' rows, M), of x's element type (int32 of int8) and device.
 
     The gradients, what they cost and the errors are those of `gemkm`.
+
+    Example:
+        >>> import torch
+        >>> generator = torch.manual_seed(0)
+        >>> factors = [torch.randn(4, 4), torch.randn(4, 4)]
+        >>> x = torch.randn(16, 3, requires_grad=True)
+        >>> y = kronop.torch.gekmm(factors, x)
+        >>> bool(torch.allclose(y, torch.kron(*factors) @ x, atol=1e-5))
+        True
+        >>> y.sum().backward()
+        >>> x.grad.shape
+        torch.Size([16, 3])
     """
     return _kron(x, factors, alpha, beta, z, True)
 

@@ -35,7 +35,8 @@ def ksmm(
     torch.compile without a graph break, torch.export, torch.vmap, torch.func. Gradients are
     computed by kronop's kernels (those of weights on a CPU by torch's matrix products): one product
     with the transposed factor and one gradient of weights for each factor; tangents by one product
-    for each of x and the weights that has one.
+    for each of x and the weights that has one. The patterns (a, b, c, d) are those of Gonon, Zheng,
+    Carrivain and Le, "Fast inference with Kronecker-sparse matrices" (arXiv 2405.15013).
 
     Without a gradient, a list of weights is one call. With one, factors are applied one by one, and
     the results between them are kept for the backward, as in a sequence of modules. With
@@ -62,6 +63,18 @@ def ksmm(
         ArgumentError: shapes, devices or scalars that do not fit.
         ElementTypeError: what is no torch tensor, or element types that do not fit.
         CompileError, DeviceError, OutOfMemoryError: as `kronop.ksmm`.
+
+    Example:
+        >>> import torch
+        >>> generator = torch.manual_seed(0)
+        >>> x, w = torch.randn(3, 16), torch.randn(4, 4, 4, 1, requires_grad=True)
+        >>> y = kronop.torch.ksmm(x, w)
+        >>> blocks = w.squeeze(-1)  # a = 4 dense blocks of b x c = 4 x 4, as d is 1
+        >>> bool(torch.allclose(y, x @ torch.block_diag(*blocks).T, atol=1e-5))
+        True
+        >>> y.sum().backward()
+        >>> w.grad.shape
+        torch.Size([4, 4, 4, 1])
     """
     beta = beta_beside(z, beta)
     chain = list(weights) if isinstance(weights, LISTS) else [weights]

@@ -163,11 +163,13 @@ def _operands(result: Result, arrays: Arrays) -> _Operands:
 
 
 def _floor(arguments: Any) -> UnitFloor:
-    """The sum of the floors of the plan's steps; those of CPUs are of one core."""
+    """The sum of the floors of the plan's steps; those of CPUs are of one core. Steps that only
+    prepare operands, which another plan would not have, have none."""
     operation = arguments.operation
     found = [
         step.least.floor(operation.target, arguments.size)
         for step in operation.plan_for(arguments.size).steps
+        if step.least is not None
     ]
     cores = thread_count() if operation.target.backend == "x86" else 1
     seconds = sum(item.seconds for item in found) / cores

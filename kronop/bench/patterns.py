@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kronop.core.command import rows_of
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
 from kronop.errors import ArgumentError, mismatch
 
@@ -155,22 +156,23 @@ def sample(count: int) -> list[Pattern]:
     raise AssertionError("strata hold every pattern")
 
 
-def parse(texts: Sequence[str]) -> list[Pattern]:
-    """The patterns that `texts` name, each as a,b,c,d.
+def parse(texts: Sequence[str]) -> list[tuple[int | None, Pattern]]:
+    """(M or None, the pattern) of each text: a,b,c,d, or M:a,b,c,d.
 
     Raises:
-        ArgumentError: a text is not four positive integers joined by commas.
+        ArgumentError: a text is not four positive integers joined by commas, with or without rows.
     """
     found = []
     for text in texts:
-        if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*){3}", text):
+        rows, pattern = rows_of(text)
+        if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*){3}", pattern):
             raise ArgumentError(
                 mismatch(
                     "--patterns",
-                    expected="a,b,c,d, as 6,64,64,1",
+                    expected="a,b,c,d, as 6,64,64,1, or with rows as 256:6,64,64,1",
                     got=repr(text),
                     hint="K is I_a x dense(b, c) x I_d in structure",
                 )
             )
-        found.append(Pattern(*map(int, text.split(","))))
+        found.append((rows, Pattern(*map(int, pattern.split(",")))))
     return found

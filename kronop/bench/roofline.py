@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from kronop.bench.arrays import Arrays
+from kronop.bench.output import Progress
 from kronop.bench.protocol import Call, Clock, needs_flush, rounds, sets_for
 from kronop.bench.shapes import Shape
 from kronop.descriptions.datatype import TENSOR_TYPES
@@ -115,16 +116,19 @@ def passes_that_fit(shape: Shape, element_bytes: int, target: Target) -> int:
 
 def measure(arrays: Arrays, clock: Clock, dtypes: Sequence[str]) -> Ceilings:
     """The ceilings for these element types; float32 is always among them."""
-    size = _MULTIPLIED[arrays.device]
-    rates = {
-        dtype: _product_rate(arrays, clock, dtype, size)
-        for dtype in dict.fromkeys(["float32", *dtypes])
-    }
-    if arrays.device == "cuda":
-        with tf32():
-            rates["tf32"] = _product_rate(arrays, clock, "float32", size)
+    size, rates = _MULTIPLIED[arrays.device], {}
+    kinds = [*dict.fromkeys(["float32", *dtypes]), *["tf32"] * (arrays.device == "cuda")]
+    with Progress(len(kinds) + 1, "ceilings") as progress:
+        for kind in kinds:
+            progress.tell(f"matrix products in {kind}")
+            with tf32() if kind == "tf32" else contextlib.nullcontext():
+                element = "float32" if kind == "tf32" else kind
+                rates[kind] = _product_rate(arrays, clock, element, size)
+            progress.advance()
+        progress.tell("a copy")
+        bandwidth = copy_bandwidth(arrays, clock)
     return Ceilings(
-        copy_bytes_per_second=copy_bandwidth(arrays, clock),
+        copy_bytes_per_second=bandwidth,
         operations_per_second=rates,
         size=size,
     )

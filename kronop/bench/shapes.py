@@ -99,7 +99,7 @@ def parse(text: str, rows: int | None = None) -> Shape:
         raise ArgumentError(
             mismatch(
                 "shape",
-                expected="M in front of the factors, as 1024:8^5 or 16:4x3^2,7, or --rows",
+                expected="M in front of the factors, as 1024:8^5 or 16:4x3^2,7",
                 got=repr(text),
                 hint=f"write 1024:{text}" if now is None else f"write {now}, if M comes first",
             )

@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,17 +76,28 @@ class Start:
     warm: dict[str, float]
 
 
-def measure(shape: Shape, dtype: str, target: str, device: str, processes: int) -> Start:
+def measure(
+    shape: Shape,
+    dtype: str,
+    target: str,
+    device: str,
+    processes: int,
+    ended: Callable[[], object],
+) -> Start:
     """Times `processes` pairs of a cold and a warm process; each pair has a cache of its own.
+
+    `ended` is called after each process.
 
     Raises:
         DeviceError: a process failed.
     """
-    cold, warm = [], []
+    cold: list[dict[str, float]] = []
+    warm: list[dict[str, float]] = []
     for _ in range(processes):
         with tempfile.TemporaryDirectory() as folder:
-            cold.append(_laps(shape, dtype, target, device, folder))
-            warm.append(_laps(shape, dtype, target, device, folder))
+            for laps in (cold, warm):
+                laps.append(_laps(shape, dtype, target, device, folder))
+                ended()
     return Start(cold=_medians(cold), warm=_medians(warm))
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kronop.bench.arrays import Arrays
+from kronop.bench.output import Progress
 from kronop.bench.protocol import Call, Clock, graph_milliseconds, medians
 from kronop.bench.roofline import tf32
 from kronop.bench.timing import first_line
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 LINEAR = "linear"
 # `nn.Linear` in float32 with TF32 allowed, which torch does not by default.
 LINEAR_TF32 = "linear-tf32"
+PARTS = ("inference", "training")
 _CHECKED_IMAGES = 2
 _RATE = 1e-4
 
@@ -67,18 +69,25 @@ class Measured:
     reasons: list[str] = field(default_factory=list)
 
 
+def models_of(dtype: str, algorithms: Sequence[str]) -> list[str]:
+    """The models that are compared in an element type: torch's layers, and each algorithm."""
+    return [LINEAR, *[LINEAR_TF32] * (dtype == "float32"), *algorithms]
+
+
 def measure(
-    dtype: str, algorithms: Sequence[str], setting: Setting, tell: Callable[[str], None]
+    dtype: str, algorithms: Sequence[str], setting: Setting, progress: Progress
 ) -> list[Measured]:
-    """Measures models with torch's layers and with each algorithm, on the same random images."""
-    linear = [LINEAR, LINEAR_TF32] if dtype == "float32" else [LINEAR]
-    found = [Measured(algorithm=name, dtype=dtype) for name in (*linear, *algorithms)]
-    for part, doing in ((_infer, "inference"), (_train, "training")):
+    """Measures models with torch's layers and with each algorithm, on the same random images; each
+    of PARTS is a step."""
+    found = [Measured(algorithm=name, dtype=dtype) for name in models_of(dtype, algorithms)]
+    for part, doing in zip((_infer, _train), PARTS, strict=True):
+        progress.begin(f"{dtype} {doing}")
         try:
-            part(found, setting, tell)
+            part(found, setting, progress.tell)
         except Exception as error:  # All models together may need more memory than there is.
             for item in found:
                 item.reasons.append(f"{doing}: {first_line(error)}")
+        progress.advance()
         setting.arrays.release()
     return found
 
@@ -92,7 +101,7 @@ def _infer(found: Sequence[Measured], setting: Setting, tell: Callable[[str], No
     patches = _patches(setting).to(dtype)
     calls: dict[str, list[Call]] = {}
     for item in found:
-        tell(f"{item.dtype} inference: warming up {item.algorithm}")
+        tell(f"warming up {item.algorithm}")
         with _told(item, "inference"):
             model = _model(item, setting).to(dtype).eval()
             call = functools.partial(_scores, model, item.algorithm, patches)
@@ -102,7 +111,7 @@ def _infer(found: Sequence[Measured], setting: Setting, tell: Callable[[str], No
             scores = call()[:_CHECKED_IMAGES]
             item.error = float((scores.double() - exact).norm() / exact.norm())
             calls[item.algorithm] = [call]
-    tell(f"{found[0].dtype} inference: timing")
+    tell("timing")
     times = medians(calls, setting.clock, setting.repeats)
     for item in found:
         item.eager_ms = times.get(item.algorithm)
@@ -121,7 +130,7 @@ def _train(found: Sequence[Measured], setting: Setting, tell: Callable[[str], No
     labels = torch.arange(setting.images, device=patches.device) % setting.sizes.classes
     calls: dict[str, list[Call]] = {}
     for item in found:
-        tell(f"{item.dtype} training: warming up {item.algorithm}")
+        tell(f"warming up {item.algorithm}")
         with _told(item, "training"):
             model = _model(item, setting).train()
             optimizer = torch.optim.AdamW(
@@ -130,7 +139,7 @@ def _train(found: Sequence[Measured], setting: Setting, tell: Callable[[str], No
             step = functools.partial(_step, model, optimizer, patches, labels, dtype, item)
             step()
             calls[item.algorithm] = [step]
-    tell(f"{found[0].dtype} training: timing")
+    tell("timing")
     times = medians(calls, setting.clock, setting.steps)
     for item in found:
         item.step_ms = times.get(item.algorithm)

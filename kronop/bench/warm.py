@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from kronop.bench.output import Progress
 from kronop.bench.patterns import Case
 from kronop.cpus import cpu_count
 from kronop.errors import KronopError
@@ -14,19 +15,21 @@ from kronop.families.ksparse.api import ksparse_arguments
 from kronop.families.ksparse.gradient_api import gradient_arguments
 
 
-def compile_all(cases: Sequence[Case], device: str, tell: Callable[[str], None]) -> None:
+def compile_all(cases: Sequence[Case], device: str) -> None:
     """Plans one case after another, while threads compile the kernels of the cases before.
 
     Failures are ignored here: they are reported when the case is measured.
     """
     with ThreadPoolExecutor(cpu_count()) as pool:
         jobs = []
-        for done, case in enumerate(cases):
-            tell(f"planning {done + 1}/{len(cases)}")
-            jobs += [pool.submit(_serve, *item) for item in _operations(case, device)]
-        for done, job in enumerate(jobs):
-            tell(f"compiling {done + 1}/{len(jobs)}")
-            job.result()
+        with Progress(len(cases), "planning") as progress:
+            for case in cases:
+                jobs += [pool.submit(_serve, *item) for item in _operations(case, device)]
+                progress.advance()
+        with Progress(len(jobs), "compiling") as progress:
+            for job in jobs:
+                job.result()
+                progress.advance()
 
 
 def _operations(case: Case, device: str) -> Iterator[tuple[Any, int, int]]:

@@ -7,14 +7,19 @@ import importlib
 from types import ModuleType
 
 from kronop import families
-from kronop.commands import bench_start, bench_vit
+from kronop.commands import bench_plot, bench_start, bench_vit, parsing
+
+EXAMPLES = {
+    "bench kron --shapes 256:8^3": "one product on this CPU, beside other libraries",
+    "bench kron --device cuda --json gpu.json": "twelve products on a GPU",
+    "bench plot gpu.json --out speeds.svg": "a picture of what was measured",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     subjects = parser.add_subparsers(dest="subject", required=True)
     for name, module in _subjects().items():
-        summary = (module.__doc__ or "").splitlines()[0]
-        module.configure(subjects.add_parser(name, help=summary, description=summary))
+        parsing.add_module(subjects, name, module)
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -31,4 +36,5 @@ def _subjects() -> dict[str, ModuleType]:
     return {name: importlib.import_module(module) for name, module in named.items()} | {
         "vit": bench_vit,
         "start": bench_start,
+        "plot": bench_plot,
     }

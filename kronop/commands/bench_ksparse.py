@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import kronop
 from kronop.bench import (
+    duration,
     layer_case,
     layer_report,
     layers,
@@ -24,7 +24,7 @@ from kronop.bench.arrays import Arrays, arrays_for
 from kronop.bench.layer_case import Setting
 from kronop.bench.load import warn_of_load
 from kronop.bench.output import Progress, check_folders
-from kronop.bench.patterns import Case
+from kronop.bench.patterns import Case, Pattern
 from kronop.bench.protocol import clock_for
 from kronop.bench.rows import Row
 from kronop.descriptions.datatype import TENSOR_TYPES
@@ -34,6 +34,18 @@ DTYPES = ("float32", "float16", "bfloat16", "float64", "float8_e4m3fn", "float8_
 # A CPU is timed with fewer rows: with the paper's, the grid's largest products take 10^12
 # operations and more.
 _BATCHES = {"cuda": patterns.BATCH, "cpu": 256}
+
+
+# On two cores of an Intel Xeon with AVX-512, 20 cases took 132 s: 4 s each, and another 6 s for
+# those whose dense matrix makes 1.4e11 operations. On an H100 five cases took 40 s, 9 s of them for
+# 1.4e13 operations of that kind. So it is all algorithms' operations that count here.
+_PACES = {"cpu": duration.Pace(4.2, 1.2e10), "cuda": duration.Pace(6, 2e12)}
+_FEW = 60
+EXAMPLES = {
+    "bench ksparse --patterns 6,64,64,1 --dtype float32": "one pattern on this CPU",
+    "bench ksparse --sample 60 --csv sample.csv": "60 patterns of the grid, kept in a file",
+    "bench ksparse --summary sample.csv": "the figures of such a file",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +58,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--batch", help=argparse.SUPPRESS)  # What --rows was called.
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--sample", type=int, metavar="N", help="only N patterns of the grid")
-    which.add_argument("--patterns", nargs="+", metavar="a,b,c,d", help="these, not the grid")
+    which.add_argument(
+        "--patterns",
+        nargs="+",
+        metavar="SHAPE",
+        help="these, not the grid: 6,64,64,1, or with rows 256:6,64,64,1",
+    )
     which.add_argument("--summary", metavar="FILE.csv", help="measure nothing: tell what is there")
     add("--backward", action="store_true", help="time forward + backward")
     add("--repeats", type=int, default=15, help="rounds of timing at most (default 15)")
@@ -123,23 +140,37 @@ def _existing(path: str) -> list[Row]:
     return found
 
 
-def _cases(options: argparse.Namespace) -> list[Case]:
+def _chosen(options: argparse.Namespace) -> list[tuple[int | None, Pattern]]:
+    """(M or None, the pattern) of every product."""
     if options.patterns:
-        chosen = patterns.parse(options.patterns)
-    else:
-        chosen = patterns.grid() if options.sample is None else patterns.sample(options.sample)
-    batch = options.rows or _BATCHES[options.device]
+        return patterns.parse(options.patterns)
+    return _without_rows(
+        patterns.grid() if options.sample is None else patterns.sample(options.sample)
+    )
+
+
+def _without_rows(chosen: Sequence[Pattern]) -> list[tuple[int | None, Pattern]]:
+    return [(None, pattern) for pattern in chosen]
+
+
+def _cases(options: argparse.Namespace, chosen: Sequence[tuple[int | None, Pattern]]) -> list[Case]:
     return [
-        Case(pattern=p, dtype=dtype, layout=layout, batch=batch, backward=options.backward)
+        Case(
+            pattern=pattern,
+            dtype=dtype,
+            layout=layout,
+            batch=options.rows or rows or _BATCHES[options.device],
+            backward=options.backward,
+        )
         for dtype in options.dtype
         for layout in options.layouts
-        for p in chosen
+        for rows, pattern in chosen
     ]
 
 
 def _run(options: argparse.Namespace, known: Sequence[Row]) -> list[Row]:
     """The rows of the chosen cases, in order: known rows, and rows that are measured now."""
-    cases, algorithms = _cases(options), list(dict.fromkeys(options.algorithms))
+    cases, algorithms = _cases(options, _chosen(options)), list(dict.fromkeys(options.algorithms))
     arrays = arrays_for(options.device, torch_for="bench ksparse, which times torch's layers")
     device = str(arrays.describe()["device"])
     there = {row.key: row for row in known}
@@ -150,40 +181,46 @@ def _run(options: argparse.Namespace, known: Sequence[Row]) -> list[Row]:
     }
     print(f"{len(cases)} cases, {len(cases) - len(missing)} of them measured before", flush=True)
     if missing:
+        warn_of_load(options.device)
+        _announce(options, missing)
         setting = _prepare(options, arrays, list(missing))
         print(layer_report.columns(algorithms))
-    began = time.monotonic()
-    for index, (case, names) in enumerate(missing.items()):
-        progress = Progress(f"{index + 1}/{len(missing)}{_left(began, index, missing)} {case}")
-        measured = layer_case.measure(case, names, setting, progress.tell)
-        progress.clear()
-        there |= {row.key: row for row in measured}
-        if options.csv:
-            rows.append(options.csv, measured)
-        keys = [rows.key_of(device, case, name) for name in algorithms]
-        if whole := [there[key] for key in keys if key in there]:
-            print(layer_report.line(whole), flush=True)
-        layer_case.settle(setting)
+    with Progress(len(missing)) as progress:
+        for case, names in missing.items():
+            progress.begin(str(case))
+            measured = layer_case.measure(case, names, setting, progress.tell)
+            progress.advance()
+            there |= {row.key: row for row in measured}
+            if options.csv:
+                rows.append(options.csv, measured)
+            keys = [rows.key_of(device, case, name) for name in algorithms]
+            if whole := [there[key] for key in keys if key in there]:
+                progress.print(layer_report.line(whole))
+            layer_case.settle(setting)
     return [there[rows.key_of(device, case, name)] for case in cases for name in algorithms]
 
 
-def _left(began: float, done: int, missing: dict[Case, list[str]]) -> str:
-    """The estimated time that the remaining cases take, for the progress line."""
-    if not done:
-        return ""
-    minutes = (time.monotonic() - began) / done * (len(missing) - done) / 60
-    return f", {minutes:.0f} min left" if minutes >= 1 else ""
+def _announce(options: argparse.Namespace, missing: Mapping[Case, Sequence[str]]) -> None:
+    seconds = _seconds(options, missing)
+    is_grid = options.sample is None and options.patterns is None
+    few = dict.fromkeys(_cases(options, _without_rows(patterns.sample(_FEW))), options.algorithms)
+    shorter = f"--sample {_FEW} takes about {duration.text(_seconds(options, few))}"
+    duration.announce(len(missing), "cases", seconds, shorter if is_grid else "")
+
+
+def _seconds(options: argparse.Namespace, cases: Mapping[Case, Sequence[str]]) -> float:
+    operations = (
+        sum(case.operations / (case.pattern.density if name == "dense" else 1) for name in names)
+        for case, names in cases.items()
+    )
+    return _PACES[options.device].of(operations, options.device)
 
 
 def _prepare(options: argparse.Namespace, arrays: Arrays, cases: Sequence[Case]) -> Setting:
-    warn_of_load(options.device)
-    progress = Progress("preparing")
     if layers.OURS in options.algorithms:
-        warm.compile_all(cases, options.device, progress.tell)
-    progress.tell("ceilings: copy and matrix products")
+        warm.compile_all(cases, options.device)
     clock = clock_for(options.device)
     ceilings = roofline.measure(arrays, clock, options.dtype)
-    progress.clear()
     machine = arrays.describe()
     print(report.head(ceilings, {"kronop": kronop.__version__, **machine}))
     return Setting(

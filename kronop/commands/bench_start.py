@@ -7,9 +7,18 @@ import argparse
 import kronop
 from kronop.bench import case, shapes, start
 from kronop.bench.arrays import arrays_for
+from kronop.bench.duration import announce
 from kronop.bench.load import warn_of_load
 from kronop.bench.output import Progress
 from kronop.errors import ArgumentError, mismatch
+
+# Of a process, cold or warm: means of ten on two cores of an Intel Xeon, and of four on an H100,
+# where most of it is torch's.
+_SECONDS = {"cpu": 1.5, "cuda": 7.0}
+EXAMPLES = {
+    "bench start --shape 64:4^3 --processes 1": "one cold and one warm process",
+    "bench start --device cuda": "medians of five pairs, on a GPU",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,11 +44,12 @@ def execute(options: argparse.Namespace) -> None:
         )
     arrays_for(options.device)  # Raises with a helpful message if torch or the GPU is missing.
     warn_of_load(options.device)
-    progress = Progress(f"{2 * options.processes} processes")
-    progress.tell(shape.text)
-    target = case.target_of(options.device)
-    found = start.measure(shape, options.dtype, target, options.device, options.processes)
-    progress.clear()
+    target, processes = case.target_of(options.device), 2 * options.processes
+    announce(processes, "processes", _SECONDS[options.device] * processes)
+    with Progress(processes, f"processes, {shape.text}") as progress:
+        found = start.measure(
+            shape, options.dtype, target, options.device, options.processes, progress.advance
+        )
     print(f"kronop {kronop.__version__}, {shape.text} {options.dtype} for {target}")
     for line in start.lines(found):
         print(line)

@@ -5,25 +5,55 @@ from __future__ import annotations
 import argparse
 import datetime
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kronop import compiler
+from kronop.commands import parsing
+from kronop.commands.parsing import Examples
 from kronop.compiler.rows import Winner
 from kronop.core import tuning_table
 from kronop.errors import ArgumentError, mismatch
 
+EXAMPLES = {
+    "cache list": "the kernels that are kept, and what was tuned",
+    "cache clear": "begin anew",
+}
+_ACTIONS: Mapping[str, tuple[str, Examples]] = {
+    "list": (
+        "a line for each kernel, and for what was tuned",
+        {"cache list": "key, target, size, time to compile, last use, name"},
+    ),
+    "show": (
+        "one kernel: resources, compiler, log and source",
+        {"cache show 3f2a": "the kernel whose key begins so in `kronop cache list`"},
+    ),
+    "clear": (
+        "remove every kernel, and what tuning found",
+        {"cache clear": "kernels compile again when they are next needed"},
+    ),
+    "export-tuning": (
+        "write what tuning found to a table (JSON)",
+        {"cache export-tuning tuned.json": "for other machines with this device"},
+    ),
+    "import-tuning": (
+        "keep what such a table says",
+        {"cache import-tuning tuned.json": "what `export-tuning` wrote elsewhere"},
+    ),
+}
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
-    actions.add_parser("list", help="a line for each kernel, and for what was tuned")
-    show = actions.add_parser("show", help="one kernel: resources, compiler, log and source")
-    show.add_argument("key", help="the first characters of its key, or its name")
-    actions.add_parser("clear", help="remove every kernel, and what tuning found")
-    export = actions.add_parser("export-tuning", help="write what tuning found to a table (JSON)")
-    export.add_argument("file", help="to write or to replace")
-    taken = actions.add_parser("import-tuning", help="keep what such a table says")
-    taken.add_argument("file", help="of export-tuning, from a machine with the same device")
+    made = {
+        name: parsing.add(actions, name, summary, examples)
+        for name, (summary, examples) in _ACTIONS.items()
+    }
+    made["show"].add_argument("key", help="the first characters of its key, or its name")
+    made["export-tuning"].add_argument("file", help="to write or to replace")
+    made["import-tuning"].add_argument(
+        "file", help="of export-tuning, from a machine with the same device"
+    )
 
 
 def execute(options: argparse.Namespace) -> None:

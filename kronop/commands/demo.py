@@ -12,6 +12,11 @@ import numpy as np
 import kronop
 from kronop.errors import ArgumentError, mismatch
 
+EXAMPLES = {
+    "demo": "1024 rows",
+    "demo --rows 16": "a smaller product",
+}
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=1024, help="rows of X (default 1024)")

@@ -16,6 +16,7 @@ import numpy as np
 
 import kronop
 from kronop import compiler, cpus, knobs
+from kronop.bench.output import Progress
 from kronop.errors import CompileError, KronopError, installing
 from kronop.target import detect_x86_arch
 
@@ -29,6 +30,8 @@ _PACKAGES = (
     ("gpytorch", "kronop.linear_operator", "gpytorch"),
     ("nvmath", "kronop.linalg on GPUs", "linalg"),
 )
+# How many findings there are.
+_LOOKS = 5 + len(_PACKAGES)
 # What distributions are called whose names are not their packages'.
 _DISTRIBUTIONS = {
     "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
@@ -50,6 +53,9 @@ class Finding(NamedTuple):
         return f"{self.name:<14} {'ok' if self.works else '--'}  {self.told}{hint}"
 
 
+EXAMPLES = {"doctor": "what works here, and what to install"}
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     pass
 
@@ -62,9 +68,11 @@ def execute(options: argparse.Namespace) -> None:
     """
     print(f"kronop {kronop.__version__}, Python {platform.python_version()}, {platform.platform()}")
     works = {}
-    for finding in findings():
-        print(finding, flush=True)
-        works[finding.name] = finding.works
+    with Progress(_LOOKS, "looking, and compiling trial kernels") as progress:
+        for finding in findings():
+            progress.advance()
+            progress.print(str(finding))
+            works[finding.name] = finding.works
     targets = [name for name in ("this CPU", "GPUs") if works[name]]
     print(f"\nkronop runs on {' and '.join(targets) or 'nothing here'}.")
     if not targets:

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import kronop
+from kronop.bench.output import busy
 from kronop.commands import family_options
 from kronop.core.command import Command
 from kronop.core.export.operands import RESULT, Operand, operands_of
+from kronop.core.family import Family
 from kronop.core.operation import Operation
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 from kronop.errors import ArgumentError, mismatch
@@ -19,8 +21,23 @@ from kronop.size import Rows
 _ACCESS = 16  # The bytes of the widest access, to which rows are aligned where they can be.
 
 
+EXAMPLES = {
+    "export kron 8^5 --out kron8": "a library for CPUs like this one",
+    "export kron 8^5 --target sm_90a --out kron8": "C that holds the kernels, for an H100",
+}
+_ENDINGS = (" --out folder", " --out folder --target x86-avx2")
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
-    family_options.add(parser, several="")
+    examples = family_options.examples_of("export", *_ENDINGS)
+    family_options.add(parser, examples, _configure, among=_can_be_exported)
+
+
+def _can_be_exported(family: Family) -> bool:
+    return family.kinds[0].arguments is not None
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where the library goes")
     parser.add_argument(
         "--target", default="x86", help="80, 90, sm_80, sm_90a, x86, x86-avx2, ... (default x86)"
@@ -54,13 +71,14 @@ def execute(options: argparse.Namespace) -> None:
     if aligned != (1, 1):
         operation = _operation(options, family, aligned)
     more = family.fixed(options)
-    folder = operation.export(
-        options.out,
-        name=options.family if options.name is None else options.name,
-        rows=rows,
-        threads=options.threads,
-        **more,
-    )
+    with busy("planning and compiling"):
+        folder = operation.export(
+            options.out,
+            name=options.family if options.name is None else options.name,
+            rows=rows,
+            threads=options.threads,
+            **more,
+        )
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             print(path)

@@ -1,30 +1,80 @@
-"""Command-line options shared by several commands: the family, its shapes and its flags."""
+"""What several commands share: a parser for each family, with its shapes, flags and examples."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
 
 from kronop import families
-from kronop.core.command import Command
+from kronop.commands import parsing
+from kronop.commands.parsing import Examples
+from kronop.core.command import Command, Flag
+from kronop.core.family import Family
 from kronop.errors import ArgumentError, mismatch
 
 
-def add(parser: argparse.ArgumentParser, several: str) -> None:
-    """Adds options for the family, its shapes, and the flags of all families.
+class FamilyCommand(Command, Protocol):
+    """The command-line form of a family, with what its help says.
 
-    `several` begins the shapes' help, to say whether there may be more than one.
+    Attributes:
+        products: what its operations are, for the list of families.
+        examples: shapes and flags, and what they mean.
+    """
+
+    @property
+    def products(self) -> str: ...
+
+    @property
+    def examples(self) -> Examples: ...
+
+
+def add(
+    parser: argparse.ArgumentParser,
+    examples: Callable[[str, FamilyCommand], Examples],
+    configure: Callable[[argparse.ArgumentParser], None],
+    *,
+    several: str = "",
+    among: Callable[[Family], bool] = lambda family: True,
+) -> None:
+    """Adds a parser for each family that has a command.
+
+    Args:
+        parser: of the command.
+        examples: of the command, for a family of that name.
+        configure: adds the command's own options.
+        several: begins the shapes' help, to say whether there may be more than one.
+        among: whether the command is for this family.
     """
     commands = _commands()
-    told = [f"{command.shapes} ({name})" for name, command in commands.items()]
-    parser.add_argument("family", choices=tuple(commands))
-    parser.add_argument("shape", nargs="+", help=f"{several}{', '.join(told)}")
-    for name, command in commands.items():
-        for name_of_flag, flag in command.flags.items():
-            how: dict[str, Any] = (
-                {"metavar": flag.takes} if flag.takes else {"action": "store_true"}
-            )
-            parser.add_argument(name_of_flag, help=f"{name}: {flag.text}", **how)
+    added = parser.add_subparsers(dest="family", required=True)
+    for name in (family.name for family in families.FAMILIES if among(family)):
+        command = commands[name]
+        own = parsing.add(
+            added,
+            name,
+            command.products,
+            examples(name, command),
+            description=f"{parser.description} Here: {command.products}.",
+        )
+        own.add_argument("shape", nargs="+", help=f"{several}{command.shapes}")
+        for family, flag, told in _flags(commands):
+            how: dict[str, Any] = {"metavar": told.takes} if told.takes else {}
+            # A flag of another family is known, to be refused in words.
+            text = told.text if family == name else argparse.SUPPRESS
+            own.add_argument(flag, help=text, **how or {"action": "store_true"})
+        configure(own)
+
+
+def examples_of(verb: str, *endings: str) -> Callable[[str, FamilyCommand], Examples]:
+    """A family's examples behind a command's name, and before the command's options: `endings`,
+    one for each example."""
+
+    def examples(name: str, command: FamilyCommand) -> Examples:
+        pairs = zip(command.examples.items(), endings, strict=False)
+        return {f"{verb} {name} {words}{ending}": told for (words, told), ending in pairs}
+
+    return examples
 
 
 def chosen(options: argparse.Namespace) -> Command:
@@ -35,22 +85,28 @@ def chosen(options: argparse.Namespace) -> Command:
     """
     commands = _commands()
     own = commands[options.family]
-    for name, command in commands.items():
-        for flag in command.flags:
-            is_set = getattr(options, flag.removeprefix("--").replace("-", "_"))
-            if is_set and flag not in own.flags:
-                raise ArgumentError(
-                    mismatch(
-                        f"flags of {options.family}",
-                        expected=f"no {flag}, which is of {name}",
-                        got=flag,
-                        hint="leave it out",
-                    )
+    for name, flag, _ in _flags(commands):
+        is_set = getattr(options, flag.removeprefix("--").replace("-", "_"))
+        if is_set and flag not in own.flags:
+            raise ArgumentError(
+                mismatch(
+                    f"flags of {options.family}",
+                    expected=f"no {flag}, which is of {name}",
+                    got=flag,
+                    hint="leave it out",
                 )
+            )
     return own
 
 
-def _commands() -> dict[str, Command]:
+def _flags(commands: Mapping[str, FamilyCommand]) -> Iterator[tuple[str, str, Flag]]:
+    """(family, flag, what it is) of all families."""
+    for name, command in commands.items():
+        for flag, told in command.flags.items():
+            yield name, flag, told
+
+
+def _commands() -> dict[str, FamilyCommand]:
     return {
         family.name: family.command.get()
         for family in families.FAMILIES

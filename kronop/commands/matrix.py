@@ -13,6 +13,9 @@ from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
 _TARGETS = ("sm_80", "sm_90a", "x86-amx", "x86-avx512", "x86-avx2", "x86-generic")
 
 
+EXAMPLES = {"matrix": "a Markdown table of families, targets and element types"}
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     pass
 

@@ -18,9 +18,19 @@ from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.errors import CompileError
 
+EXAMPLES = {
+    "show kron 8^5": "the plan for this CPU",
+    "show kron 8^5 --target sm_90a": "for an H100, without one",
+    "show ksparse 6,64,64,1 --view source": "what the compiler gets",
+}
+_ENDINGS = ("", " --target sm_90a")
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    family_options.add(parser, several="")
+    family_options.add(parser, family_options.examples_of("show", *_ENDINGS), _configure)
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target", default="x86", help="80, 90, sm_80, sm_90a, x86, x86-avx2, ... (default x86)"
     )

@@ -9,14 +9,29 @@ from typing import Any
 
 import kronop
 from kronop.bench.arrays import arrays_for
+from kronop.bench.duration import announce
 from kronop.commands import family_options
 from kronop.core.command import DEFAULT_ROWS
+from kronop.cpus import cpu_count
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.errors import ArgumentError, mismatch
 
+# Of a core, to compile it; measuring takes little beside that.
+_SECONDS_OF_A_KERNEL = 2
+EXAMPLES = {
+    "tune kron 1024:8^5": "the fastest here, from 1024 to 2047 rows",
+    "tune kron 8^5 64,64 --rows 64 4096 --dtype float32 float64": "eight products, one by one",
+    "tune ksparse 6,64,64,1 --target 90": "on the H100 of this machine",
+}
+_ENDINGS = ("", " --candidates 4")
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    family_options.add(parser, several="one or several: ")
+    examples = family_options.examples_of("tune", *_ENDINGS)
+    family_options.add(parser, examples, _configure, several="one or several: ")
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rows",
         type=int,
@@ -37,6 +52,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="draw no bar")
 
 
+def _announce(options: argparse.Namespace, count: int) -> None:
+    if not options.quiet:
+        kernels = count * options.candidates
+        announce(count, "operations", kernels * _SECONDS_OF_A_KERNEL / cpu_count())
+
+
 def execute(options: argparse.Namespace) -> None:
     family = family_options.chosen(options)
     target = kronop.Target.parse(options.target)
@@ -52,7 +73,9 @@ def execute(options: argparse.Namespace) -> None:
                 hint="there is no work in none",
             )
         )
-    for shape, dtype, rows in itertools.product(options.shape, options.dtype, counts):
+    cases = [*itertools.product(options.shape, options.dtype, counts)]
+    _announce(options, len(cases))
+    for shape, dtype, rows in cases:
         # The arguments that the one-line functions would make, so that these use the result.
         tensor = functools.partial(arrays.random, dtype=dtype)
         arguments = family.arguments(options, shape, rows, tensor)
@@ -66,11 +89,12 @@ def execute(options: argparse.Namespace) -> None:
                     hint="tune on the machine that the kernels are for",
                 )
             )
-        print(
-            kronop.tune(
-                operation,
-                arguments,
-                candidates=options.candidates,
-                progress=not options.quiet,
-            )
+        # The first line of a report names the operation: here it is told before it is tuned.
+        print(repr(operation), flush=True)
+        report = kronop.tune(
+            operation,
+            arguments,
+            candidates=options.candidates,
+            progress=not options.quiet,
         )
+        print(str(report).partition("\n")[2], flush=True)

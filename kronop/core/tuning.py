@@ -18,6 +18,7 @@ from kronop.args.base import Arguments
 from kronop.args.device import check, cuda_driver, current
 from kronop.artifacts import Binary
 from kronop.core import winners
+from kronop.core.family import Later
 from kronop.core.operation import Operation, Served
 from kronop.core.result import Result, result_of
 from kronop.core.tuning_report import Outcome, TuningReport, milliseconds_of
@@ -33,7 +34,8 @@ _MOST_RUNS = 200
 # Upper bounds: host time of one launch, and how long the GPU spins while launches are queued.
 _LAUNCH_SECONDS, _MOST_LEAD_SECONDS = 10e-6, 5e-3
 _CYCLES_PER_SECOND = 2e9
-_BAR = 24
+# Drawn between measurements alone. It is imported when a candidate is tuned.
+_PROGRESS = Later("kronop.bench.output", "Progress")
 
 
 def tune(
@@ -80,11 +82,9 @@ def tune(
     """
     _check(operation, arguments, candidates)
     plans = _distinct(operation.candidates(candidates, arguments.size.bucket()))
-    bar = _Bar(progress)
-    binaries = _compile_all(plans, bar)
+    binaries = _compile_all(plans, shown=progress)
     with _kept(arguments) as result:
-        times, reasons = _measure_all(operation, arguments, plans, binaries, result, bar)
-    bar.close()
+        times, reasons = _measure_all(operation, arguments, plans, binaries, result, shown=progress)
     outcomes = tuple(
         Outcome(
             place=place,
@@ -160,25 +160,25 @@ def _distinct(plans: Sequence[Plan]) -> dict[int, Plan]:
     return {place: plans[place] for place in found.values()}
 
 
-def _compile_all(plans: dict[int, Plan], bar: _Bar) -> dict[int, tuple[Binary, ...] | KronopError]:
+def _compile_all(
+    plans: dict[int, Plan], *, shown: bool
+) -> dict[int, tuple[Binary, ...] | KronopError]:
     """The binaries of each plan, or why there are none.
 
     Threads suffice for parallel compilation: g++ is a process of its own, and NVRTC runs without
     the interpreter's lock.
     """
-    done = 0
 
     def compile_one(plan: Plan) -> tuple[Binary, ...] | KronopError:
-        nonlocal done
         try:
             return compiler.compile_sources(render(plan), plan.target)
         except KronopError as error:
             return error
         finally:
-            done += 1
-            bar.show("compiling", done, len(plans))
+            bar.advance()
 
-    return dict(zip(plans, spread(compile_one, tuple(plans.values())), strict=True))
+    with _PROGRESS.get()(len(plans), "compiling candidates", shown=shown) as bar:
+        return dict(zip(plans, spread(compile_one, tuple(plans.values())), strict=True))
 
 
 def _measure_all(
@@ -187,33 +187,37 @@ def _measure_all(
     plans: dict[int, Plan],
     binaries: dict[int, tuple[Binary, ...] | KronopError],
     result: Result,
-    bar: _Bar,
+    *,
+    shown: bool,
 ) -> tuple[dict[int, list[float]], dict[int, str]]:
     """By place: the milliseconds of each round, and for skipped candidates the reason."""
     runs: dict[int, int] = {}
     reasons: dict[int, str] = {}
-    for done, (place, plan) in enumerate(plans.items()):
-        bar.show("checking", done, len(plans))
-        reason = _spilled(binaries[place]) if place else ""
-        try:
-            if not reason:
-                twin, served = _ready(operation, arguments, plan)
-                reason = result.judge(functools.partial(_run, twin, served))
-                runs[place] = _count(_seconds(twin, served, 1))
-        except KronopError as error:
-            if place == 0:
-                raise
-            reason = str(error).splitlines()[0]
-        if reason:
-            reasons[place] = reason
-            runs.pop(place, None)
+    with _PROGRESS.get()(len(plans), "checking candidates", shown=shown) as bar:
+        for place, plan in plans.items():
+            reason = _spilled(binaries[place]) if place else ""
+            try:
+                if not reason:
+                    twin, served = _ready(operation, arguments, plan)
+                    reason = result.judge(functools.partial(_run, twin, served))
+                    runs[place] = _count(_seconds(twin, served, 1))
+            except KronopError as error:
+                if place == 0:
+                    raise
+                reason = str(error).splitlines()[0]
+            if reason:
+                reasons[place] = reason
+                runs.pop(place, None)
+            bar.advance()
     times: dict[int, list[float]] = {place: [] for place in runs}
-    for turn in range(_ROUNDS):
-        for done, (place, count) in enumerate(runs.items()):
-            bar.show("measuring", turn * len(runs) + done + 1, _ROUNDS * len(runs))
-            # Bound anew in every round: the scratch memory of all candidates may not fit at once.
-            twin, served = _ready(operation, arguments, plans[place])
-            times[place].append(_seconds(twin, served, count) * 1e3)
+    with _PROGRESS.get()(_ROUNDS * len(runs), "measuring candidates", shown=shown) as bar:
+        for _ in range(_ROUNDS):
+            for place, count in runs.items():
+                # Bound anew in every round: the scratch memory of all candidates may not fit at
+                # once.
+                twin, served = _ready(operation, arguments, plans[place])
+                times[place].append(_seconds(twin, served, count) * 1e3)
+                bar.advance()
     return times, reasons
 
 
@@ -281,24 +285,3 @@ def _kept(arguments: Arguments) -> Iterator[Result]:
         yield result
     finally:
         result.restore()
-
-
-class _Bar:
-    """A progress line on standard error; nothing is drawn if that is not a terminal."""
-
-    def __init__(self, shown: bool) -> None:
-        self._shown = shown and sys.stderr.isatty()
-        self._width = 0
-
-    def show(self, doing: str, done: int, total: int) -> None:
-        filled = _BAR * done // max(total, 1)
-        self._draw(f"tuning [{'#' * filled:{_BAR}}] {doing} {done}/{total}")
-
-    def close(self) -> None:
-        self._draw("")
-        self._draw("\r")
-
-    def _draw(self, text: str) -> None:
-        if self._shown:
-            print(f"\r{text:{self._width}}", end="", file=sys.stderr, flush=True)
-            self._width = len(text)

@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 
 import kronop.distributed
+from kronop.core.family import Later
 from kronop.distributed import planning
 from kronop.distributed.steps import Problem
 from kronop.errors import ArgumentError, mismatch
@@ -29,6 +30,13 @@ _DEFAULTS = {
     "cuda": ["1024:8^6", "1024:16^5", "64:64^4", "1024:32^4"],
     "cpu": ["256:8^5", "64:16^4", "256:32^3"],
 }
+_EXAMPLES = """\
+examples:
+  torchrun --nproc-per-node 2 -m kronop.distributed.bench                   several products
+  torchrun --nproc-per-node 8 -m kronop.distributed.bench 64:8^4 1024:32^4  these
+"""
+# A benchmark, although it lives with what it measures.
+_PROGRESS = Later("kronop.bench.output", "Progress")
 _HEAD = (
     "rows:shape",
     "one rank",
@@ -44,7 +52,11 @@ _HEAD = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_EXAMPLES,
+    )
     parser.add_argument("shapes", nargs="*", metavar="M:SHAPE", help="as 1024:16^5; float32")
     parser.add_argument("--repeats", type=int, default=7, help="of each measurement (default: 7)")
     options = parser.parse_args(argv)
@@ -64,12 +76,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     dist.init_process_group("nccl" if cuda else "gloo")
     try:
-        for line in table(texts, device, options.repeats):
-            if dist.get_rank() == 0:
-                print(line, flush=True)
+        _print(texts, device, options.repeats)
     finally:
         dist.destroy_process_group()
     return 0
+
+
+def _print(texts: Sequence[str], device: str, repeats: int) -> None:
+    """Prints the table, and draws a bar where that is a terminal, on the first rank alone."""
+    is_first = dist.get_rank() == 0
+    with _PROGRESS.get()(len(texts), "products", shown=is_first) as progress:
+        for at, line in enumerate(table(texts, device, repeats)):
+            if at >= 2:  # Behind the two lines of the heading.
+                progress.advance()
+            if is_first:
+                progress.print(line)
 
 
 def _check(text: str, ranks: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import kronop
 from kronop.__main__ import main
-from kronop.bench import layer_case, layer_report, layers, patterns, plot, roofline, rows, summary
+from kronop.bench import layer_case, layer_report, layers, patterns, roofline, rows, summary
 from kronop.bench.arrays import TorchArrays
 from kronop.bench.patterns import Case, Pattern
 from kronop.bench.protocol import HostClock, rounds
@@ -160,6 +160,14 @@ def test_the_figures_of_the_paper() -> None:
     assert found.failed == ("(1,48,48,16) float16 first: out of memory",)
     text = summary.text(found)
     assert "best other    1.50x in the median, won  75.0% of 4, least 0.80x (1,48,48,4)" in text
+
+
+def test_rows_in_front_of_a_pattern_are_those_of_x(capsys, tmp_path) -> None:
+    path = str(tmp_path / "rows.csv")
+    shapes = ["--patterns", "7:2,3,4,3", "2,3,4,3", "--layouts", "first", "--csv", path]
+    tiny = ["bench", "ksparse", "--repeats", "1", "--dtype", "float32", "--algorithms", "kernel"]
+    assert main([*tiny, *shapes]) == 0
+    assert [row.batch for row in rows.read(path)] == [7, 256]
 
 
 def test_types_layouts_and_directions_have_their_own_figures() -> None:
@@ -410,10 +418,3 @@ def test_wrong_arguments_are_one_line(words, message, capsys) -> None:
     assert told.out == ""
     assert message in told.err
     assert len(told.err.splitlines()) == 1
-
-
-def test_gains_are_drawn(tmp_path) -> None:
-    pytest.importorskip("matplotlib")
-    path = tmp_path / "gains.png"
-    plot.save_gains(str(path), _measured())
-    assert path.read_bytes().startswith(b"\x89PNG")

@@ -50,23 +50,6 @@ def test_doctor_says_that_nothing_runs(monkeypatch: pytest.MonkeyPatch, capsys) 
     assert "got neither" in printed.err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["benhc"], "did you mean bench?"),
-        (["bench", "kronn"], "did you mean kron?"),
-        (["bench", "kron", "--shpaes", "4:8"], "did you mean --shapes?"),
-        (["xyz"], "invalid choice: 'xyz'"),
-    ],
-)
-def test_typos_are_answered(arguments: list[str], message: str, capsys) -> None:
-    with pytest.raises(SystemExit):
-        main(arguments)
-    told = capsys.readouterr().err
-    assert message in told
-    assert ("did you mean" in told) == ("did you mean" in message)
-
-
 def test_the_version_and_examples(capsys) -> None:
     for flag, text in (("--version", f"kronop {kronop.__version__}"), ("--help", "kronop doctor")):
         with pytest.raises(SystemExit) as end:

@@ -61,7 +61,7 @@ def test_candidates_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(cpus, "cpu_count", lambda: 2)
     monkeypatch.setattr(tuning.compiler, "compile_sources", compile_sources)
     plans = dict(enumerate(make_operation().candidates(4)))
-    assert tuning._compile_all(plans, tuning._Bar(False)) == dict.fromkeys(plans, ())
+    assert tuning._compile_all(plans, shown=False) == dict.fromkeys(plans, ())
     assert len(plans) == 4
 
 

@@ -44,6 +44,11 @@ def kernel_names() -> list[str]:
 
 class _Command(Command):
     shapes = "M x N x K as 1024x2048x64"
+    products = "distances and kernel matrices"
+    examples: Mapping[str, str] = {
+        "1024x2048x64 --p 1.3": "1024 points against 2048, of 64 features, in a norm",
+        "512x512x16 --kernel gaussian --symmetric": "a kernel matrix of 512 points",
+    }
     flags: Mapping[str, Flag] = {
         "--p": Flag("the norm: 2 by default, any number from 0 on, or inf", takes="P"),
         "--kernel": Flag(

@@ -24,6 +24,11 @@ _LAYOUTS = {"row": Layout.RowMajor, "column": Layout.ColumnMajor}
 
 class _Command(Command):
     shapes = "M x N x K as 1024x2048x64, a batch of 8 as 8x1024x2048x64"
+    products = "matrix products"
+    examples: Mapping[str, str] = {
+        "1024x2048x64": "(1024, 64) times (64, 2048)",
+        "8x256x256x64 --activation gelu": "a batch of 8, and gelu of the results",
+    }
     flags: Mapping[str, Flag] = {
         "--activation": Flag(f"one of {', '.join(ACTIVATION_NAMES)}", "NAME"),
         "--a-layout": Flag("of A: row (default) or column", "LAYOUT"),

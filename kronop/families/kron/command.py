@@ -21,6 +21,11 @@ _FORMER = re.compile(r"\d+(x\d+(:\d+)?(\^\d+)?)+")
 
 class _Command(Command):
     shapes = "factors as 8x8,8x8,5x3 or 8^2,5x3, with rows as 1024:8^2,5x3"
+    products = "Kronecker products"
+    examples: Mapping[str, str] = {
+        "1024:8^5": "1024 rows, five factors of 8 x 8",
+        "16:4x3^2,7 --left": "(F1 x F2 x F3) X; 4 x 3, 4 x 3, 7 x 7",
+    }
     flags: Mapping[str, Flag] = {"--left": Flag("X on the right of the product (gekmm)")}
 
     def size(self, options: argparse.Namespace, shapes: Sequence[str]) -> int | None:

@@ -16,6 +16,11 @@ from kronop.families.ksparse.operation import KSparseChainOperation, KSparseOper
 
 class _Command(Command):
     shapes = "pattern as 6,64,64,1, or those of a chain, with rows as 256:6,64,64,1"
+    products = "products with Kronecker-sparse factors"
+    examples: Mapping[str, str] = {
+        "6,64,64,1": "a factor I_6 x dense(64, 64)",
+        "256:1,48,48,4 --batch-last": "256 columns of X, which is (features, batch)",
+    }
     flags: Mapping[str, Flag] = {"--batch-last": Flag("X is (a c d, B)")}
 
     def size(self, options: argparse.Namespace, shapes: Sequence[str]) -> int | None:

@@ -20,6 +20,11 @@ _DEFAULT_BITS = 4
 
 class _Command(Command):
     shapes = "factors as 64^2 or 64,128, with rows as 4096:64^2"
+    products = "quantized Kronecker products"
+    examples: Mapping[str, str] = {
+        "4096:64^2": "4096 rows, two factors, 4 bits",
+        "64,128 --bits 8": "factors of two sizes, 8 bits",
+    }
     flags: Mapping[str, Flag] = {"--bits": Flag("of an integer, 4 or 8 (default 4)", "BITS")}
 
     def size(self, options: argparse.Namespace, shapes: Sequence[str]) -> int | None:

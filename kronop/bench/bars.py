@@ -1,0 +1,201 @@
+"""A picture of what `bench kron --json` wrote: other libraries' times over kronop's."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kronop.bench.plot import figure_of
+from kronop.errors import ArgumentError, mismatch
+
+# Libraries, their names in the legend, and colours that all eyes tell apart (Okabe and Ito).
+_LIBRARIES = {
+    "shuffle": ("reshape and matmul, factor by factor", "#0072B2"),
+    "fastkron": ("FastKron", "#E69F00"),
+    "linear_operator": ("linear_operator", "#009E73"),
+}
+_TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+# Inches: the picture's width, a bar's height, and what surrounds a panel's bars.
+_WIDTH, _BAR, _AROUND = 10.0, 0.17, 1.1
+# Between groups of bars, in bars.
+_GAP = 0.8
+_LONGEST_REASON = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A product, and how long others took for it.
+
+    Attributes:
+        shape: as the user wrote it.
+        ms: kronop's time.
+        gains: other libraries' times over that one.
+        reasons: why libraries have no time.
+    """
+
+    shape: str
+    ms: float
+    gains: dict[str, float]
+    reasons: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """The products of one machine in one type; those that kronop was not timed at are left out."""
+
+    title: str
+    groups: tuple[Group, ...]
+
+    @property
+    def libraries(self) -> list[str]:
+        """Those that have a time here."""
+        return [name for name in _LIBRARIES if any(name in group.gains for group in self.groups)]
+
+
+def read(path: str) -> list[Panel]:
+    """A panel for each type in a file.
+
+    Raises:
+        ArgumentError: it is no file that `bench kron --json` wrote, or has no time.
+    """
+    try:
+        told = json.loads(Path(path).read_text())
+        panels = list(_panels(told))
+    except (OSError, UnicodeError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise _unusable(path, str(getattr(error, "strerror", None) or error)) from error
+    if not panels:
+        raise _unusable(path, "no time of kronop beside another library's")
+    return panels
+
+
+def _unusable(path: str, got: str) -> ArgumentError:
+    return ArgumentError(
+        mismatch(
+            path,
+            expected="a file that `kronop bench kron --json` wrote",
+            got=got,
+            hint="measure again",
+        )
+    )
+
+
+def _panels(told: dict[str, Any]) -> Iterator[Panel]:
+    machine = told["machine"]
+    count = machine.get("threads")
+    threads = "" if count is None else ", 1 thread" if count == 1 else f", {count} threads"
+    for dtype in dict.fromkeys(case["dtype"] for case in told["cases"]):
+        groups = tuple(
+            _group(case)
+            for case in told["cases"]
+            if case["dtype"] == dtype and case["kronop"]["ms"]
+        )
+        panel = Panel(f"{machine['device']}{threads}\n{dtype}", groups)
+        if panel.libraries:
+            yield panel
+
+
+def _group(case: dict[str, Any]) -> Group:
+    ms, peers = case["kronop"]["ms"], case["peers"]
+    return Group(
+        shape=case["shape"],
+        ms=ms,
+        gains={name: item["ms"] / ms for name, item in peers.items() if item["ms"]},
+        reasons={name: item["reason"] for name, item in peers.items() if not item["ms"]},
+    )
+
+
+def save(path: str, panels: Sequence[Panel]) -> None:
+    """Writes a picture with two panels in a row."""
+    rows = [panels[at : at + 2] for at in range(0, len(panels), 2)]
+    heights = [max(map(_bars, row)) * _BAR + _AROUND for row in rows]
+    figure = figure_of(_WIDTH, sum(heights) + 0.6)
+    grid = figure.subplots(
+        len(rows), min(len(panels), 2), squeeze=False, gridspec_kw={"height_ratios": heights}
+    )
+    limits = _limits(panels)
+    for at, panel in enumerate(panels):
+        _draw(grid.flat[at], panel, limits, max(map(_bars, rows[at // 2])))
+    for axes in grid.flat[len(panels) :]:
+        axes.set_axis_off()
+    names = [name for name in _LIBRARIES if any(name in panel.libraries for panel in panels)]
+    patch = importlib.import_module("matplotlib.patches").Patch
+    handles = [patch(color=_LIBRARIES[name][1], label=_LIBRARIES[name][0]) for name in names]
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(names), frameon=False)
+    figure.savefig(path)
+
+
+def _step(panel: Panel) -> float:
+    """The height of a group and the gap behind it, in bars."""
+    return len(panel.libraries) + _GAP
+
+
+def _bars(panel: Panel) -> float:
+    """The height of what is drawn, in bars."""
+    return len(panel.groups) * _step(panel)
+
+
+def _limits(panels: Sequence[Panel]) -> tuple[float, float]:
+    """The same for all panels, with room for the numbers at the ends of bars."""
+    gains = [gain for panel in panels for group in panel.groups for gain in group.gains.values()]
+    least, most = min(1.0, *gains), max(1.0, *gains)
+    # The numbers take about a sixth of a panel's width, which is the logarithm of these.
+    room = max(most / least, 2) ** 0.22
+    return least / room if least < 1 else 1.0, most * room
+
+
+def _draw(axes: Any, panel: Panel, limits: tuple[float, float], bars: float) -> None:
+    """Draws a panel of the height of so many bars."""
+    count, step = len(panel.libraries), _step(panel)
+    for at, group in enumerate(panel.groups):
+        for place, name in enumerate(panel.libraries):
+            _bar(axes, group, name, at * step + place)
+    axes.set_xscale("log")
+    axes.set_xlim(*limits)
+    ticks = [tick for tick in _TICKS if limits[0] <= tick <= limits[1]]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    middles = [at * step + (count - 1) / 2 for at in range(len(panel.groups))]
+    axes.set_yticks(middles, [f"{group.shape}  {_ms(group.ms)}" for group in panel.groups])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(bars - _GAP, -1)
+    axes.axvline(1, color="black", lw=1)
+    axes.set_axisbelow(True)
+    axes.grid(True, axis="x", alpha=0.3)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.set_title(panel.title, fontsize=11)
+    axes.set_xlabel("time over kronop's own, on the left")
+
+
+def _bar(axes: Any, group: Group, name: str, place: float) -> None:
+    gain = group.gains.get(name)
+    if gain is None:
+        reason = group.reasons.get(name, "")
+        if len(reason) <= _LONGEST_REASON:
+            axes.annotate(reason, (1, place), **_beside(1), color="0.45", style="italic")
+        return
+    axes.barh(place, gain - 1, left=1, height=0.92, color=_LIBRARIES[name][1])
+    axes.annotate(_times(gain), (gain, place), **_beside(gain))
+
+
+def _beside(gain: float) -> dict[str, Any]:
+    """Arguments of a text at the end of a bar that grows to the left or to the right of 1."""
+    return {
+        "xytext": (3 if gain >= 1 else -3, 0),
+        "textcoords": "offset points",
+        "ha": "left" if gain >= 1 else "right",
+        "va": "center",
+        "fontsize": 9,
+    }
+
+
+def _times(gain: float) -> str:
+    return f"{gain:.0f}×" if gain >= 10 else f"{gain:.1f}×" if gain >= 1.95 else f"{gain:.2f}×"
+
+
+def _ms(ms: float) -> str:
+    return f"{ms:.3g} ms" if ms < 1000 else f"{ms:.0f} ms"

@@ -1,8 +1,17 @@
 """A network whose weights are chains of Kronecker-sparse factors, trained in JAX.
 
+    pip install -e '.[jax]'
     python examples/jax_sparse_network.py
 
-The data are what a dense network with weights of that structure says, so that the loss can go to 0.
+The data are what another network of that structure says, so that the loss can go to 0. It prints
+
+    step   1: loss 0.7229
+    step 100: loss 0.0461
+    step 200: loss 0.0340
+    step 300: loss 0.0306
+    variance of the data 0.4033
+
+where the variance is the loss of always answering with the mean.
 """
 
 from __future__ import annotations
@@ -56,6 +65,7 @@ def main() -> None:
         layers, moments, loss = step(layers, moments, float(count), x, y)
         if count == 1 or count % 100 == 0:
             print(f"step {count:3d}: loss {loss:.4f}")
+    print(f"variance of the data {y.var():.4f}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,20 @@
 """PyCUTLASS's programs: matrix products, each described, run and compared with NumPy.
 
-They run on the GPU that torch finds, in a copy of NumPy's arrays, or else on the CPU:
+They run on the GPU that torch finds, in a copy of NumPy's arrays, or else on the CPU. On a GPU the
+interleaved int8 product needs CUTLASS's headers too: pip install -e '.[cutlass]'.
 
+    pip install -e .
     python examples/matrix_products.py
+
+Each prints its relative error to float64, which is that of rounding; those of integers are exact:
+
+    target x86
+    gemm               error 1.5e-07
+    ...
+    int8_with_clamp    error 0.0e+00
+    int8_interleaved   error 0.0e+00
+    visitor_tree       error 1.7e-07
+    all 11 agree with NumPy
 """
 
 from __future__ import annotations
@@ -202,6 +214,7 @@ def main() -> None:
         error = np.linalg.norm(found - expected) / np.linalg.norm(expected)
         print(f"{program.__name__:18} error {error:.1e}")
         assert error < 1e-6
+    print(f"all {len(PROGRAMS)} agree with NumPy")
 
 
 if __name__ == "__main__":

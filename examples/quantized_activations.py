@@ -8,7 +8,13 @@ token, the other channels are nearly all 0. With an orthogonal Kronecker product
 
 so h P may be rounded in place of h, and P may be multiplied into the weights in advance.
 
+    pip install -e .
     python examples/quantized_activations.py
+
+It prints the relative errors of y:
+
+    rounded to 4 bits as they are: 16384 bytes, error 0.876
+    rounded to 4 bits after A x B: 16384 bytes, error 0.358
 """
 
 from __future__ import annotations

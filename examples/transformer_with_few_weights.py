@@ -1,10 +1,21 @@
 """A small vision transformer learns digits, dense and with less than a fifth of the weights.
 
-    python examples/transformer_with_few_weights.py [--steps 1200] [--seeds 3] [--algo kernel]
-
 Both learn from the same batches of scikit-learn's 1797 images of 8 x 8 pixels, in the same number
 of steps; the loss (in nats) and the share of wrong answers are those of images that neither has
-seen. It takes some minutes on a CPU. `pip install scikit-learn` brings the digits.
+seen. The digits come with scikit-learn.
+
+    pip install -e '.[torch]' scikit-learn
+    python examples/transformer_with_few_weights.py [--steps 200] [--seeds 1] [--algo kernel]
+
+It takes less than a minute on two cores, and prints, beside what was replaced,
+
+    seed 0, dense: 400778 parameters, loss 0.216, 3.7% wrong, 6 s
+    seed 0, structured: 67978 parameters, loss 0.262, 4.5% wrong, 13 s
+
+The figures of docs/layers.md, where both models end alike, are those of longer runs:
+
+    python examples/transformer_with_few_weights.py --steps 1200 --seeds 4
+    python examples/transformer_with_few_weights.py --steps 600 --seeds 4
 """
 
 from __future__ import annotations
@@ -16,6 +27,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
+import kronop
 from kronop.torch.nn import KSLinear, patterns, replace_linears
 
 WIDTH, HEADS, DEPTH, BATCH = 128, 4, 2, 64
@@ -92,8 +104,8 @@ def train(model: Model, rate: float, steps: int) -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=1200)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--algo", default="kernel", help="kernel (kronop's), or torch's bmm")
     options = parser.parse_args()
     for seed in range(options.seeds):
@@ -107,6 +119,7 @@ def main() -> None:
                         layer.algo = options.algo
                 if seed == 0:
                     print(report)
+                    kronop.warmup(model, digits()[0][:BATCH])  # All kernels of a step at once.
             begin = time.perf_counter()
             loss, wrong = train(model, rate, options.steps)
             print(

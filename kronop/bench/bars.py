@@ -56,15 +56,15 @@ class Panel:
         return [name for name in _LIBRARIES if any(name in group.gains for group in self.groups)]
 
 
-def read(path: str) -> list[Panel]:
-    """A panel for each type in a file.
+def read(path: str, dtypes: Sequence[str]) -> list[Panel]:
+    """A panel for each of these types that a file has.
 
     Raises:
-        ArgumentError: it is no file that `bench kron --json` wrote, or has no time.
+        ArgumentError: it is no file that `bench kron --json` wrote, or has no time of these types.
     """
     try:
         told = json.loads(Path(path).read_text())
-        panels = list(_panels(told))
+        panels = list(_panels(told, dtypes))
     except (OSError, UnicodeError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise _unusable(path, str(getattr(error, "strerror", None) or error)) from error
     if not panels:
@@ -83,11 +83,11 @@ def _unusable(path: str, got: str) -> ArgumentError:
     )
 
 
-def _panels(told: dict[str, Any]) -> Iterator[Panel]:
+def _panels(told: dict[str, Any], dtypes: Sequence[str]) -> Iterator[Panel]:
     machine = told["machine"]
     count = machine.get("threads")
     threads = "" if count is None else ", 1 thread" if count == 1 else f", {count} threads"
-    for dtype in dict.fromkeys(case["dtype"] for case in told["cases"]):
+    for dtype in dict.fromkeys(case["dtype"] for case in told["cases"] if case["dtype"] in dtypes):
         groups = tuple(
             _group(case)
             for case in told["cases"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kronop.bench import bars, plot
+from kronop.bench import bars, case, plot
 from kronop.bench.output import check_folders
 
 EXAMPLES = {
@@ -20,6 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", required=True, metavar="FILE.svg", help=".svg or .png (needs matplotlib)"
     )
+    parser.add_argument("--dtype", nargs="+", choices=case.DTYPES, help="these types alone")
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -30,5 +31,7 @@ def execute(options: argparse.Namespace) -> None:
     """
     check_folders(options.out)
     plot.check(options.out, "--out")
-    bars.save(options.out, [panel for path in options.files for panel in bars.read(path)])
+    dtypes = options.dtype or case.DTYPES
+    panels = [panel for path in options.files for panel in bars.read(path, dtypes)]
+    bars.save(options.out, panels)
     print(options.out)

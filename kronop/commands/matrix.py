@@ -10,7 +10,8 @@ from kronop import families
 from kronop.core.family import Kind
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
 
-_TARGETS = ("sm_80", "sm_90a", "x86-amx", "x86-avx512", "x86-avx2", "x86-generic")
+_X86 = ("x86-amx", "x86-avx512", "x86-avx2", "x86-generic")
+_TARGETS = ("sm_80", "sm_90a", *_X86)
 
 
 EXAMPLES = {"matrix": "a Markdown table of families, targets and element types"}
@@ -25,14 +26,26 @@ def execute(options: argparse.Namespace) -> None:
 
 
 def table() -> str:
-    """The matrix as a Markdown table."""
-    lines = ["| family | target | element types |", "| --- | --- | --- |"]
+    """The matrix as a Markdown table; targets with the same types share a line."""
+    lines = ["| family | targets | element types |", "| --- | --- | --- |"]
     for kind in (kind for family in families.FAMILIES for kind in family.kinds):
-        for target in map(kronop.Target.parse, _TARGETS):
+        targets: dict[str, list[str]] = {}
+        for name in _TARGETS:
+            target = kronop.Target.parse(name)
             types = [item.name for item in TENSOR_TYPES.values() if sample(kind, item, target)]
             if types:
-                lines.append(f"| {kind.name} | {target} | {', '.join(types)} |")
+                targets.setdefault(", ".join(types), []).append(name)
+        lines += [
+            f"| {kind.name} | {_joined(names)} | {types} |" for types, names in targets.items()
+        ]
     return "\n".join(lines)
+
+
+def _joined(targets: list[str]) -> str:
+    """Their names; that of all CPUs is x86."""
+    if set(_X86) <= set(targets):
+        targets = [*(name for name in targets if name not in _X86), "x86"]
+    return ", ".join(targets)
 
 
 def sample(kind: Kind, element: DataType, target: kronop.Target) -> Any:

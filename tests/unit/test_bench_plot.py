@@ -62,7 +62,7 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def test_a_file_has_a_panel_for_each_type(files: list[str]) -> None:
-    gpu, cpu = map(bars.read, files)
+    gpu, cpu = (bars.read(path, case.DTYPES) for path in files)
     assert [panel.title for panel in gpu] == ["a GPU\nfloat32", "a GPU\nfloat64"]
     assert [panel.title for panel in cpu] == ["a CPU, 2 threads\nfloat32"]
     single, double = gpu
@@ -72,6 +72,7 @@ def test_a_file_has_a_panel_for_each_type(files: list[str]) -> None:
     assert double.groups[0].gains == {"shuffle": pytest.approx(0.5)}
     assert single.libraries == ["shuffle"], "others have no time here"
     assert cpu[0].libraries == ["shuffle", "fastkron", "linear_operator"]
+    assert bars.read(files[0], ["float64"]) == [double]
 
 
 @pytest.mark.parametrize("ending", [".png", ".svg"])
@@ -172,7 +173,9 @@ def _check_apart(figure: Any) -> None:
 def test_texts_of_bars_do_not_meet(
     files: list[str], tmp_path: Path, drawn: Callable[[], Any]
 ) -> None:
-    bars.save(str(tmp_path / "a.png"), [item for path in files for item in bars.read(path)])
+    bars.save(
+        str(tmp_path / "a.png"), [item for path in files for item in bars.read(path, case.DTYPES)]
+    )
     figure = drawn()
     _check_apart(figure)
     texts = [text.rpartition(" ")[0] for text in _boxes(figure)]
@@ -183,7 +186,7 @@ def test_texts_of_bars_do_not_meet(
 def test_bars_are_times_over_kronops(
     files: list[str], tmp_path: Path, drawn: Callable[[], Any]
 ) -> None:
-    bars.save(str(tmp_path / "a.png"), bars.read(files[1]))
+    bars.save(str(tmp_path / "a.png"), bars.read(files[1], case.DTYPES))
     ends = [bar.get_x() + bar.get_width() for bar in drawn().axes[0].patches]
     assert ends == pytest.approx([4.0, 0.85, 20.0] * 4)
 

@@ -62,9 +62,7 @@ def _check(name: str, value: object) -> None:
     assert name in _DESCRIBED, f"{name} is not in docs/reference"
     for package in re.findall(r">>> (?:import|from) (torch|jax|scipy|gpytorch)\b", text):
         pytest.importorskip(package)
-    test = doctest.DocTestParser().get_doctest(
-        text, {"np": np, "kronop": kronop}, name, None, None
-    )
+    test = doctest.DocTestParser().get_doctest(text, {"np": np, "kronop": kronop}, name, None, None)
     said: list[str] = []
     doctest.DocTestRunner(optionflags=_FLAGS).run(test, out=said.append)
     assert not said, "".join(said)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 import runpy
 import shlex
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import kronop
 from kronop.__main__ import main
 from kronop.commands.matrix import table
-from tests import support
+from tests import pages
 
-_ROOT = Path(__file__).resolve().parents[2]
-_PAGES = [_ROOT / "README.md", *sorted((_ROOT / "docs").rglob("*.md"))]
+_ROOT = pages.ROOT
+_BESIDE = [_ROOT / "CONTRIBUTING.md", _ROOT / "SECURITY.md", _ROOT / "examples" / "README.md"]
 _EXAMPLES = sorted((_ROOT / "examples").glob("*.py"))
-# What makes an example short that takes minutes.
-_SHORT = {"transformer_with_few_weights": ["--steps", "2", "--seeds", "1", "--algo", "bmm"]}
+# What makes an example short that takes many seconds.
+_SHORT = {
+    "transformer_with_few_weights": ["--steps", "2", "--seeds", "1", "--algo", "bmm"],
+    "walsh_hadamard": ["--rows", "16"],
+    "steering_tiles": ["--rows", "16"],
+}
 
 
 def _need_jax(path: Path) -> None:
@@ -31,15 +31,10 @@ def _need_jax(path: Path) -> None:
         pytest.importorskip("jax")
 
 
-@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
 def test_python_blocks_run(page: Path) -> None:
-    # Fragments may speak of "the operation" and its arguments: here is one.
-    operation = support.kron_operation("x86", kronop.float32, [(8, 8)] * 4)
-    names = {"kronop": kronop, "np": np, "operation": operation}
     _need_jax(page)
-    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.S):
-        with contextlib.redirect_stdout(io.StringIO()):
-            exec(compile(block, str(page), "exec"), names)
+    pages.run(page, "python")
 
 
 @pytest.mark.parametrize("example", _EXAMPLES, ids=lambda example: example.stem)
@@ -54,7 +49,7 @@ def test_examples_run(example: Path, capsys, monkeypatch) -> None:
 def _shell_blocks() -> list[pytest.param]:
     return [
         pytest.param(block, id=f"{page.name}-{at}")
-        for page in _PAGES
+        for page in pages.PAGES
         for at, block in enumerate(re.findall(r"```sh\n(.*?)```", page.read_text(), re.S))
     ]
 
@@ -70,8 +65,8 @@ def test_shell_lines_that_call_kronop_run(block: str, capsys) -> None:
             assert capsys.readouterr().out
 
 
-def test_the_readme_prints_the_support_matrix() -> None:
-    text = (_ROOT / "README.md").read_text()
+def test_a_page_prints_the_support_matrix() -> None:
+    text = (_ROOT / "docs" / "support.md").read_text()
     printed = re.search(r"<!-- matrix -->\n(.*?)\n?<!-- end matrix -->", text, re.S)
     assert printed is not None
     assert printed[1] == table(), (
@@ -79,8 +74,19 @@ def test_the_readme_prints_the_support_matrix() -> None:
     )
 
 
-@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", pages.PAGES + _BESIDE, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if "://" not in link:
             assert (page.parent / link).exists(), link
+
+
+def test_the_readme_has_two_screens() -> None:
+    lines = (_ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 110
+    assert max(map(len, lines)) <= 240  # rows of tables cannot be broken
+
+
+def test_every_example_is_listed() -> None:
+    text = (_ROOT / "examples" / "README.md").read_text()
+    assert not [path.name for path in _EXAMPLES if path.name not in text]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 import subprocess
 import sys
@@ -15,6 +13,7 @@ import pytest
 
 import kronop
 from kronop.errors import installing
+from tests import pages
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -182,19 +181,11 @@ def test_without_torch_the_error_says_what_to_install() -> None:
     assert result.stderr.splitlines()[-1].endswith(installing("torch"))
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        "README.md",
-        "docs/design.md",
-        "docs/distances.md",
-        "docs/first-calls.md",
-        "docs/layers.md",
-        "docs/distributed.md",
-    ],
-)
-def test_blocks_that_need_torch_run(torch: Any, page: str) -> None:
-    names: dict[str, Any] = {}
-    for block in re.findall(r"```py\n(.*?)```", (_ROOT / page).read_text(), re.S):
-        with contextlib.redirect_stdout(io.StringIO()):
-            exec(compile(block, page, "exec"), names)
+_WITH_TORCH = [page for page in pages.PAGES if "```py\n" in page.read_text()]
+
+
+@pytest.mark.parametrize("page", _WITH_TORCH, ids=lambda page: page.name)
+def test_blocks_that_need_torch_run(torch: Any, page: Path) -> None:
+    for package in re.findall(r"^import (gpytorch|linear_operator)\b", page.read_text(), re.M):
+        pytest.importorskip(package)
+    pages.run(page, "py|python")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -165,12 +162,3 @@ def test_autocast_casts_operands_too() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         double = matmul_visited(TREES["sums"], *drawn((M, K), (K, N)))
         assert double.dtype is torch.float64
-
-
-def test_the_page_on_trees_shows_what_runs() -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "visitor-trees.md"
-    blocks = re.findall(r"```py\n(.*?)```", page.read_text(), re.S)
-    assert blocks
-    for block in blocks:
-        with contextlib.redirect_stdout(io.StringIO()):
-            exec(compile(block, page.name, "exec"), {})

@@ -22,6 +22,7 @@ _COMMANDS = {
     "export": export,
 }
 
+_SUMMARY = "Kronecker-structured operations: planned, compiled, measured and exported."
 _EXAMPLES = {
     "doctor": "what works here, and what to install",
     "demo": "a product from its description to its result",
@@ -34,7 +35,7 @@ _EXAMPLES = {
 
 def parser(prog: str) -> argparse.ArgumentParser:
     """The whole command line, of the program of that name."""
-    whole = parsing.Parser(prog=prog, description=__doc__, **parsing.with_examples(_EXAMPLES))
+    whole = parsing.Parser(prog=prog, description=_SUMMARY, **parsing.with_examples(_EXAMPLES))
     whole.add_argument("--version", action="version", version=f"kronop {__version__}")
     commands = whole.add_subparsers(dest="command", required=True)
     for name, module in _COMMANDS.items():

@@ -2,19 +2,19 @@
 
     pip install -e .
     python examples/kernel_ridge_regression.py
-    python examples/kernel_ridge_regression.py --points 100000    (half an hour on two cores)
+    python examples/kernel_ridge_regression.py --points 100000    (25 times the work)
 
 The 400 points give the bandwidth, by leave-one-out errors, and predictions with the standard
 deviations of a Gaussian process. The kernel matrix of 20,000 points takes 3.2 GB, and its Cholesky
 decomposition 2.7e12 operations. `kernel_matmul` multiplies by it without forming it, and conjugate
-gradients need a few such products, with a preconditioner of 300 landmarks. It prints
+gradients need a few such products, with a preconditioner of 200 landmarks. It prints
 
-    bandwidth  0.10: error 0.485
+    bandwidth  0.10: error 0.480
     ...
-    bandwidth  0.70: error 0.124 *
+    bandwidth  0.70: error 0.121 *
     ...
-    400 points: error 0.068 at new points, 92% within two standard deviations
-    20000 points: error 0.011, after 4 products of 20000 x 20000 elements
+    400 points: error 0.071 at new points, 91% within two standard deviations
+    20000 points: error 0.010, after 8 products of 20000 x 20000 elements
 
 where the noise of an observation is 0.1. docs/tutorials/kernel-machines.md explains the second
 half.

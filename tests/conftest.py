@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -71,6 +72,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("cuda"):
                 item.add_marker(skip)
+
+
+def pytest_collection_finish() -> None:
+    # Some thousand tests stay to the end: looking through all of them for garbage, as those of
+    # memory do again and again, takes a quarter of a second each time.
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

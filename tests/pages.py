@@ -18,6 +18,11 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
+def name(page: Path) -> str:
+    """Its path in the checkout."""
+    return str(page.relative_to(ROOT))
+
+
 def run(page: Path, language: str) -> None:
     """Runs the blocks of a language, a pattern: `python` is for NumPy alone, `py` may need torch.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import hashlib
 import itertools
 import os
@@ -30,25 +31,36 @@ _gathered: dict[str, Unit] | None = None
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """Text of a kernel, where `NAME` stands for what no other is called, and flags for it alone."""
+    """Text of a kernel, where `NAME` stands for what no other is called, and flags for it alone.
+
+    Kernels of several shapes may differ in nothing but the comment that says which: they are one.
+    """
 
     text: str
     flags: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        whole = "\0".join((self.text, *self.flags))
+        whole = "\0".join((*_code(self.text), *self.flags))
         return f"kernel_{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
 
     @property
     def lines(self) -> tuple[list[str], list[str]]:
         """Those that include headers, and the others in a namespace of their own."""
-        heads = [line for line in self.text.splitlines() if line.startswith("#include")]
-        body = [line for line in self.text.splitlines() if not line.startswith("#include")]
+        code = _code(self.text)
+        heads = [line for line in code if line.startswith("#include")]
+        body = [line for line in code if not line.startswith("#include")]
         # What it finds in the global namespace when it is alone.
         inside = re.sub(r"(?<![\w>])::", f"::in_{self.name}::", "\n".join(body))
         named = inside.replace("NAME", self.name)
         return heads, [f"namespace in_{self.name} {{", named, "}"]
+
+
+@functools.cache
+def _code(text: str) -> tuple[str, ...]:
+    """Lines without comments."""
+    lines = (line.partition("//")[0].rstrip() for line in text.splitlines())
+    return tuple(line for line in lines if line)
 
 
 def host_compiler() -> str | None:

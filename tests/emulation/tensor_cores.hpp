@@ -29,6 +29,27 @@ inline float operand(float x) {
 }
 inline double operand(double x) { return x; }
 
+// Adds to a thread's share of 16 rows x 8 `count` sums the products of left(row, k) and right(column, k),
+// of k < kSteps. Each is read once, since what it takes to find one is most of a run.
+template <class Wide, int kSteps, class Sum, class Left, class Right>
+inline void add_products(Sum (*sums)[4], int count, bool more, Left left, Right right) {
+  const int thread = int(current % 32);
+  Wide rows[2][kSteps], column[kSteps];
+  for (int half = 0; half < 2; ++half) {
+    for (int k = 0; k < kSteps; ++k) rows[half][k] = left(thread / 4 + 8 * half, k);
+  }
+  for (int n = 0; n < count; ++n) {
+    for (int r = 0; r < 2; ++r) {
+      for (int k = 0; k < kSteps; ++k) column[k] = right(8 * n + thread % 4 * 2 + r, k);
+      for (int half = 0; half < 2; ++half) {
+        Wide sum = more ? Wide(sums[n][2 * half + r]) : Wide(0);
+        for (int k = 0; k < kSteps; ++k) sum += rows[half][k] * column[k];
+        sums[n][2 * half + r] = Sum(sum);
+      }
+    }
+  }
+}
+
 template <class T>
 inline void warp_multiply_add(T (&sums)[4], const T (&a)[4], const T (&b)[2]) {
   const unsigned warp = current / 32, thread = current % 32;
@@ -37,18 +58,9 @@ inline void warp_multiply_add(T (&sums)[4], const T (&a)[4], const T (&b)[2]) {
   std::memcpy(operands<T>[warp].b[thread], b, sizeof(b));
   wait(Waiting::warp);
   const Operands<T>& all = operands<T>[warp];
-  for (int half = 0; half < 2; ++half) {
-    for (int r = 0; r < 2; ++r) {
-      const int lane = thread / 4 + 8 * half, produced = thread % 4 * 2 + r;
-      double sum = sums[2 * half + r];
-      for (int k = 0; k < 8; ++k) {
-        const T left = all.a[lane % 8 * 4 + k % 4][lane / 8 + 2 * (k / 4)];
-        const T right = all.b[produced * 4 + k % 4][k / 4];
-        sum += double(operand(left)) * double(operand(right));
-      }
-      sums[2 * half + r] = T(sum);
-    }
-  }
+  add_products<double, 8>(
+      &sums, 1, true, [&](int lane, int k) { return double(operand(all.a[lane % 8 * 4 + k % 4][lane / 8 + 2 * (k / 4)])); },
+      [&](int produced, int k) { return double(operand(all.b[produced * 4 + k % 4][k / 4])); });
   wait(Waiting::warp);
 }
 
@@ -61,18 +73,9 @@ inline void group_multiply_add(float (&sums)[N][4], const float (&a)[4], const f
   std::memcpy(operands<float>[warp].a[thread], a, sizeof(a));
   wait(Waiting::warp);
   const Operands<float>& all = operands<float>[warp];
-  for (int n = 0; n < N; ++n) {
-    for (int e = 0; e < 4; ++e) {
-      const int lane = thread / 4 + 8 * (e / 2), column = 8 * n + thread % 4 * 2 + e % 2;
-      double sum = more ? sums[n][e] : 0;
-      for (int k = 0; k < 8; ++k) {
-        const float left = all.a[lane % 8 * 4 + k % 4][lane / 8 + 2 * (k / 4)];
-        const float right = b[(k / 4 * (columns / 8) + column / 8) * 32 + column % 8 * 4 + k % 4];
-        sum += double(operand(left)) * double(operand(right));
-      }
-      sums[n][e] = float(sum);
-    }
-  }
+  add_products<double, 8>(
+      sums, N, more, [&](int lane, int k) { return double(operand(all.a[lane % 8 * 4 + k % 4][lane / 8 + 2 * (k / 4)])); },
+      [&](int column, int k) { return double(operand(b[(k / 4 * (columns / 8) + column / 8) * 32 + column % 8 * 4 + k % 4])); });
   wait(Waiting::warp);
 }
 
@@ -115,6 +118,9 @@ inline unsigned short left_of(const Words& all, int lane, int k) {
   return static_cast<unsigned short>(all.a[lane % 8 * 4 + k % 8 / 2][lane / 8 + k / 8 * 2] >> 16 * (k % 2));
 }
 
+// Byte k % 4 of a word.
+inline unsigned byte_of(unsigned word, int k) { return word >> 8 * (k % 4) & 0xffu; }
+
 // Converts with F16C: a cast from _Float16 calls a function of libgcc, which took half of some
 // runs.
 inline float of_half(unsigned short bits) {
@@ -148,15 +154,9 @@ inline void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned
   words_of[warp].b[thread][1] = b1;
   wait(Waiting::warp);
   const Words& all = words_of[warp];
-  for (int e = 0; e < 4; ++e) {
-    const int lane = thread / 4 + 8 * (e / 2), produced = thread % 4 * 2 + e % 2;
-    double sum = sums[e];
-    for (int k = 0; k < 16; ++k) {
-      const unsigned word = all.b[produced * 4 + k % 8 / 2][k / 8];
-      sum += widened<T>(left_of(all, lane, k)) * widened<T>(static_cast<unsigned short>(word >> 16 * (k % 2)));
-    }
-    sums[e] = float(sum);
-  }
+  add_products<double, 16>(
+      &sums, 1, true, [&](int lane, int k) { return widened<T>(left_of(all, lane, k)); },
+      [&](int produced, int k) { return widened<T>(static_cast<unsigned short>(all.b[produced * 4 + k % 8 / 2][k / 8] >> 16 * (k % 2))); });
   wait(Waiting::warp);
 }
 
@@ -169,16 +169,14 @@ inline void warp_multiply_add(Sum (&sums)[4], const unsigned (&a)[2 * N], const 
   std::memcpy(words_of[warp].b[thread], b, sizeof(b));
   wait(Waiting::warp);
   const Words& all = words_of[warp];
-  for (int e = 0; e < 4; ++e) {
-    const int lane = thread / 4 + 8 * (e / 2), produced = thread % 4 * 2 + e % 2;
-    unsigned sum = sums[e].value;
-    for (int k = 0; k < 16 * N; ++k) {
-      const unsigned left = all.a[lane % 8 * 4 + k % 16 / 4][lane / 8 + k / 16 * 2] >> 8 * (k % 4) & 0xffu;
-      const unsigned right = all.b[produced * 4 + k % 16 / 4][k / 16] >> 8 * (k % 4) & 0xffu;
-      sum += (is_signed ? int(static_cast<signed char>(left)) : int(left)) * int(static_cast<signed char>(right));
-    }
-    sums[e].value = int(sum);
-  }
+  const auto left = [&](int lane, int k) {
+    const unsigned byte = byte_of(all.a[lane % 8 * 4 + k % 16 / 4][lane / 8 + k / 16 * 2], k);
+    return unsigned(is_signed ? int(static_cast<signed char>(byte)) : int(byte));
+  };
+  const auto right = [&](int produced, int k) {
+    return unsigned(int(static_cast<signed char>(byte_of(all.b[produced * 4 + k % 16 / 4][k / 16], k))));
+  };
+  add_products<unsigned, 16 * N>(reinterpret_cast<int(*)[4]>(&sums), 1, true, left, right);
   wait(Waiting::warp);
 }
 
@@ -199,16 +197,9 @@ inline void warp_multiply_add_quarters(float (&sums)[4], const unsigned (&a)[4],
   std::memcpy(words_of[warp].b[thread], b, sizeof(b));
   wait(Waiting::warp);
   const Words& all = words_of[warp];
-  for (int e = 0; e < 4; ++e) {
-    const int lane = thread / 4 + 8 * (e / 2), produced = thread % 4 * 2 + e % 2;
-    double sum = sums[e];
-    for (int k = 0; k < 32; ++k) {
-      const unsigned left = all.a[lane % 8 * 4 + k % 16 / 4][lane / 8 + k / 16 * 2] >> 8 * (k % 4) & 0xffu;
-      const unsigned right = all.b[produced * 4 + k % 16 / 4][k / 16] >> 8 * (k % 4) & 0xffu;
-      sum += widened_byte<T>(left) * widened_byte<T>(right);
-    }
-    sums[e] = float(sum);
-  }
+  add_products<double, 32>(
+      &sums, 1, true, [&](int lane, int k) { return widened_byte<T>(byte_of(all.a[lane % 8 * 4 + k % 16 / 4][lane / 8 + k / 16 * 2], k)); },
+      [&](int produced, int k) { return widened_byte<T>(byte_of(all.b[produced * 4 + k % 16 / 4][k / 16], k)); });
   wait(Waiting::warp);
 }
 
@@ -244,16 +235,10 @@ inline void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4], cons
   if (words_of.size() <= warp) words_of.resize(warp + 1);
   std::memcpy(words_of[warp].a[thread], a, sizeof(a));
   wait(Waiting::warp);
-  for (int n = 0; n < N; ++n) {
-    for (int e = 0; e < 4; ++e) {
-      const int lane = thread / 4 + 8 * (e / 2), column = 8 * n + thread % 4 * 2 + e % 2;
-      double sum = more ? sums[n][e] : 0;
-      for (int k = 0; k < 16; ++k) {
-        sum += widened<T>(left_of(words_of[warp], lane, k)) * widened<T>(b[(k / 8 * columns + column) * 8 + k % 8]);
-      }
-      sums[n][e] = float(sum);
-    }
-  }
+  const Words& all = words_of[warp];
+  add_products<double, 16>(
+      sums, N, more, [&](int lane, int k) { return widened<T>(left_of(all, lane, k)); },
+      [&](int column, int k) { return widened<T>(b[(k / 8 * columns + column) * 8 + k % 8]); });
   wait(Waiting::warp);
 }
 
@@ -270,26 +255,13 @@ struct GroupMatrix {
   }
   template <class T>
   T at(int row, int along) const {
-    const int each = row_bytes / int(sizeof(T));
-    const std::size_t place = from + along / each * part + row / 8 * eight_rows + row % 8 * row_bytes + along % each * sizeof(T);
+    // A row's bytes are a power of two, and a division takes longer than all else here.
+    const int bytes = along * int(sizeof(T)), parts = bytes >> __builtin_ctz(unsigned(row_bytes));
+    const std::size_t place = from + parts * part + row / 8 * eight_rows + row % 8 * row_bytes + (bytes & (row_bytes - 1));
     const std::size_t mask = row_bytes == 128 ? 7 : row_bytes == 64 ? 3 : 1;
     return *reinterpret_cast<const T*>(place ^ (place >> 7 & mask) << 4);
   }
 };
-
-// Adds to a thread's share of 16 rows x 8 N sums; left(row, k) is row `row` of this warp.
-template <int N, class Left, class Right>
-inline void add_group_product(float (&sums)[N][4], bool more, int steps, Left left, Right right) {
-  const unsigned thread = current % 32;
-  for (int n = 0; n < N; ++n) {
-    for (int e = 0; e < 4; ++e) {
-      const int row = thread / 4 + 8 * (e / 2), column = 8 * n + thread % 4 * 2 + e % 2;
-      double sum = more ? sums[n][e] : 0;
-      for (int k = 0; k < steps; ++k) sum += left(row, k) * right(column, k);
-      sums[n][e] = float(sum);
-    }
-  }
-}
 
 template <class T, int N>
 inline void group_product(float (&sums)[N][4], const unsigned (&a)[4], const GroupMatrix& b, bool more) {
@@ -300,10 +272,10 @@ inline void group_product(float (&sums)[N][4], const unsigned (&a)[4], const Gro
   const Words& all = words_of[warp];
   if constexpr (sizeof(T) == 4) {
     const auto left = [&](int row, int k) { return double(operand(__builtin_bit_cast(float, all.a[row % 8 * 4 + k % 4][row / 8 + 2 * (k / 4)]))); };
-    add_group_product(sums, more, 8, left, [&](int column, int k) { return double(operand(b.at<float>(column, k))); });
+    add_products<double, 8>(sums, N, more, left, [&](int column, int k) { return double(operand(b.at<float>(column, k))); });
   } else {
     const auto left = [&](int row, int k) { return widened<T>(left_of(all, row, k)); };
-    add_group_product(sums, more, 16, left, [&](int column, int k) { return widened<T>(b.at<unsigned short>(column, k)); });
+    add_products<double, 16>(sums, N, more, left, [&](int column, int k) { return widened<T>(b.at<unsigned short>(column, k)); });
   }
   wait(Waiting::warp);
 }
@@ -318,25 +290,19 @@ template <int N>
 inline void product_of(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more, float) {
   const int first = int(current / 32 % 4 * 16);
   const auto left = [&](int row, int k) { return double(operand(a.at<float>(first + row, k))); };
-  add_group_product(sums, more, 8, left, [&](int column, int k) { return double(operand(b.at<float>(column, k))); });
+  add_products<double, 8>(sums, N, more, left, [&](int column, int k) { return double(operand(b.at<float>(column, k))); });
 }
 template <int N, class Byte>
 inline void product_of(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more, Byte) {
   const int first = int(current / 32 % 4 * 16);
   const auto left = [&](int row, int k) { return widened_byte<Byte>(a.at<unsigned char>(first + row, k)); };
-  add_group_product(sums, more, 32, left, [&](int column, int k) { return widened_byte<Byte>(b.at<unsigned char>(column, k)); });
+  add_products<double, 32>(sums, N, more, left, [&](int column, int k) { return widened_byte<Byte>(b.at<unsigned char>(column, k)); });
 }
 template <class Sum, int N, class Byte>
 inline void product_of(Sum (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more, Byte) {
-  const unsigned thread = current % 32, first = current / 32 % 4 * 16;
-  for (int n = 0; n < N; ++n) {
-    for (int e = 0; e < 4; ++e) {
-      const int row = int(first + thread / 4) + 8 * (e / 2), column = 8 * n + int(thread) % 4 * 2 + e % 2;
-      unsigned sum = more ? unsigned(sums[n][e].value) : 0;
-      for (int k = 0; k < 32; ++k) sum += unsigned(int(a.at<signed char>(row, k)) * int(b.at<signed char>(column, k)));
-      sums[n][e].value = int(sum);
-    }
-  }
+  const int first = int(current / 32 % 4 * 16);
+  const auto left = [&](int row, int k) { return unsigned(int(a.at<signed char>(first + row, k))); };
+  add_products<unsigned, 32>(reinterpret_cast<int(*)[4]>(sums), N, more, left, [&](int column, int k) { return unsigned(int(b.at<signed char>(column, k))); });
 }
 
 template <class T, bool kTurned, bool kTurnedRight = false, int N>
@@ -344,7 +310,7 @@ inline void group_product(float (&sums)[N][4], const GroupMatrix& a, const Group
   const int first = int(current / 32 % 4 * 16);
   const auto left = [&](int row, int k) { return widened<T>(kTurned ? a.at<unsigned short>(k, first + row) : a.at<unsigned short>(first + row, k)); };
   const auto right = [&](int column, int k) { return widened<T>(kTurnedRight ? b.at<unsigned short>(k, column) : b.at<unsigned short>(column, k)); };
-  add_group_product(sums, more, 16, left, right);
+  add_products<double, 16>(sums, N, more, left, right);
 }
 
 }  // namespace emulation

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,16 +30,6 @@ def _factors() -> list[Any]:
     return [np.ones(shape) for shape in FACTORS]
 
 
-@pytest.fixture
-def collected() -> Iterator[None]:
-    """What is there before is left out of collections, which else take most of a test's time."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
-@pytest.mark.usefixtures("collected")
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

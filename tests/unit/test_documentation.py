@@ -20,6 +20,9 @@ _EXAMPLES = sorted((_ROOT / "examples").glob("*.py"))
 # What makes an example short that takes many seconds.
 _SHORT = {
     "transformer_with_few_weights": ["--steps", "2", "--seeds", "1", "--algo", "bmm"],
+    "gaussian_process_on_a_grid": ["--grid", "40", "30"],
+    "kernel_ridge_regression": ["--points", "500"],
+    "poisson_over_ranks": ["--ranks", "1"],
     "walsh_hadamard": ["--rows", "16"],
     "steering_tiles": ["--rows", "16"],
 }
@@ -31,9 +34,10 @@ def _need_jax(path: Path) -> None:
         pytest.importorskip("jax")
 
 
-@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
-def test_python_blocks_run(page: Path) -> None:
+@pytest.mark.parametrize("page", pages.PAGES, ids=pages.name)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch) -> None:
     _need_jax(page)
+    monkeypatch.chdir(tmp_path)  # Some write files.
     pages.run(page, "python")
 
 
@@ -48,20 +52,22 @@ def test_examples_run(example: Path, capsys, monkeypatch) -> None:
 
 def _shell_blocks() -> list[pytest.param]:
     return [
-        pytest.param(block, id=f"{page.name}-{at}")
+        pytest.param(block, id=f"{pages.name(page)}-{at}")
         for page in pages.PAGES
         for at, block in enumerate(re.findall(r"```sh\n(.*?)```", page.read_text(), re.S))
     ]
 
 
 @pytest.mark.parametrize("block", _shell_blocks())
-def test_shell_lines_that_call_kronop_run(block: str, capsys) -> None:
+def test_shell_lines_that_call_kronop_run(block: str, tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     if "[torch]" in block:  # What a block installs first is what its lines may need.
         pytest.importorskip("torch")
     for line in block.splitlines():
-        words = shlex.split(line)
-        if "kronop" in words and "pip" not in line:
-            assert main(words[words.index("kronop") + 1 :]) == 0, line
+        words = shlex.split(line, comments=True)
+        calls = [at for at, word in enumerate(words) if Path(word).name == "kronop"]
+        if calls and "pip" not in line:
+            assert main(words[calls[0] + 1 :]) == 0, line
             assert capsys.readouterr().out
 
 
@@ -74,7 +80,7 @@ def test_a_page_prints_the_support_matrix() -> None:
     )
 
 
-@pytest.mark.parametrize("page", pages.PAGES + _BESIDE, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", pages.PAGES + _BESIDE, ids=pages.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if "://" not in link:
@@ -90,3 +96,9 @@ def test_the_readme_has_two_screens() -> None:
 def test_every_example_is_listed() -> None:
     text = (_ROOT / "examples" / "README.md").read_text()
     assert not [path.name for path in _EXAMPLES if path.name not in text]
+
+
+@pytest.mark.parametrize("file", ["main.cpp", "CMakeLists.txt"])
+def test_the_page_on_deploying_shows_the_example_s_files(file: str) -> None:
+    page = (_ROOT / "docs" / "tutorials" / "deploy-to-c++.md").read_text()
+    assert (_ROOT / "examples" / "deploy" / file).read_text() in page

@@ -184,8 +184,11 @@ def test_without_torch_the_error_says_what_to_install() -> None:
 _WITH_TORCH = [page for page in pages.PAGES if "```py\n" in page.read_text()]
 
 
-@pytest.mark.parametrize("page", _WITH_TORCH, ids=lambda page: page.name)
-def test_blocks_that_need_torch_run(torch: Any, page: Path) -> None:
+@pytest.mark.parametrize("page", _WITH_TORCH, ids=pages.name)
+def test_blocks_that_need_torch_run(
+    torch: Any, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # Some write files.
     for package in re.findall(r"^import (gpytorch|linear_operator)\b", page.read_text(), re.M):
         pytest.importorskip(package)
     pages.run(page, "py|python")

@@ -168,7 +168,8 @@ def _draw(axes: Any, panel: Panel, limits: tuple[float, float], bars: float) -> 
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.set_title(panel.title, fontsize=11)
-    axes.set_xlabel("time over kronop's own, on the left")
+    axes.set_xlabel("other libraries' time over kronop's")
+    axes.set_ylabel("rows:factors, and kronop's time")
 
 
 def _bar(axes: Any, group: Group, name: str, place: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -85,7 +86,8 @@ def findings() -> Iterator[Finding]:
     yield _tried("this CPU", _on_cpu)
     nvrtc = _tried("NVRTC", _by_nvrtc)
     yield nvrtc
-    yield _tried("GPUs", _on_gpus) if nvrtc.works else Finding("GPUs", False, "NVRTC is needed")
+    gpus = _tried("GPUs", _on_gpus)
+    yield Finding("GPUs", False, f"{gpus.told}, but no NVRTC") if gpus.works > nvrtc.works else gpus
     for name, what, extra in _PACKAGES:
         yield _package(name, what, extra)
     yield _cache()
@@ -105,12 +107,22 @@ def _cpus() -> Finding:
     told = f"{count}, load {load:.1f}"
     if load <= count / 2:
         return Finding("CPUs", True, told)
-    return Finding("CPUs", True, told, "others keep them busy: times vary, and calls take fewer")
+    return Finding(
+        "CPUs", True, told, "others keep them busy: times vary, and calls take fewer threads"
+    )
+
+
+@contextlib.contextmanager
+def _own_cache() -> Iterator[None]:
+    """An empty one, which is gone afterwards; nothing is said of compiling into it."""
+    with tempfile.TemporaryDirectory() as folder:
+        with knobs.using(cache_dir=Path(folder), quiet=True):
+            yield
 
 
 def _on_cpu() -> str:
     """Compiles a product into a cache of its own, and compares its numbers with NumPy's."""
-    with tempfile.TemporaryDirectory() as folder, knobs.using(cache_dir=Path(folder)):
+    with _own_cache():
         operation = _operation("x86")
         seconds = _compiled(operation)
         x = np.arange(32, dtype=np.float32).reshape(2, 16)
@@ -129,7 +141,7 @@ def _on_cpu() -> str:
 
 
 def _by_nvrtc() -> str:
-    with tempfile.TemporaryDirectory() as folder, knobs.using(cache_dir=Path(folder)):
+    with _own_cache():
         operation = _operation("sm_90a")
         seconds = _compiled(operation)
         (binary,) = operation.binaries

@@ -239,7 +239,7 @@ class KroneckerOperator(Operator):
     def slogdet(self, sigma2: Any = 0.0) -> tuple[Any, Any]:
         if not _is_zero(sigma2):
             return super().slogdet(sigma2)
-        self._check_square_factors("slogdet")
+        self._check_square_factors("logdet")
         check_decomposable(self.factors[0])
         order, sign, logarithm = self.shape[-1], 1, 0
         for factor in self.factors:

@@ -294,7 +294,7 @@ class Operator(abc.ABC):
                 is not.
             ElementTypeError: the element type is neither float32 nor float64.
         """
-        self.check_square("slogdet")
+        self.check_square("logdet")
         xp, values = self.framework, shifted(self.eigvalsh(), sigma2)
         return xp.sign(values).prod(-1), xp.log(abs(values)).sum(-1)
 

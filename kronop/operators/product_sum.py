@@ -173,7 +173,7 @@ class KroneckerProductSum(Operator):
             ArgumentError: there is no exact way.
             ElementTypeError: the element type is neither float32 nor float64.
         """
-        self.check_square("slogdet")
+        self.check_square("logdet")
         self._refuse(sigma2)
         roots, others = self._pair()
         xp, order = self.framework, self.shape[-1]

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from collections.abc import Iterator
 
 import kronop
@@ -18,12 +19,10 @@ myst_heading_anchors = 3
 
 default_role = "code"  # docstrings have literals between single backquotes
 autodoc_member_order = "bysource"
-autodoc_preserve_defaults = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True  # members that are listed too are not described twice
 suppress_warnings = ["ref.python"]  # X, Y and Z name operands of many classes
 maximum_signature_line_length = 80
-add_module_names = False
 
 html_theme = "furo"
 html_title = f"kronop {version}"
@@ -48,5 +47,18 @@ def with_helps(app: object, page: str, source: list[str]) -> None:
         source[0] = source[0].replace("<!-- helps -->", "\n".join(helps(parser("kronop"), 2)))
 
 
+def one_by_one(
+    app: object, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
+    """Gives each name its line: `alpha, beta: scalars` of attributes is one name to napoleon."""
+    told = []
+    for line in lines:
+        several = re.fullmatch(r"(    )(\w+(?:, \w+)+): (.*)", line)
+        names = several[2].split(", ") if several else []
+        told += [f"    {name}: {several[3]}" for name in names] if several else [line]
+    lines[:] = told
+
+
 def setup(app: object) -> None:
+    app.connect("autodoc-process-docstring", one_by_one, priority=400)
     app.connect("source-read", with_helps)

@@ -66,7 +66,10 @@ class Target:
             known = ", ".join(["80", "90", "'x86'", *map(repr, _TARGETS)])
             raise DescriptionError(
                 mismatch(
-                    "target", expected=f"one of {known}", got=repr(value), hint="name one of these"
+                    "target",
+                    expected=f"one of {known}",
+                    got=repr(value),
+                    hint="80 is an A100, 90 an H100 or H200, x86 this machine's CPU",
                 )
             )
         return _TARGETS[name]

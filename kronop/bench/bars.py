@@ -14,7 +14,7 @@ from kronop.errors import ArgumentError, mismatch
 
 # Libraries, their names in the legend, and colours that all eyes tell apart (Okabe and Ito).
 _LIBRARIES = {
-    "shuffle": ("reshape and matmul, factor by factor", "#0072B2"),
+    "shuffle": ("reshape and matmul (torch or NumPy)", "#0072B2"),
     "fastkron": ("FastKron", "#E69F00"),
     "linear_operator": ("linear_operator", "#009E73"),
 }

@@ -115,9 +115,8 @@ def _cpus() -> Finding:
 @contextlib.contextmanager
 def _own_cache() -> Iterator[None]:
     """An empty one, which is gone afterwards; nothing is said of compiling into it."""
-    with tempfile.TemporaryDirectory() as folder:
-        with knobs.using(cache_dir=Path(folder), quiet=True):
-            yield
+    with tempfile.TemporaryDirectory() as folder, knobs.using(cache_dir=Path(folder), quiet=True):
+        yield
 
 
 def _on_cpu() -> str:

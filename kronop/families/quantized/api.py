@@ -64,8 +64,7 @@ def quantized_gemkm(
     a row with infinities or NaN one of NaN; their q is 0.
 
     On a GPU this is one kernel if a row and two matrices fit in a block's shared memory, as for 64
-    x 64 and (64, 128): see `docs/quantized.md`. Otherwise, and on CPUs, the product is in memory in
-    between.
+    x 64 and (64, 128). Otherwise, and on CPUs, the product is in memory in between.
 
     Args:
         x: (..., M, K) or (K,) of bfloat16, float16 or float32, with K the product of the factors'

@@ -55,7 +55,7 @@ class KroneckerLinear(_Factored):
 
     Attributes:
         factors: a ParameterList of the factors, drawn so that results are of the size of those of a
-            new torch.nn.Linear (see `initial.bounds`).
+            new torch.nn.Linear.
         bias: a parameter (out_features,), drawn uniformly from +-1/sqrt(in_features), or None.
         weight: W (out_features, in_features), formed at each reading.
         in_features, out_features: the products of the factors' columns and rows.

@@ -31,15 +31,15 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
     """A linear layer whose weight is a product of Kronecker-sparse factors: W = K_1 ... K_L.
 
     A factor of pattern (a, b, c, d) has the nonzeros of I_a x dense(b, c) x I_d: a b d rows, a c d
-    columns and a b c d weights (kronop.families.ksparse.description says where each one is). The
-    layer computes y = x W' + bias, as torch.nn.Linear does. These patterns are those of Gonon,
+    columns and a b c d weights: weight (i, j, k, l) stands in row (i, j, l) and column (i, k, l).
+    The layer computes y = x W' + bias, as torch.nn.Linear does. These patterns are those of Gonon,
     Zheng, Carrivain and Le, "Fast inference with Kronecker-sparse matrices" (arXiv 2405.15013);
     `patterns` makes those of Monarch and butterfly matrices.
 
     Args:
         patterns: (a, b, c, d) of each factor. The first is the right-most factor, applied first.
         weights: a tensor (a, b, c, d) for each pattern, which is copied; None draws them so that
-            results are of the size of those of a new torch.nn.Linear (see `initial.bounds`).
+            results are of the size of those of a new torch.nn.Linear.
         bias: whether the layer has a bias, drawn uniformly from +-1/sqrt(in_features).
         algo: how to multiply. All algorithms give the same results, on GPUs and CPUs, and have the
             same parameters: "kernel" (kronop's), "bmm", "einsum", "dense" (one matrix, formed in

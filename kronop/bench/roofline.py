@@ -14,10 +14,10 @@ from typing import Protocol
 import numpy as np
 
 from kronop.bench.arrays import Arrays
-from kronop.bench.output import Progress
 from kronop.bench.protocol import Call, Clock, needs_flush, rounds, sets_for
 from kronop.bench.shapes import Shape
 from kronop.descriptions.datatype import TENSOR_TYPES
+from kronop.progress import Progress
 from kronop.target import Target
 
 # Bytes of the copied array, and the size of the multiplied square matrices: large enough to exceed

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kronop.bench.arrays import Arrays
-from kronop.bench.output import Progress
 from kronop.bench.protocol import Call, Clock, graph_milliseconds, medians
 from kronop.bench.roofline import tf32
 from kronop.bench.timing import first_line
+from kronop.progress import Progress
 
 if TYPE_CHECKING:
     from kronop.bench.models.vit import Sizes

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from kronop.bench.output import Progress
 from kronop.bench.patterns import Case
 from kronop.cpus import cpu_count
 from kronop.errors import KronopError
 from kronop.families.ksparse.api import ksparse_arguments
 from kronop.families.ksparse.gradient_api import gradient_arguments
+from kronop.progress import Progress
 
 
 def compile_all(cases: Sequence[Case], device: str) -> None:

@@ -19,10 +19,11 @@ from kronop.bench.distances.case import Result, Setting, run
 from kronop.bench.distances.problem import Problem
 from kronop.bench.duration import Pace, announce
 from kronop.bench.load import warn_of_load
-from kronop.bench.output import Progress, check_folders
+from kronop.bench.output import check_folders
 from kronop.bench.protocol import clock_for
 from kronop.errors import ArgumentError, DeviceError, mismatch
 from kronop.families.distance.command import kernel_names
+from kronop.progress import Progress
 
 # Modules with the CASES and SHAPES that are measured by default, with PEERS, and with `problem_of`.
 _KINDS: Mapping[str, Any] = {"matrix": matrix, "gradient": gradient, "matmul": matmul}

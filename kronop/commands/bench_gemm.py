@@ -14,11 +14,12 @@ from kronop.bench import gemm, report
 from kronop.bench.arrays import arrays_for
 from kronop.bench.duration import Pace, announce
 from kronop.bench.load import warn_of_load
-from kronop.bench.output import Progress, check_folders
+from kronop.bench.output import check_folders
 from kronop.bench.protocol import clock_for
 from kronop.errors import ArgumentError, DeviceError, mismatch
 from kronop.families.gemm.command import size_of
 from kronop.families.gemm.size import GemmSize
+from kronop.progress import Progress
 
 _SHAPES = {
     "cuda": ["8192x8192x8192", "4096x4096x4096", "16384x4096x1024"],

@@ -13,9 +13,10 @@ from kronop.bench import case, peers, plot, report, roofline, shapes
 from kronop.bench.arrays import Arrays, arrays_for
 from kronop.bench.duration import Pace, announce
 from kronop.bench.load import warn_of_load
-from kronop.bench.output import Progress, check_folders
+from kronop.bench.output import check_folders
 from kronop.bench.protocol import clock_for
 from kronop.errors import ArgumentError, DeviceError, mismatch
+from kronop.progress import Progress
 
 # The default cases took 128 s on two cores of an Intel Xeon with AVX-512, and 88 s on an H100.
 _PACES = {"cpu": Pace(5, 9e8), "cuda": Pace(2.5, 4e11)}

@@ -23,12 +23,13 @@ from kronop.bench import (
 from kronop.bench.arrays import Arrays, arrays_for
 from kronop.bench.layer_case import Setting
 from kronop.bench.load import warn_of_load
-from kronop.bench.output import Progress, check_folders
+from kronop.bench.output import check_folders
 from kronop.bench.patterns import Case, Pattern
 from kronop.bench.protocol import clock_for
 from kronop.bench.rows import Row
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.errors import ArgumentError, DeviceError, mismatch
+from kronop.progress import Progress
 
 DTYPES = ("float32", "float16", "bfloat16", "float64", "float8_e4m3fn", "float8_e5m2", "int8")
 # A CPU is timed with fewer rows: with the paper's, the grid's largest products take 10^12

@@ -9,9 +9,9 @@ from kronop.bench import quantized, shapes
 from kronop.bench.arrays import arrays_for
 from kronop.bench.duration import Pace, announce
 from kronop.bench.load import warn_of_load
-from kronop.bench.output import Progress
 from kronop.bench.protocol import clock_for
 from kronop.errors import ArgumentError, DeviceError, mismatch
+from kronop.progress import Progress
 
 _SHAPES = {"cuda": ["4096:64^2", "4096:64,128"], "cpu": ["256:64^2", "256:64,128"]}
 

@@ -9,8 +9,8 @@ from kronop.bench import case, shapes, start
 from kronop.bench.arrays import arrays_for
 from kronop.bench.duration import announce
 from kronop.bench.load import warn_of_load
-from kronop.bench.output import Progress
 from kronop.errors import ArgumentError, mismatch
+from kronop.progress import Progress
 
 # Of a process, cold or warm: means of ten on two cores of an Intel Xeon, and of four on an H100,
 # where most of it is torch's.

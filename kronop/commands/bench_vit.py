@@ -9,11 +9,11 @@ from kronop.bench import layers, vit_report, warm
 from kronop.bench.arrays import arrays_for
 from kronop.bench.duration import announce
 from kronop.bench.load import warn_of_load
-from kronop.bench.output import Progress
 from kronop.bench.patterns import Case, Pattern
 from kronop.bench.protocol import clock_for
 from kronop.bench.vit import PARTS, Measured, Setting, measure, models_of
 from kronop.errors import ArgumentError, DeviceError, mismatch
+from kronop.progress import Progress
 
 DTYPES = ("float32", "float16", "bfloat16")
 # ViT-S/16 and the batch of the paper; on a CPU a smaller model that takes seconds.

@@ -17,8 +17,8 @@ import numpy as np
 
 import kronop
 from kronop import compiler, cpus, knobs
-from kronop.bench.output import Progress
 from kronop.errors import CompileError, KronopError, installing
+from kronop.progress import Progress
 from kronop.target import detect_x86_arch
 
 # Packages, what they are for, and the extra that brings them.

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import kronop
-from kronop.bench.output import busy
 from kronop.commands import family_options
 from kronop.core.command import Command
 from kronop.core.export.operands import RESULT, Operand, operands_of
@@ -16,6 +15,7 @@ from kronop.core.family import Family
 from kronop.core.operation import Operation
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 from kronop.errors import ArgumentError, mismatch
+from kronop.progress import busy
 from kronop.size import Rows
 
 _ACCESS = 16  # The bytes of the widest access, to which rows are aligned where they can be.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from kronop import families
 from kronop.commands import parsing
@@ -14,24 +14,9 @@ from kronop.core.family import Family
 from kronop.errors import ArgumentError, mismatch
 
 
-class FamilyCommand(Command, Protocol):
-    """The command-line form of a family, with what its help says.
-
-    Attributes:
-        products: what its operations are, for the list of families.
-        examples: shapes and flags, and what they mean.
-    """
-
-    @property
-    def products(self) -> str: ...
-
-    @property
-    def examples(self) -> Examples: ...
-
-
 def add(
     parser: argparse.ArgumentParser,
-    examples: Callable[[str, FamilyCommand], Examples],
+    examples: Callable[[str, Command], Examples],
     configure: Callable[[argparse.ArgumentParser], None],
     *,
     several: str = "",
@@ -48,7 +33,7 @@ def add(
     """
     commands = _commands()
     added = parser.add_subparsers(dest="family", required=True)
-    for name in (family.name for family in families.FAMILIES if among(family)):
+    for name in (item.name for item in families.FAMILIES if item.command and among(item)):
         command = commands[name]
         own = parsing.add(
             added,
@@ -66,11 +51,11 @@ def add(
         configure(own)
 
 
-def examples_of(verb: str, *endings: str) -> Callable[[str, FamilyCommand], Examples]:
+def examples_of(verb: str, *endings: str) -> Callable[[str, Command], Examples]:
     """A family's examples behind a command's name, and before the command's options: `endings`,
     one for each example."""
 
-    def examples(name: str, command: FamilyCommand) -> Examples:
+    def examples(name: str, command: Command) -> Examples:
         pairs = zip(command.examples.items(), endings, strict=False)
         return {f"{verb} {name} {words}{ending}": told for (words, told), ending in pairs}
 
@@ -99,14 +84,14 @@ def chosen(options: argparse.Namespace) -> Command:
     return own
 
 
-def _flags(commands: Mapping[str, FamilyCommand]) -> Iterator[tuple[str, str, Flag]]:
+def _flags(commands: Mapping[str, Command]) -> Iterator[tuple[str, str, Flag]]:
     """(family, flag, what it is) of all families."""
     for name, command in commands.items():
         for flag, told in command.flags.items():
             yield name, flag, told
 
 
-def _commands() -> dict[str, FamilyCommand]:
+def _commands() -> dict[str, Command]:
     return {
         family.name: family.command.get()
         for family in families.FAMILIES

@@ -35,7 +35,9 @@ class Parser(argparse.ArgumentParser):
     def _suggestion(self, message: str) -> str:
         choice = re.search(r"invalid choice: '(.+?)' \(choose from (.+)\)", message)
         if choice:
-            return _meant(choice[1], re.findall(r"[\w-]+", choice[2]))
+            meant = _meant(choice[1], re.findall(r"[\w-]+", choice[2]))
+            early = not meant and any(word.startswith("--") for word in self._given[:1])
+            return "; options follow it" if early else meant
         # Where an option is mistyped, another message may come first: that it is missing.
         given = [word.partition("=")[0] for word in self._given if word.startswith("--")]
         unknown = [

@@ -42,12 +42,20 @@ class Command(Protocol):
     """The command-line form of one family.
 
     Attributes:
+        products: what its operations are, for the list of families.
         shapes: how a shape is written, for the help text.
+        examples: shapes and flags, and what they mean; at least one.
         flags: the flags that only this family has.
     """
 
     @property
+    def products(self) -> str: ...
+
+    @property
     def shapes(self) -> str: ...
+
+    @property
+    def examples(self) -> Mapping[str, str]: ...
 
     @property
     def flags(self) -> Mapping[str, Flag]: ...

@@ -18,7 +18,6 @@ from kronop.args.base import Arguments
 from kronop.args.device import check, cuda_driver, current
 from kronop.artifacts import Binary
 from kronop.core import winners
-from kronop.core.family import Later
 from kronop.core.operation import Operation, Served
 from kronop.core.result import Result, result_of
 from kronop.core.tuning_report import Outcome, TuningReport, milliseconds_of
@@ -26,6 +25,7 @@ from kronop.cpus import spread
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.errors import ArgumentError, ElementTypeError, KronopError, mismatch
+from kronop.progress import Progress
 
 _ROUNDS = 5
 # One measurement lasts about this long: the number of runs in it is chosen accordingly.
@@ -34,8 +34,6 @@ _MOST_RUNS = 200
 # Upper bounds: host time of one launch, and how long the GPU spins while launches are queued.
 _LAUNCH_SECONDS, _MOST_LEAD_SECONDS = 10e-6, 5e-3
 _CYCLES_PER_SECOND = 2e9
-# Drawn between measurements alone. It is imported when a candidate is tuned.
-_PROGRESS = Later("kronop.bench.output", "Progress")
 
 
 def tune(
@@ -177,7 +175,7 @@ def _compile_all(
         finally:
             bar.advance()
 
-    with _PROGRESS.get()(len(plans), "compiling candidates", shown=shown) as bar:
+    with Progress(len(plans), "compiling candidates", shown=shown) as bar:
         return dict(zip(plans, spread(compile_one, tuple(plans.values())), strict=True))
 
 
@@ -193,7 +191,7 @@ def _measure_all(
     """By place: the milliseconds of each round, and for skipped candidates the reason."""
     runs: dict[int, int] = {}
     reasons: dict[int, str] = {}
-    with _PROGRESS.get()(len(plans), "checking candidates", shown=shown) as bar:
+    with Progress(len(plans), "checking candidates", shown=shown) as bar:
         for place, plan in plans.items():
             reason = _spilled(binaries[place]) if place else ""
             try:
@@ -210,7 +208,7 @@ def _measure_all(
                 runs.pop(place, None)
             bar.advance()
     times: dict[int, list[float]] = {place: [] for place in runs}
-    with _PROGRESS.get()(_ROUNDS * len(runs), "measuring candidates", shown=shown) as bar:
+    with Progress(_ROUNDS * len(runs), "measuring candidates", shown=shown) as bar:
         for _ in range(_ROUNDS):
             for place, count in runs.items():
                 # Bound anew in every round: the scratch memory of all candidates may not fit at

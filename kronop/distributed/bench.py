@@ -20,11 +20,11 @@ import torch
 import torch.distributed as dist
 
 import kronop.distributed
-from kronop.core.family import Later
 from kronop.distributed import planning
 from kronop.distributed.steps import Problem
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.command import shape_of
+from kronop.progress import Progress
 
 _DEFAULTS = {
     "cuda": ["1024:8^6", "1024:16^5", "64:64^4", "1024:32^4"],
@@ -36,7 +36,6 @@ examples:
   torchrun --nproc-per-node 8 -m kronop.distributed.bench 64:8^4 1024:32^4  these
 """
 # A benchmark, although it lives with what it measures.
-_PROGRESS = Later("kronop.bench.output", "Progress")
 _HEAD = (
     "rows:shape",
     "one rank",
@@ -85,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _print(texts: Sequence[str], device: str, repeats: int) -> None:
     """Prints the table, and draws a bar where that is a terminal, on the first rank alone."""
     is_first = dist.get_rank() == 0
-    with _PROGRESS.get()(len(texts), "products", shown=is_first) as progress:
+    with Progress(len(texts), "products", shown=is_first) as progress:
         for at, line in enumerate(table(texts, device, repeats)):
             if at >= 2:  # Behind the two lines of the heading.
                 progress.advance()

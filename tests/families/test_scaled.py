@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -143,4 +144,15 @@ def test_commands_know_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "scaled", "8", "--target", "sm_90a"]) == 0
     assert "X times W" in capsys.readouterr().out
     assert main(["tune", "scaled", "8", "--rows", "4", "--quiet"]) == 0
-    assert "| scaled | sm_80 | float64, float32, " in matrix.table()
+    assert "| scaled | sm_80, sm_90a, x86 | float64, float32, " in matrix.table()
+
+
+def test_a_family_without_a_command_changes_no_command() -> None:
+    silent = dataclasses.replace(scaled.FAMILY, name="silent", command=None)
+    families.FAMILIES.append(silent)
+    try:
+        assert main(["demo", "--rows", "4"]) == 0
+        with pytest.raises(SystemExit):
+            main(["show", "silent", "8"])
+    finally:
+        families.FAMILIES.remove(silent)

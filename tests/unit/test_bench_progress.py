@@ -15,7 +15,7 @@ import pytest
 from kronop.__main__ import main
 from kronop.bench import duration, roofline
 from kronop.bench.duration import Pace
-from kronop.bench.output import Progress, busy
+from kronop.progress import Progress, busy
 
 
 class _Terminal:
@@ -149,7 +149,7 @@ def test_nothing_is_imported_for_bars_that_are_not_drawn() -> None:
     code = (
         "import sys\n"
         "from kronop.__main__ import main\n"
-        "from kronop.bench.output import Progress\n"
+        "from kronop.progress import Progress\n"
         "main(['show', 'kron', '2^2'])\n"
         "with Progress(1) as progress: progress.advance()\n"
         "print('rich' in sys.modules, 'matplotlib' in sys.modules)"

@@ -173,6 +173,12 @@ def test_typos_are_answered(
     assert told.partition("did you mean ")[2] == ("" if meant is None else f"{meant}?")
 
 
+def test_options_before_the_family_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["show", "--target", "sm_90a", "kron", "8^5"])
+    assert capsys.readouterr().err.endswith("options follow it\n")
+
+
 @pytest.mark.parametrize(
     ("text", "rows", "factors"),
     [

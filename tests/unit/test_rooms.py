@@ -15,9 +15,19 @@ from kronop import families
 from kronop.core import remembered
 
 _ROOT = Path(kronop.__file__).parent
-_LEAVES = {"errors", "frozen", "knobs", "target", "artifacts", "size", "version", "cpus"}
+_LEAVES = {
+    "errors",
+    "frozen",
+    "knobs",
+    "target",
+    "artifacts",
+    "size",
+    "version",
+    "cpus",
+    "progress",
+}
 # Planning code reads no settings and no number of CPUs: keys of remembered plans contain neither.
-_PLANNING = _LEAVES - {"knobs", "cpus"} | {"descriptions", "emit"}
+_PLANNING = _LEAVES - {"knobs", "cpus", "progress"} | {"descriptions", "emit"}
 _ALLOWED = {
     "descriptions": _PLANNING - {"emit"},
     "emit": _PLANNING,

@@ -13,7 +13,9 @@ from tests.families.scaled.operation import ScaledOperation
 
 
 class _Command(Command):
+    products = "products element by element"
     shapes = "columns"
+    examples: Mapping[str, str] = {"8": "rows of 8 elements"}
     flags: Mapping[str, Flag] = {}
 
     def operation(

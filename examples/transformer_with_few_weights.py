@@ -7,7 +7,7 @@ seen. The digits come with scikit-learn.
     pip install -e '.[torch]' scikit-learn
     python examples/transformer_with_few_weights.py [--steps 200] [--seeds 1] [--algo kernel]
 
-It takes less than a minute on two cores, and prints, beside what was replaced,
+It takes about a minute on two cores, and prints, beside what was replaced,
 
     seed 0, dense: 400778 parameters, loss 0.216, 3.7% wrong, 6 s
     seed 0, structured: 67978 parameters, loss 0.262, 4.5% wrong, 13 s

@@ -68,7 +68,7 @@ def read(path: str, dtypes: Sequence[str]) -> list[Panel]:
     except (OSError, UnicodeError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise _unusable(path, str(getattr(error, "strerror", None) or error)) from error
     if not panels:
-        raise _unusable(path, "no time of kronop beside another library's")
+        raise _unusable(path, f"no time beside another library's in {', '.join(dtypes)}")
     return panels
 
 

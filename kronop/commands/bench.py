@@ -10,8 +10,8 @@ from kronop import families
 from kronop.commands import bench_plot, bench_start, bench_vit, parsing
 
 EXAMPLES = {
-    "bench kron --shapes 256:8^3": "one product on this CPU, beside other libraries",
-    "bench kron --device cuda --json gpu.json": "twelve products on a GPU",
+    "bench kron --shapes 256:8^3": "a product in two types, beside other libraries",
+    "bench kron --device cuda --json gpu.json": "twelve products in two types on a GPU",
     "bench plot gpu.json --out speeds.svg": "a picture of what was measured",
 }
 

@@ -22,7 +22,7 @@ from kronop.progress import Progress
 _PACES = {"cpu": Pace(5, 9e8), "cuda": Pace(2.5, 4e11)}
 EXAMPLES = {
     "bench kron --shapes 256:8^3 --dtype float32": "one product on this CPU, in seconds",
-    "bench kron --shapes 8^5 --rows 1 16 256 --json cpu.json": "three, kept for `bench plot`",
+    "bench kron --shapes 8^5 --rows 1 256 --json cpu.json": "in two types, kept for `bench plot`",
     "bench kron --device cuda --dtype float16 --plot roof.png": "twelve on a GPU, and a picture",
 }
 

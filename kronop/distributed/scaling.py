@@ -39,6 +39,13 @@ class Row:
     Attributes:
         gpus: how many.
         plan: the best one for the best grid.
+
+    Example:
+        >>> from kronop.distributed import H200_HOSTS, scaling
+        >>> shapes = [(16, 16), (16, 16)]
+        >>> row = scaling.strong(H200_HOSTS, shapes, 4096, gpus=[8])[0]
+        >>> row.gpus, row.grid
+        (8, (8, 1))
     """
 
     gpus: int
@@ -93,6 +100,13 @@ def weak(
     Raises:
         ArgumentError: `columns` is no positive integer, or another output.
         ElementTypeError: no product has this element type.
+
+    Example:
+        >>> from kronop.distributed import H200_HOSTS, scaling
+        >>> shapes = [(16, 16), (16, 16)]
+        >>> row = scaling.weak(H200_HOSTS, shapes, 4096, gpus=[8])[0]
+        >>> row.plan.problem.m, row.grid
+        (32768, (8, 1))
     """
     every = ((count, rows_a_rank * count) for count in gpus)
     return _rows(machine, shapes, every, dtype, columns, output)
@@ -111,12 +125,28 @@ def strong(
     """A row for each number of GPUs, of a product that has `rows` rows on any number of them.
 
     Arguments, results and errors are those of `weak`.
+
+    Example:
+        >>> from kronop.distributed import H200_HOSTS, scaling
+        >>> shapes = [(16, 16), (16, 16)]
+        >>> rows = scaling.strong(H200_HOSTS, shapes, 4096, gpus=[1, 8], columns=8)
+        >>> [(row.grid, row.bound) for row in rows]
+        [((1, 1), 'products'), ((1, 8), 'NVLink')]
     """
     return _rows(machine, shapes, ((count, rows) for count in gpus), dtype, columns, output)
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The rows as a table in Markdown."""
+    """The rows as a table in Markdown.
+
+    Example:
+        >>> from kronop.distributed import H200_HOSTS, scaling
+        >>> shapes = [(16, 16), (16, 16)]
+        >>> print(scaling.markdown(scaling.strong(H200_HOSTS, shapes, 4096, gpus=[1])))
+        | GPUs | rows x columns | ms | efficiency | bound by |
+        | --- | --- | --- | --- | --- |
+        | 1 | 1 x 1 | ... | 1.00 | products |
+    """
     lines = [
         "| GPUs | rows x columns | ms | efficiency | bound by |",
         "| --- | --- | --- | --- | --- |",

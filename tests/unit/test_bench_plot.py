@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kronop.__main__ import main
-from kronop.bench import bars, case, plot, shapes, timing
+from kronop.bench import bars, case, peers, plot, shapes, timing
 from kronop.bench.roofline import Ceilings, Floor
 from kronop.bench.rows import Row
 
@@ -75,6 +75,10 @@ def test_a_file_has_a_panel_for_each_type(files: list[str]) -> None:
     assert bars.read(files[0], ["float64"]) == [double]
 
 
+def test_every_library_that_is_measured_is_drawn() -> None:
+    assert set(bars._LIBRARIES) == set(peers.NAMES) == set(plot._MARKERS) - {"kronop"}
+
+
 @pytest.mark.parametrize("ending", [".png", ".svg"])
 def test_what_was_measured_is_drawn(
     files: list[str], ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -93,7 +97,7 @@ def test_what_was_measured_is_drawn(
         ("{", "Expecting"),
         ("[]", "list"),
         ("{}", "machine"),
-        ('{"machine": {"device": "x"}, "cases": []}', "no time of kronop"),
+        ('{"machine": {"device": "x"}, "cases": []}', "no time beside"),
         (None, "No such file"),
     ],
 )

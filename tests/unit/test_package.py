@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import kronop
+from tests.public import MODULES
 
 _CODE = """
 import kronop, pathlib
@@ -64,27 +65,10 @@ def test_the_wheel_compiles_kernels_elsewhere(tmp_path: Path) -> None:
     assert kronop.__version__ in wheel.name
 
 
-# What each needs besides NumPy.
-_MODULES = {
-    "compiler": None,
-    "distributed": "torch",
-    "distributed.scaling": "torch",
-    "gemm": None,
-    "jax": "jax",
-    "kernels": None,
-    "linalg": None,
-    "linear_operator": "linear_operator",
-    "scipy": "scipy",
-    "torch": "torch",
-    "torch.nn": "torch",
-    "torch.nn.patterns": "torch",
-}
-
-
-@pytest.mark.parametrize("name", _MODULES)
+@pytest.mark.parametrize("name", MODULES)
 def test_what_completes_is_public(name: str) -> None:
-    if _MODULES[name] is not None:
-        pytest.importorskip(_MODULES[name])
+    if MODULES[name] is not None:
+        pytest.importorskip(MODULES[name])
     module = attrgetter(name)(kronop)
     completing = [item for item in dir(module) if not item.startswith("__")]
     assert completing == sorted(module.__all__)

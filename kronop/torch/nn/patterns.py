@@ -8,14 +8,9 @@ They are lists of (a, b, c, d), the right-most factor first, as `KSLinear` takes
   butterfly factorizations. ICML 2019, arXiv 1903.05895.
 
 Example:
-    >>> from kronop.torch.nn import patterns
-    >>> patterns.monarch(64, 128, blocks=8)
-    [(8, 8, 8, 1), (1, 16, 8, 8)]
-    >>> patterns.butterfly(8)
-    [(4, 2, 2, 1), (2, 2, 2, 2), (1, 2, 2, 4)]
-    >>> chain = patterns.within_budget(64, 64, parameters=1000)
-    >>> sum(a * b * c * d for a, b, c, d in chain)
-    960
+    >>> from kronop.torch.nn import KSLinear, patterns
+    >>> KSLinear(patterns.monarch(64, 128, blocks=8)).out_features
+    128
 """
 
 from __future__ import annotations
@@ -49,6 +44,11 @@ def monarch(in_features: int, out_features: int, blocks: int) -> list[Pattern]:
 
     Raises:
         ArgumentError: `blocks` does not divide both numbers of features.
+
+    Example:
+        >>> from kronop.torch.nn import patterns
+        >>> patterns.monarch(64, 128, blocks=8)
+        [(8, 8, 8, 1), (1, 16, 8, 8)]
     """
     n_in, n_out = _positive("in_features", in_features), _positive("out_features", out_features)
     blocks = _positive("blocks", blocks)
@@ -78,6 +78,11 @@ def butterfly(features: int) -> list[Pattern]:
 
     Raises:
         ArgumentError: `features` is not a whole number from 2 on.
+
+    Example:
+        >>> from kronop.torch.nn import patterns
+        >>> patterns.butterfly(8)
+        [(4, 2, 2, 1), (2, 2, 2, 2), (1, 2, 2, 4)]
     """
     rest = _positive("features", features)
     if rest == 1:
@@ -106,9 +111,18 @@ def within_budget(in_features: int, out_features: int, parameters: int) -> list[
         in_features, out_features: as for torch.nn.Linear.
         parameters: the most weights that the chain may have, without those of a bias.
 
+    Returns:
+        The patterns of the chain, the right-most factor first.
+
     Raises:
         ArgumentError: even the chain of rank one, of in_features + out_features weights, has too
             many.
+
+    Example:
+        >>> from kronop.torch.nn import patterns
+        >>> chain = patterns.within_budget(64, 64, parameters=1000)
+        >>> sum(a * b * c * d for a, b, c, d in chain)
+        960
     """
     return chosen(in_features, out_features, parameters, False)
 

@@ -19,7 +19,7 @@ _SHAPES = {"cuda": ["4096:64^2", "4096:64,128"], "cpu": ["256:64^2", "256:64,128
 # The default cases took 39 s on two cores of an Intel Xeon with AVX-512, and 24 s on an H100.
 _PACES = {"cpu": Pace(4, 9e8), "cuda": Pace(2.5, 4e11)}
 EXAMPLES = {
-    "bench quantized --shapes 256:64^2 --dtype float32": "one product on this CPU",
+    "bench quantized --shapes 256:64^2 --dtype float16": "one product on this CPU",
     "bench quantized --device cuda": "4096 rows on a GPU",
 }
 

@@ -113,7 +113,7 @@ def test_what_show_refuses(words, message, capsys) -> None:
     assert re.search(message, capsys.readouterr().err)
 
 
-@pytest.mark.parametrize("words", [["show"], ["bench", "distance"]])
+@pytest.mark.parametrize("words", [["show", "distance"], ["bench", "distance"]])
 def test_help_lists_all_kernels(words, capsys) -> None:
     with pytest.raises(SystemExit):
         main([*words, "--help"])

@@ -15,8 +15,6 @@ from tests import support
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# The others are run as a whole where torch is: tests/unit/test_torch.py.
-WITHOUT_TORCH = [page for page in PAGES if "```py\n" not in page.read_text()]
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 

@@ -87,7 +87,9 @@ def findings() -> Iterator[Finding]:
     nvrtc = _tried("NVRTC", _by_nvrtc)
     yield nvrtc
     gpus = _tried("GPUs", _on_gpus)
-    yield Finding("GPUs", False, f"{gpus.told}, but no NVRTC") if gpus.works > nvrtc.works else gpus
+    if gpus.works and not nvrtc.works:
+        gpus = Finding("GPUs", False, f"{gpus.told}, but no NVRTC")
+    yield gpus
     for name, what, extra in _PACKAGES:
         yield _package(name, what, extra)
     yield _cache()

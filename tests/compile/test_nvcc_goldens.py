@@ -13,7 +13,7 @@ from kronop.target import Target
 from tests.emit import cases
 
 _TARGET = Target.parse("sm_90a")
-# What the optimiser makes of a source is not looked at.
+# These tests ask whether there is PTX at all: without most of the optimiser it is there sooner.
 _LITTLE = ("-Xcicc", "-O1")
 # One of every template: types and sizes are the same to a front end.
 _SOURCES = {

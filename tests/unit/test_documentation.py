@@ -34,7 +34,7 @@ def _need_jax(path: Path) -> None:
         pytest.importorskip("jax")
 
 
-@pytest.mark.parametrize("page", pages.WITHOUT_TORCH, ids=pages.name)
+@pytest.mark.parametrize("page", pages.PAGES, ids=pages.name)
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch) -> None:
     _need_jax(page)
     monkeypatch.chdir(tmp_path)  # Some write files.

@@ -30,6 +30,8 @@ def test_demo_runs_the_whole_chain(capsys) -> None:
 def test_doctor_tells_what_works_and_what_is_missing(own_cache: None, capsys) -> None:
     assert main(["doctor"]) == 0
     lines = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
+    # Of the version, of what was looked for, an empty one, and of what kronop runs on.
+    assert len(lines) == doctor._LOOKS + 3
     assert "a trial kernel took" in lines["this CPU"]
     assert "a trial kernel for sm_90a" in lines["NVRTC"]
     assert lines["cache"].endswith("0 kernels, 0.0 MB") or " kernels, " in lines["cache"]

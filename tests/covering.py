@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,14 +42,23 @@ def combinations(*, full: bool = False, **choices: Sequence[Any]) -> list[dict[s
 
 def spread(*, full: bool = False, **choices: Sequence[Any]) -> list[dict[str, Any]]:
     """Every one of the first choices, with the others in turn, each by its name; or all of them
-    together."""
+    together. The others show their own combinations, as far as there are first choices for them."""
     if full:
         return combinations(full=True, **choices)
     (name, first), *others = choices.items()
-    return [
-        {name: choice, **{other: of_one[place % len(of_one)] for other, of_one in others}}
-        for place, choice in enumerate(first)
-    ]
+    return [{name: choice, **_in_turn(place, others)} for place, choice in enumerate(first)]
+
+
+def _in_turn(place: int, choices: Sequence[tuple[str, Sequence[Any]]]) -> dict[str, Any]:
+    """Those of one place. Where two would go round in step, one is late by one each time round."""
+    chosen, combined = {}, 1
+    for name, of_one in choices:
+        size = len(of_one)
+        in_step = math.gcd(combined, size) > 1
+        late = place // math.lcm(combined, size) if in_step else 0
+        chosen[name] = of_one[(place + late) % size]
+        combined *= size
+    return chosen
 
 
 def _pairwise(sizes: Sequence[int]) -> list[tuple[int, ...]]:

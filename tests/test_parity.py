@@ -22,8 +22,7 @@ from tests.covering import combinations
 _X86 = ("generic", "avx2", "avx512", "amx")
 _RUNNABLE = _X86[: _X86.index(detect_x86_arch()) + 1]
 _CUDA = support.cuda_target()
-# What users of this machine have is built as they have it, and other instruction sets quickly.
-_MARKS = {_CUDA: [pytest.mark.cuda], f"x86-{_RUNNABLE[-1]}": [pytest.mark.optimised]}
+_OWN = f"x86-{_RUNNABLE[-1]}"
 _TARGETS = {"x86": [f"x86-{arch}" for arch in _RUNNABLE], "cuda": [_CUDA]}
 _LAYOUTS = (kronop.RowMajor, kronop.ColumnMajor)
 _FACTORS = {
@@ -114,14 +113,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     family, choices = _CHOICES[metafunc.function.__name__]
     full = metafunc.config.getoption("--full")
+    shown: set[Any] = set()
     cases = [
-        pytest.param(case, id=_name(case), marks=_MARKS.get(case["target"], []))
+        pytest.param(case, id=_name(case), marks=_marks(case, shown))
         for kind in (kind for known in families.FAMILIES for kind in known.kinds)
         if kind.description.get() is family
         for backend in kind.emitters
         for case in combinations(full=full, target=_TARGETS[backend], **choices)
     ]
     metafunc.parametrize("case", cases)
+
+
+def _marks(case: dict[str, Any], shown: set[Any]) -> list[pytest.MarkDecorator]:
+    """Each element type and each shape is built once as users of this machine have it, all else
+    quickly; `shown` are those of the cases before."""
+    if case["target"] == _CUDA:
+        return [pytest.mark.cuda]
+    _, element, shape, *_ = case.values()
+    if case["target"] != _OWN or {element, shape} <= shown:
+        return []
+    shown |= {element, shape}
+    return [pytest.mark.optimised]
 
 
 def _name(case: dict[str, Any]) -> str:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from kronop.target import detect_x86_arch
+from kronop import compiler
+from kronop.target import Target, detect_x86_arch
+from tests.compile.units import unit
 from tests.emit import cases
 
 _OPERATIONS = dict(cases.operations())
+_KERNELS = [name for name, operation in _OPERATIONS.items() if operation.target.backend == "cuda"]
+_PROCESSORS = sorted(
+    {operation.target.name for operation in _OPERATIONS.values()}
+    - {_OPERATIONS[name].target.name for name in _KERNELS}
+)
 # Bytes that products by warp groups spill, at most: compilers give their threads the 168 registers
 # of a launch, not the 240 that a team takes, and spill between tiles.
 _SPILLS = {
@@ -21,18 +28,27 @@ _SPILLS = {
 }
 
 
-@pytest.mark.parametrize("name", _OPERATIONS)
+@pytest.mark.parametrize("name", _KERNELS)
 def test_compiles_without_spills(name: str) -> None:
-    operation = _OPERATIONS[name]
-    for binary in operation.binaries:
+    for binary in _OPERATIONS[name].binaries:
         assert binary.image
-        if operation.target.backend == "cuda":
-            assert binary.resources.registers is not None
-            assert binary.resources.spill_bytes is not None
-            assert binary.resources.spill_bytes <= _SPILLS.get(name, 0)
+        assert binary.resources.registers is not None
+        assert binary.resources.spill_bytes is not None
+        assert binary.resources.spill_bytes <= _SPILLS.get(name, 0)
+
+
+@pytest.mark.parametrize("target", _PROCESSORS)
+def test_sources_for_processors_compile(target: str) -> None:
+    """Together: most of the time that one takes goes into the headers that all of them include."""
+    sources = {
+        source: None
+        for operation in _OPERATIONS.values()
+        if operation.target.name == target
+        for source in operation.sources
+    }
+    (binary,) = compiler.compile_sources([unit([*sources])], Target.parse(target))
+    assert binary.image
 
 
 def test_the_detected_architecture_is_one_of_the_targets() -> None:
-    assert f"x86-{detect_x86_arch()}" in {
-        operation.target.name for operation in _OPERATIONS.values()
-    }
+    assert f"x86-{detect_x86_arch()}" in _PROCESSORS

@@ -28,16 +28,16 @@ _TARGET = Target.parse("sm_90a")
 _PATTERNS = [(1, 96, 16, 17), (1, 96, 16, 3), (1, 64, 16, 2), (1, 130, 32, 1)]
 
 
-def _sums(design: GroupContract) -> tuple[int, ...]:
-    """What decides the code of a team's sums."""
+def _order(design: GroupContract) -> tuple[int, ...]:
+    """What decides in which order a team's products and additions follow each other."""
     return (
         design.team_m,
         design.k,
         group_chains.together(design),
-        group_chains.outputs(design),
         group_chains.slabs(design),
         design.team_lanes,
-        design.team_n,
+        # Chains side by side.
+        design.team_n // group_chains.outputs(design),
     )
 
 
@@ -47,18 +47,29 @@ def _shares_chains(design: GroupContract) -> bool:
     return bool(design.work.splits) and once and (design.team_lanes > 2 or design.team_m > 1)
 
 
-def _cases() -> Iterator[pytest.param]:
-    emitter, seen = CudaKSparseEmitter(), set()
+def _designs() -> Iterator[tuple[GroupContract, Source]]:
+    emitter = CudaKSparseEmitter()
     for pattern in _PATTERNS:
         operation = support.ksparse_operation("sm_90a", kronop.float32, pattern)
         for plan in emitter.candidates(operation.description, _TARGET, 400):
             for step, source in zip(plan.steps, render(plan), strict=True):
-                design = step.design
-                if not isinstance(design, GroupContract) or not _shares_chains(design):
-                    continue
-                if (sums := _sums(design)) not in seen:
-                    seen.add(sums)
-                    yield pytest.param(source, id="-".join(map(str, sums)))
+                if isinstance(step.design, GroupContract) and _shares_chains(step.design):
+                    yield step.design, source
+
+
+def _cases(full: bool) -> Iterator[pytest.param]:
+    """Of one order, that with the fewest outputs: more of them are the same instructions on more
+    registers. With `full`, each number of outputs."""
+    chosen: dict[tuple[int, ...], Source] = {}
+    for design, source in sorted(_designs(), key=lambda case: case[0].team_n):
+        outputs = (design.team_n,) if full else ()
+        chosen.setdefault(_order(design) + outputs, source)
+    for key, source in chosen.items():
+        yield pytest.param(source, id="-".join(map(str, key)))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    metafunc.parametrize("source", list(_cases(metafunc.config.getoption("--full"))))
 
 
 def _compiled(source: Source) -> tuple[str, bytes]:
@@ -92,7 +103,6 @@ def _products(cubin: bytes) -> int:
     return sum(word & 0x1FF == 0x1F0 and word >> 16 & 0xFF != 0xFF for word in words)
 
 
-@pytest.mark.parametrize("source", list(_cases()))
 def test_no_product_is_dropped(source: Source) -> None:
     ptx, cubin = _compiled(source)
     assert ptx.count("wgmma.mma_async") > 0

@@ -26,6 +26,12 @@ from tests.unit.test_args_kron import FACTORS, _integers, _scrambled
 __all__ = ["gpu"]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _what_others_left() -> None:
+    """What tests before this file left is not looked through again by each collection here."""
+    gc.freeze()
+
+
 def _factors() -> list[Any]:
     return [np.ones(shape) for shape in FACTORS]
 

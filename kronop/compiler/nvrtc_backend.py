@@ -22,8 +22,7 @@ from kronop.target import Target
 
 # --no-cache: NVRTC's own disk cache would only duplicate compiled_cache.db.
 # -default-device: NVRTC 13.0 treats a lambda inside a device function as a host function.
-# --minimal: no textures and no launches by device code, which takes 20 ms off every compilation.
-_OPTIONS = ("--std=c++20", "-default-device", "--minimal", "--no-cache", "--ptxas-options=-v")
+_OPTIONS = ("--std=c++20", "-default-device", "--no-cache", "--ptxas-options=-v")
 # The folder that sources claim to be in; it does not exist. NVRTC also searches the source's folder
 # for quoted headers, and for a bare file name that is the current folder, where anyone may have
 # planted a header. --no-source-include would also stop headers from including their neighbours.

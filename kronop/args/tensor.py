@@ -120,12 +120,15 @@ def check_element(element: DataType, expected: DataType, name: str, told: str = 
     """Raises ElementTypeError if a tensor has another element type than the expected one; `told`
     follows that in the message, and says why."""
     if element != expected:
+        hint = "convert it to the type that is expected"
+        if expected.kind == "int" and element.kind == "float":
+            hint += ", or, since that drops fractions, the others to this one's"
         raise ElementTypeError(
             mismatch(
                 f"element type of {name}",
                 expected=f"{expected!r}{told}",
                 got=repr(element),
-                hint="convert it to the type that is expected",
+                hint=hint,
             )
         )
 

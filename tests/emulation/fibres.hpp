@@ -10,12 +10,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <type_traits>
-#include <vector>
 
 #pragma GCC push_options
 #pragma GCC optimize("O2")
+// For what most of a run takes: without optimisation of the whole the compiler inlines nothing else.
+#define KRONOP_INLINED __attribute__((always_inline))
+#define KRONOP_INLINE inline KRONOP_INLINED
 #define KRONOP_EMULATION
 #define __global__
 #define __device__
@@ -36,6 +36,8 @@ struct bfloat16_t;
 namespace emulation {
 
 inline constexpr std::size_t stack_bytes = 256 * 1024, poisoned_bytes = 8 * 1024;
+// Of a cluster.
+inline constexpr unsigned most_blocks = 16, most_threads = 8192, most_warps = most_threads / 32;
 
 enum class Waiting { nothing, warp, group, block, cluster };
 
@@ -50,11 +52,11 @@ struct Fibre {
   Waiting waiting;
 };
 
-inline std::vector<Fibre> fibres;
-inline std::unique_ptr<char[]> stacks;  // of all fibres
+inline Fibre fibres[most_threads];
+inline char* stacks;  // of all fibres
 inline Place scheduler;
 inline unsigned current;
-inline std::vector<std::vector<unsigned char>> shared;  // of each block of a cluster
+inline unsigned char* shared[most_blocks];  // of each block of a cluster
 inline unsigned threads_of_block;
 inline void (*body)();
 inline unsigned said;  // bit 0: the next launch may begin; bit 1: waits for the launch before
@@ -94,22 +96,18 @@ inline void start() {
   fibres[thread].entered = true;
   ucontext_t context;
   getcontext(&context);
-  context.uc_stack.ss_sp = stacks.get() + thread * stack_bytes;
+  context.uc_stack.ss_sp = stacks + thread * stack_bytes;
   context.uc_stack.ss_size = stack_bytes;
   context.uc_link = nullptr;
   makecontext(&context, start, 0);
   setcontext(&context);
 }
 
-inline unsigned char* shared_of(unsigned block) {
-  const auto address = reinterpret_cast<std::size_t>(shared[block].data());
-  return shared[block].data() + (1024 - address % 1024) % 1024;
-}
+inline unsigned char* shared_of(unsigned block) { return shared[block]; }
 
 // Runs the blocks of the cluster whose first block is `first`; `threads` counts those of all its
 // blocks.
 inline void run_cluster(unsigned first, unsigned threads) {
-  for (auto& memory : shared) std::memset(memory.data(), 0xff, memory.size());
   for (unsigned thread = 0; thread < threads; ++thread) {
     fibres[thread].done = false;
     fibres[thread].waiting = Waiting::nothing;
@@ -137,18 +135,26 @@ inline void run_cluster(unsigned first, unsigned threads) {
 }
 
 inline void run(void (*kernel)(), unsigned blocks, unsigned threads, unsigned shared_bytes, unsigned cluster) {
+  const unsigned every = threads * cluster;
+  if (cluster > most_blocks || every > most_threads) std::abort();
   body = kernel;
   threads_of_block = threads;
-  fibres.assign(threads * cluster, {});
-  stacks.reset(new char[threads * cluster * stack_bytes]);
-  for (unsigned thread = 0; thread < threads * cluster; ++thread) {
-    std::memset(stacks.get() + (thread + 1) * stack_bytes - poisoned_bytes, 0xff, poisoned_bytes);
+  std::memset(fibres, 0, every * sizeof(Fibre));
+  stacks = static_cast<char*>(std::malloc(every * stack_bytes));
+  for (unsigned thread = 0; thread < every; ++thread) {
+    std::memset(stacks + (thread + 1) * stack_bytes - poisoned_bytes, 0xff, poisoned_bytes);
   }
-  shared.resize(cluster);
-  for (auto& memory : shared) memory.resize(shared_bytes + 1024);
+  // What lies behind the bytes of a block belongs to nobody.
+  const std::size_t apart = (shared_bytes + 2 * 1024 - 1) / 1024 * 1024;
+  auto* memory = static_cast<unsigned char*>(std::aligned_alloc(1024, cluster * apart));
+  for (unsigned block = 0; block < cluster; ++block) shared[block] = memory + block * apart;
   gridDim.x = blocks;
-  for (unsigned block = 0; block < blocks; block += cluster) run_cluster(block, threads * cluster);
-  stacks.reset();  // They are large.
+  for (unsigned block = 0; block < blocks; block += cluster) {
+    std::memset(memory, 0xff, cluster * apart);
+    run_cluster(block, every);
+  }
+  std::free(memory);
+  std::free(stacks);
 }
 
 }  // namespace emulation

@@ -5,8 +5,6 @@
 
 #include "barriers.hpp"
 
-#include <array>
-
 #pragma GCC push_options
 #pragma GCC optimize("O2")
 
@@ -21,7 +19,7 @@ struct Map {
 // Calls visit(place in shared memory, element of the tensor or null beyond it). The tensor's rows end
 // after whole granules.
 template <class Visit>
-inline void for_each_of_box(const Map& map, unsigned char* shared, const int (&at)[3], int granule, Visit visit) {
+KRONOP_INLINE void for_each_of_box(const Map& map, unsigned char* shared, const int (&at)[3], int granule, Visit visit) {
   if (reinterpret_cast<std::size_t>(shared) % 1024 != 0 || at[0] < 0 || at[1] < 0 || at[2] < 0) std::abort();
   const long long row_bytes = (map.extents[0] * map.element + granule - 1) / granule * granule;
   for (int row = 0; row < map.box[1]; ++row) {
@@ -36,7 +34,7 @@ inline void for_each_of_box(const Map& map, unsigned char* shared, const int (&a
 }
 
 inline void load_box(const Map& map, unsigned char* to, const int (&at)[3]) {
-  for_each_of_box(map, to, at, map.element, [&](unsigned char* place, const unsigned char* from) {
+  for_each_of_box(map, to, at, map.element, [&](unsigned char* place, const unsigned char* from) KRONOP_INLINED {
     std::memset(place, 0, map.element);
     if (from) std::memcpy(place, from, map.element);
     if (map.rounds) *reinterpret_cast<float*>(place) = rounded_as_copied(*reinterpret_cast<float*>(place));
@@ -47,14 +45,14 @@ struct Store {
   unsigned thread;
   Map map;
   unsigned char* from;
-  std::array<int, 3> at;
+  int at[3];
 };
-inline std::vector<Store> stores;  // that have not read shared memory
+inline Store stores[1024];  // that have not read shared memory
+inline unsigned count_of_stores;
 
 // NOTE: GPUs write whole granules of 16 bytes, also where a row of the tensor ends within one.
 inline void store_box(const Store& store) {
-  const int at[3] = {store.at[0], store.at[1], store.at[2]};
-  for_each_of_box(store.map, store.from, at, 16, [&](const unsigned char* place, unsigned char* to) {
+  for_each_of_box(store.map, store.from, store.at, 16, [&](const unsigned char* place, unsigned char* to) KRONOP_INLINED {
     if (to) std::memcpy(to, place, store.map.element);
   });
 }
@@ -96,15 +94,21 @@ template <class TensorMap, class Place>
 inline void store_box(const void* from, const TensorMap& map, const Place& place) {
   const auto& own = reinterpret_cast<const emulation::Map&>(map);
   auto* shared = static_cast<unsigned char*>(const_cast<void*>(from));
-  emulation::stores.push_back({emulation::current, own, shared, {place.along, place.across, place.batch}});
+  if (emulation::count_of_stores == sizeof(emulation::stores) / sizeof(emulation::Store)) std::abort();
+  emulation::stores[emulation::count_of_stores++] = {emulation::current, own, shared, {place.along, place.across, place.batch}};
 }
 inline void commit_stores() {}
 inline void wait_for_reads_of_stores() {
-  std::erase_if(emulation::stores, [](const emulation::Store& store) {
-    if (store.thread != emulation::current) return false;
-    emulation::store_box(store);
-    return true;
-  });
+  unsigned kept = 0;
+  for (unsigned i = 0; i < emulation::count_of_stores; ++i) {
+    const emulation::Store store = emulation::stores[i];
+    if (store.thread == emulation::current) {
+      emulation::store_box(store);
+    } else {
+      emulation::stores[kept++] = store;
+    }
+  }
+  emulation::count_of_stores = kept;
 }
 inline void expect_bytes(Barrier& filled, int bytes) { filled.expect(bytes); }
 inline void arrive_at(Barrier& barrier, int block) { emulation::in_block(&barrier, block)->arrive(); }

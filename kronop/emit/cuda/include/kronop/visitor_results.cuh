@@ -189,8 +189,7 @@ class VisitorResults {
       for (int j = 0; j < kN; ++j) {
         bool one = run_[kAt] == 0;
         if constexpr (kWhole) one = repeats<kAt>();
-        // NOTE: not data[one ? 0 : j], an index that is not constant, for which all operands go to local memory.
-        values.operands[kAt][j] = convert<Compute>(one ? run.data[0] : run.data[j]);
+        values.operands[kAt][j] = convert<Compute>(run.data[one ? 0 : j]);
       }
     });
 #pragma unroll

@@ -10,7 +10,7 @@ namespace emulation {
 
 // Lets other threads run until is_done() holds.
 template <class Condition>
-KRONOP_INLINE void wait_until(Condition is_done) {
+EMULATION_INLINE void wait_until(Condition is_done) {
   for (long rounds = 0; !is_done(); ++rounds) {
     if (rounds > 10000000) {
       std::fprintf(stderr, "a barrier waits for threads that do not come\n");
@@ -55,7 +55,7 @@ struct Barrier {
     arrive();
   }
   void wait(unsigned parity) {
-    wait_until([&]() KRONOP_INLINED { return (phase & 1) != parity; });
+    wait_until([&]() EMULATION_INLINED { return (phase & 1) != parity; });
   }
 };
 
@@ -72,7 +72,7 @@ inline void wait_for_team(int index) {
     barrier.arrived = 0;
     ++barrier.phase;
   }
-  wait_until([&]() KRONOP_INLINED { return barrier.phase != phase; });
+  wait_until([&]() EMULATION_INLINED { return barrier.phase != phase; });
 }
 
 }  // namespace emulation

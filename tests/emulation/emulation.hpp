@@ -6,8 +6,8 @@
 // warps and of warp groups (tensor_cores.hpp). Shared memory and the stacks are poisoned, so that a
 // value that nobody wrote shows up as NaN.
 //
-// Kernels are compiled with little optimisation, since there are many and each runs once. These
-// headers serve all of them and take most of their time, so they ask for -O2.
+// Kernels are compiled without optimisation, since there are many and each runs once. These headers
+// serve all of them and take most of their time, so they ask for -O2.
 #pragma once
 
 #include "barriers.hpp"

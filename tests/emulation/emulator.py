@@ -20,7 +20,9 @@ _HEADER = Path(__file__).with_name("emulation.hpp")
 # A vector that is not aligned to its size ends the process here, as it ends a kernel on a GPU.
 _CHECKS = ("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
 _ALIGNMENT = 128
-_FLAGS = ("-O0", *_CHECKS, "-include", str(_HEADER))
+_FLAGS = (*_CHECKS, "-include", str(_HEADER))
+# Unoptimised, sums of terms of distances take longer than to optimise them; no other kernel does.
+_LONG = '#include "distance_tile.cuh"'
 # Of several in one unit none has C's linkage, under which all would be the same function.
 _ENTRY = 'extern "C" __global__'
 _WRAPPER = """
@@ -118,7 +120,8 @@ def _unit(source: Source) -> Unit:
     """The kernel, and what runs it, which is what the unit is called by."""
     includes = (f"-I{directory}" for directory in source.include_directories)
     text = source.text.replace(source.entry, "kernel") + _WRAPPER
-    return Unit(text=text.replace(_ENTRY, "__global__"), flags=(*_FLAGS, *includes))
+    level = "-Og" if _LONG in text else "-O0"
+    return Unit(text=text.replace(_ENTRY, "__global__"), flags=(level, *_FLAGS, *includes))
 
 
 def _load(unit: Unit, folder: Path) -> Any:

@@ -14,8 +14,8 @@
 #pragma GCC push_options
 #pragma GCC optimize("O2")
 // For what most of a run takes: without optimisation of the whole the compiler inlines nothing else.
-#define KRONOP_INLINED __attribute__((always_inline))
-#define KRONOP_INLINE inline KRONOP_INLINED
+#define EMULATION_INLINED __attribute__((always_inline))
+#define EMULATION_INLINE inline EMULATION_INLINED
 #define KRONOP_EMULATION
 #define __global__
 #define __device__

@@ -24,15 +24,15 @@ inline Operands<T> operands[most_warps];
 
 // The tensor cores drop the low 13 bits of a float32 operand. They truncate sums as well, which are
 // exact here.
-KRONOP_INLINE float operand(float x) {
+EMULATION_INLINE float operand(float x) {
   return __builtin_bit_cast(float, __builtin_bit_cast(unsigned, x) & 0xffffe000u);
 }
-KRONOP_INLINE double operand(double x) { return x; }
+EMULATION_INLINE double operand(double x) { return x; }
 
 // Adds to a thread's share of 16 rows x 8 `count` sums the products of left(row, k) and right(column, k),
 // of k < kSteps. Each is read once, since what it takes to find one is most of a run.
 template <class Wide, int kSteps, class Sum, class Left, class Right>
-KRONOP_INLINE void add_products(Sum (*sums)[4], int count, bool more, Left left, Right right) {
+EMULATION_INLINE void add_products(Sum (*sums)[4], int count, bool more, Left left, Right right) {
   const int thread = int(current % 32);
   Wide rows[2][kSteps], column[kSteps];
   for (int half = 0; half < 2; ++half) {
@@ -58,8 +58,8 @@ inline void warp_multiply_add(T (&sums)[4], const T (&a)[4], const T (&b)[2]) {
   wait(Waiting::warp);
   const Operands<T>& all = operands<T>[warp];
   add_products<double, 8>(
-      &sums, 1, true, [&](int lane, int k) KRONOP_INLINED { return double(operand(all.a[lane % 8 * 4 + k % 4][lane / 8 + 2 * (k / 4)])); },
-      [&](int produced, int k) KRONOP_INLINED { return double(operand(all.b[produced * 4 + k % 4][k / 4])); });
+      &sums, 1, true, [&](int lane, int k) EMULATION_INLINED { return double(operand(all.a[lane % 8 * 4 + k % 4][lane / 8 + 2 * (k / 4)])); },
+      [&](int produced, int k) EMULATION_INLINED { return double(operand(all.b[produced * 4 + k % 4][k / 4])); });
   wait(Waiting::warp);
 }
 
@@ -72,8 +72,8 @@ inline void group_multiply_add(float (&sums)[N][4], const float (&a)[4], const f
   wait(Waiting::warp);
   const Operands<float>& all = operands<float>[warp];
   add_products<double, 8>(
-      sums, N, more, [&](int lane, int k) KRONOP_INLINED { return double(operand(all.a[lane % 8 * 4 + k % 4][lane / 8 + 2 * (k / 4)])); },
-      [&](int column, int k) KRONOP_INLINED { return double(operand(b[(k / 4 * (columns / 8) + column / 8) * 32 + column % 8 * 4 + k % 4])); });
+      sums, N, more, [&](int lane, int k) EMULATION_INLINED { return double(operand(all.a[lane % 8 * 4 + k % 4][lane / 8 + 2 * (k / 4)])); },
+      [&](int column, int k) EMULATION_INLINED { return double(operand(b[(k / 4 * (columns / 8) + column / 8) * 32 + column % 8 * 4 + k % 4])); });
   wait(Waiting::warp);
 }
 
@@ -111,16 +111,16 @@ struct Words {
 inline Words words_of[most_warps];
 
 // Row `lane` and contracted index k of the left operand.
-KRONOP_INLINE unsigned short left_of(const Words& all, int lane, int k) {
+EMULATION_INLINE unsigned short left_of(const Words& all, int lane, int k) {
   return static_cast<unsigned short>(all.a[lane % 8 * 4 + k % 8 / 2][lane / 8 + k / 8 * 2] >> 16 * (k % 2));
 }
 
 // Byte k % 4 of a word.
-KRONOP_INLINE unsigned byte_of(unsigned word, int k) { return word >> 8 * (k % 4) & 0xffu; }
+EMULATION_INLINE unsigned byte_of(unsigned word, int k) { return word >> 8 * (k % 4) & 0xffu; }
 
 // Converts with F16C: a cast from _Float16 calls a function of libgcc, which took half of some
 // runs.
-KRONOP_INLINE float of_half(unsigned short bits) {
+EMULATION_INLINE float of_half(unsigned short bits) {
   typedef short Halves __attribute__((vector_size(16)));
   return __builtin_ia32_vcvtph2ps(Halves{static_cast<short>(bits)})[0];
 }
@@ -136,7 +136,7 @@ inline unsigned from_lane(unsigned word, int lane) {
 }
 
 template <class T>
-KRONOP_INLINE double widened(unsigned short bits) {
+EMULATION_INLINE double widened(unsigned short bits) {
   if (__is_same(T, kronop::half_t)) return double(of_half(bits));
   return double(__builtin_bit_cast(float, unsigned(bits) << 16));
 }
@@ -150,8 +150,8 @@ inline void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned
   wait(Waiting::warp);
   const Words& all = words_of[warp];
   add_products<double, 16>(
-      &sums, 1, true, [&](int lane, int k) KRONOP_INLINED { return widened<T>(left_of(all, lane, k)); },
-      [&](int produced, int k) KRONOP_INLINED { return widened<T>(static_cast<unsigned short>(all.b[produced * 4 + k % 8 / 2][k / 8] >> 16 * (k % 2))); });
+      &sums, 1, true, [&](int lane, int k) EMULATION_INLINED { return widened<T>(left_of(all, lane, k)); },
+      [&](int produced, int k) EMULATION_INLINED { return widened<T>(static_cast<unsigned short>(all.b[produced * 4 + k % 8 / 2][k / 8] >> 16 * (k % 2))); });
   wait(Waiting::warp);
 }
 
@@ -163,11 +163,11 @@ inline void warp_multiply_add(Sum (&sums)[4], const unsigned (&a)[2 * N], const 
   std::memcpy(words_of[warp].b[thread], b, sizeof(b));
   wait(Waiting::warp);
   const Words& all = words_of[warp];
-  const auto left = [&](int lane, int k) KRONOP_INLINED {
+  const auto left = [&](int lane, int k) EMULATION_INLINED {
     const unsigned byte = byte_of(all.a[lane % 8 * 4 + k % 16 / 4][lane / 8 + k / 16 * 2], k);
     return unsigned(is_signed ? int(static_cast<signed char>(byte)) : int(byte));
   };
-  const auto right = [&](int produced, int k) KRONOP_INLINED {
+  const auto right = [&](int produced, int k) EMULATION_INLINED {
     return unsigned(int(static_cast<signed char>(byte_of(all.b[produced * 4 + k % 16 / 4][k / 16], k))));
   };
   add_products<unsigned, 16 * N>(reinterpret_cast<int(*)[4]>(&sums), 1, true, left, right);
@@ -177,7 +177,7 @@ inline void warp_multiply_add(Sum (&sums)[4], const unsigned (&a)[2 * N], const 
 // An 8-bit float: e5m2 is the upper byte of a float16; the float16 with e4m3's fields is 2^8 times too
 // small.
 template <class T>
-KRONOP_INLINE double widened_byte(unsigned byte) {
+EMULATION_INLINE double widened_byte(unsigned byte) {
   if (__is_same(T, kronop::float_e5m2_t)) return double(of_half(static_cast<unsigned short>(byte << 8)));
   if ((byte & 0x7f) == 0x7f) return __builtin_nan("");
   return 256 * double(of_half(static_cast<unsigned short>((byte & 0x80) << 8 | (byte & 0x7f) << 7)));
@@ -191,8 +191,8 @@ inline void warp_multiply_add_quarters(float (&sums)[4], const unsigned (&a)[4],
   wait(Waiting::warp);
   const Words& all = words_of[warp];
   add_products<double, 32>(
-      &sums, 1, true, [&](int lane, int k) KRONOP_INLINED { return widened_byte<T>(byte_of(all.a[lane % 8 * 4 + k % 16 / 4][lane / 8 + k / 16 * 2], k)); },
-      [&](int produced, int k) KRONOP_INLINED { return widened_byte<T>(byte_of(all.b[produced * 4 + k % 16 / 4][k / 16], k)); });
+      &sums, 1, true, [&](int lane, int k) EMULATION_INLINED { return widened_byte<T>(byte_of(all.a[lane % 8 * 4 + k % 16 / 4][lane / 8 + k / 16 * 2], k)); },
+      [&](int produced, int k) EMULATION_INLINED { return widened_byte<T>(byte_of(all.b[produced * 4 + k % 16 / 4][k / 16], k)); });
   wait(Waiting::warp);
 }
 
@@ -229,8 +229,8 @@ inline void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4], cons
   wait(Waiting::warp);
   const Words& all = words_of[warp];
   add_products<double, 16>(
-      sums, N, more, [&](int lane, int k) KRONOP_INLINED { return widened<T>(left_of(all, lane, k)); },
-      [&](int column, int k) KRONOP_INLINED { return widened<T>(b[(k / 8 * columns + column) * 8 + k % 8]); });
+      sums, N, more, [&](int lane, int k) EMULATION_INLINED { return widened<T>(left_of(all, lane, k)); },
+      [&](int column, int k) EMULATION_INLINED { return widened<T>(b[(k / 8 * columns + column) * 8 + k % 8]); });
   wait(Waiting::warp);
 }
 
@@ -246,7 +246,7 @@ struct GroupMatrix {
     return result;
   }
   template <class T>
-  KRONOP_INLINE T at(int row, int along) const {
+  EMULATION_INLINE T at(int row, int along) const {
     // A row's bytes are a power of two, and a division takes longer than all else here.
     const int bytes = along * int(sizeof(T)), parts = bytes >> __builtin_ctz(unsigned(row_bytes));
     const std::size_t place = from + parts * part + row / 8 * eight_rows + row % 8 * row_bytes + (bytes & (row_bytes - 1));
@@ -262,11 +262,11 @@ inline void group_product(float (&sums)[N][4], const unsigned (&a)[4], const Gro
   wait(Waiting::warp);
   const Words& all = words_of[warp];
   if constexpr (sizeof(T) == 4) {
-    const auto left = [&](int row, int k) KRONOP_INLINED { return double(operand(__builtin_bit_cast(float, all.a[row % 8 * 4 + k % 4][row / 8 + 2 * (k / 4)]))); };
-    add_products<double, 8>(sums, N, more, left, [&](int column, int k) KRONOP_INLINED { return double(operand(b.at<float>(column, k))); });
+    const auto left = [&](int row, int k) EMULATION_INLINED { return double(operand(__builtin_bit_cast(float, all.a[row % 8 * 4 + k % 4][row / 8 + 2 * (k / 4)]))); };
+    add_products<double, 8>(sums, N, more, left, [&](int column, int k) EMULATION_INLINED { return double(operand(b.at<float>(column, k))); });
   } else {
-    const auto left = [&](int row, int k) KRONOP_INLINED { return widened<T>(left_of(all, row, k)); };
-    add_products<double, 16>(sums, N, more, left, [&](int column, int k) KRONOP_INLINED { return widened<T>(b.at<unsigned short>(column, k)); });
+    const auto left = [&](int row, int k) EMULATION_INLINED { return widened<T>(left_of(all, row, k)); };
+    add_products<double, 16>(sums, N, more, left, [&](int column, int k) EMULATION_INLINED { return widened<T>(b.at<unsigned short>(column, k)); });
   }
   wait(Waiting::warp);
 }
@@ -280,27 +280,27 @@ inline float rounded_as_copied(float x) {
 template <int N>
 inline void product_of(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more, float) {
   const int first = int(current / 32 % 4 * 16);
-  const auto left = [&](int row, int k) KRONOP_INLINED { return double(operand(a.at<float>(first + row, k))); };
-  add_products<double, 8>(sums, N, more, left, [&](int column, int k) KRONOP_INLINED { return double(operand(b.at<float>(column, k))); });
+  const auto left = [&](int row, int k) EMULATION_INLINED { return double(operand(a.at<float>(first + row, k))); };
+  add_products<double, 8>(sums, N, more, left, [&](int column, int k) EMULATION_INLINED { return double(operand(b.at<float>(column, k))); });
 }
 template <int N, class Byte>
 inline void product_of(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more, Byte) {
   const int first = int(current / 32 % 4 * 16);
-  const auto left = [&](int row, int k) KRONOP_INLINED { return widened_byte<Byte>(a.at<unsigned char>(first + row, k)); };
-  add_products<double, 32>(sums, N, more, left, [&](int column, int k) KRONOP_INLINED { return widened_byte<Byte>(b.at<unsigned char>(column, k)); });
+  const auto left = [&](int row, int k) EMULATION_INLINED { return widened_byte<Byte>(a.at<unsigned char>(first + row, k)); };
+  add_products<double, 32>(sums, N, more, left, [&](int column, int k) EMULATION_INLINED { return widened_byte<Byte>(b.at<unsigned char>(column, k)); });
 }
 template <class Sum, int N, class Byte>
 inline void product_of(Sum (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more, Byte) {
   const int first = int(current / 32 % 4 * 16);
-  const auto left = [&](int row, int k) KRONOP_INLINED { return unsigned(int(a.at<signed char>(first + row, k))); };
-  add_products<unsigned, 32>(reinterpret_cast<int(*)[4]>(sums), N, more, left, [&](int column, int k) KRONOP_INLINED { return unsigned(int(b.at<signed char>(column, k))); });
+  const auto left = [&](int row, int k) EMULATION_INLINED { return unsigned(int(a.at<signed char>(first + row, k))); };
+  add_products<unsigned, 32>(reinterpret_cast<int(*)[4]>(sums), N, more, left, [&](int column, int k) EMULATION_INLINED { return unsigned(int(b.at<signed char>(column, k))); });
 }
 
 template <class T, bool kTurned, bool kTurnedRight = false, int N>
 inline void group_product(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more) {
   const int first = int(current / 32 % 4 * 16);
-  const auto left = [&](int row, int k) KRONOP_INLINED { return widened<T>(kTurned ? a.at<unsigned short>(k, first + row) : a.at<unsigned short>(first + row, k)); };
-  const auto right = [&](int column, int k) KRONOP_INLINED { return widened<T>(kTurnedRight ? b.at<unsigned short>(k, column) : b.at<unsigned short>(column, k)); };
+  const auto left = [&](int row, int k) EMULATION_INLINED { return widened<T>(kTurned ? a.at<unsigned short>(k, first + row) : a.at<unsigned short>(first + row, k)); };
+  const auto right = [&](int column, int k) EMULATION_INLINED { return widened<T>(kTurnedRight ? b.at<unsigned short>(k, column) : b.at<unsigned short>(column, k)); };
   add_products<double, 16>(sums, N, more, left, right);
 }
 

@@ -19,7 +19,7 @@ struct Map {
 // Calls visit(place in shared memory, element of the tensor or null beyond it). The tensor's rows end
 // after whole granules.
 template <class Visit>
-KRONOP_INLINE void for_each_of_box(const Map& map, unsigned char* shared, const int (&at)[3], int granule, Visit visit) {
+EMULATION_INLINE void for_each_of_box(const Map& map, unsigned char* shared, const int (&at)[3], int granule, Visit visit) {
   if (reinterpret_cast<std::size_t>(shared) % 1024 != 0 || at[0] < 0 || at[1] < 0 || at[2] < 0) std::abort();
   const long long row_bytes = (map.extents[0] * map.element + granule - 1) / granule * granule;
   for (int row = 0; row < map.box[1]; ++row) {
@@ -34,7 +34,7 @@ KRONOP_INLINE void for_each_of_box(const Map& map, unsigned char* shared, const 
 }
 
 inline void load_box(const Map& map, unsigned char* to, const int (&at)[3]) {
-  for_each_of_box(map, to, at, map.element, [&](unsigned char* place, const unsigned char* from) KRONOP_INLINED {
+  for_each_of_box(map, to, at, map.element, [&](unsigned char* place, const unsigned char* from) EMULATION_INLINED {
     std::memset(place, 0, map.element);
     if (from) std::memcpy(place, from, map.element);
     if (map.rounds) *reinterpret_cast<float*>(place) = rounded_as_copied(*reinterpret_cast<float*>(place));
@@ -52,7 +52,7 @@ inline unsigned count_of_stores;
 
 // NOTE: GPUs write whole granules of 16 bytes, also where a row of the tensor ends within one.
 inline void store_box(const Store& store) {
-  for_each_of_box(store.map, store.from, store.at, 16, [&](const unsigned char* place, unsigned char* to) KRONOP_INLINED {
+  for_each_of_box(store.map, store.from, store.at, 16, [&](const unsigned char* place, unsigned char* to) EMULATION_INLINED {
     if (to) std::memcpy(to, place, store.map.element);
   });
 }

@@ -83,11 +83,9 @@ def describe(
     )
 
 
-def pick(
-    description: KSparseChainDescription, wanted: Callable[[Plan], bool], count: int = 400
-) -> Plan:
-    """The cheapest plan that is as wanted."""
-    plans = CudaKSparseChainEmitter().candidates(description, _TARGET, count)
+def pick(description: KSparseChainDescription, wanted: Callable[[Plan], bool]) -> Plan:
+    """The cheapest plan that is as wanted: all ways to cut a chain of two come first."""
+    plans = CudaKSparseChainEmitter().candidates(description, _TARGET, 3)
     return next(plan for plan in plans if wanted(plan))
 
 
@@ -165,9 +163,7 @@ def test_pairs(folder: Path, patterns: list[Pattern], element: DataType, batch_l
     run(folder, description, plan, 200, few=2 * design.parts)
 
 
-@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
-@pytest.mark.parametrize("element", [float32, float16])
-@pytest.mark.parametrize("resident", [True, False], ids=["resident", "streamed"])
+@pytest.mark.covering(batch_last=[False, True], element=[float32, float16], resident=[True, False])
 def test_weights_that_stay_and_weights_that_stream(
     folder: Path, element: DataType, batch_last: bool, resident: bool
 ) -> None:

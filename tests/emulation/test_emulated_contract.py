@@ -56,18 +56,14 @@ def test_patterns(
         run(folder, pattern, rows, element, batch_last=batch_last)
 
 
-@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
-@pytest.mark.parametrize("d", [5, 12, 24, 37])
-def test_lanes_that_blocks_share(folder: Path, d: int, batch_last: bool) -> None:
-    run(folder, (1, 20, 24, d), 19, float32, batch_last=batch_last)
-    run(folder, (1, 20, 24, d), 19, float16, batch_last=batch_last)
+@pytest.mark.covering(batch_last=[False, True], element=[float32, float16], d=[5, 12, 24, 37])
+def test_lanes_that_blocks_share(folder: Path, d: int, element: DataType, batch_last: bool) -> None:
+    run(folder, (1, 20, 24, d), 19, element, batch_last=batch_last)
 
 
-@pytest.mark.parametrize("d", [1, 4])
-@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
-def test_other_layouts(folder: Path, d: int, batch_last: bool) -> None:
-    for element in (float32, float16):
-        run(folder, (2, 20, 24, d), 48, element, batch_last=batch_last, layout=ColumnMajor)
+@pytest.mark.covering(batch_last=[False, True], element=[float32, float16], d=[1, 4])
+def test_other_layouts(folder: Path, d: int, element: DataType, batch_last: bool) -> None:
+    run(folder, (2, 20, 24, d), 48, element, batch_last=batch_last, layout=ColumnMajor)
 
 
 def test_tf32_rounds_its_operands(folder: Path) -> None:
@@ -81,11 +77,18 @@ def test_a_tile_of_ones_own_with_warps_along_the_contracted_index(folder: Path) 
         run(folder, (1, 40, 130, d), 70, element, batch_last=False, tile=tile)
 
 
+@pytest.mark.covering(
+    batch_last=[False, True],
+    element=[float32, float64, bfloat16],
+    way=[((1, 40, 260, 2), 1), ((2, 33, 200, 1), 3)],
+)
+def test_plans_for_few_rows(folder: Path, way: Any, element: DataType, batch_last: bool) -> None:
+    pattern, rows = way
+    run(folder, pattern, rows, element, batch_last=batch_last, few=True)
+
+
 @pytest.mark.parametrize("element", [float32, float64, bfloat16])
-def test_plans_for_few_rows(folder: Path, element: DataType) -> None:
-    for batch_last in (False, True):
-        run(folder, (1, 40, 260, 2), 1, element, batch_last=batch_last, few=True)
-        run(folder, (2, 33, 200, 1), 3, element, batch_last=batch_last, few=True)
+def test_plans_of_factors_for_few_rows(folder: Path, element: DataType) -> None:
     math = MathInstruction.tensor_op(element)
     between = element if element is bfloat16 else None
     run_kron(
@@ -100,40 +103,49 @@ def test_plans_for_few_rows(folder: Path, element: DataType) -> None:
     )
 
 
-@pytest.mark.parametrize("side", Side)
-@pytest.mark.parametrize("element", [float32, float64, float16])
-def test_large_kronecker_factors(folder: Path, side: Side, element: DataType) -> None:
-    options: dict[str, Any] = {"math_instruction": MathInstruction.tensor_op(element)}
-    options |= {"side": side, "intermediate": float16 if element is float16 else None}
-    run_kron(folder, [(136, 40)], 37, element, source=True, **options)
-    run_kron(folder, [(3, 4), (130, 24), (2, 2)], 5, element, source=True, **options)
-    run_kron(folder, [(144, 16), (130, 17)], 3, element, batch=(2,), factor_batch=(2,), **options)
+@pytest.mark.covering(
+    side=list(Side),
+    element=[float32, float64, float16],
+    way=[
+        ([(136, 40)], 37, {"source": True}),
+        ([(3, 4), (130, 24), (2, 2)], 5, {"source": True}),
+        ([(144, 16), (130, 17)], 3, {"batch": (2,), "factor_batch": (2,)}),
+    ],
+)
+def test_large_kronecker_factors(folder: Path, way: Any, element: DataType, side: Side) -> None:
+    factors, rows, options = way
+    options = {"side": side, "math_instruction": MathInstruction.tensor_op(element), **options}
+    between = float16 if element is float16 else None
+    run_kron(folder, factors, rows, element, intermediate=between, **options)
 
 
-@pytest.mark.parametrize("rows", [1, 5, 38])
-@pytest.mark.parametrize("factors", [[(129, 33)], [(131, 9), (11, 3)], [(3, 3), (133, 17)]])
-def test_odd_rows_of_16_bits_are_read_to_their_end_and_no_further(
-    folder: Path, factors: list[tuple[int, int]], rows: int
-) -> None:
-    """With an odd count of elements the first one is the second half of a word of memory."""
-    for element, side, layouts in (
+@pytest.mark.covering(
+    rows=[1, 5, 38],
+    factors=[[(129, 33)], [(131, 9), (11, 3)], [(3, 3), (133, 17)]],
+    way=[
         (float16, Side.Right, (RowMajor, RowMajor, RowMajor)),
         (bfloat16, Side.Left, (RowMajor, ColumnMajor, RowMajor)),
         (float16, Side.Right, (ColumnMajor, ColumnMajor, RowMajor)),
-    ):
-        run_kron(
-            folder,
-            [(q, p) for p, q in factors] if side is Side.Left else factors,
-            rows,
-            element,
-            side=side,
-            layouts=layouts,
-            source=rows == 5,
-            few=rows == 1,
-            math_instruction=MathInstruction.tensor_op(element),
-            intermediate=element,
-            at_the_end=True,
-        )
+    ],
+)
+def test_odd_rows_of_16_bits_are_read_to_their_end_and_no_further(
+    folder: Path, way: Any, factors: list[tuple[int, int]], rows: int
+) -> None:
+    """With an odd count of elements the first one is the second half of a word of memory."""
+    element, side, layouts = way
+    run_kron(
+        folder,
+        [(q, p) for p, q in factors] if side is Side.Left else factors,
+        rows,
+        element,
+        side=side,
+        layouts=layouts,
+        source=rows == 5,
+        few=rows == 1,
+        math_instruction=MathInstruction.tensor_op(element),
+        intermediate=element,
+        at_the_end=True,
+    )
 
 
 @pytest.mark.covering(x=list(Layout), f=list(Layout), y=list(Layout))

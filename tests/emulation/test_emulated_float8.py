@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,10 +20,10 @@ from tests.emulation.test_emulated_contract import run
 from tests.emulation.test_emulated_kernels import run_ksparse
 
 
-@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
-@pytest.mark.parametrize(
-    "pattern",
-    [
+@pytest.mark.covering(
+    batch_last=[False, True],
+    element=[float8_e4m3fn, float8_e5m2],
+    pattern=[
         (3, 24, 64, 1),
         (1, 33, 41, 1),
         (1, 48, 32, 2),
@@ -36,19 +37,29 @@ from tests.emulation.test_emulated_kernels import run_ksparse
         (1, 20, 24, 64),
     ],
 )
-def test_patterns(folder: Path, pattern: tuple[int, int, int, int], batch_last: bool) -> None:
-    for rows in (1, 40, 71):
-        run(folder, pattern, rows, float8_e4m3fn, batch_last=batch_last)
-    run(folder, pattern, 64, float8_e5m2, batch_last=batch_last)
+def test_patterns(
+    folder: Path, pattern: tuple[int, int, int, int], element: DataType, batch_last: bool
+) -> None:
+    for rows in (1, 40, 64, 71):
+        run(folder, pattern, rows, element, batch_last=batch_last)
 
 
-@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
-@pytest.mark.parametrize("element", [float8_e4m3fn, float8_e5m2])
-def test_on_ordinary_cores(folder: Path, element: DataType, batch_last: bool) -> None:
-    for pattern in ((2, 3, 5, 3), (2, 2, 2, 1), (1, 48, 20, 4)):
-        simt = run_ksparse(folder, pattern, 37, element, batch_last=batch_last, alignment=1)
-        assert simt == "kronop::contract_tiles"
-    run_ksparse(folder, (2, 12, 32, 16), 64, element, batch_last=batch_last, alignment=16)
+@pytest.mark.covering(
+    batch_last=[False, True],
+    element=[float8_e4m3fn, float8_e5m2],
+    way=[
+        ((2, 3, 5, 3), 37, 1),
+        ((2, 2, 2, 1), 37, 1),
+        ((1, 48, 20, 4), 37, 1),
+        ((2, 12, 32, 16), 64, 16),
+    ],
+)
+def test_on_ordinary_cores(folder: Path, way: Any, element: DataType, batch_last: bool) -> None:
+    pattern, rows, alignment = way
+    template = run_ksparse(
+        folder, pattern, rows, element, batch_last=batch_last, alignment=alignment
+    )
+    assert template == "kronop::contract_tiles"
 
 
 @pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])

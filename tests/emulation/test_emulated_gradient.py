@@ -172,12 +172,14 @@ def test_wide_copies(folder: Path, pattern: Any, batch_last: bool, tied: bool) -
 @pytest.mark.covering(
     element=[float64, float16, bfloat16],
     tied=[True, False],
+    batch_last=[False, True],
     pattern=[(1, 64, 64, 1), (1, 16, 32, 18), (3, 5, 7, 5), (2, 16, 8, 4)],
 )
-def test_element_types(folder: Path, pattern: Any, tied: bool, element: DataType) -> None:
+def test_element_types(
+    folder: Path, pattern: Any, batch_last: bool, tied: bool, element: DataType
+) -> None:
     alignment = 16 // element.bytes if pattern[1] % 8 == 0 else 1
-    run(folder, pattern, 16, element, tied=tied, alignment=alignment)
-    run(folder, pattern, 16, element, tied=tied, alignment=alignment, batch_last=True)
+    run(folder, pattern, 16, element, tied=tied, alignment=alignment, batch_last=batch_last)
     if element.bytes == 2:
         run(folder, pattern, 9, element, tied=tied, output=float32)
 

@@ -57,12 +57,15 @@ def run(
     )
 
 
-@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
-@pytest.mark.parametrize("element", [float16, bfloat16, float32])
-def test_a_lane(folder: Path, element: DataType, batch_last: bool) -> None:
-    run(folder, (2, 48, 64, 1), 400, element, (128, 48, 32), 3, batch_last=batch_last)
-    rows = 128 if batch_last else 256
-    run(folder, (1, 80, 96, 1), 261, element, (rows, 32, 32), batch_last=batch_last)
+@pytest.mark.covering(
+    batch_last=[False, True],
+    element=[float16, bfloat16, float32],
+    way=[((2, 48, 64, 1), 400, (128, 48, 32), 3), ((1, 80, 96, 1), 261, (256, 32, 32), 2)],
+)
+def test_a_lane(folder: Path, way: Any, element: DataType, batch_last: bool) -> None:
+    pattern, rows, (m, *others), stages = way
+    shape = (128 if batch_last else m, *others)
+    run(folder, pattern, rows, element, shape, stages, batch_last=batch_last)
 
 
 @pytest.mark.covering(batch_last=[False, True], element=[float16, float32], d=[2, 3, 4, 6, 8, 24])
@@ -104,29 +107,42 @@ def only(
     choice._candidates.cache_clear()
 
 
-@pytest.mark.covering(images=[False, True], turned=[False, True], d=[1, 3, 6, 12])
+@pytest.mark.covering(
+    images=[False, True],
+    turned=[False, True],
+    outputs=[(float16, 56), (float32, 40), (float16, 33)],
+    d=[1, 3, 6, 12],
+)
 def test_packed_weights(
-    folder: Path, only: Any, monkeypatch: pytest.MonkeyPatch, d: int, turned: bool, images: bool
+    folder: Path,
+    only: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    d: int,
+    outputs: tuple[DataType, int],
+    turned: bool,
+    images: bool,
 ) -> None:
     """By a launch before, of more lanes at once than a block has."""
     monkeypatch.setattr(group_room, "_MOST_PACKED", 0)
     monkeypatch.setattr(group_choice, "_LEAST_OF_IMAGES", 1)
     only(lambda tile: tile.images is images)
-    for element, b in ((float16, 56), (float32, 40), (float16, 33)):
-        alignment = 1 if b == 33 else 16 // element.bytes
-        shape, ways = (128, 32, 16), {"batch_last": True, "alignment": alignment}
-        run(folder, (2, b, 40, d), 130, element, shape, turned=turned, **ways)
+    element, b = outputs
+    alignment = 1 if b == 33 else 16 // element.bytes
+    shape, ways = (128, 32, 16), {"batch_last": True, "alignment": alignment}
+    run(folder, (2, b, 40, d), 130, element, shape, turned=turned, **ways)
 
 
 @pytest.mark.covering(
     images=[False, True],
     batch_last=[False, True],
     lanes=[(float16, 3), (float32, 3), (float16, 8), (float32, 9), (float16, 17)],
+    order=[(0, 3, 1, 2), (0, 3, 2, 1), (3, 0, 2, 1), (0, 2, 1, 3), (0, 1, 2)],
 )
 def test_weights_in_any_order(
     folder: Path,
     only: Any,
     monkeypatch: pytest.MonkeyPatch,
+    order: tuple[int, ...],
     lanes: tuple[DataType, int],
     batch_last: bool,
     images: bool,
@@ -136,25 +152,24 @@ def test_weights_in_any_order(
     monkeypatch.setattr(group_room, "_MOST_PACKED", 0)
     only(lambda tile: tile.images is images)
     shape = (128 if batch_last or d < 8 else 64, 16, 16)
-    for order in ((0, 3, 1, 2), (0, 3, 2, 1), (3, 0, 2, 1), (0, 2, 1, 3), (0, 1, 2)):
-        run(folder, (2, 48, 40, d), 70, element, shape, batch_last=batch_last, order=order)
+    run(folder, (2, 48, 40, d), 70, element, shape, batch_last=batch_last, order=order)
+
+
+@pytest.mark.covering(adds=[False, True], resident=[False, True], d=[2, 3, 6, 8])
+def test_teams_along_outputs(folder: Path, only: Any, d: int, resident: bool, adds: bool) -> None:
+    only(lambda tile: tile.along_outputs > 1 and tile.resident is resident)
+    run(folder, (1, 96, 40, d), 150, float16, (64, 32, 16), adds=adds)
 
 
 @pytest.mark.parametrize("adds", [False, True])
-@pytest.mark.parametrize("d", [2, 3, 6, 8])
-def test_teams_along_outputs(folder: Path, only: Any, d: int, adds: bool) -> None:
-    for resident in (False, True):
-        only(lambda tile, stays=resident: tile.along_outputs > 1 and tile.resident is stays)
-        run(folder, (1, 96, 40, d), 150, float16, (64, 32, 16), adds=adds)
-    if d == 8:
-        run(folder, (1, 96, 40, d), 150, float16, (64, 48, 16), adds=adds)
+def test_teams_along_wide_outputs(folder: Path, only: Any, adds: bool) -> None:
+    only(lambda tile: tile.along_outputs > 1 and tile.resident)
+    run(folder, (1, 96, 40, 8), 150, float16, (64, 48, 16), adds=adds)
 
 
-@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
-@pytest.mark.parametrize("d", [1, 3])
-def test_a_bias_of_several_tiles(folder: Path, d: int, batch_last: bool) -> None:
-    for element in (float16, float32):
-        run(folder, (2, 80, 32, d), 300, element, (128, 16, 16), batch_last=batch_last, adds=False)
+@pytest.mark.covering(batch_last=[False, True], element=[float16, float32], d=[1, 3])
+def test_a_bias_of_several_tiles(folder: Path, d: int, element: DataType, batch_last: bool) -> None:
+    run(folder, (2, 80, 32, d), 300, element, (128, 16, 16), batch_last=batch_last, adds=False)
 
 
 @pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])

@@ -79,13 +79,11 @@ _LANES = {
     "column": (2, 1, 70, 5),
     "ones": (3, 1, 1, 32),
 }
-_ALL = {f"rows_{name}": shape for name, shape in _ROWS.items()}
-_ALL |= {f"lanes_{name}": shape for name, shape in _LANES.items()}
 
 
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("element", [bfloat16, int8], ids=lambda item: item.name)
-@pytest.mark.parametrize("pattern", list(_ALL.values()), ids=list(_ALL))
+@pytest.mark.covering(
+    last=[False, True], element=[bfloat16, int8], pattern=[*_ROWS.values(), *_LANES.values()]
+)
 def test_patterns_and_rows(run: Any, pattern: Any, element: Any, last: bool) -> None:
     for rows in (1, 15, 17, 33, 70):
         step = run(pattern, rows, element=element, last=last, place=before_a_wall)
@@ -94,9 +92,11 @@ def test_patterns_and_rows(run: Any, pattern: Any, element: Any, last: bool) -> 
     assert isinstance(step.design, TilesAlongOutputs if along_outputs else TilesAlongBatch)
 
 
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("element", [bfloat16, int8], ids=lambda item: item.name)
-@pytest.mark.parametrize("pattern", [(2, 20, 40, 1), (2, 20, 37, 4), (1, 5, 9, 17)])
+@pytest.mark.covering(
+    last=[False, True],
+    element=[bfloat16, int8],
+    pattern=[(2, 20, 40, 1), (2, 20, 37, 4), (1, 5, 9, 17)],
+)
 def test_any_strides(run: Any, pattern: Any, element: Any, last: bool) -> None:
     for rows in (7, 40):
         run(pattern, rows, element=element, last=last, views=("negative",) * 3, scalars=(2, 3))
@@ -117,9 +117,9 @@ _EPILOGUES = {
 }
 
 
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("pattern", [(2, 20, 37, 1), (2, 20, 37, 4)])
-@pytest.mark.parametrize("name", list(_EPILOGUES))
+@pytest.mark.covering(
+    last=[False, True], pattern=[(2, 20, 37, 1), (2, 20, 37, 4)], name=list(_EPILOGUES)
+)
 def test_other_results(run: Any, name: str, pattern: Any, last: bool) -> None:
     element, epilogue = _EPILOGUES[name]
     for rows in (16, 70):

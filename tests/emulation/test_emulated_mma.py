@@ -40,13 +40,15 @@ def run(
     return run_kron(folder, factors, rows, element, **options)
 
 
-@pytest.mark.parametrize("element", [float32, float64, float16, bfloat16])
-@pytest.mark.parametrize("side", Side)
-def test_element_types(folder: Path, side: Side, element: DataType) -> None:
-    alignment = 16 // element.bytes
-    run(folder, [(8, 8)] * 3, 5, element, side=side, alignment=alignment)
-    run(folder, [(16, 16)] * 2, 40, element, side=side, alignment=alignment, source=True)
-    run(folder, [(6, 7), (5, 5), (9, 4)], 5, element, side=side, source=True)
+@pytest.mark.covering(
+    element=[float32, float64, float16, bfloat16],
+    side=list(Side),
+    way=[([(8, 8)] * 3, 5, False), ([(16, 16)] * 2, 40, True), ([(6, 7), (5, 5), (9, 4)], 5, True)],
+)
+def test_element_types(folder: Path, way: Any, side: Side, element: DataType) -> None:
+    factors, rows, source = way
+    alignment = 1 if (5, 5) in factors else 16 // element.bytes
+    run(folder, factors, rows, element, side=side, alignment=alignment, source=source)
 
 
 def test_a_nan_stays_one_where_operands_are_rounded(folder: Path) -> None:
@@ -82,17 +84,23 @@ def test_tf32_rounds_its_operands(folder: Path) -> None:
         run_kron(folder, [(8, 8), (40, 24)], 20, float32, math_instruction=tf32)
 
 
-@pytest.mark.parametrize("element", [float32, float64, bfloat16])
-@pytest.mark.parametrize(
-    ("factors", "rows"),
-    [([(2, 2)] * 7, 20), ([(64, 64)] * 2, 3), ([(86, 86), (40, 30)], 1), ([(7, 7), (31, 31)], 40)],
+@pytest.mark.covering(
+    side=list(Side),
+    element=[float32, float64, bfloat16],
+    way=[
+        ([(2, 2)] * 7, 20),
+        ([(64, 64)] * 2, 3),
+        ([(86, 86), (40, 30)], 1),
+        ([(7, 7), (31, 31)], 40),
+    ],
 )
-def test_plans_for_few_rows(
-    folder: Path, factors: list[tuple[int, int]], rows: int, element: DataType
-) -> None:
-    alignment = 16 // element.bytes
-    run(folder, factors, rows, element, few=True, alignment=alignment, source=True)
-    run(folder, factors, rows, element, few=True, side=Side.Left)
+def test_plans_for_few_rows(folder: Path, way: Any, element: DataType, side: Side) -> None:
+    right = {"alignment": 16 // element.bytes, "source": True} if side is Side.Right else {}
+    run(folder, *way, element, few=True, side=side, **right)
+
+
+def test_a_cluster_adds_a_source_to_results_that_it_does_not_stage(folder: Path) -> None:
+    run(folder, [(86, 86), (40, 30)], 1, float32, few=True, alignment=4, source=True)
 
 
 @pytest.mark.parametrize("rows", [1, 300])

@@ -20,8 +20,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["KRONOP_CACHE_DIR"] = _CACHE.name
     # What tests compare with the output of other processes has no lines about a slow machine.
     os.environ["KRONOP_QUIET"] = "1"
-    # As many processes as cores, each with threads on every core: those that wait for others take
-    # turns with them, and references need no threads. It halves the time of tests with threads.
+    # There is a process for every core, and each has a thread for every core: threads that wait
+    # have to sleep, so that those they wait for can run. Products of NumPy do without threads.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # JAX would take three quarters of a GPU's memory, which other processes of the run use too.

@@ -122,7 +122,7 @@ def check_element(element: DataType, expected: DataType, name: str, told: str = 
     if element != expected:
         hint = "convert it to the type that is expected"
         if expected.kind == "int" and element.kind == "float":
-            hint += ", or, since that drops fractions, the others to this one's"
+            hint += f"; where that drops fractions, convert the other operands to {element!r}"
         raise ElementTypeError(
             mismatch(
                 f"element type of {name}",

@@ -203,7 +203,9 @@ class Operator(abc.ABC):
                     f"shape of {name}",
                     expected=f"({length},) or {wanted} beside an operator {self.shape}",
                     got=shape,
-                    hint="operator @ x has x's columns, x @ operator its rows",
+                    hint="its rows meet the operator's columns"
+                    if at == -2
+                    else "its columns meet the operator's rows",
                 )
             )
         batch_of(self.shape[:-2], shape[:-2])

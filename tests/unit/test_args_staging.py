@@ -29,6 +29,7 @@ __all__ = ["gpu"]
 @pytest.fixture(scope="module", autouse=True)
 def _what_others_left() -> None:
     """What tests before this file left is not looked through again by each collection here."""
+    gc.collect()
     gc.freeze()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codeop
 import re
 import runpy
 import shlex
@@ -39,6 +40,17 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch) -> None:
     _need_jax(page)
     monkeypatch.chdir(tmp_path)  # Some write files.
     pages.run(page, "python")
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=pages.name)
+def test_blocks_can_be_pasted_at_python_s_prompt(page: Path) -> None:
+    """Before Python 3.13 an empty line there ends an indented block, and nothing else does."""
+    for block in re.findall(r"```py(?:thon)?\n(.*?)```", page.read_text(), re.S):
+        compiler, pasted = codeop.CommandCompiler(), ""
+        for line in [*block.splitlines(), ""]:
+            pasted += f"{line}\n"
+            if compiler(pasted.removesuffix("\n"), pages.name(page), "single") is not None:
+                pasted = ""
 
 
 @pytest.mark.parametrize("example", _EXAMPLES, ids=lambda example: example.stem)

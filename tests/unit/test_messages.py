@@ -33,6 +33,13 @@ def test_mixed_types_are_told_what_to_convert() -> None:
         kronop.gemkm(x, [np.ones((8, 8))])
 
 
+def test_factors_with_fractions_are_not_to_become_whole_numbers() -> None:
+    x = np.ones((4, 8), np.int64)
+    told = "factors.0.: expected kronop.int64.*drops fractions, convert the other operands to"
+    with pytest.raises(kronop.ElementTypeError, match=told):
+        kronop.gemkm(x, [np.ones((8, 8))])
+
+
 _INT8 = np.ones((4, 4), np.int8)
 
 

@@ -1,6 +1,7 @@
 """The site: `python -m sphinx -W docs site` (extra `docs`) builds it in the folder `site`."""
 
 import argparse
+import importlib.util
 import os
 import re
 from collections.abc import Iterator
@@ -47,6 +48,24 @@ def with_helps(app: object, page: str, source: list[str]) -> None:
         source[0] = source[0].replace("<!-- helps -->", "\n".join(helps(parser("kronop"), 2)))
 
 
+# The package that a module of kronop's needs when it is imported.
+NEEDS = {
+    "torch": "torch",
+    "distributed": "torch",
+    "jax": "jax",
+    "scipy": "scipy",
+    "linear_operator": "linear_operator",
+}
+
+
+def without_missing(app: object, page: str, source: list[str]) -> None:
+    """Leaves out of the reference what can't be imported here, so that the site builds anywhere."""
+    for module, package in NEEDS.items():
+        if importlib.util.find_spec(package) is None:
+            described = rf"\.\. auto\w+:: kronop\.{module}\b.*(\n[ \t]+\S.*)*"
+            source[0] = re.sub(described, f"(Not described here: {package} is missing.)", source[0])
+
+
 def one_by_one(
     app: object, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
@@ -62,3 +81,4 @@ def one_by_one(
 def setup(app: object) -> None:
     app.connect("autodoc-process-docstring", one_by_one, priority=400)
     app.connect("source-read", with_helps)
+    app.connect("source-read", without_missing)

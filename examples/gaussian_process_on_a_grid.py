@@ -104,11 +104,11 @@ def plot(
 
     matplotlib.use("Agg")
     matplotlib.rcParams.update(
-        {"svg.hashsalt": "kronop", "font.size": 9, "image.interpolation": "none"}
+        {"svg.hashsalt": "kronop", "font.size": 8, "image.interpolation": "none"}
     )
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, 2, figsize=(8, 5.6), layout="constrained", facecolor="white")
+    figure, axes = plt.subplots(2, 2, figsize=(5.4, 5), layout="constrained", facecolor="white")
     limits = {"vmin": mean.min(), "vmax": mean.max(), "cmap": "viridis"}
     maps = [
         ("observations", observed, limits),
@@ -129,7 +129,7 @@ def plot(
         u, low, high, color="tab:blue", alpha=0.3, linewidth=0, label="± 2 deviations"
     )
     line.set(title=f"along v = {v[along]:.2f}", xlabel="u")
-    line.legend(frameon=False, fontsize=8)
+    line.legend(frameon=False, fontsize=7)
     figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
 
 

@@ -19,8 +19,9 @@ _LIBRARIES = {
     "linear_operator": ("linear_operator", "#009E73"),
 }
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-# Inches: the picture's width, a bar's height, and what surrounds a panel's bars.
-_WIDTH, _BAR, _AROUND = 10.0, 0.17, 1.1
+# Inches: the picture's width, at which labels can be read on a telephone, a bar's height, and what
+# surrounds a panel's bars.
+_WIDTH, _BAR, _AROUND = 4.2, 0.17, 1.1
 # Between groups of bars, in bars.
 _GAP = 0.8
 _LONGEST_REASON = 30
@@ -109,22 +110,18 @@ def _group(case: dict[str, Any]) -> Group:
 
 
 def save(path: str, panels: Sequence[Panel]) -> None:
-    """Writes a picture with two panels in a row."""
-    rows = [panels[at : at + 2] for at in range(0, len(panels), 2)]
-    heights = [max(map(_bars, row)) * _BAR + _AROUND for row in rows]
-    figure = figure_of(_WIDTH, sum(heights) + 0.6)
-    grid = figure.subplots(
-        len(rows), min(len(panels), 2), squeeze=False, gridspec_kw={"height_ratios": heights}
-    )
-    limits = _limits(panels)
-    for at, panel in enumerate(panels):
-        _draw(grid.flat[at], panel, limits, max(map(_bars, rows[at // 2])))
-    for axes in grid.flat[len(panels) :]:
-        axes.set_axis_off()
+    """Writes a picture with one panel above the other."""
+    heights = [_bars(panel) * _BAR + _AROUND for panel in panels]
     names = [name for name in _LIBRARIES if any(name in panel.libraries for panel in panels)]
+    figure = figure_of(_WIDTH, sum(heights) + 0.2 + 0.2 * len(names))
+    column = figure.subplots(len(panels), 1, squeeze=False, gridspec_kw={"height_ratios": heights})
+    figure.supylabel("rows:factors, and kronop's time", fontsize=10)
+    limits = _limits(panels)
+    for axes, panel in zip(column.flat, panels, strict=True):
+        _draw(axes, panel, limits)
     patch = importlib.import_module("matplotlib.patches").Patch
     handles = [patch(color=_LIBRARIES[name][1], label=_LIBRARIES[name][0]) for name in names]
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(names), frameon=False)
+    figure.legend(handles=handles, loc="outside upper center", ncols=1, frameon=False)
     figure.savefig(path)
 
 
@@ -147,8 +144,7 @@ def _limits(panels: Sequence[Panel]) -> tuple[float, float]:
     return least / room if least < 1 else 1.0, most * room
 
 
-def _draw(axes: Any, panel: Panel, limits: tuple[float, float], bars: float) -> None:
-    """Draws a panel of the height of so many bars."""
+def _draw(axes: Any, panel: Panel, limits: tuple[float, float]) -> None:
     count, step = len(panel.libraries), _step(panel)
     for at, group in enumerate(panel.groups):
         for place, name in enumerate(panel.libraries):
@@ -161,15 +157,15 @@ def _draw(axes: Any, panel: Panel, limits: tuple[float, float], bars: float) -> 
     middles = [at * step + (count - 1) / 2 for at in range(len(panel.groups))]
     axes.set_yticks(middles, [f"{group.shape}  {_ms(group.ms)}" for group in panel.groups])
     axes.tick_params(axis="y", length=0)
-    axes.set_ylim(bars - _GAP, -1)
+    axes.set_ylim(_bars(panel) - _GAP, -1)
     axes.axvline(1, color="black", lw=1)
     axes.set_axisbelow(True)
     axes.grid(True, axis="x", alpha=0.3)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-    axes.set_title(panel.title, fontsize=11)
-    axes.set_xlabel("other libraries' time over kronop's")
-    axes.set_ylabel("rows:factors, and kronop's time")
+    # Both may be wider than the axes, to the left of which there is room.
+    axes.set_title(panel.title, fontsize=10, loc="right")
+    axes.set_xlabel("other libraries' time over kronop's", loc="right")
 
 
 def _bar(axes: Any, group: Group, name: str, place: float) -> None:

@@ -109,7 +109,7 @@ def save_gains(path: str, rows: Sequence[Row]) -> None:
             element = TENSOR_TYPES[case.dtype].bytes
             where = case.operations / case.bytes(element), min(others) / ours[0]
             points.setdefault(f"{case.dtype}, batch {case.layout}", []).append(where)
-    figure = figure_of(10, 7)
+    figure = figure_of(5.2, 5.2)  # Labels can be read on a telephone.
     axes = figure.subplots()
     for index, (label, places) in enumerate(points.items()):
         x, y = zip(*places, strict=True)
@@ -119,9 +119,9 @@ def save_gains(path: str, rows: Sequence[Row]) -> None:
     axes.set_yscale("log", base=2)
     axes.set_xlabel("useful operations per useful byte")
     axes.set_ylabel("time of the best other algorithm over kronop's")
-    axes.set_title(f"Kronecker-sparse products on {rows[0].device}")
+    axes.set_title(f"Kronecker-sparse products on {rows[0].device}", fontsize=10)
     axes.grid(True, which="both", alpha=0.2)
-    figure.legend(loc="outside right upper", fontsize=8)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=9)
     figure.savefig(path)
 
 

@@ -170,27 +170,20 @@ class TensorMap:
     rounds: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Members:
-    """The bytes of several structs in a row, with the blocks of each: (offset, bytes, value)."""
-
-    content: bytes = field(repr=False)
-    blocks: tuple[tuple[int, int, TensorMap], ...]
-    # Their addresses are their own.
-    address: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Bytes that the kernel reads as one value: a tensor map of 128 bytes, or a small struct.
+    """Bytes that the kernel reads as one value: a tensor map of 128 bytes, or structs.
 
-    Its value is one of `Placed`, which repeated calls write for their own addresses, or plain
-    bytes.
+    Its value is a `TensorMap`, which repeated calls write for their own addresses, or plain bytes.
+
+    Attributes:
+        pointers: the indices of its 8-byte words that are addresses.
     """
 
     name: str
     nbytes: int
     align: int = 8
+    pointers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.align not in (8, 16, 32, 64, 128) or self.nbytes < 1 or self.nbytes % self.align:
@@ -200,8 +193,7 @@ class Block:
             )
 
 
-Placed = TensorMap | Members
-Value = int | float | Sequence[int] | Sequence[float] | bytes | Placed
+Value = int | float | Sequence[int] | Sequence[float] | bytes | TensorMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,14 +263,14 @@ class KernelSignature:
     def _refuse(self, item: Field | Block, why: str) -> NoReturn:
         raise ValueError(f"{self.struct_name}.{item.name}: {why}")
 
-    def _held(self, item: Block, value: Value) -> bytes | Placed:
+    def _held(self, item: Block, value: Value) -> bytes | TensorMap:
         """The value, checked to be one that a block can hold."""
-        if not isinstance(value, (bytes, TensorMap, Members)):
-            self._refuse(item, f"a block holds bytes, a TensorMap or Members, not {value!r}")
+        if not isinstance(value, (bytes, TensorMap)):
+            self._refuse(item, f"a block holds bytes or a TensorMap, not {value!r}")
         return value
 
-    def blocks(self, values: Mapping[str, Value]) -> tuple[tuple[int, int, Placed], ...]:
-        """(byte offset, bytes, value) of each block that depends on an address.
+    def blocks(self, values: Mapping[str, Value]) -> tuple[tuple[int, int, TensorMap], ...]:
+        """(byte offset, bytes, value) of each block that is a tensor map.
 
         Raises:
             ValueError: the value of a block is nothing that a block holds.
@@ -323,8 +315,10 @@ def _layout(signature: KernelSignature) -> struct.Struct:
 def _pointers(signature: KernelSignature) -> tuple[int, ...]:
     found: list[int] = []
     for item in signature.fields:
-        if isinstance(item, Field) and item.scalar is Scalar.POINTER:
-            first = _offsets(signature)[item.name] // 8
+        first = _offsets(signature)[item.name] // 8
+        if isinstance(item, Block):
+            found += (first + at for at in item.pointers)
+        elif item.scalar is Scalar.POINTER:
             found += range(first, first + item.count)
     return tuple(found)
 
@@ -346,4 +340,4 @@ class Launch:
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
     overlaps: bool = False
-    blocks: tuple[tuple[int, int, Placed], ...] = ()
+    blocks: tuple[tuple[int, int, TensorMap], ...] = ()

@@ -1,11 +1,11 @@
-"""Tensor maps as the CUDA driver encodes them, and what else is written to parameters."""
+"""Tensor maps as the CUDA driver encodes them."""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
 
-from kronop.artifacts import Placed, TensorMap
+from kronop.artifacts import TensorMap
 from kronop.errors import DeviceError, mismatch
 
 _MOST_MAPS = 4096
@@ -13,18 +13,13 @@ _MOST_MAPS = 4096
 _NAMES = {"float64", "float32", "float16", "bfloat16", "int64", "int32"}
 
 
-def write_block(value: Placed, place: memoryview, address: int) -> None:
-    """Writes the bytes of a value, for memory at `address`, to its block of the parameters.
+def write_block(value: TensorMap, place: memoryview, address: int) -> None:
+    """Writes the bytes of a map of the memory at `address` to its block of the parameters.
 
     Raises:
-        DeviceError: the driver refuses a tensor map.
+        DeviceError: the driver refuses the map.
     """
-    if isinstance(value, TensorMap):
-        place[:] = _encoded(value, address)
-    else:
-        place[: len(value.content)] = value.content
-        for offset, nbytes, item in value.blocks:
-            write_block(item, place[offset : offset + nbytes], item.address)
+    place[:] = _encoded(value, address)
 
 
 # NOTE: the driver takes 5 us for a map through its Python bindings, a look-up 1 us.

@@ -14,7 +14,7 @@ from kronop.args import signature
 from kronop.args.base import Arguments
 from kronop.args.staging import Form
 from kronop.args.view import Device, TensorView
-from kronop.artifacts import Launch, Placed
+from kronop.artifacts import Launch, TensorMap
 from kronop.compiler import Kernel
 from kronop.compiler.tensor_maps import write_block
 from kronop.frozen import dataclass
@@ -24,11 +24,11 @@ from kronop.frozen import dataclass
 _SLOT_BITS, _MIDDLE = 48, 1 << 47
 MOST_BYTES = _MIDDLE
 """No memory that a symbolic address stands for may have so many: those of a whole process."""
-_MOST_LAUNCHES = 64
+_MOST_LAUNCHES = 512
 
 _Patch = tuple[int, int, int]  # Index of a parameter word, slot, bytes to add to its address.
-# (the bytes of a block within the parameters, its value, slot, bytes to add to its address).
-_Blocks = list[tuple[memoryview, Placed, int, int]]
+# (the bytes of a tensor map within the parameters, the map, slot, bytes to add to its address).
+_Blocks = list[tuple[memoryview, TensorMap, int, int]]
 _Ready = tuple[list[tuple[Any, int, int, int]], _Blocks, list[Callable[[int], None]]]
 
 
@@ -154,9 +154,9 @@ class Product:
         launchers = []
         for record in self.records:
             launch = record.launch
-            # Blocks (tensor maps) encode real addresses, and there are only symbols yet: bind
-            # without them, and write them in each launch. A block without memory (address 0)
-            # has no symbol: it is the same in every launch.
+            # Tensor maps encode real addresses, and there are only symbols yet: bind without
+            # them, and write them in each launch. A map without memory (address 0) has no symbol:
+            # it is the same in every launch.
             fixed = tuple(block for block in launch.blocks if not block[-1].address)
             bare = dataclasses.replace(launch, blocks=fixed) if launch.blocks else launch
             launcher, words = record.kernel.bind_words(bare, self._device)

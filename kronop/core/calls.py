@@ -146,5 +146,5 @@ def epilogue_of(x: DataType, Y: TensorDescription, activation: str | None) -> Ep
 def finish(arguments: Any, lesson: Lesson | None, slots: Mapping[str, int]) -> Any:
     arguments.operation.run(arguments)
     if lesson is not None:
-        lesson.add(arguments, slots)
+        lesson.learn(arguments, slots)
     return arguments.Y

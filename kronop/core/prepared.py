@@ -5,13 +5,14 @@ So does the second one, and its launches are kept as a function of the tensors' 
 later call with that signature only allocates the result, writes the addresses into the packed
 parameters and launches them. A call that might differ in any way goes the long way again.
 
-The slots (see `addressed`) are numbered in this order: the operands that the caller gives (the
-last one is the result, if it is given), the results made here, and the scratch memory.
+The slots (see `addressed`) are numbered in this order: the operands, Z for each result, the
+results, and the scratch memory. Most calls have one result; groups of products have many.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,19 +24,21 @@ from kronop.args.overlap import span
 from kronop.args.staging import in_use
 from kronop.args.stream import stream_handle
 from kronop.args.tensor import view
-from kronop.args.view import Device, contiguous_strides
+from kronop.args.view import Device, TensorView, contiguous_strides
 from kronop.core import winners
 from kronop.core.addressed import Product, Symbols, UnfitError
 from kronop.core.gathering import is_gathering
 from kronop.core.reach import Reach
 
-_MOST_CALLS = 512
-# With more tensors the checks cost little beside the work. The limit also bounds the memory that
-# remembered calls hold.
-_MOST_TENSORS = 1 << 10
+# Bounds of the memory that remembered calls hold, in tensors and launches. With more tensors in a
+# call the checks cost little beside the work.
+_MOST_HELD, _MOST_TENSORS = 1 << 14, 1 << 10
+_MOST_SEEN = 512
 _NUMBERS = (float, int)
 
 Key = tuple[Any, ...]
+# A slot, and the bounds of its tensor's memory in bytes from its address.
+_Span = tuple[int, int, int]
 
 
 class Call:
@@ -44,78 +47,83 @@ class Call:
     Args:
         tensors: the tensors of a call that ran the long way; no reference to them is kept.
         addresses: the tensors' addresses.
+        results: how many results the call has.
         beta: the call's beta.
-        products: the launches of that call, in order.
+        product: the launches of that call.
+        makes: the functions that make results that are not given, by slot.
         device, framework: those of X.
-        results: slots of tensors that are written besides the last one.
 
     Attributes:
         knobs: the settings that were in force during that call.
+        product: the launches.
     """
 
     def __init__(
         self,
         tensors: Sequence[Any],
         addresses: Sequence[int],
+        results: int,
         beta: float,
-        products: Sequence[Product],
+        product: Product,
+        makes: Mapping[int, signature.Maker],
         device: Device,
         framework: str,
-        results: Sequence[int] = (),
     ) -> None:
         self.knobs = knobs.current()
-        self._products = tuple(products)
+        self.product = product
         self._is_host, self._device, self._framework = device.is_host, device.index, framework
         self._address = signature.addresser(framework)
         self._make_scratch = None if device.is_host else signature.scratch_maker(framework)
-        source, result = len(tensors) - 2, len(tensors) - 1
-        self._count_change = changes.counter(tensors[result])
+        self._makes, self._first = tuple(makes.items()), len(tensors) - results
+        source = self._first - results
         # Z's memory may overlap the result's if Z is not read (beta is 0) or is the result itself.
-        is_apart = bool(beta) and addresses[source] != addresses[result]
-        apart = [slot for slot in range(source + is_apart) if addresses[slot]]
-        self._results = tuple(results)
-        self._read = tuple(_span(slot, tensors[slot]) for slot in apart if slot not in results)
-        written = [result, *results] if addresses[result] else []
-        self._written = tuple(_span(slot, tensors[slot]) for slot in written)
+        read = [
+            slot
+            for slot in range(self._first)
+            if slot < source or (beta and addresses[slot] != addresses[slot + results])
+        ]
+        written = [slot for slot in range(self._first, len(tensors)) if slot not in makes]
+        self._read = [_span(slot, tensors[slot]) for slot in read if addresses[slot]]
+        self._written = [_span(slot, tensors[slot]) for slot in written]
         spans = (*self._read, *self._written)
         self._reach = Reach(tensors, [(slot, above) for slot, _, above in spans])
+        self._counted = [slot for slot in written if changes.counted((tensors[slot],))]
+        self._count_change = changes.counter(tensors[self._counted[0]]) if self._counted else None
 
-    def run(self, tensors: Sequence[Any], addresses: list[int]) -> Any:
-        """The result; None, with nothing written to the caller's memory, if this call must go the
-        long way and be checked."""
+    def run(self, tensors: list[Any], addresses: list[int]) -> Any:
+        """The result, or the list of them where there are several; None, with nothing written to
+        the caller's memory, if this call must go the long way and be checked.
+
+        Args:
+            tensors: as of `repeat`.
+            addresses: theirs; those of new results are written into this list.
+        """
         if not self._reach.holds(tensors):
             return None
-        given = tensors[-1]
-        if given is not None:
-            if self._may_overlap(addresses):
+        if self._written and self._may_overlap(addresses):
+            return None
+        results, x = tensors[self._first :], tensors[0]
+        for slot, make in self._makes:
+            try:
+                result = make(x)
+            except (MemoryError, RuntimeError):
                 return None
-            if self._count_change is not None:
-                others = [tensors[slot] for slot in self._results] if self._results else ()
-                self._count_change((given, *others))
+            address = self._address(result)
+            if not address or address % signature.ALIGNMENT:
+                return None
+            results[slot - self._first], addresses[slot] = result, address
+        if self._count_change is not None:
+            self._count_change(tuple([tensors[slot] for slot in self._counted]))
         stream = 0 if self._is_host else stream_handle(None, self._framework, self._device)
-        x = result = tensors[0]
-        for product in self._products:
-            source, result = result, given  # `source` keeps this product's input allocated.
-            if product.make is not None:
-                try:
-                    result = product.make(x)
-                except (MemoryError, RuntimeError):
-                    return None
-                address = self._address(result)
-                if not address or address % signature.ALIGNMENT:
-                    return None
-                addresses.append(address)
-            if not product.scratch_bytes:
-                product.launch(addresses, stream)
-            elif not self._launch_with_scratch(product, addresses, stream, x):
-                return None
-            del source
-        return result
+        if not self.product.scratch_bytes:
+            self.product.launch(addresses, stream)
+        elif not self._launch_with_scratch(addresses, stream, x):
+            return None
+        return results if len(results) > 1 else results[0]
 
-    def _launch_with_scratch(
-        self, product: Product, addresses: list[int], stream: int, x: Any
-    ) -> bool:
+    def _launch_with_scratch(self, addresses: list[int], stream: int, x: Any) -> bool:
         """Launches the product; False if torch's allocator has no room for the scratch memory."""
+        product = self.product
         if self._is_host:
             borrowed = host.borrow(product.scratch_bytes)
             product.launch([*addresses, borrowed.pointer], stream)
@@ -138,20 +146,36 @@ class Call:
     def _may_overlap(self, addresses: Sequence[int]) -> bool:
         """Whether the bounds of a result of the caller overlap those of an operand that is read, or
         of another result."""
-        others = self._read
-        for item in self._written:
-            slot, below, above = item
-            low, high = addresses[slot] + below, addresses[slot] + above
-            for slot, below, above in others:
-                address = addresses[slot]
-                if address + below < high and low < address + above:
-                    return True
-            others = (*others, item)
+        if len(self._written) > 1:
+            return _is_crossed(*(_bounds(of, addresses) for of in (self._read, self._written)))
+        ((slot, below, above),) = self._written
+        low, high = addresses[slot] + below, addresses[slot] + above
+        for slot, below, above in self._read:
+            address = addresses[slot]
+            if address + below < high and low < address + above:
+                return True
         return False
 
 
-def _span(slot: int, tensor: Any) -> tuple[int, int, int]:
-    """The slot, and the bounds of the tensor's memory in bytes from its address."""
+def _is_crossed(read: list[tuple[int, int]], written: list[tuple[int, int]]) -> bool:
+    """Whether memory that is written overlaps other memory."""
+    every = [(*bounds, False) for bounds in read]
+    every += [(*bounds, True) for bounds in written]
+    end = end_of_written = 0
+    for low, high, is_written in sorted(every):
+        if low < (end if is_written else end_of_written):
+            return True
+        end = max(end, high)
+        if is_written:
+            end_of_written = high
+    return False
+
+
+def _bounds(spans: Sequence[_Span], addresses: Sequence[int]) -> list[tuple[int, int]]:
+    return [(addresses[slot] + below, addresses[slot] + above) for slot, below, above in spans]
+
+
+def _span(slot: int, tensor: Any) -> _Span:
     item = view(tensor, "")
     low, high = span(item)
     return slot, low - item.pointer, high - item.pointer
@@ -160,69 +184,80 @@ def _span(slot: int, tensor: Any) -> tuple[int, int, int]:
 class Lesson:
     """Records a call that goes the long way, so that later calls can repeat its launches."""
 
-    def __init__(self, key: Key, beta: float, tensors: Sequence[Any], addresses: list[int]) -> None:
+    def __init__(
+        self, key: Key, beta: float, tensors: Sequence[Any], addresses: list[int], results: int
+    ) -> None:
         self._key, self._beta, self._tensors, self._given = key, beta, tensors, addresses
-        self._addresses = list(addresses)
-        self._x = 0
-        self._products: list[Product] | None = []
-        self._place: tuple[Device, str] | None = None
+        self._results = results
 
-    def add(self, arguments: Arguments, slots: Mapping[str, int]) -> None:
-        """Records arguments that ran. Their X is the first tensor, or the result of the previous
-        arguments that were added.
+    def learn(self, arguments: Arguments, slots: Mapping[str, int]) -> None:
+        """Stores the launches of arguments that ran, or None if calls with this signature must go
+        the long way.
 
         Args:
-            slots: the slots of the operands other than X and Y, by name.
+            slots: the slots of the operands by name, without those of the only X and Y.
         """
-        if self._products is None:
-            return
         try:
-            self._products.append(self._product(arguments, slots))
-            self._place = arguments.device, arguments.framework
+            call = self._call(arguments, slots)
         except UnfitError:
-            self._products = None
+            call = None
+        launches = len(call.product.records) if call else 0
+        _keep(self._key, call, len(self._tensors) + launches)
 
-    def _product(self, arguments: Arguments, slots: Mapping[str, int]) -> Product:
-        result, make = arguments.Y, None
-        at = len(self._tensors) - 1
-        if result is not self._tensors[at]:
-            at = len(self._addresses)
-            item = view(result, "Y")
-            if item.pointer % signature.ALIGNMENT or item.strides != contiguous_strides(item.shape):
-                raise UnfitError
-            make = signature.maker(arguments.framework, item.shape, result)
-            self._addresses.append(item.pointer)
-        places = {**slots, "X": self._x, "Y": at, "": len(self._addresses)}
-        self._x = at
-        return Product(arguments, Symbols(places, self._addresses, arguments.device), make)
-
-    def end(self, results: Sequence[int] = ()) -> None:
-        """Stores the recorded call, or None if calls with this signature must go the long way.
-
-        Args:
-            results: slots of tensors that are written besides the last one.
-        """
-        if len(_calls) >= _MOST_CALLS:
-            _calls.clear()
-        _calls[self._key] = (
-            Call(self._tensors, self._given, self._beta, self._products, *self._place, results)
-            if self._products and self._place
-            else None
-        )
+    def _call(self, arguments: Arguments, slots: Mapping[str, int]) -> Call:
+        tensors, addresses = self._tensors, list(self._given)
+        first = len(tensors) - self._results
+        makes = {}
+        for slot, result in enumerate(arguments.results[: self._results], first):
+            if tensors[slot] is None:
+                item = view(result, "Y")
+                makes[slot] = _maker(item, arguments.framework, result)
+                addresses[slot] = item.pointer
+        places = {"X": 0, "Y": first, **slots, "": len(tensors)}
+        product = Product(arguments, Symbols(places, addresses, arguments.device))
+        facts = (arguments.device, arguments.framework)
+        return Call(tensors, self._given, self._results, self._beta, product, makes, *facts)
 
 
-# Calls by signature; None for calls that must always go the long way. No lock is needed: at worst
-# two threads learn the same call, or one thread clears what another has just stored.
+def _maker(item: TensorView, framework: str, result: Any) -> signature.Maker:
+    """The function that makes a result like this one."""
+    if (
+        item.framework != framework
+        or item.pointer % signature.ALIGNMENT
+        or item.strides != contiguous_strides(item.shape)
+    ):
+        raise UnfitError
+    return signature.maker(framework, item.shape, result)
+
+
+# Calls by signature; None for calls that must always go the long way. `_seen` has the hashes of the
+# signatures of calls that were made once. No lock is needed: at worst two threads learn the same
+# call, or one thread clears what another has just stored.
 _calls: dict[Key, Call | None] = {}
-_seen: dict[Key, None] = {}
+_seen: set[int] = set()
+_held = 0
 _age = 0
 
 
 def forget() -> None:
     """Drops all remembered calls."""
     outdate()
-    _calls.clear()
+    _drop()
     _seen.clear()
+
+
+def _drop() -> None:
+    global _held
+    _calls.clear()
+    _held = 0
+
+
+def _keep(key: Key, call: Call | None, size: int) -> None:
+    global _held
+    if _held + size > _MOST_HELD:
+        _drop()
+    _calls[key] = call
+    _held += size
 
 
 def outdate() -> None:
@@ -232,7 +267,7 @@ def outdate() -> None:
 
 
 def repeat(
-    form: object, alpha: Any, beta: Any, tensors: Sequence[Any]
+    form: object, alpha: Any, beta: Any, tensors: list[Any], results: int = 1
 ) -> tuple[Any, Lesson | None]:
     """(the result, None) if the call was repeated; else (None, lesson), with nothing written.
 
@@ -242,15 +277,17 @@ def repeat(
         form: identifies the function and its arguments other than tensors and these scalars.
         alpha, beta: scalars.
         tensors: X, other inputs, Z and the result; None for each tensor that is not given.
+        results: how many results there are. Of several, a Z for each comes before all of them, and
+            the list of them is the result.
     """
-    known = recognise(form, alpha, beta, tensors)
+    known = recognise(form, alpha, beta, tensors, results)
     if known is None:
         return None, None
     key, addresses = known
     call = _calls.get(key)
     if call is not None and call.knobs is knobs.current():
         return call.run(tensors, addresses), None
-    return None, _lesson(key, beta, tensors, addresses)
+    return None, _lesson(key, beta, tensors, addresses, results)
 
 
 def find(form: object, alpha: Any, beta: Any, tensors: Sequence[Any]) -> Call | None:
@@ -271,7 +308,9 @@ def surroundings() -> tuple[Any, ...]:
     )
 
 
-def _lesson(key: Key, beta: float, tensors: Sequence[Any], addresses: list[int]) -> Lesson | None:
+def _lesson(
+    key: Key, beta: float, tensors: Sequence[Any], addresses: list[int], results: int
+) -> Lesson | None:
     """A lesson from the second call with a signature on; None for the first.
 
     Recording a call costs time and memory, which a signature that is used once never repays.
@@ -280,16 +319,17 @@ def _lesson(key: Key, beta: float, tensors: Sequence[Any], addresses: list[int])
         return None
     if _calls.get(key, False) is None:
         return None
-    if key in _seen:
-        return Lesson(key, beta, tensors, addresses)
-    if len(_seen) >= _MOST_CALLS:
+    seen = hash(key)
+    if seen in _seen:
+        return Lesson(key, beta, tensors, addresses, results)
+    if len(_seen) >= _MOST_SEEN:
         _seen.clear()
-    _seen[key] = None
+    _seen.add(seen)
     return None
 
 
 def recognise(
-    form: object, alpha: Any, beta: Any, tensors: Sequence[Any]
+    form: object, alpha: Any, beta: Any, tensors: Sequence[Any], results: int = 1
 ) -> tuple[Key, list[int]] | None:
     """(the call's signature, the tensors' addresses); None if the call must go the long way.
 
@@ -312,10 +352,15 @@ def recognise(
         form,
         alpha,
         beta,
-        addresses[-1] == addresses[-2],
+        addresses[-1] == addresses[-2] if results == 1 else _in_place(addresses, results),
         host.host_threads("torch"),
         host.thread_count(),
         winners.generation(),
         *facts,
     )
     return key, addresses
+
+
+def _in_place(addresses: Sequence[int], results: int) -> tuple[bool, ...]:
+    """For each of several results, whether its Z is where it is."""
+    return tuple(map(operator.eq, addresses[-2 * results : -results], addresses[-results:]))

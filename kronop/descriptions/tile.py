@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import operator
 from collections.abc import Sequence
-from typing import SupportsIndex
 
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.errors import DescriptionError, ElementTypeError, mismatch
@@ -169,7 +168,8 @@ def _take(tile: TileDescription, name: str, value: object, kind: type[enum.Enum]
 def whole(value: object) -> object:
     """An integer of any kind (NumPy's, for example) as a Python int; bools and other values
     unchanged."""
-    if not isinstance(value, SupportsIndex) or isinstance(value, bool):
+    # NOTE: isinstance of typing.SupportsIndex takes 18 us.
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         return value
     try:
         return operator.index(value)

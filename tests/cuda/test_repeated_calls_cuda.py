@@ -98,6 +98,25 @@ def test_a_graph_captures_a_repeated_call(torch: Any, shapes: Any) -> None:
         assert _close(result, _product(x, factors))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_groups(torch: Any, dtype: str) -> None:
+    """Of more products than one launch holds, with new tensors in every call."""
+    sizes = [(8 * (1 + at % 7), 8 * (1 + at % 5), 8 * (1 + at % 11)) for at in range(60)]
+
+    def drawn(*shape: int) -> Any:
+        return torch.randint(-3, 4, shape, device="cuda").to(getattr(torch, dtype))
+
+    kept = []
+    for call in range(5):
+        a, b = [drawn(m, k) for m, _, k in sizes], [drawn(k, n) for _, n, k in sizes]
+        c = [drawn(m, n) for m, n, _ in sizes]
+        kept.append((a, b))  # So that later calls have other addresses.
+        found = kronop.gemm.grouped_matmul(a, b, c, beta=2.0)
+        for x, y, z, d in zip(a, b, c, found, strict=True):
+            assert torch.equal(d.double(), x.double() @ y.double() + 2 * z.double()), call
+    assert [call is not None for call in prepared._calls.values()] == [True]
+
+
 def test_chains_and_refusals(torch: Any) -> None:
     x = torch.randn(7, 12, device="cuda")
     weights = [torch.randn(2, 3, 3, 2, device="cuda"), torch.randn(1, 4, 6, 2, device="cuda")]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kronop.artifacts import Launch, Members, Source, TensorMap
+from kronop.artifacts import Launch, Source, TensorMap
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
@@ -82,18 +82,10 @@ def _parameters(launch: Launch) -> Any:
     memory = ctypes.create_string_buffer(size + _ALIGNMENT)
     start = -ctypes.addressof(memory) % _ALIGNMENT
     memory[start : start + size] = launch.parameters
-    _write(memory, start, launch.blocks)
-    return ctypes.cast(ctypes.addressof(memory) + start, ctypes.c_char_p), memory
-
-
-def _write(memory: Any, start: int, blocks: Any) -> None:
-    for offset, nbytes, value in blocks:
+    for offset, nbytes, value in launch.blocks:
         at = start + offset
-        if isinstance(value, Members):
-            memory[at : at + len(value.content)] = value.content
-            _write(memory, at, value.blocks)
-        else:
-            memory[at : at + nbytes] = _map(value).ljust(nbytes, b"\0")
+        memory[at : at + nbytes] = _map(value).ljust(nbytes, b"\0")
+    return ctypes.cast(ctypes.addressof(memory) + start, ctypes.c_char_p), memory
 
 
 def _map(value: TensorMap) -> bytes:

@@ -141,7 +141,7 @@ def test_what_is_no_block_is_refused(value: Any) -> None:
     values = _values(0, 0) | {"window": value}
     for use in (_SIGNATURE.pack, _SIGNATURE.blocks):
         with pytest.raises(
-            ValueError, match=r"Parameters\.window: a block holds bytes, a TensorMap"
+            ValueError, match=r"Parameters\.window: a block holds bytes or a TensorMap"
         ):
             use(values)
 

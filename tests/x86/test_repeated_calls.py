@@ -20,7 +20,7 @@ from kronop.core import addressed, prepared, winners
 from tests import support
 from tests.test_properties import _kron_problems, _ksparse_problems
 
-_FLOAT = np.float32
+_FLOAT, _ERROR = np.float32, kronop.ArgumentError
 
 
 class _Counter:
@@ -52,7 +52,7 @@ def _random(*shape: int, dtype: Any = _FLOAT) -> Any:
 
 def _long_way(call: Callable[[], Any]) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prepared, "repeat", lambda *arguments: (None, None))
+        patch.setattr(prepared, "repeat", lambda *arguments, **more: (None, None))
         return call()
 
 
@@ -114,6 +114,59 @@ def test_results_go_where_they_are_asked_to_go(counter: _Counter, convert: Any) 
             np.testing.assert_allclose(np.asarray(out), expected + 2, rtol=1e-5, atol=1e-5)
     assert counter.repeated == 12
     assert counter.declined == 0
+
+
+_SIZES = [(3, 5, 4), (1, 2, 7), (6, 6, 6)]
+
+
+def _group(convert: Any) -> tuple[list[Any], list[Any], list[Any]]:
+    """As, Bs and Cs of products of several sizes."""
+    return (
+        [convert(_random(m, k)) for m, _, k in _SIZES],
+        [convert(_random(k, n)) for _, n, k in _SIZES],
+        [convert(_random(m, n)) for m, n, _ in _SIZES],
+    )
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_groups_of_products(counter: _Counter, convert: Any, count: int) -> None:
+    """With new tensors in every call, results that are given or not, or sources themselves."""
+    grouped = kronop.gemm.grouped_matmul
+    for call in range(6):
+        a, b, c = (items[:count] for items in _group(convert))
+        outs = [item + np.nan for item in c]
+        products = [np.asarray(x) @ np.asarray(y) for x, y in zip(a, b, strict=True)]
+        sums = [x + 2 * np.asarray(z) for x, z in zip(products, c, strict=True)]
+        new = grouped(a, b)
+        assert grouped(iter(a), tuple(b), outs=outs)[-1] is outs[-1]
+        added = grouped(a, b, c, beta=2.0)
+        assert grouped(a, b, c, beta=2.0, outs=c)[-1] is c[-1]
+        assert counter.repeated == 4 * max(0, call - 1)
+        for found, wanted in ((new, products), (outs, products), (added, sums), (c, sums)):
+            assert type(found) is list
+            for one, other in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(np.asarray(one), other, rtol=1e-4, atol=1e-4)
+    assert not counter.declined
+
+
+def test_groups_that_meet_are_refused_after_others(counter: _Counter, convert: Any) -> None:
+    grouped = kronop.gemm.grouped_matmul
+    a, b, c = _group(convert)
+    outs = [item + 0 for item in c]
+    _warm(lambda: grouped(a, b, outs=outs))
+    _warm(lambda: grouped(a, b, c, beta=1.0, outs=outs))
+    square = convert(_random(6, 6))
+    _same_refusal(lambda: grouped([*a[:2], square], b, outs=[*outs[:2], square]), _ERROR, "overlap")
+    memory = convert(_random(17))
+    pair = [memory[:15].reshape(3, 5), memory[13:15].reshape(1, 2)]
+    _same_refusal(lambda: grouped(a, b, outs=[*pair, outs[2]]), _ERROR, "Ds.0. and Ds.1.")
+    sources = [c[0], pair[1], c[2]]
+    _same_refusal(
+        lambda: grouped(a, b, sources, beta=1.0, outs=[pair[0], *outs[1:]]), _ERROR, "Ds.0. and Cs"
+    )
+    apart = [memory[:15].reshape(3, 5), memory[15:].reshape(1, 2), outs[2]]
+    grouped(a, b, outs=apart)
+    np.testing.assert_allclose(np.asarray(apart[1]), np.asarray(a[1]) @ np.asarray(b[1]), rtol=1e-4)
 
 
 def test_new_results_are_new(counter: _Counter, convert: Any) -> None:
@@ -322,7 +375,7 @@ def test_threads_of_torch_are_those_of_now(counter: _Counter) -> None:
             assert torch.equal(result, _long_way(lambda: kronop.gemkm(x, factors)))
     finally:
         torch.set_num_threads(before)
-    launches = [call._products[0].records[0].launch for call in prepared._calls.values() if call]
+    launches = [call.product.records[0].launch for call in prepared._calls.values() if call]
     used = {launch.parameters for launch in launches}
     assert len(used) == 2
 
@@ -345,7 +398,7 @@ def test_a_new_winner_runs(counter: _Counter, monkeypatch: pytest.MonkeyPatch) -
         _warm(lambda: kronop.gemkm(x, factors)), expected, rtol=1e-4, atol=1e-4
     )
     assert counter.repeated == before + 2
-    second = [call._products[0].records[0] for call in prepared._calls.values() if call]
+    second = [call.product.records[0] for call in prepared._calls.values() if call]
     assert len(second) == 2
 
 
@@ -401,7 +454,7 @@ def test_threads_do_not_share_launches(counter: _Counter) -> None:
     assert not wrong
     for call in prepared._calls.values():
         assert call is not None
-        assert all(len(product.launch.__self__._ready) <= 6 for product in call._products)
+        assert len(call.product.launch.__self__._ready) <= 6
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

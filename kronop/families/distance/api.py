@@ -162,10 +162,7 @@ def matrix_of(
         return result
     arguments = distance_arguments(x1, x2, bound, mode, out, diagonal)
     slots = {"X1": 0, "X2": 1, **{name: 2 + index for index, name in enumerate(tensors)}}
-    result = finish(arguments, lesson, slots)
-    if lesson is not None:
-        lesson.end()
-    return result
+    return finish(arguments, lesson, slots)
 
 
 def distance_arguments(

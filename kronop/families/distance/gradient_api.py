@@ -81,10 +81,7 @@ def cdist_grad(
     if result is not None:
         return result
     arguments = _arguments(operands, p, power, out)
-    result = finish(arguments, lesson, {name: slot for slot, name in enumerate("ABCDp")})
-    if lesson is not None:
-        lesson.end()
-    return result
+    return finish(arguments, lesson, {name: slot for slot, name in enumerate("ABCDp")})
 
 
 def _arguments(

@@ -113,10 +113,7 @@ def product_of(x1: Any, x2: Any, v: Any, bound: Bound, out: Any = None) -> Any:
         return result
     arguments = product_arguments(x1, x2, v, bound, out)
     slots = {"X1": 0, "X2": 1, "V": 2, **{name: 3 + index for index, name in enumerate(tensors)}}
-    result = finish(arguments, lesson, slots)
-    if lesson is not None:
-        lesson.end()
-    return result
+    return finish(arguments, lesson, slots)
 
 
 def product_arguments(

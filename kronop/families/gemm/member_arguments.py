@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kronop.args.base import Arguments, Places, Planned
 from kronop.args.overlap import overlaps, span
+from kronop.args.staging import Form
 from kronop.args.view import TensorView
 from kronop.artifacts import Launch
 from kronop.errors import ArgumentError, ElementTypeError, KronopError, mismatch
@@ -51,14 +53,15 @@ class Members(Arguments):
         for member in self.members:  # They run in the scratch memory of all, sized for `threads`.
             member.share_among(threads)
 
-    @property
-    def sizes(self) -> list[GemmSize]:
-        """The sizes of products that are not empty."""
-        return [member.size for member in self.members if member.size]
+    @functools.cached_property
+    def _sizes(self) -> dict[int, GemmSize]:
+        """The sizes of products that are not empty, by their number."""
+        sizes = {index: member.size for index, member in enumerate(self.members)}
+        return {index: size for index, size in sizes.items() if size}
 
     def mean_size(self) -> GemmSize:
         """As many products of their mean size."""
-        sizes = self.sizes
+        sizes = self._sizes.values()
         if not sizes:
             return GemmSize(0)
         m, n, k = (-(-sum(getattr(item, name) for item in sizes) // len(sizes)) for name in "mnk")
@@ -71,15 +74,33 @@ class Members(Arguments):
         launch: Callable[[tuple[Any, ...]], tuple[Launch, ...]],
     ) -> tuple[Launch, ...]:
         """What `launch` makes of the problems that are not empty."""
-        sizes = self.sizes
-        if not sizes:
+        if not self._sizes:
             return ()
         workspace = places.workspace(
-            max(planned.workspace_bytes(size, self._threads) for size in sizes)
+            max(planned.workspace_bytes(size, self._threads) for size in self._sizes.values())
         )
         return launch(
-            tuple(item.problem_at(places, workspace) for item in self.members if item.size)
+            tuple(
+                self.members[index].problem_at(_Numbered(places, index), workspace)
+                for index in self._sizes
+            )
         )
+
+
+class _Numbered:
+    """The places of one product's operands, by names with its number: "A[3]"."""
+
+    def __init__(self, places: Places, index: int) -> None:
+        self._places, self._index = places, index
+
+    def input(self, name: str, item: TensorView, form: Form | None) -> TensorView:
+        return self._places.input(f"{name}[{self._index}]", item, form)
+
+    def output(self, name: str, item: TensorView, form: Form | None, *, read: bool) -> TensorView:
+        return self._places.output(f"{name}[{self._index}]", item, form, read=read)
+
+    def workspace(self, nbytes: int) -> int:
+        return self._places.workspace(nbytes)
 
 
 def made(make: Callable[..., Any], rows: Sequence[Mapping[str, Any]], called: str) -> Iterator[Any]:
@@ -101,8 +122,19 @@ def rows_of(
     """The arguments of each product, from lists with an item for each.
 
     Args:
-        given: sequences by their names for the caller.
         names: what an item of each is called.
+        given, optional: as of `lists_of`, which says what is raised.
+    """
+    lists = lists_of(given, optional)
+    keys = [names[name] for name in lists]
+    return [dict(zip(keys, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+
+
+def lists_of(given: Mapping[str, Any], optional: Sequence[str]) -> dict[str, list[Any]]:
+    """Lists of equal lengths, without those that are None.
+
+    Args:
+        given: sequences by their names for the caller.
         optional: names of sequences that may be None.
 
     Raises:
@@ -135,7 +167,7 @@ def rows_of(
                 hint="pass lists of one length; a stacked tensor counts as a list of matrices",
             )
         )
-    return [{names[name]: items[at] for name, items in lists.items()} for at in range(count)]
+    return lists
 
 
 def _check_apart(members: Sequence[Members], plural: str) -> None:

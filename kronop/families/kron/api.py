@@ -134,10 +134,7 @@ def _kron(
         return result
     arguments = kron_arguments(x, factors, side, alpha, beta, z, out)
     slots = {f"factors[{index}]": 1 + index for index in range(len(factors))}
-    result = finish(arguments, lesson, slots | {"Z": 1 + len(factors)})
-    if lesson is not None:
-        lesson.end()
-    return result
+    return finish(arguments, lesson, slots | {"Z": 1 + len(factors)})
 
 
 def known_call(x: Any, factors: Sequence[Any], side: Side, alpha: float) -> Call | None:

@@ -109,10 +109,7 @@ def ksmm(
     count = len(chain)
     slots = {f"weights[{index}]": 1 + index for index in range(count)}
     slots |= {"W": 1, "bias": count + 1, "Z": count + 2}
-    result = finish(arguments, lesson, slots)
-    if lesson is not None:
-        lesson.end()
-    return result
+    return finish(arguments, lesson, slots)
 
 
 def known_call(

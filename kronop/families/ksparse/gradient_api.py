@@ -9,6 +9,7 @@ from typing import Any
 from kronop.args.device import target_of
 from kronop.args.tensor import describe, view
 from kronop.core import prepared
+from kronop.core.calls import finish
 from kronop.descriptions.datatype import DataType, result_type
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
@@ -96,13 +97,8 @@ def weight_gradient(
         out=out,
         factors=factors,
     )
-    operation: Any = arguments.operation
-    operation.run(arguments)
-    if lesson is not None:
-        slots = {f"factors[{index}]": 2 + index for index in range(len(factors))}
-        lesson.add(arguments, {"G": 1, "Z": 2 + len(factors)} | slots)
-        lesson.end()
-    return arguments.Y
+    slots = {f"factors[{index}]": 2 + index for index in range(len(factors))}
+    return finish(arguments, lesson, {"G": 1, "Z": 2 + len(factors)} | slots)
 
 
 def gradient_arguments(

@@ -99,13 +99,11 @@ def quantized_gemkm(
     clip = check_clip(clip)
     q, scales = _new(x, factors, bits) if out is None else _given(out, bits)
     slots = {f"factors[{index}]": 1 + index for index in range(len(factors))}
-    slots["scales"] = 1 + len(factors)
-    tensors = [x, *factors, scales, None, q]
-    result, lesson = prepared.repeat(("quantized_gemkm", bits), clip, 0.0, tensors)
+    slots["scales"] = 4 + len(factors)
+    tensors = [x, *factors, None, None, q, scales]
+    result, lesson = prepared.repeat(("quantized_gemkm", bits), clip, 0.0, tensors, results=2)
     if result is None:
         finish(quantized_arguments(x, factors, bits, clip, q, scales), lesson, slots)
-        if lesson is not None:
-            lesson.end([slots["scales"]])
     if out is not None:
         return out
     return (_as(q, "uint8") if bits == 4 else q), scales

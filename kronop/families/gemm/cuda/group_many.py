@@ -10,7 +10,6 @@ from kronop.artifacts import (
     Field,
     KernelSignature,
     Launch,
-    Members,
     Scalar,
     TensorMap,
 )
@@ -45,12 +44,18 @@ class GemmMany(Wrapping):
         return operands.round_up(self.wrapped.signature.size, _ALIGNMENT)
 
     @property
+    def _pointers(self) -> tuple[int, ...]:
+        """The indices of the words of all members that are addresses."""
+        starts = range(0, self._member_bytes // 8 * _MEMBERS, self._member_bytes // 8)
+        return tuple(start + at for start in starts for at in self.wrapped.signature.pointers)
+
+    @property
     def signature(self) -> KernelSignature:
         assert self._member_bytes * _MEMBERS + _ALIGNMENT <= _MOST_BYTES
         return KernelSignature(
             "GemmManyParameters",
             (
-                Block("members", self._member_bytes * _MEMBERS, _ALIGNMENT),
+                Block("members", self._member_bytes * _MEMBERS, _ALIGNMENT, self._pointers),
                 Field("used", Scalar.INT64),
             ),
         )
@@ -77,21 +82,28 @@ class GemmMany(Wrapping):
             )
         ]
         found.sort(key=lambda member: -member[0].k)
+        signature = self.signature
         for chunk in _chunks(found):
             tiles = sum(each.tiles_of(*member) for member in chunk)
-            values = {"members": self._packed(chunk), "used": len(chunk)}
-            yield each.launch_with(index, target, tiles, self.signature, values)
+            content, maps = self._packed(chunk)
+            values = {"members": content, "used": len(chunk)}
+            launch = each.launch_with(index, target, tiles, signature, values)
+            yield replace(launch, blocks=maps)
 
-    def _packed(self, members: Sequence[tuple[GemmProblem, int]]) -> Members:
-        blocks: list[tuple[int, int, TensorMap]] = []
+    def _packed(
+        self, members: Sequence[tuple[GemmProblem, int]]
+    ) -> tuple[bytes, tuple[tuple[int, int, TensorMap], ...]]:
+        """(the bytes of all members, which begin the parameters; their tensor maps)."""
+        maps: list[tuple[int, int, TensorMap]] = []
         content, signature = bytearray(), self.wrapped.signature
         for problem, count in members:
             values = self.wrapped.values_of(problem, count)
-            for offset, nbytes, value in signature.blocks(values):
-                assert isinstance(value, TensorMap)
-                blocks.append((len(content) + offset, nbytes, value))
+            maps += [
+                (len(content) + offset, nbytes, value)
+                for offset, nbytes, value in signature.blocks(values)
+            ]
             content += signature.pack(values).ljust(self._member_bytes, b"\0")
-        return Members(content=bytes(content), blocks=tuple(blocks))
+        return bytes(content), tuple(maps)
 
 
 def _chunks(

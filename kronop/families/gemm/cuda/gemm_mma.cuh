@@ -49,9 +49,8 @@ class Mma {
   using Layout = MmaLayout<Step, Of>;
   static constexpr int kStageBytes = RoomOfA::kBytes + RoomOfB::kBytes, kStages = Step::kStages;
   // Steps of a slab, each of which is loaded while the one before is multiplied.
-  static constexpr bool kRounds = Way(Step::kWay) == Way::kRounded;
-  static constexpr int kTogether = kRounds ? 2 : 1, kSteps = Step::kTileK / (Of::kDeep * kTogether);
-  static_assert(kSteps * Of::kDeep * kTogether == Step::kTileK && kStages >= 2);
+  static constexpr int kSteps = Step::kTileK / Of::kDeep;
+  static_assert(kSteps * Of::kDeep == Step::kTileK && kStages >= 2);
 
  public:
   using Held = Sums<Step, Layout>;
@@ -79,7 +78,7 @@ class Mma {
     }
     wait_for_older_copies<kStages - 2>();
     __syncthreads();
-    Of now[kTogether], next[kTogether];
+    Of now, next;
     load(now, 0, 0);
     int from = 0, to = kStages - 1;
 #pragma unroll 1
@@ -99,9 +98,8 @@ class Mma {
           from = from + 1 == kStages ? 0 : from + 1;
         }
         load(next, from, (step + 1) % kSteps);
-        multiply(now);
-#pragma unroll
-        for (int i = 0; i < kTogether; ++i) now[i] = next[i];
+        products_.add(now);
+        now = next;
       }
     }
   }
@@ -123,17 +121,9 @@ class Mma {
  private:
   KRONOP_INLINE static unsigned char* stage_at(int stage) { return shared_memory() + stage * kStageBytes; }
 
-  KRONOP_INLINE static void load(Of (&of)[kTogether], int stage, int step) {
+  KRONOP_INLINE static void load(Of& of, int stage, int step) {
     const unsigned char* const from = stage_at(stage);
-#pragma unroll
-    for (int i = 0; i < kTogether; ++i) of[i].load(from, from + RoomOfA::kBytes, Layout::warp_row(), Layout::warp_column(), step * kTogether + i);
-  }
-  KRONOP_INLINE void multiply(const Of (&of)[kTogether]) {
-    if constexpr (kRounds) {
-      products_.add_rounded(of[0], of[1]);
-    } else {
-      products_.add(of[0]);
-    }
+    of.load(from, from + RoomOfA::kBytes, Layout::warp_row(), Layout::warp_column(), step);
   }
 
   Products<Step, Of::kM, Of::kN> products_;

@@ -15,7 +15,8 @@ enum class Way : int {
 };
 
 template <class Step, class RoomOfA, class RoomOfB>
-using Operands = Either<RoomOfA::kSize == 8, Doubles<Step, RoomOfA, RoomOfB>, Words<Step, RoomOfA, RoomOfB>>;
+using Operands = Either<RoomOfA::kSize == 8, Doubles<Step, RoomOfA, RoomOfB>,
+                        Either<Way(Step::kWay) == Way::kRounded, RoundedWords<Step, RoomOfA, RoomOfB>, Words<Step, RoomOfA, RoomOfB>>>;
 
 using detail::bits_to_float;
 
@@ -63,30 +64,6 @@ class Products {
     }
   }
 
-  // Adds products of float32 operands of two steps, rounded to 16 bits. Which contracted index is
-  // which does not matter: a register has one of each half of a step.
-  template <class Of>
-  KRONOP_INLINE void add_rounded(const Of& first, const Of& second) {
-    using Rounded = typename Step::Rounded;
-    unsigned b[kN][2];
-#pragma unroll
-    for (int j = 0; j < kN; ++j) {
-      b[j][0] = pack<Rounded>(bits_to_float(first.b[j][0]), bits_to_float(first.b[j][1]));
-      b[j][1] = pack<Rounded>(bits_to_float(second.b[j][0]), bits_to_float(second.b[j][1]));
-    }
-#pragma unroll
-    for (int i = 0; i < kM; ++i) {
-      unsigned a[4];
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        a[h] = pack<Rounded>(bits_to_float(first.a[i][h]), bits_to_float(first.a[i][h + 2]));
-        a[h + 2] = pack<Rounded>(bits_to_float(second.a[i][h]), bits_to_float(second.a[i][h + 2]));
-      }
-#pragma unroll
-      for (int j = 0; j < kN; ++j) warp_multiply_add<Rounded>(sums_[i][j], a, b[j][0], b[j][1]);
-    }
-  }
-
  private:
   using Held = Either<kHalves, unsigned, Sum>;
   static constexpr int kWords = kHalves ? 2 : 4;
@@ -127,7 +104,7 @@ class Products {
     } else if constexpr (kHalves) {
       warp_multiply_add_halves(sums, a, b);
     } else {
-      warp_multiply_add<Input>(sums, a, b[0], b[1]);
+      warp_multiply_add<typename Step::Rounded>(sums, a, b[0], b[1]);
     }
   }
 

@@ -115,6 +115,40 @@ struct Words {
   }
 };
 
+// The same of float32, 16 elements deep, rounded to Step::Rounded as it is loaded. Which contracted
+// index is which does not matter: a register has two of one half of a step. NOTE: rounded where they
+// are multiplied, operands of two steps were twice the registers, which spilled from 64 x 64 sums on.
+template <class Step, class RoomOfA, class RoomOfB>
+struct RoundedWords {
+  static constexpr int kM = Step::kWarpM / 16, kN = Step::kWarpN / 8, kDeep = 16;
+  static constexpr bool kTurnsA = false, kTurnsB = false;
+  unsigned a[kM][4], b[kN][2];
+
+  KRONOP_INLINE void load(const unsigned char* of_a, const unsigned char* of_b, int row, int column, int step) {
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+      unsigned words[2][4];
+      load_words<RoomOfA, Step::kAcrossA, true>(words[0], of_a, row + i * 16, 2 * step);
+      load_words<RoomOfA, Step::kAcrossA, true>(words[1], of_a, row + i * 16, 2 * step + 1);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) a[i][e] = rounded(words[e / 2][e % 2], words[e / 2][e % 2 + 2]);
+    }
+#pragma unroll
+    for (int j = 0; j < kN; j += 2) {
+      unsigned words[2][4];
+      load_words<RoomOfB, Step::kAcrossB, false>(words[0], of_b, column + j * 8, 2 * step);
+      load_words<RoomOfB, Step::kAcrossB, false>(words[1], of_b, column + j * 8, 2 * step + 1);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) b[j + e / 2][e % 2] = rounded(words[e % 2][e / 2 * 2], words[e % 2][e / 2 * 2 + 1]);
+    }
+  }
+
+ private:
+  KRONOP_INLINE static unsigned rounded(unsigned low, unsigned high) {
+    return pack<typename Step::Rounded>(detail::bits_to_float(low), detail::bits_to_float(high));
+  }
+};
+
 // The same of float64, 8 elements deep. Contracted index (t, r) is t + 4 r. NOTE: a product takes an
 // operand from neighbouring registers; elements that are loaded one by one need not be moved there,
 // as pairs along k have to be.

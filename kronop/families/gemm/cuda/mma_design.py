@@ -58,8 +58,8 @@ class Way(enum.IntEnum):
     Rounded = 3
 
 
-# Registers of operands that are rounded or split, for each that is loaded.
-_MORE = {Way.Plain: 0.0, Way.Tf32: 0.75, Way.SplitTf32: 1.75, Way.Rounded: 0.5}
+# Registers of operands that are split, for each that is loaded.
+_OF_SPLIT = 1.75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +128,10 @@ class GemmMma(GemmBlocks):
     def registers(self) -> int:
         m, n = self.warp_tile
         sums = m * n * self.math.element_accumulator.bytes // (4 * _WARP)
-        # Of a step, twice: while one is multiplied, the next one is loaded.
-        loaded = (m + n) * self.step * self.source.bytes // (4 * _WARP)
-        more = int(_MORE[self.way] * loaded) + _QUARTERS * (self.source in FLOAT8) * loaded
+        # Of a step, twice: while one is multiplied, the next one is loaded, and rounded if it is.
+        loaded = (m + n) * self.step * self.rounded.bytes // (4 * _WARP)
+        more = int(_OF_SPLIT * loaded) if self.way is Way.SplitTf32 else 0
+        more += _QUARTERS * (self.source in FLOAT8) * loaded
         more += _TURNED * (self.source.bytes == 1) * sum(self._across)
         others = _REGISTERS_OF_DOUBLES if self.source is float64 else _REGISTERS
         return sums + 2 * loaded + more + self._held + others

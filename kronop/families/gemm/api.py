@@ -68,6 +68,8 @@ def matmul(
     beta = beta_beside(c, beta, "c")
     check_activation(activation)
     if are_vectors(a, b, c):
+        for name, item in (("a", a), ("b", b)):
+            operand_of(item, name, DIFFERENTIABLE)
 
         def multiply(a: Any, b: Any, c: Any, out: Any) -> Any:
             return matmul(a, b, c, alpha, beta, bias, activation, out)

@@ -14,11 +14,9 @@ _HINT = "a vector a is one row and b one column, of which the result has none"
 
 def are_vectors(a: Any, b: Any, c: Any) -> bool:
     """Whether a or b has one dimension, or c none."""
-    return _dims(a) == 1 or _dims(b) == 1 or (c is not None and _dims(c) == 0)
-
-
-def _dims(item: Any) -> int:
-    return len(getattr(item, "shape", (0, 0)))  # What is no tensor is refused later.
+    # What has no such attribute is refused, or read, later.
+    vectors = getattr(a, "ndim", 2) == 1 or getattr(b, "ndim", 2) == 1
+    return vectors or (c is not None and getattr(c, "ndim", 2) == 0)
 
 
 def multiplied(
@@ -36,7 +34,7 @@ def multiplied(
     Raises:
         ArgumentError: shapes that do not fit.
     """
-    row, column = _dims(a) == 1, _dims(b) == 1
+    row, column = (getattr(item, "ndim", 2) == 1 for item in (a, b))
     if row or column:
         _check(a, b, c, out)
     c, result = (_as_matrix(item, row, column) for item in (c, out))
@@ -49,9 +47,9 @@ def multiplied(
 
 def _as_matrix(item: Any, row: bool, column: bool) -> Any:
     """C or the result with the dimensions that a row a and a column b leave out, at least one."""
-    if item is None:
-        return None
-    item = item[..., None] if column or not _dims(item) else item
+    if not hasattr(item, "ndim"):  # None, or what is no tensor, which the product refuses.
+        return item
+    item = item[..., None] if column or not item.ndim else item
     return item[..., None, :] if row else item
 
 
@@ -60,7 +58,7 @@ def _check(a: Any, b: Any, c: Any, out: Any) -> None:
     if min(len(left), len(right)) < 1 or left[-1] != right[-2:][0]:
         raise shape_error("A and B", "(..., M, K) or (K,), and (..., K, N) or (K,)", (left, right))
     shape: Ints = left[:-1] if len(right) == 1 else (*right[:-2], right[-1])
-    if c is not None and not broadcasts(c.shape, shape):
+    if c is not None and not broadcasts(getattr(c, "shape", ()), shape):
         raise shape_error("C", f"{shape}, or what broadcasts to it", tuple(c.shape), _HINT)
-    if out is not None and tuple(out.shape) != shape:
+    if out is not None and tuple(getattr(out, "shape", shape)) != shape:
         raise shape_error("D", f"{shape}: leading dimensions, M, N", tuple(out.shape), _HINT)

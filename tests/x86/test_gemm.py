@@ -373,5 +373,5 @@ def test_vectors_are_refused_with_the_shapes_that_were_given() -> None:
         with pytest.raises(kronop.ArgumentError, match=told):
             kronop.gemm.matmul(*given)
     for given in ((a, 3), (3, a), (a, a, 3, 1, 1), (a, a, None, 1, None, None, None, 3)):
-        with pytest.raises(kronop.ElementTypeError, match="expected a tensor .* got int"):
+        with pytest.raises(kronop.ElementTypeError, match=r"expected a tensor .* got int"):
             kronop.gemm.matmul(*given)

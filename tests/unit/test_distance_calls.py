@@ -162,6 +162,18 @@ def test_descriptors_are_the_kernels_that_they_say() -> None:
     np.testing.assert_allclose(shifted - found, 0.5 * np.eye(7, 6, 2), atol=1e-15)
 
 
+def test_kermacs_own_descriptors_are_there() -> None:
+    for name, expected in {
+        "l1_norm": _descriptor("ABS"),
+        "l2_norm": _descriptor("SQUARE", "SQRT"),
+        "p_norm": _descriptor("POW", "POW"),
+        "laplace_l1": _descriptor("ABS", kind="LAPLACE"),
+        "laplace_l2": _descriptor("SQUARE", "SQRT", kind="LAPLACE"),
+        "mma": _descriptor("NOOP", operator="DOT"),
+    }.items():
+        assert getattr(kronop, f"kernel_descriptor_{name}") == expected
+
+
 def _operation() -> Any:
     points = kronop.TensorDescription(kronop.float64)
     epilogue = kronop.LinearCombination(kronop.float64, 1, kronop.float64, kronop.float64)

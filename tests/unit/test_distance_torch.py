@@ -343,6 +343,21 @@ def test_autocast_converts_values() -> None:
     torch.testing.assert_close(found, kronop.torch.kernel_matrix(x, x, kernels.Gaussian(0.5), 0.5))
 
 
+def test_values_for_a_batch_beside_points_without_one_have_gradients() -> None:
+    x, y, p = torch.rand(4, 3), torch.rand(5, 3), torch.tensor([1.3, 2.6])
+    v = torch.rand(5, 2)
+    operands = [item.double().requires_grad_() for item in (x, y, v, p)]
+    kernel = kernels.PowerNorm
+    for call in (
+        lambda x, y, v, p: kronop.torch.cdist(x, y, p),
+        lambda x, y, v, p: kronop.torch.kernel_matrix(x, y, kernels.Gaussian(p[:, None]), p),
+        lambda x, y, v, p: kronop.torch.kernel_matmul(x, y, v, kernel(p), p),
+    ):
+        found, one = call(*operands), [call(*operands[:3], item) for item in operands[3][:, None]]
+        torch.testing.assert_close(found, torch.cat(one), rtol=1e-12, atol=1e-12)
+        assert torch.autograd.gradcheck(call, operands)
+
+
 def test_values_of_another_batch_are_named() -> None:
     x = torch.ones(2, 4, 3)
     for call in (
@@ -351,7 +366,7 @@ def test_values_of_another_batch_are_named() -> None:
     ):
         with pytest.raises(kronop.ArgumentError, match=r"bandwidth: expected shape \(2,\)"):
             call(x, x, kernels.Gaussian(torch.ones(3)))
-    with pytest.raises(kronop.ArgumentError, match="regularization: expected at most 0 dim"):
+    with pytest.raises(kronop.ArgumentError, match="regularization: expected one number"):
         kronop.torch.kernel_matrix(x[0], x[0], kernels.Linear(), torch.ones(4))
     points = x.requires_grad_()
     for call in (

@@ -40,24 +40,19 @@ def test_what_is_refused_is_told_with_its_place() -> None:
 
 
 _BATCH = np.stack([_X, _X])
-_TOO_LARGE: dict[str, tuple[Callable[[], Any], str]] = {
-    "regularization": (
+_NOT_OF_THE_BATCH: dict[str, tuple[Callable[[], Any], str]] = {
+    "noise of each point": (
         lambda: kronop.kernel_matrix(_X, _X, kernels.Linear(), np.ones(7)),
-        r"regularization: expected at most 0 dimensions .* got shape \(7,\); .*x1\[None\].*noise",
+        r"regularization: expected one number .* got shape \(7,\) .* noise .*x1\[None\]",
     ),
-    "product": (
+    "noise in a product": (
         lambda: kronop.kernel_matmul(_X, _X, _X, kernels.Linear(), np.ones(7)),
-        "regularization: expected at most 0 dimensions",
+        "regularization: expected one number for each problem",
     ),
-    "bandwidth": (
-        lambda: kronop.kernel_matrix(_X, _X, kernels.Gaussian(np.ones((7, 1)))),
-        r"bandwidth: expected at most 1 dimensions .* got shape \(7, 1\)",
+    "bandwidths": (
+        lambda: kronop.kernel_matrix(_X, _X, kernels.Gaussian(np.ones(7))),
+        r"per feature: expected 5 or 1 .* got \(7,\); .* each problem is bandwidth\[:, None\]",
     ),
-    "scale": (
-        lambda: kronop.kernel_matrix(_X, _X, np.ones(2) * kernels.Linear()),
-        "scale: expected at most 0 dimensions",
-    ),
-    "p": (lambda: kronop.cdist(_X, _X, [1.3, 1.4]), "p: expected at most 0 dimensions"),
     "other batch": (
         lambda: kronop.kernel_matrix(_BATCH, _BATCH, kernels.Linear(), np.ones(3)),
         r"regularization: expected shape \(2,\), one for each problem, or \(\), got \(3,\); it ",
@@ -73,11 +68,50 @@ _TOO_LARGE: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", _TOO_LARGE)
-def test_values_have_no_more_dimensions_than_points(case: str) -> None:
-    call, message = _TOO_LARGE[case]
+@pytest.mark.parametrize("case", _NOT_OF_THE_BATCH)
+def test_values_that_do_not_broadcast_are_refused_with_the_way(case: str) -> None:
+    call, message = _NOT_OF_THE_BATCH[case]
     with pytest.raises(kronop.ArgumentError, match=message):
         call()
+
+
+_P = np.array([1.3, 1.7, 2.3])
+_BY_VALUE: dict[str, Callable[[Any], Any]] = {
+    "cdist": lambda v: kronop.cdist(_X, _Y, v),
+    "symmetric": lambda v: kronop.cdist(_X, _X, v),
+    "scale and regularization": lambda v: kronop.kernel_matrix(_X, _Y, v * kernels.Linear(), v),
+    "kernel_matmul": lambda v: kronop.kernel_matmul(_X, _Y, _Y, kernels.PowerNorm(v)),
+    "of a vector": lambda v: kronop.kernel_matmul(_X, _Y, _Y[:, 0], v * kernels.Linear()),
+    "kernel_reduce": lambda v: kronop.kernel_reduce(_X, _Y, kernels.PowerNorm(v), "min"),
+    "run_kernel": lambda v: kronop.run_kernel(
+        _LAPLACE_OF_POWERS, _X, _Y, p=v, bandwidth=v, regularization=v
+    ),
+    "run_kernel of one value": lambda v: kronop.run_kernel(
+        kronop.kernel_descriptor_laplace_l2, _X, _X, bandwidth=v, regularization=10.0
+    ),
+}
+_LAPLACE_OF_POWERS = kronop.KernelDescriptor(
+    inner_operator=kronop.InnerOperator.DIFF,
+    inner_power=kronop.PowerType.POW,
+    outer_power=kronop.PowerType.POW,
+    kernel_type=kronop.KernelType.LAPLACE,
+)
+
+
+@pytest.mark.parametrize("case", _BY_VALUE)
+def test_values_for_a_batch_make_one_of_points_without(case: str) -> None:
+    """As in kermac's examples: points (M, K) and values (L,) give (L, M, N)."""
+    call = _BY_VALUE[case]
+    expected = np.stack([call(np.array(value)) for value in _P])
+    np.testing.assert_allclose(call(_P), expected, rtol=1e-13)
+
+
+def test_bandwidths_for_a_batch_have_one_number_for_all_features_or_each() -> None:
+    widths = _RANDOM.uniform(0.5, 2.0, (3, 5))
+    for given in (widths, widths[:, :1]):
+        found = kronop.kernel_matrix(_X, _Y, kernels.Gaussian(given))
+        one = [kronop.kernel_matrix(_X / w, _Y / w, kernels.Gaussian(1.0)) for w in given]
+        np.testing.assert_allclose(found, np.stack(one), rtol=1e-12)
 
 
 def test_lists_are_arrays_of_one_dimension() -> None:

@@ -205,3 +205,12 @@ def test_z_is_never_ignored(name: str) -> None:
     with pytest.raises(kronop.ArgumentError, match="beta"):
         call(*first, beta=1)
     torch.testing.assert_close(call(*first, z=x, beta=1), call(*first) + x)
+
+
+def test_scalars_and_z_may_be_given_in_order_as_to_fastkron() -> None:
+    x, first, second, z = _drawn((5, 6), (2, 3), (3, 2), (5, 6))
+    expected = 3 * x @ _dense([first, second]) - 0.5 * z
+    actual = kronop.torch.gemkm(x, [first, second], 3.0, -0.5, z)
+    torch.testing.assert_close(actual, expected)
+    turned = kronop.torch.gekmm([first.mT, second.mT], x.mT, 3.0, -0.5, z.mT)
+    torch.testing.assert_close(turned, expected.mT)

@@ -20,7 +20,7 @@ from kronop.families.gemm.torch.activations import RULES  # noqa: E402
 def drawn(*shapes: Sequence[int], dtype: Any = None, grad: bool = True) -> list[Any]:
     torch.manual_seed(0)
     kind = torch.float64 if dtype is None else dtype
-    return [torch.randn(*item, dtype=kind, requires_grad=grad) for item in shapes]
+    return [torch.randn(item, dtype=kind, requires_grad=grad) for item in shapes]
 
 
 def ours(a: Any, b: Any, c: Any = None, bias: Any = None, activation: Any = None) -> Any:
@@ -62,6 +62,17 @@ def test_results_and_gradients_are_torchs(shapes: Any, activation: str | None) -
             torch.testing.assert_close(one, other)
         with torch.no_grad():
             torch.testing.assert_close(ours(*given, activation), wanted)
+
+
+@pytest.mark.parametrize("a", [(4,), (3, 4), (2, 3, 4)])
+@pytest.mark.parametrize("b", [(4,), (4, 2), (2, 4, 2)])
+def test_vectors_and_numbers_are_taken_as_by_torchs_matmul(a: Any, b: Any) -> None:
+    given = drawn(a, b, ())
+    found, wanted = (call(*given) for call in (ours, theirs))
+    torch.testing.assert_close(found, wanted)
+    pairs = [torch.autograd.grad(item.square().sum(), given) for item in (found, wanted)]
+    for one, other in zip(*pairs, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("activation", ACTIVATION_NAMES)
@@ -205,7 +216,8 @@ def test_it_is_decomposed_into_torchs_operations(activation: str | None) -> None
     ("error", "message", "changes"),
     [
         (kronop.ArgumentError, "shape of B", {"b": torch.ones(5, 2)}),
-        (kronop.ArgumentError, "shape of a", {"a": torch.ones(4)}),
+        (kronop.ArgumentError, "shape of a: expected at least 1", {"a": torch.ones(())}),
+        (kronop.ArgumentError, r"shape of A and B: .*\(\(5,\), \(4, 2\)\)", {"a": torch.ones(5)}),
         (kronop.ArgumentError, "leading dimensions", {"b": torch.ones(4, 4, 2)}),
         (kronop.ArgumentError, "shape of C", {"c": torch.ones(3, 3), "beta": 1}),
         (kronop.ArgumentError, "shape of bias", {"bias": torch.ones(3)}),

@@ -68,6 +68,25 @@ def test_a_function_is_called_and_nothing_of_it_is_run(batches: list[int]) -> No
     assert len(batches) == 1
 
 
+def test_descriptors_are_compiled_for_calls_of_many_points(
+    batches: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = kronop.kernel_descriptor_p_norm
+    kronop.pre_compile_descriptors("cpu", [kind], try_to_align=True, debug=True)
+    assert len(batches) == 1
+    assert "distance_f32_general" in capsys.readouterr().out
+    x, y = np.empty((8192, 6), np.float32), np.empty((20000, 6), np.float32)
+    for other in (x, y):
+        assert kronop.warmup(kronop.run_kernel, kind, x, other, p=np.array([1.3, 2.6])) == 0
+
+
+def test_what_is_no_descriptor_or_device_is_refused() -> None:
+    with pytest.raises(kronop.ElementTypeError, match=r"a kronop\.KernelDescriptor, got 'l1'"):
+        kronop.pre_compile_descriptors("cpu", ["l1"])
+    with pytest.raises(kronop.ArgumentError, match=r"device: expected cpu, cuda, .* got 'gpu'"):
+        kronop.pre_compile_descriptors("gpu", kronop.kernel_descriptor_mma)
+
+
 def test_what_is_no_work_is_refused() -> None:
     with pytest.raises(kronop.ElementTypeError, match="an operation, a list of operations"):
         kronop.warmup([1, 2])

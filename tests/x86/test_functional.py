@@ -40,6 +40,17 @@ def test_out_is_returned_and_z_may_be_out() -> None:
     np.testing.assert_allclose(y, expected, rtol=0, atol=1e-5)
 
 
+def test_scalars_and_z_may_be_given_in_order_as_to_fastkron() -> None:
+    x, factors = _random(4, 6), [_random(2, 3), _random(3, 4)]
+    z = _random(4, 12)
+    expected = 3 * x @ np.kron(*factors) - 0.5 * z
+    np.testing.assert_allclose(kronop.gemkm(x, factors, 3.0, -0.5, z), expected, rtol=0, atol=1e-5)
+    turned = [item.T for item in factors]
+    actual = kronop.gekmm(turned, x.T, 3.0, -0.5, z.T)
+    np.testing.assert_allclose(actual, expected.T, rtol=0, atol=1e-5)
+    assert kronop.gemkm(x, factors, 3.0, 0.0).shape == (4, 12)
+
+
 def test_a_chain_applies_the_first_weights_first() -> None:
     patterns = [(6, 8, 8, 1), (1, 12, 24, 2)]
     weights = [_random(*pattern) for pattern in patterns]

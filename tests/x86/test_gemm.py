@@ -340,3 +340,38 @@ def test_extents_of_a_coordinate_are_counted() -> None:
 def test_sizes_of_a_run_of_which_only_m_is_told() -> None:
     operation = _float32().operation
     assert operation.sizes(5) == operation.sizes(GemmSize(5, 5, 5))
+
+
+_VECTORS = [((4,), (4,)), ((4,), (2, 4, 3)), ((2, 5, 4), (4,)), ((4,), (4, 3)), ((5, 4), (4,))]
+
+
+@pytest.mark.parametrize("shapes", _VECTORS)
+def test_vectors_are_one_row_or_column_that_the_result_has_not(shapes: Any) -> None:
+    random = np.random.default_rng(3)
+    a, b = (random.integers(-9, 9, item).astype("f8") for item in shapes)
+    expected = np.matmul(a, b)
+    np.testing.assert_array_equal(kronop.gemm.matmul(a, b), expected, strict=True)
+    out = np.full(expected.shape, 3.0)
+    assert kronop.gemm.matmul(a, b, out, alpha=2, beta=1, out=out) is out
+    np.testing.assert_array_equal(out, 2 * expected + 3)
+    for c in (np.float64(2), np.array(2.0), expected[..., -1:] if expected.ndim else expected):
+        np.testing.assert_array_equal(kronop.gemm.matmul(a, b, c, beta=3), expected + 3 * c)
+
+
+def test_a_number_is_added_to_all_of_a_product() -> None:
+    a = np.eye(3)
+    np.testing.assert_array_equal(kronop.gemm.matmul(a, a, np.array(2.0), beta=0.5), a + 1)
+
+
+def test_vectors_are_refused_with_the_shapes_that_were_given() -> None:
+    a, b = np.ones(3), np.ones((3, 5))
+    for given, told in (
+        ((a, np.ones((4, 5))), r"shape of A and B: .* got \(\(3,\), \(4, 5\)\)"),
+        ((a, b, np.ones((2, 5)), 1, 1), r"shape of C: expected \(5,\), .* got \(2, 5\)"),
+        ((b.T, a, None, 1, 0, None, None, b), r"shape of D: expected \(5,\).* got \(3, 5\)"),
+    ):
+        with pytest.raises(kronop.ArgumentError, match=told):
+            kronop.gemm.matmul(*given)
+    for given in ((a, 3), (3, a), (a, a, 3, 1, 1), (a, a, None, 1, None, None, None, 3)):
+        with pytest.raises(kronop.ElementTypeError, match=r"expected a tensor .* got int"):
+            kronop.gemm.matmul(*given)

@@ -199,6 +199,7 @@ def test_one_row_no_rows_and_a_source() -> None:
     factors = [_units(2, 3), _units(3, 2)]
     x, matrix = _units(6), np.kron(*factors)
     _same(kj.gemkm(x, factors, beta=2, z=x), x @ matrix + 2 * x)
+    _same(kj.gemkm(x, factors, 2, 2, x), 2 * x @ matrix + 2 * x)  # FastKron's order.
     _same(kj.gekmm(factors, x), matrix @ x)
     none = np.zeros((0, 6), "float32")
     assert kj.gemkm(none, factors).shape == (0, 6)

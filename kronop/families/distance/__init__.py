@@ -19,6 +19,24 @@ if TYPE_CHECKING:
     from kronop.families.distance.descriptor import KernelDescriptor as KernelDescriptor
     from kronop.families.distance.descriptor import KernelType as KernelType
     from kronop.families.distance.descriptor import PowerType as PowerType
+    from kronop.families.distance.descriptor import (
+        kernel_descriptor_l1_norm as kernel_descriptor_l1_norm,
+    )
+    from kronop.families.distance.descriptor import (
+        kernel_descriptor_l2_norm as kernel_descriptor_l2_norm,
+    )
+    from kronop.families.distance.descriptor import (
+        kernel_descriptor_laplace_l1 as kernel_descriptor_laplace_l1,
+    )
+    from kronop.families.distance.descriptor import (
+        kernel_descriptor_laplace_l2 as kernel_descriptor_laplace_l2,
+    )
+    from kronop.families.distance.descriptor import (
+        kernel_descriptor_mma as kernel_descriptor_mma,
+    )
+    from kronop.families.distance.descriptor import (
+        kernel_descriptor_p_norm as kernel_descriptor_p_norm,
+    )
     from kronop.families.distance.gradient_api import cdist_grad as cdist_grad
     from kronop.families.distance.gradient_arguments import (
         DistanceGradientArguments as DistanceGradientArguments,
@@ -30,6 +48,9 @@ if TYPE_CHECKING:
         DistanceGradientOperation as DistanceGradientOperation,
     )
     from kronop.families.distance.operation import DistanceOperation as DistanceOperation
+    from kronop.families.distance.precompile_api import (
+        pre_compile_descriptors as pre_compile_descriptors,
+    )
     from kronop.families.distance.product_api import kernel_matmul as kernel_matmul
     from kronop.families.distance.product_arguments import (
         KernelMatmulArguments as KernelMatmulArguments,
@@ -87,8 +108,21 @@ FAMILY = Family(
     kinds=(MATRIX, PRODUCT, GRADIENT),
     exports={
         **dict.fromkeys(
-            ("InnerOperator", "KernelDescriptor", "KernelType", "PowerType"), f"{_HERE}.descriptor"
+            (
+                "InnerOperator",
+                "KernelDescriptor",
+                "KernelType",
+                "PowerType",
+                "kernel_descriptor_l1_norm",
+                "kernel_descriptor_l2_norm",
+                "kernel_descriptor_laplace_l1",
+                "kernel_descriptor_laplace_l2",
+                "kernel_descriptor_mma",
+                "kernel_descriptor_p_norm",
+            ),
+            f"{_HERE}.descriptor",
         ),
+        "pre_compile_descriptors": f"{_HERE}.precompile_api",
         "run_kernel": f"{_HERE}.run_api",
         "DistanceArguments": f"{_HERE}.arguments",
         "DistanceDescription": f"{_HERE}.description",

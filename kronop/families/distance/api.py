@@ -55,9 +55,9 @@ def cdist(
             32 or 16 or bfloat16.
         x2: (..., N, K), of the same type; leading dimensions broadcast. If it is `x1` itself, only
             half of the distances are computed.
-        p: a number of at least 0; or a tensor of the leading dimensions' shape (float64 for
-            float64, else float32) of positive and finite powers. 0 and infinity are powers only as
-            a number. Values of NumPy's arrays are checked, those of torch and CuPy are not.
+        p: a number of at least 0; or a tensor (float64 for float64, else float32) of positive and
+            finite powers, which broadcasts with the leading dimensions. 0 and infinity are powers
+            only as a number. Values of NumPy's arrays are checked, those of torch and CuPy are not.
         compute_mode: as in torch.cdist, for p = 2: whether distances may be computed as
             `|x|^2 + |y|^2 - 2 x y`. Their squares then have errors relative to the largest
             `|x|^2`, not to themselves. "..._if_necessary" does so for more than 25 points on a
@@ -94,8 +94,8 @@ def kernel_matrix(
         x1: (..., M, K), as for `cdist`.
         x2: (..., N, K).
         kernel: one of `kronop.kernels`, or a sum, product or multiple of them.
-        regularization: a number, or a tensor of the leading dimensions' shape, that is added to the
-            diagonal, K[m, m]: one number for each problem, not for each point.
+        regularization: a number, or a tensor that broadcasts with the leading dimensions, that is
+            added to the diagonal, K[m, m]: one number for each problem, not for each point.
         out: where to write the result; a new tensor like `x1` if None.
 
     Returns:

@@ -152,7 +152,8 @@ class DistanceArguments(Arguments):
 
     def _lead(self, views: Mapping[str, TensorView]) -> Ints:
         of_points = broadcast_shapes([(name, views[name].shape[:-2]) for name in ("X1", "X2")])
-        return lead_with_values(of_points, self._bound, views["X1"].shape[-1])
+        (m, features), n = views["X1"].shape[-2:], views["X2"].shape[-2]
+        return lead_with_values(of_points, self._bound, features, (m, n))
 
     @property
     def size(self) -> DistanceSize:

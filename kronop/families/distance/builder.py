@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from kronop.descriptions.expression import Expression, variable
-from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.form import POWERS, Bound, Form, Term, TermKind, sum_of, value_of
 
 
@@ -13,8 +12,8 @@ class Builder:
     """Collects the terms and values of a kernel while it is written down.
 
     Args:
-        batch_dims: the number of leading dimensions of both operands, whichever has more. A value
-            with more dimensions has one element per feature.
+        batch_dims: the number of leading dimensions of both operands, whichever has more. Where a
+            value may have one element per feature, one with more dimensions than these does.
     """
 
     def __init__(self, batch_dims: int) -> None:
@@ -36,34 +35,24 @@ class Builder:
         kind = None if hasattr(p, "shape") else POWERS.get(float(p))
         if kind is not None:
             return self.term(kind), 1 / float(p) if p else 1.0
-        at = self._place(self._values, name, p, self._batch_dims)
+        at = self._place(self._values, name, p)
         one: Expression = Expression("constant", (1.0,))
         root = Expression("divide", (one, variable(value_of(at))))
         return self.term(TermKind.General, at), root
 
     def value(self, name: str, value: Any) -> Expression:
-        """A value that each call brings, of that name in messages.
-
-        Raises:
-            ArgumentError: it has more dimensions than the points have leading ones.
-        """
-        at = self._place(self._values, name, value, self._batch_dims)
-        return variable(value_of(at))
+        """A value that each call brings, of that name in messages."""
+        return variable(value_of(self._place(self._values, name, value)))
 
     def vector(self, name: str, value: Any) -> int:
-        """The index of a vector of one value per feature.
+        """The index of a vector of one value per feature."""
+        return self._place(self._vectors, name, value)
 
-        Raises:
-            ArgumentError: it has more dimensions than that and the points' leading ones.
-        """
-        return self._place(self._vectors, name, value, self._batch_dims + 1)
-
-    def _place(self, held: list[tuple[str, Any]], name: str, value: Any, most: int) -> int:
+    def _place(self, held: list[tuple[str, Any]], name: str, value: Any) -> int:
         """The index of a value among those that are held, to which it is added if it is new."""
         for index, (_, known) in enumerate(held):
             if known is value:
                 return index
-        _check_dims(name, value, most)
         held.append((name, value))
         return len(held) - 1
 
@@ -78,7 +67,6 @@ class Builder:
             regularization: what is added on the diagonal; None for nothing.
         """
         if regularization is not None:
-            _check_dims("regularization", regularization, self._batch_dims)
             self._values.append(("regularization", regularization))
         form = Form(
             terms=tuple(
@@ -95,20 +83,4 @@ class Builder:
             values=tuple([value for _, value in self._values]),
             vectors=tuple([value for _, value in self._vectors]),
             names=tuple([name for name, _ in self._values + self._vectors]),
-        )
-
-
-def _check_dims(name: str, value: Any, most: int) -> None:
-    """Refuses a value of more dimensions: it would make the result as many times as large."""
-    shape = getattr(value, "shape", ())
-    if len(shape) > most:
-        more = "; noise of each point is added to the diagonal of the result"
-        raise ArgumentError(
-            mismatch(
-                name,
-                expected=f"at most {most} dimensions beside these points",
-                got=f"shape {tuple(shape)}",
-                hint="for a result of each value, pass x1[None] and x2[None]"
-                + (more if name == "regularization" else ""),
-            )
         )

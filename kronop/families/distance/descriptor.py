@@ -126,6 +126,48 @@ class KernelDescriptor:
         """Whether a call brings a power."""
         return PowerType.POW in (self.inner_power, self.outer_power)
 
+    @property
+    def takes_bandwidth(self) -> bool:
+        """Whether a call brings a bandwidth."""
+        return self.kernel_type is not KernelType.NONE
+
+
+def check_descriptor(descriptor: object) -> None:
+    """Raises ElementTypeError unless it is one."""
+    if not isinstance(descriptor, KernelDescriptor):
+        raise ElementTypeError(
+            mismatch(
+                "descriptor",
+                expected="a kronop.KernelDescriptor",
+                got=repr(descriptor),
+                hint="kernel_matrix takes kronop.kernels",
+            )
+        )
+
+
+def _of_differences(
+    inner_power: PowerType,
+    outer_power: PowerType = PowerType.NOOP,
+    kernel_type: KernelType = KernelType.NONE,
+) -> KernelDescriptor:
+    return KernelDescriptor(
+        inner_operator=InnerOperator.DIFF,
+        inner_power=inner_power,
+        outer_power=outer_power,
+        kernel_type=kernel_type,
+    )
+
+
+# The descriptors that kermac has made already, by its names.
+kernel_descriptor_l1_norm = _of_differences(PowerType.ABS)
+kernel_descriptor_l2_norm = _of_differences(PowerType.SQUARE, PowerType.SQRT)
+kernel_descriptor_p_norm = _of_differences(PowerType.POW, PowerType.POW)
+kernel_descriptor_laplace_l1 = _of_differences(PowerType.ABS, kernel_type=KernelType.LAPLACE)
+kernel_descriptor_laplace_l2 = _of_differences(PowerType.SQUARE, PowerType.SQRT, KernelType.LAPLACE)
+kernel_descriptor_mma = KernelDescriptor(
+    inner_operator=InnerOperator.DOT, inner_power=PowerType.NOOP
+)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Described(Kernel):
@@ -149,12 +191,11 @@ class Described(Kernel):
 
     def __post_init__(self) -> None:
         what = self.descriptor
-        has_kernel = what.kernel_type is not KernelType.NONE
         wanted = {
             "inner_p": what.inner_power is PowerType.POW,
             "outer_p": what.outer_power is PowerType.POW,
-            "bandwidth": has_kernel,
-            "epsilon": has_kernel,
+            "bandwidth": what.takes_bandwidth,
+            "epsilon": what.takes_bandwidth,
         }
         for name, is_read in wanted.items():
             value = getattr(self, name)
@@ -186,7 +227,7 @@ class Described(Kernel):
         }.get(what.inner_power)
         s = builder.power_of("inner_p", self.inner_p)[0] if inner is None else builder.term(inner)
         t = self._outer(builder, s)
-        if what.kernel_type is KernelType.NONE:
+        if not what.takes_bandwidth:
             return t
         t = apply("threshold", t, builder.value("epsilon", self.epsilon))
         width = builder.value("bandwidth", self.bandwidth)

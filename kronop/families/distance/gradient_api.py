@@ -46,8 +46,8 @@ def cdist_grad(
         data_x: (..., N, K), of the same type; leading dimensions broadcast.
         coefficients: (..., O, K); None for ones, and a result without the dimension O.
         data_z: (..., N, M).
-        p: a positive number, or a tensor of the leading dimensions' shape (float64 for float64,
-            else float32), whose values are checked if it is NumPy's.
+        p: a positive number, or a tensor that broadcasts with the leading dimensions (float64 for
+            float64, else float32), whose values are checked if it is NumPy's.
         out: where to write the result; a new tensor like `kernel_matrix` if None.
 
     For p = 2 the sums may be multiplied out into matrix products, around a point among the data:

@@ -2,10 +2,10 @@
 
 They can be added, multiplied with each other, and scaled: `2 * Gaussian(0.5) + Linear()` is a
 kernel too, and is compiled into one function. Their values are numbers or tensors. A tensor
-broadcasts over the batch of the points: its shape is that of their leading dimensions, or () for
-one value. A list is an array of one dimension. A bandwidth with one more dimension than the points
-have leading ones has one element per feature (automatic relevance determination): d_k is divided by
-the element k. Numbers, lists and NumPy's arrays have to be finite, bandwidths positive.
+broadcasts with the leading dimensions of the points. A list is an array of one dimension. A
+bandwidth with more dimensions than the points have leading ones has one element per feature in its
+last (automatic relevance determination), or a single one: d_k is divided by the element k. Numbers,
+lists and NumPy's arrays have to be finite, bandwidths positive.
 
 In the formulas `d = x - y`, `|d|_p` is the p-norm, and `l` the bandwidth.
 

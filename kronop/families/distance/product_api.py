@@ -37,8 +37,8 @@ def kernel_matmul(
         v: (..., N, C), likewise; all leading dimensions broadcast. If the points are matrices, v
             may also be a vector (N,).
         kernel: one of `kronop.kernels`, or a sum, product or multiple of them.
-        regularization: a number, or a tensor of the leading dimensions' shape, that is added to the
-            diagonal of the kernel matrix, K[m, m]; None for nothing.
+        regularization: a number, or a tensor that broadcasts with the leading dimensions, that is
+            added to the diagonal of the kernel matrix, K[m, m]; None for nothing.
         out: where to write the result; a new tensor like `x1` if None.
 
     Returns:

@@ -72,9 +72,9 @@ def kernel_reduce(
     k = 1 if k is None else operator.index(k)
     dims = max(len(first.shape), len(second.shape)) - 2
     bound = kernel.bound(dims)
-    rows = first.shape[-2]
+    rows, features = first.shape[-2:]
     lead = broadcast_shapes([("x1", first.shape[:-2]), ("x2", second.shape[:-2])])
-    problems = math.prod(lead_with_values(lead, bound, first.shape[-1]))
+    problems = math.prod(lead_with_values(lead, bound, features, (rows, count)))
     step = max(1, _MOST_BYTES // max(1, problems * count * first.element.bytes))
     parts = [
         _reduced(matrix_of(x1[..., at : at + step, :], x2, bound), reduction, k, largest)

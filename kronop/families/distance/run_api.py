@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.api import DIRECT, batch_dims, matrix_of
 from kronop.families.distance.arguments import check_diagonal
-from kronop.families.distance.descriptor import Described, KernelDescriptor, PowerType
+from kronop.families.distance.descriptor import (
+    Described,
+    KernelDescriptor,
+    PowerType,
+    check_descriptor,
+)
 from kronop.families.distance.values import checked
 
 
@@ -42,7 +47,8 @@ def run_kernel(
         epsilon: what is below it counts as 0 in LAPLACE and GAUSSIAN; None for 1e-5.
         regularization: added where m + regularization_offset_x = n + regularization_offset_y.
 
-    Values are numbers, or tensors that broadcast over the leading dimensions.
+    Values are numbers, or tensors that broadcast with the leading dimensions of a and b: a tensor
+    of shape (L,) beside two matrices gives a result (L, M, N).
 
     Returns:
         (..., M, N), of a's kind, element type and device.
@@ -62,15 +68,7 @@ def run_kernel(
         >>> kronop.run_kernel(euclidean, x, y).tolist()
         [[0.0], [5.0]]
     """
-    if not isinstance(descriptor, KernelDescriptor):
-        raise ElementTypeError(
-            mismatch(
-                "descriptor",
-                expected="a kronop.KernelDescriptor",
-                got=repr(descriptor),
-                hint="kernel_matrix takes kronop.kernels",
-            )
-        )
+    check_descriptor(descriptor)
     inner_p, outer_p = _powers(descriptor, p, inner_p, outer_p)
     kernel = Described(
         descriptor=descriptor,

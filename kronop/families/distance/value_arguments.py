@@ -24,7 +24,8 @@ def check_bandwidths(shape: tuple[int, ...], features: int) -> None:
                 "bandwidths per feature",
                 expected=f"{features} or 1 as last extent, one for each feature",
                 got=shape,
-                hint="values with more dimensions than the batch hold one per feature",
+                hint="a bandwidth with more dimensions than the batch has one per feature; one for"
+                " each problem is bandwidth[:, None] of an array, or takes x1[None] and x2[None]",
             )
         )
 
@@ -69,13 +70,21 @@ def names_of(bound: Bound) -> dict[str, str]:
     return dict(zip(places, bound.names or places, strict=True))
 
 
-def lead_with_values(lead: tuple[int, ...], bound: Bound, features: int) -> tuple[int, ...]:
-    """The leading dimensions of a result, from those of the points and the values.
+def lead_with_values(
+    lead: tuple[int, ...], bound: Bound, features: int, points: tuple[int, int]
+) -> tuple[int, ...]:
+    """The leading dimensions of a result, to which those of the points and the values broadcast.
+
+    Args:
+        points: how many each side has.
 
     Raises:
-        ArgumentError: a value has no number for each problem; or a vector not one per feature.
+        ArgumentError: a value has no number for each problem; or a vector not one per feature; or a
+            regularization has one for each point.
     """
     named, result = names_of(bound), lead
+    if bound.form.regularized:
+        _refuse_noise(tuple(getattr(bound.values[-1], "shape", ())), lead, points)
     for place, item in tensors_of(bound).items():
         shape = own = tuple(item.shape)
         if place.startswith("vector"):
@@ -86,6 +95,22 @@ def lead_with_values(lead: tuple[int, ...], bound: Bound, features: int) -> tupl
         except ArgumentError as error:
             raise ArgumentError(_not_of_a_batch(named[place], shape, result, features)) from error
     return result
+
+
+def _refuse_noise(shape: tuple[int, ...], lead: tuple[int, ...], points: tuple[int, int]) -> None:
+    """Raises ArgumentError if the points would have to be repeated for a regularization that has as
+    many numbers as points: it is taken for noise of each, and gave as many matrices."""
+    count = shape[-1] if len(shape) > len(lead) else 1
+    if count > 1 and points == (count, count):
+        raise ArgumentError(
+            mismatch(
+                "regularization",
+                expected="one number for each problem",
+                got=f"shape {shape} beside {count} points",
+                hint="noise of each point is added to the diagonal of the result; for a result of"
+                " each number, pass x1[None] and x2[None]",
+            )
+        )
 
 
 def _not_of_a_batch(name: str, shape: tuple[int, ...], lead: tuple[int, ...], features: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, cast
 
 from kronop.args.device import target_of
 from kronop.args.tensor import check_element, describe
@@ -22,6 +22,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.families.gemm.arguments import DIFFERENTIABLE, GemmArguments
 from kronop.families.gemm.operation import GemmOperationUniversal
 from kronop.families.gemm.shape_arguments import steps_forward
+from kronop.families.gemm.vector_operands import are_vectors, multiplied
 
 
 def matmul(
@@ -38,8 +39,8 @@ def matmul(
 
     Args:
         a: (..., M, K), of NumPy, torch or CuPy, any strides, in float64, 32, 16 or 8, bfloat16 or
-            integers of 64, 32 or 8 bits.
-        b: (..., K, N), of the same type; leading dimensions broadcast.
+            integers of 64, 32 or 8 bits; (K,) is one row.
+        b: (..., K, N), of the same type; leading dimensions broadcast. (K,) is one column.
         c: (..., M, N), or what broadcasts to it; read only if beta is not 0.
         alpha, beta: numbers, whole ones for integers; c needs a beta, which is 0 without c.
         bias: (N), of the result's type, is added to each row.
@@ -49,7 +50,7 @@ def matmul(
             has at least 16 bits or is an integer.
 
     Returns:
-        (..., M, N), of a's kind and device.
+        (..., M, N), of a's kind and device; without M if a is a vector, without N if b is one.
 
     Raises:
         ArgumentError: shapes, devices, scalars, an activation or overlaps that do not fit.
@@ -66,6 +67,14 @@ def matmul(
     """
     beta = beta_beside(c, beta, "c")
     check_activation(activation)
+    if are_vectors(a, b, c):
+        for name, item in (("a", a), ("b", b)):
+            operand_of(item, name, DIFFERENTIABLE)
+
+        def multiply(a: Any, b: Any, c: Any, out: Any) -> Any:
+            return matmul(a, b, c, alpha, beta, bias, activation, out)
+
+        return cast("Array", multiplied(multiply, a, b, c, out))
     result, lesson = prepared.repeat(("gemm", activation), alpha, beta, [a, b, bias, c, out])
     if result is not None:
         return result

@@ -26,10 +26,10 @@ _ORDER = {Side.Right: "gemkm(x, factors)", Side.Left: "gekmm(factors, x)"}
 def gemkm(
     x: Array,
     factors: Sequence[Any],
-    *,
     alpha: float = 1.0,
     beta: float | None = None,
     z: Any = None,
+    *,
     out: Any = None,
 ) -> Array:
     """alpha x (F1 x ... x FN) + beta z, without forming the Kronecker product.
@@ -37,8 +37,8 @@ def gemkm(
     It equals `alpha * x @ kron(F1, ..., FN) + beta * z`, where `kron` nests as NumPy's does: the
     last factor's index changes fastest along a row of x.
 
-    The names `gemkm` and `gekmm` are those of FastKron (Jangda and Yadav, "Fast Kronecker
-    matrix-matrix multiplication on GPUs", PPoPP 2024, arXiv 2401.10187).
+    The names `gemkm` and `gekmm` and the order of their arguments are those of FastKron (Jangda and
+    Yadav, "Fast Kronecker matrix-matrix multiplication on GPUs", PPoPP 2024, arXiv 2401.10187).
 
     Args:
         x: (..., M, K) or (K,), with K the product of the factors' rows.
@@ -76,10 +76,10 @@ def gemkm(
 def gekmm(
     factors: Sequence[Any],
     x: Array,
-    *,
     alpha: float = 1.0,
     beta: float | None = None,
     z: Any = None,
+    *,
     out: Any = None,
 ) -> Array:
     """alpha (F1 x ... x FN) x + beta z, without forming the Kronecker product.

@@ -26,7 +26,7 @@ __all__ = ["gekmm", "gemkm"]
 
 
 def gemkm(
-    x: Any, factors: Sequence[Any], *, alpha: float = 1.0, beta: float | None = None, z: Any = None
+    x: Any, factors: Sequence[Any], alpha: float = 1.0, beta: float | None = None, z: Any = None
 ) -> jax.Array:
     """alpha x (F1 x ... x FN) + beta z on JAX arrays, on a CPU or an NVIDIA GPU.
 
@@ -68,7 +68,7 @@ def gemkm(
 
 
 def gekmm(
-    factors: Sequence[Any], x: Any, *, alpha: float = 1.0, beta: float | None = None, z: Any = None
+    factors: Sequence[Any], x: Any, alpha: float = 1.0, beta: float | None = None, z: Any = None
 ) -> jax.Array:
     """alpha (F1 x ... x FN) x + beta z on JAX arrays, on a CPU or an NVIDIA GPU.
 

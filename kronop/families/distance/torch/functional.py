@@ -40,7 +40,7 @@ def cdist(
     Args:
         x1: (..., M, K).
         x2: (..., N, K); leading dimensions broadcast.
-        p: a number of at least 0, or a tensor of the leading dimensions' shape.
+        p: a number of at least 0, or a tensor that broadcasts with the leading dimensions.
         compute_mode, skip_epilogue: as for `kronop.cdist`.
 
     Returns:
@@ -169,7 +169,7 @@ def _check_values(bound: Bound, x1: Any, x2: Any) -> None:
                 check_type(names[place], *[str(kind)[6:] for kind in (item.dtype, of_sums)])
     if not torch.compiler.is_compiling():  # Extents may be symbols there.
         lead = broadcast_shapes([("x1", x1.shape[:-2]), ("x2", x2.shape[:-2])])
-        lead_with_values(lead, bound, x1.shape[-1])
+        lead_with_values(lead, bound, x1.shape[-1], (x1.shape[-2], x2.shape[-2]))
 
 
 def with_common_vector(x1: Any, x2: Any, bound: Bound) -> tuple[Any, Any, Bound]:

@@ -10,6 +10,7 @@ from kronop.core.calls import check_activation
 from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.shared import beta_beside
 from kronop.families.gemm.torch.operators import activated, composed, product
+from kronop.families.gemm.vector_operands import are_vectors, multiplied
 from kronop.torch.checks import are_symbols, check_source, check_tensor, number
 from kronop.torch.direct import needs_gradient
 
@@ -32,8 +33,8 @@ def matmul(
     result's type, are kept beside it, and torch computes the activation of these.
 
     Args:
-        a: (..., M, K), any strides.
-        b: (..., K, N), of the same type; leading dimensions broadcast.
+        a: (..., M, K), any strides; (K,) is one row.
+        b: (..., K, N), of the same type; leading dimensions broadcast. (K,) is one column.
         c: (..., M, N), or what broadcasts to it; read only if beta is not 0.
         alpha, beta: numbers, without gradient, whole ones for integers; c needs a beta.
         bias: (N), of the result's type, is added to each row.
@@ -41,6 +42,7 @@ def matmul(
 
     Returns:
         (..., M, N), of a's type; int32 of int8, bfloat16 of 8-bit floats, which have no gradients.
+        Without M if a is a vector, without N if b is one.
 
     Raises:
         ArgumentError: shapes, devices, scalars or an activation that do not fit.
@@ -68,9 +70,16 @@ def matmul(
         how = {"c": c, "alpha": alpha, "beta": beta, "bias": bias, "activation": activation}
         found = torch.overrides.handle_torch_function(matmul, given, a, b, **how)
         return found  # noqa: RET504  # Its type is not known.
-    for name, item, least in (("a", a, 2), ("b", b, 2), ("c", c, 1), ("bias", bias, 1)):
-        if item is not None or least == 2:
+    for name, item, least in (("a", a, 1), ("b", b, 1), ("c", c, 0), ("bias", bias, 1)):
+        if item is not None or name in ("a", "b"):
             check_tensor(name, item, least, "kronop.gemm.matmul does")
+    if are_vectors(a, b, c):
+
+        def multiply(a: Any, b: Any, c: Any, out: None) -> Any:
+            return matmul(a, b, c, alpha, beta, bias, activation)
+
+        result: torch.Tensor = multiplied(multiply, a, b, c)
+        return result
     alpha, beta = number("alpha", alpha), number("beta", beta)
     check_source(beta, c, "c")
     rows = _flattened(a, b, c)

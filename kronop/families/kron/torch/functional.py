@@ -16,7 +16,6 @@ from kronop.torch.checks import are_symbols, check_source, check_tensor, number
 def gemkm(
     x: torch.Tensor,
     factors: Sequence[Any],
-    *,
     alpha: float = 1.0,
     beta: float | None = None,
     z: torch.Tensor | None = None,
@@ -69,7 +68,6 @@ def gemkm(
 def gekmm(
     factors: Sequence[Any],
     x: torch.Tensor,
-    *,
     alpha: float = 1.0,
     beta: float | None = None,
     z: torch.Tensor | None = None,

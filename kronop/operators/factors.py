@@ -89,8 +89,27 @@ def check_symmetric(matrix: Any, name: str) -> None:
                 hint="eigendecompositions are of operators whose every factor is symmetric",
             )
         )
+    difference = asymmetry(matrix, name)
+    if difference:
+        raise ArgumentError(
+            mismatch(
+                name,
+                expected="a symmetric matrix",
+                got=f"one that differs from its transpose by {difference:.2g}",
+                hint="eigendecompositions are of symmetric factors; (F + F.T) / 2 is symmetric, and"
+                " scipy.sparse.linalg.gmres with kronop.scipy.LinearOperator takes any",
+            )
+        )
+
+
+def asymmetry(matrix: Any, name: str) -> float:
+    """By how much square matrices differ from their transposes; 0 where that is rounding.
+
+    Raises:
+        ArgumentError: one is not finite.
+    """
     if 0 in matrix.shape:
-        return
+        return 0.0
     framework = framework_of(matrix, name)
     # N products and sums that were rounded in another order differ by this much.
     bound = 4 * matrix.shape[-1] * framework.finfo(matrix.dtype).eps
@@ -99,22 +118,15 @@ def check_symmetric(matrix: Any, name: str) -> None:
         framework.amax(abs(item), (-2, -1)) for item in (values, values - turned(values))
     )
     finite = framework.isfinite(largest)
-    if not bool((finite & (difference <= bound * largest)).all()):
-        if not bool(finite.all()):
-            raise ArgumentError(
-                mismatch(
-                    name,
-                    expected="a matrix of finite numbers",
-                    got="one with NaN or infinity",
-                    hint="look for where it was computed",
-                )
-            )
+    if bool((finite & (difference <= bound * largest)).all()):
+        return 0.0
+    if not bool(finite.all()):
         raise ArgumentError(
             mismatch(
                 name,
-                expected="a symmetric matrix",
-                got=f"one that differs from its transpose by {float(difference.max()):.2g}",
-                hint="eigendecompositions are of symmetric factors; (F + F.T) / 2 is symmetric, and"
-                " scipy.sparse.linalg.gmres with kronop.scipy.LinearOperator takes any",
+                expected="a matrix of finite numbers",
+                got="one with NaN or infinity",
+                hint="look for where it was computed",
             )
         )
+    return float(difference.max())

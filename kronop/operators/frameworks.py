@@ -18,6 +18,7 @@ import numpy as np
 
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.kron.api import gekmm, gemkm
+from kronop.families.kron.formed import narrowed, widened
 
 _DECOMPOSED = ("float32", "float64")
 
@@ -189,6 +190,28 @@ def cholesky(matrix: Any) -> Any:
 def as_tensor(value: Any, beside: Any, name: str) -> Any:
     """A number or tensor as a tensor of the framework, type and device of another one."""
     framework = framework_of(beside, name)
+    _check_real(value, beside, name)
+    if is_torch(framework):
+        if isinstance(value, framework.Tensor):
+            return value.to(device=beside.device, dtype=beside.dtype)
+        _check_number(value, name)
+        return framework.as_tensor(value, dtype=beside.dtype, device=beside.device)
+    if not isinstance(value, framework.ndarray):
+        _check_number(value, name)
+    return framework.asarray(value, dtype=beside.dtype)
+
+
+def as_scale(value: Any, beside: Any, name: str = "the scale") -> Any:
+    """What an operator is multiplied by: a number of Python's own, which is rounded to no type of
+    16 bits, or a tensor over the leading dimensions, of float32 beside such a type."""
+    _check_real(value, beside, name)
+    if isinstance(value, (np.generic, np.ndarray)) and not value.shape:
+        value = value.item()
+    return value if is_number(value) else as_tensor(value, widened(beside[..., :0]), name)
+
+
+def _check_real(value: Any, beside: Any, name: str) -> None:
+    """Refuses complex values, and fractions beside whole numbers."""
     kind = str(getattr(value, "dtype", type(value).__name__))
     if "int" in str(beside.dtype) and "int" not in kind:
         raise ElementTypeError(
@@ -203,14 +226,6 @@ def as_tensor(value: Any, beside: Any, name: str) -> Any:
         raise ElementTypeError(
             mismatch(name, expected="real numbers", got=kind, hint="pass its real part")
         )
-    if is_torch(framework):
-        if isinstance(value, framework.Tensor):
-            return value.to(device=beside.device, dtype=beside.dtype)
-        _check_number(value, name)
-        return framework.as_tensor(value, dtype=beside.dtype, device=beside.device)
-    if not isinstance(value, framework.ndarray):
-        _check_number(value, name)
-    return framework.asarray(value, dtype=beside.dtype)
 
 
 def _check_number(value: Any, name: str) -> None:
@@ -225,9 +240,39 @@ def _check_number(value: Any, name: str) -> None:
         )
 
 
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
+
+
+def times(x: Any, scale: Any, trailing: int) -> Any:
+    """x times a number, or times a tensor over the dimensions in front of so many trailing ones:
+    in x's type, of 16 bits by way of float32."""
+    if is_number(scale):
+        return x if scale == 1 else narrowed(widened(x) * scale, x)
+    return narrowed(widened(x) * scale[(..., *[None] * trailing)], x)
+
+
+def sign_of(scale: Any) -> Any:
+    """1, 0 or -1, of a number or a tensor."""
+    if is_number(scale):
+        return (scale > 0) - (scale < 0)
+    return framework_of(scale, "the scale").sign(scale)
+
+
+def log_size(scale: Any) -> Any:
+    """log |scale| of a number or a tensor, and -infinity for 0."""
+    if is_number(scale):
+        return math.log(abs(scale)) if scale else -math.inf
+    return framework_of(scale, "the scale").log(abs(scale))
+
+
 def without_gradient(tensor: Any) -> Any:
     """The tensor's values."""
     return tensor.detach() if hasattr(tensor, "detach") else tensor
+
+
+def copied(tensor: Any) -> Any:
+    return tensor.clone() if hasattr(tensor, "clone") else tensor.copy()
 
 
 def without_autocast(beside: Any) -> AbstractContextManager[Any]:

@@ -9,31 +9,38 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.kron.formed import kronecker_product
-from kronop.operators.factors import check_symmetric, read_factors
+from kronop.families.kron.formed import kronecker_product, narrowed, widened
+from kronop.operators.factored import Factored
+from kronop.operators.factors import check_symmetric
 from kronop.operators.frameworks import (
-    batch_of,
     check_decomposable,
     cholesky,
+    copied,
     diagonal,
+    framework_of,
     inverse,
+    is_number,
+    log_size,
     outer,
     products,
+    sign_of,
     solved,
-    turned,
+    times,
+    without_gradient,
 )
+from kronop.operators.kept import kept, recalled
 from kronop.operators.operator import Operator, on_columns, whole
 
 if TYPE_CHECKING:
     from kronop.operators.spectral import SpectralOperator
 
 
-class KroneckerOperator(Operator):
+class KroneckerOperator(Factored):
     """A Kronecker product F1 x F2 x ... x FN, a matrix (..., P, Q) that is not formed.
 
     It is made of NumPy's, torch's or CuPy's tensors, and takes and gives those. It refers to the
@@ -42,6 +49,8 @@ class KroneckerOperator(Operator):
     Attributes:
         factors: matrices (..., Pi, Qi) of one element type; leading dimensions broadcast. P is the
             product of all Pi, Q that of all Qi.
+        scale: a number, or a tensor over the leading dimensions, that their product is multiplied
+            by. It is no part of a factor.
 
     Raises:
         ArgumentError: shapes do not fit, or frameworks are mixed.
@@ -58,47 +67,42 @@ class KroneckerOperator(Operator):
         [1.0, 2.0, 4.0, 3.0, 6.0, 12.0]
     """
 
-    def __init__(self, factors: Iterable[Any]) -> None:
-        self._factors = read_factors(factors, square=False)
-
-    @property
-    def factors(self) -> tuple[Any, ...]:
-        """The factors (..., P, Q), the left-most first."""
-        return self._factors
-
-    @property
-    def tensors(self) -> tuple[Any, ...]:
-        return self.factors
-
-    def like(self, tensors: Sequence[Any]) -> Self:
-        return type(self)(tensors)
-
     @property
     def shape(self) -> tuple[int, ...]:
         rows = math.prod(factor.shape[-2] for factor in self.factors)
         columns = math.prod(factor.shape[-1] for factor in self.factors)
-        return (*batch_of(*(factor.shape[:-2] for factor in self.factors)), rows, columns)
-
-    @property
-    def T(self) -> Self:
-        return self.like([turned(factor) for factor in self.factors])
+        return (*self.batch, rows, columns)
 
     def to_dense(self) -> Any:
-        return kronecker_product(self.factors)
+        return self._of_wide(kronecker_product, 2)
 
     def diagonal(self) -> Any:
         self._check_square_factors("diagonal")
-        return outer(map(diagonal, self.factors), operator.mul)
+        return self._of_wide(lambda factors: outer(map(diagonal, factors), operator.mul), 1)
 
     def trace(self) -> Any:
         self._check_square_factors("trace")
-        return math.prod(diagonal(factor).sum(-1) for factor in self.factors)
+        return self._of_wide(
+            lambda factors: math.prod(diagonal(factor).sum(-1) for factor in factors), 0
+        )
 
     def _multiply(self, x: Any) -> Any:
-        return products(self.framework)[0](self.factors, x)
+        return self._product(0, x)
 
     def _multiply_rows(self, x: Any) -> Any:
-        return products(self.framework)[1](x, self.factors)
+        return self._product(1, x)
+
+    def _product(self, side: int, x: Any) -> Any:
+        """The product with columns, by gekmm, or with rows, by gemkm."""
+
+        def multiply(factors: Sequence[Any], x: Any, alpha: float = 1) -> Any:
+            operands = (x, factors) if side else (factors, x)
+            return products(self.framework)[side](*operands, alpha=alpha)
+
+        if is_number(self.scale):
+            return multiply(self.factors, x, self.scale)
+        found = times(multiply([*map(widened, self.factors)], widened(x)), self.scale, 2)
+        return narrowed(found, x)
 
     @overload
     def __matmul__(self, x: KroneckerOperator) -> Self: ...
@@ -125,11 +129,9 @@ class KroneckerOperator(Operator):
                     hint="apply one after the other: left @ (right @ x)",
                 )
             )
-        return self.like([a @ b for a, b in zip(self.factors, x.factors, strict=True)])
-
-    def _scaled(self, scale: Any) -> Self:
-        first, *others = self.factors
-        return self.like([scale * first, *others])
+        pairs = zip(self.factors, x.factors, strict=True)
+        factors = balanced([widened(a) @ widened(b) for a, b in pairs], self.factors[0])
+        return type(self)(factors, self.scale * x.scale)
 
     def __add__(self, other: Any) -> Operator:
         from kronop.operators.product_sum import added
@@ -162,7 +164,8 @@ class KroneckerOperator(Operator):
         self.check_square("solve")
         self._check_square_factors("solve")
         self.check_columns(b, "b")
-        return on_columns(self._divided, b)
+        inverse = self._inverse_scale()
+        return on_columns(lambda columns: times(self._divided(columns), inverse, 2), b)
 
     def _divided(self, b: Any) -> Any:
         """x of columns b (..., N, C), by one factor after the other. Inverses would be multiplied
@@ -186,7 +189,20 @@ class KroneckerOperator(Operator):
             ArgumentError: a factor is not square, or singular.
             ElementTypeError: the element type is neither float32 nor float64.
         """
-        return self._of_squares("inverse", inverse)
+        return self._of_squares("inverse", inverse, self._inverse_scale())
+
+    def _inverse_scale(self) -> Any:
+        zero = self.scale == 0
+        if zero if is_number(self.scale) else bool(zero.any()):
+            raise ArgumentError(
+                mismatch(
+                    "the scale",
+                    expected="a number other than 0 where an operator is inverted",
+                    got=self.scale,
+                    hint="solve(b, sigma2) adds sigma2 to the eigenvalues",
+                )
+            )
+        return 1 / self.scale
 
     def cholesky(self) -> KroneckerOperator:
         """The lower triangular L (..., N, N) of L L^T, for symmetric positive definite factors.
@@ -210,16 +226,22 @@ class KroneckerOperator(Operator):
                 )
             return found
 
-        return self._of_squares("cholesky", factored)
+        signed, size = self.signed()
+        return signed._of_squares("cholesky", factored, size**0.5)
+
+    def signed(self) -> tuple[Self, Any]:
+        """An operator without scale, that has the scale's sign, and the scale's absolute value."""
+        first, *others = self.factors
+        return type(self)([times(first, sign_of(self.scale), 2), *others]), abs(self.scale)
 
     def eigh(self) -> SpectralOperator:
         from kronop.operators.spectral import SpectralOperator
 
         values, vectors = decomposed(self)
-        return SpectralOperator(outer(values, operator.mul), vectors)
+        return SpectralOperator(times(outer(values, operator.mul), self.scale, 1), vectors)
 
     def eigvalsh(self) -> Any:
-        return outer(eigenvalues(self), operator.mul)
+        return times(outer(eigenvalues(self), operator.mul), self.scale, 1)
 
     def svd(self) -> tuple[KroneckerOperator, Any, KroneckerOperator]:
         """(U, S, Vh) with U diag(S) Vh the operator, as NumPy's svd with full_matrices=False.
@@ -232,21 +254,25 @@ class KroneckerOperator(Operator):
             ElementTypeError: the element type is neither float32 nor float64.
         """
         check_decomposable(self.factors[0])
-        parts = [self.framework.linalg.svd(factor, full_matrices=False) for factor in self.factors]
+        signed, size = self.signed()
+        svd = self.framework.linalg.svd
+        parts = [svd(factor, full_matrices=False) for factor in signed.factors]
         lefts, values, rights = zip(*parts, strict=True)
-        return KroneckerOperator(lefts), outer(values, operator.mul), KroneckerOperator(rights)
+        values = times(outer(values, operator.mul), size, 1)
+        return KroneckerOperator(lefts), values, KroneckerOperator(rights)
 
     def slogdet(self, sigma2: Any = 0.0) -> tuple[Any, Any]:
         if not _is_zero(sigma2):
             return super().slogdet(sigma2)
         self._check_square_factors("logdet")
         check_decomposable(self.factors[0])
-        order, sign, logarithm = self.shape[-1], 1, 0
+        order = self.shape[-1]
+        sign, logarithm = sign_of(self.scale) ** order, order * log_size(self.scale)
         for factor in self.factors:
             # det(A x B) = det(A)^(order of B) det(B)^(order of A).
-            times = order // factor.shape[-1]
+            copies = order // factor.shape[-1]
             own_sign, own = self.framework.linalg.slogdet(factor)
-            sign, logarithm = sign * own_sign**times, logarithm + times * own
+            sign, logarithm = sign * own_sign**copies, logarithm + copies * own
         return sign, logarithm
 
     def __pow__(self, exponent: float) -> Operator:
@@ -262,14 +288,19 @@ class KroneckerOperator(Operator):
         if not isinstance(exponent, int):
             return super().__pow__(exponent)
         base = self if exponent >= 0 else self.inverse()
-        power = self.framework.linalg.matrix_power
-        return base._of_squares("a power", lambda factor, _: power(factor, abs(exponent)))
+        power, exponent = self.framework.linalg.matrix_power, abs(exponent)
+        return base._of_squares(
+            "a power", lambda factor, _: power(widened(factor), exponent), base.scale**exponent
+        )
 
-    def _of_squares(self, doing: str, function: Callable[[Any, str], Any]) -> KroneckerOperator:
-        """The operator of a function of each square factor and its name."""
+    def _of_squares(
+        self, doing: str, function: Callable[[Any, str], Any], scale: Any
+    ) -> KroneckerOperator:
+        """The operator of a function of each square factor and its name, and of a scale."""
         self._check_square_factors(doing)
         items = enumerate(self.factors)
-        return KroneckerOperator([function(item, f"factors[{at}]") for at, item in items])
+        found = [function(item, f"factors[{at}]") for at, item in items]
+        return KroneckerOperator(balanced(found, self.factors[0]), scale)
 
     def _check_square_factors(self, doing: str) -> None:
         for at, factor in enumerate(self.factors):
@@ -284,20 +315,44 @@ class KroneckerOperator(Operator):
                 )
 
 
-def eigenvalues(of: Any) -> list[Any]:
+def balanced(factors: list[Any], beside: Any) -> list[Any]:
+    """Factors that were computed of widened ones, in the type of these. Of 16 bits each gets the
+    same largest absolute value, so that the product alone has to be in range."""
+    if factors[0].dtype == beside.dtype:
+        return factors
+    xp = framework_of(beside, "factors[0]")
+    sizes = [xp.amax(abs(without_gradient(factor)), (-2, -1)) for factor in factors]
+    mean = math.prod(size ** (1 / len(sizes)) for size in sizes)
+    scales = [mean / xp.where(size > 0, size, 1) for size in sizes]
+    pairs = zip(factors, scales, strict=True)
+    return [narrowed(times(factor, scale, 2), beside) for factor, scale in pairs]
+
+
+def eigenvalues(of: Factored) -> list[Any]:
     """Those of each symmetric factor."""
-    for at, factor in enumerate(of.factors):
-        check_symmetric(factor, f"factors[{at}]")
+    known = recalled(of, "eigh", of.factors)
+    if known is not None:
+        return [copied(values) for values, _ in known]
+    _check_symmetric_factors(of)
     return [of.framework.linalg.eigvalsh(factor) for factor in of.factors]
 
 
-def decomposed(of: Any) -> tuple[list[Any], KroneckerOperator]:
+def decomposed(of: Factored) -> tuple[list[Any], KroneckerOperator]:
     """The eigenvalues of each symmetric factor, and the eigenvectors of all."""
+
+    def decompose() -> list[tuple[Any, Any]]:
+        _check_symmetric_factors(of)
+        return [tuple(of.framework.linalg.eigh(factor)) for factor in of.factors]
+
+    # Copies, because who gets them may write on them.
+    pairs = kept(of, "eigh", of.factors, decompose)
+    values, vectors = zip(*(map(copied, pair) for pair in pairs), strict=True)
+    return list(values), KroneckerOperator(vectors)
+
+
+def _check_symmetric_factors(of: Factored) -> None:
     for at, factor in enumerate(of.factors):
         check_symmetric(factor, f"factors[{at}]")
-    pairs = [of.framework.linalg.eigh(factor) for factor in of.factors]
-    values, vectors = zip(*pairs, strict=True)
-    return list(values), KroneckerOperator(vectors)
 
 
 def _is_zero(sigma2: Any) -> bool:

@@ -7,35 +7,42 @@ theirs, and the exponential is the Kronecker product of the exponentials.
 
 from __future__ import annotations
 
+import importlib
 import math
 import operator
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from kronop.families.kron.formed import kronecker_product
-from kronop.operators.factors import read_factors
+import numpy as np
+
+from kronop.errors import ArgumentError, installing, mismatch
+from kronop.families.kron.formed import kronecker_product, widened
+from kronop.operators.factored import Factored
+from kronop.operators.factors import asymmetry
 from kronop.operators.frameworks import (
-    batch_of,
     check_decomposable,
     diagonal,
+    framework_of,
     identity,
+    is_number,
     is_torch,
     outer,
+    times,
     turned,
 )
 from kronop.operators.kronecker import KroneckerOperator, decomposed, eigenvalues
-from kronop.operators.operator import Operator
 
 if TYPE_CHECKING:
     from kronop.operators.spectral import SpectralOperator
 
 
-class KroneckerSum(Operator):
+class KroneckerSum(Factored):
     """A Kronecker sum A1 (+) A2 (+) ... (+) AN, a matrix (..., N, N) that is not formed: the sum of
     the products I x ... x Ai x ... x I.
 
     Attributes:
         factors: square matrices (..., Ni, Ni) of one element type; leading dimensions broadcast.
+        scale: a number, or a tensor over the leading dimensions, that their sum is multiplied by.
 
     Raises:
         ArgumentError: a factor is not square, shapes do not fit, or frameworks are mixed.
@@ -52,82 +59,94 @@ class KroneckerSum(Operator):
         2
     """
 
-    def __init__(self, factors: Iterable[Any]) -> None:
-        self._factors = read_factors(factors, square=True)
-
-    @property
-    def factors(self) -> tuple[Any, ...]:
-        """The factors (..., N, N), the left-most first."""
-        return self._factors
-
-    @property
-    def tensors(self) -> tuple[Any, ...]:
-        return self.factors
-
-    def like(self, tensors: Sequence[Any]) -> Self:
-        return type(self)(tensors)
+    _square = True
 
     @property
     def shape(self) -> tuple[int, ...]:
         order = math.prod(factor.shape[-1] for factor in self.factors)
-        return (*batch_of(*(factor.shape[:-2] for factor in self.factors)), order, order)
-
-    @property
-    def T(self) -> Self:
-        return self.like([turned(factor) for factor in self.factors])
+        return (*self.batch, order, order)
 
     def to_dense(self) -> Any:
-        total: Any = 0
-        for at, factor in enumerate(self.factors):
-            before, behind = self.factors[:at], self.factors[at + 1 :]
-            total = total + kronecker_product(
-                [*map(identity, before), factor, *map(identity, behind)]
-            )
-        return total
+        def formed(factors: Sequence[Any]) -> Any:
+            total: Any = 0
+            for at, factor in enumerate(factors):
+                before, behind = factors[:at], factors[at + 1 :]
+                total = total + kronecker_product(
+                    [*map(identity, before), factor, *map(identity, behind)]
+                )
+            return total
+
+        return self._of_wide(formed, 2)
 
     def diagonal(self) -> Any:
-        return outer(map(diagonal, self.factors), operator.add)
+        return self._of_wide(lambda factors: outer(map(diagonal, factors), operator.add), 1)
 
     def _multiply(self, x: Any) -> Any:
+        if is_number(self.scale) and self.scale == 1:
+            return self._summed(self.factors, x)
+        return self._of_wide(lambda factors: self._summed(factors, widened(x)), 2)
+
+    def _summed(self, factors: Sequence[Any], x: Any) -> Any:
         total: Any = 0
         left, right = 1, self.shape[-1]
-        for factor in self.factors:
+        for factor in factors:
             order = factor.shape[-1]
             right //= order
             total = total + _along(factor, x, left, right)
             left *= order
         return total
 
-    def _scaled(self, scale: Any) -> Self:
-        return self.like([scale * factor for factor in self.factors])
-
     def eigh(self) -> SpectralOperator:
         from kronop.operators.spectral import SpectralOperator
 
         values, vectors = decomposed(self)
-        return SpectralOperator(outer(values, operator.add), vectors)
+        return SpectralOperator(times(outer(values, operator.add), self.scale, 1), vectors)
 
     def eigvalsh(self) -> Any:
-        return outer(eigenvalues(self), operator.add)
+        return times(outer(eigenvalues(self), operator.add), self.scale, 1)
 
     def exp(self) -> KroneckerOperator:
-        """The matrix exponential: the Kronecker product of those of the factors.
+        """The matrix exponential: the Kronecker product of those of the factors, which may be any
+        square ones.
 
-        Of torch tensors the factors may be any square ones, and it is differentiable; of NumPy
-        and CuPy they have to be symmetric.
+        Of torch tensors it is differentiable. Exponentials of what is not symmetric are torch's,
+        CuPy's, and for NumPy SciPy's.
 
         Raises:
-            ArgumentError: a factor of NumPy or CuPy is not symmetric.
+            ArgumentError: a factor of NumPy or CuPy is not finite, or one of NumPy is not symmetric
+                and SciPy is not installed.
             ElementTypeError: the element type is neither float32 nor float64.
         """
         check_decomposable(self.factors[0])
-        if is_torch(self.framework):
-            power = self.framework.linalg.matrix_exp
-            return KroneckerOperator([power(factor) for factor in self.factors])
-        values, vectors = decomposed(self)
-        pairs = zip(values, vectors.factors, strict=True)
-        exp = self.framework.exp
-        return KroneckerOperator([(q * exp(w)[..., None, :]) @ turned(q) for w, q in pairs])
+        return KroneckerOperator(
+            [
+                _exponential(times(factor, self.scale, 2), f"factors[{at}]")
+                for at, factor in enumerate(self.factors)
+            ]
+        )
+
+
+def _exponential(matrix: Any, name: str) -> Any:
+    xp = framework_of(matrix, name)
+    if is_torch(xp):
+        return xp.linalg.matrix_exp(matrix)
+    if not asymmetry(matrix, name):
+        values, vectors = xp.linalg.eigh(matrix)
+        return (vectors * xp.exp(values)[..., None, :]) @ turned(vectors)
+    try:
+        library = importlib.import_module("scipy.linalg" if xp is np else "cupyx.scipy.linalg")
+    except ImportError as error:
+        raise ArgumentError(
+            mismatch(
+                name,
+                expected="a symmetric matrix, where SciPy is not installed",
+                got="another one",
+                hint=installing("scipy"),
+            )
+        ) from error
+    # CuPy's takes no batches.
+    found = [library.expm(item) for item in matrix.reshape(-1, *matrix.shape[-2:])]
+    return xp.stack(found).reshape(matrix.shape)
 
 
 def _along(factor: Any, x: Any, left: int, right: int) -> Any:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
-from operator import index
+import functools
+from collections.abc import Callable, Sequence
+from operator import index, is_
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.operators.frameworks import (
+    as_scale,
     as_tensor,
     batch_of,
     check_alike,
@@ -35,6 +37,15 @@ class Operator(abc.ABC):
     # Arrays leave `x @ operator` and `x * operator` to the operator.
     __array_ufunc__ = None
 
+    @functools.cached_property
+    def memory(self) -> dict[str, tuple[list[Any], Any]]:
+        """What was computed of tensors: their values, and what it is. See `kept`."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles compute anew."""
+        return {name: value for name, value in self.__dict__.items() if name != "memory"}
+
     @property
     @abc.abstractmethod
     def tensors(self) -> tuple[Any, ...]:
@@ -43,6 +54,10 @@ class Operator(abc.ABC):
     @abc.abstractmethod
     def like(self, tensors: Any) -> Self:
         """The operator that is made of other tensors in the same way."""
+
+    def of(self, tensors: Sequence[Any]) -> Self:
+        """The operator of these tensors: itself, with what it keeps, where they are its own."""
+        return self if all(map(is_, self.tensors, tensors)) else self.like(tensors)
 
     @property
     @abc.abstractmethod
@@ -80,7 +95,8 @@ class Operator(abc.ABC):
         return framework_of(self.tensors[0], "factors[0]")
 
     def __repr__(self) -> str:
-        sizes = ", ".join("x".join(map(str, item.shape)) for item in self.tensors)
+        items = getattr(self, "factors", self.tensors)
+        sizes = ", ".join("x".join(map(str, item.shape)) for item in items)
         kind = str(self.dtype).removeprefix("torch.")
         return f"{type(self).__name__}({sizes}; {self.framework.__name__} {kind})"
 
@@ -143,13 +159,13 @@ class Operator(abc.ABC):
 
     def __mul__(self, scale: Any) -> Self:
         """The operator times a number, or times a tensor over the leading dimensions."""
-        return self._scaled(as_tensor(scale, self.tensors[0], "the scale")[..., None, None])
+        return self._scaled(as_scale(scale, self.tensors[0]))
 
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: Any) -> Self:
         """The operator divided by a number, or by a tensor over the leading dimensions."""
-        return self.__mul__(1 / as_tensor(divisor, self.tensors[0], "the divisor"))
+        return self.__mul__(1 / as_scale(divisor, self.tensors[0], "the divisor"))
 
     def __neg__(self) -> Self:
         return self * -1
@@ -187,7 +203,7 @@ class Operator(abc.ABC):
 
     @abc.abstractmethod
     def _scaled(self, scale: Any) -> Self:
-        """The operator times a tensor (..., 1, 1)."""
+        """The operator times a number, or times a tensor over the leading dimensions."""
 
     def check_columns(self, x: Any, name: str) -> None:
         """Refuses what is not (Q,) or (..., Q, C), of the operator's framework and type."""

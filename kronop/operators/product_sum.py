@@ -22,12 +22,16 @@ from kronop.operators.frameworks import (
     cholesky,
     diagonal,
     framework_of,
+    is_number,
+    log_size,
     outer,
     products,
     solve_triangular,
+    times,
     turned,
     without_gradient,
 )
+from kronop.operators.kept import kept
 from kronop.operators.kronecker import KroneckerOperator
 from kronop.operators.operator import Operator
 from kronop.operators.spectral import between, nonzero
@@ -93,15 +97,18 @@ class KroneckerProductSum(Operator):
         """The operators whose sum this is."""
         return self._terms
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.terms))})"
+
     @property
     def tensors(self) -> tuple[Any, ...]:
-        return tuple(factor for term in self.terms for factor in term.factors)
+        return tuple(item for term in self.terms for item in term.tensors)
 
     def like(self, tensors: Sequence[Any]) -> Self:
         left, terms = list(tensors), []
         for term in self.terms:
-            count = len(term.factors)
-            terms.append(KroneckerOperator(left[:count]))
+            count = len(term.tensors)
+            terms.append(term.like(left[:count]))
             left = left[count:]
         return type(self)(terms)
 
@@ -133,19 +140,25 @@ class KroneckerProductSum(Operator):
         total = first._multiply(x)
         gekmm = products(self.framework)[0]
         for term in others:
-            if batch_of(total.shape[:-2], term.shape[:-2]) == tuple(total.shape[:-2]):
-                total = gekmm(term.factors, x, beta=1.0, z=total)  # Added in the same pass.
+            lead = batch_of(total.shape[:-2], term.shape[:-2])
+            if is_number(term.scale) and lead == tuple(total.shape[:-2]):
+                # Added in the same pass.
+                total = gekmm(term.factors, x, alpha=term.scale, beta=1.0, z=total)
             else:
                 total = total + term._multiply(x)
         return total
 
     def direct_solver(self) -> Callable[[Any, Any], Any]:
-        roots, others = self._pair()
+        values, vectors = kept(self, "pair", self.tensors, self._inverse)
+        return lambda b, sigma2: between(vectors, values, b)
+
+    def _inverse(self) -> tuple[Any, KroneckerOperator]:
+        """V, and the diagonal matrix in V diag V^T of the inverse."""
+        roots, others, scale, ratio = self._pair()
         # V of each pair of factors, and w.
         found = [_common(root, other) for root, other in zip(roots, others, strict=True)]
-        values = nonzero(1 + outer([w for w, _ in found], operator.mul))
-        vectors = KroneckerOperator([v for _, v in found])
-        return lambda b, sigma2: between(vectors, 1 / values, b)
+        values = nonzero(1 + times(outer([w for w, _ in found], operator.mul), ratio, 1))
+        return times(1 / values, 1 / scale, 1), KroneckerOperator([v for _, v in found])
 
     def solve(self, b: Array, sigma2: float = 0.0) -> Array:
         """x with operator @ x = b, exactly: see the class for which operators.
@@ -175,16 +188,15 @@ class KroneckerProductSum(Operator):
         """
         self.check_square("logdet")
         self._refuse(sigma2)
-        roots, others = self._pair()
+        roots, others, scale, ratio = self._pair()
         xp, order = self.framework, self.shape[-1]
-        pairs = list(zip(roots, others, strict=True))
-        values = 1 + outer(
-            [xp.linalg.eigvalsh(_congruent(root, other)) for root, other in pairs], operator.mul
-        )
-        logarithm = xp.log(abs(values)).sum(-1)
+        pairs = zip(roots, others, strict=True)
+        common = [xp.linalg.eigvalsh(_congruent(root, other)) for root, other in pairs]
+        values = 1 + times(outer(common, operator.mul), ratio, 1)
+        logarithm = xp.log(abs(values)).sum(-1) + order * log_size(scale)
         for root in roots:
-            times = order // root.shape[-1]
-            logarithm = logarithm + 2 * times * xp.log(diagonal(root)).sum(-1)
+            copies = order // root.shape[-1]
+            logarithm = logarithm + 2 * copies * xp.log(diagonal(root)).sum(-1)
         return xp.sign(values).prod(-1), logarithm
 
     def eigh(self) -> SpectralOperator:
@@ -205,8 +217,9 @@ class KroneckerProductSum(Operator):
         """
         return self.eigh()
 
-    def _pair(self) -> tuple[list[Any], list[Any]]:
-        """The Cholesky factors of the definite term's factors, and the other term's factors."""
+    def _pair(self) -> tuple[list[Any], list[Any], Any, Any]:
+        """The Cholesky factors of the definite term's factors, the other term's factors, the scale
+        of the former, and the ratio of the latter's to it."""
         if len(self.terms) != 2:
             raise _no_exact("an exact solution", "two terms", len(self.terms), _ITERATE)
         first, second = self.terms
@@ -218,14 +231,15 @@ class KroneckerProductSum(Operator):
                 check_symmetric(factor, f"terms[{number}].factors[{at}]")
         found = []
         for definite, other in ((second, first), (first, second)):
-            roots = [cholesky(factor) for factor in definite.factors]
+            signed, size = definite.signed()
+            roots = [cholesky(factor) for factor in signed.factors]
             if all(root is not None for root in roots):
-                found.append((_regularity(roots), roots, list(other.factors)))
+                ratio = other.scale / size
+                found.append((_regularity(roots), roots, list(other.factors), size, ratio))
         if not found:
             raise _no_exact("terms", "one with positive definite factors", "none", _ITERATE)
         # Errors grow with the condition of the term whose roots are divided by.
-        _, roots, others = max(found, key=lambda item: item[0])
-        return roots, others
+        return max(found, key=lambda item: item[0])[1:]
 
     def _refuse(self, sigma2: Any) -> None:
         if not isinstance(sigma2, (int, float)) or sigma2 != 0:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError, mismatch
-from kronop.operators.frameworks import batch_of, check_alike, turned, without_autocast
+from kronop.operators.frameworks import batch_of, check_alike, times, turned, without_autocast
 from kronop.operators.kronecker import KroneckerOperator
 from kronop.operators.operator import Operator, detached, on_columns, shifted, whole
 
@@ -69,10 +69,10 @@ class SpectralOperator(Operator):
 
     @property
     def tensors(self) -> tuple[Any, ...]:
-        return (self.values, *self.vectors.factors)
+        return (self.values, *self.vectors.tensors)
 
     def like(self, tensors: Sequence[Any]) -> Self:
-        return type(self)(tensors[0], KroneckerOperator(tensors[1:]))
+        return type(self)(tensors[0], self.vectors.like(tensors[1:]))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -89,7 +89,8 @@ class SpectralOperator(Operator):
 
     def diagonal(self) -> Any:
         # The elements of Q, squared, are a Kronecker product as well.
-        squares = KroneckerOperator([factor * factor for factor in self.vectors.factors])
+        q = self.vectors
+        squares = KroneckerOperator([factor * factor for factor in q.factors], q.scale * q.scale)
         return (squares @ self.values[..., None])[..., 0]
 
     def trace(self) -> Any:
@@ -99,7 +100,7 @@ class SpectralOperator(Operator):
         return between(self.vectors, self.values, x)
 
     def _scaled(self, scale: Any) -> Self:
-        return type(self)(scale[..., 0] * self.values, self.vectors)
+        return type(self)(times(self.values, scale, 1), self.vectors)
 
     def eigh(self) -> SpectralOperator:
         return self

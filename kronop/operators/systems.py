@@ -34,7 +34,7 @@ class Shifted:
     def solve(self, b: Any, tensors: Sequence[Any]) -> Any:
         """The values of x. The decompositions are made once, for all gradients of this system."""
         if self._solver is None:
-            self._solver = self._operator.like(tensors[:-1]).direct_solver()
+            self._solver = self._operator.of(tensors[:-1]).direct_solver()
         return self._solver(b, tensors[-1])
 
     def multiply(self, x: Any, tensors: Sequence[Any]) -> Any:

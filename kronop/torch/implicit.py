@@ -7,10 +7,13 @@ what it is computed from (eigenvectors, iterations) needs no gradient.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
+
+from kronop.torch import transforms
 
 
 class System(Protocol):
@@ -64,3 +67,17 @@ class _Solution(torch.autograd.Function):  # type: ignore[misc]
 def without_autocast(beside: Any) -> Any:
     """Products in this block keep their type: autocast, as with torch's solvers, is for others."""
     return torch.autocast(beside.device.type, enabled=False)
+
+
+def are_constant(tensors: Sequence[Any]) -> bool:
+    """Whether what is computed of the tensors has to be no part of a graph, nor of a transform."""
+    if transforms.are_needed() or torch.compiler.is_compiling():
+        return False
+    return not (torch.is_grad_enabled() and any(item.requires_grad for item in tensors))
+
+
+@contextlib.contextmanager
+def unrecorded() -> Iterator[None]:
+    """In this block results have no graph, and are no inference tensors, which autograd refuses."""
+    with torch.inference_mode(False), torch.no_grad():
+        yield

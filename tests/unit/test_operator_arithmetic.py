@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import kronop
 from kronop.errors import ArgumentError, ElementTypeError
-from tests.unit.operator_cases import matrices
+from tests.unit.operator_cases import SQUARE, definite, kron, kronecker_sum, matrices
 
 
 def _smooth(order: int) -> Any:
@@ -132,3 +133,139 @@ def test_differences_quotients_and_sums_of_many() -> None:
 def test_what_has_no_operator_says_what_to_do(call: Any, message: str) -> None:
     with pytest.raises(ElementTypeError, match=message):
         call()
+
+
+def _scaled_identity(*values: float, make: Any = kronop.KroneckerOperator, put: Any = None) -> Any:
+    factors = [np.eye(3, dtype="float16") * np.float16(value) for value in values]
+    return make([put(factor) for factor in factors] if put else factors)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("of_tensors", [False, True], ids=["numbers", "tensors"])
+def test_only_the_result_has_to_be_in_the_range_of_16_bits(library: str, of_tensors: bool) -> None:
+    """Neither a factor times the scale, nor a product of some factors."""
+    put, tensor = np.asarray, lambda value: np.asarray([value], "float32")
+    if library == "torch":
+        torch = pytest.importorskip("torch")
+        put, tensor = torch.from_numpy, lambda value: torch.tensor([value])
+    scale = tensor if of_tensors else float
+
+    def product(*values: float) -> Any:
+        return _scaled_identity(*values, put=put)
+
+    def total(*values: float) -> Any:
+        return _scaled_identity(*values, make=kronop.KroneckerSum, put=put)
+
+    for operator, wanted in (
+        (scale(2) * product(6e4, 1e-4), 12),
+        (scale(0.1) * product(1e-7, 6e4), 0.1 * 6e4 * 2**-23),  # Of 1e-7 rounded.
+        (scale(1e-4) * product(3e4, 100), 300),
+        (product(6e4, 6e4) / scale(1e8), 36),
+        (-(scale(2) * product(6e4, 1e-4)), -12),
+        ((scale(2) * product(6e4, 1e-4)).T, 12),
+        (product(6e4, 1e-4) @ product(6e4, 1e-4), 36),
+        ((scale(2) * product(6e4, 1e-4)) ** 2, 144),
+        (scale(2) * product(6e4, 1e-4) + product(1, 1), 13),
+        (scale(2) * total(6e4, -6e4), 0),
+        (scale(0.1) * total(6e4, 6e4), 12000),
+        (scale(0.1) * total(1e-7, 1e-7), 0),
+    ):
+        order = operator.shape[-1]
+        x = put(np.ones(order, "float16"))
+        dense = np.asarray(operator.to_dense(), "float64").reshape(order, order)
+        for found in (operator @ x, x @ operator, dense.sum(0), operator.diagonal()):
+            found = np.asarray(found, "float64").reshape(order)
+            # A rounding of each factor, of each product, and of the result.
+            np.testing.assert_allclose(found, wanted, rtol=8 * 2.0**-11, atol=2.0**-24)
+    several = scale(1e-4) * product(6e4, 6e4, 1e-4)
+    for found in (several.to_dense().diagonal(0, -2, -1), several.diagonal(), several.trace() / 27):
+        np.testing.assert_allclose(np.asarray(found, "float64"), 36, rtol=8 * 2.0**-11)
+
+
+@pytest.mark.parametrize("scale", [2.5, -0.5, [2.0, 0.5]], ids=str)
+def test_all_of_a_multiple(scale: Any) -> None:
+    factors, general, b = definite(SQUARE, "float64"), matrices(SQUARE, "float64"), np.ones((24, 2))
+    b[3:, 1] = -2
+    scale = np.asarray(scale)
+    wide = scale[..., None, None]
+    for make, dense in ((kronop.KroneckerOperator, kron), (kronop.KroneckerSum, kronecker_sum)):
+        any_one, wanted = scale * make(general), wide * dense(general)
+        for found, expected in (
+            (any_one.to_dense(), wanted),
+            (any_one.T.to_dense(), wanted.swapaxes(-1, -2)),
+            (any_one @ b, wanted @ b),
+            (b.T @ any_one, b.T @ wanted),
+            (any_one.diagonal(), np.diagonal(wanted, 0, -2, -1)),
+            (any_one.trace(), np.trace(wanted, 0, -2, -1)),
+            (any_one.like(general).to_dense(), wanted),
+        ):
+            assert np.allclose(found, expected, rtol=1e-12, atol=1e-12)
+        operator, wanted = scale * make(factors), wide * dense(factors)
+        shifted = wanted + np.copysign(0.3, wide) * np.eye(24)
+        for found, expected in (
+            (operator.solve(b), np.linalg.solve(wanted, b + 0 * wide)),
+            (
+                operator.solve(b, np.copysign(0.3, scale)),
+                np.linalg.solve(shifted, b + 0 * wide),
+            ),
+            (operator.inverse().to_dense(), np.linalg.inv(wanted)),
+            (operator.eigh().to_dense(), wanted),
+            (np.sort(operator.eigvalsh()), np.linalg.eigvalsh(wanted)),
+            (operator.slogdet(), np.linalg.slogdet(wanted)),
+            ((operator**3).to_dense(), wanted @ wanted @ wanted),
+            ((operator**-1).to_dense(), np.linalg.inv(wanted)),
+            ((0.01 * operator).exp().to_dense(), _exp(0.01 * wanted)),
+        ):
+            assert np.allclose(found, expected, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [2.5, -0.5, np.asarray([2.0, 0.5])], ids=str)
+def test_decompositions_of_a_multiple(scale: Any) -> None:
+    factors, b = definite(SQUARE, "float64"), np.ones(24)
+    dense = np.asarray(scale)[..., None, None] * kron(factors)
+    u, s, vh = (scale * kronop.KroneckerOperator(matrices(SQUARE, "float64"))).svd()
+    assert (s > 0).all()
+    wide = np.asarray(scale)[..., None, None] * kron(matrices(SQUARE, "float64"))
+    assert np.allclose((u.to_dense() * s[..., None, :]) @ vh.to_dense(), wide)
+    if np.min(scale) < 0:  # A negative multiple of what is negative definite.
+        negative = kronop.KroneckerOperator([-factors[0], *factors[1:]])
+        lower = (scale * negative).cholesky().to_dense()
+        assert np.allclose(lower @ lower.T, -dense)
+        return
+    lower = (scale * kronop.KroneckerOperator(factors)).cholesky().to_dense()
+    assert np.allclose(lower @ lower.swapaxes(-1, -2), dense)
+    symmetric = [0.3 * (g + g.T) for g in matrices(SQUARE, "float64")]
+    one, other = kronop.KroneckerOperator(factors), kronop.KroneckerOperator(symmetric)
+    two = scale * one + 0.1 * other
+    assert np.allclose(two.like(two.tensors).to_dense(), dense + 0.1 * kron(symmetric))
+    assert np.allclose(two @ two.solve(b[:, None]), b[:, None])
+    assert np.allclose(two.logdet(), np.linalg.slogdet(two.to_dense())[1])
+
+
+def _exp(dense: Any) -> Any:
+    values, q = np.linalg.eigh(dense)
+    return (q * np.exp(values)[..., None, :]) @ q.swapaxes(-1, -2)
+
+
+def test_a_scale_is_read_and_shown() -> None:
+    operator = 2 * (kronop.KroneckerOperator([np.eye(2)]) * np.float32(0.5)) * 3
+    assert (operator.scale, operator.factors[0][0, 0]) == (3, 1)
+    assert repr(operator) == "3.0 * KroneckerOperator(2x2; numpy float64)"
+    with pytest.raises(ArgumentError, match="the scale: expected a number other than 0"):
+        (0 * operator).solve(np.ones(2))
+    assert (0 * operator).slogdet() == (0, -np.inf)
+    whole = 3 * kronop.KroneckerOperator([np.full((2, 2), 100, "int8")])
+    assert (whole @ np.ones(2, "int8")).tolist() == [600, 600]  # In int32, as products are.
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_exponentials_of_what_is_not_symmetric(batch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    factors = matrices([(3, 3), (2, 2)], "float64", batch)
+    operator = kronop.KroneckerSum(factors)
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "scipy.linalg", None)
+        with pytest.raises(ArgumentError, match=r"factors\[0\]: expected a symmetric .*install"):
+            operator.exp()
+    linalg = pytest.importorskip("scipy.linalg")
+    wanted = linalg.expm(0.5 * kronecker_sum(factors))
+    np.testing.assert_allclose((0.5 * operator).exp().to_dense(), wanted, rtol=1e-11, atol=1e-12)

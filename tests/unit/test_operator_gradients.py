@@ -83,6 +83,72 @@ def test_batches() -> None:
     assert torch.autograd.gradcheck(lambda a, b, s: _kron(a, b).logdet(s), (a, _B, s))
 
 
+def test_scales() -> None:
+    """A tensor that operators are multiplied by has gradients through all that they do."""
+    for function in (
+        lambda k, x, s: (s * k) @ x,
+        lambda k, x, s: (k / s).solve(x, 0.3),
+        lambda k, x, s: (s * k).logdet(0.3),
+        lambda k, x, s: (s * k).eigh().solve(x, 0.3),
+        lambda k, x, s: (s * k).T.diagonal() + (s * k).trace(),
+    ):
+        for make in (_kron, _sum):
+            assert torch.autograd.gradcheck(
+                lambda a, s, make=make, function=function: function(make(a, _B.detach()), _X, s),
+                (_A, _SIGMA2),
+                fast_mode=True,
+            )
+    for function in (
+        lambda k, x, s: (s * k).solve(x),
+        lambda k, x, s: (s * k).logdet(),
+        lambda k, x, s: ((s * k).cholesky() @ x, ((s * k) ** -2) @ x),
+        lambda k, x, s: (s * k + s**2 * k).solve(x),
+        lambda k, x, s: (s * k + s**2 * k).logdet(),
+    ):
+        assert torch.autograd.gradcheck(
+            lambda a, s, function=function: function(_kron(a, _B.detach()), _X, s),
+            (_A, _SIGMA2),
+            fast_mode=True,
+        )
+
+
+def test_kept_decompositions_leave_gradients_as_they_are() -> None:
+    """An operator that outlives a backward, and is used with and without gradients in turn."""
+    inputs = [_definite(item).detach().requires_grad_() for item in (_A, _B)]
+    for make in (kronop.KroneckerOperator, kronop.KroneckerSum):
+        operator, b = make(inputs), _X.detach()
+        wanted = None
+        for _ in range(2):
+            with torch.inference_mode():
+                x = operator.solve(b, 0.3)
+            with torch.no_grad():
+                assert torch.equal(operator.eigh().solve(b, 0.3), x)
+            loss = (operator.solve(b, 0.3) * x.clone()).sum() + operator.logdet(0.3)
+            loss = loss + (operator.sqrt() @ b).sum()
+            found = torch.autograd.grad(loss, inputs)
+            wanted = found if wanted is None else wanted
+            assert all(map(torch.equal, found, wanted))
+        fresh = make([item.detach().clone().requires_grad_() for item in inputs])
+        loss = (fresh.solve(b, 0.3) * x.clone()).sum() + fresh.logdet(0.3)
+        loss = loss + (fresh.sqrt() @ b).sum()
+        for found, expected in zip(wanted, torch.autograd.grad(loss, fresh.factors), strict=True):
+            torch.testing.assert_close(found, expected)
+        gradient = torch.func.grad(lambda b, make=operator: (make.solve(b, 0.3) ** 2).sum())(b)
+        (expected,) = torch.autograd.grad((operator.solve(_X, 0.3) ** 2).sum(), _X)
+        torch.testing.assert_close(gradient, expected)
+        with torch.autograd.forward_ad.dual_level():  # Kept or not, tangents are not lost.
+            dual = torch.autograd.forward_ad.make_dual(
+                inputs[0].detach(), torch.ones(3, 3).double()
+            )
+            values = make([dual, inputs[1].detach()]).eigvalsh()
+            assert torch.autograd.forward_ad.unpack_dual(values).tangent is not None
+        with torch.no_grad():
+            inputs[1].mul_(2)
+        torch.testing.assert_close(operator.solve(b, 0.3), make(inputs).solve(b, 0.3))
+        with torch.no_grad():
+            inputs[1].div_(2)
+
+
 def test_repeated_eigenvalues_have_gradients() -> None:
     """The eigenvectors of an identity are not differentiable; solutions and determinants are."""
     a, b = (torch.eye(n, dtype=torch.float64).requires_grad_() for n in (3, 2))

@@ -264,6 +264,39 @@ def test_operators_are_values() -> None:
         operator.factors = ()
 
 
+def test_decompositions_are_kept_while_factors_stay_as_they_are(
+    convert: Convert, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    factors, b = convert(definite(SQUARE, "float64")), convert(np.ones(24))
+    calls: list[Any] = []
+    for linalg in {np.linalg, kronop.KroneckerOperator(factors).framework.linalg}:
+        for name in ("eigh", "eigvalsh"):
+            do = getattr(linalg, name)
+            monkeypatch.setattr(linalg, name, lambda a, do=do: calls.append(a) or do(a))
+    two = kronop.KroneckerOperator(factors) + kronop.KroneckerOperator(factors)
+    for operator in (kronop.KroneckerSum(factors), kronop.KroneckerOperator(factors), two):
+        sigma2 = () if operator is two else (0.5,)
+        first = operator.solve(b, *sigma2)
+        calls.clear()
+        for again in (operator, operator, operator):
+            assert np.array_equal(again.solve(b, *sigma2), first)
+        if operator is not two:
+            operator.logdet(0.1), operator.sqrt(), operator.solve(b, 0.2)
+            operator.eigh().vectors.factors[0][:] = 0  # Who gets a decomposition may write on it.
+            operator.eigh().values[:] = 0
+            assert np.array_equal(operator.solve(b, 0.5), first)
+        assert not calls
+        assert not copy.deepcopy(operator).memory
+        factors[1][0, 0] += 1  # In place.
+        changed = operator.like([item * 1 for item in operator.tensors])
+        assert np.allclose(operator.solve(b, *sigma2), changed.solve(b, *sigma2), rtol=1e-12)
+        assert not np.allclose(operator.solve(b, *sigma2), first)
+        factors[1][0, 0] = np.nan
+        with pytest.raises(ArgumentError, match="finite"):
+            operator.solve(b, *sigma2)
+        factors[1][0, 0] = 3.0
+
+
 _F, _G = matrices(SQUARE, "float64"), definite(SQUARE, "float64")
 _GENERAL, _DEFINITE = kronop.KroneckerOperator(_F), kronop.KroneckerOperator(_G)
 _WIDE = kronop.KroneckerOperator(matrices(RECTANGULAR, "float64"))

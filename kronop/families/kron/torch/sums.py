@@ -143,9 +143,9 @@ def _split(merged: Any, matrices: Sequence[Any]) -> list[Any]:
         return [merged]
     half = len(matrices) // 2
     first, second = matrices[:half], matrices[half:]
+    # In the sums' type: products of several factors may leave that of the factors.
     left, right = (
-        kronecker_product(first).to(merged.dtype),
-        kronecker_product(second).to(merged.dtype),
+        kronecker_product(item.to(merged.dtype) for item in part) for part in (first, second)
     )
     digits = merged.reshape(
         *merged.shape[:-2], left.shape[-2], right.shape[-2], left.shape[-1], right.shape[-1]

@@ -31,6 +31,11 @@ def array(
     return values
 
 
+def largest_of(b: Any, d: Any) -> Any:
+    """The largest differences of all pairs of points."""
+    return np.abs(d[..., :, None, :] - b[..., :, :, None]).max(-3)
+
+
 def check(
     y: Any,
     what: Any,
@@ -41,15 +46,18 @@ def check(
     z: Any = None,
     scalars: Any = None,
     p: Any = None,
+    largest: Any = None,
 ) -> None:
     """Compares with the reference. The bound is for the error of every term, and of a sum in any
     order; where the reference is no number, the result is none."""
     wide = [None if item is None else np.float64(item) for item in (a, b, c, d)]
     with np.errstate(invalid="ignore"):
-        value = what.reference(*wide, z, scalars, p)
+        value = what.reference(*wide, z, scalars, p, largest)
     power = np.asarray(what.power_value if p is None else p, np.float64)[..., None, None, None]
     with np.errstate(all="ignore"):
         t = np.abs(wide[3][..., :, None, :] - wide[1][..., :, :, None])
+        if largest is not None:
+            t = t / np.where(largest > 0, largest, 1)[..., None, :, :]
         slopes = np.where(t == 0, 0, t ** (power - 1))
     if what.expanded:
         from_first = np.abs(wide[1] - wide[1][..., :1])[..., :, :, None]

@@ -69,6 +69,7 @@ def run(
     o, n, k, m = sizes
     random, emitter = np.random.default_rng(3), CudaGradientEmitter()
     what = description(power, element, expanded)
+    is_relative = what.power is TermKind.Relative
     plan = emitter.plan(what, _TARGET, GradientSize(m, n, k, o).bucket())
     assert isinstance(plan.steps[0].design, GradientProducts) == expanded
     emulator = Emulator(plan, folder)
@@ -80,6 +81,7 @@ def run(
     )
     if change is not None:
         change(a, b, c, d)
+    largest = distance_gradients.largest_of(b, d) if is_relative else None
     y = support.poison((*batch, o, n, m), element)
     z = support.random_array(random, y.shape, element) if source else None
     scalars = what.epilogue.epilogue_type(2, -3 if source else 0)
@@ -104,11 +106,12 @@ def run(
         power=value,
         scalars=scalars.scalars,
         threads=0,
+        largest=_strided(largest) if is_relative else None,
     )
     emulator.run(emitter.launches(plan, problem))
     weights = c if weighted else np.ones(c.shape)
     p = powers if powers is not None else power if what.power is TermKind.General else None
-    distance_gradients.check(y, what, a, b, weights, d, z, scalars, p)
+    distance_gradients.check(y, what, a, b, weights, d, z, scalars, p, largest)
 
 
 @pytest.mark.parametrize("power", [0.5, 1, 1.5, 2, 2.5, 3, 4, 1.3, 0.7])
@@ -142,6 +145,18 @@ def test_few_rows(folder: Path, element: DataType, sizes: Any) -> None:
 def test_layouts_and_batches(folder: Path, layout: str) -> None:
     run(folder, 1.3, (2, 9, 17, 21), layout=layout, batch=(2, 3), powers=np.full((2, 3), 1.7))
     run(folder, 1.3, (2, 9, 17, 21), batch=(3,), powers=[0.6, 1.0, 4.2])
+
+
+@pytest.mark.parametrize("element", [float32, float64, float16])
+def test_relative_powers(folder: Path, element: DataType) -> None:
+    def meet(a: Any, b: Any, c: Any, d: Any) -> None:
+        for item in (b, d):
+            item[...] = np.round(8 * item) / 8  # Their differences are not rounded in 16 bits.
+        d[..., 0] = b[..., 0]  # A pair without a difference.
+
+    given = {"batch": (3,), "powers": [0.6, 1.0, 4.2], "change": meet}
+    run(folder, TermKind.Relative, (2, 9, 37, 21), element, **given)
+    run(folder, TermKind.Relative, (2, 9, 37, 21), element, **given, layout="columns")
 
 
 @pytest.mark.parametrize("power", [1, 2, 1.3])

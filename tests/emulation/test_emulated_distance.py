@@ -142,6 +142,13 @@ def test_powers_of_all_sizes(folder: Path) -> None:
     assert np.isfinite(found[:, 3]).all()
 
 
+@pytest.mark.parametrize("element", [float32, float64])
+def test_norms_of_all_sizes(folder: Path, element: DataType) -> None:
+    kernel = Kernel(host._description(host.NORM, element), folder)
+    if not kernel.gathered:
+        host.check_norms(kernel)
+
+
 def test_choice() -> None:
     """Small problems get small tiles, and half the tiles cost less where there are many."""
     form = host._sum(*host._kinds(host._K.One))

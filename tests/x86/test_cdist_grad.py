@@ -99,6 +99,37 @@ def test_powers_of_the_batch() -> None:
     distance_gradients.check(y, what, a[:1], b[:1], c[:1], d[:1], p=np.float32(powers))
 
 
+@pytest.mark.parametrize("element", [kronop.float32, kronop.float64])
+@pytest.mark.parametrize("sizes", [(2, 9, 300, 45), (1, 70, 21, 3)])
+def test_relative_powers(sizes: Any, element: Any) -> None:
+    operation = _operation(TermKind.Relative, element)
+    for at, p in enumerate((3.7, np.array([0.6, 1.0, 4.2], support.numpy_type(element)))):
+        batch = (3,) if at else ()
+        a, b, c, d = _operands(sizes, element, distance_gradients.LAYOUTS[at], batch)
+        d[..., 0] = b[..., 0]  # A pair without a difference.
+        largest = distance_gradients.largest_of(b, d)
+        arguments = DistanceGradientArguments(
+            operation=operation, A=a, B=b, C=c, D=d, L=largest, p=p
+        )
+        operation.run(arguments)
+        y = arguments.Y
+        distance_gradients.check(y, operation.description, a, b, c, d, p=p, largest=largest)
+    for other, given, told in (
+        (operation, None, "L with the power Relative: expected a tensor"),
+        (_operation(1.3, element), largest, "L with the power General: expected none"),
+    ):
+        with pytest.raises(kronop.ArgumentError, match=told):
+            DistanceGradientArguments(operation=other, A=a, B=b, D=d, L=given, p=1.3)
+
+
+def test_powers_beyond_the_type() -> None:
+    """1e39 is computed as a large power, as in float64, and not as infinity."""
+    a, c, d = np.ones((3, 1), np.float32), None, np.zeros((1, 1), np.float32)
+    for sizes, expected in (((0.5, -0.25, 0), 0), ((1, 0.5, 0), -1), ((2, 1, 0.5), -np.inf)):
+        y = kronop.cdist_grad(a, np.array([sizes], np.float32), c, d, 1e39)
+        assert y.tolist() == [[expected]]
+
+
 @pytest.mark.parametrize("power", _POWERS)
 def test_values_that_are_no_numbers(power: Any) -> None:
     for sizes in ((4, 9, 17, 21), (4, 40, 17, 3)):

@@ -67,6 +67,9 @@ _FORMS = {
         regularized=True,
     ),
     "scaled": _sum(Term(kind=_K.One, vector=0), Term(kind=_K.Infinity, vector=0), vectors=1),
+    "relative": _sum(
+        *_kinds(_K.Largest, _K.One), Term(kind=_K.Relative, value=0), values=2, regularized=True
+    ),
     "cosine": Cosine().bound().form,
 }
 # Below this, results need not be normal numbers.
@@ -324,6 +327,45 @@ def test_powers_of_all_sizes(element: kronop.DataType, target: Target) -> None:
     factor = np.broadcast_to(powers[:, None, None], y.shape)[is_normal]
     assert (error <= (4 + 8 * factor) * 2 * limits.eps).all()
     assert (y[expected < limits.tiny / 4] == 0).all()
+
+
+NORM = PowerNorm(17.0).bound().form
+
+
+def check_norms(kernel: Any) -> None:
+    """The distance of points whose differences and powers are anywhere in the type's range.
+
+    Quotients of differences and their powers have errors of 8 + 8 p roundings, also on a GPU, which
+    the root divides by p; the root, a power too, has some of its own.
+    """
+    kind = support.numpy_type(kernel.what.X1.element)
+    limits = np.finfo(kind)
+    powers = np.array([0, 2.0**-30, 0.05, 1.3, 16, 60, 120, 1e6, limits.max], kind)
+    powers[0] = limits.smallest_subnormal
+    some = np.array([[1, 1, 1], [1, 0.97, 0], [0, 0, -0.3], [1, -0.99, 0.98]])
+    sizes = 2.0 ** np.linspace(limits.minexp + 4, limits.maxexp - 2, 40)
+    d = (sizes[:, None, None] * some).reshape(-1, 3).astype(kind)
+    y = support.poison((powers.size, 1, len(d)), kernel.what.Y.element)
+    kernel.run(np.zeros((1, 3), kind), d, y, values=[powers])
+    exact, p = np.abs(d.astype(np.longdouble)), powers.astype(np.longdouble)[:, None, None]
+    largest = exact.max(-1, keepdims=True)
+    with np.errstate(over="ignore", under="ignore"):
+        factor = np.broadcast_to(1 + 1 / powers[:, None], y[:, 0].shape)
+        expected = (largest * ((exact / largest) ** p).sum(-1, keepdims=True) ** (1 / p))[..., 0]
+    is_known = expected < limits.max / 2
+    error = np.abs(y[:, 0][is_known] / expected[is_known] - 1)
+    assert (error <= 32 * limits.eps * factor[is_known]).all()
+    assert np.isinf(y[:, 0][expected > 2 * limits.max.astype(np.longdouble)]).all()
+    special = [[0, 0, 0], [np.inf, 1, 0], [1, np.inf, -np.inf], [np.inf, np.nan, 0], [0, np.nan, 1]]
+    y = support.poison((powers.size, 1, 5), kernel.what.Y.element)
+    kernel.run(np.zeros((1, 3), kind), np.array(special, kind), y, values=[powers])
+    wanted = np.array([0, np.inf, np.inf, np.nan, np.nan], kind)
+    np.testing.assert_array_equal(y, np.broadcast_to(wanted, y.shape))
+
+
+@pytest.mark.spread(element=_FLOATS[:2], target=(_TARGETS[0], _HERE))
+def test_norms_of_all_sizes(element: kronop.DataType, target: Target) -> None:
+    check_norms(Kernel(_description(NORM, element), target))
 
 
 def test_kernel_functions() -> None:

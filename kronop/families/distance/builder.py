@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from kronop.descriptions.expression import Expression, variable
+import numpy as np
+
+from kronop.descriptions.expression import Expression, apply, variable
 from kronop.families.distance.form import POWERS, Bound, Form, Term, TermKind, sum_of, value_of
+
+# Powers from the first to below the second are summed up as they are: differences from 2^-7 to 2^8
+# have 16th powers in float32.
+_LEAST_ORDINARY, _MOST_ORDINARY = 1 / 16, 16
 
 
 class Builder:
@@ -29,16 +36,29 @@ class Builder:
             self._terms.append(wanted)
         return variable(sum_of(self._terms.index(wanted)))
 
-    def power_of(self, name: str, p: Any) -> tuple[Expression, Expression | float]:
-        """(the sum of |d|^p, 1/p) for a number or tensor p, with no logarithm where none is
-        needed."""
-        kind = None if hasattr(p, "shape") else POWERS.get(float(p))
-        if kind is not None:
-            return self.term(kind), 1 / float(p) if p else 1.0
-        at = self._place(self._values, name, p)
-        one: Expression = Expression("constant", (1.0,))
-        root = Expression("divide", (one, variable(value_of(at))))
-        return self.term(TermKind.General, at), root
+    def sum_of_powers(self, name: str, p: Any) -> Expression:
+        """The sum of |d|^p for a number or tensor p, with no logarithm where none is needed."""
+        if not hasattr(p, "shape") and p in POWERS:
+            return self.term(POWERS[p])
+        return self.term(TermKind.General, self._power(name, p))
+
+    def norm(self, name: str, p: Any) -> Expression:
+        """|d|_p, the p-th root of that sum. The largest |d| is factored out unless p is known to be
+        one whose powers are seldom out of range."""
+        if not hasattr(p, "shape") and p in POWERS:
+            total = self.sum_of_powers(name, p)
+            if p in (0, 1, math.inf):
+                return total
+            return apply("sqrt", total) if p == 2 else apply("power", total, 1 / float(p))
+        at = self._power(name, p)
+        root = apply("divide", 1.0, variable(value_of(at)))
+        if _are_ordinary(p):
+            return apply("power", self.sum_of_powers(name, p), root)
+        total = self.term(TermKind.Relative, at)
+        return self.term(TermKind.Largest) * apply("power", total, root)
+
+    def _power(self, name: str, p: Any) -> int:
+        return self._place(self._values, name, p)
 
     def value(self, name: str, value: Any) -> Expression:
         """A value that each call brings, of that name in messages."""
@@ -84,3 +104,10 @@ class Builder:
             vectors=tuple([value for _, value in self._vectors]),
             names=tuple([name for name, _ in self._values + self._vectors]),
         )
+
+
+def _are_ordinary(p: Any) -> bool:
+    """Whether a number, or all of an array, are known to be ordinary powers."""
+    if isinstance(p, np.ndarray):
+        return bool(((p >= _LEAST_ORDINARY) & (p < _MOST_ORDINARY)).all())
+    return not hasattr(p, "shape") and _LEAST_ORDINARY <= p < _MOST_ORDINARY

@@ -175,8 +175,8 @@ class Described(Kernel):
 
     Args:
         descriptor: the form.
-        inner_p, outer_p: the powers where the descriptor has POW; `outer_p` may be None where it
-            is 1 / `inner_p`.
+        inner_p, outer_p: the powers where the descriptor has POW; `outer_p` may be None beside an
+            inner power, for its reciprocal.
         bandwidth, epsilon: of a kernel type other than NONE.
 
     Raises:
@@ -193,7 +193,7 @@ class Described(Kernel):
         what = self.descriptor
         wanted = {
             "inner_p": what.inner_power is PowerType.POW,
-            "outer_p": what.outer_power is PowerType.POW,
+            "outer_p": what.outer_power is PowerType.POW and not self._is_norm,
             "bandwidth": what.takes_bandwidth,
             "epsilon": what.takes_bandwidth,
         }
@@ -217,6 +217,13 @@ class Described(Kernel):
             elif value is not None:
                 object.__setattr__(self, name, _checked(name, value))
 
+    @property
+    def _is_norm(self) -> bool:
+        """Whether the powers are p and 1 / p."""
+        what = self.descriptor
+        both = what.inner_power is what.outer_power is PowerType.POW
+        return both and self.inner_p is not None and self.outer_p is None
+
     def _expression(self, builder: Builder) -> Expression:
         what = self.descriptor
         inner = {
@@ -225,8 +232,12 @@ class Described(Kernel):
             PowerType.SQUARE: TermKind.Two,
             PowerType.SQRT: TermKind.Half,
         }.get(what.inner_power)
-        s = builder.power_of("inner_p", self.inner_p)[0] if inner is None else builder.term(inner)
-        t = self._outer(builder, s)
+        if self._is_norm:
+            t = builder.norm("p", self.inner_p)
+        elif inner is None:
+            t = self._outer(builder, builder.sum_of_powers("inner_p", self.inner_p))
+        else:
+            t = self._outer(builder, builder.term(inner))
         if not what.takes_bandwidth:
             return t
         t = apply("threshold", t, builder.value("epsilon", self.epsilon))

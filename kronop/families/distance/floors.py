@@ -35,6 +35,7 @@ _SLOPES = {
     TermKind.Three: TermKind.Two,
     TermKind.Four: TermKind.Three,
     TermKind.General: TermKind.General,
+    TermKind.Relative: TermKind.Relative,
 }
 _UNITS = {
     "cuda": {

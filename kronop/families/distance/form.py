@@ -39,6 +39,8 @@ class TermKind(enum.IntEnum):
     Dot = 10  # x1 x2
     NormA = 11  # x1^2
     NormB = 12  # x2^2
+    Largest = 13  # max |d|, the one that Relative terms are relative to
+    Relative = 14  # (|d| / max |d|)^h
 
 
 # Powers that need no logarithm, and the kinds of their terms.
@@ -53,6 +55,8 @@ POWERS: Mapping[float, TermKind] = {
     4.0: TermKind.Four,
     float("inf"): TermKind.Infinity,
 }
+# Terms that take a logarithm and an exponential, of a power that each call brings.
+GENERAL_POWERS = (TermKind.General, TermKind.Relative)
 _PRODUCTS = (TermKind.Dot, TermKind.NormA, TermKind.NormB)
 
 
@@ -62,7 +66,7 @@ class Term(Decision):
 
     Attributes:
         kind: what is summed.
-        value: the index of the power among the values; -1 unless `kind` is General.
+        value: the index of the power among the values; -1 unless `kind` is General or Relative.
         vector: the index of the vector that d is divided by; -1 for none.
     """
 
@@ -84,11 +88,14 @@ class Term(Decision):
         d = np.abs(a - b)
         if self.vector >= 0:
             d = d / np.asarray(vectors[self.vector])[..., None, None, :]
-        if self.kind is TermKind.Infinity:
+        if self.kind in (TermKind.Infinity, TermKind.Largest):
             return d.max(-1, initial=0)
         if self.kind is TermKind.Zero:
-            return (d != 0).sum(-1).astype(d.dtype)
-        if self.kind is TermKind.General:
+            return np.where(np.isnan(d), d, d != 0).sum(-1, dtype=d.dtype)
+        if self.kind is TermKind.Relative:
+            largest = d.max(-1, initial=0, keepdims=True)
+            d = d / np.where((largest > 0) & np.isfinite(largest), largest, 1)
+        if self.kind in GENERAL_POWERS:
             return (d ** np.asarray(values[self.value])[..., None, None, None]).sum(-1)
         power = next(power for power, kind in POWERS.items() if kind is self.kind)
         return (d**power).sum(-1)
@@ -99,7 +106,7 @@ class Form(Decision):
     """A kernel function without its values.
 
     Attributes:
-        terms: the sums over features, all different.
+        terms: the sums over features, all different; with a Relative one there is a Largest one.
         expression: the kernel of them: its inputs are `s[i]` for sums and `h[j]` for values.
         values: how many values a call brings.
         vectors: how many vectors of one value per feature it brings.
@@ -144,7 +151,10 @@ class Form(Decision):
         """(the form of another expression of the same sums and values, without those that it does
         not read; the indices of the values that are left; those of the vectors)."""
         inputs = expression.inputs
-        terms = [index for index in range(len(self.terms)) if sum_of(index) in inputs]
+        kinds = [item.kind for item in self.terms]
+        terms = [index for index in range(len(kinds)) if sum_of(index) in inputs]
+        if any(kinds[index] is TermKind.Relative for index in terms):
+            terms = sorted({*terms, kinds.index(TermKind.Largest)})
         # A form has a sum in any case: its features say how many there are.
         terms = terms or [0]
         powers = {self.terms[index].value for index in terms}

@@ -68,31 +68,37 @@ def cdist_grad(
         >>> kronop.cdist_grad(np.ones((2, 1)), x, None, z).tolist()  # (3 - 0) + (3 - 2)
         [[4.0]]
     """
+    return sums_of_slopes([kernel_matrix, data_x, coefficients, data_z], p, out=out)
+
+
+def sums_of_slopes(operands: Sequence[Any], p: Any, largest: Any = None, out: Any = None) -> Any:
+    """As `cdist_grad` of the operands A, B, C and D; if the largest differences of pairs are given,
+    (..., K, M), of differences divided by these."""
     if isinstance(p, np.ndarray):
         check_array("p", p)
         # Here, so that a repeated call reads the converted array.
-        first = view_of(kernel_matrix, "A")
+        first = view_of(operands[0], "A")
         p = item_in_memory(p, MathInstruction.simt(first.element).element_accumulator, first)
     powers = [p] if is_tensor(p) else []
     power = TermKind.General if powers else kind_of(p)
-    key = ("distance gradient", power, None if powers else float(p), coefficients is None)
-    operands = [kernel_matrix, data_x, coefficients, data_z]
-    result, lesson = prepared.repeat(key, 1.0, 0.0, [*operands, *powers, None, out])
+    power = TermKind.Relative if largest is not None else power
+    key = ("distance gradient", power, None if powers else float(p), operands[2] is None)
+    result, lesson = prepared.repeat(key, 1.0, 0.0, [*operands, largest, *powers, None, out])
     if result is not None:
         return result
-    arguments = _arguments(operands, p, power, out)
-    return finish(arguments, lesson, {name: slot for slot, name in enumerate("ABCDp")})
+    arguments = _arguments([*operands, largest], p, power, out)
+    return finish(arguments, lesson, {name: slot for slot, name in enumerate("ABCDLp")})
 
 
 def _arguments(
     operands: Sequence[Any], p: Any, power: TermKind, out: Any
 ) -> DistanceGradientArguments:
-    """The arguments of an operation that serves the operands A, B, C and D."""
-    A, B, C, D = operands
+    """The arguments of an operation that serves the operands A, B, C, D and L."""
+    A, B, C, D, L = operands
     a = view_of(A, "A")
     output = a.element if out is None else view(out, "Y").element
     operation = _operation(target_of(a), a.element, output, power)
-    return DistanceGradientArguments(operation=operation, A=A, B=B, C=C, D=D, Y=out, p=p)
+    return DistanceGradientArguments(operation=operation, A=A, B=B, C=C, D=D, L=L, Y=out, p=p)
 
 
 @functools.lru_cache(maxsize=256)

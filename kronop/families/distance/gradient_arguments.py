@@ -18,7 +18,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.arguments import Ints, Placed
 from kronop.families.distance.description import Strided, Value
-from kronop.families.distance.form import TermKind
+from kronop.families.distance.form import GENERAL_POWERS, TermKind
 from kronop.families.distance.gradient_description import (
     DistanceGradientDescription,
     GradientProblem,
@@ -27,10 +27,15 @@ from kronop.families.distance.gradient_description import (
 )
 from kronop.families.distance.gradient_size import GradientSize
 from kronop.families.distance.point_arguments import DIFFERENTIABLE
-from kronop.families.distance.value_arguments import is_tensor, item_in_memory, view_of_value
+from kronop.families.distance.value_arguments import (
+    bounded_power,
+    is_tensor,
+    item_in_memory,
+    view_of_value,
+)
 
 # The names of the extents that each operand has.
-_EXTENTS = {"A": "KM", "B": "NK", "C": "OK", "D": "NM"}
+_EXTENTS = {"A": "KM", "B": "NK", "C": "OK", "D": "NM", "L": "KM"}
 
 
 class DistanceGradientArguments(Arguments):
@@ -43,6 +48,7 @@ class DistanceGradientArguments(Arguments):
         B: (..., N, K); leading dimensions broadcast.
         D: (..., N, M).
         C: (..., O, K); None for ones.
+        L: (..., K, M), the largest difference of each pair; for a Relative power alone.
         Z: like Y; needed where beta is not 0, and read only there. It may be Y itself.
         Y: (..., O, N, M), or (..., N, M) if C is None; None for a new tensor like A.
         p: the power, of the operation's kind: a number, or a tensor that broadcasts over the
@@ -78,6 +84,7 @@ class DistanceGradientArguments(Arguments):
         B: Any,
         D: Any,
         C: Any = None,
+        L: Any = None,
         Z: Any = None,
         Y: Any = None,
         p: Any = None,
@@ -85,16 +92,18 @@ class DistanceGradientArguments(Arguments):
     ) -> None:
         what = description_of(operation, DistanceGradientDescription)
         super().__init__(operation, output_op)
-        operands = {"A": A, "B": B, "C": C, "D": D, "Z": Z, "Y": Y}
-        views = views_of(operands, ("C", "Z", "Y"), DIFFERENTIABLE)
+        _check_largest(L, what.power)
+        operands = {"A": A, "B": B, "C": C, "D": D, "L": L, "Z": Z, "Y": Y}
+        views = views_of(operands, ("C", "L", "Z", "Y"), DIFFERENTIABLE)
         check_source(self.output_op, views.get("Z"))
         self._extents = check_extents(views)
         element = what.math.element_accumulator
-        self._power = item_in_memory(_checked(p, what), element, views["A"])
+        power = bounded_power(_checked(p, what), element.bytes)
+        self._power = item_in_memory(power, element, views["A"])
         if is_tensor(self._power):
             views["p"] = view_of_value("p", self._power, element)
         self._settle(views)
-        self._described = {"A": what.A, "B": what.B, "C": what.C, "D": what.D}
+        self._described = {"A": what.A, "B": what.B, "C": what.C, "D": what.D, "L": what.A}
         self._described |= {"Z": what.Y, "Y": what.Y, "p": TensorDescription(element)}
         for name, item in views.items():
             check_promise(item, self._described[name], name)
@@ -117,7 +126,7 @@ class DistanceGradientArguments(Arguments):
         return GradientSize(**extents, batch=math.prod(self._lead))
 
     def _problem(self, places: Places, workspace: int) -> GradientProblem:
-        names = ["A", "B", "D", "Y", *(name for name in ("C", "p") if name in self._views)]
+        names = ["A", "B", "D", "Y", *(name for name in ("C", "L", "p") if name in self._views)]
         names += ["Z"] if self.output_op.beta else []
         placed = {name: self._placed(places, name) for name in names}
         batch, strides = collapsed(self._lead, placed)
@@ -143,6 +152,7 @@ class DistanceGradientArguments(Arguments):
             d=strided("D"),
             y=strided("Y"),
             z=strided("Z") if "Z" in placed else None,
+            largest=strided("L") if "L" in placed else None,
             y_output=between_outputs("Y"),
             z_output=between_outputs("Z"),
             power=Value(0.0, placed["p"].pointer, strides["p"]) if "p" in placed else Value(number),
@@ -207,6 +217,19 @@ def check_extents(views: Mapping[str, TensorView]) -> dict[str, int]:
     return {"O": 1} | {letter: extent for letter, (_, extent) in found.items()}
 
 
+def _check_largest(largest: Any, power: TermKind) -> None:
+    """Refuses largest differences with another power than a relative one, or none with that."""
+    if (largest is not None) != (power is TermKind.Relative):
+        raise ArgumentError(
+            mismatch(
+                f"L with the power {power.name}",
+                expected="none" if largest is not None else "a tensor",
+                got="a tensor" if largest is not None else "none",
+                hint="relative powers are of differences divided by the largest ones",
+            )
+        )
+
+
 def _checked(p: Any, what: DistanceGradientDescription) -> Any:
     """The power: a number or a tensor.
 
@@ -215,8 +238,8 @@ def _checked(p: Any, what: DistanceGradientDescription) -> Any:
     """
     if p is None and what.power_value is not None:
         return what.power_value
-    if p is not None and (is_tensor(p) or what.power is TermKind.General):
-        is_same = what.power is TermKind.General
+    if p is not None and (is_tensor(p) or what.power in GENERAL_POWERS):
+        is_same = what.power in GENERAL_POWERS
         p = p if is_tensor(p) else power_of(p)
     else:
         is_same = p is not None and kind_of(p) is what.power

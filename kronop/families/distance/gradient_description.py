@@ -1,9 +1,10 @@
 """Y[o, n, m] = epilogue(sum over k of C[o, k] A[k, m] s(D[n, m] - B[n, k]), Z[o, n, m]),
 
-with s(t) = sgn(t) |t|^(p - 1), the derivative of |t|^p / p, and s(0) = 0 for every p.
+with s(t) = sgn(t) |t|^(p - 1), the derivative of |t|^p / p, and s(0) = 0 for every p. For Relative
+powers it is sgn(t) (|t| / L[k, m])^(p - 1), where L has the largest difference of every pair.
 
-A is (K, M): what the pairs of points weigh. B is (N, K) and D is (N, M): K and M points of N
-features. C is (O, K); without it, Y is (N, M) and all coefficients are 1.
+A is (K, M): what the pairs of points weigh; L is (K, M) too. B is (N, K) and D is (N, M): K and M
+points of N features. C is (O, K); without it, Y is (N, M) and all coefficients are 1.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class DistanceGradientDescription:
     Attributes:
         math: multiply-add; its type `element_a` is that of the operands.
         tile: tile sizes that the user chose, or None.
-        A, B, C, D, Y: descriptions of the operands and the result.
+        A, B, C, D, Y: descriptions of the operands and the result; L is as A.
         epilogue: what is done with a sum.
         power: the kind of the power p; General for one that each call brings.
         expanded: for p = 2, differences may be multiplied out into matrix products, around b[n, 0]:
@@ -127,13 +128,12 @@ class DistanceGradientDescription:
                 )
             )
         check_flag("expanded", self.expanded)
-        if not isinstance(self.power, TermKind) or not (
-            TermKind.Half <= self.power <= TermKind.General
-        ):
+        kinds = [*range(TermKind.Half, TermKind.General + 1), TermKind.Relative]
+        if not isinstance(self.power, TermKind) or self.power not in kinds:
             raise ArgumentError(
                 mismatch(
                     "power",
-                    expected="one of TermKind.Half to General",
+                    expected="one of TermKind.Half to General, or Relative",
                     got=repr(self.power),
                     hint="pass p, a positive number",
                 )
@@ -165,13 +165,18 @@ class DistanceGradientDescription:
         z: Any = None,
         output_op: EpilogueArguments | None = None,
         p: Any = None,
+        largest: Any = None,
     ) -> Any:
         """The result in NumPy, in float64: (..., O, N, M), or (..., N, M) where `c` is None."""
         p = self.power_value if p is None else np.asarray(p, np.float64)[..., None, None, None]
 
         def slope(t: Any) -> Any:
+            size = np.abs(t)
+            if largest is not None:
+                divisor = np.asarray(largest, np.float64)[..., None, :, :]
+                size = size / np.where(divisor > 0, divisor, 1)
             with np.errstate(divide="ignore", invalid="ignore"):
-                return np.where(t == 0, 0.0, np.sign(t) * np.abs(t) ** (p - 1))
+                return np.where(size == 0, 0.0, np.sign(t) * size ** (p - 1))
 
         return finish(self.epilogue, output_op, self._summed(a, b, c, d, slope), z)
 
@@ -197,6 +202,7 @@ class GradientProblem:
         batch: extents of the leading dimensions, at most 4.
         c: its address is 0 where all coefficients are 1.
         z: None where beta is 0.
+        largest: None unless the power is Relative.
         y_output, z_output: strides of results that have different coefficients.
         power: p.
     """
@@ -217,3 +223,4 @@ class GradientProblem:
     power: Value
     scalars: tuple[float, ...]
     threads: int
+    largest: Strided | None = None

@@ -15,7 +15,7 @@ from kronop.families.distance.gradient_description import (
 from kronop.families.distance.parts import BATCH_DIMS, padded
 from kronop.target import Target
 
-_OPERANDS = ("a", "b", "c", "d", "y", "z")
+_OPERANDS = ("a", "b", "c", "d", "y", "z", "largest")
 
 
 class GradientDesign(Design):
@@ -72,8 +72,7 @@ def signature(scalars: Field) -> KernelSignature:
 
 def values_of(problem: GradientProblem, threads: int) -> dict[str, Any]:
     """The members of the parameter struct."""
-    given = (problem.a, problem.b, problem.c, problem.d, problem.y, problem.z or Strided(0, ()))
-    operands = dict(zip(_OPERANDS, given, strict=True))
+    operands = {name: getattr(problem, name) or Strided(0, ()) for name in _OPERANDS}
     power = problem.power
     return {
         **{name: item.pointer for name, item in operands.items()},

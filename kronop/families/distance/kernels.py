@@ -302,12 +302,7 @@ class PowerNorm(Kernel):
         check_flag("root", self.root)
 
     def _expression(self, builder: Builder) -> Expression:
-        total, exponent = builder.power_of("p", self.p)
-        if not self.root or exponent in (1.0, 0.0):
-            return total
-        if exponent == 0.5:
-            return apply("sqrt", total)
-        return apply("power", total, exponent)
+        return (builder.norm if self.root else builder.sum_of_powers)("p", self.p)
 
 
 @dataclass(frozen=True, eq=False)

@@ -96,5 +96,4 @@ def _powers(descriptor: KernelDescriptor, p: Any, inner_p: Any, outer_p: Any) ->
                 hint="pass inner_p or outer_p instead",
             )
         )
-    p = checked("p", p)
-    return p, 1 / p
+    return checked("p", p), None

@@ -15,6 +15,10 @@ from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.distance.form import Bound, Form
 from kronop.families.distance.point_arguments import DIFFERENTIABLE
 
+# By the bytes of sums: from this power on, the numbers next to 1 become 0 and infinity; from its
+# reciprocal down, all numbers become 1.
+_MOST_POWER = {4: 2.0**40, 8: 2.0**70}
+
 
 def check_bandwidths(shape: tuple[int, ...], features: int) -> None:
     """Raises ArgumentError unless a vector of that shape has one bandwidth per feature, or one."""
@@ -135,12 +139,29 @@ def item_in_memory(item: Any, element: DataType, beside_what: TensorView) -> Any
 
 
 def in_memory(bound: Bound, element: DataType, points: TensorView) -> Bound:
-    """The same values, all as `item_in_memory`."""
+    """The same values, all as `item_in_memory`; powers as `bounded_power`."""
     values, vectors = (
         tuple(item_in_memory(item, element, points) for item in items)
-        for items in (bound.values, bound.vectors)
+        for items in (with_bounded_powers(bound, element.bytes), bound.vectors)
     )
     return dataclasses.replace(bound, values=values, vectors=vectors)
+
+
+def with_bounded_powers(bound: Bound, width: int) -> list[Any]:
+    """The values, with powers as `bounded_power`."""
+    powers = {term.value for term in bound.form.terms}
+    every = enumerate(bound.values)
+    return [bounded_power(item, width) if index in powers else item for index, item in every]
+
+
+def bounded_power(p: Any, width: int) -> Any:
+    """A power, or the largest or least one that makes a difference to numbers of so many bytes.
+
+    So 1e39, which float32 does not reach, counts as a large number, not as infinity, and 1e-46 as a
+    small one, not as 0. Tensors of torch and CuPy are not looked at.
+    """
+    is_known = isinstance(p, (float, np.ndarray))
+    return np.clip(p, 1 / _MOST_POWER[width], _MOST_POWER[width]) if is_known else p
 
 
 def view_of_value(name: str, item: Any, element: DataType) -> TensorView:

@@ -29,6 +29,8 @@ _TERMS = {
     TermKind.Four: (3, 0, 0, 0),
     TermKind.General: (3, 0, 1, 1),
     TermKind.Infinity: (2, 0, 0, 0),
+    TermKind.Largest: (2, 0, 0, 0),
+    TermKind.Relative: (4, 0, 1, 1),
 }
 # Terms that need |d|. A GPU's additions take it for nothing; on a CPU it is one more operation.
 _OF_MAGNITUDE = frozenset(_TERMS) - {TermKind.Zero, TermKind.Two, TermKind.Four}

@@ -2,7 +2,7 @@
 #include "gradient_tile.cuh"
 
 using Parameters = kronop::powers_of_distances::Parameters<4, double>;
-static_assert(sizeof(Parameters) == 504);
+static_assert(sizeof(Parameters) == 560);
 
 struct Step {
   using Input = float;

@@ -2,7 +2,7 @@
 #include "gradient.hpp"
 
 using Parameters = kronop::powers_of_distances::Parameters<2, double>;
-static_assert(sizeof(Parameters) == 488);
+static_assert(sizeof(Parameters) == 544);
 
 namespace {
 struct Step {

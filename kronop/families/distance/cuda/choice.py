@@ -30,6 +30,8 @@ _TILES = (
     (32, 32, 32, 4, 4),
     (32, 32, 8, 4, 4),
 )
+# For so many sums in float64 that those of no other tile fit into registers.
+_LAST_TILE = (32, 32, 8, 2, 2)
 
 
 def supports(description: DistanceDescription, target: Target) -> Status:
@@ -59,8 +61,17 @@ def plans(
 
 def _designs(what: DistanceDescription, target: Target) -> Iterator[DistanceGroup | DistanceTile]:
     yield from group_choice.designs(what, target)
+    tiles = list(_tiles(what, _TILES))
+    yield from tiles
+    if not any(item.status(target) for item in tiles):
+        yield from _tiles(what, (_LAST_TILE,))
+
+
+def _tiles(
+    what: DistanceDescription, tiles: tuple[tuple[int, int, int, int, int], ...]
+) -> Iterator[DistanceTile]:
     for symmetric in [False, True][: 1 + what.symmetric]:
-        for tile_m, tile_n, tile_k, thread_m, thread_n in _TILES:
+        for tile_m, tile_n, tile_k, thread_m, thread_n in tiles:
             if what.tile and what.tile.threadblock_shape != (tile_m, tile_n, tile_k):
                 continue
             yield DistanceTile(

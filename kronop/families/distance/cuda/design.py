@@ -14,7 +14,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.distance import parts
 from kronop.families.distance.description import DistanceProblem
-from kronop.families.distance.form import Form, TermKind
+from kronop.families.distance.form import GENERAL_POWERS, Form, TermKind
 from kronop.families.distance.size import DistanceSize
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -39,6 +39,8 @@ _CYCLES = {
     TermKind.Dot: 1.0,
     TermKind.NormA: 0.0,
     TermKind.NormB: 0.0,
+    TermKind.Largest: 2.1,
+    TermKind.Relative: 13.3,  # One more instruction than of General.
 }
 _READ, _BROUGHT, _SLAB = 0.43, 23.0, 2.7
 # In float64 instructions take twice as long, and a power is a function.
@@ -110,7 +112,8 @@ class DistanceTile(Design):
     @property
     def _totals(self) -> int:
         """Sums of chains of additions, in shared memory: see distance_tile.cuh."""
-        rounded = [kind for kind in self._kinds if kind not in (TermKind.Zero, TermKind.Infinity)]
+        exact = (TermKind.Zero, TermKind.Infinity, TermKind.Largest)
+        rounded = [kind for kind in self._kinds if kind not in exact]
         return 0 if self._is_double else self.threads * self._sums_of(rounded)
 
     def _sums_of(self, kinds: Iterable[TermKind]) -> int:
@@ -122,6 +125,10 @@ class DistanceTile(Design):
     @property
     def _kinds(self) -> list[TermKind]:
         return [term.kind for term in self.form.terms]
+
+    @property
+    def _has_powers(self) -> bool:
+        return any(kind in GENERAL_POWERS for kind in self._kinds)
 
     @property
     def _is_double(self) -> bool:
@@ -142,8 +149,9 @@ class DistanceTile(Design):
     @property
     def _registers(self) -> int:
         m, n, sums = self.thread_m, self.thread_n, self._sums_of(self._kinds)
+        sums += m * n * (TermKind.Relative in self._kinds)  # A reciprocal of each largest one.
         words = self.math.element_accumulator.bytes // 4
-        powers = self._is_double and TermKind.General in self._kinds
+        powers = self._is_double and self._has_powers
         return words * (sums + m + n) + self._held // 4 + _REGISTERS + _POWER_REGISTERS * powers
 
     @property
@@ -177,6 +185,9 @@ class DistanceTile(Design):
             return Status.reject("tiles of a symmetric result are squares")
         if self.symmetric and not parts.is_symmetric(self.form):
             return Status.reject("the kernel changes where its points are exchanged")
+        run = _RUN // self.math.element_accumulator.bytes
+        if self.thread_m % run or self.thread_n % run:
+            return Status.reject(f"threads read runs of {run} rows and columns")
         if self._registers > _MOST_REGISTERS:
             return Status.reject(f"takes {self._registers} registers of {_MOST_REGISTERS}")
         if self.threads * self._registers > operands.REGISTERS:
@@ -199,7 +210,7 @@ class DistanceTile(Design):
         resident = max(1, min(self.blocks, operands.cover(tiles, target.cores)))
         rounds = operands.cover(tiles, target.cores * resident)
         warps = self.threads / _WARP
-        wanted = _BUSY_POWERS if TermKind.General in self._kinds else _BUSY_WARPS
+        wanted = _BUSY_POWERS if self._has_powers else _BUSY_WARPS
         slab = warps * self.tile_k * self._cycles_of_warp()
         alone, together = slab * max(1, wanted / warps), slab * max(resident, wanted / warps)
         slabs = operands.cover(size.k, self.tile_k)
@@ -215,7 +226,7 @@ class DistanceTile(Design):
         each += _READ * (m + n) / (m * n) + _BROUGHT * (tile_m + tile_n) / (tile_m * tile_n)
         each += _SLAB / self.tile_k
         if self._is_double:
-            each = _DOUBLE * each + _DOUBLE_POWER * (TermKind.General in self._kinds)
+            each = _DOUBLE * each + _DOUBLE_POWER * self._has_powers
         return m * n * each / _QUARTERS
 
     def _tiles(self, m: int, n: int) -> int:

@@ -21,6 +21,8 @@ enum class TermKind : int {
   kDot,          // x1 x2
   kNormA,        // x1^2
   kNormB,        // x2^2
+  kLargest,      // the maximum of |d|, for kRelative
+  kRelative,     // (|d| / the maximum of |d|)^p
 };
 
 constexpr int kBatchDims = 4;

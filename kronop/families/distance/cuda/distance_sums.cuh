@@ -13,16 +13,37 @@ class Sums {
   using Scalar = typename Step::Accumulator;
   static constexpr int kTerms = count_of(Step::kTerm), kM = Step::kThreadM, kN = Step::kThreadN;
   KRONOP_INLINE static constexpr TermKind kind(int term) { return TermKind(Step::kTerm[term]); }
-  KRONOP_INLINE static constexpr bool has(TermKind wanted, int first = 0) {
-    return first < kTerms && (kind(first) == wanted || has(wanted, first + 1));
+  // The place of the first term of a kind; kTerms if there is none.
+  KRONOP_INLINE static constexpr int place_of(TermKind wanted, int first = 0) {
+    return first == kTerms || kind(first) == wanted ? first : place_of(wanted, first + 1);
   }
+  KRONOP_INLINE static constexpr bool has(TermKind wanted) { return place_of(wanted) < kTerms; }
+  // How often features are gone through: relative terms are summed in a second round, when the
+  // largest difference is known.
+  static constexpr int kRounds = has(TermKind::kRelative) ? 2 : 1;
+  KRONOP_INLINE static constexpr bool is_of_round(int term, int round) { return (kind(term) == TermKind::kRelative) == (round > 0); }
 
   // `values` are those that all terms may use.
   KRONOP_INLINE explicit Sums(const Scalar* values) { begin<0>(values); }
 
-  // Adds the terms of all pairs for one k.
-  template <bool kPlain, int t = 0>
+  // Begins the second round.
+  KRONOP_INLINE void take_largest() {
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+#pragma unroll
+      for (int j = 0; j < kN; ++j) of_largest_[i][j] = reciprocal_of_largest(sums_[place_of(TermKind::kLargest)][i][j]);
+    }
+  }
+
+  // Adds the terms of a round, of all pairs for one k.
+  template <int kRound, bool kPlain, int t = 0>
   KRONOP_INLINE void add(const Scalar (&x1)[kM], const Scalar (&x2)[kN], const Scalar* weights) {
+    if constexpr (is_of_round(t, kRound)) add_one<kPlain, t>(x1, x2, weights);
+    if constexpr (t + 1 < kTerms) add<kRound, kPlain, t + 1>(x1, x2, weights);
+  }
+
+  template <bool kPlain, int t>
+  KRONOP_INLINE void add_one(const Scalar (&x1)[kM], const Scalar (&x2)[kN], const Scalar* weights) {
     constexpr TermKind kind_of = kind(t);
     constexpr int vector = Step::kTermVector[t];
     const Scalar weight = vector >= 0 ? weights[vector * Step::kTileK] : Scalar(1);
@@ -43,13 +64,14 @@ class Sums {
           if constexpr (vector >= 0) d *= weight;
           if constexpr (kind_of == TermKind::kGeneral) {
             sum = powers_[t].template add_to<kPlain>(sum, d, i * kN + j);
+          } else if constexpr (kind_of == TermKind::kRelative) {
+            sum = powers_[t].template add_to<false, true>(sum, relative(d, of_largest_[i][j]), i * kN + j);
           } else {
             sum = add_term<kind_of>(sum, d);
           }
         }
       }
     }
-    if constexpr (t + 1 < kTerms) add<kPlain, t + 1>(x1, x2, weights);
   }
 
   // How many sums round: a thread keeps as many totals of chains in shared memory.
@@ -59,16 +81,18 @@ class Sums {
     return (rounds(kind(first)) ? own : 0) + rounded(first + 1);
   }
   // Ends a chain of additions: adds it to the totals, or makes it the totals if it is the first one.
+  template <int kRound>
   KRONOP_INLINE void end_chain(Scalar* totals, bool is_first) {
-    for_each_rounded([&](Scalar& sum, int at) {
+    for_each_rounded<kRound>([&](Scalar& sum, int at) {
       Scalar& total = totals[at * Step::kThreads + int(threadIdx.x)];
       total = is_first ? sum : total + sum;
       sum = 0;
     });
   }
   // Adds the totals to the last chain.
+  template <int kRound>
   KRONOP_INLINE void add_totals(const Scalar* totals) {
-    for_each_rounded([&](Scalar& sum, int at) { sum += totals[at * Step::kThreads + int(threadIdx.x)]; });
+    for_each_rounded<kRound>([&](Scalar& sum, int at) { sum += totals[at * Step::kThreads + int(threadIdx.x)]; });
   }
 
   // Replaces the sums of a pair by the kernel's value, which is in `of` afterwards.
@@ -90,24 +114,26 @@ class Sums {
 
  private:
   // Counts are exact, and so are maxima.
-  KRONOP_INLINE static constexpr bool rounds(TermKind kind) { return kind != TermKind::kZero && kind != TermKind::kInfinity; }
+  KRONOP_INLINE static constexpr bool rounds(TermKind kind) {
+    return kind != TermKind::kZero && kind != TermKind::kInfinity && kind != TermKind::kLargest;
+  }
 
-  // Calls visit(sum, how many came before it).
-  template <int t = 0, class Visit>
+  // Calls visit(sum, how many came before it) for those of a round.
+  template <int kRound, int t = 0, class Visit>
   KRONOP_INLINE void for_each_rounded(const Visit& visit, int before = 0) {
-    if constexpr (rounds(kind(t))) {
-      constexpr int rows = kind(t) == TermKind::kNormB ? 1 : kM, columns = kind(t) == TermKind::kNormA ? 1 : kN;
+    constexpr int rows = kind(t) == TermKind::kNormB ? 1 : kM, columns = kind(t) == TermKind::kNormA ? 1 : kN;
+    if constexpr (rounds(kind(t)) && is_of_round(t, kRound)) {
 #pragma unroll
       for (int i = 0; i < rows; ++i) {
 #pragma unroll
         for (int j = 0; j < columns; ++j) visit(sums_[t][i][j], before + i * columns + j);
       }
-      before += rows * columns;
     }
-    if constexpr (t + 1 < kTerms) for_each_rounded<t + 1>(visit, before);
+    if constexpr (rounds(kind(t))) before += rows * columns;
+    if constexpr (t + 1 < kTerms) for_each_rounded<kRound, t + 1>(visit, before);
   }
 
-  Scalar sums_[kTerms][kM][kN];
+  Scalar sums_[kTerms][kM][kN], of_largest_[kM][kN];
   Power<Scalar> powers_[kTerms];
 
   template <int t>

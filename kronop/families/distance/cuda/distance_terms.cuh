@@ -2,7 +2,7 @@
 #pragma once
 
 #include "distance_parameters.cuh"
-#include "kronop/instructions.cuh"
+#include "relative.cuh"
 
 namespace kronop {
 namespace distance {
@@ -14,7 +14,7 @@ struct Power {
   Power() = default;
   KRONOP_INLINE explicit Power(Scalar p) : p(p) {}
   KRONOP_INLINE static bool is_plain(Scalar) { return true; }
-  template <bool kPlain>
+  template <bool kPlain, bool kIsRelative = false>
   KRONOP_INLINE Scalar add_to(Scalar sum, Scalar d, int) const {
     return sum + ::pow(magnitude(d), p);
   }
@@ -53,13 +53,14 @@ struct Power<float> {
     return bits == 0 || bits - smallest <= between;
   }
 
-  // `item` is a constant in unrolled loops.
-  template <bool kPlain>
+  // `item` is a constant in unrolled loops. A relative d is at most 1.
+  template <bool kPlain, bool kIsRelative = false>
   KRONOP_INLINE float add_to(float sum, float d, int item) const {
     float log = fast_log2(magnitude(d));
     if (item * kOfUnit % kOutOf < kOfUnit) return sum + fast_exp2(p * log);
     if constexpr (!kPlain) {
-      log = smaller(larger(log, least), most);
+      log = larger(log, least);
+      if constexpr (!kIsRelative) log = smaller(log, most);
     }
     // The sum with this number has its last place at 1, and its lowest bits are the exponent field
     // of 2^floor(y). That field is 0 where d is 0, so that the product below is 0.
@@ -79,11 +80,11 @@ struct Power<float> {
   }
 };
 
-// What a term other than kGeneral has after one more index k.
+// What a term that is no power known at run time has after one more index k.
 template <TermKind kKind, class Scalar>
 KRONOP_INLINE Scalar add_term(Scalar sum, Scalar d) {
   if constexpr (kKind == TermKind::kZero) {
-    return sum + (d != 0 ? Scalar(1) : Scalar(0));
+    return sum + (d < 0 || d > 0 ? Scalar(1) : d);  // d is 0 or NaN
   } else if constexpr (kKind == TermKind::kHalf) {
     return sum + fast_root(magnitude(d));
   } else if constexpr (kKind == TermKind::kOne) {
@@ -100,7 +101,7 @@ KRONOP_INLINE Scalar add_term(Scalar sum, Scalar d) {
   } else if constexpr (kKind == TermKind::kFour) {
     return multiply_add(d * d, d * d, sum);
   } else {
-    static_assert(kKind == TermKind::kInfinity);
+    static_assert(kKind == TermKind::kInfinity || kKind == TermKind::kLargest);
     return larger(sum, magnitude(d));
   }
 }

@@ -136,7 +136,11 @@ class Tile {
 
   KRONOP_INLINE void run() {
     All sums(values_);
-    add_up(sums);
+    add_up<0>(sums);
+    if constexpr (All::kRounds > 1) {
+      sums.take_largest();
+      add_up<1>(sums);
+    }
     sums.finish(values_);
     write<false>(sums);
     if constexpr (Step::kSymmetric) {
@@ -165,9 +169,11 @@ class Tile {
     for (int v = 0; v < Step::kValues; ++v) {
       values_[v] = p.value[v] ? static_cast<const Scalar*>(p.value[v])[of_value[v]] : Scalar(p.number[v]);
     }
+    bound_powers<Step, int(TermKind::kRelative)>(values_);
   }
 
   // Adds up slab after slab: one is computed while the next one is brought.
+  template <int kRound>
   KRONOP_INLINE void add_up(All& sums) {
     using Input = typename Step::Input;
     const Parameters& p = parameters_;
@@ -207,21 +213,21 @@ class Tile {
       if (more) fetch(slab + 1);
       if constexpr (kChecks) {
         if (mark_of(slab) == slab) {
-          add_slab<false>(slab_of(slab), sums);
+          add_slab<kRound, false>(slab_of(slab), sums);
         } else {
-          add_slab<true>(slab_of(slab), sums);
+          add_slab<kRound, true>(slab_of(slab), sums);
         }
       } else {
-        add_slab<false>(slab_of(slab), sums);
+        add_slab<kRound, false>(slab_of(slab), sums);
       }
       if (more) finish(slab + 1);
       __syncthreads();
       if constexpr (kHasChains) {
-        if (more && (slab + 1) % kSlabsOfChain == 0) sums.end_chain(totals(), slab < kSlabsOfChain);
+        if (more && (slab + 1) % kSlabsOfChain == 0) sums.template end_chain<kRound>(totals(), slab < kSlabsOfChain);
       }
     }
     if constexpr (kHasChains) {
-      if (slabs > kSlabsOfChain) sums.add_totals(totals());
+      if (slabs > kSlabsOfChain) sums.template add_totals<kRound>(totals());
     }
   }
 
@@ -235,17 +241,17 @@ class Tile {
   KRONOP_INLINE static int* marks() { return reinterpret_cast<int*>(slab_of(0) + 2 * kSlab); }
   KRONOP_INLINE static Scalar* totals() { return reinterpret_cast<Scalar*>(marks() + kMarks); }
 
-  template <bool kPlain>
+  template <int kRound, bool kPlain>
   KRONOP_INLINE void add_slab(const Scalar* slab, All& sums) const {
     const Scalar *from1 = slab + row_, *from2 = slab + kOf1 + column_, *weights = slab + kOf1 + kOf2;
     // More than this would not stay in the instruction cache.
-    constexpr int unroll = kGeneral ? 1 : 4;
+    constexpr int unroll = kGeneral || kRound > 0 ? 1 : 4;
 #pragma unroll(unroll)
     for (int k = 0; k < Step::kTileK; ++k) {
       Scalar x1[Step::kThreadM], x2[Step::kThreadN];
       load_share<Rows>(from1 + k * FeedOf1::kPitch, x1);
       load_share<Columns>(from2 + k * FeedOf2::kPitch, x2);
-      sums.template add<kPlain>(x1, x2, weights + k);
+      sums.template add<kRound, kPlain>(x1, x2, weights + k);
     }
   }
 

@@ -82,6 +82,7 @@ class GradientTile(GradientKernel):
         element = self.math.element_accumulator.bytes
         rows, columns = (extent + operands.VECTOR_BYTES // element for extent in self.tile)
         slab = self.depth * (rows + columns + self.outputs)
+        slab += self.depth * columns * (self.power is TermKind.Relative)
         room = max(_STAGES * slab, self.tile[0] * columns) * element
         return room + operands.round_up(_UNORDERED * self.tile[0], operands.VECTOR_BYTES)
 

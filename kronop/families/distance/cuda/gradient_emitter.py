@@ -8,7 +8,7 @@ from kronop.emit.cuda import operands
 from kronop.families.distance.cuda import gradient_products
 from kronop.families.distance.cuda.gradient_design import GradientTile
 from kronop.families.distance.cuda.gradient_products import GradientProducts
-from kronop.families.distance.form import TermKind
+from kronop.families.distance.form import GENERAL_POWERS
 from kronop.families.distance.gradient_description import DistanceGradientDescription
 from kronop.families.distance.gradient_emitter import GradientEmitter
 from kronop.families.distance.gradient_size import GradientSize
@@ -45,7 +45,7 @@ class CudaGradientEmitter(GradientEmitter):
         # Sums of a thread fill its registers, together with what powers need; those of float64 take
         # two each.
         words = outputs * (2 if what.math.element_accumulator is float64 else 1)
-        if what.power is TermKind.General:
+        if what.power in GENERAL_POWERS:
             words = max(2, 2 * words)
         tile = _tile(size, words, target.cores)
         return GradientTile(

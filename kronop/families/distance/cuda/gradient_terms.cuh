@@ -1,10 +1,10 @@
 // Gradients of distances: their parameters, and the derivatives of powers,
 //
-//     s(t) = sgn(t) |t|^(p - 1), with s(0) = 0.
+//     s(t) = sgn(t) |t|^(p - 1), with s(0) = 0; of a Relative power, |t| counts as 1 at most.
 #pragma once
 
-#include "kronop/instructions.cuh"
 #include "kronop/memory.cuh"
+#include "relative.cuh"
 
 namespace kronop {
 namespace powers_of_distances {
@@ -13,11 +13,11 @@ constexpr int kBatchDims = 4;
 
 template <int kScalars, class Scalar>
 struct Parameters {
-  void *a, *b, *c, *d, *y, *z, *power;  // Coefficients c that are null are ones; a power that is null is in `number`.
+  void *a, *b, *c, *d, *y, *z, *largest, *power;  // Coefficients c that are null are ones; a power that is null is in `number`.
   long long m, n, k, o;
   long long batch[kBatchDims];
-  long long a_batch[kBatchDims], b_batch[kBatchDims], c_batch[kBatchDims], d_batch[kBatchDims], y_batch[kBatchDims], z_batch[kBatchDims], power_batch[kBatchDims];
-  long long a_row, a_column, b_row, b_column, c_row, c_column, d_row, d_column, y_row, y_column, z_row, z_column;
+  long long a_batch[kBatchDims], b_batch[kBatchDims], c_batch[kBatchDims], d_batch[kBatchDims], y_batch[kBatchDims], z_batch[kBatchDims], largest_batch[kBatchDims], power_batch[kBatchDims];
+  long long a_row, a_column, b_row, b_column, c_row, c_column, d_row, d_column, y_row, y_column, z_row, z_column, largest_row, largest_column;
   long long y_output, z_output, threads;
   double number;
   Scalar scalars[kScalars];
@@ -30,7 +30,7 @@ KRONOP_INLINE long long offset_of(long long problem, const long long (&extents)[
 }
 
 // The numbers are those of TermKind in form.py.
-enum class Power : int { Half = 1, One, ThreeHalves, Two, FiveHalves, Three, Four, General };
+enum class Power : int { Half = 1, One, ThreeHalves, Two, FiveHalves, Three, Four, General, Relative = 14 };
 
 // Of an x that is not negative.
 KRONOP_INLINE float with_sign_of(float x, float t) { return detail::bits_to_float(bits_of(x) | (bits_of(t) & 0x80000000u)); }
@@ -64,7 +64,8 @@ KRONOP_INLINE T slope(T t, T less) {
   } else if constexpr (kPower == Power::FiveHalves) {
     return t * fast_root(magnitude(t));
   } else {
-    const T size = larger(magnitude(t), kLeastNormal<T>);
+    T size = larger(magnitude(t), kLeastNormal<T>);
+    if constexpr (kPower == Power::Relative) size = smaller(size, T(1));
     T value;
     if constexpr (kPower == Power::Half) {
       value = fast_inverse_root(size);

@@ -2,6 +2,8 @@
 //
 //     Y[o, n, m] = epilogue(sum over k of c[o, k] a[k, m] s(d[n, m] - b[n, k]), Z[o, n, m]).
 //
+// Of a Relative power, differences are divided by largest[k, m] first.
+//
 // A block has kTileN x kTileM results for kOutputs rows of c. It goes through k in slabs of kDepth,
 // of which kStages are in shared memory or on their way to it. A thread has kItemsN x kItemsM of the
 // differences, and all kOutputs sums of each.
@@ -21,7 +23,9 @@ struct TileStep : Decided {
   static constexpr int kItemsM = Decided::kTileM / Decided::kThreadsM, kItemsN = Decided::kTileN * Decided::kThreadsM / Decided::kThreads;
   static constexpr int kPadding = 16 / int(sizeof(T));
   static constexpr int kPitchM = Decided::kTileM + kPadding, kPitchN = Decided::kTileN + kPadding;
-  static constexpr int kOfB = Decided::kDepth * kPitchM, kOfC = kOfB + Decided::kDepth * kPitchN, kSlab = kOfC + Decided::kDepth * Decided::kOutputs;
+  static constexpr bool kIsRelative = kKind == Power::Relative;
+  static constexpr int kOfB = Decided::kDepth * kPitchM, kOfC = kOfB + Decided::kDepth * kPitchN, kOfLargest = kOfC + Decided::kDepth * Decided::kOutputs;
+  static constexpr int kSlab = kOfLargest + kIsRelative * Decided::kDepth * kPitchM;
   // Shared memory has slabs first, and later results on their way out.
   static constexpr int kShared = Decided::kStages * kSlab > Decided::kTileN * kPitchM ? Decided::kStages * kSlab : Decided::kTileN * kPitchM;
   // Elements that need no conversion are copied to shared memory without registers.
@@ -79,8 +83,13 @@ struct Sums {
   T whole[kItemsM];  // Sums of a c alone, which signs need.
 
   // Adds what one k contributes.
-  KRONOP_INLINE void add(const T* a_row, const T* b_row, const T* c_row, T less) {
-    T a[kItemsM], b[kItemsN], c[kOutputs];
+  KRONOP_INLINE void add(const T* a_row, const T* b_row, const T* c_row, const T* largest_row, T less) {
+    T a[kItemsM], b[kItemsN], c[kOutputs], reciprocal[kItemsM];
+    if constexpr (Step::kIsRelative) {
+      read<kItemsM>(reciprocal, largest_row);
+#pragma unroll
+      for (int i = 0; i < kItemsM; ++i) reciprocal[i] = distance::reciprocal_of_largest(reciprocal[i]);
+    }
     read<kItemsM>(a, a_row);
     read<kItemsN>(b, b_row);
     read<kOutputs>(c, c_row);
@@ -98,7 +107,11 @@ struct Sums {
 #pragma unroll
     for (int j = 0; j < kItemsN; ++j) {
 #pragma unroll
-      for (int i = 0; i < kItemsM; ++i) add_one(j, i, d[j][i] - b[j], a[i], c, less);
+      for (int i = 0; i < kItemsM; ++i) {
+        T t = d[j][i] - b[j];
+        if constexpr (Step::kIsRelative) t *= reciprocal[i];
+        add_one(j, i, t, a[i], c, less);
+      }
     }
   }
 
@@ -199,6 +212,7 @@ class Block {
   KRONOP_INLINE void add_all() {
     Feed<Step, Step::kTileM, Step::kPitchM> a(input(p.a, p.a_batch) + at_.m * p.a_column, p.a_row, p.a_column, columns_);
     Feed<Step, Step::kTileN, Step::kPitchN> b(input(p.b, p.b_batch) + at_.n * p.b_row, p.b_column, p.b_row, rows_);
+    Feed<Step, Step::kTileM, Step::kPitchM> largest(Step::kIsRelative ? input(p.largest, p.largest_batch) + at_.m * p.largest_column : nullptr, p.largest_row, p.largest_column, columns_);
     static_assert(kDepth * kOutputs <= Step::kThreads);
     const int thread = threadIdx.x, c_k = thread % kDepth, c_o = thread / kDepth;
     const bool has_c = c_o < kOutputs && at_.o + c_o < p.o;
@@ -212,12 +226,14 @@ class Block {
       const int depth = int(p.k - k < kDepth ? p.k - k : kDepth);
       a.begin(slab, depth);
       b.begin(slab + Step::kOfB, depth);
+      if constexpr (Step::kIsRelative) largest.begin(slab + Step::kOfLargest, depth);
       if (c && c_k < depth) c_value = convert<T>(c[k * p.c_column]);
     };
     const auto end = [&](int stage) {
       T* const slab = shared_ + stage * Step::kSlab;
       a.end(slab);
       b.end(slab + Step::kOfB);
+      if constexpr (Step::kIsRelative) largest.end(slab + Step::kOfLargest);
       if (c_o < kOutputs) slab[Step::kOfC + c_k * kOutputs + c_o] = c_value;
     };
     constexpr int kAhead = Step::kStages - 1;
@@ -242,7 +258,8 @@ class Block {
       const int depth = int(p.k - k < kDepth ? p.k - k : kDepth);
 #pragma unroll 4
       for (int i = 0; i < depth; ++i) {
-        sums_.add(slab + i * Step::kPitchM + m_, slab + Step::kOfB + i * Step::kPitchN + n_, slab + Step::kOfC + i * kOutputs, less);
+        const T* const row = slab + i * Step::kPitchM + m_;
+        sums_.add(row, slab + Step::kOfB + i * Step::kPitchN + n_, slab + Step::kOfC + i * kOutputs, row + Step::kOfLargest, less);
       }
       if (is_more) end(last);
       stage = stage == kAhead ? 0 : stage + 1;

@@ -1,8 +1,8 @@
 // The numbers that a kernel's function of sums is computed in, and the terms of these sums.
 #pragma once
 
-#include "kronop/instructions.cuh"
 #include "kronop/memory.cuh"
+#include "relative.cuh"
 
 namespace kronop {
 namespace product {
@@ -64,8 +64,9 @@ enum Term : int {
   kDot,          // a b
   kNormA,        // a^2
   kNormB,        // b^2
+  kLargest,      // the maximum of |d|, for kRelative
+  kRelative,     // (|d| / the maximum of |d|)^p
 };
-constexpr bool is_of_difference(int term) { return term < kDot; }
 
 KRONOP_INLINE float power(float x, float p) { return fast_exp2(p * fast_log2(x)); }
 KRONOP_INLINE double power(double x, double p) { return ::pow(x, p); }
@@ -73,7 +74,7 @@ KRONOP_INLINE double power(double x, double p) { return ::pow(x, p); }
 template <int kTerm, class T>
 KRONOP_INLINE T add_term(T sum, T d, T p) {
   const T size = magnitude(d);
-  if constexpr (kTerm == kZero) return sum + (d != T(0) ? T(1) : T(0));
+  if constexpr (kTerm == kZero) return sum + (d < T(0) || d > T(0) ? T(1) : d);  // d is 0 or NaN
   if constexpr (kTerm == kHalf) return sum + fast_root(size);
   if constexpr (kTerm == kOne) return sum + size;
   if constexpr (kTerm == kThreeHalves) return multiply_add(size, fast_root(size), sum);
@@ -81,8 +82,8 @@ KRONOP_INLINE T add_term(T sum, T d, T p) {
   if constexpr (kTerm == kFiveHalves) return multiply_add(d * d, fast_root(size), sum);
   if constexpr (kTerm == kThree) return multiply_add(d * d, size, sum);
   if constexpr (kTerm == kFour) return multiply_add(d * d, d * d, sum);
-  if constexpr (kTerm == kGeneral) return sum + power(size, p);
-  if constexpr (kTerm == kInfinity) return math::max(sum, size);
+  if constexpr (kTerm == kGeneral || kTerm == kRelative) return sum + power(size, p);
+  if constexpr (kTerm == kInfinity || kTerm == kLargest) return larger(sum, size);
 }
 
 }  // namespace product

@@ -16,6 +16,13 @@ class Sums {
  public:
   using T = typename Step::Accumulator;
   static constexpr int kTerms = count_of(Step::kTerm), kM = Step::kThreadM, kN = Step::kThreadN;
+  // The place of the first term of a kind; kTerms if there is none.
+  KRONOP_INLINE static constexpr int place_of(int kind, int first = 0) {
+    return first == kTerms || Step::kTerm[first] == kind ? first : place_of(kind, first + 1);
+  }
+  // How often features are gone through: relative terms are summed in a second round, when the
+  // largest difference is known.
+  static constexpr int kRounds = place_of(kRelative) < kTerms ? 2 : 1;
 
   template <int t = 0>
   KRONOP_INLINE void clear() {
@@ -27,9 +34,43 @@ class Sums {
     if constexpr (t + 1 < kTerms) clear<t + 1>();
   }
 
-  // Adds the terms of one feature of all pairs. `reciprocals` are those of the vectors' elements.
+  // To be called before features are gone through once more.
+  KRONOP_INLINE void take_largest() {
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+#pragma unroll
+      for (int j = 0; j < kN; ++j) of_largest_[i][j] = distance::reciprocal_of_largest(sums_[place_of(kLargest)][i][j]);
+    }
+  }
+
+  // Adds the terms of a round, of one feature of all pairs. `reciprocals` are those of the vectors'
+  // elements.
   template <int t = 0>
-  KRONOP_INLINE void add(const T (&a)[kM], const T (&b)[kN], const T* reciprocals, const T* h) {
+  KRONOP_INLINE void add(int round, const T (&a)[kM], const T (&b)[kN], const T* reciprocals, const T* h) {
+    constexpr bool in_second = Step::kTerm[t] == kRelative;
+    if (kRounds == 1 || in_second == (round > 0)) add_one<t>(a, b, reciprocals, h);
+    if constexpr (t + 1 < kTerms) add<t + 1>(round, a, b, reciprocals, h);
+  }
+
+  // The kernel's values of all pairs.
+  template <class Values>
+  KRONOP_INLINE void apply(const Values* h, T (&of)[kM][kN]) const {
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+#pragma unroll
+      for (int j = 0; j < kN; ++j) {
+        Values s[kTerms];
+        take<0>(i, j, s);
+        of[i][j] = value_of(Step::Kernel::value(s, h));
+      }
+    }
+  }
+
+ private:
+  T sums_[kTerms][kM][kN], of_largest_[kM][kN];
+
+  template <int t>
+  KRONOP_INLINE void add_one(const T (&a)[kM], const T (&b)[kN], const T* reciprocals, const T* h) {
     constexpr int kind = Step::kTerm[t], vector = Step::kTermVector[t], value = Step::kTermValue[t];
     T scale = T(1);
     if constexpr (vector >= 0) scale = reciprocals[vector * Step::kSlab];
@@ -48,29 +89,12 @@ class Sums {
         } else {
           T d = a[i] - b[j];
           if constexpr (vector >= 0) d *= scale;
+          if constexpr (kind == kRelative) d = distance::relative(d, of_largest_[i][j]);
           sum = add_term<kind>(sum, d, p);
         }
       }
     }
-    if constexpr (t + 1 < kTerms) add<t + 1>(a, b, reciprocals, h);
   }
-
-  // The kernel's values of all pairs.
-  template <class Values>
-  KRONOP_INLINE void apply(const Values* h, T (&of)[kM][kN]) const {
-#pragma unroll
-    for (int i = 0; i < kM; ++i) {
-#pragma unroll
-      for (int j = 0; j < kN; ++j) {
-        Values s[kTerms];
-        take<0>(i, j, s);
-        of[i][j] = value_of(Step::Kernel::value(s, h));
-      }
-    }
-  }
-
- private:
-  T sums_[kTerms][kM][kN];
 
   template <int t, class Values>
   KRONOP_INLINE void take(int i, int j, Values (&s)[kTerms]) const {
@@ -92,18 +116,21 @@ KRONOP_INLINE void product_tile(const Parameters& parameters) {
   T* const shared = reinterpret_cast<T*>(shared_memory());
   T *const slabs1 = shared, *const slabs2 = slabs1 + 2 * kSlab1, *const of_v = slabs2 + 2 * kSlab2, *const reciprocals = of_v + 2 * kOfV;
 
-  const Place<Step, Parameters> place(parameters);
+  Place<Step, Parameters> place(parameters);
+  distance::bound_powers<Step, kRelative>(place.h);
   if (is_expanded<Step>(place)) return;
+  constexpr int kRounds = Sums<Step>::kRounds;
   const int slabs = int(parameters.depth / Step::kSlab);
   const long long first = place.first_tile(), tiles = place.end_tile() - first;
   const T* const x1 = place.x1 + place.row_tile * slabs * kSlab1;
   const T* x2 = place.x2 + first * slabs * kSlab2;
   const T* v = place.v + (first * parameters.chunks + place.chunk) * kOfV;
-  const auto copy = [&](int slab, int buffer, int buffer_of_v, bool again) {
+  const auto copy = [&](int round, int slab, int buffer, int buffer_of_v, bool again) {
+    if (round > 0 && slab == 0) x2 -= slabs * kSlab2;
     if (again) copy_all<Step, kSlab1>(slabs1 + buffer * kSlab1, x1 + slab * kSlab1);
     copy_all<Step, kSlab2>(slabs2 + buffer * kSlab2, x2);
     x2 += kSlab2;
-    if (slab == 0) {
+    if (round == 0 && slab == 0) {
       copy_all<Step, kOfV>(of_v + buffer_of_v * kOfV, v);
       v += parameters.chunks * kOfV;
     }
@@ -123,18 +150,22 @@ KRONOP_INLINE void product_tile(const Parameters& parameters) {
   const int row = warp / Step::kWarpsN * (8 * kM) + lane / 4 * run_of<T>, warp_column = warp % Step::kWarpsN * (4 * kN), column = warp_column + lane % 4 * run_of<T>;
   Sums<Step> sums;
   Weigh weigh;
-  if (tiles > 0) copy(0, 0, 0, true);
+  if (tiles > 0) copy(0, 0, 0, 0, true);
   int buffer = 0;
 #pragma unroll 1
   for (long long tile = 0; tile < tiles; ++tile) {
     sums.clear();
 #pragma unroll 1
-    for (int slab = 0; slab < slabs; ++slab, buffer ^= 1) {
+    for (int step = 0; step < kRounds * slabs; ++step, buffer ^= 1) {
       wait_for_copies();
       __syncthreads();
-      const bool last = slab + 1 == slabs;
+      const int round = kRounds > 1 && step >= slabs, slab = step - round * slabs;
+      const bool last = slab + 1 == slabs, last_of_all = last && round + 1 == kRounds;
       // One slab of x1 stays where it is.
-      if (!last || tile + 1 < tiles) copy(last ? 0 : slab + 1, buffer ^ 1, int(tile + last) & 1, slabs > 1);
+      if (!last_of_all || tile + 1 < tiles) {
+        copy(last_of_all ? 0 : round + last, last ? 0 : slab + 1, buffer ^ 1, int(tile + last_of_all) & 1, slabs > 1);
+      }
+      if (round > 0 && slab == 0) sums.take_largest();
       const T *from1 = slabs1 + (slabs > 1 ? buffer : 0) * kSlab1 + row, *from2 = slabs2 + buffer * kSlab2 + column;
       const long long left = parameters.k - (long long)slab * Step::kSlab;
 #pragma unroll
@@ -143,7 +174,7 @@ KRONOP_INLINE void product_tile(const Parameters& parameters) {
         T a[kM], b[kN];
         load_runs<T, 8>(from1 + k * Step::kTileM, a);
         load_runs<T, 4>(from2 + k * Step::kTileN, b);
-        sums.add(a, b, reciprocals + buffer * kVectors * Step::kSlab + k, place.h);
+        sums.add(round, a, b, reciprocals + buffer * kVectors * Step::kSlab + k, place.h);
       }
     }
     T of[kM][kN];

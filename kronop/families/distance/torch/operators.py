@@ -13,17 +13,27 @@ from typing import Any
 
 import torch
 
+from kronop.descriptions.expression import variable
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance import api
-from kronop.families.distance.form import Bound, Form, TermKind, sum_of, value_of
+from kronop.families.distance.form import (
+    GENERAL_POWERS,
+    Bound,
+    Form,
+    Term,
+    TermKind,
+    sum_of,
+    value_of,
+)
 from kronop.families.distance.torch import sums
 from kronop.families.distance.torch.scaled import Scaled
-from kronop.families.distance.value_arguments import is_tensor
+from kronop.families.distance.value_arguments import is_tensor, with_bounded_powers
 from kronop.torch.declaration import Autocast, Named, Operator
 from kronop.torch.registration import register
 
 # Stands for a tensor among the numbers.
 _HELD = "t"
+_LARGEST = Form(terms=(Term(kind=TermKind.Largest),), expression=variable(sum_of(0)))
 
 
 @dataclass(frozen=True)
@@ -45,8 +55,9 @@ class Values:
     @classmethod
     def of(cls, bound: Bound, points: Any) -> Values:
         """Those of a call; arrays of NumPy become tensors beside the points."""
-        texts = [_HELD if is_tensor(item) else repr(float(item)) for item in bound.values]
-        tensors = [_tensor(item, points) for item in bound.values if is_tensor(item)]
+        values = with_bounded_powers(bound, max(4, points.dtype.itemsize))
+        texts = [_HELD if is_tensor(item) else repr(float(item)) for item in values]
+        tensors = [_tensor(item, points) for item in values if is_tensor(item)]
         return cls(tensors, ",".join(texts), [_tensor(item, points) for item in bound.vectors])
 
     @classmethod
@@ -140,19 +151,22 @@ def _backward(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
     of_vectors: list[Any] = [None] * len(values.vectors)
     needed = list(needs.values)
     for index, term in enumerate(form.terms):
-        is_power = term.kind is TermKind.General and term.value in values.slots
+        if term.kind is TermKind.Largest:  # What is factored out does not count.
+            continue
+        is_power = term.kind in GENERAL_POWERS and term.value in values.slots
         of_power = is_power and needed[values.slots.index(term.value)]
         of_vector = term.vector >= 0 and needs.vectors[term.vector]
         if not (needs.x1 or needs.x2 or of_power or of_vector):
             continue
-        slope = derived(x1, x2, values, form, sum_of(index))
+        slope = derived(*wide_enough(term, x1, x2), values, form, sum_of(index))
         if slope is None:
             continue
         weights = times(grad, slope)
         p = values.value(term.value) if term.value >= 0 else None
         scaled = Scaled.of(term, x1, x2, values.vectors)
         wanted = scaled.needs(needs, of_vector)
-        sides = sums.gradients(term.kind, weights, scaled.x1, scaled.x2, p, wanted)
+        largest = largest_of(term, scaled.x1, scaled.x2)
+        sides = sums.gradients(term.kind, weights, scaled.x1, scaled.x2, p, wanted, largest)
         for name, more in scaled.gradients(sides, needs).items():
             found[name] = sum_of_both(found[name], more)
         if of_vector:
@@ -160,7 +174,7 @@ def _backward(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
             of_vectors[term.vector] = total
         if of_power:
             place = values.slots.index(term.value)
-            of_values[place] = sums.power_gradient(weights, scaled.x1, scaled.x2, p)
+            of_values[place] = sums.power_gradient(weights, scaled.x1, scaled.x2, p, largest)
     for place, slot in enumerate(values.slots):
         if not needed[place]:
             continue
@@ -168,13 +182,32 @@ def _backward(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
         if form.regularized and slot == form.values - 1:
             more = torch.diagonal(grad, dim1=-2, dim2=-1).sum(-1, dtype=held)
         else:
-            slope = derived(x1, x2, values, form, value_of(slot))
+            # As wide as the value's gradient: 16 bits don't reach small derivatives.
+            slope = derived(x1.to(held), x2.to(held), values, form, value_of(slot))
             more = None if slope is None else times(grad.to(held), slope).sum((-2, -1))
         if more is not None:
             more = more.to(values.tensors[place].dtype)
             of_values[place] = sum_of_both(of_values[place], more)
     of_points = {name: item for name, item in found.items() if item is not None}
     return of_points | {"values": of_values, "vectors": of_vectors}
+
+
+def largest_of(term: Term, x1: Any, x2: Any) -> Any:
+    """The largest differences, in the type of sums, if the term is relative to them; else None.
+
+    It is derived as if they were constants: a norm is the same whatever is factored out.
+    """
+    if term.kind is not TermKind.Relative:
+        return None
+    points = wide_enough(term, x1.detach(), x2.detach())
+    return matrix(*points, [], "", [], _LARGEST.text(), api.DIRECT)
+
+
+def wide_enough(term: Term, x1: Any, x2: Any) -> tuple[Any, Any]:
+    """The points, as wide as sums if the derivative in a term may be beyond 16 bits: in a relative
+    one it is divided by p, by which the term's own derivative is multiplied."""
+    kind = torch.float32 if term.kind is TermKind.Relative else x1.dtype
+    return x1.to(torch.promote_types(x1.dtype, kind)), x2.to(torch.promote_types(x2.dtype, kind))
 
 
 def sum_of_both(first: Any, second: Any) -> Any:
@@ -206,6 +239,8 @@ def _tangent(given: Named, tangents: Named) -> Any:
     form, values = Form.from_text(given.form), Values.given(given)
     total = None
     for index, term in enumerate(form.terms):
+        if term.kind is TermKind.Largest:
+            continue
         scaled = Scaled.of(term, given.x1, given.x2, values.vectors)
         of_vector = tangents.vectors[term.vector] if term.vector >= 0 else None
         directions = scaled.tangents(tangents.x1, tangents.x2, of_vector)

@@ -2,7 +2,8 @@
 
     out[m, k] = sum over n of W[m, n] sgn(d) |d|^(p - 1), d = x1[m, k] - x2[n, k]
 
-It is `kronop.cdist_grad` with the points of both sides as rows.
+If `largest` is given, |d| is divided by largest[m, n] first. It is `kronop.cdist_grad` with the
+points of both sides as rows.
 """
 
 from __future__ import annotations
@@ -16,22 +17,24 @@ from kronop.torch.declaration import Named, Operator
 from kronop.torch.registration import register
 
 
-def signed_powers(weights: Any, x1: Any, x2: Any, p: Any) -> Any:
+def signed_powers(weights: Any, x1: Any, x2: Any, p: Any, largest: Any = None) -> Any:
     """The sums for a number p, or a tensor of the leading dimensions' shape."""
     is_tensor = isinstance(p, torch.Tensor)
-    return _operator(weights, x1, x2, p if is_tensor else None, 0.0 if is_tensor else float(p))
+    power = (p, 0.0) if is_tensor else (None, float(p))
+    return _operator(weights, x1, x2, largest, *power)
 
 
-def _compute(weights: Any, x1: Any, x2: Any, powers: Any, power: float) -> Any:
-    from kronop.families.distance.gradient_api import cdist_grad
+def _compute(weights: Any, x1: Any, x2: Any, largest: Any, powers: Any, power: float) -> Any:
+    from kronop.families.distance.gradient_api import sums_of_slopes
 
-    turned = [item.transpose(-2, -1) for item in (weights, x2, x1)]
+    a, b, d = (item.transpose(-2, -1) for item in (weights, x2, x1))
+    largest = None if largest is None else largest.transpose(-2, -1)
     p = power if powers is None else powers
-    result = cdist_grad(turned[0], turned[1], None, turned[2], p)
+    result = sums_of_slopes([a, b, None, d], p, largest)
     return result.transpose(-2, -1).contiguous()
 
 
-def _fake(weights: Any, x1: Any, x2: Any, powers: Any, power: float) -> Any:
+def _fake(weights: Any, x1: Any, x2: Any, largest: Any, powers: Any, power: float) -> Any:
     lead = torch.broadcast_shapes(
         weights.shape[:-2],
         x1.shape[:-2],
@@ -58,8 +61,8 @@ def _backward(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
 
 _operator = register(
     Operator(
-        schema="signed_powers(Tensor weights, Tensor x1, Tensor x2, Tensor? powers, float power)"
-        " -> Tensor",
+        schema="signed_powers(Tensor weights, Tensor x1, Tensor x2, Tensor? largest,"
+        " Tensor? powers, float power) -> Tensor",
         compute=_compute,
         fake=_fake,
         saved=(),

@@ -20,17 +20,19 @@ import torch
 
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance import product_api
-from kronop.families.distance.form import Form, TermKind, sum_of, value_of
+from kronop.families.distance.form import GENERAL_POWERS, Form, TermKind, sum_of, value_of
 from kronop.families.distance.torch import sums
 from kronop.families.distance.torch.operators import (
     Values,
     derived,
+    largest_of,
     mapped_first,
     refuse_power,
     shapes_of,
     slope_of,
     sum_of_both,
     times,
+    wide_enough,
 )
 from kronop.families.distance.torch.scaled import Scaled
 from kronop.torch.declaration import Autocast, Named, Operator
@@ -70,7 +72,9 @@ def _backward(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
 
     slots = values.slots
     for index, term in enumerate(form.terms):
-        is_power = term.kind is TermKind.General and term.value in slots
+        if term.kind is TermKind.Largest:
+            continue
+        is_power = term.kind in GENERAL_POWERS and term.value in slots
         of_power = is_power and needed[slots.index(term.value)]
         of_vector = term.vector >= 0 and needs.vectors[term.vector]
         slope = slope_of(values, form, sum_of(index))
@@ -180,14 +184,16 @@ def _rows(
     for first in range(0, x1.shape[-2], step):
         chosen = (..., slice(first, first + step), slice(None))
         weights = grad[chosen] @ v.transpose(-2, -1)
-        weights = times(weights, derived(x1[chosen], x2, values, form, sum_of(index)))
+        points = wide_enough(term, x1[chosen], x2)
+        weights = times(weights, derived(*points, values, form, sum_of(index)))
         rows = scaled.x1[chosen]
-        part = sums.gradients(term.kind, weights, rows, scaled.x2, p, needs)
+        largest = largest_of(term, rows, scaled.x2)
+        part = sums.gradients(term.kind, weights, rows, scaled.x2, p, needs, largest)
         of_rows.append(part.get("x1"))
         if "x2" in part:
             of_x2 = part["x2"] if of_x2 is None else of_x2 + part["x2"]
         if of_power:
-            of_p = of_p + sums.power_gradient(weights, rows, scaled.x2, p)
+            of_p = of_p + sums.power_gradient(weights, rows, scaled.x2, p, largest)
     found = {} if of_x2 is None else {"x2": of_x2}
     if of_rows and of_rows[0] is not None:
         found["x1"] = torch.cat(of_rows, -2)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.distance.form import POWERS, TermKind
+from kronop.families.distance.form import GENERAL_POWERS, POWERS, TermKind
 from kronop.families.distance.torch.powers import signed_powers
 from kronop.torch.declaration import Named
 
@@ -24,27 +24,37 @@ _SMOOTH = (TermKind.Two, TermKind.Dot, TermKind.NormA, TermKind.NormB)
 
 
 def gradients(
-    kind: TermKind, weights: Any, x1: Any, x2: Any, p: Any, needs: Named
+    kind: TermKind, weights: Any, x1: Any, x2: Any, p: Any, needs: Named, largest: Any = None
 ) -> dict[str, Any]:
     """The gradients in x1 and x2, as far as they are needed, of their broadcast shapes.
 
     Args:
-        p: the power, if `kind` is General: a number, or a tensor that broadcasts against matrices.
+        p: the power, if `kind` is General or Relative: a number, or a tensor that broadcasts
+            against matrices.
+        largest: the largest differences, if it is Relative.
     """
     # Sums are as wide as those of the forward: 16-bit ones overflow, and differ by rounding alone.
     kept, wide = x1.dtype, torch.promote_types(x1.dtype, torch.float32)
     weights, x1, x2 = weights.to(wide), x1.to(wide), x2.to(wide)
+    if largest is not None:
+        weights = weights / _divisor(largest)
     turned = weights.transpose(-2, -1)
     found = {}
     if needs.x1 and kind is not TermKind.NormB:
-        found["x1"] = _one_sided(kind, weights, x1, x2, p)
+        found["x1"] = _one_sided(kind, weights, x1, x2, p, largest)
     if needs.x2 and kind is not TermKind.NormA:
         other = TermKind.NormA if kind is TermKind.NormB else kind
-        found["x2"] = _one_sided(other, turned, x2, x1, p)
+        largest = None if largest is None else largest.transpose(-2, -1)
+        found["x2"] = _one_sided(other, turned, x2, x1, p, largest)
     return {name: item.to(kept) for name, item in found.items() if item is not None}
 
 
-def _one_sided(kind: TermKind, weights: Any, x1: Any, x2: Any, p: Any) -> Any:
+def _divisor(largest: Any) -> Any:
+    """The largest differences; where they are 0, a number that differences of 0 are divided by."""
+    return largest.clamp_min(torch.finfo(largest.dtype).tiny)
+
+
+def _one_sided(kind: TermKind, weights: Any, x1: Any, x2: Any, p: Any, largest: Any) -> Any:
     if kind is TermKind.Zero:
         return None
     if kind is TermKind.Dot:
@@ -57,10 +67,10 @@ def _one_sided(kind: TermKind, weights: Any, x1: Any, x2: Any, p: Any) -> Any:
         return 2 * ((x1 - center) * weights.sum(-1, keepdim=True) - weights @ (x2 - center))
     if kind is TermKind.Infinity:
         return _of_largest(weights, x1, x2)
-    power = p if kind is TermKind.General else next(q for q, it in POWERS.items() if it is kind)
+    power = p if kind in GENERAL_POWERS else next(q for q, it in POWERS.items() if it is kind)
     if not isinstance(power, torch.Tensor):
-        return signed_powers(weights, x1, x2, power) * power
-    return (signed_powers(weights, x1, x2, power[..., 0, 0]) * power).to(x1.dtype)
+        return signed_powers(weights, x1, x2, power, largest) * power
+    return (signed_powers(weights, x1, x2, power[..., 0, 0], largest) * power).to(x1.dtype)
 
 
 def center_of(points: Any) -> Any:
@@ -88,11 +98,14 @@ def _of_largest(weights: Any, x1: Any, x2: Any) -> Any:
     return torch.cat(parts, -2) if parts else torch.zeros_like(x1)
 
 
-def power_gradient(weights: Any, x1: Any, x2: Any, p: Any) -> Any:
-    """The gradient in the power: the sum of W |d|^p log|d|, 0 where d is 0; of p's own shape."""
+def power_gradient(weights: Any, x1: Any, x2: Any, p: Any, largest: Any) -> Any:
+    """The gradient in the power: the sum of W |d|^p log|d|, 0 where d is 0; of p's own shape.
+    Differences are divided by the largest ones first, if these are given."""
     total = 0
     for rows in _parts(x1, x2):
         d = (x1[..., rows, None, :] - x2[..., None, :, :]).abs().to(p.dtype)
+        if largest is not None:
+            d = d / _divisor(largest[..., rows, :, None])
         sums = torch.special.xlogy(d ** p[..., None], d).sum(-1)
         total = total + (weights[..., rows, :] * sums).sum((-2, -1))
     return total

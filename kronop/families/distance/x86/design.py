@@ -15,7 +15,7 @@ from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.emit.x86 import planning
 from kronop.families.distance import parts
 from kronop.families.distance.description import DistanceProblem
-from kronop.families.distance.form import Form, TermKind
+from kronop.families.distance.form import GENERAL_POWERS, Form, TermKind
 from kronop.families.distance.size import DistanceSize
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -39,6 +39,8 @@ _INSTRUCTIONS = {
     TermKind.Dot: 1,
     TermKind.NormA: 0,
     TermKind.NormB: 0,
+    TermKind.Largest: 2,
+    TermKind.Relative: 49,  # The difference is computed twice.
 }
 PRODUCTS = (TermKind.Dot, TermKind.NormA, TermKind.NormB)
 # Vector registers that a term takes besides sums and operands.
@@ -150,7 +152,7 @@ class DistanceTiles(RegisterTiles):
             return Status.reject("the kernel changes where its points are exchanged")
         sums = len(kinds) * self.rows * self.vectors
         scratch = 0 if self.expanded or {*kinds} <= {*PRODUCTS} else _REGISTERS
-        scratch += _POWER_REGISTERS * (TermKind.General in kinds)
+        scratch += _POWER_REGISTERS * any(kind in GENERAL_POWERS for kind in kinds)
         needed = sums + self.vectors + 1 + scratch
         if needed > target.registers and self.rows * self.vectors > 2:
             return Status.reject(f"takes {needed} vector registers of {target.registers}")

@@ -85,8 +85,7 @@ class Worker {
     z_ = p_.z ? static_cast<const Output*>(p_.z) + place.offset(p_.z_batch) : nullptr;
     for (int i = 0; i < Step::kValues; ++i) {
       const auto* value = static_cast<const Compute*>(p_.value[i]);
-      s_.shared.of_kernel[i] = s_.shared.value[i] =
-          value ? value[place.offset(p_.value_batch + kBatchDims * i)] : Compute(p_.number[i]);
+      s_.shared.take(i, value ? value[place.offset(p_.value_batch + kBatchDims * i)] : Compute(p_.number[i]));
     }
     for (int i = 0; i < Step::kVectorCount; ++i) {
       vector_[i] = static_cast<const Compute*>(p_.vector[i]) + place.offset(p_.vector_batch + kBatchDims * i);
@@ -100,27 +99,35 @@ class Worker {
 
   // Computes the block at (m, n). `packed`: its rows of x2 are packed, if a slab has all features.
   void block(index_t m, index_t n, bool packed) {
+    go_through<0>(m, n, packed);
+    if constexpr (Step::kRounds > 1) {
+      if (p_.k > Step::kDepth) go_through<1>(m, n, packed);
+    }
+  }
+
+  template <int kRound>
+  void go_through(index_t m, index_t n, bool packed) {
     const index_t rows = lesser(p_.m - m, blocks_.rows), columns = lesser(p_.n - n, blocks_.columns);
     index_t k = 0;
     do {
       const index_t depth = lesser(p_.k - k, Step::kDepth);
       if (!packed || p_.k > Step::kDepth) pack_columns(n, columns, k, depth);
       index_t i = 0;
-      for (; i + Step::kRows <= rows; i += Step::kRows) tiles<Step::kRows>(m, n, i, columns, k, depth);
-      for (; i < rows; ++i) tiles<1>(m, n, i, columns, k, depth);
+      for (; i + Step::kRows <= rows; i += Step::kRows) tiles<Step::kRows, kRound>(m, n, i, columns, k, depth);
+      for (; i < rows; ++i) tiles<1, kRound>(m, n, i, columns, k, depth);
       k += Step::kDepth;
     } while (k < p_.k);
   }
 
   // Sums over a slab of features for kRows rows from i on, and all columns of the block.
-  template <int kRows>
+  template <int kRows, int kRound>
   void tiles(index_t m, index_t n, index_t i, index_t columns, index_t k, index_t depth) {
     for (int r = 0; r < kRows; ++r) {
       Compute* to = s_.rows + r * Step::kPitch;
       load_run(to, x1_ + (m + i + r) * p_.x1_row + k * p_.x1_column, p_.x1_column, depth);
       if constexpr (Step::kExpanded) s_.centred.move_row(to, i + r, depth, k == 0, s_.shared.reciprocal[0]);
     }
-    for (index_t j = 0; j < columns; j += Step::kPanel) tile<kRows>(m, n, i, j, k, depth);
+    for (index_t j = 0; j < columns; j += Step::kPanel) tile<kRows, kRound>(m, n, i, j, k, depth);
   }
 
   void pack_columns(index_t n, index_t columns, index_t k, index_t depth) {
@@ -140,20 +147,20 @@ class Worker {
   }
 
   // Sums over a slab of features, for the tile at (i, j) of the block at (m, n).
-  template <int kRows>
+  template <int kRows, int kRound>
   void tile(index_t m, index_t n, index_t i, index_t j, index_t k, index_t depth) {
     if (Step::kSymmetric && n + j + Step::kPanel <= m + i) return;
     const Compute* panel = s_.panels + j * depth;
     if (p_.k <= Step::kDepth) {
       alignas(64) Compute sums[Step::kTerms * kRows * Step::kPanel];
       constexpr index_t kApart = kRows * Step::kPanel;
-      sum_slab<Summed, kRows>(s_.rows, panel, depth, s_.shared, sums, Step::kPanel, kApart, false);
+      sum_whole<Summed, kRows>(s_.rows, panel, depth, s_.shared, sums, Step::kPanel, kApart);
       finish<kRows>(sums, Step::kPanel, kApart, m, n, i, j);
     } else {
       constexpr index_t kApart = Step::kBlockRows * Step::kBlockColumns;
       Compute* sums = s_.sums + i * Step::kBlockColumns + j;
-      sum_slab<Summed, kRows>(s_.rows, panel, depth, s_.shared, sums, Step::kBlockColumns, kApart, k > 0);
-      if (k + depth == p_.k) finish<kRows>(sums, Step::kBlockColumns, kApart, m, n, i, j);
+      sum_slab<Summed, kRows, kRound>(s_.rows, panel, depth, s_.shared, sums, Step::kBlockColumns, kApart, k > 0);
+      if (kRound + 1 == Step::kRounds && k + depth == p_.k) finish<kRows>(sums, Step::kBlockColumns, kApart, m, n, i, j);
     }
   }
 

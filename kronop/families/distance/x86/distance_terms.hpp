@@ -6,7 +6,7 @@
 namespace kronop {
 
 // With d = a - b, divided by an entry of a vector where the term has one; the names of the first
-// ones are powers of |d|. The last three have no vector.
+// ones are powers of |d|. Dot and norms have no vector. Relative: (|d| / Largest)^p.
 enum class TermKind : int {
   Zero,
   Half,
@@ -21,6 +21,8 @@ enum class TermKind : int {
   Dot,
   NormA,
   NormB,
+  Largest,
+  Relative,
 };
 
 namespace distances {
@@ -40,7 +42,26 @@ KRONOP_INLINE V greater(V a, V b) {
   return bit_cast<V>(first > second ? first : second);
 }
 
-// The term of a difference. `exponent` is that of a General one.
+// The reciprocal of a largest difference, rounded upwards: times that difference, it is at least 1. Of 0,
+// infinity and NaN, and of what is not a normal number, 1.
+template <class V>
+KRONOP_INLINE V reciprocal_of_largest(V largest) {
+  using Format = powers::FormatOf<V>;
+  using Element = typename powers::Shape<V>::Element;
+  const auto is_normal = (largest >= Format::kLeastNormal) & (largest < bit_cast<Element>(Format::kInfinity));
+  return is_normal ? bit_cast<V>(powers::bits_of(V(1 / largest)) + 1) : powers::all<V>(1);
+}
+
+// The power that is computed with in place of a tensor's, of which larger or smaller ones give the same.
+// Numbers have these bounds already.
+template <class T>
+KRONOP_INLINE T bounded_power(T p) {
+  constexpr T kMost = sizeof(T) == 4 ? T(0x1p40) : T(0x1p70);
+  return math::max(math::min(p, kMost), 1 / kMost);
+}
+
+// The term of a difference. `exponent` is that of a General or a Relative one, whose difference is divided by
+// the largest one.
 template <TermKind kKind, class V, class T>
 KRONOP_INLINE V term(V d, T exponent) {
   const V size = powers::absolute(d);
@@ -62,15 +83,17 @@ KRONOP_INLINE V term(V d, T exponent) {
     return square * square;
   } else if constexpr (kKind == TermKind::General) {
     return powers::positive_power(size, exponent);
+  } else if constexpr (kKind == TermKind::Relative) {
+    return powers::positive_power(size > T(1) ? powers::all<V>(1) : size, exponent);
   } else {
     return size;
   }
 }
 
-// Adds a term to a sum; the one of Infinity is a maximum.
+// Adds a term to a sum; those of Infinity and Largest are maxima.
 template <TermKind kKind, class V>
 KRONOP_INLINE V joined_with(V sum, V other) {
-  if constexpr (kKind == TermKind::Infinity) {
+  if constexpr (kKind == TermKind::Infinity || kKind == TermKind::Largest) {
     return greater(sum, other);
   } else {
     return sum + other;

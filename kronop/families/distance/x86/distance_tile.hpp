@@ -14,6 +14,12 @@ constexpr TermKind kind_of(int term) {
 template <class Step>
 struct Shared;
 
+// The place of the first term of a kind; the number of terms if there is none.
+template <class Step>
+constexpr int place_of(TermKind kind, int first = 0) {
+  return first == count_of(Step::kTerm) || kind_of<Step>(first) == kind ? first : place_of<Step>(kind, first + 1);
+}
+
 // What follows from the decisions. Rows of x1 are packed one after the other, kPitch apart: kDepth
 // features and a cache line, so that rows don't meet in the same sets of a cache. Rows of x2 are
 // packed in panels of kPanel, feature by feature.
@@ -22,6 +28,9 @@ struct TileStep : Decided {
   using Compute = typename Decided::Accumulator;
   using Together = Shared<TileStep>;
   static constexpr int kTerms = count_of(Decided::kTerm);
+  // How often features are gone through: relative terms are summed in a second round, when the largest
+  // difference is known.
+  static constexpr int kRounds = place_of<Decided>(TermKind::Relative) < kTerms ? 2 : 1;
   static constexpr int kVectorCount = Decided::kVectors, kVectors = Decided::kTileVectors;
   static constexpr int kPanel = Decided::kWidth * kVectors;
   static constexpr int kMostColumns = 8 * Decided::kBlockColumns;
@@ -36,6 +45,13 @@ struct Shared {
   Compute value[Step::kValues > 0 ? Step::kValues : 1];
   typename Step::Numbers of_kernel[Step::kValues > 0 ? Step::kValues : 1];
   Compute reciprocal[Step::kVectorCount > 0 ? Step::kVectorCount : 1][Step::kDepth];
+
+  void take(int index, Compute number) {
+    for (int term = 0; term < count_of(Step::kTerm); ++term) {
+      if (kind_of<Step>(term) == TermKind::Relative && Step::kTermValue[term] == index) number = bounded_power(number);
+    }
+    of_kernel[index] = value[index] = number;
+  }
 };
 
 // Whether a - b is computed as 1 a - b, where differences and sums would wait for the same two pipes
@@ -57,20 +73,39 @@ KRONOP_INLINE T hidden_one() {
 }
 
 // Sums of one term over a slab of features, for kRows rows of x1 and the rows of x2 in a panel. Those
-// of a NormA or NormB don't depend on one of them, and exist once.
-template <class Step, int kTerm, int kRows>
+// of a NormA or NormB don't depend on one of them, and exist once. Nothing is done in another round
+// than the term's.
+template <class Step, int kTerm, int kRows, int kRound>
 struct Sums {
   using Compute = typename Step::Compute;
   using V = Vector<Compute, Step::kWidth>;
   static constexpr TermKind kKind = kind_of<Step>(kTerm);
   static constexpr int kOwnRows = kKind == TermKind::NormB ? 1 : kRows;
   static constexpr int kOwnVectors = kKind == TermKind::NormA ? 1 : Step::kVectors;
+  static constexpr bool kIsRelative = kKind == TermKind::Relative, kIsSummed = kIsRelative == (kRound > 0);
   V at[kOwnRows][kOwnVectors] = {};
+  V of_largest[kIsRelative ? kRows : 1][kIsRelative ? Step::kVectors : 1];
+
+  // `sums`: those of the terms so far, as `store_to` has left them, `apart` from each other.
+  KRONOP_INLINE void begin(const Compute* sums, index_t pitch, index_t apart) {
+    if constexpr (kIsRelative && kIsSummed) {
+      const Compute* largest = sums + place_of<Step>(TermKind::Largest) * apart;
+      KRONOP_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        KRONOP_UNROLL
+        for (int v = 0; v < Step::kVectors; ++v) {
+          of_largest[r][v] = reciprocal_of_largest(load<Compute, Step::kWidth>(largest + r * pitch + v * Step::kWidth));
+        }
+      }
+    }
+  }
 
   KRONOP_INLINE void add(V a, V b, int r, int v, const V* reciprocal, const Compute* values, V one) {
-    if constexpr (is_of_difference(kKind)) {
+    if constexpr (!kIsSummed) {
+    } else if constexpr (is_of_difference(kKind)) {
       V difference = kMultiplies<kKind> ? V(a * one - b) : V(a - b);
       if constexpr (Step::kTermVector[kTerm] >= 0) difference *= reciprocal[Step::kTermVector[kTerm]];
+      if constexpr (kIsRelative) difference *= of_largest[r][v];
       const Compute exponent = Step::kTermValue[kTerm] < 0 ? Compute(0) : values[Step::kTermValue[kTerm]];
       at[r][v] = joined_with<kKind>(at[r][v], term<kKind>(difference, exponent));
     } else if constexpr (kKind == TermKind::Dot) {
@@ -86,7 +121,7 @@ struct Sums {
   template <bool kJoins>
   KRONOP_INLINE void store_to(Compute* to, index_t pitch) const {
     KRONOP_UNROLL
-    for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; kIsSummed && r < kRows; ++r) {
       KRONOP_UNROLL
       for (int v = 0; v < Step::kVectors; ++v) {
         Compute* place = to + r * pitch + v * Step::kWidth;
@@ -98,33 +133,37 @@ struct Sums {
 };
 
 // The sums of every term, each in a base of its own.
-template <class Step, int kRows, class Terms>
+template <class Step, int kRows, int kRound, class Terms>
 struct TileSums;
-template <class Step, int kRows, int... kTerm>
-struct TileSums<Step, kRows, Indices<kTerm...>> : Sums<Step, kTerm, kRows>... {
+template <class Step, int kRows, int kRound, int... kTerm>
+struct TileSums<Step, kRows, kRound, Indices<kTerm...>> : Sums<Step, kTerm, kRows, kRound>... {
   using Compute = typename Step::Compute;
   using V = Vector<Compute, Step::kWidth>;
 
+  KRONOP_INLINE void begin(const Compute* sums, index_t pitch, index_t apart) {
+    (Sums<Step, kTerm, kRows, kRound>::begin(sums, pitch, apart), ...);
+  }
   KRONOP_INLINE void add(V a, V b, int r, int v, const V* reciprocal, const Compute* values, V one) {
-    (Sums<Step, kTerm, kRows>::add(a, b, r, v, reciprocal, values, one), ...);
+    (Sums<Step, kTerm, kRows, kRound>::add(a, b, r, v, reciprocal, values, one), ...);
   }
   template <bool kJoins>
   KRONOP_INLINE void store_to(Compute* to, index_t pitch, index_t apart) const {
-    (Sums<Step, kTerm, kRows>::template store_to<kJoins>(to + kTerm * apart, pitch), ...);
+    (Sums<Step, kTerm, kRows, kRound>::template store_to<kJoins>(to + kTerm * apart, pitch), ...);
   }
 };
 
 // Sums over features `k` to `end` of a slab; stores them to rows `pitch` apart, those of the terms
 // `apart` from each other, or joins them with what is there.
 // NOTE: a function of its own, because GCC keeps the sums in registers only where little else is.
-template <class Step, int kRows>
+template <class Step, int kRows, int kRound>
 __attribute__((noinline)) void sum_tile(const typename Step::Compute* __restrict rows,
                                         const typename Step::Compute* __restrict panel, index_t k, index_t end,
                                         const typename Step::Together& shared, typename Step::Compute* __restrict to,
                                         index_t pitch, index_t apart, bool joins) {
   using Compute = typename Step::Compute;
   using V = Vector<Compute, Step::kWidth>;
-  TileSums<Step, kRows, decltype(FirstIndices<Step::kTerms>{})> sums;
+  TileSums<Step, kRows, kRound, decltype(FirstIndices<Step::kTerms>{})> sums;
+  sums.begin(to, pitch, apart);
   Compute values[Step::kValues > 0 ? Step::kValues : 1];
   KRONOP_UNROLL
   for (int i = 0; i < Step::kValues; ++i) values[i] = shared.value[i];
@@ -152,14 +191,23 @@ __attribute__((noinline)) void sum_tile(const typename Step::Compute* __restrict
 }
 
 // Sums over a slab, as `sum_tile`, in chains of additions that are short enough for few roundings.
-template <class Step, int kRows>
+template <class Step, int kRows, int kRound = 0>
 KRONOP_INLINE void sum_slab(const typename Step::Compute* rows, const typename Step::Compute* panel, index_t depth,
                             const typename Step::Together& shared, typename Step::Compute* to, index_t pitch,
                             index_t apart, bool joins) {
   constexpr index_t kChain = Step::kDepth / 2;
   for (index_t k = 0; k == 0 || k < depth; k += kChain) {
-    sum_tile<Step, kRows>(rows, panel, k, lesser(k + kChain, depth), shared, to, pitch, apart, joins || k > 0);
+    sum_tile<Step, kRows, kRound>(rows, panel, k, lesser(k + kChain, depth), shared, to, pitch, apart, joins || k > 0);
   }
+}
+
+// Sums over the slab that has all features, in one round after the other.
+template <class Step, int kRows, int kRound = 0>
+KRONOP_INLINE void sum_whole(const typename Step::Compute* rows, const typename Step::Compute* panel, index_t depth,
+                             const typename Step::Together& shared, typename Step::Compute* to, index_t pitch,
+                             index_t apart) {
+  sum_slab<Step, kRows, kRound>(rows, panel, depth, shared, to, pitch, apart, false);
+  if constexpr (kRound + 1 < Step::kRounds) sum_whole<Step, kRows, kRound + 1>(rows, panel, depth, shared, to, pitch, apart);
 }
 
 }  // namespace kronop::distances

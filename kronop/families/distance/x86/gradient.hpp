@@ -2,6 +2,8 @@
 //
 //     Y[o, n, m] = epilogue(sum over k of c[o, k] a[k, m] s(d[n, m] - b[n, k]), Z[o, n, m]).
 //
+// Of a Relative power, differences are divided by largest[k, m] first.
+//
 // An item of work is a block of kBlockRows by kBlockLanes pairs (n, m), for kOutputs rows of c. It
 // goes through k in slabs of kDepth, whose elements are packed; sums are in scratch between slabs,
 // which also keeps rounding errors small. Lanes of vectors are columns m, or rows n where there are
@@ -79,11 +81,14 @@ class Worker {
   using Input = typename Step::Input;
   using Output = typename Step::Output;
   static constexpr int kOutputs = Step::kOutputs, kPanel = Step::kPanel, kPitch = Step::kPitch;
+  static constexpr bool kRowsHaveReciprocals = Step::kIsRelative && Step::kLanesAreRows;
+  static constexpr bool kLanesHaveReciprocals = Step::kIsRelative && !Step::kLanesAreRows;
 
   void enter(const Place& place) {
     const auto input = [&](const void* of, const index_t* strides) { return static_cast<const Input*>(of) + place.offset(strides); };
     a_ = {input(p_.a, p_.a_batch), p_.a_column, p_.a_row};
     b_ = {input(p_.b, p_.b_batch), p_.b_row, p_.b_column};
+    largest_ = {Step::kIsRelative ? input(p_.largest, p_.largest_batch) : nullptr, p_.largest_column, p_.largest_row};
     c_ = {p_.c ? input(p_.c, p_.c_batch) : nullptr, p_.c_row, p_.c_column};
     d_ = Step::kLanesAreRows ? Matrix<const Input>{input(p_.d, p_.d_batch), p_.d_column, p_.d_row}
                              : Matrix<const Input>{input(p_.d, p_.d_batch), p_.d_row, p_.d_column};
@@ -114,10 +119,18 @@ class Worker {
       take_coefficients(output, k, depth);
       for (index_t i = 0; i < rows; ++i) {
         load_run(rows_ + i * kPitch, of_rows.at(row + i, k), of_rows.column, depth);
+        if constexpr (kRowsHaveReciprocals) {
+          load_run(reciprocals_ + i * kPitch, largest_.at(row + i, k), largest_.column, depth);
+          invert(reciprocals_ + i * kPitch, depth);
+        }
         if constexpr (kOutputs == 1 && Step::kLanesAreRows) weigh<1>(rows_ + i * kPitch, depth);
       }
       for (index_t j = 0; j < lanes; j += kPanel) {
         pack(panel_, of_lanes, lane + j, of_lanes.row, k, of_lanes.column, lanes - j, depth);
+        if constexpr (kLanesHaveReciprocals) {
+          pack(reciprocals_, largest_, lane + j, largest_.row, k, largest_.column, lanes - j, depth);
+          invert(reciprocals_, kPanel * depth);
+        }
         if constexpr (kOutputs == 1 && !Step::kLanesAreRows) weigh<kPanel>(panel_, depth);
         index_t i = 0;
         for (; i + Step::kRows <= rows; i += Step::kRows) tile<Step::kRows>(i, j, depth);
@@ -149,12 +162,17 @@ class Worker {
     }
   }
 
+  static void invert(Compute* largest, index_t count) {
+    for (index_t i = 0; i < count; ++i) largest[i] = distances::reciprocal_of_largest(largest[i]);
+  }
+
   Compute* sums_at(index_t i, index_t j) { return sums_ + (j * Step::kBlockRows + i * kPanel) * kOutputs; }
 
   template <int kRows>
   void tile(index_t i, index_t j, index_t depth) {
     const Compute* d = d_from_ + j * Step::kBlockRows + i * kPanel;
-    add_tile<Step, kRows>(sums_at(i, j), d, panel_, rows_ + i * kPitch, coefficients_, depth, less_);
+    const Compute* reciprocals = reciprocals_ + (kRowsHaveReciprocals ? i * kPitch : 0);
+    add_tile<Step, kRows>(sums_at(i, j), d, panel_, rows_ + i * kPitch, coefficients_, reciprocals, depth, less_);
   }
 
   // Stores results for a row and the lanes of a panel, of which `count` exist.
@@ -173,12 +191,13 @@ class Worker {
   const Parameters& p_;
   const Blocks<Step>& blocks_;
   typename Step::Epilogue epilogue_;
-  Matrix<const Input> a_{}, b_{}, c_{}, d_{};
+  Matrix<const Input> a_{}, b_{}, c_{}, d_{}, largest_{};
   Output* y_ = nullptr;
   const Output* z_ = nullptr;
   Compute less_ = 0;
   alignas(64) Compute panel_[kPanel * Step::kDepth];
   alignas(64) Compute rows_[Step::kBlockRows * kPitch];
+  alignas(64) Compute reciprocals_[kRowsHaveReciprocals ? Step::kBlockRows * kPitch : kLanesHaveReciprocals ? kPanel * Step::kDepth : 1];
   alignas(64) Compute coefficients_[kOutputs * kPitch] = {};
   alignas(64) Compute d_from_[Step::kBlockRows * Step::kBlockLanes];
   alignas(64) Compute sums_[kOutputs * Step::kBlockRows * Step::kBlockLanes];

@@ -1,9 +1,9 @@
 // A register tile of gradients of distances, and the derivatives of powers that it adds up,
 //
-//     s(t) = sgn(t) |t|^(p - 1), with s(0) = 0.
+//     s(t) = sgn(t) |t|^(p - 1), with s(0) = 0; of a Relative power, |t| counts as 1 at most.
 #pragma once
 
-#include "kronop_x86/numbers.hpp"
+#include "distance_terms.hpp"
 #include "kronop_x86/transfer.hpp"
 
 namespace kronop::powers_of_distances {
@@ -12,19 +12,19 @@ constexpr int kBatchDims = 4;
 
 template <int kScalars, class Scalar>
 struct Parameters {
-  void *a, *b, *c, *d, *y, *z, *power;  // Coefficients c that are null are ones; a power that is null is in `number`.
+  void *a, *b, *c, *d, *y, *z, *largest, *power;  // Coefficients c that are null are ones; a power that is null is in `number`.
   index_t m, n, k, o;
   index_t batch[kBatchDims];
   index_t a_batch[kBatchDims], b_batch[kBatchDims], c_batch[kBatchDims], d_batch[kBatchDims], y_batch[kBatchDims], z_batch[kBatchDims],
-      power_batch[kBatchDims];
-  index_t a_row, a_column, b_row, b_column, c_row, c_column, d_row, d_column, y_row, y_column, z_row, z_column;
+      largest_batch[kBatchDims], power_batch[kBatchDims];
+  index_t a_row, a_column, b_row, b_column, c_row, c_column, d_row, d_column, y_row, y_column, z_row, z_column, largest_row, largest_column;
   index_t y_output, z_output, threads;
   double number;
   Scalar scalars[kScalars];
 };
 
 // The numbers are those of TermKind in form.py.
-enum class Power : int { Half = 1, One, ThreeHalves, Two, FiveHalves, Three, Four, General };
+enum class Power : int { Half = 1, One, ThreeHalves, Two, FiveHalves, Three, Four, General, Relative = 14 };
 
 template <class V>
 KRONOP_INLINE V with_sign_of(V x, V t) {
@@ -62,7 +62,8 @@ KRONOP_INLINE V slope(V t, T less) {
   } else if constexpr (kPower == Power::FiveHalves) {
     return t * root(powers::absolute(t));
   } else {
-    const V size = powers::absolute(t);
+    V size = powers::absolute(t);
+    if constexpr (kPower == Power::Relative) size = size > T(1) ? powers::all<V>(1) : size;
     V value;
     if constexpr (kPower == Power::Half) {
       value = T(1) / root(size);
@@ -80,6 +81,7 @@ struct TileStep : Decided {
   using V = Vector<Compute, Decided::kWidth>;
   static constexpr bool kLanesAreRows = kAlongN;
   static constexpr Power kKind = Power(Decided::kPower);
+  static constexpr bool kIsRelative = kKind == Power::Relative;
   static constexpr int kPanel = Decided::kWidth * Decided::kVectors;
   // Rows are kPitch apart: a cache line more, so that they don't meet in the same sets of a cache.
   static constexpr int kPitch = Decided::kDepth + 64 / int(sizeof(Compute));
@@ -88,12 +90,14 @@ struct TileStep : Decided {
 // Adds what `depth` indices k contribute to the sums of kRows rows and a panel.
 //
 // Where lanes are columns, `panel` has elements of a, and `rows` those of b; where they are rows,
-// the other way round. `c`: rows of coefficients, kPitch apart. Sums are [row][output][lane].
+// the other way round. `c`: rows of coefficients, kPitch apart. `reciprocals`: of the largest
+// differences, laid out as elements of a. Sums are [row][output][lane].
 // NOTE: a function of its own, because GCC keeps the sums in registers only where little else is.
 template <class Step, int kRows>
 __attribute__((noinline)) void add_tile(typename Step::Compute* __restrict sums, const typename Step::Compute* __restrict d,
                                         const typename Step::Compute* __restrict panel, const typename Step::Compute* __restrict rows,
-                                        const typename Step::Compute* __restrict c, index_t depth, typename Step::Compute less) {
+                                        const typename Step::Compute* __restrict c,
+                                        const typename Step::Compute* __restrict reciprocals, index_t depth, typename Step::Compute less) {
   using V = typename Step::V;
   using T = typename Step::Compute;
   constexpr int kVectors = Step::kVectors, kWidth = Step::kWidth, kOutputs = Step::kOutputs, kPanel = Step::kPanel;
@@ -117,7 +121,10 @@ __attribute__((noinline)) void add_tile(typename Step::Compute* __restrict sums,
       V product[kVectors];
       KRONOP_UNROLL
       for (int v = 0; v < kVectors; ++v) {
-        const V t = from[r][v] - (Step::kLanesAreRows ? lane[v] : row);
+        V t = from[r][v] - (Step::kLanesAreRows ? lane[v] : row);
+        if constexpr (Step::kIsRelative) {
+          t *= Step::kLanesAreRows ? powers::all<V>(reciprocals[r * Step::kPitch + k]) : load<T, kWidth>(reciprocals + k * kPanel + v * kWidth);
+        }
         product[v] = slope<Step::kKind>(t, less);
         const V a = Step::kLanesAreRows ? row : lane[v];
         if constexpr (kOutputs == 1) {

@@ -72,8 +72,7 @@ class Worker {
     z_ = p_.z ? static_cast<const Output*>(p_.z) + offset(problem, p_.z_batch) : nullptr;
     for (int i = 0; i < Step::kValues; ++i) {
       const auto* value = static_cast<const Compute*>(p_.value[i]);
-      shared_.of_kernel[i] = shared_.value[i] =
-          value ? value[offset(problem, p_.value_batch + kBatchDims * i)] : Compute(p_.number[i]);
+      shared_.take(i, value ? value[offset(problem, p_.value_batch + kBatchDims * i)] : Compute(p_.number[i]));
     }
     for (int i = 0; i < Step::kVectorCount; ++i) {
       vector_[i] = static_cast<const Compute*>(p_.vector[i]) + offset(problem, p_.vector_batch + kBatchDims * i);
@@ -89,13 +88,21 @@ class Worker {
       // What is behind the last column counts 0 times.
       for (index_t j = columns; j < kColumns; ++j) to[j] = 0;
     }
+    go_through<0>(m, rows, n, columns);
+    if constexpr (Step::kRounds > 1) {
+      if (p_.k > Step::kDepth) go_through<1>(m, rows, n, columns);
+    }
+  }
+
+  template <int kRound>
+  void go_through(index_t m, index_t rows, index_t n, index_t columns) {
     index_t k = 0;
     do {
       const index_t depth = lesser(p_.k - k, Step::kDepth);
       pack_columns(n, columns, k, depth);
       index_t i = 0;
-      for (; i + Step::kRows <= rows; i += Step::kRows) tiles<Step::kRows>(m, n, i, columns, k, depth);
-      for (; i < rows; ++i) tiles<1>(m, n, i, columns, k, depth);
+      for (; i + Step::kRows <= rows; i += Step::kRows) tiles<Step::kRows, kRound>(m, n, i, columns, k, depth);
+      for (; i < rows; ++i) tiles<1, kRound>(m, n, i, columns, k, depth);
       k += Step::kDepth;
     } while (k < p_.k);
   }
@@ -112,12 +119,12 @@ class Worker {
   }
 
   // Sums over a slab of features for kRows rows from i on, and all columns of the block.
-  template <int kRows>
+  template <int kRows, int kRound>
   void tiles(index_t m, index_t n, index_t i, index_t columns, index_t k, index_t depth) {
     for (int r = 0; r < kRows; ++r) {
       load_run(rows_ + r * Step::kPitch, x1_ + (m + i + r) * p_.x1_row + k * p_.x1_column, p_.x1_column, depth);
     }
-    const bool is_last = k + depth == p_.k;
+    const bool is_last = k + depth == p_.k && (kRound + 1 == Step::kRounds || p_.k <= Step::kDepth);
     if (is_last) {
       for (index_t at = 0; at < kRows * p_.c * kWidth; ++at) part_[at] = 0;
     }
@@ -126,12 +133,12 @@ class Worker {
       if (p_.k <= Step::kDepth) {
         alignas(64) Compute sums[Step::kTerms * kRows * kPanel];
         constexpr index_t kApart = kRows * kPanel;
-        distances::sum_slab<Step, kRows>(rows_, panel, depth, shared_, sums, kPanel, kApart, false);
+        distances::sum_whole<Step, kRows>(rows_, panel, depth, shared_, sums, kPanel, kApart);
         weigh<kRows>(sums, kPanel, kApart, m + i - n - j, j);
       } else {
         const index_t apart = p_.rows * kColumns;
         Compute* sums = sums_ + i * kColumns + j;
-        distances::sum_slab<Step, kRows>(rows_, panel, depth, shared_, sums, kColumns, apart, k > 0);
+        distances::sum_slab<Step, kRows, kRound>(rows_, panel, depth, shared_, sums, kColumns, apart, k > 0);
         if (is_last) weigh<kRows>(sums, kColumns, apart, m + i - n - j, j);
       }
     }

@@ -81,6 +81,7 @@ KRONOP_INLINE float magnitude(float x) { return ::fabsf(x); }
 KRONOP_INLINE double fast_root(double x) { return ::sqrt(x); }
 KRONOP_INLINE double fast_inverse_root(double x) { return 1 / ::sqrt(x); }
 KRONOP_INLINE double larger(double a, double b) { return math::max(a, b); }
+KRONOP_INLINE double smaller(double a, double b) { return math::min(a, b); }
 KRONOP_INLINE double magnitude(double x) { return ::fabs(x); }
 
 }  // namespace kronop

@@ -23,6 +23,7 @@ from kronop.compiler.folders import UntrustedError, cache_folder, make_private_f
 from kronop.compiler.keys import SCHEMA
 from kronop.compiler.rows import Entry, Memo, Record, Winner
 from kronop.errors import ArgumentError, mismatch, warn
+from kronop.late import whole
 
 FILE_NAME = "compiled_cache.db"
 LIMIT_BYTES = 1 << 30
@@ -219,7 +220,7 @@ class Cache:
 
     def close(self) -> None:
         """Closes the file; the next call opens it again."""
-        with _alone(self._lock) as is_alone:
+        with whole(), _alone(self._lock) as is_alone:
             if is_alone:
                 self._disconnect()
 
@@ -229,7 +230,8 @@ class Cache:
         It is `otherwise` if the database can't be used, or if this is a signal handler that has
         interrupted this thread inside a cache.
         """
-        with _alone(self._lock) as is_alone:
+        # A child that is forked while SQLite works would inherit locks of that library.
+        with whole(), _alone(self._lock) as is_alone:
             return self._act(action, otherwise) if is_alone else otherwise
 
     def _write(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.formed import kronecker_product
+from kronop.late import imported
 from kronop.operators.factors import check_symmetric, read_factors
 from kronop.operators.frameworks import (
     batch_of,
@@ -132,6 +133,7 @@ class KroneckerOperator(Operator):
         return self.like([scale * first, *others])
 
     def __add__(self, other: Any) -> Operator:
+        imported("kronop.operators.product_sum")
         from kronop.operators.product_sum import added
 
         return added(self, other)
@@ -213,6 +215,7 @@ class KroneckerOperator(Operator):
         return self._of_squares("cholesky", factored)
 
     def eigh(self) -> SpectralOperator:
+        imported("kronop.operators.spectral")
         from kronop.operators.spectral import SpectralOperator
 
         values, vectors = decomposed(self)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from kronop.families.kron.formed import kronecker_product
+from kronop.late import imported
 from kronop.operators.factors import read_factors
 from kronop.operators.frameworks import (
     batch_of,
@@ -102,6 +103,7 @@ class KroneckerSum(Operator):
         return self.like([scale * factor for factor in self.factors])
 
     def eigh(self) -> SpectralOperator:
+        imported("kronop.operators.spectral")
         from kronop.operators.spectral import SpectralOperator
 
         values, vectors = decomposed(self)

@@ -1,7 +1,5 @@
 """kronop: Kronecker-structured operations, described, planned, emitted, compiled and run."""
 
-import importlib
-import importlib.util
 from typing import TYPE_CHECKING
 
 from kronop.descriptions.activation import gelu, hardswish, leaky_relu, relu, sigmoid, silu, tanh
@@ -48,6 +46,8 @@ from kronop.errors import (
     OutOfMemoryError,
 )
 from kronop.families import FAMILIES
+from kronop.late import imported as _imported
+from kronop.late import spec_of as _spec_of
 from kronop.target import Target
 from kronop.version import __version__
 
@@ -84,14 +84,14 @@ else:  # Checkers know the names above, and tell of others.
         """
         module = _later().get(name)
         if module is not None and module != f"kronop.{name}":
-            value: object = getattr(importlib.import_module(module), name)
+            value: object = getattr(_imported(module), name)
             globals()[name] = value
             return value
         is_module = name.isidentifier() and not name.startswith("_")
-        if not is_module or importlib.util.find_spec(f"kronop.{name}") is None:
+        if not is_module or _spec_of(f"kronop.{name}") is None:
             raise AttributeError(f"module 'kronop' has no attribute {name!r}")
         try:
-            return importlib.import_module(f"kronop.{name}")
+            return _imported(f"kronop.{name}")
         except ImportError as error:
             raise AttributeError(
                 f"module 'kronop' has no attribute {name!r} here: {error}"

@@ -9,6 +9,8 @@ import threading
 import warnings
 from types import FrameType
 
+from kronop.late import imported
+
 
 class KronopError(Exception):
     """Root of every error that kronop raises.
@@ -116,9 +118,7 @@ def warn(message: str) -> None:
 
 def _outside(frame: FrameType | None) -> FrameType | None:
     """The innermost frame of a program's own code, if there is one."""
-    import sysconfig  # Few processes warn.
-
-    paths = sysconfig.get_paths()
+    paths = imported("sysconfig").get_paths()  # Few processes warn.
     inside = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     inside += ["<frozen ", os.path.dirname(os.path.abspath(__file__))]
     while frame is not None and frame.f_code.co_filename.startswith(tuple(inside)):
@@ -132,8 +132,7 @@ def installing(extra: str) -> str:
     It names the packages themselves: no package index has kronop, and after the installation of a
     wheel there is no folder with its pyproject.toml.
     """
-    from importlib import metadata  # It would take longer to import than all of kronop.
-
+    metadata = imported("importlib.metadata")  # That takes longer than importing kronop.
     try:
         every = metadata.requires("kronop") or []
     except metadata.PackageNotFoundError:  # The sources are used as they are.

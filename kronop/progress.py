@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from kronop.late import imported
+
 if TYPE_CHECKING:
     import rich.progress
 
@@ -91,12 +93,9 @@ class Progress:
 
 def _bar() -> rich.progress.Progress:
     """A bar that is drawn when it is told to, and vanishes when it is stopped."""
-    from rich import progress
-    from rich.console import Console
-    from rich.table import Column
-
-    what = Column(ratio=1, no_wrap=True, overflow="ellipsis")
-    return progress.Progress(
+    progress = imported("rich.progress")
+    what = imported("rich.table").Column(ratio=1, no_wrap=True, overflow="ellipsis")
+    bar: rich.progress.Progress = progress.Progress(
         progress.MofNCompleteColumn(),
         progress.BarColumn(bar_width=12),
         progress.TimeElapsedColumn(),
@@ -104,7 +103,7 @@ def _bar() -> rich.progress.Progress:
         progress.TimeRemainingColumn(),
         progress.TextColumn("left"),
         progress.TextColumn("{task.description}", markup=False, table_column=what),
-        console=Console(stderr=True),
+        console=imported("rich.console").Console(stderr=True),
         auto_refresh=False,
         transient=True,
         # Standard output may be a file, into which lines of results must go.
@@ -113,6 +112,7 @@ def _bar() -> rich.progress.Progress:
         speed_estimate_period=math.inf,
         expand=True,
     )
+    return bar
 
 
 @contextlib.contextmanager
@@ -124,11 +124,9 @@ def busy(doing: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    from rich import progress
-    from rich.console import Console
-
+    progress = imported("rich.progress")
     columns = progress.SpinnerColumn(), progress.TextColumn(doing), progress.TimeElapsedColumn()
-    console = Console(stderr=True)
+    console = imported("rich.console").Console(stderr=True)
     with progress.Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         bar.add_task("", total=None)
         yield

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import abc
-import contextlib
 import copy
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from threading import get_ident
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self
 
@@ -20,11 +19,11 @@ from kronop.args.storage import Kept, check_kept
 from kronop.args.stream import stream_handle
 from kronop.args.tensor import empty, view
 from kronop.args.treed import TakesTrees
+from kronop.args.turns import TakesTurns
 from kronop.args.view import Device, TensorView
 from kronop.artifacts import Launch
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.scalars import EpilogueArguments
-from kronop.errors import DeviceError, mismatch
 from kronop.size import Size
 from kronop.target import Target
 
@@ -71,7 +70,7 @@ class OperationLike(Planned, Protocol):
     def epilogue_type(self, *scalars: float) -> EpilogueArguments: ...
 
 
-class Arguments(TakesTrees, abc.ABC):
+class Arguments(TakesTrees, TakesTurns, abc.ABC):
     """Tensors and scalars of one call, checked once and run as often as wished.
 
     Every run reads and writes the memory that the tensors had when the arguments were built; the
@@ -101,10 +100,7 @@ class Arguments(TakesTrees, abc.ABC):
         self.operation = operation
         self.output_op = check_scalars(operation, output_op)
         self._is_host = operation.target.backend == "x86"
-        # A run holds the lock while it uses the scratch memory. The lock is reentrant, so a signal
-        # handler that interrupts a run in its own thread gets it too; the flag tells it to refuse,
-        # because a second run would overwrite the scratch memory of the first.
-        self._lock, self._in_use = threading.RLock(), False
+        self._begin_anew()
         self._steps: tuple[Launcher, ...] | None = None
         self._placement: Placement | None = None
         self._count_change: Callable[[tuple[Any, ...]], None] | None = None
@@ -228,7 +224,7 @@ class Arguments(TakesTrees, abc.ABC):
     def unbound(self) -> Self:
         """A copy with the same tensors and scalars that is not bound."""
         twin = copy.copy(self)
-        twin._lock, twin._in_use = threading.RLock(), False
+        twin._begin_anew()
         twin.launchers = twin._steps = twin._placement = None
         twin._kept = ()
         twin._ran = False
@@ -268,9 +264,9 @@ class Arguments(TakesTrees, abc.ABC):
             DeviceError: this thread is in the middle of a run of these arguments.
         """
         with self._lock:
-            if self._in_use:
+            if self._runner:
                 raise self._reentered()
-            self._in_use = True
+            self._runner = get_ident()
             # What `_use` does, written out: its context manager takes a third of a small run.
             try:
                 steps = self._steps
@@ -285,32 +281,7 @@ class Arguments(TakesTrees, abc.ABC):
                     return
                 self._run_on_gpu(steps, stream_handle(stream, self._framework, self._device.index))
             finally:
-                self._in_use = False
-
-    @contextlib.contextmanager
-    def _use(self) -> Iterator[None]:
-        """Marks the scratch memory as in use; the caller holds the lock.
-
-        Raises:
-            DeviceError: this thread is using it already, so a signal handler interrupted a run.
-        """
-        if self._in_use:
-            raise self._reentered()
-        self._in_use = True
-        try:
-            yield
-        finally:
-            self._in_use = False
-
-    def _reentered(self) -> DeviceError:
-        return DeviceError(
-            mismatch(
-                f"arguments of {self.operation!r}",
-                expected="no run in the middle of another one by the same thread",
-                got="one, as by a signal's handler",
-                hint="let the handler build arguments of its own, or set a flag and run later",
-            )
-        )
+                self._runner = 0
 
     def _run_on_gpu(self, steps: tuple[Launcher, ...], handle: int) -> None:
         self._stream, self._ran = handle, True

@@ -9,6 +9,7 @@ from typing import Any
 
 from kronop.args.view import CPU, Device, TensorView
 from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, installing, mismatch
+from kronop.late import imported
 from kronop.target import every_target
 
 _TARGETS = {target.generation: target for target in every_target() if target.backend == "cuda"}
@@ -22,7 +23,7 @@ def _probe() -> tuple[Any, str]:
     raise the first time and hang the second time.
     """
     try:
-        from cuda.bindings import driver
+        driver = imported("cuda.bindings.driver")
     except ImportError as error:
         return None, f"the package cuda-bindings is missing ({error}); {installing('cuda13')}"
     try:
@@ -89,9 +90,7 @@ def current(index: int) -> Iterator[None]:
     ):
         yield
         return
-    from cuda.core import Device as CoreDevice
-
-    CoreDevice(index).set_current()
+    imported("cuda.core").Device(index).set_current()
     try:
         yield
     finally:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -22,6 +21,7 @@ from kronop.errors import (
     OutOfMemoryError,
     mismatch,
 )
+from kronop.late import imported, module_lock
 
 _GRANULE = 256  # RMM requires the sizes of a pool to be multiples of 256 bytes.
 _PER_THREAD_STREAM = 2  # CU_STREAM_PER_THREAD: this handle means another stream in each thread.
@@ -46,13 +46,11 @@ class RmmPool:
     """RMM's pool over cudaMalloc, with RMM's statistics."""
 
     def __init__(self, device: int, initial: int, maximum: int | None) -> None:
-        from cuda.core import Device
-        from rmm import mr  # type: ignore[import-not-found, import-untyped, unused-ignore]
-        from rmm.pylibrmm.stream import Stream  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        mr = imported("rmm.mr")
 
         self.device = device
-        self.stream = _new_stream(Device(device))
-        self._stream = Stream(self.stream)
+        self.stream = _new_stream(imported("cuda.core").Device(device))
+        self._stream = imported("rmm.pylibrmm.stream").Stream(self.stream)
         pool = mr.PoolMemoryResource(mr.CudaMemoryResource(), initial, maximum)
         self.resource = mr.StatisticsResourceAdaptor(pool)
 
@@ -70,12 +68,12 @@ class CorePool:
     """The driver's stream-ordered pool through cuda-core; the bytes in use are counted here."""
 
     def __init__(self, device: int, initial: int, maximum: int | None) -> None:
-        from cuda.core import Device, DeviceMemoryResource, DeviceMemoryResourceOptions
+        core = imported("cuda.core")
 
         self.device = device
-        self.stream = _new_stream(Device(device))
-        options = None if maximum is None else DeviceMemoryResourceOptions(max_size=maximum)
-        self.resource = DeviceMemoryResource(device, options)
+        self.stream = _new_stream(core.Device(device))
+        options = None if maximum is None else core.DeviceMemoryResourceOptions(max_size=maximum)
+        self.resource = core.DeviceMemoryResource(device, options)
         self._buffers: dict[int, Any] = {}
         if initial:
             self.free(self.allocate(initial), initial)  # The pool keeps freed memory for later.
@@ -104,7 +102,7 @@ _all_pools: weakref.WeakSet[Any] = weakref.WeakSet()
 # Buffers that a CUDA graph has captured: never freed, since the graph may be replayed at any time.
 _captured: list[DeviceBuffer] = []
 # Reentrant, because garbage collection may free a buffer while this thread holds the lock.
-_lock = threading.RLock()
+_lock = module_lock()
 _told = False
 
 
@@ -175,7 +173,7 @@ def _make_pool(index: int, initial: int, maximum: int | None) -> Pool:
     global _told
     kind: type[RmmPool] | type[CorePool] = RmmPool
     try:
-        import rmm.mr  # noqa: F401
+        imported("rmm.mr")
     except ImportError:
         kind = CorePool
         if not _told:
@@ -336,9 +334,7 @@ class DeviceBuffer:
 
 
 def _new_event(index: int) -> Any:
-    from cuda.core import Device
-
-    device = Device(index)
+    device = imported("cuda.core").Device(index)
     driver = cuda_driver()
     before = check(driver.cuCtxGetCurrent(), "asking for the current context")
     device.set_current()  # As in `_new_stream`: cuda-core requires it in each thread.

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from kronop.args.host import empty_array
+from kronop.late import imported
 
 ALIGNMENT = 16  # No kernel asks more of an operand's address: accesses have at most 16 bytes.
 
@@ -80,8 +81,7 @@ def _cupy(array: Any) -> Reading:
 
 
 def _torch_reader(torch: Any) -> Callable[[Any], Reading | None]:
-    from torch.autograd import forward_ad
-
+    forward_ad = imported("torch.autograd.forward_ad")
     records = torch.is_grad_enabled
 
     def read(tensor: Any) -> Reading | None:
@@ -149,7 +149,7 @@ def maker(framework: str, shape: tuple[int, ...], result: Any) -> Maker:
         return lambda x: empty_array(shape, dtype)
     if framework == "torch":
         return torch_maker(shape, dtype)
-    import cupy  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    cupy = imported("cupy")
 
     def make(x: Any) -> Any:
         with cupy.cuda.Device(index):

@@ -23,6 +23,7 @@ from kronop.args.strides import is_gapless, matrix_strides, reach
 from kronop.args.tensor import device_framework
 from kronop.args.view import CPU, Device, TensorView
 from kronop.descriptions.tensor import TensorDescription
+from kronop.late import imported
 
 Step = Callable[[int], None]
 
@@ -260,8 +261,7 @@ def _device_copy(target: TensorView, source: TensorView) -> Step:
         (item.framework for item in (source, target) if item.framework in ("torch", "cupy")), None
     )
     if (framework or device_framework()) == "torch":
-        import torch
-
+        torch = imported("torch")
         place = torch.device("cuda", index)
         to, of = (torch.as_tensor(RawMemory(item), device=place) for item in (target, source))
 
@@ -270,8 +270,7 @@ def _device_copy(target: TensorView, source: TensorView) -> Step:
                 to.copy_(of)
 
         return copy
-    import cupy  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
+    cupy = imported("cupy")
     with cupy.cuda.Device(index):
         there, here = (cupy.asarray(RawMemory(item)) for item in (target, source))
 

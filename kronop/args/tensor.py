@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
@@ -22,6 +21,7 @@ from kronop.errors import (
     installing,
     mismatch,
 )
+from kronop.late import imported, spec_of
 
 __all__ = [
     "CPU",
@@ -207,12 +207,10 @@ def _empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
     if framework == "numpy":
         return empty_array(shape, _numpy_type(like, element))
     if framework == "torch":
-        import torch
-
+        torch = imported("torch")
         place = "cpu" if like.device.is_host else f"cuda:{like.device.index}"
         return torch.empty(shape, dtype=getattr(torch, element.name), device=place)
-    import cupy  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
+    cupy = imported("cupy")
     with cupy.cuda.Device(like.device.index):
         return cupy.empty(shape, _numpy_type(like, element))
 
@@ -221,11 +219,9 @@ def beside(array: Any, like: TensorView) -> Any:
     """The values of a NumPy array in a new tensor on the GPU of `like`: of torch if that is, else
     of CuPy."""
     if like.framework == "torch":
-        import torch
-
+        torch = imported("torch")
         return torch.from_numpy(array).to(f"cuda:{like.device.index}")
-    import cupy  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
+    cupy = imported("cupy")
     with cupy.cuda.Device(like.device.index):
         return cupy.asarray(array)
 
@@ -240,7 +236,7 @@ def _numpy_type(like: TensorView, element: DataType) -> Any:
     ):
         return like.owner.dtype
     try:
-        import ml_dtypes  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        ml_dtypes = imported("ml_dtypes")
     except ImportError as error:
         raise ElementTypeError(
             mismatch(
@@ -260,7 +256,7 @@ def device_framework() -> str:
         ArgumentError: neither is installed.
     """
     for name in ("cupy", "torch"):
-        if importlib.util.find_spec(name) is not None:
+        if spec_of(name) is not None:
             return name
     raise ArgumentError(
         mismatch(

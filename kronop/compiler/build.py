@@ -392,16 +392,17 @@ def _deliver(job: _Job) -> Binary:
 def _from_disk_or_compiler(job: _Job, *, may_wait: bool) -> Binary:
     cache = default_cache()
     binary = cache.get(job.key)
-    if binary is not None:
-        job.notice.found()
-        return binary
-    job.notice.compiling()
-    with cache.claim(job.key) if may_wait else contextlib.nullcontext():
-        # Another process may have compiled it while this one waited.
-        binary = cache.get(job.key)
-        if binary is None:
-            binary = _compile(job)
-            cache.put(binary, job.source.text)
+    if binary is None:
+        job.notice.missing()
+        with cache.claim(job.key) if may_wait else contextlib.nullcontext():
+            # Another process may have compiled it while this one waited.
+            binary = cache.get(job.key, compiles=True)
+            if binary is None:
+                job.notice.compiling()
+                binary = _compile(job)
+                cache.put(binary, job.source.text)
+                return binary
+    job.notice.found()
     return binary
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,16 +22,13 @@ from kronop.compiler import opening, rows, tables
 from kronop.compiler.claims import claim
 from kronop.compiler.folders import UntrustedError, cache_folder, make_private_folder
 from kronop.compiler.keys import SCHEMA
+from kronop.compiler.patience import Patience
 from kronop.compiler.rows import Entry, Memo, Record, Winner
 from kronop.errors import ArgumentError, mismatch, warn
+from kronop.late import whole
 
 FILE_NAME = "compiled_cache.db"
 LIMIT_BYTES = 1 << 30
-# How long to wait for another process to finish writing, which normally takes milliseconds. A
-# longer wait would cost more than compiling. A process that has blocked us for the full time is
-# likely to go on, so for the next _HURRY_SECONDS every wait is limited to _HURRIED_SECONDS.
-_BUSY_SECONDS, _HURRIED_SECONDS = 1.0, 0.05
-_HURRY_SECONDS = 60.0
 _REPAIR_SECONDS = 30.0
 # The time of the last use is written at most this often, so that reading rarely means writing.
 _TOUCH_SECONDS = 3600.0
@@ -75,7 +73,7 @@ class Cache:
         self._read_only: str | None = None  # Why the file can only be read, and
         self._is_told = False  # whether that was told.
         self._dropped: set[str] = set()  # Kernels that should have been deleted.
-        self._hurries_until = 0.0
+        self._patience = Patience()
         self._lock = threading.Lock()
         _caches.add(self)
 
@@ -104,9 +102,15 @@ class Cache:
                 )
             )
 
-    def get(self, key: str) -> Binary | None:
-        """The binary of `key`, or None; a row with a wrong checksum is deleted."""
-        record = self._run(lambda db: rows.read(db, key), None)
+    def get(self, key: str, *, compiles: bool = False) -> Binary | None:
+        """The binary of `key`, or None; a row with a wrong checksum is deleted.
+
+        Args:
+            key: the kernel's.
+            compiles: the caller compiles it otherwise, so another process that writes is waited for
+                longer.
+        """
+        record = self._run(lambda db: rows.read(db, key), None, compiles=compiles)
         if record is None or key in self._dropped:
             return None
         row = rows.parse(record)
@@ -127,7 +131,8 @@ class Cache:
             rows.write(db, values, binary.key, self.limit_bytes)
             self._dropped.discard(binary.key)
 
-        self._write(write, None, loss="new kernels are kept in memory only")
+        loss = "new kernels are kept in memory only"
+        self._write(write, None, loss=loss, compiles=True)
 
     def drop(self, binary: Binary) -> None:
         """Deletes the row of `binary`, unless another image has replaced it."""
@@ -173,12 +178,15 @@ class Cache:
         """Keeps all other processes that use this folder from compiling `key` during the block.
 
         Yields whether it does; if not (see `claims.claim`), two processes may compile the same key.
+        A database that another process keeps busy is no reason.
         """
-        if self._write(lambda db: True, False):
-            with claim(self.folder / f"{key}.claim") as held:
-                yield held
-        else:
+        try:
+            self.folder = make_private_folder(self.folder)
+        except (OSError, UntrustedError):
             yield False
+            return
+        with claim(self.folder / f"{key}.claim") if self.keeps else nullcontext(False) as held:
+            yield held
 
     def list(self) -> tuple[Entry, ...]:
         """Every cached kernel, the most recently used first."""
@@ -219,44 +227,55 @@ class Cache:
 
     def close(self) -> None:
         """Closes the file; the next call opens it again."""
-        with _alone(self._lock) as is_alone:
+        with whole(), _alone(self._lock) as is_alone:
             if is_alone:
                 self._disconnect()
 
-    def _run(self, action: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
+    def _run(
+        self, action: Callable[[sqlite3.Connection], T], otherwise: T, *, compiles: bool = False
+    ) -> T:
         """The result of `action` on the open database.
 
         It is `otherwise` if the database can't be used, or if this is a signal handler that has
         interrupted this thread inside a cache.
         """
-        with _alone(self._lock) as is_alone:
-            return self._act(action, otherwise) if is_alone else otherwise
+        # A child that is forked while SQLite works would inherit locks of that library.
+        with whole(), _alone(self._lock) as is_alone:
+            return self._act(action, otherwise, compiles) if is_alone else otherwise
 
     def _write(
-        self, action: Callable[[sqlite3.Connection], T], otherwise: T, *, loss: str | None = None
+        self,
+        action: Callable[[sqlite3.Connection], T],
+        otherwise: T,
+        *,
+        loss: str | None = None,
+        compiles: bool = False,
     ) -> T:
         """As `_run`, for an action that writes: where the file can only be read it is left out, and
         `loss` tells once what that means; None for what nobody misses."""
-        done = self._run(lambda db: action(db) if self._read_only is None else otherwise, otherwise)
+
+        def act(db: sqlite3.Connection) -> T:
+            return action(db) if self._read_only is None else otherwise
+
+        done = self._run(act, otherwise, compiles=compiles)
         if loss is not None and self._read_only is not None and not self._is_told:
             self._is_told = True
             warn(f"{self.path} is only read, {loss}: {self._read_only}")
         return done
 
-    def _act(self, action: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
+    def _act(self, action: Callable[[sqlite3.Connection], T], otherwise: T, compiles: bool) -> T:
         """As `_run`, for the holder of the lock; a damaged database is repaired at most once."""
         for repaired in (False, True):
             if self._unusable is not None:
                 return otherwise
             try:
-                return action(self._open())
+                return action(self._open(self._patience.seconds(compiles)))
             except (OSError, UntrustedError) as error:
                 self._give_up(str(error))
             except sqlite3.Error as error:
                 code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
                 if code & 0xFF in _BUSY:
-                    if not self._hurries():
-                        self._hurries_until = time.monotonic() + _HURRY_SECONDS
+                    self._patience.lose(compiles)
                     self._disconnect()
                     return otherwise
                 self._recover(code, str(error), repaired=repaired)
@@ -275,8 +294,7 @@ class Cache:
             # which `_discard_damaged` tells them apart.
             self._disconnect()
 
-    def _open(self) -> sqlite3.Connection:
-        patience = _HURRIED_SECONDS if self._hurries() else _BUSY_SECONDS
+    def _open(self, patience: float) -> sqlite3.Connection:
         if self._connection is not None:
             if opening.inode(self.path) == self._inode:
                 tables.wait_at_most(self._connection, patience)
@@ -293,9 +311,6 @@ class Cache:
         else:
             self._connection = opening.open_to_read(self.path, patience)
         return self._connection
-
-    def _hurries(self) -> bool:
-        return time.monotonic() < self._hurries_until
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -11,6 +11,9 @@ from pathlib import Path
 
 from kronop.compiler import inheritance
 
+if sys.platform != "win32":
+    import fcntl
+
 PATIENCE_SECONDS = 300.0
 """Longest wait for another process; after that both compile the kernel, which is harmless."""
 
@@ -34,8 +37,6 @@ def claim(path: Path, *, patience: float = PATIENCE_SECONDS) -> Iterator[bool]:
 def _acquire(path: Path, patience: float) -> int | None:
     if sys.platform == "win32":
         return None
-    import fcntl
-
     deadline, pause = time.monotonic() + patience, 0.002
     while True:
         try:
@@ -75,8 +76,6 @@ def _release(handle: int, path: Path) -> None:
     with contextlib.suppress(OSError):
         path.unlink()
     if sys.platform != "win32":
-        import fcntl
-
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_UN)
     with contextlib.suppress(OSError):

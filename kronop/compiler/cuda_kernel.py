@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +13,7 @@ from kronop.artifacts import Binary, Launch, Status
 from kronop.compiler.images import broken, check_image
 from kronop.compiler.parameters import parameter_words
 from kronop.errors import DeviceError, OutOfMemoryError, installing, mismatch
+from kronop.late import imported, module_lock
 
 # A kernel that needs more dynamic shared memory than this must have an attribute set.
 _DEFAULT_SHARED_BYTES = 48 * 1024
@@ -66,7 +65,11 @@ def cuda_devices() -> Status:
 
 @functools.cache
 def _driver() -> Any:
-    return importlib.import_module("cuda.bindings.driver")
+    return imported("cuda.bindings.driver")
+
+
+# Reentrant: a signal handler may interrupt `bind` and bind.
+_lock = module_lock()
 
 
 class CudaKernel:
@@ -77,7 +80,6 @@ class CudaKernel:
         self._library = library
         self._kernel = kernel
         self._shared_bytes: dict[int, int] = {}
-        self._lock = threading.RLock()  # Reentrant: a signal handler may interrupt `bind` and bind.
 
     def address(self, launch: Launch, device: int = 0) -> int:
         """The CUkernel, for callers in native code, with the shared memory that `launch` needs on
@@ -137,7 +139,7 @@ class CudaKernel:
 
     def _raise_shared_bytes(self, wanted: int, device: int) -> None:
         """Allows `wanted` bytes of dynamic shared memory; never lowers an earlier allowance."""
-        with self._lock:
+        with _lock:
             if wanted <= self._shared_bytes.get(device, _DEFAULT_SHARED_BYTES):
                 return
             driver = _driver()

@@ -13,6 +13,9 @@ from pathlib import Path
 
 from kronop import knobs
 
+if sys.platform != "win32":
+    import pwd
+
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _MOST_LINKS = 40  # The number of symbolic links that Linux follows in one path.
 
@@ -45,8 +48,6 @@ def _home() -> Path:
     named = os.path.expanduser("~")
     if os.path.isabs(named) or sys.platform == "win32":
         return Path(named)
-    import pwd
-
     try:
         return Path(pwd.getpwuid(os.getuid()).pw_dir)
     except KeyError:

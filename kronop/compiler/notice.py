@@ -28,14 +28,18 @@ class Notice:
 
     def __init__(self, target: Target, cache: Cache) -> None:
         self._target, self._cache, self._count = target, cache, 0
-        self._is_compiling = False
+        self._is_compiling = self._is_waiting = False
 
     def found(self) -> None:
         """One of the kernels was in the cache."""
         self._count -= 1
 
+    def missing(self) -> None:
+        """One of the kernels was not; another process may be compiling it."""
+        self._is_waiting = True
+
     def compiling(self) -> None:
-        """One of the kernels was not."""
+        """This process compiles one of the kernels."""
         self._is_compiling = True
 
     @contextlib.contextmanager
@@ -65,9 +69,10 @@ class Notice:
     def _tell(self) -> bool:
         """Whether it was time to tell it, and it was told."""
         now = time.monotonic()
-        if not self._is_compiling or now - Notice._last < _APART:
+        if not (self._is_compiling or self._is_waiting) or now - Notice._last < _APART:
             return False
         Notice._last = now
+        doing = "compiling" if self._is_compiling else "waiting for a process that compiles"
         one = self._count == 1
         what, next_time = (
             ("a kernel", "it loads") if one else (f"{self._count} kernels", "they load")
@@ -79,7 +84,7 @@ class Notice:
         )
         with contextlib.suppress(OSError, ValueError, AttributeError):  # It may be closed, or None.
             print(
-                f"kronop: compiling {what} for {self._target}; {kept}"
+                f"kronop: {doing} {what} for {self._target}; {kept}"
                 " (KRONOP_QUIET=1 says nothing)",
                 file=sys.stderr,
                 flush=True,

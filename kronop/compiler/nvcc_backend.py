@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 
@@ -12,6 +11,7 @@ from kronop.compiler.backend import Product, include_flags, run_compiler
 from kronop.compiler.ptxas import resources_of
 from kronop.compiler.versions import version_of
 from kronop.errors import CompileError
+from kronop.late import imported
 from kronop.target import Target
 
 # Device code calls constexpr functions, which are the host's to nvcc and everybody's to NVRTC.
@@ -64,7 +64,7 @@ def find_cuda_tool(name: str) -> str | None:
     if found:
         return found
     try:
-        wheels = importlib.import_module("cuda.pathfinder")
+        wheels = imported("cuda.pathfinder")
         path = wheels.find_nvidia_binary_utility(name)
     except (ImportError, AttributeError, RuntimeError, ValueError):
         return None
@@ -105,7 +105,7 @@ def _headers_under(toolkit: str, part: str) -> str:
 
 def _headers_of_packages(part: str) -> str:
     try:
-        path = importlib.import_module("cuda.pathfinder").find_nvidia_header_directory(part)
+        path = imported("cuda.pathfinder").find_nvidia_header_directory(part)
     except (ImportError, AttributeError, RuntimeError, ValueError):
         return ""
     return str(path) if path else ""

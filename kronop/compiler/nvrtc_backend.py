@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from kronop.compiler.cache import Cache
 from kronop.compiler.nvcc_backend import cuda_header_folders
 from kronop.compiler.ptxas import resources_of
 from kronop.errors import CompileError, installing
+from kronop.late import imported, whole
 from kronop.target import Target
 
 # --no-cache: NVRTC's own disk cache would only duplicate compiled_cache.db.
@@ -87,7 +87,7 @@ def _full_build() -> str:
 def _nvrtc() -> Any:
     """The bindings, after a first call has shown that the NVRTC library loads."""
     try:
-        module = importlib.import_module("cuda.bindings.nvrtc")
+        module = imported("cuda.bindings.nvrtc")
         status, major, minor = module.nvrtcVersion()
     except (ImportError, OSError, RuntimeError) as error:
         raise CompileError(
@@ -121,7 +121,8 @@ def _compile(source: Source, flags: tuple[str, ...], result: str) -> tuple[bytes
     nvrtc = _nvrtc()
     options = [flag.encode() for flag in flags]
     options += [f"-I{os.path.abspath(folder)}".encode() for folder in source.include_directories]
-    with _program(nvrtc, source) as program:
+    # A child that is forked while NVRTC works would inherit locks of that library.
+    with whole(), _program(nvrtc, source) as program:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
         log = _read(nvrtc, program, "ProgramLog").decode(errors="replace").strip("\0 \n")
         if int(status) != 0:

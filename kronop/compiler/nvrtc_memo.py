@@ -10,7 +10,6 @@ kernels; before a kernel is compiled, NVRTC itself is asked.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import site
 import struct
@@ -21,6 +20,7 @@ from typing import BinaryIO
 from kronop.compiler.cache import Cache
 from kronop.compiler.keys import digest
 from kronop.compiler.rows import Memo
+from kronop.late import imported
 
 _VARIABLES = ("CUDA_PATH", "CUDA_HOME", "CONDA_PREFIX")
 _LOADER_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
@@ -98,7 +98,7 @@ def _library_in_use() -> str | None:
     Links are not resolved, so that a link which is later pointed at another version is noticed.
     """
     try:
-        finder = importlib.import_module("cuda.pathfinder")
+        finder = imported("cuda.pathfinder")
         path = finder.load_nvidia_dynamic_lib("nvrtc").abs_path
     except (ImportError, AttributeError, OSError, RuntimeError):
         return None

@@ -36,6 +36,14 @@ _KEPT_WINNERS = 16384
 # Plans take about 3 KB each. Their keys contain the planner's digest, so the plans of another
 # version of kronop are never read again; this bound removes them in the end.
 _KEPT_PLANS = 4096
+# Rows with damaged numbers, which an index has. SQLite allows no larger rows, so that sums of sizes
+# can't overflow. Times are seconds since 1970.
+_MOST_BYTES, _LAST_SECOND = 2**31, 1e11
+_DELETE_DAMAGED = f"""DELETE FROM kernels WHERE typeof(size) != 'integer'
+    OR size NOT BETWEEN 0 AND {_MOST_BYTES} OR typeof(last_used) != 'real'
+    OR last_used NOT BETWEEN 0 AND {_LAST_SECOND}"""
+# SQLite numbers rows upwards, but at random once the largest number is taken.
+_LAST_ROW = 2**62
 _READ = f"SELECT {', '.join(_COLUMNS)} FROM kernels WHERE key = ?"
 _WRITE = f"INSERT OR REPLACE INTO kernels VALUES ({', '.join('?' * len(_COLUMNS))})"
 
@@ -193,6 +201,7 @@ def read(db: sqlite3.Connection, key: str) -> tuple[object, ...] | None:
 def write(db: sqlite3.Connection, values: tuple[object, ...], key: str, limit_bytes: int) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
+        db.execute(_DELETE_DAMAGED)
         db.execute(_WRITE, values)
         total = int(db.execute("SELECT SUM(size) FROM kernels").fetchone()[0])
         if total > limit_bytes:
@@ -228,7 +237,18 @@ def touch(db: sqlite3.Connection, key: str, now: float) -> None:
 def entries(db: sqlite3.Connection) -> tuple[Entry, ...]:
     names = [item.name for item in dataclasses.fields(Entry)]
     query = f"SELECT {', '.join(names)} FROM kernels ORDER BY last_used DESC, key"
-    return tuple(Entry(**dict(zip(names, row, strict=True))) for row in db.execute(query))
+    every = (dict(zip(names, row, strict=True)) for row in db.execute(query))
+    return tuple(Entry(**row) for row in every if _is_sound(row))
+
+
+def _is_sound(row: Mapping[str, Any]) -> bool:
+    """Whether these columns of a kernel, which its checksum does not cover, can be shown."""
+    try:
+        for name in ("size", "seconds", "created", "last_used"):
+            _number(row[name])
+    except TypeError:
+        return False
+    return all(isinstance(row[name], str) for name in ("key", "entry", "arch", "compiler"))
 
 
 def clear(db: sqlite3.Connection) -> int:
@@ -313,6 +333,7 @@ def keep_plan(db: sqlite3.Connection, key: str, text: str) -> None:
 
 def _keep_latest(db: sqlite3.Connection, table: str, count: int) -> None:
     # A row gets the highest rowid when it is written or replaced.
+    db.execute(f"DELETE FROM {table} WHERE rowid > {_LAST_ROW}")
     db.execute(f"DELETE FROM {table} WHERE rowid <= (SELECT MAX(rowid) FROM {table}) - ?", (count,))
 
 
@@ -355,7 +376,7 @@ def parse(values: tuple[object, ...]) -> Row | None:
             seconds=_number(row["seconds"]),
         )
         created, last_used = _number(row["created"]), _number(row["last_used"])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return None
     return Row(binary=binary, source=str(row["source"]), created=created, last_used=last_used)
 
@@ -367,6 +388,7 @@ def _bytes(value: object) -> bytes:
 
 
 def _number(value: object) -> float:
-    if not isinstance(value, (int, float)):
-        raise TypeError("expected a number")
+    """A number of seconds or bytes."""
+    if not isinstance(value, (int, float)) or not 0 <= value <= _LAST_SECOND:
+        raise TypeError("expected a number of seconds or bytes")
     return float(value)

@@ -7,6 +7,7 @@ from typing import Any
 
 from kronop.artifacts import TensorMap
 from kronop.errors import DeviceError, mismatch
+from kronop.late import imported
 
 _MOST_MAPS = 4096
 # Of other types only the size counts.
@@ -25,8 +26,7 @@ def write_block(value: TensorMap, place: memoryview, address: int) -> None:
 # NOTE: the driver takes 5 us for a map through its Python bindings, a look-up 1 us.
 @functools.lru_cache(maxsize=_MOST_MAPS)
 def _encoded(value: TensorMap, address: int) -> bytes:
-    from cuda.bindings import driver
-
+    driver = imported("cuda.bindings.driver")
     name = value.element.upper() if value.element in _NAMES else "UINT8"
     kind = f"CU_TENSOR_MAP_DATA_TYPE_{'TFLOAT32' if value.rounds else name}"
     error, made = driver.cuTensorMapEncodeTiled(
@@ -55,8 +55,7 @@ def _encoded(value: TensorMap, address: int) -> bytes:
 def _ways() -> tuple[Any, ...]:
     """No interleaving, swizzled lines of 128 bytes, whole sectors of the level-2 cache, and zeros
     beyond the tensor."""
-    from cuda.bindings import driver
-
+    driver = imported("cuda.bindings.driver")
     return (
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,

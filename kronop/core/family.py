@@ -7,7 +7,6 @@ the names of modules and objects, so that importing kronop imports neither plann
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from kronop.emit.emitter import Emitter
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
+from kronop.late import imported
 from kronop.size import Rows, Size
 from kronop.target import Target
 
@@ -27,7 +27,7 @@ class Later:
     name: str
 
     def get(self) -> Any:
-        return getattr(importlib.import_module(self.module), self.name)
+        return getattr(imported(self.module), self.name)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

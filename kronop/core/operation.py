@@ -33,7 +33,7 @@ from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.emit.visiting import Visiting
 from kronop.errors import ElementTypeError, mismatch
-from kronop.frozen import dataclass
+from kronop.frozen import dataclass, derived
 from kronop.size import problems
 from kronop.target import Target
 
@@ -138,7 +138,7 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
         found: EpilogueArguments = epilogue.epilogue_type(*scalars, **operands)
         return found
 
-    @functools.cached_property
+    @derived
     def sources(self) -> tuple[Source, ...]:
         """One translation unit for each step."""
         return render(self.plan)

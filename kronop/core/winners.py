@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kronop import compiler
+from kronop.args.device import check, cuda_driver
 from kronop.compiler.keys import SCHEMA, digest, header_digests
 from kronop.compiler.rows import Winner
 from kronop.core import remembered
@@ -59,8 +60,6 @@ def machine(target: Target, index: int) -> str:
         DeviceError: the target is a CUDA target and there is no GPU `index`.
     """
     if target.backend == "cuda":
-        from kronop.args.device import check, cuda_driver
-
         driver = cuda_driver()
         handle = check(driver.cuDeviceGet(index), f"opening GPU {index}")
         name = check(driver.cuDeviceGetName(256, handle), f"asking GPU {index} for its name")

@@ -29,6 +29,7 @@ from kronop.descriptions.tree_names import ACCUMULATOR as ACCUMULATOR
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import DescriptionError, ElementTypeError, mismatch
 from kronop.frozen import dataclass, derived
+from kronop.late import imported
 
 KINDS = ("scalar", "tensor", "row", "column")
 AXES = ("row", "column")
@@ -104,6 +105,7 @@ class VisitorTree(Decision):
     @derived
     def text(self) -> str:
         """The tree as text, from which `kronop.descriptions.tree_text` reads it again."""
+        imported("kronop.descriptions.tree_text")
         from kronop.descriptions.tree_text import to_text
 
         return to_text(self)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
@@ -13,6 +12,7 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.expression import Expression
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
+from kronop.late import spec_of
 from kronop.target import Target
 
 Constant = int | bool | tuple[int, ...]
@@ -70,7 +70,7 @@ class Instantiation:
 @functools.cache
 def package_folder(package: str) -> str:
     """The folder of a Python package (for its headers), found without importing it."""
-    spec = importlib.util.find_spec(package)
+    spec = spec_of(package)
     if spec is None or not spec.submodule_search_locations:
         raise DescriptionError(
             mismatch("package of a kernel", expected="one to import", got=package, hint="name it")

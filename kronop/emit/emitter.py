@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -11,6 +10,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.plan import Plan
 from kronop.errors import DescriptionError
+from kronop.late import imported
 from kronop.target import Target
 
 Description = TypeVar("Description", contravariant=True)
@@ -119,5 +119,5 @@ class Searching:
         return self._search().plans(description, target, count, size)
 
     def _search(self) -> Search:
-        found: Any = importlib.import_module(self.search)
+        found: Any = imported(self.search)
         return found  # type: ignore[no-any-return]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-import importlib
 import json
 import sys
 from typing import Any
@@ -21,6 +20,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.design import Design
 from kronop.emit.plan import Plan, Step
+from kronop.late import imported
 from kronop.target import Target
 
 # Keys of the objects that stand for other values: with blanks, so that no field has such a name.
@@ -119,7 +119,7 @@ def _class_of(told: str) -> Any:
     module, _, name = told.partition(":")
     if not module.startswith("kronop.") and module not in sys.modules:
         raise TypeError(f"plans are not made of {told}")
-    kind = getattr(importlib.import_module(module), name)
+    kind = getattr(imported(module), name)
     if not (isinstance(kind, type) and issubclass(kind, _CLASSES)):
         raise TypeError(f"plans are not made of {told}")
     return kind

@@ -7,7 +7,6 @@ through the tree. So every design of a family serves trees, with all that trees 
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan, Step
 from kronop.emit.visit_design import VisitDesign
 from kronop.frozen import dataclass
+from kronop.late import imported
 from kronop.target import Target
 
 _DESIGNS: Mapping[str, tuple[str, str]] = {
@@ -73,7 +73,7 @@ def of_family(plan: Plan) -> Plan:
 def design_of(description: Any, target: Target) -> VisitDesign:
     """The pass over the sums of what is described."""
     module, name = _DESIGNS[target.backend]
-    made: VisitDesign = getattr(importlib.import_module(module), name)(
+    made: VisitDesign = getattr(imported(module), name)(
         sums=description.math.element_accumulator,
         along_rows=description.Y.layout is Layout.RowMajor,
         epilogue=description.epilogue,

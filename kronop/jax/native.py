@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from kronop.compiler.host_kernel import HostKernel, alone_address
 from kronop.compiler.nvcc_backend import cuda_header_folders
 from kronop.core.addressed import Record
 from kronop.frozen import dataclass
+from kronop.late import module_lock
 from kronop.target import Target
 
 CALL = "kronop"
@@ -96,7 +96,7 @@ class Program:
         return int.from_bytes(digest[:8], "little", signed=True)
 
 
-_lock = threading.Lock()
+_lock = module_lock()
 # Everything that the handler reads, by key: never freed, because compiled functions may run it.
 _registered: dict[tuple[str, int], Any] = {}
 

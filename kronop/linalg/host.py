@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from kronop.late import imported, spec_of
 from kronop.linalg.matrices import Matrices
 
 
 @functools.cache
 def has_scipy() -> bool:
-    return importlib.util.find_spec("scipy") is not None
+    return spec_of("scipy") is not None
 
 
 class ScipySolver:
@@ -47,9 +47,7 @@ class ScipySolver:
 
 
 def _routines(a: Matrices, *names: str) -> Any:
-    from scipy.linalg import get_lapack_funcs
-
-    return get_lapack_funcs(names, (a.tensor,))
+    return imported("scipy.linalg").get_lapack_funcs(names, (a.tensor,))
 
 
 def _keep(place: Any, result: Any) -> None:

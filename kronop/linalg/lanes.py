@@ -8,11 +8,11 @@ in order. Work forks from the caller's stream and joins it by events. Nothing wa
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
 
 from kronop.args.device import check, cuda_driver
 from kronop.args.host import HostBuffer
+from kronop.late import module_lock
 from kronop.linalg.library import Library
 
 _READY = 0  # CUDA_SUCCESS
@@ -71,7 +71,7 @@ class Lane:
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: it does not wait for the legacy default stream.
 _WITHOUT_TIME = 2  # CU_EVENT_DISABLE_TIMING
 _idle: dict[int, list[Lane]] = {}
-_lock = threading.Lock()
+_lock = module_lock()
 
 
 @contextlib.contextmanager

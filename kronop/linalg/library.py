@@ -12,6 +12,7 @@ import numpy as np
 from kronop.descriptions.datatype import DataType
 from kronop.errors import DeviceError, installing, mismatch
 from kronop.frozen import dataclass
+from kronop.late import imported
 
 # Values of cuBLAS's and cuSOLVER's enumerations, which are part of their binary interface.
 LOWER, UPPER = 0, 1
@@ -86,7 +87,7 @@ def library() -> Library:
         DeviceError: nvmath-python is not installed, or does not fit other packages.
     """
     try:
-        from nvmath.bindings import cublas, cusolverDn
+        blas, solver = (imported(f"nvmath.bindings.{name}") for name in ("cublas", "cusolverDn"))
     except ImportError as error:
         raise DeviceError(
             mismatch(
@@ -96,4 +97,4 @@ def library() -> Library:
                 hint=installing("linalg"),
             )
         ) from error
-    return Library(solver=cusolverDn, blas=cublas)
+    return Library(solver=solver, blas=blas)

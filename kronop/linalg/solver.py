@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from kronop.late import imported
 from kronop.linalg.arrays import Arrays
 from kronop.linalg.host import NumpySolver, ScipySolver, TorchSolver, has_scipy
 from kronop.linalg.matrices import Matrices
@@ -37,6 +38,7 @@ def solver_for(arrays: Arrays) -> Solver:
         DeviceError: on a GPU, nvmath-python or a library of CUDA is missing.
     """
     if not arrays.like.device.is_host:
+        imported("kronop.linalg.cuda")
         from kronop.linalg.cuda import CudaSolver
 
         return CudaSolver(arrays)

@@ -9,6 +9,7 @@ from typing import Any
 
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.frozen import dataclass
+from kronop.late import imported
 from kronop.operators.frameworks import (
     as_tensor,
     batch_of,
@@ -132,6 +133,7 @@ def cg(
     def solution(columns: Any) -> Any:
         if not is_torch(framework):
             return system.solve(columns, system.tensors)
+        imported("kronop.torch.implicit")
         from kronop.torch.implicit import solution
 
         system.check_gradients(columns)

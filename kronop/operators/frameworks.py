@@ -19,6 +19,7 @@ import numpy as np
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.kron.api import gekmm, gemkm
 from kronop.families.kron.formed import narrowed, widened
+from kronop.late import imported
 
 _DECOMPOSED = ("float32", "float64")
 
@@ -52,8 +53,7 @@ def products(framework: ModuleType) -> tuple[Callable[..., Any], Callable[..., A
     """kronop's `gekmm` and `gemkm`, for torch those with gradients."""
     if not is_torch(framework):
         return gekmm, gemkm
-    import kronop.torch as differentiable
-
+    differentiable = imported("kronop.torch")
     return differentiable.gekmm, differentiable.gemkm
 
 
@@ -128,9 +128,8 @@ def _raising(framework: ModuleType) -> AbstractContextManager[None]:
     """In this block failures raise; CuPy goes on with what it has, unless it is told to raise."""
     if framework.__name__ != "cupy":
         return contextlib.nullcontext()
-    import cupyx  # Of CuPy, which the matrix shows to be here.
-
-    found: AbstractContextManager[None] = cupyx.errstate(linalg="raise")
+    # Of CuPy, which the matrix shows to be here.
+    found: AbstractContextManager[None] = imported("cupyx").errstate(linalg="raise")
     return found
 
 
@@ -279,8 +278,7 @@ def without_autocast(beside: Any) -> AbstractContextManager[Any]:
     """Products of torch tensors in this block keep their type."""
     if not is_torch(framework_of(beside, "the operator")):
         return contextlib.nullcontext()
-    from kronop.torch import implicit
-
+    implicit = imported("kronop.torch.implicit")
     off: AbstractContextManager[Any] = implicit.without_autocast(beside)
     return off
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.formed import kronecker_product, narrowed, widened
+from kronop.late import imported
 from kronop.operators.factored import Factored
 from kronop.operators.factors import check_symmetric
 from kronop.operators.frameworks import (
@@ -134,6 +135,7 @@ class KroneckerOperator(Factored):
         return type(self)(factors, self.scale * x.scale)
 
     def __add__(self, other: Any) -> Operator:
+        imported("kronop.operators.product_sum")
         from kronop.operators.product_sum import added
 
         return added(self, other)
@@ -235,6 +237,7 @@ class KroneckerOperator(Factored):
         return type(self)([times(first, sign_of(self.scale), 2), *others]), abs(self.scale)
 
     def eigh(self) -> SpectralOperator:
+        imported("kronop.operators.spectral")
         from kronop.operators.spectral import SpectralOperator
 
         values, vectors = decomposed(self)

@@ -17,6 +17,7 @@ import numpy as np
 
 from kronop.errors import ArgumentError, installing, mismatch
 from kronop.families.kron.formed import kronecker_product, widened
+from kronop.late import imported
 from kronop.operators.factored import Factored
 from kronop.operators.factors import asymmetry
 from kronop.operators.frameworks import (
@@ -97,6 +98,7 @@ class KroneckerSum(Factored):
         return total
 
     def eigh(self) -> SpectralOperator:
+        imported("kronop.operators.spectral")
         from kronop.operators.spectral import SpectralOperator
 
         values, vectors = decomposed(self)

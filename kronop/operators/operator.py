@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.late import imported
 from kronop.operators.frameworks import (
     as_scale,
     as_tensor,
@@ -382,6 +383,7 @@ class Operator(abc.ABC):
         Raises:
             ArgumentError, ElementTypeError: as of `kronop.cg`.
         """
+        imported("kronop.operators.conjugate_gradients")
         from kronop.operators.conjugate_gradients import cg
 
         return cg(self, b, **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kronop.late import imported
 from kronop.operators.frameworks import as_tensor, is_torch
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Shifted:
         tensors = (*self._operator.tensors, self._sigma2)
         if not is_torch(self._operator.framework):
             return self.solve(b, tensors)
+        imported("kronop.torch.implicit")
         from kronop.torch.implicit import solution
 
         return solution(self, b, tensors)

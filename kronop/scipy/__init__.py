@@ -10,6 +10,7 @@ Example:
 from typing import TYPE_CHECKING
 
 from kronop.errors import installing as _installing
+from kronop.late import imported as _imported
 
 if TYPE_CHECKING:
     from kronop.scipy.operator import LinearOperator as LinearOperator
@@ -22,10 +23,8 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'kronop.scipy' has no attribute {name!r}")
     try:
-        import scipy.sparse.linalg  # noqa: F401
+        _imported("scipy.sparse.linalg")
     except ImportError as error:
         message = f"kronop.scipy: expected scipy, got none; {_installing('scipy')}"
         raise ImportError(message) from error
-    from kronop.scipy.operator import LinearOperator
-
-    return LinearOperator
+    return getattr(_imported("kronop.scipy.operator"), name)

@@ -9,7 +9,6 @@ is not.
 Imported explicitly (`import kronop.torch`); `import kronop` alone does not import torch.
 """
 
-import importlib as _importlib
 from typing import TYPE_CHECKING
 
 from kronop.errors import installing as _installing
@@ -20,6 +19,7 @@ except ImportError as _error:
     raise ImportError(f"kronop.torch: expected torch, got none; {_installing('torch')}") from _error
 
 from kronop.families import FAMILIES as _FAMILIES
+from kronop.late import imported as _imported
 from kronop.torch import nn
 from kronop.torch.registration import decompositions
 
@@ -44,7 +44,7 @@ if not TYPE_CHECKING:  # Checkers know the names above, and tell of others.
         imported."""
         for family in _FAMILIES:
             if name in family.torch:
-                return getattr(_importlib.import_module(family.torch[name]), name)
+                return getattr(_imported(family.torch[name]), name)
         raise AttributeError(f"module 'kronop.torch' has no attribute {name!r}")
 
     # The operators of known families are imported now, because importing this module must register

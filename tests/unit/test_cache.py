@@ -17,12 +17,14 @@ from pathlib import Path
 import pytest
 
 from kronop import knobs
+from kronop.__main__ import main
 from kronop.artifacts import Binary, BinaryFormat, Origin, Resources
-from kronop.compiler import Cache, build
+from kronop.compiler import Cache, build, patience
 from kronop.compiler import cache as cache_module
 from kronop.compiler.claims import claim
 from kronop.compiler.folders import cache_folder
 from kronop.compiler.keys import SCHEMA
+from kronop.compiler.rows import Memo, Winner
 from kronop.errors import ArgumentError
 
 ROOT = Path(__file__).parents[2]
@@ -330,6 +332,56 @@ def test_a_changed_row_is_deleted(cache: Cache, change: str) -> None:
     assert cache.list() == ()
 
 
+_ODD = (2**63 - 1, -(2**63), 0, 1e300, float("inf"), "", "x" * 70, b"\xff\x00", None)
+OTHER = "b2" * 32
+
+
+def _store(cache: Cache, table: str, key: str) -> None:
+    """Stores something under that key."""
+    if table == "kernels":
+        cache.put(make(key), "source")
+    elif table == "compilers":
+        cache.remember(Memo(place=key, library="/lib", stamp="stamp", identity="NVRTC 13"))
+    elif table == "winners":
+        texts = ("fingerprint", "description", "target", "device", "size", "serves", "name")
+        numbers = ("place", "nanoseconds", "untuned_nanoseconds")
+        cache.crown(Winner(key=key, **dict.fromkeys(texts, "text"), **dict.fromkeys(numbers, 1)))
+    else:
+        cache.keep_plan(key, "a plan")
+
+
+def _stored(cache: Cache, table: str, key: str) -> object:
+    """What is found under that key."""
+    if table == "kernels":
+        found = cache.get(key)
+        return found and found.image
+    ways = {"compilers": cache.recall, "winners": cache.winner, "plans": cache.plan}
+    return ways[table](key)
+
+
+@pytest.mark.parametrize("table", ["kernels", "compilers", "winners", "plans"])
+def test_no_value_disables_the_cache_or_is_believed(table: str, cache: Cache) -> None:
+    """Every column of every table, and the numbers that SQLite gives rows, with odd values."""
+    _store(cache, table, KEY)
+    whole = _stored(cache, table, KEY)
+    assert whole
+    with contextlib.closing(sqlite3.connect(cache.path, isolation_level=None)) as db:
+        columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+        for column in (*columns, "rowid"):
+            for value in _ODD:
+                _store(cache, table, KEY)
+                with contextlib.suppress(sqlite3.IntegrityError):
+                    where = f"{columns[0]} = ?"
+                    db.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", (value, KEY))
+                assert _stored(cache, table, KEY) in (None, whole), (column, value)
+                for _ in range(2):  # The first time may begin the numbers of rows anew.
+                    _store(cache, table, OTHER)
+                assert _stored(cache, table, OTHER), (column, value)
+            with knobs.using(cache_dir=cache.folder):
+                main(["cache", "list"])
+    assert cache.keeps
+
+
 def test_a_row_planted_under_another_key_is_a_miss(cache: Cache) -> None:
     cache.put(make(), "source")
     cache.close()
@@ -457,7 +509,8 @@ def test_a_folder_of_someone_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_busy_database_is_a_miss(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_module, "_BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(patience, "_BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(patience, "_COMPILING_SECONDS", 0.05)
     cache.put(make("b2" * 32), "source")
     other = sqlite3.connect(cache.path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
@@ -474,7 +527,7 @@ def test_a_busy_database_is_a_miss(cache: Cache, monkeypatch: pytest.MonkeyPatch
 def test_a_writer_that_goes_on_is_waited_for_once(
     cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache_module, "_BUSY_SECONDS", 0.4)
+    monkeypatch.setattr(patience, "_COMPILING_SECONDS", 0.4)
     cache.put(make("b2" * 32), "source")
     with contextlib.closing(sqlite3.connect(cache.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -483,7 +536,7 @@ def test_a_writer_that_goes_on_is_waited_for_once(
             cache.put(make(), "source")
         assert time.monotonic() - begin < 1.5
         assert cache.get("b2" * 32) is not None
-        monkeypatch.setattr(cache, "_hurries_until", 0.0)
+        monkeypatch.setattr(cache, "_patience", patience.Patience())
         begin = time.monotonic()
         cache.put(make(), "source")
         assert time.monotonic() - begin > 0.3

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kronop.late import imported
+
 
 class Exported:
     """A base of operations."""
@@ -49,6 +51,7 @@ class Exported:
             CompileError: a compiler is missing or refused a source.
         """
         # Imported late: it imports operations, and few programs export.
+        imported("kronop.core.export.api")
         from kronop.core.export.api import export
 
         operation: Any = self

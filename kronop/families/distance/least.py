@@ -7,6 +7,7 @@ from typing import Any
 from kronop.emit.floor import Floor, LeastWork
 from kronop.families.distance.form import Form, TermKind
 from kronop.frozen import dataclass
+from kronop.late import imported
 from kronop.target import Target
 
 
@@ -17,6 +18,7 @@ class Least(LeastWork):
     __slots__ = ()
 
     def floor(self, target: Target, size: Any = None) -> Floor:
+        imported("kronop.families.distance.floors")
         from kronop.families.distance import floors
 
         return floors.floor(self, target, size)

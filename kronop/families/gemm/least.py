@@ -7,6 +7,7 @@ from typing import Any
 from kronop.descriptions.datatype import DataType
 from kronop.emit.floor import Floor, LeastWork
 from kronop.frozen import dataclass
+from kronop.late import imported
 from kronop.target import Target
 
 
@@ -32,6 +33,7 @@ class LeastOfGemm(LeastWork):
 
     def floor(self, target: Target, size: Any = None) -> Floor:
         """The floor on a target; `size` is a GemmSize, or None for the usual one."""
+        imported("kronop.families.gemm.floors")
         from kronop.families.gemm import floors
 
         return floors.floor(self, target, size)
@@ -50,6 +52,7 @@ class LeastOfReduction(LeastWork):
     slices: int
 
     def floor(self, target: Target, size: Any = None) -> Floor:
+        imported("kronop.families.gemm.floors")
         from kronop.families.gemm import floors
 
         return floors.floor_of_reduction(self, target, size)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-
 from kronop.core.operation import Operation
 from kronop.families.gemm import GROUPED, UNIVERSAL
 from kronop.families.gemm.arguments import GemmArguments
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.grouped_arguments import GemmGroupedArguments
 from kronop.families.gemm.grouped_description import GemmGroupedDescription, GemmGroupedProblem
+from kronop.frozen import derived
 
 
 class GemmOperationUniversal(
@@ -75,7 +74,7 @@ class GemmOperationGrouped(
           gemm_...: matrix products...
     """
 
-    @functools.cached_property
+    @derived
     def product(self) -> GemmOperationUniversal:
         """The operation of one product."""
         what = self.description

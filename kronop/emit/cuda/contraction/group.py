@@ -16,6 +16,7 @@ from kronop.emit.cuda.contraction.work import Contraction
 from kronop.emit.cuda.operands import View
 from kronop.emit.design import Constant
 from kronop.frozen import dataclass
+from kronop.late import imported
 from kronop.target import Target
 
 # Registers of a thread that copies, of one that multiplies, of one that stores; the four teams
@@ -148,6 +149,8 @@ class GroupContract(GroupRoom):
         return Status.accept()
 
     def cost(self, rows: int, target: Target) -> float:
+        imported("kronop.emit.cuda.contraction.cost")
+        imported("kronop.emit.cuda.contraction.group_cost")
         from kronop.emit.cuda.contraction import cost, group_cost
 
         return cost.of_cycles(self.work, rows, group_cost.cycles(self, rows, target), target)

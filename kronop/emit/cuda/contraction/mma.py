@@ -22,6 +22,7 @@ from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.cuda.operands import View
 from kronop.emit.design import Constant
 from kronop.frozen import dataclass, derived
+from kronop.late import imported
 from kronop.target import Target
 
 # Contracted indices of a warp's products, and the rows and outputs of one product.
@@ -236,11 +237,13 @@ class MmaContract(ContractDesign):
     @derived
     def units(self) -> tuple[float, ...]:
         """Cycles of a block on each unit of the hardware: see `cost.units`."""
+        imported("kronop.emit.cuda.contraction.cost")
         from kronop.emit.cuda.contraction import cost
 
         return cost.units(self)
 
     def cost(self, rows: int, target: Target) -> float:
+        imported("kronop.emit.cuda.contraction.cost")
         from kronop.emit.cuda.contraction import cost
 
         return cost.of_mma(self, rows, target)

@@ -10,6 +10,7 @@ from kronop.emit.cuda.contraction.design import ContractDesign, offsets_bytes
 from kronop.emit.cuda.contraction.work import Order
 from kronop.emit.design import Constant
 from kronop.frozen import dataclass, derived
+from kronop.late import imported
 from kronop.target import Target
 
 
@@ -107,6 +108,7 @@ class SimtContract(ContractDesign):
         return Status.accept()
 
     def cost(self, rows: int, target: Target) -> float:
+        imported("kronop.emit.cuda.contraction.cost")
         from kronop.emit.cuda.contraction import cost
 
         return cost.of_simt(self)

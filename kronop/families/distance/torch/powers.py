@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from kronop.errors import ArgumentError, mismatch
+from kronop.late import imported
 from kronop.torch.declaration import Named, Operator
 from kronop.torch.registration import register
 
@@ -25,6 +26,7 @@ def signed_powers(weights: Any, x1: Any, x2: Any, p: Any, largest: Any = None) -
 
 
 def _compute(weights: Any, x1: Any, x2: Any, largest: Any, powers: Any, power: float) -> Any:
+    imported("kronop.families.distance.gradient_api")
     from kronop.families.distance.gradient_api import sums_of_slopes
 
     a, b, d = (item.transpose(-2, -1) for item in (weights, x2, x1))

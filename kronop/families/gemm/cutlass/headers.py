@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kronop.errors import DescriptionError, installing, mismatch
 from kronop.frozen import dataclass
+from kronop.late import imported
 
 EXTRA = "cutlass"
 # A header that tells the version, and packages that bring it, the preferred first. NOTE: both are
@@ -86,8 +87,7 @@ def _given(own: Path) -> Headers | str:
 
 def _folders(package: str) -> list[Path]:
     """The folders of headers in an installed package."""
-    from importlib import metadata  # It takes 10 ms to import, and cached plans need no search.
-
+    metadata = imported("importlib.metadata")  # It takes 10 ms; cached plans need no search.
     try:
         files = metadata.files(package) or []
     except metadata.PackageNotFoundError:

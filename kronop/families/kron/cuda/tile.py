@@ -20,6 +20,7 @@ from kronop.families.kron.cuda.pass_design import (
 )
 from kronop.families.kron.cuda.shapes import Shape, product, shrinking
 from kronop.frozen import dataclass, derived
+from kronop.late import imported
 from kronop.target import Target
 
 MOST_FACTORS = 32
@@ -83,6 +84,7 @@ class KronTile(TiledPass):
     pad_adds: bool = False
 
     def placed(self, epilogue: Epilogue | None) -> KronTile:
+        imported("kronop.families.kron.cuda.banks")
         from kronop.families.kron.cuda.banks import padded
 
         return replace(padded(self), epilogue=epilogue)

@@ -20,6 +20,7 @@ from kronop.emit.design import Constant, Design, Instantiation
 from kronop.families.ksparse.chain_description import KSparseChainProblem, StridedFactor
 from kronop.families.ksparse.cuda.emitter import view
 from kronop.frozen import dataclass, derived
+from kronop.late import imported
 from kronop.target import Target
 
 # Measured with ptxas 13.0: registers of the ring and its copies, in addition to a contraction's;
@@ -95,6 +96,7 @@ class PairProduct(Decision):
     @derived
     def cycles(self) -> tuple[float, float]:
         """(cycles of the tensor cores, cycles to issue other instructions) for a block's rows."""
+        imported("kronop.families.ksparse.cuda.chain_cost")
         from kronop.families.ksparse.cuda import chain_cost
 
         return chain_cost.of_product(self)

@@ -23,6 +23,7 @@ from kronop.emit.plan import Plan, Step
 from kronop.families.ksparse.cuda import lanes
 from kronop.families.ksparse.cuda.lanes import MoveLanes
 from kronop.frozen import dataclass
+from kronop.late import imported
 from kronop.target import Target
 
 # Most bytes of separated lanes in the workspace; further rows follow in further launches.
@@ -52,6 +53,8 @@ class Parted:
 
     def cost(self, rows: int, target: Target) -> float:
         """The cost, in the unit of a contraction's."""
+        imported("kronop.emit.cuda.contraction.cost")
+        imported("kronop.emit.cuda.contraction.group_cost")
         from kronop.emit.cuda.contraction import cost, group_cost
 
         work, took = self.work, group_cost.cycles(self.product, rows, target)
@@ -121,6 +124,7 @@ def _serves(work: Contraction, target: Target) -> bool:
 
 def proposed(work: Contraction, target: Target, given: TileDescription | None) -> list[Parted]:
     """The designs that fit, in no order; none if lanes are not worth moving."""
+    imported("kronop.emit.cuda.contraction.group_choice")
     from kronop.emit.cuda.contraction import group_choice
 
     if work.splits is None or not _serves(work, target):

@@ -18,6 +18,7 @@ from kronop.families.ksparse.cuda.gradient_sums import GradientSums
 from kronop.families.ksparse.cuda.lanes import Apart, MoveLanes
 from kronop.families.ksparse.gradient_description import KSparseGradientProblem
 from kronop.frozen import dataclass, derived
+from kronop.late import imported
 from kronop.target import Target
 
 TEAM, TEAM_ROWS = 128, 64
@@ -171,6 +172,7 @@ class GradientGroup(GradientSums):
         return Status.accept()
 
     def cycles(self, rows: int, target: Target) -> float:
+        imported("kronop.families.ksparse.cuda.gradient_group_cost")
         from kronop.families.ksparse.cuda import gradient_group_cost
 
         return gradient_group_cost.cycles(self, rows, target)
@@ -234,6 +236,7 @@ class GradientGroup(GradientSums):
 
     def _call(self, rows: int, target: Target) -> _Call:
         """How a call for `rows` rows is cut into launches."""
+        imported("kronop.families.ksparse.cuda.gradient_group_cost")
         from kronop.families.ksparse.cuda import gradient_group_cost
 
         work = self.work

@@ -14,6 +14,7 @@ from kronop.families.ksparse.cuda.gradient_sums import GradientSums
 from kronop.families.ksparse.cuda.gradient_tile_sums import HALF, TileSums
 from kronop.families.ksparse.gradient_description import KSparseGradientProblem
 from kronop.frozen import dataclass, derived
+from kronop.late import imported
 from kronop.target import Target
 
 SLAB_BYTES = 128
@@ -151,6 +152,7 @@ class GradientTile(GradientSums):
         return operands.affordable_blocks(resident, self.threads, held)
 
     def cycles(self, rows: int, target: Target) -> float:
+        imported("kronop.families.ksparse.cuda.gradient_tile_cost")
         from kronop.families.ksparse.cuda import gradient_tile_cost
 
         return gradient_tile_cost.cycles(self, rows, target)

@@ -9,6 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
 import kronop  # noqa: E402
 import kronop.torch  # noqa: E402
 from kronop.errors import ArgumentError, ElementTypeError  # noqa: E402
@@ -101,6 +103,34 @@ def test_gradients_in_other_types(dtype: Any, last: bool) -> None:
         # What is between the factors, forwards and backwards, and the result are rounded.
         unit = 4 * torch.finfo(dtype).eps
         assert float((item.double() - right).norm() / right.norm()) < unit
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("pattern", [(3, 4, 5, 1), (1, 4, 5, 6), (2, 3, 1, 4)])
+def test_on_a_cpu_products_are_of_some_rows_in_strides_that_libraries_take(
+    pattern: Any, last: bool, monkeypatch
+) -> None:
+    """Lanes that are not apart in memory were copied one by one, each through the whole tensor."""
+    a, b, c, d = pattern
+    monkeypatch.setattr(ksparse_operators, "_PART_BYTES", 1 << 12)
+    x, g = _random(100, a * c * d).detach(), _random(100, a * b * d).detach()
+    wanted = torch.einsum("nikl,nijl->ijkl", x.view(-1, a, c, d), g.view(-1, a, b, d))
+    if last:
+        x, g = x.T.contiguous(), g.T.contiguous()
+
+    class Seen(TorchDispatchMode):
+        products = 0
+
+        def __torch_dispatch__(self, call: Any, types: Any, given: Any, named: Any = None) -> Any:
+            if "bmm" in str(call):
+                self.products += 1
+                assert all(1 in item.stride()[1:] or 1 in item.shape[1:] for item in given[-2:])
+            return call(*given, **(named or {}))
+
+    with Seen() as seen:
+        found = ksparse_operators.compute_gradient(x, g, pattern, 2.0, last)
+    torch.testing.assert_close(found, 2 * wanted)
+    assert seen.products > 1
 
 
 @pytest.mark.parametrize("last", [False, True])

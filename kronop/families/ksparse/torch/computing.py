@@ -23,6 +23,10 @@ from kronop.families.ksparse.torch.shapes import (
 from kronop.torch.autocasting import without_autocast
 from kronop.torch.memory import kind_of, on_gpu
 
+# Bytes of an operand's part, on a CPU: what is copied stays in its caches, and parts are few, since
+# threads wait for each other in each.
+_PART_BYTES = 1 << 23
+
 
 def compute(
     x: Any,
@@ -91,12 +95,27 @@ def compute_gradient(
     if on_gpu(x):
         out = x.new_empty((a, b, c, d), dtype=element)
         return weight_gradient(x, grad, (a, b, c, d), batch_last=batch_last, alpha=alpha, out=out)
-    kind, at = kind_of(x), 0 if batch_last else 1
+    kind, at = kind_of(x), 1 if batch_last else 0
+    rows = max(1, _PART_BYTES // (a * max(b, c) * d * kind.itemsize))
+    sums: Any = None
     with without_autocast():
-        x = x.to(kind).unflatten(at, (a, c, d))
-        grad = grad.to(kind).unflatten(at, (a, b, d))
-        sums = torch.einsum("ikln,ijln->ijkl" if batch_last else "nikl,nijl->ijkl", x, grad)
-    return (sums * alpha).to(element).contiguous()
+        for some, of_result in zip(x.split(rows, at), grad.split(rows, at), strict=True):
+            first = _apart(of_result.to(kind), a, b, d, batch_last)
+            second = _apart(some.to(kind), a, c, d, batch_last).mT
+            sums = torch.bmm(first, second) if sums is None else sums.baddbmm_(first, second)
+        sums = sums.view(a, d, b, c).permute(0, 2, 3, 1)
+        return (sums * alpha).to(element).contiguous()
+
+
+def _apart(x: Any, a: int, c: int, d: int, batch_last: bool) -> Any:
+    """The operands (a d, c, batch) of a batch of matrix products, each in strides that a library
+    multiplies as they are.
+
+    NOTE: torch's product of strided lanes copied each one by itself, through the whole tensor.
+    """
+    if batch_last:
+        return x.unflatten(0, (a, c, d)).transpose(1, 2).reshape(a * d, c, -1)
+    return x.unflatten(1, (a, c, d)).mT.contiguous().view(-1, a * d, c).permute(1, 2, 0)
 
 
 def fake_gradient(x: Any, grad: Any, pattern: Sequence[int], alpha: Any, batch_last: bool) -> Any:

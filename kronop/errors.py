@@ -101,6 +101,17 @@ def mismatch(subject: str, *, expected: object, got: object, hint: str) -> str:
     return f"{subject}: expected {expected}, got {got}; {hint}"
 
 
+def converting(kind: object, hint: str) -> str:
+    """The hint for an element type that is not taken: `hint`, which tells to convert the tensor;
+    but of complex numbers a conversion would drop the imaginary parts."""
+    if "complex" not in str(kind):
+        return hint
+    return (
+        "complex numbers are not supported: pass real and imaginary parts one after the other"
+        " (tensor.real, tensor.imag)"
+    )
+
+
 def warn(message: str) -> None:
     """A RuntimeWarning about the innermost line that is neither kronop's nor a library's: the line
     by which a program came here or, in a thread that only kronop uses, the main thread's."""

@@ -18,7 +18,7 @@ from kronop.args.storage import Storage, of_array, of_cupy, of_torch
 from kronop.args.strides import reach
 from kronop.args.view import CPU, Device, TensorView, contiguous_strides
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
 
 DIFFERENTIABLE = "kronop.torch.gemkm, gekmm and ksmm"
 _KNOWN = f"one of {', '.join(TENSOR_TYPES)}"
@@ -64,7 +64,7 @@ def _unsupported(name: str, found: object) -> NoReturn:
             f"element type of {name}",
             expected=_KNOWN,
             got=str(found),
-            hint="convert the tensor to one of these",
+            hint=converting(found, "convert the tensor to one of these"),
         )
     )
 

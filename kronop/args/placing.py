@@ -1,89 +1,103 @@
-"""Operands where kernels find them: their own strides, and those of their leading dimensions."""
+"""Operands as kernels walk them: their own strides, and those of their leading dimensions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Mapping
 
 from kronop.args.staging import Form, form_for
-from kronop.args.strides import broadcast_strides, merged
+from kronop.args.strides import broadcast_strides, flat_stride, merged
 from kronop.args.view import Device, TensorView
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, mismatch
 from kronop.frozen import dataclass
 
 Ints = tuple[int, ...]
-# Puts an operand where kernels reach it, in this form, or as it is.
-Take = Callable[[TensorView, Form | None], TensorView]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
-    """An operand where kernels find it: leading dimensions with their strides, and the strides of
-    rows and columns."""
+class Laid:
+    """An operand as kernels walk it.
 
-    pointer: int
-    lead: Ints
-    strides: Ints
-    own: tuple[int, int]
-
-
-def strided(
-    item: TensorView, described: TensorDescription, device: Device, take: Take, kind: str
-) -> Placed:
-    """An operand of any strides.
-
-    Args:
-        kind: "tensor", or "row" or "column" of a vector that repeats.
+    Attributes:
+        view: the tensor.
+        described: its type and layout.
+        inner: how many of its dimensions are its own; those in front of them are leading ones.
+        form: of the copy that kernels walk; None if they walk the tensor, or a copy of its bytes.
     """
-    form = form_for(item, described, device)
-    strides = item.strides if form is None else form.strides
-    where = take(item, form)
-    inner = 2 if kind == "tensor" else 1
-    own = [
-        stride if extent > 1 else 0
-        for extent, stride in zip(item.shape[-inner:], strides[-inner:], strict=True)
-    ]
-    down, across = own if inner == 2 else (0, own[0])
-    if kind == "column":
-        down, across = across, 0
-    lead = len(item.shape) - inner
-    return Placed(
-        pointer=where.pointer,
-        lead=item.shape[:lead],
-        strides=tuple(strides[:lead]),
-        own=(down, across),
-    )
 
+    view: TensorView
+    described: TensorDescription
+    inner: int
+    form: Form | None
 
-class Leading(Protocol):
-    """An operand with leading dimensions."""
+    @classmethod
+    def of(cls, view: TensorView, described: TensorDescription, device: Device, inner: int) -> Laid:
+        """A tensor for kernels on a device."""
+        form = form_for(view, described, device)
+        return cls(view=view, described=described, inner=inner, form=form)
+
+    def joined(self, lead: Ints, device: Device) -> Laid:
+        """The same, in a copy of all leading dimensions unless these have a common stride."""
+        if flat_stride(lead, self.steps(lead)) is not None:
+            return self
+        shape = self.view.shape
+        full = (*lead, *shape[len(shape) - self.inner :])
+        form = form_for(self.view, self.described, device, full)
+        return Laid(view=self.view, described=self.described, inner=self.inner, form=form)
 
     @property
-    def lead(self) -> Ints: ...
+    def own(self) -> Ints:
+        """The strides of its own dimensions."""
+        _, strides = self._walked
+        return strides[len(strides) - self.inner :]
+
     @property
-    def strides(self) -> Ints: ...
+    def moving(self) -> Ints:
+        """The same, with 0 for extents of 1."""
+        shape, strides = self._walked
+        pairs = zip(shape, strides, strict=True)
+        return tuple(stride if extent > 1 else 0 for extent, stride in pairs)[
+            len(shape) - self.inner :
+        ]
+
+    def steps(self, lead: Ints) -> Ints:
+        """The strides of leading dimensions to which its own broadcast; 0 for what repeats."""
+        shape, strides = self._walked
+        at = len(shape) - self.inner
+        return broadcast_strides(shape[:at], strides[:at], lead)
+
+    @property
+    def _walked(self) -> tuple[Ints, Ints]:
+        of = self.view if self.form is None else self.form
+        return of.shape, of.strides
 
 
-def collapsed(lead: Ints, placed: Mapping[str, Leading]) -> tuple[Ints, dict[str, Ints]]:
-    """(extents of as few batch dimensions as possible, strides of every operand over them).
+def matrix_of(item: Laid, kind: str) -> tuple[int, int]:
+    """The strides of rows and columns of a "tensor", or of a "row" or "column" that repeats."""
+    if kind == "tensor":
+        down, across = item.moving
+        return down, across
+    (along,) = item.moving
+    return (along, 0) if kind == "column" else (0, along)
 
-    Raises:
-        ArgumentError: more are left than kernels walk.
-    """
-    steps = [broadcast_strides(item.lead, item.strides, lead) for item in placed.values()]
-    every = zip(lead, zip(*steps, strict=True), strict=True)
-    axes = merged([(extent, strides) for extent, strides in every if extent != 1])
-    if len(axes) > MOST_BATCH_DIMENSIONS:
-        raise ArgumentError(
-            mismatch(
-                "batch",
-                expected=f"at most {MOST_BATCH_DIMENSIONS} leading dimensions without a common"
-                " stride",
-                got=f"{len(axes)} of shape {lead}",
-                hint="copy what is broadcast or transposed there",
-            )
-        )
-    strides = {name: tuple(step[index] for _, step in axes) for index, name in enumerate(placed)}
+
+def walkable(lead: Ints, operands: Mapping[str, Laid], device: Device) -> Mapping[str, Laid]:
+    """The operands; copies of some of them where kernels walk fewer batch dimensions than there are
+    without a common stride."""
+    if len(_axes(lead, operands)) <= MOST_BATCH_DIMENSIONS:
+        return operands
+    return {name: item.joined(lead, device) for name, item in operands.items()}
+
+
+def collapsed(lead: Ints, operands: Mapping[str, Laid]) -> tuple[Ints, dict[str, Ints]]:
+    """(extents of as few batch dimensions as possible, strides of every operand over them)."""
+    axes = _axes(lead, operands)
+    strides = {name: tuple(step[index] for _, step in axes) for index, name in enumerate(operands)}
     return tuple(extent for extent, _ in axes), strides
+
+
+def _axes(lead: Ints, operands: Mapping[str, Laid]) -> list[tuple[int, Ints]]:
+    """The loops over a batch: extents, with the strides of all operands."""
+    steps = [item.steps(lead) for item in operands.values()]
+    every = zip(lead, zip(*steps, strict=True), strict=True)
+    return merged([(extent, strides) for extent, strides in every if extent != 1])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from kronop.args import visited
-from kronop.args.placing import Placed, collapsed, strided
+from kronop.args.placing import Laid, collapsed, matrix_of, walkable
 from kronop.args.staging import Form
 from kronop.args.strides import matrix_strides
 from kronop.args.view import Device, TensorView
@@ -128,21 +128,17 @@ class Treed:
         """The pass, with operands at the places that kernels can reach."""
         written = {_D: self.y} | {item.key: item.view for item in self.items if item.result}
         same = visited.read_again(self.items, written)
-        placed = {
-            _SUMS: self._placed_sums(workspace),
-            _D: self._placed_result(places, read=_D in same.values()),
-        }
-        for item in self.items:
-            if item.key not in same:
-                placed[item.key] = self._placed(places, item, read=item.key in same.values())
-        placed |= {key: placed[result] for key, result in same.items()}
-        extents, batches = collapsed(self.y.shape[:-2], placed)
-        matrices = {
-            name: StridedMatrix(
-                pointer=item.pointer, row=item.own[0], column=item.own[1], batch=batches[name]
+        lead, again = self.y.shape[:-2], set(same.values())
+        laid = walkable(lead, self._laid(same), self.device)
+        extents, batches = collapsed(lead, laid)
+        matrices = {}
+        for key, item in laid.items():
+            row, column = matrix_of(item, self._kind(key))
+            pointer = workspace if key == _SUMS else self._taken(places, key, item, key in again)
+            matrices[key] = StridedMatrix(
+                pointer=pointer, row=row, column=column, batch=batches[key]
             )
-            for name, item in placed.items()
-        }
+        matrices |= {key: matrices[result] for key, result in same.items()}
         return VisitProblem(
             m=self.y.shape[-2],
             n=self.y.shape[-1],
@@ -159,32 +155,34 @@ class Treed:
             threads=threads,
         )
 
-    def _placed_sums(self, workspace: int) -> Placed:
-        *lead, row, column = self.sums.strides
-        return Placed(
-            pointer=workspace,
-            lead=self.sums.shape[:-2],
-            strides=tuple(lead),
-            own=(row, column),
+    def _laid(self, without: Container[str]) -> dict[str, Laid]:
+        """The sums, D, and those operands and results that are not named."""
+        found = {
+            _SUMS: Laid(view=self.sums, described=self.described, inner=2, form=None),
+            _D: Laid.of(self.y, self.described, self.device, 2),
+        }
+        return found | {
+            item.key: Laid.of(item.view, item.described, self.device, visited.INNER[item.kind])
+            for item in self.items
+            if item.key not in without
+        }
+
+    def _kind(self, key: str) -> str:
+        return next((item.kind for item in self.items if item.key == key), "tensor")
+
+    def _taken(self, places: Any, key: str, item: Laid, again: bool) -> int:
+        """The address at which kernels find D, an operand or a result.
+
+        Args:
+            again: whether it is written, and read under another name.
+        """
+        is_result = key == _D or any(of.key == key and of.result for of in self.items)
+        where: TensorView = (
+            places.output(key, item.view, item.form, read=again)
+            if is_result
+            else places.input(key, item.view, item.form)
         )
-
-    def _placed_result(self, places: Any, *, read: bool) -> Placed:
-        def take(item: TensorView, form: Form | None) -> TensorView:
-            found: TensorView = places.output(_D, item, form, read=read)
-            return found
-
-        return strided(self.y, self.described, self.device, take, "tensor")
-
-    def _placed(self, places: Any, of: Visited, *, read: bool) -> Placed:
-        def take(item: TensorView, form: Form | None) -> TensorView:
-            found: TensorView = (
-                places.output(of.key, item, form, read=read)
-                if of.result
-                else places.input(of.key, item, form)
-            )
-            return found
-
-        return strided(of.view, of.described, self.device, take, of.kind)
+        return where.pointer
 
 
 class TakesTrees:

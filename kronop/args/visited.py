@@ -21,6 +21,8 @@ from kronop.errors import ArgumentError, mismatch
 from kronop.frozen import dataclass
 
 Ints = tuple[int, ...]
+INNER = {"tensor": 2, "row": 1, "column": 1}
+"""How many dimensions an operand of each kind has besides leading ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

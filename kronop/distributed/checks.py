@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor
 
 from kronop.descriptions.datatype import FLOAT8, TENSOR_TYPES
 from kronop.distributed.steps import Problem
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
 from kronop.frozen import dataclass
 
 
@@ -109,7 +109,7 @@ def check_local(factors: Sequence[Any], x: Any) -> None:
             raise ArgumentError(mismatch(f"factors[{at}]", expected="(P, Q)", got=shape, hint=hint))
     if _kind(x) not in TENSOR_TYPES or TENSOR_TYPES[_kind(x)] in FLOAT8:
         known = ", ".join(key for key, item in TENSOR_TYPES.items() if item not in FLOAT8)
-        hint = "convert x and the factors"
+        hint = converting(_kind(x), "convert x and the factors")
         raise ElementTypeError(
             mismatch("element type of x", expected=f"one of {known}", got=_kind(x), hint=hint)
         )

@@ -13,7 +13,14 @@ from kronop.args.base import Arguments
 from kronop.args.view import CPU, Device, TensorView, contiguous_strides
 from kronop.core.addressed import Product, Symbols, UnfitError, symbol
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType
-from kronop.errors import ArgumentError, DescriptionError, DeviceError, ElementTypeError, mismatch
+from kronop.errors import (
+    ArgumentError,
+    DescriptionError,
+    DeviceError,
+    ElementTypeError,
+    converting,
+    mismatch,
+)
 from kronop.jax.native import Program, register
 
 # Kernels of every target assume this alignment, in bytes, of scratch memory.
@@ -46,7 +53,7 @@ def element_of(name: str, dtype: Any) -> DataType:
                 f"element type of {name}",
                 expected=f"one of {', '.join(TENSOR_TYPES)}",
                 got=dtype.name,
-                hint="convert the array to one of these",
+                hint=converting(dtype, "convert the array to one of these"),
             )
         )
     return element

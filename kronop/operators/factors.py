@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kronop.descriptions.datatype import RESULT_TYPES
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
 from kronop.operators.frameworks import (
     batch_of,
     check_alike,
@@ -63,15 +63,12 @@ def _check_known(dtype: Any) -> None:
     """Refuses an element type of which there are no products."""
     name = getattr(dtype, "name", str(dtype).removeprefix("torch."))
     if name not in RESULT_TYPES:
-        hint = "convert the factors"
-        if "complex" in name:
-            hint = "complex matrices are not supported: work with real and imaginary parts"
         raise ElementTypeError(
             mismatch(
                 "element type of factors[0]",
                 expected=f"one of {', '.join(RESULT_TYPES)}",
                 got=name,
-                hint=hint,
+                hint=converting(name, "convert the factors"),
             )
         )
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
 from kronop.families.kron.api import gekmm, gemkm
 from kronop.families.kron.formed import narrowed, widened
 from kronop.late import imported
@@ -75,7 +75,9 @@ def check_alike(tensor: Any, name: str, other: Any, other_name: str) -> None:
                 f"element type of {name}",
                 expected=f"{other.dtype} as {other_name}",
                 got=tensor.dtype,
-                hint="nothing is promoted: convert one of them",
+                hint=converting(
+                    (tensor.dtype, other.dtype), "nothing is promoted: convert one of them"
+                ),
             )
         )
 
@@ -106,7 +108,7 @@ def check_decomposable(tensor: Any, name: str = "the factors") -> None:
                 f"element type of {name}",
                 expected=f"one of {', '.join(_DECOMPOSED)} for solutions and decompositions",
                 got=kind,
-                hint=f"convert {name}; products take all of kronop's types",
+                hint=converting(kind, f"convert {name}; products take all of kronop's types"),
             )
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
 
 # What tensors of a chain or product may be listed in.
 LISTS = (list, tuple, torch.nn.ParameterList)
@@ -22,7 +22,7 @@ def are_symbols(tensors: Sequence[Any]) -> bool:
 
 
 def check_tensor(name: str, item: Any, dimensions: int, elsewhere: str) -> None:
-    """Refuses an argument that is not a torch tensor of at least so many dimensions.
+    """Refuses an argument that is not a torch tensor of real numbers and so many dimensions.
 
     Args:
         elsewhere: names, for the message, the functions that take tensors of other frameworks.
@@ -34,6 +34,15 @@ def check_tensor(name: str, item: Any, dimensions: int, elsewhere: str) -> None:
                 expected="a torch tensor",
                 got=type(item).__name__,
                 hint=f"{elsewhere} take tensors of other frameworks",
+            )
+        )
+    if item.is_complex():
+        raise ElementTypeError(
+            mismatch(
+                f"element type of {name}",
+                expected="one that kronop has",
+                got=str(item.dtype),
+                hint=converting(item.dtype, ""),
             )
         )
     if item.dim() < dimensions:

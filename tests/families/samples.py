@@ -55,11 +55,16 @@ def check(
     y, output_op = support.poison(z.shape, what.Y.element), made.epilogue_type(alpha, beta)
     names, kind = made.kind.argument_names, made.kind
     results = {names.get("Z", "Z"): z, names.get("Y", "Y"): y}
-    of_kind = kind.arguments.name if kind.arguments else _beside(kind, "Arguments")
-    arguments = _exported(kind, of_kind)(operation=made, **given, **results, output_op=output_op)
+    arguments = arguments_of(kind)(operation=made, **given, **results, output_op=output_op)
     made.run(arguments)
     arguments.sync()
     _expected(what, list(given.values()), z, output_op).check(y)
+
+
+def arguments_of(kind: Kind) -> Any:
+    """The class of a kind's arguments."""
+    named = kind.arguments.name if kind.arguments else _beside(kind, "Arguments")
+    return _exported(kind, named)
 
 
 def element_of(made: Any) -> kronop.DataType:

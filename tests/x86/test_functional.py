@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import kronop
+from kronop import kernels
 from kronop.families.ksparse.gradient_api import weight_gradient
 from tests import support
 
@@ -49,6 +52,66 @@ def test_scalars_and_z_may_be_given_in_order_as_to_fastkron() -> None:
     actual = kronop.gekmm(turned, x.T, 3.0, -0.5, z.T)
     np.testing.assert_allclose(actual, expected.T, rtol=0, atol=1e-5)
     assert kronop.gemkm(x, factors, 3.0, 0.0).shape == (4, 12)
+
+
+def _alternating(first: int, *inner: int) -> np.ndarray:
+    """Six leading dimensions, every second of which is 1, so that two such operands repeat in turn
+    and no stride is common to neighbouring dimensions."""
+    lead = [2 if axis % 2 == first else 1 for axis in range(6)]
+    return np.random.default_rng(first).integers(1, 5, (*lead, *inner)).astype("f8")
+
+
+_MANY: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
+    "matmul": (
+        lambda a, b, c: kronop.gemm.matmul(a, b, c, beta=2, bias=np.arange(5.0)),
+        [_alternating(0, 3, 4), _alternating(1, 4, 5), _alternating(0, 3, 5)],
+    ),
+    "in another byte order": (
+        lambda a, b: kronop.gemm.matmul(a.astype(">f8"), b),
+        [_alternating(0, 3, 4), _alternating(1, 4, 5)],
+    ),
+    "cdist": (kronop.cdist, [_alternating(0, 3, 4), _alternating(1, 5, 4), _alternating(1)]),
+    "kernel_matrix": (
+        lambda x, y, w, r: kronop.kernel_matrix(x, y, kernels.Gaussian(w), r),
+        [_alternating(0, 3, 4), _alternating(1, 5, 4), _alternating(0, 4), _alternating(1)],
+    ),
+    "kernel_matmul": (
+        lambda x, y, v: kronop.kernel_matmul(x, y, v, kernels.Linear()),
+        [_alternating(0, 3, 4), _alternating(1, 5, 4), _alternating(0, 5, 2)],
+    ),
+    "cdist_grad": (
+        kronop.cdist_grad,
+        [_alternating(at % 2, *own) for at, own in enumerate([(3, 6), (2, 3), (4, 3), (2, 6), ()])],
+    ),
+    "gemkm": (
+        lambda x, f, g: kronop.gemkm(x, [f, g]),
+        [_alternating(0, 3, 4), _alternating(1, 2, 3), _alternating(0, 2, 2)],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", _MANY)
+def test_leading_dimensions_need_no_common_stride(case: str) -> None:
+    call, operands = _MANY[case]
+    # The same as one batch, of which every operand has a copy.
+    flat = [
+        np.broadcast_to(item, (*[2] * 6, *item.shape[6:])).reshape(64, *item.shape[6:])
+        for item in operands
+    ]
+    found, expected = call(*operands), call(*flat)
+    np.testing.assert_array_equal(found, expected.reshape(found.shape))
+    turned = np.full(found.shape, np.nan).transpose(5, 0, 4, 1, 3, 2, *range(6, found.ndim))
+    if case in ("cdist", "cdist_grad"):  # Results are copied back.
+        assert call(*operands, out=turned) is turned
+        np.testing.assert_array_equal(turned, found)
+
+
+def test_a_result_without_a_common_stride_is_read_and_written() -> None:
+    a, b = _alternating(0, 3, 4), _alternating(1, 4, 5)
+    out = np.ones((*[2] * 6, 3, 5)).transpose(5, 0, 4, 1, 3, 2, 6, 7)
+    for at in range(2):
+        kronop.gemm.matmul(a, b, out, beta=1, out=out)
+        np.testing.assert_array_equal(out, 1 + (at + 1) * (a @ b))
 
 
 def test_a_chain_applies_the_first_weights_first() -> None:

@@ -94,6 +94,15 @@ def test_batches_a_bias_and_a_part_of_the_rows() -> None:
     assert arguments.D.shape == (2, 3, 2, 16, 32)
     expected = matrices[0][..., 4:20, :].astype(np.int64) @ matrices[1].astype(np.int64) + bias
     np.testing.assert_array_equal(deinterleave(arguments.D, COLUMNS), expected)
+    # More dimensions of a batch than kernels walk, without a common stride.
+    first, second = matrices[0][:, 0, :, :], np.stack([matrices[1], -matrices[1] // 2])
+    first = np.broadcast_to(first[:, None], (2, 2, 24, 64)).reshape(2, 1, 2, 1, 1, 24, 64)
+    second = np.broadcast_to(second[:, None], (2, 2, 64, 64)).reshape(1, 2, 1, 2, 1, 64, 64)
+    second = np.broadcast_to(second, (1, 2, 1, 2, 3, 64, 64))
+    many = kronop.GemmArguments(operation, A=interleave(first, COLUMNS), B=interleave(second, ROWS))
+    operation.run(many)
+    expected = first.astype(np.int64) @ second.astype(np.int64)
+    np.testing.assert_array_equal(deinterleave(many.D, COLUMNS), expected)
 
 
 def test_groups_and_lists() -> None:

@@ -158,6 +158,15 @@ def test_batches_and_strides() -> None:
     values["row_max"] = np.full((3, 2, 40), 7, np.float32)[..., ::2]
     values["c"] = values["c"][0, 0, :1]
     check(operation, a, b, values)
+    # More dimensions of a batch than kernels walk, without a common stride.
+    a, b = (
+        support.random_array(random, item, F32)
+        for item in ((2, 1, 2, 1, 2, 20, 5), (1, 2, 1, 2, 1, 5, 30))
+    )
+    values = given(operation, (2, 2, 2, 2, 2, 20, 30), random)
+    for name in ("c", "t"):
+        values[name] = values[name].transpose(4, 0, 3, 1, 2, 5, 6)
+    check(operation, a, b, values)
 
 
 def test_results_along_columns_are_computed_turned() -> None:

@@ -263,3 +263,25 @@ def test_kernels_of_values_go_through_a_tree() -> None:
     operation.run(arguments)
     expected = np.exp(-(((x[:, None] - x) ** 2).sum(-1)) / (2 * 1.5**2)) * weight
     np.testing.assert_allclose(arguments.Y, expected, atol=1e-5)
+
+
+def test_results_without_a_common_stride_go_through_a_tree() -> None:
+    random, norm = np.random.default_rng(5), kronop.kernels.PowerNorm(1)
+    points = kronop.TensorDescription(F32)
+    functor = typed(plain, F32, F32)
+    operation = kronop.DistanceOperation("x86", None, points, points, points, functor, kernel=norm)
+    x1 = support.random_array(random, (2, 1, 2, 1, 2, 1, 5, 3), F32)
+    x2 = support.random_array(random, (1, 2, 1, 2, 1, 2, 4, 3), F32)
+    scale = support.random_array(random, (2, 1, 1, 1, 1, 2, 4), F32)
+    Y = np.full((*[2] * 6, 5, 4), 7, np.float32).transpose(5, 0, 4, 1, 3, 2, 6, 7)
+    arguments = kronop.DistanceArguments(
+        operation=operation,
+        X1=x1,
+        X2=x2,
+        Y=Y,
+        kernel=norm,
+        output_op=operation.epilogue_type(scale=scale),
+    )
+    operation.run(arguments)
+    expected = np.tanh(kronop.cdist(x1, x2, 1)) * scale[..., None, :]
+    np.testing.assert_allclose(Y, expected, rtol=2e-6, atol=1e-6)

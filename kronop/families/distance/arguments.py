@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kronop.args.base import Arguments, OperationLike, Places
 from kronop.args.checks import check_results, check_source, description_of
 from kronop.args.overlap import same_elements
-from kronop.args.placing import collapsed
-from kronop.args.staging import Form as Staged
-from kronop.args.staging import form_for
-from kronop.args.strides import broadcast_shapes, broadcast_strides
+from kronop.args.placing import Laid, collapsed, walkable
+from kronop.args.strides import broadcast_shapes
 from kronop.args.tensor import check_promise, views_of
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import DataType
@@ -39,7 +37,6 @@ from kronop.families.distance.value_arguments import (
     tensors_of,
     view_of_value,
 )
-from kronop.frozen import dataclass
 
 DISTANCE_OPERANDS = {"X1": "x1", "X2": "x2", "Y": "y", "Z": "z"}
 Ints = tuple[int, ...]
@@ -122,6 +119,7 @@ class DistanceArguments(Arguments):
         inputs = {**{name: views[name] for name in ("X1", "X2")}, **self._value_views}
         self._settle_result(Y, views, self._shape, what.Y.element, self._value_views)
         self._views = {**self._views, "Y": self._summed(self._views["Y"], what.Y, inputs)}
+        self._lay_out(DISTANCE_OPERANDS)
 
     def _hold(
         self,
@@ -172,9 +170,28 @@ class DistanceArguments(Arguments):
     def _differing(self, *names: str) -> int:
         """How many problems of the batch differ in one of these operands."""
         lead = self._shape[:-2]
-        laid = [self._laid(name) for name in names]
-        steps = [broadcast_strides(item.lead, item.strides, lead) for item in laid]
-        return math.prod(varying(lead, *steps))
+        return math.prod(varying(lead, *(self._laid[name].steps(lead) for name in names)))
+
+    def _lay_out(self, names: Iterable[str]) -> None:
+        """Finds how kernels walk the operands of these names that they read, and the values."""
+        operands = {name: (self._views[name], 2) for name in names if self._is_walked(name)}
+        values = {
+            name: (item, int(name.startswith("vector"))) for name, item in self._value_views.items()
+        }
+        laid = {
+            name: Laid.of(
+                item,
+                self._described.get(name, TensorDescription(item.element)),
+                self._device,
+                inner,
+            )
+            for name, (item, inner) in {**operands, **values}.items()
+        }
+        self._laid = walkable(self._shape[:-2], laid, self._device)
+
+    def _is_walked(self, name: str) -> bool:
+        """Whether kernels walk an operand; Z may be Y."""
+        return name != "Z" or bool(self.output_op.beta and not self._source_is_result)
 
     def _problem(self, places: Places, workspace: int) -> DistanceProblem:
         operands = self._operands(places, DISTANCE_OPERANDS)
@@ -186,19 +203,20 @@ class DistanceArguments(Arguments):
         Args:
             names: operands, and the members that they become.
         """
-        read = [name for name in names if name != "Z" or self.output_op.beta]
-        placed = {name: self._placed(places, name) for name in [*read, *self._value_views]}
-        extents, batches = collapsed(self._shape[:-2], placed)
+        pointers = {name: self._pointer(places, name) for name in self._laid}
+        extents, batches = collapsed(self._shape[:-2], self._laid)
 
         def strided(name: str) -> Strided | None:
-            if name not in placed:
+            if name == "Z" and self._source_is_result:
+                name = "Y"
+            if name not in self._laid:
                 return None
-            return Strided(placed[name].pointer, batches[name], *placed[name].own)
+            return Strided(pointers[name], batches[name], *self._laid[name].moving)
 
         def value(name: str, number: Any) -> Value:
-            if name not in placed:
+            if name not in self._laid:
                 return Value(float(number))
-            return Value(0.0, placed[name].pointer, batches[name], *placed[name].own)
+            return Value(0.0, pointers[name], batches[name], *self._laid[name].moving)
 
         size, bound = self.size, self._bound
         return {
@@ -213,54 +231,12 @@ class DistanceArguments(Arguments):
             "threads": self._threads,
         }
 
-    def _placed(self, places: Places, name: str) -> Placed:
-        if name == "Z" and self._source_is_result:
-            name = "Y"
-        item, laid = self._view_of(name), self._laid(name)
+    def _pointer(self, places: Places, name: str) -> int:
+        item = self._laid[name]
         if name == "Y":
-            where = places.output(name, item, laid.form, read=self._source_is_result)
-        else:
-            where = places.input(name, item, laid.form)
-        own = zip(item.shape[len(laid.lead) :], laid.own, strict=True)
-        return Placed(
-            where.pointer,
-            laid.lead,
-            laid.strides,
-            tuple(stride if extent > 1 else 0 for extent, stride in own),
-        )
-
-    def _view_of(self, name: str) -> TensorView:
-        return self._views[name] if name in self._views else self._value_views[name]
-
-    def _laid(self, name: str) -> Laid:
-        item = self._view_of(name)
-        plain = TensorDescription(item.element)
-        form = form_for(item, self._described.get(name, plain), self._device)
-        strides = item.strides if form is None else form.strides
-        own = 2 if name in self._views else int(name.startswith("vector"))
-        lead = len(item.shape) - own
-        return Laid(form, item.shape[:lead], strides[:lead], strides[lead:])
-
-
-@dataclass(frozen=True, slots=True)
-class Laid:
-    """An operand as kernels walk it: the form of the copy that they need if any, the leading
-    dimensions, and the strides of these and of the other ones."""
-
-    form: Staged | None
-    lead: Ints
-    strides: Ints
-    own: Ints
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """An operand where kernels find it: leading dimensions, and the strides of its own ones."""
-
-    pointer: int
-    lead: Ints
-    strides: Ints
-    own: Ints
+            read = self._source_is_result
+            return places.output(name, item.view, item.form, read=read).pointer
+        return places.input(name, item.view, item.form).pointer
 
 
 def check_points(x1: TensorView, x2: TensorView) -> None:

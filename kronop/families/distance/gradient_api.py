@@ -95,7 +95,8 @@ def _arguments(
 ) -> DistanceGradientArguments:
     """The arguments of an operation that serves the operands A, B, C, D and L."""
     A, B, C, D, L = operands
-    a = view_of(A, "A")
+    given = zip("ABCDL", operands, strict=True)
+    a, *_ = [view_of(item, name) for name, item in given if item is not None]
     output = a.element if out is None else view(out, "Y").element
     operation = _operation(target_of(a), a.element, output, power)
     return DistanceGradientArguments(operation=operation, A=A, B=B, C=C, D=D, L=L, Y=out, p=p)

@@ -8,15 +8,14 @@ from typing import Any
 
 from kronop.args.base import Arguments, OperationLike, Places
 from kronop.args.checks import check_results, check_source, description_of
-from kronop.args.placing import collapsed
-from kronop.args.staging import form_for
+from kronop.args.placing import Laid, collapsed, walkable
 from kronop.args.strides import broadcast_shapes
 from kronop.args.tensor import check_promise, views_of
 from kronop.args.view import TensorView
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.distance.arguments import Ints, Placed
+from kronop.families.distance.arguments import Ints
 from kronop.families.distance.description import Strided, Value
 from kronop.families.distance.form import GENERAL_POWERS, TermKind
 from kronop.families.distance.gradient_description import (
@@ -126,19 +125,19 @@ class DistanceGradientArguments(Arguments):
         return GradientSize(**extents, batch=math.prod(self._lead))
 
     def _problem(self, places: Places, workspace: int) -> GradientProblem:
-        names = ["A", "B", "D", "Y", *(name for name in ("C", "L", "p") if name in self._views)]
-        names += ["Z"] if self.output_op.beta else []
-        placed = {name: self._placed(places, name) for name in names}
-        batch, strides = collapsed(self._lead, placed)
+        laid = walkable(self._lead, self._laid(), self._device)
+        batch, strides = collapsed(self._lead, laid)
+        pointers = {name: self._pointer(places, name, item) for name, item in laid.items()}
 
         def strided(name: str) -> Strided:
-            return Strided(placed[name].pointer, strides[name], *placed[name].own[-2:])
+            return Strided(pointers[name], strides[name], *laid[name].moving[-2:])
 
         def between_outputs(name: str) -> int:
-            own = placed[name].own if name in placed else ()
+            own = laid[name].moving if name in laid else ()
             return own[0] if len(own) == 3 else 0
 
-        number = 0.0 if "p" in placed else self._power
+        power = Value(0.0, pointers["p"], strides["p"]) if "p" in laid else Value(self._power)
+        source = "Y" if self._source_is_result else "Z"
         size = self.size
         return GradientProblem(
             m=size.m,
@@ -148,39 +147,35 @@ class DistanceGradientArguments(Arguments):
             batch=batch,
             a=strided("A"),
             b=strided("B"),
-            c=strided("C") if "C" in placed else Strided(0, ()),
+            c=strided("C") if "C" in laid else Strided(0, ()),
             d=strided("D"),
             y=strided("Y"),
-            z=strided("Z") if "Z" in placed else None,
-            largest=strided("L") if "L" in placed else None,
+            z=strided(source) if source in laid else None,
+            largest=strided("L") if "L" in laid else None,
             y_output=between_outputs("Y"),
-            z_output=between_outputs("Z"),
-            power=Value(0.0, placed["p"].pointer, strides["p"]) if "p" in placed else Value(number),
+            z_output=between_outputs(source),
+            power=power,
             scalars=self.output_op.scalars,
             threads=self._threads,
         )
 
-    def _placed(self, places: Places, name: str) -> Placed:
-        if name == "Z" and self._source_is_result:
-            name = "Y"
-        item = self._views[name]
-        form = form_for(item, self._described[name], self._device)
+    def _laid(self) -> dict[str, Laid]:
+        """The operands that kernels walk, and the power if it is a tensor."""
+        result = len(self._own)
+        inner = dict.fromkeys("ABCDL", 2) | {"Y": result, "p": 0}
+        if self.output_op.beta and not self._source_is_result:
+            inner["Z"] = result
+        return {
+            name: Laid.of(self._views[name], self._described[name], self._device, count)
+            for name, count in inner.items()
+            if name in self._views
+        }
+
+    def _pointer(self, places: Places, name: str, item: Laid) -> int:
         if name == "Y":
-            where = places.output(name, item, form, read=self._source_is_result)
-        else:
-            where = places.input(name, item, form)
-        strides = item.strides if form is None else form.strides
-        own = {"p": 0, "Y": len(self._own), "Z": len(self._own)}.get(name, 2)
-        lead = len(item.shape) - own
-        return Placed(
-            where.pointer,
-            item.shape[:lead],
-            strides[:lead],
-            tuple(
-                stride if extent > 1 else 0
-                for extent, stride in zip(item.shape[lead:], strides[lead:], strict=True)
-            ),
-        )
+            read = self._source_is_result
+            return places.output(name, item.view, item.form, read=read).pointer
+        return places.input(name, item.view, item.form).pointer
 
 
 def check_extents(views: Mapping[str, TensorView]) -> dict[str, int]:

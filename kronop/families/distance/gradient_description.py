@@ -43,7 +43,7 @@ def power_of(p: Any) -> float:
         raise ElementTypeError(
             mismatch(
                 "p",
-                expected="a number, or a tensor that broadcasts over the batch",
+                expected="a real number, or a tensor that broadcasts over the batch",
                 got=repr(p),
                 hint="p = 2 for Euclidean distances",
             )

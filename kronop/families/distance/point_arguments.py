@@ -9,9 +9,11 @@ import numpy as np
 
 from kronop.args.tensor import view
 from kronop.args.view import TensorView
-from kronop.errors import ElementTypeError, mismatch
+from kronop.errors import ElementTypeError, converting, mismatch
 
 TYPES = ("float64", "float32", "float16", "bfloat16")
+# What results are linear in, so that real and imaginary parts may be passed apart.
+_LINEAR = ("V", "A", "C")
 DIFFERENTIABLE = "kronop.torch.cdist, kernel_matrix and kernel_matmul"
 
 
@@ -21,20 +23,24 @@ def view_of(tensor: Any, name: str) -> TensorView:
     Raises:
         ElementTypeError, ArgumentError: as `kronop.args.tensor.view`; or another element type.
     """
-    # Before the view, whose message would name all types that a product can have. Other frameworks'
-    # names of types are left to it.
-    given = getattr(tensor, "dtype", None)
-    if isinstance(given, np.dtype) or str(given).startswith("torch."):
-        _check(tensor, name, str(getattr(given, "name", given)).removeprefix("torch."))
+    # Before the view, whose message would name all types that a product can have.
+    check_kind(tensor, name)
     found = view(tensor, name, DIFFERENTIABLE)
     _check(tensor, name, found.element.name)
     return found
 
 
+def check_kind(tensor: Any, name: str) -> None:
+    """Raises ElementTypeError if a tensor of NumPy, CuPy or torch is of none of `TYPES`."""
+    given = getattr(tensor, "dtype", None)
+    if isinstance(given, np.dtype) or str(given).startswith("torch."):
+        _check(tensor, name, str(getattr(given, "name", given)).removeprefix("torch."))
+
+
 def _check(tensor: Any, name: str, element: str) -> None:
     if element not in TYPES:
-        hint = f"convert it: {_conversion(tensor, name, 'float32')}"
-        if "complex" in element:  # A conversion would drop the imaginary parts.
+        hint = converting(element, f"convert it: {_conversion(tensor, name, 'float32')}")
+        if "complex" in element and name.upper() not in _LINEAR:
             at = name.lower()
             hint = (
                 f"complex points are not supported; for p = 2 join {at}.real and {at}.imag along"

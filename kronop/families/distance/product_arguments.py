@@ -96,6 +96,7 @@ class KernelMatmulArguments(DistanceArguments):
         describes = "a row for each point of X1, and the columns of V"
         check_results(views, self._shape, "M, C", describes)
         self._settle_result(Y, views, self._shape, what.Y.element, self._value_views)
+        self._lay_out(_OPERANDS)
 
     def _lead(self, views: Mapping[str, TensorView]) -> Ints:
         of_points = super()._lead(views)

@@ -183,6 +183,8 @@ def check_type(name: str, found: str, of_sums: str) -> None:
                 f"element type of {name}",
                 expected=f"{of_sums}, the type of sums",
                 got=found,
-                hint="convert it; numbers and NumPy arrays need no conversion",
+                hint="pass its real part"
+                if "complex" in found
+                else "convert it; numbers and NumPy arrays need no conversion",
             )
         )

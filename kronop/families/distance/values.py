@@ -11,7 +11,7 @@ import numpy as np
 
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 
-_NUMBER_OR_MORE = "a number, a list of numbers, or a tensor"
+_NUMBER_OR_MORE = "a real number, a list of them, or a tensor"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,12 @@ def check_array(name: str, array: Any, among: Range = _POWERS) -> None:
     are of that range."""
     if array.dtype.kind not in "fiu":
         raise ElementTypeError(
-            mismatch(name, expected="real numbers", got=str(array.dtype), hint="convert it")
+            mismatch(
+                name,
+                expected="real numbers",
+                got=str(array.dtype),
+                hint="pass its real part" if array.dtype.kind == "c" else "convert it",
+            )
         )
     fits = np.asarray(among.has(array))
     if not fits.all():

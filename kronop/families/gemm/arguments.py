@@ -264,21 +264,20 @@ class GemmArguments(Members):
         names += [item.key for item in self._visited]
         # What is read again where it was written is copied for kernels once.
         same = {"Z": "Y"} if self._source_is_result else self._read_again()
-        placed = {
-            name: self._placed(places, name, read=name in same.values())
-            for name in names
-            if name not in same
-        }
-        placed |= {name: placed[result] for name, result in same.items()}
-        extents, batches = placing.collapsed(self._batch, placed)
-
-        def operand(name: str) -> StridedMatrix | None:
-            item = placed.get(name)
-            if item is None:
-                return None
-            row, column = item.own
-            return StridedMatrix(pointer=item.pointer, row=row, column=column, batch=batches[name])
-
+        laid = placing.walkable(
+            self._batch,
+            {name: self._laid(name) for name in names if name not in same},
+            self._device,
+        )
+        extents, batches = placing.collapsed(self._batch, laid)
+        matrices = {}
+        for name, item in laid.items():
+            row, column = self._strides(name, item)
+            pointer = self._taken(places, name, item, read=name in same.values())
+            matrices[name] = StridedMatrix(
+                pointer=pointer, row=row, column=column, batch=batches[name]
+            )
+        operand = {**matrices, **{name: matrices[result] for name, result in same.items()}}.get
         a, b, y = operand("A"), operand("B"), operand("Y")
         assert a is not None
         assert b is not None
@@ -305,15 +304,31 @@ class GemmArguments(Members):
         written = {item.key: item.view for item in self._visited if item.result}
         return visited_arguments.read_again(self._visited, {"Y": self._views["Y"], **written})
 
-    def _placed(self, places: Places, name: str, *, read: bool) -> placing.Placed:
+    @property
+    def _result_names(self) -> tuple[str, ...]:
+        """The names of the results among operands."""
+        return ("Y", *(item.key for item in self._visited if item.result is not None))
+
+    def _laid(self, name: str) -> placing.Laid:
         item, described = self._views[name], self._described[name]
-        seen = next((other for other in self._visited if other.key == name), None)
-        kind = "tensor" if seen is None else seen.kind
-        if name == "Y" or (seen is not None and seen.result is not None):
-            take = functools.partial(places.output, name, read=read)
-        else:
-            take = functools.partial(places.input, name)
         if described.interleaved:
-            return panel_arguments.placed(item, described, self._device, take)
-        kind = "row" if name == "bias" else kind
-        return placing.strided(item, described, self._device, take, kind)
+            return panel_arguments.laid(item, described, self._device)
+        return placing.Laid.of(
+            item, described, self._device, visited_arguments.INNER[self._kind(name)]
+        )
+
+    def _strides(self, name: str, item: placing.Laid) -> tuple[int, int]:
+        """The strides of an operand's rows and columns."""
+        if self._described[name].interleaved:
+            return panel_arguments.strides(item, self._described[name], self._device)
+        return placing.matrix_of(item, self._kind(name))
+
+    def _kind(self, name: str) -> str:
+        if name == "bias":
+            return "row"
+        return next((item.kind for item in self._visited if item.key == name), "tensor")
+
+    def _taken(self, places: Places, name: str, item: placing.Laid, *, read: bool) -> int:
+        if name in self._result_names:
+            return places.output(name, item.view, item.form, read=read).pointer
+        return places.input(name, item.view, item.form).pointer

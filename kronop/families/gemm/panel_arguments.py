@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kronop.args.placing import Placed, Take
-from kronop.args.staging import Form, form_for
+from kronop.args.placing import Laid
+from kronop.args.staging import Form
 from kronop.args.tensor import empty, view
 from kronop.args.view import Device, TensorView, contiguous_strides
 from kronop.descriptions.datatype import (
@@ -127,21 +127,24 @@ def check_whole(name: str, extent: int) -> None:
         )
 
 
-def placed(item: TensorView, described: TensorDescription, device: Device, take: Take) -> Placed:
+def laid(item: TensorView, described: TensorDescription, device: Device) -> Laid:
     """An interleaved operand: in its panels on a GPU; on a CPU, whose kernels know two strides, in
     a copy whose lines, of 32 elements of each panel, are contiguous."""
     if not device.is_host:
-        form = form_for(item, described, device)
-        strides = item.strides if form is None else form.strides
-        panel, within, _ = strides[-DIMENSIONS:]
-        return _placed(take(item, form), item.shape, strides, (within, panel))
-    lines = _as_lines(item)
+        return Laid.of(item, described, device, DIMENSIONS)
+    lines, plain = _as_lines(item), TensorDescription(described.element)
     joined = lines.shape[-2] <= 1 or not lines.size
     form = None if joined else Form(lines.shape, contiguous_strides(lines.shape))
-    strides = lines.strides if form is None else form.strides
-    along = strides[-DIMENSIONS]
-    own = (along, 1) if described.layout is ColumnMajorInterleaved32 else (1, along)
-    return _placed(take(lines, form), lines.shape, strides, own)
+    return Laid(view=lines, described=plain, inner=DIMENSIONS, form=form)
+
+
+def strides(item: Laid, described: TensorDescription, device: Device) -> tuple[int, int]:
+    """What kernels know of an operand: on a GPU the strides within panels and between them, else of
+    rows and columns."""
+    along, within, _ = item.own
+    if not device.is_host:
+        return within, along
+    return (along, 1) if described.layout is ColumnMajorInterleaved32 else (1, along)
 
 
 def _as_lines(item: TensorView) -> TensorView:
@@ -150,11 +153,6 @@ def _as_lines(item: TensorView) -> TensorView:
     order[-3], order[-2] = order[-2], order[-3]
     shape, strides = (tuple(old[at] for at in order) for old in (item.shape, item.strides))
     return item.reshaped(shape, strides)
-
-
-def _placed(where: TensorView, shape: Ints, strides: Ints, own: tuple[int, int]) -> Placed:
-    lead = len(shape) - DIMENSIONS
-    return Placed(pointer=where.pointer, lead=shape[:lead], strides=tuple(strides[:lead]), own=own)
 
 
 def _read(tensor: Any, layout: InterleavedLayout, dimensions: int) -> tuple[bool, TensorView]:

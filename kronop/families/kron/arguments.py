@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kronop.args.base import Arguments, OperationLike, Places
 from kronop.args.checks import check_source, count_text, description_of, product_text
 from kronop.args.overlap import same_elements
-from kronop.args.staging import Form, form_for
-from kronop.args.strides import Loops, broadcast_shapes, broadcast_strides, collapse, flat_stride
+from kronop.args.placing import Laid
+from kronop.args.strides import Loops, broadcast_shapes, collapse
 from kronop.args.tensor import check_promise, empty, listed, view
 from kronop.args.view import TensorView, contiguous_strides
 from kronop.descriptions.datatype import Layout
@@ -22,28 +22,6 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
 from kronop.size import Rows
-
-
-@dataclasses.dataclass(slots=True)
-class _Operand:
-    """A tensor as a stack of matrices, its description, and the copy that it needs, if any."""
-
-    view: TensorView
-    description: TensorDescription
-    form: Form | None = None
-
-    def batch_strides(self, batch: tuple[int, ...]) -> tuple[int, ...]:
-        shape, strides = (
-            (self.view.shape, self.view.strides)
-            if self.form is None
-            else (self.form.shape, self.form.strides)
-        )
-        return broadcast_strides(shape[:-2], strides[:-2], batch)
-
-    @property
-    def matrix(self) -> tuple[int, int]:
-        strides = self.view.strides if self.form is None else self.form.strides
-        return strides[-2], strides[-1]
 
 
 class KronMatmulArguments(Arguments):
@@ -240,15 +218,18 @@ class KronMatmulArguments(Arguments):
             *(n for n in views if n.startswith("factors")),
         ]
         self._source_is_result = "Z" in names and same_elements(views["Z"], views["Y"])
-        operands = {name: _Operand(views[name], self._described(name)) for name in names}
-        for operand in operands.values():
-            operand.form = form_for(operand.view, operand.description, self._device)
-        self._operands = operands
+        self._operands: Mapping[str, Laid] = {
+            name: Laid.of(views[name], self._described(name), self._device, 2) for name in names
+        }
         if not self.size:
             return
         self._loops = self._collapse()
         if len(self._loops.extents) > MOST_BATCH_DIMENSIONS:
-            self._expand()
+            # The batch is then a single dimension in every operand.
+            self._operands = {
+                name: item.joined(self._batch, self._device)
+                for name, item in self._operands.items()
+            }
             self._loops = self._collapse()
 
     def _collapse(self) -> Loops:
@@ -259,29 +240,13 @@ class KronMatmulArguments(Arguments):
         loops = Loops(
             self._m,
             self._batch,
-            tuple(item.matrix[rows] for item in moving),
-            tuple(item.batch_strides(self._batch) for item in self._operands.values()),
+            tuple(item.own[rows] for item in moving),
+            tuple(item.steps(self._batch) for item in self._operands.values()),
         )
         keep_unit = tuple(
-            item.description.layout is unit and item.description.alignment > 1 for item in moving
+            item.described.layout is unit and item.described.alignment > 1 for item in moving
         )
         return collapse(loops, keep_unit)
-
-    def _expand(self) -> None:
-        """Plans copies of the operands in the full broadcast shape: the batch is then a single
-        dimension in every operand."""
-        for name, operand in self._operands.items():
-            shape, strides = operand.view.shape, operand.view.strides
-            is_result = name == "Y" or (name == "Z" and self._source_is_result)
-            if (
-                is_result
-                and operand.form is None
-                and flat_stride(shape[:-2], strides[:-2]) is not None
-            ):
-                continue
-            if math.prod(shape[:-2]) > 1:
-                full = (*self._batch, *shape[-2:])
-                operand.form = form_for(operand.view, operand.description, self._device, full)
 
     @property
     def size(self) -> Rows:
@@ -299,7 +264,7 @@ class KronMatmulArguments(Arguments):
                 place = places.output(name, operand.view, operand.form, read=read)
             else:
                 place = places.input(name, operand.view, operand.form)
-            row, column = operand.matrix if right else operand.matrix[::-1]
+            row, column = operand.own if right else operand.own[::-1]
             if position < len(loops.row_strides):
                 row = loops.row_strides[position]
             matrices[name] = StridedMatrix(

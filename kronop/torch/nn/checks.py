@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from kronop.descriptions.tile import whole
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
 from kronop.families.ksparse.torch.shapes import (
     Pattern,
     check_chain,
@@ -127,7 +127,9 @@ def check_operand(x: Any, features: int, batch_last: bool, dtype: Any) -> None:
                 "element type of x",
                 expected=f"{dtype}, that of the layer",
                 got=x.dtype,
-                hint="convert x, or the layer with .to(), or use torch.autocast",
+                hint=converting(
+                    x.dtype, "convert x, or the layer with .to(), or use torch.autocast"
+                ),
             )
         )
 

@@ -11,6 +11,7 @@ from kronop.args.strides import broadcast_shapes
 from kronop.families.distance import api
 from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel, PowerNorm, check_kernel
+from kronop.families.distance.point_arguments import check_kind
 from kronop.families.distance.torch.operators import Values, matrix
 from kronop.families.distance.torch.products import product
 from kronop.families.distance.value_arguments import (
@@ -106,6 +107,7 @@ def kernel_matrix(
 
 def _matrix(x1: Any, x2: Any, kernel: Kernel, regularization: Any, mode: str) -> Any:
     for name, item in (("x1", x1), ("x2", x2)):
+        check_kind(item, name)
         check_tensor(name, item, 2, "kronop.cdist and kronop.kernel_matrix")
     bound = kernel.bound(max(x1.dim(), x2.dim()) - 2, regularization)
     _check_values(bound, x1, x2)
@@ -149,6 +151,7 @@ def kernel_matmul(
     """
     check_kernel(kernel)
     for name, item, dims in (("x1", x1, 2), ("x2", x2, 2), ("v", v, 1)):
+        check_kind(item, name)
         check_tensor(name, item, dims, "kronop.kernel_matmul takes")
     if v.dim() == 1:
         return kernel_matmul(x1, x2, v.unsqueeze(-1), kernel, regularization).squeeze(-1)

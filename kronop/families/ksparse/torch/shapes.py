@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
 
 Pattern = tuple[int, int, int, int]
 
@@ -80,7 +80,10 @@ def check_types(x: Any, weights: Sequence[Any]) -> None:
                     f"element types of X and weights[{index}]",
                     expected="one type for X and all weights",
                     got=f"{x.dtype} of X and {weight.dtype} of weights[{index}]",
-                    hint="convert X to the type of the weights, or the weights to that of X",
+                    hint=converting(
+                        (x.dtype, weight.dtype),
+                        "convert X to the type of the weights, or the weights to that of X",
+                    ),
                 )
             )
 

@@ -1,0 +1,194 @@
+"""Complex numbers are refused by every public function, in words that tell what to do instead."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kronop
+from kronop import kernels
+from kronop.core.family import Kind
+from kronop.families import FAMILIES
+from tests.families import samples
+
+_EYE, _ROWS = np.eye(4), np.ones((3, 4))
+_PAIR = [np.eye(2), np.eye(2)]
+_WEIGHTS = np.ones((1, 4, 4, 1))
+_PANELS = kronop.ColumnMajorInterleaved32
+_SHIFTED = kronop.epilogue_visitor(lambda accum, c: accum + c, kinds={"c": "tensor"})
+
+# What each function is called with; every array and float in it becomes complex in turn.
+_Given = tuple[tuple[Any, ...], dict[str, Any]]
+_CALLS: dict[str, _Given] = {
+    "gemkm": ((_ROWS, _PAIR), {"alpha": 2.0, "beta": 1.0, "z": _ROWS}),
+    "gekmm": ((_PAIR, _ROWS.T), {"alpha": 2.0, "beta": 1.0, "z": _ROWS.T}),
+    "ksmm": ((_ROWS, [_WEIGHTS, _WEIGHTS]), {"bias": _ROWS[0], "beta": 1.0, "z": _ROWS}),
+    "weight_gradient": ((_ROWS, _ROWS, (1, 4, 4, 1)), {}),
+    "cdist": ((_ROWS, _EYE, 1.5), {}),
+    "cdist_grad": ((_EYE, _EYE, _EYE, _EYE, 1.5), {}),
+    "kernel_matrix": ((_ROWS, _EYE, kernels.Linear()), {"regularization": 1.0}),
+    "kernel_matmul": ((_ROWS, _EYE, _EYE, kernels.Linear()), {"regularization": 1.0}),
+    "kernel_reduce": ((_ROWS, _EYE, kernels.Linear(), "max"), {}),
+    "run_kernel": ((kronop.kernel_descriptor_laplace_l1, _ROWS, _EYE), {"bandwidth": 2.0}),
+    "quantized_gemkm": ((_ROWS.astype("f4"), [item.astype("f4") for item in _PAIR]), {"bits": 4}),
+    "matmul": ((_ROWS, _EYE, _ROWS), {"alpha": 2.0, "beta": 1.0, "bias": _ROWS[0]}),
+    "matmul_visited": ((_SHIFTED, _ROWS, _EYE), {"c": _ROWS}),
+    "grouped_matmul": (([_ROWS], [_EYE], [_ROWS]), {"beta": 1.0, "biases": [_ROWS[0]]}),
+    "interleave": ((np.ones((4, 32), np.int8), _PANELS), {}),
+    "deinterleave": ((np.ones((1, 4, 32), np.int8), _PANELS), {}),
+    "eigh": ((_EYE,), {}),
+    "solve_cholesky": ((_EYE, _EYE), {}),
+    "solve_lu": ((_EYE, _EYE), {}),
+}
+_WITHOUT_TENSORS = {"decompositions", "pre_compile_descriptors"}
+_OPERATORS = {
+    "KroneckerOperator": kronop.KroneckerOperator(_PAIR),
+    "KroneckerSum": kronop.KroneckerSum(_PAIR),
+    "KroneckerProductSum": kronop.KroneckerProductSum([kronop.KroneckerOperator(_PAIR)] * 2),
+    "SpectralOperator": kronop.KroneckerOperator(_PAIR).eigh(),
+}
+_TOLD = r"real number|real part|Python number|complex (points|numbers|matrices) are not supported"
+
+
+def _leaves(item: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths to all arrays and floats in nested tuples, lists and dicts."""
+    if isinstance(item, (np.ndarray, float)):
+        yield path
+    elif isinstance(item, (tuple, list)):
+        for at, inner in enumerate(item):
+            yield from _leaves(inner, (*path, at))
+    elif isinstance(item, dict):
+        for key, inner in item.items():
+            yield from _leaves(inner, (*path, key))
+
+
+def _changed(item: Any, path: tuple[Any, ...]) -> Any:
+    if not path:
+        return item * 1j if isinstance(item, float) else item.astype("c16")
+    if isinstance(item, dict):
+        return {**item, path[0]: _changed(item[path[0]], path[1:])}
+    found = list(item)
+    found[path[0]] = _changed(found[path[0]], path[1:])
+    return type(item)(found)
+
+
+def _mapped(change: Callable[[Any], Any], item: Any) -> Any:
+    """The same with all arrays changed."""
+    if isinstance(item, (tuple, list)):
+        return type(item)(_mapped(change, inner) for inner in item)
+    if isinstance(item, dict):
+        return {key: _mapped(change, inner) for key, inner in item.items()}
+    return change(item) if isinstance(item, np.ndarray) else item
+
+
+def _check(call: Callable[..., Any], given: _Given, change: Any = lambda array: array) -> None:
+    """Every array and number is refused where it is complex."""
+    paths = [*_leaves(given)]
+    assert paths
+    for path in paths:
+        arguments, named = _mapped(change, _changed(given, path))
+        with pytest.raises(kronop.ElementTypeError, match=_TOLD):
+            call(*arguments, **named)
+
+
+def _public(module: str) -> list[str]:
+    """The functions among a module's public names."""
+    found = importlib.import_module(module) if module != "kronop.gemm" else kronop.gemm
+    names = [name for family in FAMILIES for name in family.exports]
+    names = names if module == "kronop" else [*found.__all__]
+    every = [name for name in names if inspect.isfunction(getattr(found, name))]
+    return sorted(set(every) - _WITHOUT_TENSORS)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (module, name)
+        for module in ("kronop", "kronop.gemm", "kronop.linalg")
+        for name in _public(module)
+    ],
+)
+def test_functions(module: str, name: str) -> None:
+    found = kronop.gemm if module == "kronop.gemm" else importlib.import_module(module)
+    _check(getattr(found, name), _CALLS[name])
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_functions_of_torch(device: str) -> None:
+    """Also of tensors without values, or else a traced program fails far from what was wrong."""
+    torch = pytest.importorskip("torch")
+    for name in _public("kronop.torch"):
+        call = getattr(kronop.torch, name)
+        _check(call, _CALLS[name], lambda array: torch.tensor(array, device=device))
+
+
+def test_layers() -> None:
+    torch = pytest.importorskip("torch")
+    nn, how = kronop.torch.nn, {"dtype": torch.float64}
+    layers = [nn.KSLinear([(1, 4, 4, 1)], algo=algo, **how) for algo in ("kernel", "dense")]
+    for layer in (*layers, nn.KroneckerLinear([(2, 2), (2, 2)], **how)):
+        _check(layer, ((_ROWS,), {}), torch.tensor)
+
+
+def test_functions_of_jax() -> None:
+    pytest.importorskip("jax")
+    narrow = {"f": "f4", "c": "c8"}  # JAX knows wider ones only where it is told to.
+    for name in _public("kronop.jax"):
+        call = getattr(kronop.jax, name)
+        _check(call, _CALLS[name], lambda array: array.astype(narrow[array.dtype.kind]))
+
+
+@pytest.mark.parametrize("name", _OPERATORS)
+def test_operators(name: str) -> None:
+    operator = _OPERATORS[name]
+    for call in (
+        lambda x: operator @ x,
+        lambda x: x @ operator,
+        operator.cg,
+        lambda x: kronop.cg(operator, x),
+        lambda x: kronop.cg(lambda columns: operator @ columns, x),
+    ):
+        _check(call, ((_EYE,), {}))
+    if name != "KroneckerProductSum":  # It has no solutions of its own, with a shift at least.
+        _check(operator.solve, ((_EYE, 1.0), {}))
+        _check(operator.slogdet, ((1.0,), {}))
+    _check(lambda scale: scale * operator, ((2.0,), {}))
+
+
+def test_factors_of_operators() -> None:
+    for kind in (kronop.KroneckerOperator, kronop.KroneckerSum):
+        _check(kind, ((_PAIR,), {}))
+
+
+def test_operators_of_scipy() -> None:
+    scipy = pytest.importorskip("scipy.sparse.linalg")
+    assert scipy
+    _check(lambda x: kronop.scipy.LinearOperator(_OPERATORS["KroneckerSum"]) @ x, ((_EYE,), {}))
+
+
+@pytest.mark.parametrize("name", sorted(set(kernels.__all__) - {"Cosine", "Kernel", "Linear"}))
+def test_values_of_kernels(name: str) -> None:
+    kind = functools.partial(kernels.Matern, 0.5) if name == "Matern" else getattr(kernels, name)
+    for value in (2.0, np.full(3, 2.0)):
+        values = {"Scaled": (value, kernels.Linear()), "Polynomial": (2, value)}
+        values["RationalQuadratic"] = (value, value)
+        _check(kind, (values.get(name, (value,)), {}))
+
+
+@pytest.mark.parametrize("kind", [*samples.kinds(FAMILIES)], ids=lambda kind: kind.name)
+def test_arguments(kind: Kind) -> None:
+    target = "x86" if "x86" in kind.emitters else "sm_90a"
+    operation = samples.operation(kind, target, samples.elements(kind, target)[0])
+    shapes = operation.description.operands(3)
+    given = {name: _filled(shape) for name, shape in shapes.items()}
+    _check(samples.arguments_of(kind), ((), {**given, "operation": operation}))
+
+
+def _filled(shape: Any) -> Any:
+    return [_filled(item) for item in shape] if isinstance(shape, list) else np.ones(shape, "f8")

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from kronop.operators.conjugate_gradients import cg as cg
     from kronop.operators.kronecker import KroneckerOperator as KroneckerOperator
     from kronop.operators.kronecker_sum import KroneckerSum as KroneckerSum
+    from kronop.operators.masked import MaskedOperator as MaskedOperator
     from kronop.operators.product_sum import KroneckerProductSum as KroneckerProductSum
     from kronop.operators.spectral import SpectralOperator as SpectralOperator
 else:  # Checkers know the names above, and tell of others.
@@ -106,6 +107,7 @@ _LATER = {
     "KroneckerOperator": "kronop.operators.kronecker",
     "KroneckerProductSum": "kronop.operators.product_sum",
     "KroneckerSum": "kronop.operators.kronecker_sum",
+    "MaskedOperator": "kronop.operators.masked",
     "SpectralOperator": "kronop.operators.spectral",
     "TuningReport": "kronop.core.tuning_report",
     "cg": "kronop.operators.conjugate_gradients",

@@ -55,6 +55,15 @@ class Factored(Operator):
     def _scaled(self, scale: Any) -> Self:
         return type(self)(self.factors, self.scale * scale)
 
+    def _digits(self, index: Any) -> list[Any]:
+        """The positions in each factor that make those of a square operator at the index."""
+        found: list[Any] = []
+        for factor in reversed(self.factors):
+            order = factor.shape[-1]
+            found.append(index % order)
+            index = index // order
+        return found[::-1]
+
     def _of_wide(self, function: Callable[[Any], Any], trailing: int) -> Any:
         """The scale times a function of the factors with so many trailing dimensions. Of 16 bits it
         is computed in float32: their products may leave the range that the result is in."""

@@ -22,6 +22,8 @@ from kronop.families.kron.formed import narrowed, widened
 from kronop.late import imported
 
 _DECOMPOSED = ("float32", "float64")
+# So many unknowns are substituted at once.
+_ROWS = 64
 
 
 def framework_of(tensor: Any, name: str) -> ModuleType:
@@ -154,11 +156,20 @@ def solved(matrix: Any, b: Any, name: str) -> Any:
 
 
 def solve_triangular(matrix: Any, b: Any, *, upper: bool) -> Any:
-    """x of matrix @ x = b. Only torch has a function for batches of triangles."""
+    """x of matrix @ x = b. Only torch has a function for batches of triangles; for others it is
+    substitution by blocks, most of which is products."""
     framework = framework_of(matrix, "the matrix")
     if is_torch(framework):
         return framework.linalg.solve_triangular(matrix, b, upper=upper)
-    return framework.linalg.solve(*_of_one_batch(matrix, b))
+    matrix, x = _of_one_batch(matrix, b)
+    x = copied(x)
+    starts = range(0, matrix.shape[-1], _ROWS)
+    for at in reversed(starts) if upper else starts:
+        own = slice(at, at + _ROWS)
+        known = slice(at + _ROWS, None) if upper else slice(at)
+        rest = x[..., own, :] - matrix[..., own, known] @ x[..., known, :]
+        x[..., own, :] = framework.linalg.solve(matrix[..., own, own], rest)
+    return x
 
 
 def _of_one_batch(matrix: Any, b: Any) -> tuple[Any, Any]:
@@ -294,11 +305,29 @@ def diagonal(matrix: Any) -> Any:
     return matrix.diagonal(0, -2, -1)
 
 
-def identity(beside: Any) -> Any:
-    """The identity of a square matrix's order, framework and device."""
+def identity(order: int, beside: Any) -> Any:
+    """An identity of a tensor's type, framework and device."""
     framework = framework_of(beside, "the matrix")
     place = {"device": beside.device} if is_torch(framework) else {}
-    return framework.eye(beside.shape[-1], dtype=beside.dtype, **place)
+    return framework.eye(order, dtype=beside.dtype, **place)
+
+
+def taken(x: Any, index: Any) -> Any:
+    """The rows of columns x (..., N, C) at the index (n,)."""
+    if is_torch(framework_of(x, "x")):
+        return x.index_select(-2, index)
+    return x.take(index, -2)
+
+
+def placed(x: Any, index: Any, order: int) -> Any:
+    """Columns (..., N, C) that have the rows of x (..., n, C) at the index, and zeros elsewhere."""
+    framework = framework_of(x, "x")
+    shape = (*x.shape[:-2], order, x.shape[-1])
+    if is_torch(framework):
+        return x.new_zeros(shape).index_copy(-2, index, x)
+    found = framework.zeros(shape, dtype=x.dtype)
+    found[..., index, :] = x
+    return found
 
 
 def outer(vectors: Iterable[Any], combine: Callable[[Any, Any], Any]) -> Any:

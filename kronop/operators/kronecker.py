@@ -87,6 +87,16 @@ class KroneckerOperator(Factored):
             lambda factors: math.prod(diagonal(factor).sum(-1) for factor in factors), 0
         )
 
+    def submatrix(self, index: Any) -> Any:
+        self._check_square_factors("a submatrix")
+        digits = self._digits(index)
+
+        def entries(factors: Sequence[Any]) -> Any:
+            pairs = zip(factors, digits, strict=True)
+            return math.prod(factor[..., at[:, None], at] for factor, at in pairs)
+
+        return self._of_wide(entries, 2)
+
     def _multiply(self, x: Any) -> Any:
         return self._product(0, x)
 

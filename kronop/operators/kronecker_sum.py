@@ -71,16 +71,27 @@ class KroneckerSum(Factored):
         def formed(factors: Sequence[Any]) -> Any:
             total: Any = 0
             for at, factor in enumerate(factors):
-                before, behind = factors[:at], factors[at + 1 :]
-                total = total + kronecker_product(
-                    [*map(identity, before), factor, *map(identity, behind)]
-                )
+                parts = [identity(other.shape[-1], other) for other in factors]
+                total = total + kronecker_product([*parts[:at], factor, *parts[at + 1 :]])
             return total
 
         return self._of_wide(formed, 2)
 
     def diagonal(self) -> Any:
         return self._of_wide(lambda factors: outer(map(diagonal, factors), operator.add), 1)
+
+    def submatrix(self, index: Any) -> Any:
+        digits = self._digits(index)
+        alike = [at[:, None] == at for at in digits]
+
+        def entries(factors: Sequence[Any]) -> Any:
+            total: Any = 0
+            for own, (factor, at) in enumerate(zip(factors, digits, strict=True)):
+                others = math.prod(same for g, same in enumerate(alike) if g != own)
+                total = total + factor[..., at[:, None], at] * others
+            return total
+
+        return self._of_wide(entries, 2)
 
     def _multiply(self, x: Any) -> Any:
         if is_number(self.scale) and self.scale == 1:

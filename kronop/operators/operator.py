@@ -18,13 +18,17 @@ from kronop.operators.frameworks import (
     batch_of,
     check_alike,
     framework_of,
+    identity,
     is_torch,
+    placed,
+    taken,
     turned,
 )
 from kronop.operators.systems import Shifted
 
 if TYPE_CHECKING:
     from kronop.operators.conjugate_gradients import CGInfo
+    from kronop.operators.masked import MaskedOperator
     from kronop.operators.spectral import SpectralOperator
 
 
@@ -206,6 +210,11 @@ class Operator(abc.ABC):
     def _scaled(self, scale: Any) -> Self:
         """The operator times a number, or times a tensor over the leading dimensions."""
 
+    def submatrix(self, index: Any) -> Any:
+        """The matrix (..., n, n) of the rows and columns at the index (n,)."""
+        units = placed(identity(index.shape[0], self.tensors[0]), index, self.shape[-1])
+        return taken(self @ units, index)
+
     def check_columns(self, x: Any, name: str) -> None:
         """Refuses what is not (Q,) or (..., Q, C), of the operator's framework and type."""
         self._check_operand(x, name, -2, self.shape[-1])
@@ -373,6 +382,17 @@ class Operator(abc.ABC):
             ElementTypeError: the exponent is no real number.
         """
         return self.eigh() ** exponent
+
+    def masked(self, mask: Any, **options: Any) -> MaskedOperator:
+        """The operator's rows and columns of those positions where the mask is true, with the
+        options of `kronop.MaskedOperator(operator, mask, ...)`.
+
+        Raises:
+            ArgumentError, ElementTypeError: as of `kronop.MaskedOperator`.
+        """
+        from kronop.operators.masked import MaskedOperator
+
+        return MaskedOperator(self, mask, **options)
 
     def cg(self, b: Any, **options: Any) -> tuple[Any, CGInfo]:
         """The solution by conjugate gradients, with the options of `kronop.cg(operator, b, ...)`.

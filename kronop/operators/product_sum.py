@@ -129,6 +129,9 @@ class KroneckerProductSum(Operator):
     def trace(self) -> Any:
         return sum(term.trace() for term in self.terms)
 
+    def submatrix(self, index: Any) -> Any:
+        return sum(term.submatrix(index) for term in self.terms)
+
     def __add__(self, other: Any) -> Operator:
         return added(self, other)
 

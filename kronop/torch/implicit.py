@@ -8,7 +8,7 @@ what it is computed from (eigenvectors, iterations) needs no gradient.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -45,23 +45,88 @@ class _Solution(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
-        x, *tensors = ctx.saved_tensors
+        x, *tensors = map(_of_now, ctx.saved_tensors)
         of_b = _Solution.apply(ctx.system, gradient, *tensors)
-        wanted = [at for at, need in enumerate(ctx.needs_input_grad[2:]) if need]
-        found: list[Any] = [None] * len(tensors)
-        if wanted:
-
-            def multiply(*chosen: Any) -> Any:
-                changed = list(tensors)
-                for at, item in zip(wanted, chosen, strict=True):
-                    changed[at] = item
-                return ctx.system.multiply(x, changed)
-
-            with without_autocast(gradient):
-                _, pull = torch.func.vjp(multiply, *(tensors[at] for at in wanted))
-                for at, item in zip(wanted, pull(-of_b), strict=True):
-                    found[at] = item
+        found = _pulled(
+            lambda changed: ctx.system.multiply(x, changed),
+            -of_b,
+            tensors,
+            ctx.needs_input_grad[2:],
+        )
         return None, of_b.sum_to_size(ctx.shape_of_b), *found
+
+
+class DeterminantSystem(System, Protocol):
+    """One whose determinant is known by products with probes W, of which the trace of W^T A W is
+    that of A."""
+
+    def logdet(self, tensors: Sequence[Any]) -> tuple[Any, Any]:
+        """The values of log det M (...), and of its standard error."""
+
+    def probes(self, tensors: Sequence[Any]) -> Any:
+        """W (N, C)."""
+
+    def probed(self, tensors: Sequence[Any]) -> Any:
+        """M W, by functions that torch differentiates."""
+
+
+def logdet(system: DeterminantSystem, tensors: Sequence[Any]) -> tuple[Any, Any]:
+    """log det M, differentiable in the tensors, to any order, and its standard error.
+
+    d log det M is the trace of M^-1 dM, so that of W^T M^-1 dM W: a gradient is one more solution.
+    """
+    value, error = _Determinant.apply(system, *tensors)
+    return value, error
+
+
+class _Determinant(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(system: DeterminantSystem, *tensors: Any) -> Any:
+        with without_autocast(tensors[0]):
+            return system.logdet(tensors)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.system, *tensors = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any, _: Any) -> tuple[Any, ...]:
+        tensors, system = [*map(_of_now, ctx.saved_tensors)], ctx.system
+        of_probes = _Solution.apply(system, system.probes(tensors), *tensors)
+        of_probes = of_probes * gradient[..., None, None]
+        return None, *_pulled(system.probed, of_probes, tensors, ctx.needs_input_grad[1:])
+
+
+def _of_now(tensor: Any) -> Any:
+    """A saved tensor without the wrapper of a transform that has ended. NOTE: torch 2.13 takes one
+    such wrapper off, and not two, which a derivative within a derivative's would have."""
+    return tensor.view_as(tensor) if transforms.are_needed() else tensor
+
+
+def _pulled(
+    function: Callable[[Sequence[Any]], Any],
+    gradient: Any,
+    tensors: Sequence[Any],
+    needs: Sequence[bool],
+) -> list[Any]:
+    """The gradients of the tensors that need one, from that of a function of all."""
+    wanted = [at for at, need in enumerate(needs) if need]
+    found: list[Any] = [None] * len(tensors)
+    if wanted:
+
+        def of_wanted(*chosen: Any) -> Any:
+            changed = list(tensors)
+            for at, item in zip(wanted, chosen, strict=True):
+                changed[at] = item
+            return function(changed)
+
+        with without_autocast(gradient):
+            _, pull = torch.func.vjp(of_wanted, *(tensors[at] for at in wanted))
+            for at, item in zip(wanted, pull(gradient), strict=True):
+                found[at] = item
+    return found
 
 
 def without_autocast(beside: Any) -> Any:

@@ -149,6 +149,102 @@ def test_kept_decompositions_leave_gradients_as_they_are() -> None:
             inputs[1].div_(2)
 
 
+_MASK = np.asarray([True, True, False, True, False, True])
+_MASKS = pytest.mark.parametrize("mask", [_MASK, _MASK ^ (np.arange(6) < 4)], ids=["most", "few"])
+
+
+@_MAKERS
+@_MASKS
+def test_parts(make: Callable[..., Any], mask: Any) -> None:
+    """Of either block, dense ones also to second order."""
+    x = _X.detach()[: int(mask.sum())].requires_grad_()
+
+    def part(a: Any, b: Any, method: str) -> Any:
+        return make(a, b).masked(mask, method=method, rtol=1e-13)
+
+    for function in (
+        lambda a, b, s, x: part(a, b, "dense").solve(x, s),
+        lambda a, b, s, x: part(a, b, "iterative").solve(x, s),
+        lambda a, b, s, x: part(a, b, "dense").logdet(s),
+        lambda a, b, s, x: part(a, b, "dense") @ x,
+    ):
+        assert torch.autograd.gradcheck(function, (_A, _B, _SIGMA2, x), fast_mode=True)
+    assert torch.autograd.gradgradcheck(
+        lambda a, s: part(a, _B.detach(), "dense").logdet(s), (_A, _SIGMA2), fast_mode=True
+    )
+
+
+@_MAKERS
+@_MASKS
+def test_gradients_of_estimates_are_by_the_same_vectors(make: Any, mask: Any) -> None:
+    """z^T M^-1 dM z for each of these, beside the gradient of that form of a dense matrix."""
+    part = make(_A, _B).masked(mask, method="iterative", probes=3, seed=5, rtol=1e-13)
+    found = torch.autograd.grad(part.logdet(_SIGMA2), (_A, _B, _SIGMA2))
+    matrix = make(_A, _B).to_dense() + _SIGMA2 * torch.eye(6, dtype=torch.float64)
+    total, block = 0.0, matrix[mask][:, mask]
+    if make is not _two:
+        total, block = matrix.logdet(), torch.linalg.inv(matrix)[~mask][:, ~mask]
+    z = torch.from_numpy(np.random.default_rng(5).integers(0, 2, (len(block), 3)) * 2.0 - 1)
+    form = (torch.linalg.solve(block.detach(), z) * (block @ z)).sum() / 3
+    torch.testing.assert_close(found, torch.autograd.grad(total + form, (_A, _B, _SIGMA2)))
+
+
+def test_functional_gradients_of_parts() -> None:
+    def loss(a: Any) -> Any:
+        part = _kron(a, _B.detach()).masked(_MASK)
+        return (part.solve(_X.detach()[:4], 0.3) ** 2).sum() + part.logdet(0.3)
+
+    (wanted,) = torch.autograd.grad(loss(_A), _A)
+    torch.testing.assert_close(torch.func.grad(loss)(_A.detach()), wanted)
+
+
+def test_a_grid_with_missing_points_is_a_dense_process() -> None:
+    """Solutions, the marginal likelihood, and its gradients by all hyperparameters."""
+    order, points = 64, torch.linspace(0, 1, 64, dtype=torch.float64)
+    mask = np.random.default_rng(0).uniform(size=(order, order)) > 0.3
+    squares = (points[:, None] - points) ** 2
+    truth = torch.sin(6 * points[:, None]) * torch.cos(4 * points)
+    noise = np.random.default_rng(1).standard_normal((order, order))
+    y = (truth + 0.1 * torch.from_numpy(noise))[torch.from_numpy(mask)]
+    hyper = [torch.tensor(v).double().requires_grad_() for v in (0.2, 0.3, 1.5, 0.01)]
+    first, second, size, sigma2 = hyper
+
+    kernel = [torch.exp(-squares / (2 * width**2)) for width in (first, second)]
+    part = (size * kronop.KroneckerOperator(kernel)).masked(mask)
+    x = part.solve(y, sigma2)
+    log_likelihood = -0.5 * (y @ x + part.logdet(sigma2))
+    found = torch.autograd.grad(log_likelihood, hyper)
+
+    rows = torch.from_numpy(np.stack(np.nonzero(mask)))
+    one, other = (
+        -squares[at][:, at] / (2 * width**2) for at, width in ((rows[0], 0.2), (rows[1], 0.3))
+    )
+    with torch.no_grad():
+        dense = size * torch.exp(one + other)
+        root = torch.linalg.cholesky(dense + sigma2 * torch.eye(len(y), dtype=dense.dtype))
+        wanted = torch.cholesky_solve(y[:, None], root)
+        value = -0.5 * (y @ wanted[:, 0] + 2 * root.diagonal().log().sum())
+        # d log p = tr((x x^T - A^-1) dA) / 2 (Rasmussen and Williams, equation 5.9).
+        sides = 0.5 * (wanted @ wanted.mT - torch.cholesky_inverse(root))
+        gradients = [
+            (sides * dense * -2 * one).sum() / first,
+            (sides * dense * -2 * other).sum() / second,
+            (sides * dense).sum() / size,
+            sides.trace(),
+        ]
+    torch.testing.assert_close(x, wanted[:, 0], rtol=1e-6, atol=1e-6 * float(abs(wanted).max()))
+    torch.testing.assert_close(log_likelihood.detach(), value, rtol=1e-6, atol=0)
+    torch.testing.assert_close(list(found), gradients, rtol=1e-6, atol=0)
+
+    iterative = (size * kronop.KroneckerOperator(kernel)).masked(mask, method="iterative", probes=8)
+    with torch.no_grad():
+        x = iterative.solve(y, sigma2)
+        estimate, error = iterative.estimate_logdet(sigma2)
+    torch.testing.assert_close(x, wanted[:, 0], rtol=1e-6, atol=1e-6 * float(abs(wanted).max()))
+    assert abs(estimate - 2 * root.diagonal().log().sum()) < 4 * error
+    assert error < 1e-3 * abs(estimate)
+
+
 def test_repeated_eigenvalues_have_gradients() -> None:
     """The eigenvectors of an identity are not differentiable; solutions and determinants are."""
     a, b = (torch.eye(n, dtype=torch.float64).requires_grad_() for n in (3, 2))

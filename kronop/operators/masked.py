@@ -1,0 +1,281 @@
+"""Principal submatrices of operators: grids of which some points are missing.
+
+With A = K + sigma2 I on the whole grid, o the points that are there and m the others,
+
+    det A[o, o] = det A det A^-1[m, m],    A[o, o]^-1 b = (A^-1 (b - u))[o],
+
+where u is zero on o and A^-1[m, m]^-1 (A^-1 b)[m] on m (Jacobi's complementary minors, and block
+elimination; Horn and Johnson, Matrix Analysis, 0.8). A^-1 and det A are exact and cheap where K has
+an eigendecomposition. So what is left is a system of the points that are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from kronop.descriptions.shared import Array
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.operators.blocks import Block
+from kronop.operators.factored import Factored
+from kronop.operators.frameworks import (
+    as_tensor,
+    check_decomposable,
+    framework_of,
+    is_torch,
+    placed,
+    taken,
+)
+from kronop.operators.operator import Operator, on_columns
+from kronop.operators.spectral import SpectralOperator
+
+# Dense matrices are formed up to this order: 32 MB in float64, and a second to decompose.
+_DENSE = 2000
+_METHODS = (None, "dense", "iterative")
+
+
+class MaskedOperator(Operator):
+    """The rows and columns of a square operator at those positions where a mask is true: the
+    covariance of a grid's observed points.
+
+    Solutions and determinants are of symmetric positive definite matrices. Both are exact, by a
+    dense Cholesky decomposition, if at most 2,000 points are observed, or at most 2,000 missing
+    and the operator has an eigendecomposition. Beyond that, solutions are by conjugate gradients,
+    and logarithms of determinants are estimates, by stochastic Lanczos quadrature.
+
+    Args:
+        operator: one of kronop's operators (..., N, N).
+        mask: N booleans of NumPy or the operator's framework, in any shape, as that of the grid.
+        method: "dense" is exact for any number of points, "iterative" is what large grids get.
+        probes: with how many random vectors determinants are estimated; the error falls with their
+            square root.
+        seed: of these vectors. With one seed, estimates are the same in each call.
+        rtol: of conjugate gradients, as for `kronop.cg`; 1e-10 in float64 and 1e-5 in float32.
+
+    Raises:
+        ArgumentError: the operator is not square, the mask has another number of elements or none
+            that is true, or an option is out of range.
+        ElementTypeError: the operator is none of kronop's, or the mask is not of booleans.
+
+    Example:
+        >>> K = kronop.KroneckerOperator([np.array([[2.0, 1.0], [1.0, 2.0]]), np.diag([1.0, 3.0])])
+        >>> seen = np.array([[True, True], [False, True]])
+        >>> M = K.masked(seen)  # or kronop.MaskedOperator(K, seen)
+        >>> M.to_dense().tolist()
+        [[2.0, 0.0, 0.0], [0.0, 6.0, 3.0], [0.0, 3.0, 6.0]]
+        >>> x = M.solve(np.ones(3), 0.5)
+        >>> bool(np.allclose(M @ x + 0.5 * x, 1)), round(float(M.logdet(0.5)), 4)
+        (True, 4.4202)
+        >>> M.padded(x).shape  # zeros where nothing was seen: K @ M.padded(x) is a prediction
+        (4,)
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        mask: Any,
+        *,
+        method: str | None = None,
+        probes: int = 32,
+        seed: int = 0,
+        rtol: float | None = None,
+    ) -> None:
+        self._operator, self._mask = operator, _read_mask(operator, mask)
+        if method not in _METHODS or probes < 2:
+            raise ArgumentError(
+                mismatch(
+                    "method and probes",
+                    expected='None, "dense" or "iterative", and 2 or more',
+                    got=(method, probes),
+                    hint="leave them out",
+                )
+            )
+        if rtol is None:
+            rtol = 1e-10 if "64" in str(operator.dtype) else 1e-5
+        self._options = {"method": method, "probes": probes, "seed": seed, "rtol": rtol}
+        self._observed, self._missing = (
+            _positions(where, operator.tensors[0]) for where in (self._mask, ~self._mask)
+        )
+
+    @property
+    def operator(self) -> Operator:
+        """The operator of all positions."""
+        return self._operator
+
+    @property
+    def mask(self) -> Any:
+        """The mask (N,), of NumPy."""
+        return self._mask
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """method, probes, seed and rtol."""
+        return dict(self._options)
+
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        return self.operator.tensors
+
+    def like(self, tensors: Sequence[Any]) -> Self:
+        return self._with(self.operator.like(tensors))
+
+    def _with(self, operator: Operator) -> Self:
+        return type(self)(operator, self.mask, **self.options)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        count = self._observed.shape[0]
+        return (*self.operator.shape[:-2], count, count)
+
+    @property
+    def T(self) -> Self:
+        return self._with(self.operator.T)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.shape[-1]} positions of {self.operator!r})"
+
+    def padded(self, x: Array) -> Array:
+        """Values of the observed points (n,) or (..., n, C), as (N,) or (..., N, C) with zeros at
+        the others.
+
+        Raises:
+            ArgumentError, ElementTypeError: x does not fit the operator.
+        """
+        self.check_columns(x, "x")
+        return on_columns(self._spread, x)
+
+    def _spread(self, x: Any) -> Any:
+        return placed(x, self._observed, self.operator.shape[-1])
+
+    def to_dense(self) -> Any:
+        return self.operator.submatrix(self._observed)
+
+    def submatrix(self, index: Any) -> Any:
+        return self.operator.submatrix(self._observed[index])
+
+    def diagonal(self) -> Any:
+        return taken(self.operator.diagonal()[..., None], self._observed)[..., 0]
+
+    def _multiply(self, x: Any) -> Any:
+        return taken(self.operator @ self._spread(x), self._observed)
+
+    def _scaled(self, scale: Any) -> Self:
+        return self._with(self.operator._scaled(scale))
+
+    def direct_solver(self) -> Callable[[Any, Any], Any]:
+        return self._solved
+
+    def _solved(self, b: Any, sigma2: Any) -> Any:
+        """The values of x of columns b."""
+        block, order = self._block(), self.operator.shape[-1]
+        tensors = (*self.tensors, sigma2)
+        if not block.inverted:
+            return block.solve(b, tensors)
+        whole, b = self.operator.direct_solver(), self._spread(b)
+        inner = block.solve(taken(whole(b, sigma2), self._missing), tensors)
+        return taken(whole(b - placed(inner, self._missing, order), sigma2), self._observed)
+
+    def slogdet(self, sigma2: Any = 0.0) -> tuple[Any, Any]:
+        value, _ = self.estimate_logdet(sigma2)
+        return self.framework.ones_like(value), value
+
+    def estimate_logdet(self, sigma2: Any = 0.0) -> tuple[Any, Any]:
+        """`(log det(operator + sigma2 I), its standard error)`, each (...).
+
+        The error is that of the mean over random vectors, and 0 where the determinant is exact.
+        Of torch tensors the first is differentiable; its gradient is estimated by the same vectors,
+        or exact as well.
+
+        Args:
+            sigma2: as for `solve`.
+
+        Raises:
+            ArgumentError: a factor is not symmetric, or the matrix not positive definite.
+            ElementTypeError: the element type is neither float32 nor float64.
+        """
+        check_decomposable(self.tensors[0])
+        block, sigma2 = self._block(), as_tensor(sigma2, self.tensors[0], "sigma2")
+        tensors = (*self.tensors, sigma2)
+        if is_torch(self.framework):
+            from kronop.torch.implicit import logdet
+
+            value, error = logdet(block, tensors)
+        else:
+            value, error = block.logdet(tensors)
+        return value + self.operator.logdet(sigma2) if block.inverted else value, error
+
+    def _block(self) -> Block:
+        """What there is to solve with: the smaller one of the two systems if either is dense, or
+        that of the missing points if the whole grid's is solved exactly."""
+        observed, missing = self._observed.shape[0], self._missing.shape[0]
+        inverted = isinstance(self.operator, (Factored, SpectralOperator))
+        method, smaller = self._options["method"], min(observed, missing if inverted else observed)
+        dense = smaller <= _DENSE if method is None else method == "dense" or not smaller
+        inverted = inverted and not (dense and observed <= missing)
+        index = self._missing if inverted else self._observed
+        return Block(self, index, inverted=inverted, dense=dense)
+
+    def eigh(self) -> SpectralOperator:
+        """Refused: a part of a Kronecker product has no eigenvectors that are such a product.
+
+        Raises:
+            ArgumentError: always.
+        """
+        raise ArgumentError(
+            mismatch(
+                "eigh",
+                expected="an operator of all positions",
+                got=f"a masked one of {self.shape[-1]}",
+                hint="solve and logdet need none; numpy.linalg.eigh(operator.to_dense()) does, for"
+                " some thousand positions",
+            )
+        )
+
+    def eigvalsh(self) -> Any:
+        """Refused, as `eigh`.
+
+        Raises:
+            ArgumentError: always.
+        """
+        return self.eigh()
+
+
+def _read_mask(operator: Any, mask: Any) -> Any:
+    """The mask as an array (N,) of NumPy."""
+    if not isinstance(operator, Operator):
+        raise ElementTypeError(
+            mismatch(
+                "the operator",
+                expected="one of kronop's operators",
+                got=type(operator).__name__,
+                hint="kronop.KroneckerOperator(factors) is one",
+            )
+        )
+    operator.check_square("a mask")
+    if hasattr(mask, "cpu"):
+        mask = mask.cpu()
+    found = np.asarray(mask.get() if hasattr(mask, "get") else mask)
+    if found.dtype != bool:
+        raise ElementTypeError(
+            mismatch("the mask", expected="booleans", got=found.dtype, hint="as numpy.isfinite(y)")
+        )
+    if found.size != operator.shape[-1] or not found.any():
+        raise ArgumentError(
+            mismatch(
+                "the mask",
+                expected=f"{operator.shape[-1]} elements, at least one of them true",
+                got=f"{int(found.sum())} that are true, of shape {found.shape}",
+                hint="it says of each row of the operator whether it stays",
+            )
+        )
+    return found.reshape(-1).copy()
+
+
+def _positions(mask: Any, beside: Any) -> Any:
+    """Where the mask is true, beside a tensor."""
+    found, framework = np.flatnonzero(mask), framework_of(beside, "the operator")
+    if is_torch(framework):
+        return framework.as_tensor(found, device=beside.device)
+    return framework.asarray(found)

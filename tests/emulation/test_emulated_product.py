@@ -142,6 +142,13 @@ def test_kernels(folder: Path, kernel: Kernel) -> None:
     run(folder, kernel, (30, 50, 6, 2))
 
 
+@pytest.mark.parametrize("element", [float32, float64])
+def test_relative_powers(folder: Path, element: DataType) -> None:
+    for features in (16, 40):  # One slab and several; three tiles of columns.
+        kernel = PowerNorm(60.0) + PowerNorm(17.0)
+        run(folder, kernel, (30, 150, features, 2), element)
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_double(folder: Path, turned: bool) -> None:
     shape = (70, 100, 5, 5)

@@ -193,6 +193,52 @@ def test_bandwidths_per_feature_beside_other_terms_of_a_batch() -> None:
     torch.testing.assert_close(compiled(many[0]), many[0, 0] * x @ y.T)
 
 
+def _norm(x: Any, y: Any, p: Any) -> Any:
+    """The distance, with the largest difference factored out as a constant: it cancels."""
+    d = (x[..., :, None, :] - y[..., None, :, :]).abs()
+    largest = d.detach().amax(-1, keepdim=True)
+    p = torch.as_tensor(p, dtype=torch.float64)[..., None, None]
+    return largest[..., 0] * (d / largest).pow(p[..., None]).sum(-1).pow(1 / p)
+
+
+@pytest.mark.parametrize(("p", "size"), [(120, 0.4), (60, 5), (20, 3e-3), (17, 1e30), (0.05, 1)])
+def test_gradients_of_powers_that_leave_the_range(p: float, size: float) -> None:
+    """In float32, to as many roundings as differences have, which powers multiply by p."""
+    points = [(size * _points(count, count)).detach()[None].float() for count in (4, 3)]
+    x, y = (item.requires_grad_() for item in points)
+    power = torch.tensor([p], dtype=torch.float32, requires_grad=True)
+    v = torch.rand(1, 3, 2, generator=torch.Generator().manual_seed(4))
+    kernel = kernels.PowerNorm(power)
+    wide = [item.detach().double().requires_grad_() for item in (x, y, power)]
+    expected = _norm(*wide)
+    # All positive: the derivatives by p, of one sign, do not cancel.
+    weights = torch.rand(4, 3, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+    for found, of, given in (
+        (kronop.torch.cdist(x, y, power), expected, (x, y, power)),
+        (kronop.torch.cdist(x, y, p), expected, (x, y)),
+        (kronop.torch.kernel_matmul(x, y, v, kernel), expected @ v.double(), (x, y, power)),
+    ):
+        torch.testing.assert_close(found.double(), of, rtol=1e-5, atol=0)
+        some = weights[:, : of.shape[-1]]
+        wanted = torch.autograd.grad((of * some).sum(), wide[: len(given)], retain_graph=True)
+        grads = torch.autograd.grad((found.double() * some).sum(), given)
+        for one, other in zip(grads, wanted, strict=True):
+            # The logarithm of a sum near 1 has the sum's error, which p divides twice.
+            size = (p + 1 / p) * other.abs().max() + (of * some).abs().sum().detach() / p**2
+            assert (one.double() - other).abs().max() <= 32 * 2.0**-24 * size
+
+
+def test_powers_beyond_the_type() -> None:
+    """They are as large, or small, as they are in float64."""
+    x, y = torch.tensor([[0.4, 0.3]], requires_grad=True), torch.zeros(1, 2)
+    for cdist in (kronop.torch.cdist, torch.compile(kronop.torch.cdist, backend="aot_eager")):
+        distance = cdist(x, y, 1e39)
+        assert distance.item() == x[0, 0].item()
+        assert torch.autograd.grad(distance, x)[0].tolist() == [[1, 0]]
+    assert kronop.torch.cdist(x, y, 1e-46).item() == float("inf")
+    assert kronop.torch.cdist(x * torch.tensor([1, 0]), y, 1e-46).item() == x[0, 0].item()
+
+
 @pytest.mark.parametrize("p", [0.5, 1.0, 1.3, 2.0, 3.0, float("inf")])
 def test_distances_of_zero_have_no_gradient(p: float) -> None:
     x = torch.ones(3, 2, requires_grad=True)

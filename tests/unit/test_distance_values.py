@@ -24,6 +24,19 @@ def test_powers_0_and_infinity_are_numbers_only(powers: Any) -> None:
     assert kronop.cdist(_X, _Y, np.float64(0)).max() == 5
 
 
+def test_the_largest_difference_is_factored_out_unless_powers_are_known_to_be_ordinary() -> None:
+    for p, is_relative in (
+        *((1.3, False), (15.9, False), (16.0, True), (0.05, True), (1e39, True)),
+        *(([1.3, 2.0], False), ([1.3, 60.0], True), ([0.05], True)),
+    ):
+        kinds = [term.kind.name for term in kernels.PowerNorm(p).bound(1).form.terms]
+        assert kinds == (["Relative", "Largest"] if is_relative else ["General"])
+        (sums,) = kernels.PowerNorm(p, root=False).bound(1).form.terms
+        assert sums.kind.name == "General"
+    found = kronop.cdist(_X[None], _Y[None], [60.0])
+    np.testing.assert_allclose(found[0], kronop.cdist(_X, _Y, 60), rtol=1e-13)
+
+
 def test_what_is_refused_is_told_with_its_place() -> None:
     for value, told in (
         ([1.0, 2.0, float("nan")], "got nan at index 2; pass numbers of this range"),

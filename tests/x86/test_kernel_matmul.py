@@ -74,6 +74,14 @@ def test_values(kernel: kernels.Kernel) -> None:
         _check(out, x1, x2, v, kernel)
 
 
+def test_relative_powers() -> None:
+    kernel = kernels.PowerNorm(60.0) + kernels.PowerNorm(17.0)
+    for features in (5, 600):  # One slab and several.
+        x1, x2, v = _points(33, features), _points(140, features, seed=1), _points(140, 3, seed=2)
+        out = _poisoned(33, 3)
+        _check(kronop.kernel_matmul(x1, x2, v, kernel, out=out), x1, x2, v, kernel)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float16])
 def test_types(dtype: Any) -> None:
     x1, x2, v = (

@@ -84,8 +84,7 @@ class Notice:
         )
         with contextlib.suppress(OSError, ValueError, AttributeError):  # It may be closed, or None.
             print(
-                f"kronop: {doing} {what} for {self._target}; {kept}"
-                " (KRONOP_QUIET=1 says nothing)",
+                f"kronop: {doing} {what} for {self._target}; {kept} (KRONOP_QUIET=1 says nothing)",
                 file=sys.stderr,
                 flush=True,
             )

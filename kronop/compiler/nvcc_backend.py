@@ -16,11 +16,6 @@ from kronop.target import Target
 
 # Device code calls constexpr functions, which are the host's to nvcc and everybody's to NVRTC.
 _OPTIONS = ("-std=c++20", "--expt-relaxed-constexpr", "-Xptxas", "-v")
-# The folder of a part's headers in a toolkit, and a file in it.
-_PARTS = {
-    "cudart": ("include", "cuda.h"),
-    "cccl": (os.path.join("include", "cccl"), os.path.join("cuda", "std", "version")),
-}
 
 
 class NvccCompiler:
@@ -69,46 +64,6 @@ def find_cuda_tool(name: str) -> str | None:
     except (ImportError, AttributeError, RuntimeError, ValueError):
         return None
     return str(path) if path else None
-
-
-def cuda_header_folders(part: str = "cudart", *, prefer_packages: bool = False) -> tuple[str, ...]:
-    """The folder of headers of a part of CUDA: that of $CUDA_HOME, else of PyPI's wheels, or the
-    other way round, else of the toolkit whose nvcc is on PATH. Empty if there is none, where a
-    host's compiler may still know one.
-
-    Args:
-        part: "cudart", whose folder has cuda.h, or "cccl", whose folder has cuda/std.
-        prefer_packages: wheels come before $CUDA_HOME.
-    """
-    searches = (_headers_of_packages, _headers_of_home)
-    ordered = searches if prefer_packages else searches[::-1]
-    every = (search(part) for search in (*ordered, _headers_of_nvcc))
-    return tuple(path for path in every if path)[:1]
-
-
-def _headers_of_home(part: str) -> str:
-    home = os.environ.get("CUDA_HOME")
-    return _headers_under(home, part) if home else ""
-
-
-def _headers_of_nvcc(part: str) -> str:
-    nvcc = shutil.which("nvcc")
-    toolkit = os.path.dirname(os.path.dirname(os.path.realpath(nvcc))) if nvcc else ""
-    return _headers_under(toolkit, part) if toolkit else ""
-
-
-def _headers_under(toolkit: str, part: str) -> str:
-    inside, mark = _PARTS[part]
-    path = os.path.join(toolkit, inside)
-    return path if os.path.isfile(os.path.join(path, mark)) else ""
-
-
-def _headers_of_packages(part: str) -> str:
-    try:
-        path = imported("cuda.pathfinder").find_nvidia_header_directory(part)
-    except (ImportError, AttributeError, RuntimeError, ValueError):
-        return ""
-    return str(path) if path else ""
 
 
 def _required(nvcc: str | None) -> str:

@@ -14,7 +14,7 @@ from kronop.artifacts import BinaryFormat, Language, Source
 from kronop.compiler import nvrtc_memo
 from kronop.compiler.backend import Product, RefusalError
 from kronop.compiler.cache import Cache
-from kronop.compiler.nvcc_backend import cuda_header_folders
+from kronop.compiler.cuda_headers import whole_headers
 from kronop.compiler.ptxas import resources_of
 from kronop.errors import CompileError, installing
 from kronop.late import imported, whole
@@ -62,7 +62,7 @@ class NvrtcCompiler:
     def completed(self, source: Source) -> Source:
         if not source.cuda_headers:
             return source
-        folders = (*source.include_directories, *_cuda_headers())
+        folders = (*source.include_directories, *whole_headers())
         return dataclasses.replace(source, include_directories=folders)
 
     def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
@@ -98,22 +98,6 @@ def _nvrtc() -> Any:
             f"NVRTC: expected 13.0 or later, got {major}.{minor}; {installing('cuda13')}"
         )
     return module
-
-
-@functools.cache
-def _cuda_headers() -> tuple[str, ...]:
-    """The folders of CUDA's headers and of those of CCCL.
-
-    Each is searched for by itself: wheels may bring the one and a toolkit the other. Wheels come
-    first, as for NVRTC itself, since one release's NVRTC may fail with another one's headers.
-    """
-    folders: list[str] = []
-    for part, called in (("cudart", "CUDA"), ("cccl", "CCCL (cuda/std)")):
-        found = cuda_header_folders(part, prefer_packages=True)
-        if not found:
-            raise CompileError(f"the headers of {called} were not found; {installing('cuda13')}")
-        folders += found
-    return tuple(folders)
 
 
 def _compile(source: Source, flags: tuple[str, ...], result: str) -> tuple[bytes, str]:

@@ -17,8 +17,8 @@ import jax
 
 from kronop import compiler
 from kronop.artifacts import Language, Source
+from kronop.compiler.cuda_headers import driver_headers
 from kronop.compiler.host_kernel import HostKernel, alone_address
-from kronop.compiler.nvcc_backend import cuda_header_folders
 from kronop.core.addressed import Record
 from kronop.frozen import dataclass
 from kronop.late import module_lock
@@ -180,6 +180,6 @@ def source(platform: str) -> Source:
         include_directories=(
             str(_HEADERS),
             jax.ffi.include_dir(),
-            *(cuda_header_folders() if platform == "cuda" else ()),
+            *(driver_headers() if platform == "cuda" else ()),
         ),
     )

@@ -14,7 +14,7 @@ import pytest
 
 from kronop import compiler, knobs
 from kronop.artifacts import Binary, BinaryFormat, Language, Origin, Source
-from kronop.compiler import build, nvcc_backend, nvrtc_backend
+from kronop.compiler import build, cuda_headers, nvcc_backend, nvrtc_backend
 from kronop.compiler.nvcc_backend import find_cuda_tool
 from kronop.compiler.nvrtc_backend import NvrtcCompiler
 from kronop.errors import CompileError, DeviceError, installing
@@ -168,10 +168,8 @@ def test_a_cubin_does_not_load_without_a_driver() -> None:
 def test_missing_compilers_are_one_line_that_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def absent(name: str) -> None:
-        raise ImportError(name)
-
-    monkeypatch.setattr(nvrtc_backend.importlib, "import_module", absent)
+    for name in ("cuda.bindings.nvrtc", "cuda.pathfinder"):
+        monkeypatch.setitem(sys.modules, name, None)
     nvrtc_backend._nvrtc.cache_clear()
     monkeypatch.setitem(build._CUDA_COMPILERS, "nvrtc", NvrtcCompiler(build.default_cache))
     monkeypatch.setattr(nvcc_backend.shutil, "which", lambda *_, **__: None)
@@ -194,40 +192,83 @@ def test_importing_the_compiler_imports_no_cuda() -> None:
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
-@pytest.fixture
-def toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A toolkit's folder, on a machine whose packages bring CUDA's headers without CCCL's."""
-    folder = tmp_path / "toolkit"
-    for name in ("include/cuda.h", "include/cccl/cuda/std/version", "bin/nvcc"):
-        path = folder / name
+_MARKS = ("cuda.h", "crt/mma.h", "cccl/cuda/std/version")
+
+
+def _headers(folder: Path, *marks: str) -> Path:
+    """A folder with such files of CUDA 13.1."""
+    for mark in marks:
+        path = folder / mark
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o755)
-    finder = SimpleNamespace(
-        find_nvidia_header_directory=lambda part: "/wheels/include" if part == "cudart" else None
-    )
-    monkeypatch.setitem(sys.modules, "cuda.pathfinder", finder)
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(nvrtc_backend, "_cuda_headers", nvrtc_backend._cuda_headers.__wrapped__)
+        path.write_text("#define CUDA_VERSION 13010\n")
     return folder
 
 
-@pytest.mark.parametrize("told", ["CUDA_HOME", "nvcc on PATH"])
-def test_headers_of_cccl_may_be_a_toolkits(
-    told: str, toolkit: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where Python packages bring headers; there are no others on this machine."""
+    folder = tmp_path / "site-packages/nvidia/cu13/include"
+    finder = SimpleNamespace(find_nvidia_header_directory=lambda part: str(folder))
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", finder)
+    monkeypatch.setattr(cuda_headers, "_toolkits", lambda: (tmp_path / "toolkit",))
+    return folder
+
+
+def _included() -> tuple[str, ...]:
+    source = dataclasses.replace(make(), cuda_headers=True)
+    return NvrtcCompiler(build.default_cache).completed(source).include_directories
+
+
+@pytest.mark.parametrize("place", cuda_headers._PLACES)
+def test_incomplete_headers_are_passed_over(packages: Path, tmp_path: Path, place: str) -> None:
+    """PyTorch's packages bring CUDA's headers without two parts of them."""
+    _headers(packages, "cuda.h")
+    whole = _headers(tmp_path / "toolkit" / place, *_MARKS)
+    assert _included() == (str(whole), str(whole / "cccl"))
+    assert cuda_headers.driver_headers() == (str(packages),)
+    _headers(packages, *_MARKS)
+    assert _included() == (str(packages), str(packages / "cccl"))
+
+
+@pytest.mark.parametrize(
+    ("there", "named"),
+    [
+        (_MARKS[:1], r"\[crt,cccl\]==13.1.\*' \(nvidia-cuda-crt and nvidia-cuda-cccl\)"),
+        (_MARKS[:2], r"\[cccl\]==13.1.\*' \(nvidia-cuda-cccl\)"),
+        (_MARKS[::2], r"\[crt\]==13.1.\*' \(nvidia-cuda-crt\)"),
+    ],
+)
+def test_the_package_that_completes_headers_is_named(
+    packages: Path, tmp_path: Path, there: tuple[str, ...], named: str
 ) -> None:
-    if told == "CUDA_HOME":
-        monkeypatch.setenv("CUDA_HOME", str(toolkit))
-    else:
-        monkeypatch.setenv("PATH", str(toolkit / "bin"))
-    source = dataclasses.replace(make(), cuda_headers=True)
-    folders = NvrtcCompiler(build.default_cache).completed(source).include_directories
-    assert folders == ("/wheels/include", str(toolkit / "include" / "cccl"))
-    ours = nvcc_backend.cuda_header_folders()
-    assert ours == (str(toolkit / "include") if told == "CUDA_HOME" else "/wheels/include",)
+    _headers(packages, *there)
+    _headers(tmp_path / "toolkit/include", "cuda.h", "crt/mma.h")
+    with pytest.raises(CompileError, match=rf"include without cccl.*pip .*cuda-toolkit{named}"):
+        _included()
 
 
-def test_without_headers_of_cccl_the_error_names_the_extra(toolkit: Path) -> None:
-    source = dataclasses.replace(make(), cuda_headers=True)
-    with pytest.raises(CompileError, match=r"CCCL.*cuda13"):
-        NvrtcCompiler(build.default_cache).completed(source)
+def test_without_headers_the_error_names_the_extra(packages: Path, tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match=r"headers of CUDA 13: .* got none; .*cuda13"):
+        _included()
+    _headers(tmp_path / "toolkit/include", "cuda.h")
+    with pytest.raises(CompileError, match=r"without crt.*; .*cuda13.*CUDA_HOME"):
+        _included()
+
+
+def test_toolkits_are_where_variables_and_nvcc_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_headers, "_of_packages", lambda: "")
+    for name in ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+        _headers(tmp_path / name / "include", "cuda.h")
+    nvcc = _headers(tmp_path / "nvcc", "bin/nvcc", "include/cuda.h") / "bin/nvcc"
+    nvcc.chmod(0o755)
+    monkeypatch.setenv("PATH", str(nvcc.parent))
+    found = [Path(folder) for folder in cuda_headers._folders()]
+    order = ("CUDA_HOME", "CUDA_PATH", "nvcc", "CONDA_PREFIX")
+    assert found[:4] == [tmp_path / name / "include" for name in order]
+    monkeypatch.chdir(tmp_path / "CUDA_HOME")
+    for name in ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"):
+        monkeypatch.setenv(name, ".")
+    assert Path(next(cuda_headers._folders())) == tmp_path / "nvcc/include"

@@ -91,11 +91,20 @@ def test_sizes_are_those_of_the_operation(kron, kron_operation) -> None:
         assert needed <= workspace < needed + 64
     assert kron.sizes(0) == (0, 0, 0)
     assert kron.sizes(45)[:2] == (0, 45 * 24 * 4)
+    most = (2**63 - 1) // (24 * 4)  # Y has the longest rows.
+    assert kron.sizes(most)[:2] == (0, most * 24 * 4)
 
 
 def test_what_does_not_fit_has_a_status(kron) -> None:
     given, z = _kron_inputs(4)
     y = np.zeros((4, 24), np.float32)
+
+    def run(rows):
+        return kron.status(rows, given, y, (1.0, 0.0))
+
+    def sizes(rows):
+        return kron.sizes(rows)[0]
+
     for status, told in (
         (kron.status(4, given, y, (1.0, 1.0)), "beta is not 0 and Z is NULL"),
         (kron.status(4, given, None, (1.0, 0.0)), "NULL"),
@@ -103,6 +112,8 @@ def test_what_does_not_fit_has_a_status(kron) -> None:
         (kron.status(4, given | {"factors": [None] * 3}, y, (1.0, 0.0)), "NULL"),
         (kron.status(-1, given, y, (1.0, 0.0)), "rows"),
         (kron.sizes(-1)[0], "rows"),
+        (kron.sizes(-(2**63))[0], "rows"),
+        *((of(rows), "fewer rows") for rows in (2**63 - 1, 2**63 // 96 + 1) for of in (run, sizes)),
         (kron.set_threads(0), "at least 1"),
     ):
         assert status

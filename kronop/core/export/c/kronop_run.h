@@ -58,12 +58,26 @@ static int kronop_run_part(const struct KRONOP_HANDLE* handle, int rows, const K
   return KRONOP_SUCCESS;
 }
 
-/* Bytes of workspace that are enough for these rows in every case; -1 if they can't be run. */
+/* Whether these rows can be run, as a status. Where they can, the places of all bytes of every
+   operand are numbers that do not overflow. */
+static int kronop_check(int64_t rows) {
+  if (rows < 0) return KRONOP_ROWS;
+  for (int slot = 0; slot < KRONOP_SLOTS; ++slot)
+    if (kronop_row_bytes[slot] > 0 && rows > PTRDIFF_MAX / kronop_row_bytes[slot])
+      return KRONOP_LARGE;
+  while (rows > 0) {
+    const int part = kronop_part(rows);
+    if (part < 0) return KRONOP_ROWS;
+    rows %= kronop_rows[part];
+  }
+  return KRONOP_SUCCESS;
+}
+
+/* Bytes of workspace that are enough for rows that can be run, in every case. */
 static int64_t kronop_workspace(const struct KRONOP_HANDLE* handle, int64_t rows) {
   int64_t most = 0;
   while (rows > 0) {
     const int part = kronop_part(rows);
-    if (part < 0) return -1;
     for (int at = 0; at < KRONOP_CASES; ++at) {
       const int variant = kronop_choice[part][kronop_team(handle)][at];
       if (variant >= 0 && (int64_t)kronop_variants[variant].workspace_bytes > most)
@@ -76,17 +90,22 @@ static int64_t kronop_workspace(const struct KRONOP_HANDLE* handle, int64_t rows
 
 static int kronop_run(const struct KRONOP_HANDLE* handle, int64_t rows, KronopGiven* given,
                       void* workspace, void* stream) {
-  const int64_t wanted = handle == NULL ? 0 : kronop_workspace(handle, rows);
   if (handle == NULL) return KRONOP_NULL;
-  if (rows < 0 || wanted < 0) return KRONOP_ROWS;
-  if (rows == 0) return KRONOP_SUCCESS;
+  const int status = kronop_check(rows);
+  if (status != KRONOP_SUCCESS || rows == 0) return status;
+  const int64_t wanted = kronop_workspace(handle, rows);
   if (wanted > 0 && workspace == NULL) return KRONOP_NULL;
   for (int slot = 0; slot < KRONOP_SLOTS; ++slot)
     if (kronop_needed[slot] && given->addresses[slot] == NULL) return KRONOP_NULL;
   given->addresses[KRONOP_SLOTS - 1] = wanted > 0 ? kronop_rounded(workspace) : NULL;
-  /* All before the first launch, which already writes to Y. */
-  for (int64_t start = 0; start < rows; start += kronop_rows[kronop_part(rows - start)])
+  /* All before the first launch, which already writes to Y. Where two parts of a size keep the
+     promises, all of that size do. */
+  for (int64_t start = 0; start < rows;) {
+    const int64_t part = kronop_rows[kronop_part(rows - start)], times = (rows - start) / part;
     if (!kronop_keeps_promises(given, start)) return KRONOP_ALIGNMENT;
+    if (times > 1 && !kronop_keeps_promises(given, start + part)) return KRONOP_ALIGNMENT;
+    start += times * part;
+  }
   for (int64_t start = 0; start < rows;) {
     const int part = kronop_part(rows - start);
     const int error = kronop_run_part(handle, part, given, start, stream);
@@ -106,6 +125,7 @@ static const char* kronop_status_text(int status) {
     case KRONOP_SOURCE: return "beta is not 0 and Z is NULL; pass Z, or beta = 0";
     case KRONOP_MEMORY: return "no memory for a handle; free some";
     case KRONOP_KERNEL: return "a kernel failed; its result is not to be used";
+    case KRONOP_LARGE: return "an operand of so many rows has more bytes than an address can name; pass fewer rows";
     case KRONOP_THREADS: return "the number of threads is below 1; pass at least 1";
   }
   return status >= KRONOP_DRIVER ? "an error of the CUDA driver: its code is the status less 1000"

@@ -43,6 +43,7 @@ typedef struct {
 #define KRONOP_MEMORY 6
 #define KRONOP_KERNEL 7
 #define KRONOP_THREADS 8
+#define KRONOP_LARGE 9
 #define KRONOP_DRIVER 1000
 
 #endif

@@ -66,15 +66,15 @@ def grouped_matmul(
     )
     arguments = GemmGroupedArguments(
         operation=operation,
-        As=lists["As"],
-        Bs=lists["Bs"],
-        Cs=lists.get("Cs"),
-        Ds=lists.get("outs"),
+        A=lists["As"],
+        B=lists["Bs"],
+        C=lists.get("Cs"),
+        D=lists.get("outs"),
         output_op=operation.epilogue_type(alpha, beta_beside(Cs, beta, "Cs")),
         biases=lists.get("biases"),
     )
     operation.run(arguments)
-    return list(arguments.Ds)
+    return list(arguments.D)
 
 
 def _operation_for(

@@ -142,6 +142,7 @@ F32 = F64.but(
 )
 FAST = F32.but(operation="multiply_add_fast_bf16", layouts="RCR")
 HALF = F32.but(element="float16", shape=(16, 8, 16), layouts="CRC", alignments=(8, 8, 4))
+BASIC = HALF.but(alignments=(8, 8, 8), stages=2, scalars=(1.0, 0.0))
 BRAIN = HALF.but(
     element="bfloat16",
     tile=(64, 128, 64),
@@ -151,7 +152,9 @@ BRAIN = HALF.but(
     slices=5,
 )
 BATCHED = {"swizzle": "BatchedIdentitySwizzle", "mode": "Batched", "batch": 3}
-PROGRAMS = {
+PROGRAMS: dict[int | str, Program] = {
+    "basic": BASIC,
+    "basic grouped": BASIC.but(alignments=(1, 1, 1), grouped="Device"),
     1: F64,
     2: F64_WIDE,
     3: FAST,

@@ -52,6 +52,10 @@ def test_without_a_gpu_a_pool_is_a_warning() -> None:
     assert get_allocated_size() == 0
 
 
+def test_a_gpu_tells_its_compute_capability(gpu: Driver) -> None:
+    assert device_cc() == 90
+
+
 def test_sizes_are_rounded_and_counted(gpu: Driver) -> None:
     pool = get_memory_pool(1000, 5000)
     assert pool.sizes == (1024, 5120)

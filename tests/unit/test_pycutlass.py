@@ -19,7 +19,7 @@ from tests.pycutlass_programs import (
 )
 
 # Of programs that differ in types and tiles alone, a CPU runs one; with --full all.
-_FEW = (3, 4, 5, 10, 13, 17, 18, 20, 22, 26, 27)
+_FEW = ("basic", 3, 4, 5, 10, 13, 17, 18, 20, 22, 26, 27)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -30,7 +30,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(("number", "target"), cases)
 
 
-def test_programs(number: int, target: str) -> None:
+def test_programs(number: int | str, target: str) -> None:
     program = PROGRAMS[number]
     if target == "cuda":
         target = support.cuda_target()

@@ -167,7 +167,7 @@ class ReductionArguments(GemmArguments):
         >>> c, d = np.full((2, 3), 70, np.float32), np.empty((2, 3), np.float32)
         >>> mode = kronop.gemm.Mode.GemmSplitKParallel
         >>> arguments = kronop.GemmArguments(
-        ...     operation, A=a, B=b, C=c, D=d, gemm_mode=mode, split_k_slices=2
+        ...     operation, A=a, B=b, D=d, gemm_mode=mode, split_k_slices=2
         ... )
         >>> reduced = kronop.ReductionArguments(
         ...     reduction, [2, 3], 2, arguments.ptr_D, d, c, reduction.epilogue_type(1.0, 1.0)

@@ -131,7 +131,7 @@ def grouped() -> tuple[Any, Any]:
     operation.run(arguments)
     arguments.sync()
     expected = [product(x, y) for x, y in zip(a, b, strict=True)]
-    return flat(arguments.Ds), flat(expected)
+    return flat(arguments.D), flat(expected)
 
 
 def activation() -> tuple[Any, Any]:

@@ -7,6 +7,7 @@ from kronop.descriptions.datatype import (
     ColumnMajor,
     ColumnMajorInterleaved32,
     DataType,
+    DataTypeSize,
     InterleavedLayout,
     Layout,
     RowMajor,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from kronop import compiler as compiler
     from kronop import linalg as linalg
     from kronop import torch as torch
+    from kronop.args.device import device_cc as device_cc
     from kronop.args.memory import get_allocated_size as get_allocated_size
     from kronop.args.memory import get_memory_pool as get_memory_pool
     from kronop.core.tuning import tune as tune
@@ -112,6 +114,7 @@ _LATER = {
     "TuningReport": "kronop.core.tuning_report",
     "cg": "kronop.operators.conjugate_gradients",
     "compiler": "kronop.compiler",
+    "device_cc": "kronop.args.device",
     "epilogue_visitor": "kronop.descriptions.tracing",
     "exp": "kronop.descriptions.tree_functions",
     "get_allocated_size": "kronop.args.memory",
@@ -129,6 +132,7 @@ __all__ = [
     "ColumnMajorInterleaved32",
     "CompileError",
     "DataType",
+    "DataTypeSize",
     "DescriptionError",
     "DeviceError",
     "ElementTypeError",

@@ -71,7 +71,7 @@ class Case:
         )
 
     def design(self) -> CutlassGemm | CutlassHopper:
-        (found,) = choice.designs(self.description(), Target.parse("sm_80"))
+        found, *_ = choice.designs(self.description(), Target.parse("sm_80"))
         return found
 
     def plan(self, target: str) -> Plan:
@@ -174,7 +174,9 @@ CASES = {**INSTRUCTIONS, **OTHERS}
 
 _PANELS = tuple(panels.LAYOUTS.values())
 INTERLEAVED = {
-    "s8 interleaved": _BYTES.but(layouts=_PANELS, alignments=(16, 16, 8)),
+    "s8 interleaved": _BYTES.but(
+        layouts=_PANELS, alignments=(16, 16, 8), operation=MathOperation.multiply_add
+    ),
     "s8 interleaved to s32": INSTRUCTIONS["s8 to s32"].but(layouts=_PANELS, tile=(128, 64, 64)),
 }
 

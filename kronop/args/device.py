@@ -109,6 +109,23 @@ def default_device() -> Device:
     return Device("cuda", int(check(driver.cuCtxGetDevice(), "asking for the current device")))
 
 
+def device_cc(device: int = 0) -> int:
+    """The compute capability of a GPU, as in PyCUTLASS's programs: 80 of an A100, 90 of an H100.
+
+    Args:
+        device: index of the GPU.
+
+    Raises:
+        DeviceError: there is no driver or no such GPU.
+
+    Example:
+        >>> kronop.device_cc()  # doctest: +SKIP
+        90
+    """
+    major, minor, _ = _abilities(device)
+    return 10 * major + minor
+
+
 def device_of_pointer(pointer: int) -> Device:
     """The GPU that holds the memory at `pointer`; for a null pointer, the default GPU."""
     driver = cuda_driver()
@@ -141,15 +158,7 @@ def target_of_device(device: Device) -> str:
 
 @functools.cache
 def _target_of_gpu(index: int) -> str:
-    names = cuda_driver().CUdevice_attribute
-    major, minor, shared_bytes = (
-        _attribute(index, name)
-        for name in (
-            names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-            names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-            names.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
-        )
-    )
+    major, minor, shared_bytes = _abilities(index)
     if major not in _TARGETS:
         raise DescriptionError(
             mismatch(
@@ -174,6 +183,16 @@ def _target_of_gpu(index: int) -> str:
             )
         )
     return target.name
+
+
+def _abilities(index: int) -> tuple[int, int, int]:
+    """A GPU's compute capability, major and minor, and the most shared memory of a block."""
+    names = cuda_driver().CUdevice_attribute
+    return (
+        _attribute(index, names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+        _attribute(index, names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+        _attribute(index, names.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+    )
 
 
 def _attribute(index: int, name: Any) -> int:

@@ -20,6 +20,7 @@ from kronop.errors import (
     KronopError,
     OutOfMemoryError,
     mismatch,
+    warn,
 )
 from kronop.late import imported, module_lock
 
@@ -106,8 +107,11 @@ _lock = module_lock()
 _told = False
 
 
-def get_memory_pool(init_pool_size: int, max_pool_size: int) -> Any:
+def get_memory_pool(init_pool_size: int = 0, max_pool_size: int = 2**34) -> Any:
     """Gives the current GPU a new pool and returns its memory resource.
+
+    Without a GPU it warns and returns None: PyCUTLASS's programs call it first, and then run on a
+    CPU as well.
 
     With RMM it is a StatisticsResourceAdaptor over a PoolMemoryResource over CudaMemoryResource;
     without RMM it is cuda-core's DeviceMemoryResource. Buffers of an earlier pool stay valid.
@@ -118,16 +122,15 @@ def get_memory_pool(init_pool_size: int, max_pool_size: int) -> Any:
             256.
 
     Returns:
-        The memory resource, of RMM or of cuda-core.
+        The memory resource, of RMM or of cuda-core; None without a GPU.
 
     Raises:
         ElementTypeError: a size is not an integer.
         ArgumentError: a size is negative, `max_pool_size` is 0, or `init_pool_size` exceeds it.
-        DeviceError: there is no GPU.
         OutOfMemoryError: the GPU has less than `init_pool_size` free.
 
     Example:
-        >>> # The first call needs a GPU. The second one is refused everywhere.
+        >>> # The second call is refused everywhere.
         >>> resource = kronop.get_memory_pool(2**28, 2**32)  # doctest: +SKIP
         >>> kronop.get_memory_pool(2**32, 2**28)
         Traceback (most recent call last):
@@ -149,7 +152,11 @@ def get_memory_pool(init_pool_size: int, max_pool_size: int) -> Any:
             )
         )
     sizes = [-(-size // _GRANULE) * _GRANULE for size in (init_pool_size, max_pool_size)]
-    cuda_driver("x86 operations need no pool: leave this call out, or call it where a GPU is")
+    try:
+        cuda_driver("operations for x86 need no pool")
+    except DeviceError as error:
+        warn(f"no pool of device memory: {error}")
+        return None
     index = default_device().index
     with _lock, _out_of_memory(index, sizes[0], None):
         _pools[index] = _make_pool(index, sizes[0], sizes[1])

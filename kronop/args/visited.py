@@ -128,11 +128,11 @@ def fitted(
 def _fitted(item: Visited, shape: Ints) -> TensorView:
     lead, m, n = shape[:-2], shape[-2], shape[-1]
     own: Ints = {"tensor": (m, n), "row": (n,), "column": (m,)}[item.kind]
-    goal, seen = (*lead, *own), item.view
+    goal, seen = (*lead, *own), _without_one(item, len(lead) + 1)
     if item.result is not None and 0 not in goal:
         check_reduced(item.result, m, n)
-    is_flat = len(seen.shape) == 1 and (item.result is not None or seen.shape != (n,))
-    if item.kind == "tensor" and is_flat:
+    is_flat = len(seen.shape) == 1 < len(goal)
+    if is_flat and (item.result is not None or (item.kind == "tensor" and seen.shape != (n,))):
         if not seen.in_place:
             raise _misfit(f"shape of {item.name}, which is copied", goal, seen.shape)
         if seen.size != math.prod(goal):
@@ -143,6 +143,20 @@ def _fitted(item: Visited, shape: Ints) -> TensorView:
     if not fits:
         raise _misfit(f"shape of {item.name}", goal, seen.shape)
     return seen.reshaped(goal, broadcast_strides(seen.shape, seen.strides, goal))
+
+
+def _without_one(item: Visited, dimensions: int) -> TensorView:
+    """The view of a row (..., 1, N) or a column (..., M, 1), as PyCUTLASS's programs have them,
+    without that dimension; others as they are."""
+    seen, axis = item.view, {"row": -2, "column": -1}.get(item.kind, 0)
+    if not axis or len(seen.shape) <= dimensions or seen.shape[axis] != 1:
+        return seen
+    kept = [at for at in range(len(seen.shape)) if at != len(seen.shape) + axis]
+    while len(kept) > dimensions and seen.shape[kept[0]] == 1:
+        del kept[0]
+    return seen.reshaped(
+        tuple(seen.shape[at] for at in kept), tuple(seen.strides[at] for at in kept)
+    )
 
 
 def check_reduced(result: Result, m: Any, n: Any) -> None:

@@ -8,6 +8,8 @@ from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
 from kronop.core.family import Kind
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 _OF_MATH = ("math", "tile")
 # Fields whose argument has another name, which is the one PyCUTLASS's operations use.
 _PUBLIC_NAMES = {"epilogue": "epilogue_functor"}
+# The target's name in PyCUTLASS's programs.
+_ARCH = "arch"
 
 
 def signature_of(kind: Kind) -> inspect.Signature:
@@ -44,24 +48,32 @@ def signature_of(kind: Kind) -> inspect.Signature:
     return inspect.Signature([*first, *others])
 
 
+def arguments_of(
+    operation: type[Operation[Any, Any, Any]],
+    described: tuple[Any, ...],
+    by_name: Mapping[str, Any],
+) -> dict[str, Any]:
+    """An operation's constructor arguments by their public names; `arch` is the target too."""
+    if _ARCH in by_name and not described and "target" not in by_name:
+        by_name = {"target" if name == _ARCH else name: it for name, it in by_name.items()}
+    try:
+        return inspect.signature(operation).bind(*described, **by_name).arguments
+    except TypeError as error:
+        raise TypeError(f"{operation.__name__}: {error}") from None
+
+
 def description_from(
     operation: type[Operation[Any, Any, Any]],
     emitter: Emitter[Any, Any],
     target: Target,
-    tile: TileDescription | None,
-    described: tuple[Any, ...],
-    by_name: Mapping[str, Any],
+    arguments: Mapping[str, Any],
 ) -> Any:
-    """The description that an operation's constructor arguments spell."""
+    """The description that an operation's constructor arguments, but the target, spell."""
     kind = operation.kind.description.get()
-    try:
-        bound = inspect.signature(operation).bind(target, tile, *described, **by_name)
-    except TypeError as error:
-        raise TypeError(f"{operation.__name__}: {error}") from None
     public = _PUBLIC_NAMES | {**operation.kind.names}
     own = {name: item for item, name in public.items()}
-    given = {own.get(name, name): value for name, value in bound.arguments.items()}
-    del given["target"], given["tile_description"]
+    given = {own.get(name, name): value for name, value in arguments.items()}
+    tile = given.pop("tile_description")
     math = _math(emitter, target, tile, given, operation.kind.inputs[0])
     for item in fields(kind):
         if item.name in given and "plain" in item.metadata:
@@ -91,4 +103,11 @@ def _math(
                 hint=f"build a kronop.{kind}",
             )
         )
-    return emitter.instruction(operand.element, target)
+    found, sums = emitter.instruction(operand.element, target), _sums(given)
+    return found if sums is None else found.summed_in(sums)
+
+
+def _sums(given: Mapping[str, Any]) -> DataType | None:
+    """The type of the sums that the epilogue takes, if there is one."""
+    epilogue = given.get("epilogue")
+    return epilogue.element_accumulator if isinstance(epilogue, Epilogue) else None

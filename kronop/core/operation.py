@@ -18,7 +18,7 @@ from kronop.args.device import default_device
 from kronop.args.host import most_threads
 from kronop.artifacts import Binary, Launch, Source
 from kronop.core import gathering, remembered, winners
-from kronop.core.described import description_from, signature_of
+from kronop.core.described import arguments_of, description_from, signature_of
 from kronop.core.export.exported import Exported
 from kronop.core.family import Kind
 from kronop.descriptions.epilogue import Epilogue
@@ -26,7 +26,6 @@ from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import integers
 from kronop.descriptions.summed import bytes_beside
 from kronop.descriptions.tensor import TensorDescription
-from kronop.descriptions.tile import TileDescription
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
@@ -103,17 +102,12 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
             cls.kind = kind
             cls.__signature__ = signature_of(kind)  # type: ignore[attr-defined]
 
-    def __init__(
-        self,
-        target: object,
-        tile_description: TileDescription | None,
-        *described: Any,
-        **by_name: Any,
-    ) -> None:
-        self.target = Target.parse(target)
+    def __init__(self, *described: Any, **by_name: Any) -> None:
+        given = arguments_of(type(self), described, by_name)
+        self.target = Target.parse(given.pop("target"))
         emitter: Any = self.kind.emitter(self.target)
         self.description: AnyDescription = description_from(
-            type(self), emitter, self.target, tile_description, described, by_name
+            type(self), emitter, self.target, given
         )
         if isinstance(self.description.epilogue, VisitorEpilogue) and not self.kind.visits:
             emitter = Visiting(emitter)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from kronop.frozen import dataclass, derived
 
@@ -78,6 +80,10 @@ TENSOR_TYPES = {
         int8,
     )
 }
+DataTypeSize: Mapping[DataType, int] = MappingProxyType(
+    {item: item.bits for item in (*TENSOR_TYPES.values(), tfloat32)}
+)
+"""Bits, not bytes, of an element of each type: PyCUTLASS's name for what `DataType.bits` says."""
 # Operands of Kronecker-sparse products and of matrix products have these types; results are wider.
 FLOAT8 = (float8_e4m3fn, float8_e5m2)
 RESULT_TYPES = {name: item for name, item in TENSOR_TYPES.items() if item not in FLOAT8}

@@ -30,10 +30,10 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.expression import Expression, apply, variable
 from kronop.descriptions.scalars import FINITE_MAX, EpilogueArguments, scalar
+from kronop.descriptions.tensor import widest
 from kronop.errors import ArgumentError, DescriptionError, mismatch
 from kronop.frozen import dataclass
 
-_MOST_BYTES = 16  # The widest access to D.
 # accumulator -> the types that an epilogue may compute in
 _COMPUTE_FOR = {
     float32: (float32,),
@@ -95,7 +95,9 @@ class Epilogue:
                 )
             )
         check_accumulator(self.element_accumulator, "element_accumulator")
-        _check_vector(self.epilogue_vector_length, self.element_output)
+        called = f"epilogue_vector_length for {self.element_output.name}"
+        length = widest(called, self.epilogue_vector_length, self.element_output)
+        object.__setattr__(self, "epilogue_vector_length", length)
         valid = _COMPUTE_FOR[self.element_accumulator]
         if self.element_epilogue not in valid:
             raise DescriptionError(
@@ -174,19 +176,6 @@ class Epilogue:
         return EpilogueArguments(tuple(given + rest), has_beta=len(given) > 1)
 
 
-def _check_vector(length: object, element: DataType) -> None:
-    valid = [1 << power for power in range((_MOST_BYTES // element.bytes).bit_length())]
-    if type(length) is not int or length not in valid:
-        raise DescriptionError(
-            mismatch(
-                f"epilogue_vector_length for {element.name}",
-                expected=f"one of {valid} elements",
-                got=repr(length),
-                hint="an access is at most 16 bytes wide",
-            )
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class LinearCombination(Epilogue):
     """D = alpha A + beta C + v: of the sums A, a source C (Z in arguments) and a bias v, if any.
@@ -261,6 +250,8 @@ class FastLinearCombinationClamp(LinearCombinationClamp):
     Args:
         element_output: int8 or int32.
         epilogue_vector_length: elements written at once; at most 16 bytes and Y's alignment.
+        element_accumulator: int32; PyCUTLASS's programs pass it.
+        element_epilogue: float32, likewise.
 
     Raises:
         DescriptionError: another type, or the vector length is invalid.
@@ -271,17 +262,24 @@ class FastLinearCombinationClamp(LinearCombinationClamp):
         (kronop.int32, kronop.float32)
     """
 
-    def __init__(self, element_output: DataType, epilogue_vector_length: int) -> None:
-        if element_output not in (int8, int32):
+    def __init__(
+        self,
+        element_output: DataType,
+        epilogue_vector_length: int,
+        element_accumulator: DataType = int32,
+        element_epilogue: DataType = float32,
+    ) -> None:
+        types = (element_output, element_accumulator, element_epilogue)
+        if types not in ((int8, int32, float32), (int32, int32, float32)):
             raise DescriptionError(
                 mismatch(
                     "FastLinearCombinationClamp",
-                    expected="int8 or int32",
-                    got=repr(element_output),
+                    expected="int8 or int32, of sums in int32, computed in float32",
+                    got=" and ".join(map(repr, types)),
                     hint="use LinearCombinationClamp for other types",
                 )
             )
-        values = (element_output, epilogue_vector_length, int32, float32)
+        values = (element_output, epilogue_vector_length, element_accumulator, element_epilogue)
         for name, value in zip(Epilogue.__slots__, values, strict=True):
             object.__setattr__(self, name, value)
         self.__post_init__()

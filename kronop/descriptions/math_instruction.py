@@ -38,8 +38,8 @@ class MathOperation(enum.Enum):
     """How a product is formed and added.
 
     - `multiply_add`: one multiply-add. On tensor cores it rounds float32 operands to TF32.
-    - `multiply_add_saturate` is PyCUTLASS's name for int8 on the tensor cores. Here a sum that
-      exceeds int32 wraps around, so that results equal those of `simt` bit by bit.
+    - `multiply_add_saturate` of int8 on the tensor cores is `multiply_add` by PyCUTLASS's other
+      name. A sum that exceeds int32 wraps around, so that results equal those of `simt` bit by bit.
     - `multiply_add_fast_f32` splits float32 operands in two: three TF32 products, as accurate as
       float32 arithmetic.
     - `multiply_add_fast_f16` and `multiply_add_fast_bf16` round float32 operands to 16 bits.
@@ -75,19 +75,18 @@ _SIMT_SHAPE = (1, 1, 1)
 # Rows: class, shape, operand types, accumulator types, operations. The first two Simt rows and the
 # TensorOp rows, except the last two, are PyCUTLASS's. The last two rows are the tiles of x86-amx;
 # the other Simt rows are further types that the SIMT and x86 kernels compute.
-_VALID: tuple[
-    tuple[
-        OpClass,
-        tuple[int, int, int],
-        tuple[DataType, ...],
-        tuple[DataType, ...],
-        tuple[MathOperation, ...],
-    ],
-    ...,
-] = (
+_Row = tuple[
+    OpClass,
+    tuple[int, int, int],
+    tuple[DataType, ...],
+    tuple[DataType, ...],
+    tuple[MathOperation, ...],
+]
+_VALID: tuple[_Row, ...] = (
     (OpClass.Simt, _SIMT_SHAPE, (float64,), (float64,), (_MA,)),
     (OpClass.Simt, _SIMT_SHAPE, (float32,), (float32,), (_MA,)),
     (OpClass.Simt, _SIMT_SHAPE, (float16, bfloat16, *FLOAT8), (float32,), (_MA,)),
+    (OpClass.Simt, _SIMT_SHAPE, (float16,), (float16,), (_MA,)),
     (OpClass.Simt, _SIMT_SHAPE, (int32, int8), (int32,), (_MA,)),
     (OpClass.Simt, _SIMT_SHAPE, (int64,), (int64,), (_MA,)),
     (OpClass.TensorOp, (8, 8, 4), (float64,), (float64,), (_MA,)),
@@ -100,7 +99,7 @@ _VALID: tuple[
     ),
     (OpClass.TensorOp, (16, 8, 16), (float16,), (float16, float32), (_MA,)),
     (OpClass.TensorOp, (16, 8, 16), (bfloat16,), (float32,), (_MA,)),
-    (OpClass.TensorOp, (16, 8, 32), (int8,), (int32,), (_SATURATE,)),
+    (OpClass.TensorOp, (16, 8, 32), (int8,), (int32,), (_SATURATE, _MA)),
     (OpClass.TensorOp, (16, 8, 32), FLOAT8, (float32,), (_MA,)),
     (OpClass.TensorOp, (16, 16, 32), (bfloat16,), (float32,), (_MA,)),
     (OpClass.TensorOp, (16, 16, 64), (int8,), (int32,), (_MA,)),
@@ -108,7 +107,9 @@ _VALID: tuple[
 
 
 # The types of operands without tensor cores; the one-line functions take the same types.
-SIMT_ELEMENTS = tuple(item for row in _VALID if row[0] is OpClass.Simt for item in row[2])
+SIMT_ELEMENTS = tuple(
+    dict.fromkeys(item for row in _VALID if row[0] is OpClass.Simt for item in row[2])
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +117,11 @@ class MathInstruction:
     """One multiply-add instruction.
 
     Args:
-        instruction_shape: [M, N, K] of the instruction; [1, 1, 1] for Simt.
+        instruction_shape: [M, N, K] of the instruction; [1, 1, 1] for Simt. None for that which a
+            GPU has for the rest.
         element_a, element_b: types of the operands; equal in every valid combination.
-        element_accumulator: type of the sum.
+        element_accumulator: type of the sum. Ordinary cores and CPUs add up in float32 where it is
+            float16.
         opcode_class: Simt or TensorOp.
         math_operation: how a product is formed and added.
 
@@ -143,7 +146,7 @@ class MathInstruction:
 
     def __init__(
         self,
-        instruction_shape: Sequence[int],
+        instruction_shape: Sequence[int] | None,
         element_a: DataType,
         element_b: DataType,
         element_accumulator: DataType,
@@ -167,16 +170,11 @@ class MathInstruction:
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        for opclass, shape, operands, accumulators, operations in _VALID:
-            if (
-                self.opcode_class is opclass
-                and self.instruction_shape == shape
-                and self.element_a in operands
-                and self.element_b == self.element_a
-                and self.element_accumulator in accumulators
-                and self.math_operation in operations
-            ):
-                return
+        shapes = [row[1] for row in _VALID if self._is_in(row)]
+        if self.instruction_shape is None and shapes:
+            object.__setattr__(self, "instruction_shape", shapes[0])
+        if self.instruction_shape in shapes:
+            return
         raise DescriptionError(
             mismatch(
                 "MathInstruction",
@@ -185,6 +183,38 @@ class MathInstruction:
                 hint="choose one of\n" + valid_combinations(),
             )
         )
+
+    def _is_in(self, row: _Row) -> bool:
+        """Whether a row has all but the shape."""
+        opclass, _, operands, accumulators, operations = row
+        return (
+            self.opcode_class is opclass
+            and self.element_a in operands
+            and self.element_b == self.element_a
+            and self.element_accumulator in accumulators
+            and self.math_operation in operations
+        )
+
+    @property
+    def added_in(self) -> DataType:
+        """The type in which ordinary cores, CPUs and slices add up: float32 of float16."""
+        return float32 if self.element_accumulator is float16 else self.element_accumulator
+
+    def summed_in(self, accumulator: DataType) -> MathInstruction:
+        """The same with sums of another type; itself if there is no such instruction."""
+        if accumulator is self.element_accumulator:
+            return self
+        try:
+            return MathInstruction(
+                None,
+                self.element_a,
+                self.element_b,
+                accumulator,
+                self.opcode_class,
+                self.math_operation,
+            )
+        except DescriptionError:
+            return self
 
     @classmethod
     def simt(cls, element: DataType) -> MathInstruction:

@@ -16,6 +16,24 @@ from kronop.frozen import dataclass
 _MOST_BYTES = 16
 
 
+def widest(subject: str, count: object, element: DataType) -> int:
+    """So many elements, or as many as an access of 16 bytes has.
+
+    Raises:
+        DescriptionError: `count` is no power of two.
+    """
+    if type(count) is not int or count < 1 or count & (count - 1):
+        raise DescriptionError(
+            mismatch(
+                subject,
+                expected="a power of two",
+                got=repr(count),
+                hint=f"an access is at most {_MOST_BYTES} bytes wide, which more elements mean too",
+            )
+        )
+    return min(count, _MOST_BYTES // element.bytes)
+
+
 @dataclass(frozen=True, slots=True)
 class TensorDescription:
     """Element type, layout and alignment of an operand.
@@ -27,11 +45,11 @@ class TensorDescription:
         alignment: in elements. 1 promises nothing: kernels accept any strides, and `layout` only
             says which index they walk first. More than 1 promises a stride of 1 along `layout`, and
             that the pointer and all other strides are multiples of `alignment`; kernels then
-            access memory in units of `alignment` elements.
+            access memory in units of `alignment` elements. More than 16 bytes mean 16 bytes.
 
     Raises:
         DescriptionError: `element` is not an element type of tensors, `layout` is not one of its
-            layouts, or `alignment` is not a power of two of at most 16 bytes.
+            layouts, or `alignment` is not a power of two.
 
     Example:
         >>> kronop.TensorDescription(kronop.float32)
@@ -55,17 +73,8 @@ class TensorDescription:
                 )
             )
         self._check_layout()
-        most = _MOST_BYTES // self.element.bytes
-        valid = [1 << power for power in range(most.bit_length())]
-        if type(self.alignment) is not int or self.alignment not in valid:
-            raise DescriptionError(
-                mismatch(
-                    f"alignment of {self.element.name}",
-                    expected=f"one of {valid} elements",
-                    got=repr(self.alignment),
-                    hint="an access is at most 16 bytes wide",
-                )
-            )
+        alignment = widest(f"alignment of {self.element.name}", self.alignment, self.element)
+        object.__setattr__(self, "alignment", alignment)
 
     @property
     def interleaved(self) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import enum
+import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import SupportsIndex
 
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.errors import DescriptionError, ElementTypeError, mismatch
 from kronop.frozen import dataclass
+
+_THREADS_OF_WARP = 32
 
 
 class KernelScheduleType(enum.Enum):
@@ -61,13 +65,13 @@ class TileDescription:
             length means the whole row); Tile_K the contraction steps that are unrolled.
             Kronecker-sparse: Tile_M is rows of the batch, Tile_N outputs (of b), Tile_K contraction
             steps (of c) that are held at once.
-        stages: tiles in flight; 1 for kernels that do not prefetch.
-        warp_count: warps (x86: threads, always [1, 1, 1]) along M, N and K.
-            A matrix product by warp groups: [4, 1, 1] where each group of four warps has tiles of
-            its own, [8, 1, 1] where two groups share them.
+        stages: tiles in flight; 1 for kernels that do not prefetch. None for the planner's choice.
+        warp_count: warps (x86: threads, always [1, 1, 1]) along M, N and K; None for the planner's
+            choice. A matrix product by warp groups: [4, 1, 1] where each group of four warps has
+            tiles of its own, [8, 1, 1] where two groups share them.
         math_instruction: the multiply-add instruction.
-        cluster_shape: blocks along M, N and K that share operands, on sm_90a; None for the
-            planner's choice.
+        cluster_shape: blocks along M, N and K that share operands, on sm_90a; [1, 1, 1] for none,
+            None for the planner's choice.
         kernel_schedule: how warps share work. Only matrix products on sm_90a take another value
             than the default here and in the next two.
         epilogue_schedule: how results leave.
@@ -94,8 +98,8 @@ class TileDescription:
     """
 
     threadblock_shape: tuple[int, int, int]
-    stages: int
-    warp_count: tuple[int, int, int]
+    stages: int | None
+    warp_count: tuple[int, int, int] | None
     math_instruction: MathInstruction
     cluster_shape: tuple[int, int, int] | None
     kernel_schedule: KernelScheduleType
@@ -105,8 +109,8 @@ class TileDescription:
     def __init__(
         self,
         threadblock_shape: Sequence[int],
-        stages: int,
-        warp_count: Sequence[int],
+        stages: int | None,
+        warp_count: Sequence[int] | None,
         math_instruction: MathInstruction,
         cluster_shape: Sequence[int] | None = None,
         kernel_schedule: KernelScheduleType = KernelScheduleType.ScheduleAuto,
@@ -116,8 +120,9 @@ class TileDescription:
         object.__setattr__(
             self, "threadblock_shape", _three("threadblock_shape", threadblock_shape)
         )
-        object.__setattr__(self, "stages", _positive("stages", stages))
-        object.__setattr__(self, "warp_count", _three("warp_count", warp_count))
+        count = None if stages is None else _positive("stages", stages)
+        object.__setattr__(self, "stages", count)
+        object.__setattr__(self, "warp_count", _three_or_none("warp_count", warp_count))
         object.__setattr__(self, "math_instruction", math_instruction)
         if not isinstance(math_instruction, MathInstruction):
             raise DescriptionError(
@@ -128,8 +133,7 @@ class TileDescription:
                     hint="build one with kronop.MathInstruction(...)",
                 )
             )
-        cluster = None if cluster_shape is None else _three("cluster_shape", cluster_shape)
-        object.__setattr__(self, "cluster_shape", cluster)
+        object.__setattr__(self, "cluster_shape", _three_or_none("cluster_shape", cluster_shape))
         _take(self, "kernel_schedule", kernel_schedule, KernelScheduleType)
         _take(self, "epilogue_schedule", epilogue_schedule, EpilogueScheduleType)
         _take(self, "tile_scheduler", tile_scheduler, TileSchedulerType)
@@ -143,13 +147,26 @@ class TileDescription:
             EpilogueScheduleType.ScheduleAuto,
             TileSchedulerType.Default,
         )
-        return self.cluster_shape is not None or given != usual
+        return self.cluster_shape not in (None, (1, 1, 1)) or given != usual
 
     @property
-    def warps(self) -> int:
-        """The number of warps in all."""
-        m, n, k = self.warp_count
-        return m * n * k
+    def warps(self) -> int | None:
+        """The number of warps in all; None for the planner's choice."""
+        return None if self.warp_count is None else math.prod(self.warp_count)
+
+    def allows_threads(self, threads: int) -> bool:
+        """Whether a block may have so many threads."""
+        return self.warps is None or threads == _THREADS_OF_WARP * self.warps
+
+    def stages_among(self, choices: Iterable[int]) -> Iterable[int]:
+        """The stages that were given, or those that a planner may choose."""
+        return choices if self.stages is None else (self.stages,)
+
+    def warp_counts_among(
+        self, choices: Iterable[tuple[int, int, int]]
+    ) -> Iterable[tuple[int, int, int]]:
+        """Likewise of warps along M, N and K."""
+        return choices if self.warp_count is None else (self.warp_count,)
 
 
 def _take(tile: TileDescription, name: str, value: object, kind: type[enum.Enum]) -> None:
@@ -189,6 +206,10 @@ def _positive(name: str, value: object) -> int:
             )
         )
     return value
+
+
+def _three_or_none(name: str, values: Sequence[int] | None) -> tuple[int, int, int] | None:
+    return None if values is None else _three(name, values)
 
 
 def _three(name: str, values: Sequence[int]) -> tuple[int, int, int]:

@@ -27,6 +27,7 @@ from kronop.families.gemm.description import GemmDescription
 from kronop.target import Target
 from tests.compile.test_cuda_kernels import TARGETS, check
 from tests.emit import cases
+from tests.pycutlass_programs import PROGRAMS
 
 sums_and_maxima = epilogue_visitor(
     lambda accum: (accum, maximum(accum, axis="row")), results=("D", "row_max")
@@ -63,6 +64,13 @@ def test_float32_on_tensor_cores_spills_little(
     case: _Case, target: str, tree: bool, spills: int
 ) -> None:
     check(_plan(case, target, tree=tree), spills)
+
+
+@pytest.mark.parametrize(("number", "target"), [(22, "sm_80"), (26, "sm_90a")])
+def test_rounded_operands_leave_room_for_64_by_64_sums_of_a_warp(number: int, target: str) -> None:
+    """Sums, and the 16-bit operands of two steps; the rest is a tree's stack."""
+    described = PROGRAMS[number].description(target)
+    check(GemmOperationUniversal(**described, visitor=True).plan, 24)
 
 
 @pytest.mark.parametrize("alignment", [8, 1])

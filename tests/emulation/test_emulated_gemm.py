@@ -83,6 +83,7 @@ _CASES = {
     "fast bf16": Case(tensor_op(float32, operation=_FAST[bfloat16]), bfloat16),
     "f16": Case(_T(float16)),
     "f16 sums": Case(tensor_op(float16, (16, 8, 16), float16)),
+    "simt f16 sums": Case(MathInstruction(None, float16, float16, float16)),
     "bf16": Case(tensor_op(bfloat16, (16, 8, 16))),
     "s8": Case(_T(int8)),
     "e4m3": Case(_T(float8_e4m3fn)),
@@ -99,6 +100,8 @@ def tile_of(math: MathInstruction) -> kronop.TileDescription:
     of 16 elements."""
     if math.opcode_class is OpClass.Simt:
         return kronop.TileDescription([32, 32, 16], 2, [2, 1, 1], math)
+    if math.math_operation is MathOperation.multiply_add_fast_bf16:
+        return kronop.TileDescription([128, 128, 32], 3, [2, 2, 1], math)  # PyCUTLASS's programs'
     depth = 32 if math.element_a in FLOAT8 else 64 // min(math.element_a.bytes, 4)
     return kronop.TileDescription([64, 64, depth], 3, [2, 2, 1], math)
 
@@ -220,7 +223,8 @@ class Kernel:
             np.testing.assert_array_equal(y.astype(np.int64), expected)
             return
         size = abs(scalars[0]) * (np.abs(_wide(a)) @ np.abs(_wide(b)))
-        unit = support.unit(what.math.element_accumulator)
+        ordinary = what.math.opcode_class is OpClass.Simt
+        unit = support.unit(what.math.added_in if ordinary else what.math.element_accumulator)
         error = ((a.shape[-1] + 4) * unit + _ROUNDING[self.case.rounded]) * size
         for item in wide:
             error = error + 4 * unit * np.abs(scalars[1] or 1) * (

@@ -26,18 +26,14 @@ def test_every_valid_instruction_is_accepted_and_its_neighbours_are_not() -> Non
     )
     assert simt == kronop.MathInstruction.simt(kronop.float16)
     assert hash(simt) == hash(kronop.MathInstruction.simt(kronop.float16))
-    kronop.MathInstruction(
-        [16, 8, 32],
-        kronop.int8,
-        kronop.int8,
-        kronop.int32,
-        kronop.OpClass.TensorOp,
-        kronop.MathOperation.multiply_add_saturate,
-    )
+    of_bytes = (kronop.int8, kronop.int8, kronop.int32, kronop.OpClass.TensorOp)
+    for operation in ("multiply_add_saturate", "multiply_add"):
+        kronop.MathInstruction([16, 8, 32], *of_bytes, kronop.MathOperation[operation])
     for operands in (
         ([1, 1, 1], kronop.float32, kronop.float16, kronop.float32),
         ([1, 1, 2], kronop.float32, kronop.float32, kronop.float32),
-        ([1, 1, 1], kronop.float16, kronop.float16, kronop.float16),
+        ([1, 1, 1], kronop.bfloat16, kronop.bfloat16, kronop.bfloat16),
+        (None, kronop.float32, kronop.float32, kronop.float64),
         ([16, 8, 8], kronop.float64, kronop.float64, kronop.float64, kronop.OpClass.TensorOp),
     ):
         with pytest.raises(kronop.DescriptionError, match=r"TensorOp \[16, 8, 32\] int8 -> int32"):
@@ -52,11 +48,52 @@ def test_tiles_refuse_sizes_that_are_not_positive(arguments) -> None:
         kronop.TileDescription(*arguments, kronop.MathInstruction.simt(kronop.float32))
 
 
+def _tiled(operation: Any, target: str, sizes: Any, instruction: Any, shape: Any) -> str:
+    """The plan of an operation whose tile leaves the warps and stages out."""
+    tensor = kronop.TensorDescription(instruction.element_a)
+    tile = kronop.TileDescription(sizes, None, None, instruction)
+    epilogue = support.linear(instruction.element_a)
+    return str(operation(target, tile, tensor, tensor, tensor, epilogue, shape).plan)
+
+
+def test_tiles_on_cpus_leave_warps_and_stages_out() -> None:
+    simt = kronop.MathInstruction.simt(kronop.float32)
+    assert "64 outputs" in _tiled(
+        kronop.KSparseOperation, "x86", [64, 64, 16], simt, (2, 64, 64, 1)
+    )
+    assert "4 rows" in _tiled(kronop.KronMatmulOperation, "x86", [4, 512, 4], simt, [(8, 8)] * 3)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", ["simt float32", "tensor_op float32", "tensor_op float16"])
+def test_tiles_on_gpus_leave_warps_and_stages_to_the_planner(target: str, name: str) -> None:
+    kind, element = name.split()
+    instruction = getattr(kronop.MathInstruction, kind)(getattr(kronop, element))
+    sparse = kronop.KSparseOperation
+    assert "64 x 64 x 16" in _tiled(sparse, target, [64, 64, 16], instruction, (2, 64, 64, 1))
+    assert _tiled(kronop.KronMatmulOperation, target, [4, 512, 4], instruction, [(8, 8)] * 3)
+    if kind == "tensor_op":
+        gradient, shape = kronop.KSparseGradientOperation, (1, 256, 256, 1)
+        assert "64 x 64 x 64" in _tiled(gradient, target, [64, 64, 64], instruction, shape)
+    with pytest.raises(kronop.DescriptionError, match=r"change|use") as refused:
+        _tiled(sparse, target, [63, 7, 3], instruction, (2, 12, 20, 1))
+    assert "None" not in str(refused.value)
+
+
+def test_a_shape_is_left_to_the_instruction() -> None:
+    half, tensor_op = kronop.float16, kronop.OpClass.TensorOp
+    for sums, shape in ((kronop.float32, (16, 8, 8)), (half, (16, 8, 16))):
+        given = kronop.MathInstruction(None, half, half, sums, tensor_op)
+        assert given.instruction_shape == shape
+        assert given == kronop.MathInstruction(shape, half, half, sums, tensor_op)
+
+
 def test_alignments_are_powers_of_two_of_at_most_16_bytes() -> None:
     for element in support.ELEMENTS:
         widest = 16 // element.bytes
-        assert kronop.TensorDescription(element, kronop.RowMajor, widest).alignment == widest
-        for wrong in (0, 3, 2 * widest, -1):
+        for wider in (widest, 2 * widest, 64):  # More means the widest.
+            assert kronop.TensorDescription(element, kronop.RowMajor, wider).alignment == widest
+        for wrong in (0, 3, 5 * widest, -1):
             with pytest.raises(kronop.DescriptionError, match="alignment"):
                 kronop.TensorDescription(element, kronop.RowMajor, wrong)
 
@@ -272,6 +309,6 @@ def test_flags_are_bools_alignments_integers_and_shapes_sequences() -> None:
         kronop.ksmm(np.ones((2, 3), "f"), np.ones((1, 2, 3, 1), "f"), batch_last="no")
     with pytest.raises(kronop.DescriptionError, match="alignment"):
         kronop.TensorDescription(kronop.float32, kronop.RowMajor, 4.0)
-    for wrong in (None, 5):
+    for wrong in (5, 1.5):
         with pytest.raises(kronop.DescriptionError, match=f"Simt {wrong} float32"):
             kronop.MathInstruction(wrong, kronop.float32, kronop.float32, kronop.float32)

@@ -142,12 +142,14 @@ def test_integer_epilogues_take_whole_numbers_of_their_range() -> None:
             epilogue.epilogue_type(wrong)
 
 
-@pytest.mark.parametrize("length", ["x", -3, 0, 3, 16, True, 4.0, None])
+@pytest.mark.parametrize("length", ["x", -3, 0, 3, 12, True, 4.0, None])
 def test_a_vector_is_a_power_of_two_of_at_most_16_bytes(length) -> None:
     with pytest.raises(kronop.DescriptionError, match="epilogue_vector_length for int32"):
         kronop.LinearCombination(kronop.int32, length, kronop.int32, kronop.int32)
     with pytest.raises(kronop.DescriptionError, match="epilogue_vector_length for int32"):
         kronop.FastLinearCombinationClamp(kronop.int32, length)
+    wide = kronop.LinearCombination(kronop.int32, 16, kronop.int32, kronop.int32)
+    assert wide.epilogue_vector_length == 4  # More means the widest.
 
 
 def test_types_that_do_not_go_together() -> None:
@@ -157,8 +159,12 @@ def test_types_that_do_not_go_together() -> None:
         kronop.LinearCombination(kronop.float16, 8, kronop.bfloat16, kronop.float32)
     with pytest.raises(kronop.DescriptionError, match=r"^element_accumulator: "):
         kronop.LinearCombination(kronop.float16, 8, [kronop.float32], kronop.float32)
-    with pytest.raises(kronop.DescriptionError, match="int8 or int32"):
-        kronop.FastLinearCombinationClamp(kronop.float32, 4)
+    types = (kronop.int32, kronop.float32)
+    clamp = kronop.FastLinearCombinationClamp
+    assert clamp(kronop.int8, 16, *types) == clamp(kronop.int8, 16)
+    for output, *others in ((kronop.float32, *types), (kronop.int8, kronop.int32, kronop.int32)):
+        with pytest.raises(kronop.DescriptionError, match="int8 or int32, of sums in int32"):
+            clamp(output, 4, *others)
     with pytest.raises(kronop.DescriptionError, match="activation"):
         kronop.LinearCombinationGeneric("relu", kronop.float32, 4, kronop.float32, kronop.float32)
     with pytest.raises(kronop.DescriptionError, match="floating point"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -176,6 +177,39 @@ def test_a_tile_that_no_warps_have_either() -> None:
     reason = CudaEmitter().supports(_of_warp_groups(tile), _SM_90A).reason
     assert "registers" in reason
     assert "; of warp groups: 128 x 128 x 64 (at most 6 stages), 128 x 256 x 64" in reason
+
+
+@pytest.mark.parametrize(
+    ("shape", "stages", "cluster", "math", "told"),
+    [
+        ((128, 128, 64), None, None, _TENSOR_OP(float16), "128 x 128 in turn, 6 stages"),
+        ((128, 128, 64), 4, (1, 1, 1), _TENSOR_OP(float16), "128 x 128 in turn, 4 stages"),
+        ((64, 256, 64), None, (2, 1, 1), _TENSOR_OP(float16), "64 x 256 in turn"),
+        ((128, 128, 32), None, (1, 1, 1), _TENSOR_OP(float16), "2 x 2 warps, .* 4 stages"),
+        ((256, 128, 64), None, None, _TENSOR_OP(float16), "4 x 2 warps, .* 4 stages"),
+        ((128, 128, 8), None, None, _SIMT(float16), "tiles of 128 x 128 x 8, threads of"),
+    ],
+)
+@pytest.mark.usefixtures("_without_cutlass")
+def test_what_a_tile_leaves_out_is_chosen(
+    shape: Any, stages: Any, cluster: Any, math: MathInstruction, told: str
+) -> None:
+    tile = kronop.TileDescription(shape, stages, None, math, cluster_shape=cluster)
+    what = replace(_of_warp_groups(), math=math, tile=tile)
+    design = CudaEmitter().plan(what, _SM_90A).steps[0].design
+    assert re.search(told, str(design)), str(design)
+
+
+@pytest.mark.parametrize("target", ["x86", "sm_80", "sm_90a"])
+def test_sums_of_float16_need_no_tile(target: str) -> None:
+    half = kronop.TensorDescription(float16, alignment=8)
+    sums = LinearCombination(float16, 8, float16, float16)
+    operation = kronop.GemmOperationUniversal(target, None, half, half, half, sums)
+    assert operation.description.math.element_accumulator is float16
+    ordinary = kronop.MathInstruction([1, 1, 1], float16, float16, float16)
+    tile = kronop.TileDescription([128, 128, 8], None, None, ordinary, [1, 1, 1])
+    operation = kronop.GemmOperationUniversal(target, tile, half, half, half, sums)
+    assert operation.plan.steps[0].least.sums is float32
 
 
 @pytest.mark.parametrize("element", [float32, float16])

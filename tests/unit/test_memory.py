@@ -10,6 +10,7 @@ import pytest
 
 from kronop import compiler
 from kronop.args import memory
+from kronop.args.device import device_cc
 from kronop.args.memory import DeviceBuffer, get_allocated_size, get_memory_pool
 from kronop.errors import (
     ArgumentError,
@@ -39,14 +40,20 @@ def test_wrong_sizes_are_refused_even_without_a_gpu(sizes: Any, error: type[Kron
         get_memory_pool(*sizes)
 
 
-def test_without_a_gpu_a_pool_is_a_device_error() -> None:
+def test_without_a_gpu_a_pool_is_a_warning() -> None:
     if compiler.cuda_devices():
         pytest.skip("this machine has a GPU")
-    with pytest.raises(DeviceError, match=r"NVIDIA.*x86 operations need no pool"):
-        get_memory_pool(0, 1 << 20)
+    with pytest.warns(RuntimeWarning, match=r"no pool .*NVIDIA.* x86 need no pool"):
+        assert get_memory_pool(0, 1 << 20) is None
     with pytest.raises(DeviceError, match="NVIDIA"):
         DeviceBuffer(16, 0)
+    with pytest.raises(DeviceError, match="NVIDIA"):
+        device_cc()
     assert get_allocated_size() == 0
+
+
+def test_a_gpu_tells_its_compute_capability(gpu: Driver) -> None:
+    assert device_cc() == 90
 
 
 def test_sizes_are_rounded_and_counted(gpu: Driver) -> None:

@@ -163,4 +163,4 @@ def test_arguments_name_the_operation_that_they_are_of() -> None:
     with pytest.raises(kronop.ElementTypeError, match="a GemmOperationUniversal, got GemmOperatio"):
         kronop.GemmArguments(operation=grouped, A=_SQUARE, B=_SQUARE)
     with pytest.raises(kronop.ElementTypeError, match="a GemmOperationGrouped, got GemmOperationU"):
-        kronop.GemmGroupedArguments(_OPERATION, As=[_SQUARE], Bs=[_SQUARE])
+        kronop.GemmGroupedArguments(_OPERATION, A=[_SQUARE], B=[_SQUARE])

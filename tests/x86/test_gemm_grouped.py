@@ -102,24 +102,24 @@ def test_arrays() -> None:
 def _grouped(**changed: Any) -> Any:
     a, b, _ = _operands()
     operation = kronop.GemmOperationGrouped("x86", None, _MATRIX, _MATRIX, _MATRIX, _LINEAR)
-    return kronop.GemmGroupedArguments(operation, **{"As": a, "Bs": b, **changed})
+    return kronop.GemmGroupedArguments(operation, **{"A": a, "B": b, **changed})
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: _grouped(As=_operands()[0][:2]), "2 As, 6 Bs"),
-        (lambda: _grouped(As=3), "As: expected a list"),
-        (lambda: _grouped(As=[], Bs=[]), "at least one"),
-        (lambda: _grouped(Bs=_operands()[1][::-1]), "product 0 of the group: shape of B"),
-        (lambda: _grouped(Ds=[np.empty((3, 5), np.float32)] * 6), "product 1 of the group"),
+        (lambda: _grouped(A=_operands()[0][:2]), "2 A, 6 B"),
+        (lambda: _grouped(A=3), "A: expected a list"),
+        (lambda: _grouped(A=[], B=[]), "at least one"),
+        (lambda: _grouped(B=_operands()[1][::-1]), "product 0 of the group: shape of B"),
+        (lambda: _grouped(D=[np.empty((3, 5), np.float32)] * 6), "product 1 of the group"),
         (
             lambda: _grouped(
-                As=_operands()[0][:1] * 2,
-                Bs=_operands()[1][:1] * 2,
-                Ds=[np.empty((3, 5), np.float32)] * 2,
+                A=_operands()[0][:1] * 2,
+                B=_operands()[1][:1] * 2,
+                D=[np.empty((3, 5), np.float32)] * 2,
             ),
-            r"Ds\[0\] and Ds\[1\]",
+            r"D\[0\] and D\[1\]",
         ),
     ],
 )
@@ -206,7 +206,7 @@ def test_a_source_that_is_not_read_may_be_another_one_s_result() -> None:
     kronop.gemm.grouped_matmul([a, a], [b, b], Cs=outs[::-1], beta=0, outs=outs)
     for out in outs:
         _check(out, np.float64(a) @ b, 5)
-    with pytest.raises(kronop.ArgumentError, match=r"(Cs\[0\] and Ds|Ds\[0\] and Cs)\[1\]"):
+    with pytest.raises(kronop.ArgumentError, match=r"(C\[0\] and D|D\[0\] and C)\[1\]"):
         kronop.gemm.grouped_matmul([a, a], [b, b], Cs=outs[::-1], beta=1, outs=outs)
 
 
@@ -218,7 +218,7 @@ def test_results_may_be_columns_of_one_matrix() -> None:
     for out in outs:
         _check(out, np.float64(a) @ b, 5)
     outs[7] = memory[:, 1:5]
-    with pytest.raises(kronop.ArgumentError, match=r"Ds\[[017]\] and Ds\[[017]\]"):
+    with pytest.raises(kronop.ArgumentError, match=r"D\[[017]\] and D\[[017]\]"):
         kronop.gemm.grouped_matmul([a] * 30, [b] * 30, outs=outs)
 
 

@@ -119,7 +119,7 @@ def test_groups_and_lists() -> None:
         single, A=As, B=Bs, output_op=output_op, gemm_mode=kronop.gemm.Mode.Array
     )
     single.run(listed)
-    for matrices, *found in zip(every, arguments.Ds, listed.D, strict=True):
+    for matrices, *found in zip(every, arguments.D, listed.D, strict=True):
         for item in found:
             expected = _expected(*matrices, 1 / 64, 0)
             np.testing.assert_array_equal(deinterleave(item, COLUMNS), expected)

@@ -68,9 +68,9 @@ def common_status(math: MathInstruction, tile: TileDescription | None, target: T
         return Status.reject(f"{target} has no tensor cores for {math}; use OpClass.Simt")
     if tile is None:
         return Status.accept()
-    if tile.warp_count != (1, 1, 1):
+    if tile.warp_count not in (None, (1, 1, 1)):
         return Status.reject(f"warp_count is {list(tile.warp_count)}; on {target} use [1, 1, 1]")
-    if tile.stages != 1:
+    if tile.stages not in (None, 1):
         return Status.reject(f"stages is {tile.stages}; {target} kernels hold one tile: use 1")
     return Status.accept()
 

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from kronop.families.gemm.operation import GemmOperationGrouped as GemmOperationGrouped
     from kronop.families.gemm.operation import GemmOperationUniversal as GemmOperationUniversal
     from kronop.families.gemm.public_api import gemm as gemm
+    from kronop.families.gemm.reduction import ReductionArguments as ReductionArguments
+    from kronop.families.gemm.reduction import ReductionOperation as ReductionOperation
     from kronop.families.gemm.vocabulary import BatchedIdentitySwizzle as BatchedIdentitySwizzle
     from kronop.families.gemm.vocabulary import IdentitySwizzle1 as IdentitySwizzle1
     from kronop.families.gemm.vocabulary import IdentitySwizzle2 as IdentitySwizzle2
     from kronop.families.gemm.vocabulary import IdentitySwizzle4 as IdentitySwizzle4
     from kronop.families.gemm.vocabulary import IdentitySwizzle8 as IdentitySwizzle8
+    from kronop.families.gemm.vocabulary import MatrixCoord as MatrixCoord
     from kronop.families.gemm.vocabulary import SchedulerMode as SchedulerMode
 
 _HERE = __name__
@@ -51,7 +54,7 @@ GROUPED = Kind(
     },
     inputs=("A", "B"),
     names={"Y": "C"},
-    argument_names={"Z": "Cs", "Y": "Ds"},
+    argument_names={"Z": "C", "Y": "D"},
     size=GemmSize,
 )
 FAMILY = Family(
@@ -71,10 +74,13 @@ FAMILY = Family(
                 "IdentitySwizzle2",
                 "IdentitySwizzle4",
                 "IdentitySwizzle8",
+                "MatrixCoord",
                 "SchedulerMode",
             ),
             f"{_HERE}.vocabulary",
         ),
+        "ReductionArguments": f"{_HERE}.reduction",
+        "ReductionOperation": f"{_HERE}.reduction",
         "gemm": f"{_HERE}.public_api",
     },
     torch={

@@ -56,7 +56,8 @@ class GemmArguments(Members):
             are 32 and 1.
         B: (..., K, N); leading dimensions broadcast.
         C: (..., M, N), which broadcasts; needed where beta is not 0, and read only there. It may be
-            D itself.
+            D itself. A flat one may also be one row of N elements or, of a column-major C, one
+            column of M, that repeats: as in PyCUTLASS, a bias times beta.
         D: (..., M, N), where the result goes; None for a new tensor like A, without gaps, in the
             described layout.
         output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults, without C.
@@ -67,6 +68,7 @@ class GemmArguments(Members):
             GemmSplitKParallel. CPUs cut it as their threads need, whatever the number.
         batch: how many products, in the modes Batched and Array.
         bias: (N), of the result's type, is added to each row before an activation; None for none.
+            The attribute of this name is another matter, as PyCUTLASS's is: whether C is a vector.
 
     Everything is checked here; nothing is computed, and nothing but D is allocated, before the
     first run. What only CUTLASS's kernels refuse (extents, strides or a bias that they do not
@@ -143,6 +145,7 @@ class GemmArguments(Members):
             views = shaped(views, check_size(problem_size), self._mode.batch, self._described)
         check_source(self.output_op, views.get("Z"), "C")
         self._size = size_of(views, problem_size, self._described)
+        self._matrices = (A, B)
         self._settle(views | {item.key: item.view for item in self._visited})
         self._check_promises(views)
         self._batch = self._lead(views)
@@ -189,7 +192,7 @@ class GemmArguments(Members):
         make = functools.partial(
             GemmArguments, self.operation, problem_size, output_op=self.output_op, bias=bias
         )
-        self._take_members([*made(make, rows, "the array")], plural="")
+        self._take_members([*made(make, rows, "the array")])
         check_batch((len(rows),), self._mode)
 
     def _take_visited(self, tree: VisitorArguments) -> None:
@@ -229,6 +232,23 @@ class GemmArguments(Members):
             own = shape[-DIMENSIONS:]
             if views["Z"].shape[-DIMENSIONS:] != own:
                 raise shape_error("C", f"(..., {own})", views["Z"].shape)
+
+    @property
+    def bias(self) -> bool:
+        """Whether C is one row or one column, which repeats: a bias, times beta."""
+        source = self._views.get("Z")
+        return source is not None and 0 in source.strides[-2:]
+
+    @property
+    def ptr_D(self) -> GemmArguments:
+        """What PyCUTLASS's programs pass to `ReductionArguments` as `workspace`: these arguments,
+        which keep the sums of their slices to themselves."""
+        return self
+
+    def _leave(self) -> None:
+        """Runs nothing from now on, since a `ReductionArguments` runs the product."""
+        self.launchers = self._steps = ()
+        self._placement, self._kept, self._count_change = None, (), None
 
     @property
     def D(self) -> Any:

@@ -86,16 +86,16 @@ def grouped_matmul(
     )
     arguments = GemmGroupedArguments(
         operation=operation,
-        As=lists["As"],
-        Bs=lists["Bs"],
-        Cs=lists.get("Cs"),
-        Ds=lists.get("outs"),
+        A=lists["As"],
+        B=lists["Bs"],
+        C=lists.get("Cs"),
+        D=lists.get("outs"),
         output_op=operation.epilogue_type(alpha, beta),
         biases=lists.get("biases"),
     )
     names = (f"{name}[{index}]" for name in _NAMES for index in range(count))
     finish(arguments, lesson, {name: slot for slot, name in enumerate(names)})
-    return list(arguments.Ds)
+    return list(arguments.D)
 
 
 def _operation_for(

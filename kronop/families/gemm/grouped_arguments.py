@@ -16,11 +16,7 @@ from kronop.families.gemm.member_arguments import Members, made, rows_of
 from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.vocabulary import GemmCoord
 
-_OWN = {
-    "problem_sizes": "problem_size",
-    **{f"{name}s": name for name in "ABCD"},
-    "biases": "bias",
-}
+_OWN = {"problem_sizes": "problem_size", **{name: name for name in "ABCD"}, "biases": "bias"}
 
 
 class GemmGroupedArguments(Members):
@@ -31,9 +27,9 @@ class GemmGroupedArguments(Members):
         operation: a GemmOperationGrouped.
         problem_sizes: a `kronop.gemm.GemmCoord` for each product; None for what the tensors'
             shapes say. With it, tensors may be flat, as of GemmArguments.
-        As, Bs: lists of tensors (M, K) and (K, N), each of its own sizes; or a stacked tensor.
-        Cs: a list of tensors (M, N), or a stacked one; needed where beta is not 0.
-        Ds: where the results go, likewise; None for new tensors.
+        A, B: lists of tensors (M, K) and (K, N), each of its own sizes; or a stacked tensor.
+        C: a list of tensors (M, N), or a stacked one; needed where beta is not 0.
+        D: where the results go, likewise; None for new tensors.
         output_op: `operation.epilogue_type(alpha, beta, ...)`, of all products.
         biases: a list of tensors (N), likewise; None for none.
 
@@ -49,8 +45,8 @@ class GemmGroupedArguments(Members):
         >>> operation = kronop.GemmOperationGrouped("x86", None, matrix, matrix, matrix, epilogue)
         >>> As = [np.ones((2, 3), np.float32), np.ones((1, 5), np.float32)]
         >>> Bs = [np.ones((3, 2), np.float32), np.ones((5, 4), np.float32)]
-        >>> arguments = kronop.GemmGroupedArguments(operation=operation, As=As, Bs=Bs)
-        >>> [product.shape for product in arguments.Ds]
+        >>> arguments = kronop.GemmGroupedArguments(operation=operation, A=As, B=Bs)
+        >>> [product.shape for product in arguments.D]
         [(2, 2), (1, 4)]
     """
 
@@ -58,29 +54,29 @@ class GemmGroupedArguments(Members):
         self,
         operation: OperationLike,
         problem_sizes: Sequence[GemmCoord] | None = None,
-        As: Any = None,
-        Bs: Any = None,
-        Cs: Any = None,
-        Ds: Any = None,
+        A: Any = None,
+        B: Any = None,
+        C: Any = None,
+        D: Any = None,
         output_op: EpilogueArguments | None = None,
         biases: Any = None,
     ) -> None:
         description_of(operation, GemmGroupedDescription, "GemmOperationGrouped")
         super().__init__(operation, output_op)
-        given = {"As": As, "Bs": Bs, "problem_sizes": problem_sizes, "Cs": Cs, "Ds": Ds}
-        rows = rows_of({**given, "biases": biases}, _OWN, ("problem_sizes", "Cs", "Ds", "biases"))
+        given = {"A": A, "B": B, "problem_sizes": problem_sizes, "C": C, "D": D}
+        rows = rows_of({**given, "biases": biases}, _OWN, ("problem_sizes", "C", "D", "biases"))
         product: Any = operation
         make = functools.partial(GemmArguments, operation=product.product, output_op=self.output_op)
-        self._take_members([*made(make, rows, "the group")], plural="s")
+        self._take_members([*made(make, rows, "the group")])
 
     @property
-    def Ds(self) -> tuple[Any, ...]:
+    def D(self) -> tuple[Any, ...]:
         """The tensors of the results."""
         return tuple(member.Y for member in self.members)
 
     @property
     def results(self) -> tuple[Any, ...]:
-        return self.Ds
+        return self.D
 
     @property
     def size(self) -> GemmSize:

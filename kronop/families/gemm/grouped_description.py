@@ -85,17 +85,17 @@ class GemmGroupedDescription:
         )
 
     def x_shape(self, rows: Any) -> tuple[int, ...]:
-        """The shape of stacked As, for M = `rows` or a size."""
+        """The shape of stacked A, for M = `rows` or a size."""
         return _SAMPLES, *self.product.x_shape(rows)
 
     def y_shape(self, rows: Any) -> tuple[int, ...]:
-        """The shape of stacked Ds."""
+        """The shape of stacked D."""
         return _SAMPLES, *self.product.y_shape(rows)
 
     def operands(self, rows: Any) -> dict[str, Any]:
         """Shapes of stacked operands, in the order of `reference`; `rows` may be a size."""
         shapes = self.product.operands(rows)
-        return {"As": (_SAMPLES, *shapes["A"]), "Bs": (_SAMPLES, *shapes["B"])}
+        return {"A": (_SAMPLES, *shapes["A"]), "B": (_SAMPLES, *shapes["B"])}
 
     def reference(
         self, a: Any, b: Any, z: Any = None, output_op: EpilogueArguments | None = None

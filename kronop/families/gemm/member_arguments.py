@@ -29,13 +29,9 @@ class Members(Arguments):
         """The operands by their names in `kronop`, where Z is C and Y is D."""
         return self._views
 
-    def _take_members(self, members: Sequence[Any], plural: str) -> None:
+    def _take_members(self, members: Sequence[Any]) -> None:
         """Accepts arguments of products, all on one device, none of which writes what another one
-        reads or writes.
-
-        Args:
-            plural: what follows C and D in the names of their lists.
-        """
+        reads or writes."""
         self.members = tuple(members)
         views = {
             f"{name}[{index}]": item
@@ -44,7 +40,7 @@ class Members(Arguments):
         }
         self._settle(views)
         self.share_among(self._threads)
-        _check_apart(self.members, plural)
+        _check_apart(self.members)
         self._views, self.Y = views, self.members[0].Y
         self._source_is_result = any(member.accumulates for member in self.members)
 
@@ -170,7 +166,7 @@ def lists_of(given: Mapping[str, Any], optional: Sequence[str]) -> dict[str, lis
     return lists
 
 
-def _check_apart(members: Sequence[Members], plural: str) -> None:
+def _check_apart(members: Sequence[Members]) -> None:
     """Raises ArgumentError if a product writes memory that another one reads or writes."""
     spans = sorted(
         (*span(item), index, name)
@@ -189,7 +185,7 @@ def _check_apart(members: Sequence[Members], plural: str) -> None:
             if overlaps(first, second):
                 called = {"Y": "D", "Z": "C"}
                 pair = " and ".join(
-                    f"{called.get(key, key)}{plural}[{at}]"
+                    f"{called.get(key, key)}[{at}]"
                     for key, at in ((name, index), (its, other))
                 )
                 raise ArgumentError(

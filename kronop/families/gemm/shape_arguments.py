@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from kronop.args.strides import matrix_strides
 from kronop.args.view import TensorView
+from kronop.descriptions.datatype import Layout
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.gemm.panel_arguments import check_panels, check_whole
@@ -53,8 +54,10 @@ def shaped(
         own = shape_in_memory(matrix, described[name].layout)
         shape = (batch, *own) if batch > 1 else own
         called = CALLED.get(name, name)
-        if name == "Z" and item.shape == (size.n,) and math.prod(shape) != size.n:
-            continue  # A bias, which broadcasts over rows.
+        if name == "Z":
+            shape = _shape_of_source(item.shape[0], shape, described[name])
+            if len(shape) == 2 and shape[0] == 1:
+                continue  # A row, which repeats as it is.
         if not item.in_place:
             hint = (
                 "only tensors that kernels can read, of native byte order and aligned, may be flat"
@@ -62,12 +65,27 @@ def shaped(
             raise shape_error(called, f"a matrix of {matrix}", item.shape, hint)
         if item.shape[0] != math.prod(shape):
             expected = f"{math.prod(shape)} elements, {' x '.join(map(str, shape))}"
+            if name == "Z":
+                line = "row" if described[name].layout is Layout.RowMajor else "column"
+                expected += f", or those of one {line}"
             hint = "flat tensors hold `batch` matrices of the problem_size (M, N, K)"
             raise shape_error(called, expected, item.shape, hint)
         steps = matrix_strides(shape, described[name].layout, 1)
         strides = tuple(item.strides[0] * step for step in steps)
         found[name] = item.reshaped(shape, strides)
     return found
+
+
+def _shape_of_source(
+    elements: int, shape: tuple[int, ...], described: TensorDescription
+) -> tuple[int, ...]:
+    """The shape of a flat C: that of D, or of one row of it, of a column-major C one column, that
+    repeats: the same for all products, or one for each."""
+    if described.interleaved or elements == math.prod(shape):
+        return shape
+    line = (1, shape[-1]) if described.layout is Layout.RowMajor else (shape[-2], 1)
+    each = (*shape[:-2], *line)
+    return next((it for it in (line, each) if elements == math.prod(it)), shape)
 
 
 def size_of(

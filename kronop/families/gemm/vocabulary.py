@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 
 from kronop.frozen import dataclass
 from kronop.size import extent_of
 
 
+class Extent(int):
+    """An int that gives itself where it is called: extents are fields in kronop, and methods in
+    PyCUTLASS.
+
+    Example:
+        >>> size = kronop.gemm.GemmCoord(300, 100, 200)
+        >>> size.m, size.m()
+        (300, 300)
+    """
+
+    __slots__ = ()
+
+    def __call__(self) -> int:
+        return int(self)
+
+
 @dataclass(frozen=True, slots=True)
 class GemmCoord:
     """The extents of a product: A is M x K, B is K x N, C and D are M x N.
+
+    PyCUTLASS's programs call them, as in `size.m()`; `size.m` is the same number.
 
     Raises:
         ArgumentError: an extent is not an integer of at least 0.
@@ -20,14 +39,38 @@ class GemmCoord:
         GemmCoord(m=300, n=100, k=200)
     """
 
-    m: int
-    n: int
-    k: int
+    m: Extent
+    n: Extent
+    k: Extent
 
-    def __post_init__(self) -> None:
-        for name in ("m", "n", "k"):
-            hint = "kronop.gemm.GemmCoord(M, N, K) takes three integers"
-            object.__setattr__(self, name, extent_of(f"extent {name}", getattr(self, name), hint))
+    def __init__(self, m: int, n: int, k: int) -> None:
+        given = {"m": m, "n": n, "k": k}
+        _take_extents(self, given, "kronop.gemm.GemmCoord(M, N, K) takes three integers")
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixCoord:
+    """Rows and columns, of a tile for example.
+
+    Raises:
+        ArgumentError: one is not an integer of at least 0.
+
+    Example:
+        >>> kronop.MatrixCoord(4, 128)
+        MatrixCoord(row=4, column=128)
+    """
+
+    row: Extent
+    column: Extent
+
+    def __init__(self, row: int, column: int) -> None:
+        given = {"row": row, "column": column}
+        _take_extents(self, given, "kronop.MatrixCoord(rows, columns) takes two integers")
+
+
+def _take_extents(taker: object, given: Mapping[str, object], hint: str) -> None:
+    for name, value in given.items():
+        object.__setattr__(taker, name, Extent(extent_of(f"extent {name}", value, hint)))
 
 
 class Mode(enum.Enum):

@@ -162,8 +162,9 @@ def _over_model(design: ContractDesign) -> float:
 
 def _undivided(given: TileDescription) -> str:
     m, n, k = given.threadblock_shape
+    warps = "warps" if given.warps is None else f"{given.warps} warps"
     return (
-        f"{given.warps} warps do not share {m} x {n} results in {k} steps: expected 16, 32 or 64"
+        f"{warps} do not share {m} x {n} results in {k} steps: expected 16, 32 or 64"
         " rows and 16, 32 or 64 outputs for each, and steps in multiples of 16; change"
         " threadblock_shape or warp_count"
     )

@@ -65,10 +65,12 @@ def _filled(
     for weights in _ways_of_weights(least):
         tile = replace(least, weights=weights)
         if given is not None:
-            shape = (tile.m, tile.n, tile.k, tile.threads)
-            if shape == (*given.threadblock_shape, 32 * given.warps):
+            shape = (tile.m, tile.n, tile.k)
+            if shape != given.threadblock_shape or not given.allows_threads(tile.threads):
+                continue
+            if given.stages is not None:
                 yield replace(tile, stages=given.stages)
-            continue
+                continue
         for count in range(tile.most_stages(_STAGES, target.shared_bytes), _STAGES[0] - 1, -1):
             filled = replace(tile, stages=count)
             if filled.shared_bytes <= target.shared_bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import operands
@@ -61,15 +61,17 @@ def _warps(
 ) -> Iterator[_Shape]:
     """Shapes of tiles of `lanes` lanes with `along` warps along them: products of a warp, warps
     along rows, outputs and k, then k and stages."""
-    warps = range(_WARPS[0], _WARPS[1] + 1) if tile is None else range(tile.warps, tile.warps + 1)
+    warps = range(_WARPS[0], _WARPS[1] + 1)
+    if tile is not None and tile.warps is not None:
+        warps = range(tile.warps, tile.warps + 1)
     words = max(1, work.source.bytes // 4)
     depth = operands.round_up(work.contracted, SLAB)
-    stages = range(1, _MOST_STAGES + 1)
+    stages: Iterable[int] = range(1, _MOST_STAGES + 1)
     least = 0
     if Order.Own in (work.x_order, work.w_order):
         least = min(_SECTOR_BYTES // work.source.bytes, depth)
     if tile is not None:
-        stages = range(tile.stages, tile.stages + 1)
+        stages = tile.stages_among(stages)
     outputs = operands.round_up(work.produced, 2 * OUTPUTS)
     for warp_m, warp_n in itertools.product((1, 2, 4), (2, 4, 8)):
         if lanes * warp_m * warp_n * 4 * words > _MOST_SUMS:

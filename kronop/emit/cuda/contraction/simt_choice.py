@@ -12,6 +12,7 @@ from kronop.target import Target
 
 MOST_LANES = 8
 MOST_THREADS = 256
+_STAGES = 2
 
 
 def candidates(
@@ -49,8 +50,8 @@ def _unshared(work: Contraction, tile: TileDescription) -> str:
     ]
     hint = f"warps in all that divide them: {', '.join(fitting)}" if fitting else "Tile_M or Tile_N"
     return (
-        f"{_lanes(work)} x {m} x {n} results do not divide among {32 * tile.warps}"
-        " threads, each with 1 to 16 rows and outputs (a power of two);"
+        f"{_lanes(work)} x {m} x {n} results do not divide among the threads of {tile.warps}"
+        " warps, each with 1 to 16 rows and outputs (a power of two);"
         f" change warp_count or threadblock_shape ({hint})"
     )
 
@@ -68,7 +69,7 @@ def _proposed(work: Contraction) -> list[SimtContract]:
             k=k,
             thread_m=thread_m,
             thread_n=thread_n,
-            stages=2,
+            stages=_STAGES,
         )
         for thread_m, thread_n in itertools.product(operands.powers_of_two(1, widest), repeat=2)
         for m, n in itertools.product(operands.powers_of_two(4, 64), operands.powers_of_two(1, 64))
@@ -88,12 +89,13 @@ def _given(work: Contraction, tile: TileDescription) -> list[SimtContract]:
             k=k,
             thread_m=thread_m,
             thread_n=thread_n,
-            stages=tile.stages,
+            stages=stages,
         )
         for thread_m, thread_n in itertools.product(operands.powers_of_two(1, 16), repeat=2)
+        for stages in tile.stages_among((_STAGES,))
         if m % thread_m == 0 and n % thread_n == 0
     ]
-    return [shape for shape in shapes if shape.threads == 32 * tile.warps]
+    return [shape for shape in shapes if tile.allows_threads(shape.threads)]
 
 
 def _slots(tile: SimtContract, target: Target) -> float:

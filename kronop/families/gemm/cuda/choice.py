@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import ColumnMajor, RowMajor
 from kronop.descriptions.math_instruction import OpClass
+from kronop.descriptions.tile import TileDescription
 from kronop.emit.choice import cheapest_plans
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
@@ -56,6 +58,10 @@ _MMA_TILES = (
     (128, 64, 32, 4, 4, 2),
 )
 _WARP_ROWS, _WARP_COLUMNS, _TILE_STAGES = 4, 8, 2
+# What a tile may leave to be chosen: of warps, the first of what takes the same time; of stages, as
+# many as fit.
+_WARPS = tuple((m, n, 1) for m, n in itertools.product((2, 4, 1, 8), repeat=2) if m * n <= 16)
+_STAGES = (4, 3, 2)
 _BAND_COLUMNS = 1024
 
 
@@ -84,20 +90,28 @@ def _status_of_tile(what: GemmDescription, target: Target) -> Status:
     tile = what.tile
     if tile is None:
         return Status.accept()
-    m, n, _ = tile.threadblock_shape
-    warps_m, warps_n, warps_k = tile.warp_count
     if tile.has_schedules:
         return group_choice.status_of_tile(what, target)
-    if warps_k > 1:
+    if tile.warp_count is not None and tile.warp_count[2] > 1:
         return Status.reject(
-            f"{warps_k} warps along K; the sums of a tile are cut by split_k_slices, not by warps"
+            f"{tile.warp_count[2]} warps along K; the sums of a tile are cut by split_k_slices, not"
+            " by warps"
         )
     if what.math.opcode_class is OpClass.TensorOp:
         return Status.accept()
-    rows, columns = _WARP_ROWS * warps_m, _WARP_COLUMNS * warps_n
-    run = operands.vector_of(what.math.element_accumulator)
-    if tile.stages != _TILE_STAGES:
+    if tile.stages not in (None, _TILE_STAGES):
         return Status.reject(f"{tile.stages} stages; ordinary cores take slabs in {_TILE_STAGES}")
+    statuses = [_status_of_warps(what, tile, warps) for warps in tile.warp_counts_among(_WARPS)]
+    return next(filter(None, statuses), statuses[0])
+
+
+def _status_of_warps(
+    what: GemmDescription, tile: TileDescription, warps: tuple[int, int, int]
+) -> Status:
+    """Why so many warps of ordinary cores don't share a tile evenly, if they don't."""
+    (m, n, _), (warps_m, warps_n, _) = tile.threadblock_shape, warps
+    rows, columns = _WARP_ROWS * warps_m, _WARP_COLUMNS * warps_n
+    run = operands.vector_of(what.math.added_in)
     if m % (rows * run) or n % (columns * run):
         return Status.reject(
             f"a tile of {m} x {n}, which is to be a multiple of {rows * run} x {columns * run}:"
@@ -154,32 +168,38 @@ def _designs(what: GemmDescription, target: Target) -> Iterator[AnyDesign]:
     if not _status_of_tile(what, target):
         return
     if what.math.opcode_class is OpClass.TensorOp:
-        yield from _mma_designs(what)
+        yield from _mma_designs(what, target)
     else:
         yield from _tile_designs(what)
 
 
-def _mma_designs(what: GemmDescription) -> Iterator[GemmMma]:
-    size = what.A.element.bytes
-    tiles = [
-        ((m, n, depth // size), stages, (warps_m, warps_n))
-        for m, n, depth, stages, warps_m, warps_n in _MMA_TILES
-    ]
-    if what.tile is not None:
-        m, n, _ = what.tile.warp_count
-        tiles = [(what.tile.threadblock_shape, what.tile.stages, (m, n))]
-    for shape, stages, (warps_m, warps_n) in tiles:
-        common = _common(what, shape)
-        yield GemmMma(**common, stages=stages, warps_m=warps_m, warps_n=warps_n)
+def _mma_designs(what: GemmDescription, target: Target) -> Iterator[GemmMma]:
+    if what.tile is None:
+        for m, n, depth, stages, *warps in _MMA_TILES:
+            common = _common(what, (m, n, depth // what.A.element.bytes))
+            yield GemmMma(**common, stages=stages, warps_m=warps[0], warps_n=warps[1])
+        return
+    common = _common(what, what.tile.threadblock_shape)
+    for warps_m, warps_n, _ in what.tile.warp_counts_among(_WARPS):
+        every = [
+            GemmMma(**common, stages=stages, warps_m=warps_m, warps_n=warps_n)
+            for stages in what.tile.stages_among(_STAGES)
+        ]
+        yield next((item for item in every if item.status(target)), every[-1])
 
 
 def _tile_designs(what: GemmDescription) -> Iterator[GemmTile]:
     tiles: list[tuple[int, ...]] = [*_TILES]
     if what.tile is not None:
-        (m, n, k), (warps_m, warps_n, _) = what.tile.threadblock_shape, what.tile.warp_count
-        tiles = [(m, n, k, m // (_WARP_ROWS * warps_m), n // (_WARP_COLUMNS * warps_n))]
+        m, n, k = what.tile.threadblock_shape
+        tiles = [
+            (m, n, k, m // (_WARP_ROWS * warps[0]), n // (_WARP_COLUMNS * warps[1]))
+            for warps in what.tile.warp_counts_among(_WARPS)
+            if _status_of_warps(what, what.tile, warps)
+        ]
+    math = {"math": what.math.summed_in(what.math.added_in)}
     for *shape, thread_m, thread_n in tiles:
-        common = _common(what, tuple(shape))
+        common = _common(what, tuple(shape)) | math
         yield GemmTile(**common, thread_m=thread_m, thread_n=thread_n)
 
 
@@ -227,7 +247,7 @@ def _steps(what: GemmDescription, target: Target, design: AnyDesign) -> tuple[St
     least = LeastOfGemm(
         element=element,
         output=what.Y.element,
-        sums=what.math.element_accumulator,
+        sums=design.math.element_accumulator,
         multiplied=design.rounded if isinstance(design, GemmMma) else None,
         products=PRODUCTS_OF_SPLIT if split else 1,
     )

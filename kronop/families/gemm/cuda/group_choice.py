@@ -110,7 +110,7 @@ def designs(what: GemmDescription, target: Target) -> Iterator[GemmGroup]:
         if what.tile is None:
             yield design
             continue
-        steered = replace(design, stages=min(what.tile.stages, design.stages))
+        steered = replace(design, stages=min(what.tile.stages or design.stages, design.stages))
         if _is_asked(what.tile, steered):
             yield steered
 
@@ -173,8 +173,8 @@ def _is_asked(tile: TileDescription, design: GemmGroup) -> bool:
     )
     return (
         tile.threadblock_shape == (design.m, design.n, design.slab)
-        and tile.stages == design.stages
-        and tile.warp_count == ((4 if design.alternate else 8), 1, 1)
+        and tile.stages in (None, design.stages)
+        and tile.warp_count in (None, ((4 if design.alternate else 8), 1, 1))
         and tile.cluster_shape in (None, (design.cluster, 1, 1))
         and tile.kernel_schedule in (KernelScheduleType.ScheduleAuto, schedule)
         and tile.epilogue_schedule is not EpilogueScheduleType.NoSmemWarpSpecialized

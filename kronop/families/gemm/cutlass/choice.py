@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from kronop.descriptions.math_instruction import MathOperation, OpClass
@@ -48,22 +49,25 @@ _SIMT = (
     Shape(64, 128, 8, (2, 2, 1), 4),
     Shape(128, 64, 8, (2, 2, 1), 4),
 )
+# What a tile may leave to be chosen; of what takes the same time, the first.
+_WARPS = ((2, 2, 1), (4, 2, 1), (2, 4, 1), (4, 4, 1), (2, 1, 1), (1, 2, 1), (1, 1, 1))
+_STAGES = (4, 3, 2)
 _SIMT_VECTOR, _DOUBLE_BYTES = 1, 8
 # Elements that a thread stores in a panel, and bytes of the widest access.
 _PANEL_STORE, _WIDEST_ACCESS = 8, 16
 
 
 def designs(what: GemmDescription, target: Target) -> Iterator[CutlassGemm | CutlassHopper]:
-    """The one design of the tile that was described, or those to choose from. Kernels of CUTLASS
-    3.x are those of tiles with clusters and schedules.
+    """The designs of the tile that was described, or those to choose from. Kernels of CUTLASS 3.x
+    are those of tiles that name a cluster or schedules.
 
     A problem has to keep more promises to run on these than on kronop's own designs: extents are
     multiples of alignments (`launching`).
     """
     if what.visitor:
         return
+    yield from hopper_choice.designs(what)
     if what.tile is not None and what.tile.has_schedules:
-        yield from hopper_choice.designs(what)
         return
     for shape in _shapes(what):
         yield _design(what, shape)
@@ -73,7 +77,10 @@ def _shapes(what: GemmDescription) -> tuple[Shape, ...]:
     if what.tile is not None:
         m, n, k = what.tile.threadblock_shape
         depth = k if _is_simt(what) else k * what.A.element.bytes
-        return (Shape(m, n, depth, what.tile.warp_count, what.tile.stages),)
+        every = itertools.product(
+            what.tile.warp_counts_among(_WARPS), what.tile.stages_among(_STAGES)
+        )
+        return tuple(Shape(m, n, depth, warps, stages) for warps, stages in every)
     if _is_simt(what):
         return _SIMT
     return _DOUBLE if what.A.element.bytes == _DOUBLE_BYTES else _TENSOR

@@ -212,10 +212,10 @@ class CutlassGemm(Design):
             ("LayoutB", words.LAYOUTS[right]),
             ("LayoutC", words.LAYOUTS[self.result_layout]),
             ("OperatorClass", words.CLASSES[self.math.opcode_class]),
-            ("Operator", words.OPERATORS[self.math.math_operation]),
+            ("Operator", words.operator_of(self.math)),
             ("Output", self.output.cxx),
             ("Accumulator", sums.cxx),
-            ("Sum", words.sums_added_in(sums).cxx),
+            ("Sum", self.math.added_in.cxx),
         )
 
     def _constants(self) -> tuple[tuple[str, int | bool], ...]:

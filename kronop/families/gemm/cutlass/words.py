@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from kronop.descriptions.datatype import (
     AnyLayout,
-    DataType,
     InterleavedLayout,
     Layout,
     bfloat16,
@@ -16,7 +15,7 @@ from kronop.descriptions.datatype import (
     int8,
     int32,
 )
-from kronop.descriptions.math_instruction import MathOperation, OpClass
+from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 
 ELEMENTS = {
     float64: "double",
@@ -36,19 +35,20 @@ CLASSES = {
     OpClass.Simt: "cutlass::arch::OpClassSimt",
     OpClass.TensorOp: "cutlass::arch::OpClassTensorOp",
 }
-OPERATORS = {
+_OPERATORS = {
     MathOperation.multiply_add: "cutlass::arch::OpMultiplyAdd",
     MathOperation.multiply_add_saturate: "cutlass::arch::OpMultiplyAddSaturate",
     MathOperation.multiply_add_fast_f32: "cutlass::arch::OpMultiplyAddFastF32",
     MathOperation.multiply_add_fast_f16: "cutlass::arch::OpMultiplyAddFastF16",
     MathOperation.multiply_add_fast_bf16: "cutlass::arch::OpMultiplyAddFastBF16",
 }
+_OF_BYTES = MathOperation.multiply_add_saturate
 FLIPPED: Mapping[AnyLayout, Layout] = {
     Layout.RowMajor: Layout.ColumnMajor,
     Layout.ColumnMajor: Layout.RowMajor,
 }
 
 
-def sums_added_in(accumulator: DataType) -> DataType:
-    """The type in which the sums of slices are added up: float32 for float16."""
-    return float32 if accumulator is float16 else accumulator
+def operator_of(math: MathInstruction) -> str:
+    """The multiply-add. CUTLASS 2.x has that of int8 by one of its two names."""
+    return _OPERATORS[_OF_BYTES if math.element_a is int8 else math.math_operation]

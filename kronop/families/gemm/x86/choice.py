@@ -73,7 +73,7 @@ def _designs(what: GemmDescription, target: Target) -> Iterator[HostGemm]:
         extent = 2 * amx.TILE
         yield TileGemm(**_common(what, target, extent, extent, what.A.element.bytes))
         return
-    sums = what.math.element_accumulator.bytes
+    sums = what.math.added_in.bytes
     fitting = [rows for rows in _ROWS if rows * sums % _ROW_BYTES == 0]
     kind, packed = (PairGemm, PAIRED_BYTES) if what.A.element is int8 else (VectorGemm, sums)
     for rows, vectors in itertools.product(fitting, _VECTORS):
@@ -95,7 +95,7 @@ def _common(
     return {
         "source": what.A.element,
         "output": what.Y.element,
-        "accumulator": what.math.element_accumulator,
+        "accumulator": what.math.added_in,
         "epilogue": what.epilogue,
         "vector_bytes": target.vector_bytes,
         "block_rows": max(rows, min(most_rows, _BLOCK_ROWS) // rows * rows),
@@ -116,7 +116,7 @@ def _step(what: GemmDescription, target: Target, design: HostGemm) -> Step:
         least=LeastOfGemm(
             element=what.A.element,
             output=what.Y.element,
-            sums=what.math.element_accumulator,
+            sums=what.math.added_in,
             multiplied=what.A.element if isinstance(design, TileGemm) else None,
         ),
     )

@@ -199,7 +199,7 @@ def _status(asked: Asked, design: KronTile | KronMma) -> Status:
                 f"a block holds {held} elements of a row, threadblock_shape gives {most};"
                 " raise Tile_N"
             )
-        if given.stages != 1:
+        if given.stages not in (None, 1):
             return Status.reject(
                 f"a pass over tiles of digits does not prefetch, got {given.stages} stages;"
                 " use stages 1"

@@ -187,20 +187,28 @@ def simt_tiles(work: PassWork, given: TileDescription | None) -> list[KronTile]:
         m, n, _ = given.threadblock_shape
         across = max(1, n // slots)
         rows, columns = (across, m) if work.ends.source_by_rows else (m, min(shape.right, across))
-        return [KronTile(work=work, rows=rows, columns=columns, threads=32 * given.warps)]
+        counts = _threads(rows * slots * columns)
+        if given.warps is not None:
+            counts = [32 * given.warps]
+        return [
+            KronTile(work=work, rows=rows, columns=columns, threads=count) for count in counts
+        ]
     most = max(1, _TILE_ELEMENTS * 4 // accumulator.bytes // slots)
     result = []
     for columns in _columns(work):
         rows = 1 << max(0, (most // columns).bit_length() - 1)
         rows = min(rows, 128)
         for height in {rows, max(1, rows // 2), max(1, rows // 4)}:
-            elements = height * slots * columns
-            fitting = [count for count in (512, 256, 128, 64) if count * 32 <= elements] or [64]
             result += [
                 KronTile(work=work, rows=height, columns=columns, threads=count)
-                for count in fitting
+                for count in _threads(height * slots * columns)
             ]
     return result
+
+
+def _threads(elements: int) -> list[int]:
+    """The sizes of blocks for a tile of so many elements."""
+    return [count for count in (512, 256, 128, 64) if count * 32 <= elements] or [64]
 
 
 def _columns(work: PassWork) -> list[int]:

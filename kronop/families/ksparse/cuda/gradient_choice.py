@@ -29,6 +29,12 @@ from kronop.target import Target
 
 _MOST_REJECTED = 8
 _MOST_HALVES, _STAGES = 8, 3
+# Warps of a block along p, q and k.
+_WARPS = tuple(
+    shape
+    for shape in itertools.product((1, 2, 4), (1, 2, 4), (1, 2, 4, 8))
+    if math.prod(shape) in (4, 8)
+)
 # Sizes to try for `gradient_group`: elements of one copy, indices q of a block, rows of a stage,
 # indices p of a team (in units of 64), and numbers of stages.
 _PIECE = 8
@@ -156,13 +162,8 @@ _Shape = tuple[tuple[int, int], tuple[int, int, int], int, int]
 def _proposed(work: TileSums) -> Iterator[_Shape]:
     slab = SLAB_BYTES // work.element.bytes
     sizes = operands.powers_of_two(1, _MOST_HALVES)
-    shapes = [
-        shape
-        for shape in itertools.product((1, 2, 4), (1, 2, 4), (1, 2, 4, 8))
-        if math.prod(shape) in (4, 8)
-    ]
     needed_p, needed_q = (operands.cover(size, HALF) for size in (work.p, work.q))
-    for halves, warps in itertools.product(itertools.product(sizes, sizes), shapes):
+    for halves, warps in itertools.product(itertools.product(sizes, sizes), _WARPS):
         if halves[0] * warps[0] >= 2 * needed_p or halves[1] * warps[1] >= 2 * needed_q:
             continue  # At least half of the tile would be padding.
         for repeats in (1, 2, 4, 8):
@@ -170,12 +171,15 @@ def _proposed(work: TileSums) -> Iterator[_Shape]:
 
 
 def _given(tile: TileDescription) -> Iterator[_Shape]:
-    (p, q, k), (warps_p, warps_q, warps_k) = tile.threadblock_shape, tile.warp_count
-    halves_p, halves_q = p // (HALF * warps_p), q // (HALF * warps_q)
+    p, q, k = tile.threadblock_shape
     allowed = operands.powers_of_two(1, _MOST_HALVES)
-    whole = p == HALF * halves_p * warps_p and q == HALF * halves_q * warps_q
-    if whole and halves_p in allowed and halves_q in allowed:
-        yield (halves_p, halves_q), (warps_p, warps_q, warps_k), k, tile.stages
+    for warps, stages in itertools.product(
+        tile.warp_counts_among(_WARPS), tile.stages_among((_STAGES,))
+    ):
+        halves_p, halves_q = p // (HALF * warps[0]), q // (HALF * warps[1])
+        whole = p == HALF * halves_p * warps[0] and q == HALF * halves_q * warps[1]
+        if whole and halves_p in allowed and halves_q in allowed:
+            yield (halves_p, halves_q), warps, k, stages
 
 
 def _groups(description: KSparseGradientDescription, target: Target) -> Iterator[GradientGroup]:
@@ -200,17 +204,18 @@ def _groups(description: KSparseGradientDescription, target: Target) -> Iterator
                 GradientGroup(
                     work=work, teams=teams, team_p=team_p, q=q, k=k, stages=count, copiers=copiers
                 )
-                for count in (stages if given is None else (given.stages,))
+                for count in (stages if given is None else given.stages_among(stages))
             )
-            if given is None:
-                yield from itertools.islice((it for it in staged if it.status(target)), 1)
+            asked = (it for it in staged if given is None or _is_given(it, given))
+            if given is None or given.stages is None:
+                yield from itertools.islice((it for it in asked if it.status(target)), 1)
             else:
-                yield from (it for it in staged if _is_given(it, given))
+                yield from asked
 
 
 def _is_given(design: GradientGroup, tile: TileDescription) -> bool:
-    wanted = (*tile.threadblock_shape, 32 * tile.warps)
-    return (design.p, design.q, design.k, design.threads) == wanted
+    shape = (design.p, design.q, design.k)
+    return shape == tile.threadblock_shape and tile.allows_threads(design.threads)
 
 
 def group_sums(description: KSparseGradientDescription) -> Sums:

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
+from kronop.descriptions.tile import TileDescription
 from kronop.emit.plan import Step
 from kronop.families.gemm.cutlass.hopper.design import CutlassHopper
 from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.least import LeastOfGemm
 from kronop.target import Target
 
+# What a tile may leave to be chosen; of what takes the same time, the first.
+_WARPS, _STAGES = ((8, 1, 1), (4, 1, 1)), range(8, 1, -1)
 
 def designs(what: GemmDescription) -> Iterator[CutlassHopper]:
-    """That of the user's tile, whose cluster and schedules say that it is one of warp groups."""
+    """Those of the user's tile, whose cluster or schedules say that it is one of warp groups."""
     tile = what.tile
-    if tile is None or not tile.has_schedules or what.visitor or what.interleaved:
+    if tile is None or (tile.cluster_shape is None and not tile.has_schedules):
         return
+    if what.visitor or what.interleaved:
+        return
+    for warps, stages in itertools.product(
+        tile.warp_counts_among(_WARPS), tile.stages_among(_STAGES)
+    ):
+        yield _design(what, tile, warps, stages)
+
+
+def _design(
+    what: GemmDescription, tile: TileDescription, warps: tuple[int, int, int], stages: int
+) -> CutlassHopper:
     m, n, k = tile.threadblock_shape
-    yield CutlassHopper(
+    return CutlassHopper(
         math=what.math,
         source=what.A.element,
         output=what.Y.element,
@@ -29,8 +44,8 @@ def designs(what: GemmDescription) -> Iterator[CutlassHopper]:
         tile_m=m,
         tile_n=n,
         tile_k=k,
-        stages=tile.stages,
-        warps=tile.warp_count,
+        stages=stages,
+        warps=warps,
         cluster_shape=tile.cluster_shape or (1, 1, 1),
         kernel_schedule=tile.kernel_schedule,
         epilogue_schedule=tile.epilogue_schedule,

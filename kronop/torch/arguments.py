@@ -143,10 +143,25 @@ class Layout:
             for name, item, other in zip(self.names, arguments, others, strict=True)
         ]
 
-    def gradients(self, found: Mapping[str, Any], shapes: Sequence[Any]) -> list[Any]:
-        """One gradient for each argument, in the argument's shape; None if it is no tensor."""
+    def gradients(
+        self,
+        found: Mapping[str, Any],
+        needs: Sequence[Any],
+        shapes: Sequence[Any],
+        kinds: Sequence[Any],
+        like: Any,
+    ) -> list[Any]:
+        """One gradient for each argument, in the argument's shape. Those that are needed but were not
+        found are zero: torch takes None for that of an argument which was not used.
+
+        Args:
+            needs: whether each argument needs one.
+            shapes, kinds: those of each argument, None if it is no tensor.
+            like: a tensor on the device.
+        """
+        every = zip(self.names, needs, shapes, kinds, strict=True)
         return [
-            _fitted(found.get(name), shape) for name, shape in zip(self.names, shapes, strict=True)
+            _fitted(found.get(name), need, shape, kind, like) for name, need, shape, kind in every
         ]
 
     def facts(self, read: Callable[[Any], Any], arguments: Iterable[Any]) -> list[Any]:
@@ -170,10 +185,13 @@ class Layout:
         return found
 
 
-def _fitted(gradient: Any, shape: Any) -> Any:
+def _fitted(gradient: Any, need: Any, shape: Any, kind: Any, like: Any) -> Any:
     """The gradient, summed over the dimensions in which its tensor was broadcast."""
-    if gradient is None or shape is None:
-        return [None] * len(shape) if isinstance(shape, list) else None
     if isinstance(shape, list):
-        return [_fitted(one, own) for one, own in zip(gradient, shape, strict=True)]
+        every = zip(gradient or [None] * len(shape), need, shape, kind, strict=True)
+        return [_fitted(*of_one, like=like) for of_one in every]
+    if shape is None or not need:
+        return None
+    if gradient is None:
+        return like.new_zeros(shape, dtype=kind)
     return gradient if gradient.shape == shape else gradient.sum_to_size(shape)

@@ -87,7 +87,7 @@ class Operator:
         saved: the names of the tensors that derivatives read; the others are None for them.
         backward: (arguments, whether each needs a gradient, the gradient of the result) -> the
             gradients of tensors by name. The gradient of a list of results is a list, with None
-            for results that have none. A tensor that is left out has no gradient. Gradients of
+            for results that have none. The gradient of a tensor that is left out is zero. Those of
             broadcast tensors are summed to their shape afterwards.
         jvp: (arguments, their tangents or None) -> the tangent of the result, or None if it has
             none. None, like `vmap`, for an operator that is never called inside the transforms of

@@ -79,10 +79,19 @@ class Derivatives:
             grad: the gradient of the result.
         """
         layout = self._layout
-        found: Mapping[str, Any] = {}
-        if not self.is_none(grad):
-            found = self._operator.backward(layout.named(saved), layout.named(needs), grad)
-        return layout.gradients(found, notes.shapes)
+        if self.is_none(grad):
+            return layout.facts(lambda shape: None, notes.shapes)
+        found = self._operator.backward(layout.named(saved), layout.named(needs), grad)
+        return self.of_arguments(found, notes, needs, grad)
+
+    def of_arguments(
+        self, found: Mapping[str, Any], notes: Notes, needs: Sequence[Any], grad: Any
+    ) -> list[Any]:
+        """The gradients of all arguments, nested, from those that were found by name for the gradient
+        of the result."""
+        every = grad if self._layout.is_list else [grad]
+        like = next(item for item in every if item is not None)
+        return self._layout.gradients(found, needs, notes.shapes, notes.kinds, like)
 
     def tangent(self, notes: Notes, saved: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
         """The tangents of the results, from those of the arguments; torch requires zeros for a

@@ -282,7 +282,8 @@ class Plain:
             prepare = direct.prepare_backward
             tensors = [*grads, *(item for item in saved if item is not None)]
             ctx.call.after.learn(ctx.needs_input_grad, tensors, lambda: prepare(*arguments))
-        return layout.flat(notes.whole, layout.gradients(result, notes.shapes))
+        found = self._derivatives.of_arguments(result, notes, needs, grad)
+        return layout.flat(notes.whole, found)
 
 
 def _function_of(plain: Plain, name: str) -> Any:

@@ -29,6 +29,12 @@ def are_tangents_possible() -> bool:
     return bool(forward_ad._current_level >= 0)
 
 
+def in_front(item: Any, dim: int | None, rank: int) -> Any:
+    """The tensor with its mapped dimension in front of `rank` others; 1 if it is not mapped."""
+    moved = item.unsqueeze(0) if dim is None else item.movedim(dim, 0)
+    return moved.reshape(moved.shape[0], *[1] * (rank + 1 - moved.dim()), *moved.shape[1:])
+
+
 def function_of(operator: Any, layout: Layout, derivatives: Derivatives) -> Callable[..., Any]:
     """An operator of torch.library as an autograd function with the same arguments."""
 

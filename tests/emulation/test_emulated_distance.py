@@ -16,7 +16,7 @@ from kronop.families.distance.description import DistanceDescription, DistancePr
 from kronop.families.distance.kernels import PowerNorm
 from kronop.families.distance.size import DistanceSize
 from kronop.target import Target
-from tests import support
+from tests import distance_kinds, support
 from tests.emulation.emulator import Emulator
 from tests.x86 import test_distance as host
 
@@ -60,6 +60,22 @@ def test_values(folder: Path, form: str, element: DataType) -> None:
     for empty in ((0, 5, 2), (5, 0, 2)):
         kernel.check(empty)
     host._check_special(kernel)
+
+
+@pytest.mark.spread(kinds=distance_kinds.KINDS * 2, element=[float32, float64])
+def test_nan_comes_through_every_term(folder: Path, kinds: Any, element: DataType) -> None:
+    kernel = Kernel(host._description(distance_kinds.form_of(kinds), element), folder)
+    if kernel.gathered:
+        return
+    x1, x2 = np.abs(kernel.array(7, 9)), np.abs(kernel.array(35, 9))
+    x1[3, 2] = x2[20, 4] = np.nan
+    for kind in kinds:
+        values = [
+            np.asarray(item, x1.dtype) for item in distance_kinds.OneOf(kinds, kind).bound().values
+        ]
+        kernel.run(x1, x2, y := support.poison((7, 35), element), values=values)
+        expected = distance_kinds.nan_of(kind, (7, 35), 3, 20)
+        np.testing.assert_array_equal(np.isnan(y), expected, kind.name)
 
 
 @pytest.mark.spread(tile=_TILES, element=[float32, float64, float16], layout=host._LAYOUTS)

@@ -26,7 +26,7 @@ from kronop.families.distance.kernels import (
 )
 from kronop.families.distance.product_api import product_arguments
 from kronop.target import Target
-from tests import support
+from tests import distance_kinds, support
 from tests.emulation.emulator import Emulator
 
 _TARGET = Target.parse("sm_90a")
@@ -60,6 +60,7 @@ def run(
     turned: bool = False,
     of_x1: tuple[int, ...] | None = None,
     of_x2: tuple[int, ...] = (),
+    with_nan: bool = False,
 ) -> None:
     """Compares a product of (M, N, K, C); `turned` results lie along their columns.
 
@@ -71,6 +72,8 @@ def run(
     of_x1 = batch if of_x1 is None else of_x1
     x1 = scale * support.random_array(random, (*of_x1, m, k), element)
     x2 = scale * support.random_array(random, (*of_x2, n, k), element)
+    if with_nan:
+        x1[..., 1, k // 2] = np.nan
     v = support.random_array(random, (*batch, n, c), element)
     y = support.poison((*batch, c, m) if turned else (*batch, m, c), element)
     y = y.swapaxes(-2, -1) if turned else y
@@ -90,6 +93,9 @@ def run(
     placement.check()
     wide = [np.asarray(item, np.float64) for item in (x1, x2, v)]
     expected = bound.form.evaluate(*wide[:2], bound.values, bound.vectors) @ wide[2]
+    undefined = np.isnan(expected)
+    np.testing.assert_array_equal(np.isnan(y), undefined)
+    y, expected = y[~undefined], expected[~undefined]
     error = np.linalg.norm(y - expected) / max(np.linalg.norm(expected), 1e-30)
     assert error < (1e-13 if element is float64 else 1e-5), error
 
@@ -104,7 +110,7 @@ def test_products_of_points(
     folder: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int, int]
 ) -> None:
     monkeypatch.setattr(product_choice, "_FEWEST_POINTS", 1)
-    run(folder, Gaussian(6.0), shape, batch=(2,))
+    run(folder, Gaussian(6.0), shape, batch=(2,), with_nan=True)
     run(folder, Gaussian(0.05), shape, scale=0.1, seed=1)
 
 
@@ -140,6 +146,12 @@ def test_bandwidths_per_feature_of_a_batch(folder: Path) -> None:
 )
 def test_kernels(folder: Path, kernel: Kernel) -> None:
     run(folder, kernel, (30, 50, 6, 2))
+
+
+@pytest.mark.spread(kinds=distance_kinds.KINDS * 2, element=[float32, float64])
+def test_nan_comes_through_every_term(folder: Path, kinds: Any, element: DataType) -> None:
+    for kind in kinds:
+        run(folder, distance_kinds.OneOf(kinds, kind), (30, 50, 6, 2), element, with_nan=True)
 
 
 @pytest.mark.parametrize("element", [float32, float64])

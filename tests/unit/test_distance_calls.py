@@ -394,6 +394,44 @@ def test_reductions_need_no_matrix(framework: str, monkeypatch: pytest.MonkeyPat
         reduce("mean")
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_nan_comes_through_reductions(framework: str, dtype: str) -> None:
+    x, y = _X.astype(dtype), _Y.astype(dtype)
+    y[4, 2] = np.nan
+    check_reductions_of_nan(x, y, 4, framework)
+
+
+def check_reductions_of_nan(
+    x: Any, y: Any, place: int, framework: str, device: str = "cpu"
+) -> None:
+    """That point `place` of y, of which a feature is NaN, is what all reductions find."""
+    others = [_moved(item, framework, device) for item in (x, y)]
+
+    def reduce(*arguments: Any) -> Any:
+        found = kronop.kernel_reduce(*others, kernels.PowerNorm(2), *arguments)
+        parts = found if isinstance(found, tuple) else (found,)
+        return [np.asarray(item.tolist()) for item in parts]
+
+    for reduction in ("max", "min", "logsumexp"):
+        assert np.isnan(reduce(reduction)).all()
+    for reduction in ("argmax", "argmin"):
+        assert (reduce(reduction)[0] == place).all()
+    matrix = kronop.cdist(x, np.delete(y, place, 0)).astype(float)
+    for largest in (False, True):
+        values, indices = reduce("topk", 3, largest)
+        assert np.isnan(values[:, 0]).all()
+        assert (indices[:, 0] == place).all()
+        order = np.sort(matrix, -1)[:, ::-1] if largest else np.sort(matrix, -1)
+        np.testing.assert_allclose(values[:, 1:], order[:, :2], rtol=1e-2)
+
+
+def _moved(array: Any, framework: str, device: str) -> Any:
+    if framework == "torch":
+        return pytest.importorskip("torch").from_numpy(array).to(device)
+    return pytest.importorskip("cupy").asarray(array) if framework == "cupy" else array
+
+
 def test_more_tiles_than_a_grid_has_are_refused() -> None:
     points = kronop.TensorDescription(kronop.float32)
     epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)

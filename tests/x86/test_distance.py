@@ -25,7 +25,7 @@ from kronop.families.distance.size import DistanceSize
 from kronop.families.distance.x86 import choice
 from kronop.families.distance.x86.emitter import X86Emitter
 from kronop.target import Target, detect_x86_arch
-from tests import support
+from tests import distance_kinds, support
 
 _FLOATS = (kronop.float32, kronop.float64, kronop.float16, kronop.bfloat16)
 _HERE = Target.parse(f"x86-{detect_x86_arch()}")
@@ -270,6 +270,22 @@ def _check_special(kernel: Kernel) -> None:
     np.testing.assert_array_equal(found, expected)
     if not {term.kind for term in form.terms} & {_K.Dot, _K.NormA, _K.NormB}:
         assert y[5, 30] == 0
+
+
+@pytest.mark.spread(kinds=distance_kinds.KINDS, dtype=[np.float32, np.float64])
+def test_nan_comes_through_every_term(kinds: Any, dtype: Any) -> None:
+    random = np.random.default_rng(1)
+    x1, x2 = (random.uniform(0.5, 2, (count, 5)).astype(dtype) for count in (7, 35))
+    x1[3, 2] = x2[20, 4] = np.nan
+    v = np.ones((35, 1), dtype)
+    for kind in kinds:
+        kernel = distance_kinds.OneOf(kinds, kind)
+        expected = distance_kinds.nan_of(kind, (7, 35), 3, 20)
+        found = kronop.kernel_matrix(x1, x2, kernel)
+        np.testing.assert_array_equal(np.isnan(found), expected, kind.name)
+        some = np.delete(x2, 20, 0)
+        rows = np.isnan(kronop.kernel_matmul(x1, some, v[1:], kernel))[:, 0]
+        np.testing.assert_array_equal(rows, expected[:, 0], kind.name)
 
 
 @pytest.mark.spread(element=_FLOATS, target=_TARGETS, vectors=[0, 1])

@@ -46,6 +46,9 @@ def kernel_reduce(
         k: how many "topk" takes, at most N; None for 1.
         largest: whether "topk" takes the largest values, instead of the smallest.
 
+    Where values are NaN, so are all of these but indices: "argmax" and "argmin" find one of them,
+    and "topk" takes them first, of the smallest values too.
+
     Which of equal values "topk" takes, and their order, is up to the tensors' framework.
 
     Returns:
@@ -133,9 +136,9 @@ def _reduced(matrix: Any, reduction: str, k: int, largest: bool) -> tuple[Any, .
         # The sum of many exponentials overflows 16 bits.
         (wide,) = _reduced(_cast(matrix, "float32"), reduction, k, largest)
         return (_cast(wide, matrix.dtype),)
-    if hasattr(matrix, "topk"):  # Only torch's tensors have these as methods.
-        if reduction == "topk":
-            return tuple(matrix.topk(k, -1, largest))
+    if reduction == "topk":
+        return _topk(matrix, k, largest)
+    if hasattr(matrix, "amax"):  # Only torch's tensors have these as methods.
         name = f"a{reduction}" if reduction in ("max", "min") else reduction
         return (getattr(matrix, name)(-1),)
     if reduction == "logsumexp":
@@ -143,13 +146,26 @@ def _reduced(matrix: Any, reduction: str, k: int, largest: bool) -> tuple[Any, .
         top = np.where(np.isfinite(top), top, np.zeros_like(top))
         # NumPy's functions of CuPy's arrays are CuPy's.
         return (np.log(np.exp(matrix - top).sum(-1)) + top[..., 0],)
-    if reduction != "topk":
-        return (getattr(matrix, reduction)(-1),)
-    keys = -matrix if largest else matrix
-    near = np.argpartition(keys, k - 1, -1)[..., :k]
-    order = np.argsort(np.take_along_axis(keys, near, -1), -1)
-    chosen = np.take_along_axis(near, order, -1)
-    return np.take_along_axis(matrix, chosen, -1), chosen
+    return (getattr(matrix, reduction)(-1),)
+
+
+def _topk(matrix: Any, k: int, largest: bool) -> tuple[Any, Any]:
+    """(values, indices). All frameworks take NaN for the largest value, so that the smallest ones
+    with NaN are minus the largest of minus the matrix, which is changed in place."""
+    keys = matrix if largest else _negative(matrix)
+    if hasattr(keys, "topk"):
+        values, chosen = keys.topk(k, -1)
+    else:
+        last = np.argpartition(keys, keys.shape[-1] - k, -1)[..., -k:]
+        order = np.argsort(np.take_along_axis(keys, last, -1), -1)[..., ::-1]
+        chosen = np.take_along_axis(last, order, -1)
+        values = np.take_along_axis(keys, chosen, -1)
+    return values if largest else _negative(values), chosen
+
+
+def _negative(own: Any) -> Any:
+    """Minus the elements, in their own memory."""
+    return own.neg_() if hasattr(own, "neg_") else np.negative(own, out=own)
 
 
 def _cast(array: Any, kind: Any) -> Any:

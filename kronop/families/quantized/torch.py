@@ -17,6 +17,7 @@ from kronop.families.quantized.description import check_element_of_x
 from kronop.torch.checks import LISTS, check_tensor
 from kronop.torch.declaration import Autocast, Named, Operator
 from kronop.torch.registration import register
+from kronop.torch.transforms import in_front
 
 
 def quantized_gemkm(
@@ -160,17 +161,11 @@ def _mapped(count: int, given: Named, dims: Named) -> tuple[list[Any], list[int]
         tensors[0] = (given.x if dims.x is None else given.x.movedim(dims.x, 0)).unsqueeze(-2)
         axes[0] = None if dims.x is None else 0
     rank = max(item.dim() - (axis is not None) for item, axis in zip(tensors, axes, strict=True))
-    x, *factors = (_in_front(item, axis, rank) for item, axis in zip(tensors, axes, strict=True))
+    x, *factors = (in_front(item, axis, rank) for item, axis in zip(tensors, axes, strict=True))
     whole = _operator.library(x, factors, given.bits, given.clip)
     if is_vector:
         whole = [item.squeeze(-2) for item in whole]
     return [item.expand(count, *item.shape[1:]) for item in whole], [0, 0]
-
-
-def _in_front(item: Any, axis: int | None, rank: int) -> Any:
-    """The tensor with its mapped dimension in front of `rank` others; 1 if it is not mapped."""
-    moved = item.unsqueeze(0) if axis is None else item.movedim(axis, 0)
-    return moved.reshape(moved.shape[0], *[1] * (rank + 1 - moved.dim()), *moved.shape[1:])
 
 
 _operator = register(

@@ -30,6 +30,7 @@ from kronop.families.distance.torch.scaled import Scaled
 from kronop.families.distance.value_arguments import is_tensor, with_bounded_powers
 from kronop.torch.declaration import Autocast, Named, Operator
 from kronop.torch.registration import register
+from kronop.torch.transforms import in_front
 
 # Stands for a tensor among the numbers.
 _HELD = "t"
@@ -280,13 +281,7 @@ def mapped_first(given: Named, dims: Named, names: Sequence[str]) -> list[list[A
     )
     every = [one for each in lists for one in each]
     lead = max(item.dim() - own - (dim is not None) for item, dim, own in every)
-    return [[first_dimension(item, dim, lead + own) for item, dim, own in each] for each in lists]
-
-
-def first_dimension(item: Any, dim: int | None, dims: int) -> Any:
-    """`item` with its mapped dimension first, before `dims` others; of extent 1 if none is."""
-    item = item.unsqueeze(0) if dim is None else item.movedim(dim, 0)
-    return item.reshape(item.shape[0], *(1,) * (dims + 1 - item.dim()), *item.shape[1:])
+    return [[in_front(item, dim, lead + own) for item, dim, own in each] for each in lists]
 
 
 matrix = register(

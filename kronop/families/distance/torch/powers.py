@@ -8,7 +8,7 @@ points of both sides as rows.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -16,6 +16,7 @@ from kronop.errors import ArgumentError, mismatch
 from kronop.late import imported
 from kronop.torch.declaration import Named, Operator
 from kronop.torch.registration import register
+from kronop.torch.transforms import in_front
 
 
 def signed_powers(weights: Any, x1: Any, x2: Any, p: Any, largest: Any = None) -> Any:
@@ -46,7 +47,8 @@ def _fake(weights: Any, x1: Any, x2: Any, largest: Any, powers: Any, power: floa
     return x1.new_empty((*lead, *x1.shape[-2:]))
 
 
-def _record(given: Named) -> None:
+def _refuse(*_: Any) -> NoReturn:
+    """Called for derivatives. Not when a call is recorded: torch.func records all calls."""
     raise ArgumentError(
         mismatch(
             "gradients of gradients",
@@ -57,8 +59,17 @@ def _record(given: Named) -> None:
     )
 
 
-def _backward(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
-    return {}  # Refused by `_record`.
+def _mapped(size: int, given: Named, dims: Named) -> tuple[Any, int]:
+    """The mapped dimension becomes the first of the leading ones."""
+    own = {"weights": 2, "x1": 2, "x2": 2, "largest": 2, "powers": 0}
+    every = [(getattr(given, name), getattr(dims, name), rank) for name, rank in own.items()]
+    given_ones = [of_one for of_one in every if of_one[0] is not None]
+    lead = max(item.dim() - rank - (dim is not None) for item, dim, rank in given_ones)
+    tensors = [
+        None if item is None else in_front(item, dim, lead + rank) for item, dim, rank in every
+    ]
+    result = _operator.library(*tensors, given.power)
+    return result.expand(size, *result.shape[1:]), 0
 
 
 _operator = register(
@@ -68,7 +79,8 @@ _operator = register(
         compute=_compute,
         fake=_fake,
         saved=(),
-        backward=_backward,
-        record=_record,
+        backward=_refuse,
+        jvp=_refuse,
+        vmap=_mapped,
     )
 )

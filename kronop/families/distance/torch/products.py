@@ -138,7 +138,7 @@ def _one_sided(
     kind: TermKind, weigh: Callable[[Any], Any], x1: Any, x2: Any, v: Any, grad: Any
 ) -> Any:
     """The gradient in x1; `weigh` is the product of the derivative's matrix with columns."""
-    if not v.shape[-1]:
+    if not v.shape[-1] or not x2.shape[-1]:
         return torch.zeros_like(x1)
     if kind is TermKind.NormA:
         return 2 * x1 * (grad * weigh(v)).sum(-1, keepdim=True)

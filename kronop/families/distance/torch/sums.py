@@ -94,6 +94,7 @@ def _of_largest(weights: Any, x1: Any, x2: Any) -> Any:
         d = x1[..., rows, None, :] - x2[..., None, :, :]
         size = d.abs()
         chosen = d.sign() * (size == size.amax(-1, keepdim=True))
+        chosen = torch.where(d == d, chosen, d)  # torch's sign of NaN is 0.
         parts.append((weights[..., rows, :, None] * chosen).sum(-2))
     return torch.cat(parts, -2) if parts else torch.zeros_like(x1)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from kronop.torch.declaration import Named
 from kronop.torch.scaling import scaled
+from kronop.torch.transforms import in_front
 
 
 def mapped(size: int, given: Named, dims: Named) -> tuple[Any, Any, Any, Any, Any]:
@@ -13,20 +14,14 @@ def mapped(size: int, given: Named, dims: Named) -> tuple[Any, Any, Any, Any, An
     rank = max(
         item.dim() - (dim is not None) for item, dim in ((given.a, dims.a), (given.b, dims.b))
     )
-    a, b = _in_front(given.a, dims.a, rank), _in_front(given.b, dims.b, rank)
+    a, b = in_front(given.a, dims.a, rank), in_front(given.b, dims.b, rank)
     if dims.a is None and dims.b is None:
         a = a.expand(size, *a.shape[1:])
     c, bias, beta = given.c, given.bias, given.beta
     if dims.c is not None:
-        c = _in_front(c, dims.c, rank)
+        c = in_front(c, dims.c, rank)
     if dims.bias is not None:
         # Each product has a bias of its own, which is what a source of one row is.
-        rows = _in_front(bias, dims.bias, rank)
+        rows = in_front(bias, dims.bias, rank)
         c, bias, beta = rows if c is None or not beta else scaled(c, beta) + rows, None, 1
     return a, b, c, bias, beta
-
-
-def _in_front(item: Any, dim: int | None, rank: int) -> Any:
-    """The tensor with its mapped dimension in front of `rank` others; 1 if it is not mapped."""
-    moved = item.unsqueeze(0) if dim is None else item.movedim(dim, 0)
-    return moved.reshape(moved.shape[0], *[1] * (rank + 1 - moved.dim()), *moved.shape[1:])

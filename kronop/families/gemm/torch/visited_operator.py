@@ -27,6 +27,7 @@ from kronop.families.gemm.visited_api import run_visited
 from kronop.frozen import dataclass
 from kronop.torch.declaration import Autocast, Named, Operator
 from kronop.torch.registration import register
+from kronop.torch.transforms import in_front
 
 
 def _compute(a: Any, b: Any, operands: Any, scalars: Any, tree: str) -> Any:
@@ -199,22 +200,16 @@ def _mapped(size: int, given: Named, dims: Named) -> tuple[list[Any], list[int]]
     """torch.vmap: the mapped dimension becomes the first of the leading dimensions."""
     pairs = ((given.a, dims.a), (given.b, dims.b))
     rank = max(item.dim() - (dim is not None) for item, dim in pairs)
-    a, b = (_in_front(item, dim, rank) for item, dim in pairs)
+    a, b = (in_front(item, dim, rank) for item, dim in pairs)
     if dims.a is None and dims.b is None:
         a = a.expand(size, *a.shape[1:])
     told = visited_shapes.typed(given.a, given.operands, given.tree).tree
     operands = [
-        one if dim is None else _in_front(one, dim, rank - (item.kind != "tensor"))
+        one if dim is None else in_front(one, dim, rank - (item.kind != "tensor"))
         for item, one, dim in zip(told.tensors, given.operands, dims.operands, strict=True)
     ]
     found = visited.library(a, b, operands, given.scalars, given.tree)
     return found, [0] * len(found)
-
-
-def _in_front(item: Any, dim: int | None, rank: int) -> Any:
-    """The tensor with its mapped dimension in front of `rank` others; 1 if it is not mapped."""
-    moved = item.unsqueeze(0) if dim is None else item.movedim(dim, 0)
-    return moved.reshape(moved.shape[0], *[1] * (rank + 1 - moved.dim()), *moved.shape[1:])
 
 
 visited = register(

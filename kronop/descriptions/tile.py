@@ -6,7 +6,6 @@ import enum
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from typing import SupportsIndex
 
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.errors import DescriptionError, ElementTypeError, mismatch

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
+from kronop.late import imported
 from kronop.operators.frameworks import copied, framework_of, is_torch, without_gradient
 from kronop.operators.operator import Operator
 
@@ -52,6 +53,7 @@ def _is_same(copy: Any, tensor: Any) -> bool:
 def _are_constant(tensors: Sequence[Any]) -> bool:
     if not is_torch(framework_of(tensors[0], "a factor")):
         return True
+    imported("kronop.torch.implicit")
     from kronop.torch.implicit import are_constant
 
     return are_constant(tensors)
@@ -61,6 +63,7 @@ def _constant(tensors: Sequence[Any]) -> contextlib.AbstractContextManager[Any]:
     """In this block torch makes tensors that any later computation may use."""
     if not is_torch(framework_of(tensors[0], "a factor")):
         return contextlib.nullcontext()
+    imported("kronop.torch.implicit")
     from kronop.torch.implicit import unrecorded
 
     return unrecorded()

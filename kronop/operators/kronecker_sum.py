@@ -7,7 +7,6 @@ theirs, and the exponential is the Kronecker product of the exponentials.
 
 from __future__ import annotations
 
-import importlib
 import math
 import operator
 from collections.abc import Sequence
@@ -147,7 +146,7 @@ def _exponential(matrix: Any, name: str) -> Any:
         values, vectors = xp.linalg.eigh(matrix)
         return (vectors * xp.exp(values)[..., None, :]) @ turned(vectors)
     try:
-        library = importlib.import_module("scipy.linalg" if xp is np else "cupyx.scipy.linalg")
+        library = imported("scipy.linalg" if xp is np else "cupyx.scipy.linalg")
     except ImportError as error:
         raise ArgumentError(
             mismatch(

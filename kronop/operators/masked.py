@@ -18,6 +18,7 @@ import numpy as np
 
 from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.late import imported
 from kronop.operators.blocks import Block
 from kronop.operators.factored import Factored
 from kronop.operators.frameworks import (
@@ -199,6 +200,7 @@ class MaskedOperator(Operator):
         block, sigma2 = self._block(), as_tensor(sigma2, self.tensors[0], "sigma2")
         tensors = (*self.tensors, sigma2)
         if is_torch(self.framework):
+            imported("kronop.torch.implicit")
             from kronop.torch.implicit import logdet
 
             value, error = logdet(block, tensors)

@@ -390,6 +390,7 @@ class Operator(abc.ABC):
         Raises:
             ArgumentError, ElementTypeError: as of `kronop.MaskedOperator`.
         """
+        imported("kronop.operators.masked")
         from kronop.operators.masked import MaskedOperator
 
         return MaskedOperator(self, mask, **options)

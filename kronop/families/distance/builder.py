@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from kronop.descriptions.expression import Expression, variable
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.form import POWERS, Bound, Form, Term, TermKind, sum_of, value_of
@@ -51,7 +53,7 @@ class Builder:
         return variable(value_of(at))
 
     def vector(self, name: str, value: Any) -> int:
-        """The index of a vector of one value per feature.
+        """The index of a vector of one value per feature, or of a number or array for all features.
 
         Raises:
             ArgumentError: it has more dimensions than that and the points' leading ones.
@@ -66,6 +68,9 @@ class Builder:
         _check_dims(name, value, most)
         held.append((name, value))
         return len(held) - 1
+
+    def _of_features(self, value: Any) -> Any:
+        return value if self.is_vector(value) else np.asarray(value)[..., None]
 
     def is_vector(self, value: Any) -> bool:
         """Whether the value has one element per feature."""
@@ -93,7 +98,7 @@ class Builder:
         return Bound(
             form=form,
             values=tuple([value for _, value in self._values]),
-            vectors=tuple([value for _, value in self._vectors]),
+            vectors=tuple([self._of_features(value) for _, value in self._vectors]),
             names=tuple([name for name, _ in self._values + self._vectors]),
         )
 

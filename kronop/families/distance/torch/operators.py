@@ -18,7 +18,7 @@ from kronop.families.distance import api
 from kronop.families.distance.form import Bound, Form, TermKind, sum_of, value_of
 from kronop.families.distance.torch import sums
 from kronop.families.distance.torch.scaled import Scaled
-from kronop.families.distance.value_arguments import is_tensor
+from kronop.families.distance.value_arguments import is_tensor, widths_in
 from kronop.torch.declaration import Autocast, Named, Operator
 from kronop.torch.registration import register
 
@@ -47,7 +47,8 @@ class Values:
         """Those of a call; arrays of NumPy become tensors beside the points."""
         texts = [_HELD if is_tensor(item) else repr(float(item)) for item in bound.values]
         tensors = [_tensor(item, points) for item in bound.values if is_tensor(item)]
-        return cls(tensors, ",".join(texts), [_tensor(item, points) for item in bound.vectors])
+        widths = widths_in(str(_kind_of_sums(points))[6:], bound.vectors)
+        return cls(tensors, ",".join(texts), [_tensor(item, points) for item in widths])
 
     @classmethod
     def given(cls, given: Named) -> Values:
@@ -90,8 +91,11 @@ def _tensor(item: Any, points: Any) -> Any:
     """A tensor as it is, or an array as a tensor of the type that sums have."""
     if isinstance(item, torch.Tensor):
         return item
-    kind = torch.promote_types(points.dtype, torch.float32)
-    return torch.as_tensor(item, dtype=kind, device=points.device)
+    return torch.as_tensor(item, dtype=_kind_of_sums(points), device=points.device)
+
+
+def _kind_of_sums(points: Any) -> torch.dtype:
+    return torch.promote_types(points.dtype, torch.float32)
 
 
 def slope_of(values: Values, form: Form, name: str) -> tuple[Form, Values] | float | None:

@@ -122,7 +122,8 @@ def check_activation(activation: object) -> None:
     Check this first: activations become keys of caches, and a list there fails without a useful
     message.
     """
-    named = isinstance(activation, str) and activation in activations.ACTIVATION_NAMES
+    known = (*activations.ACTIVATION_NAMES, activations.BOUNDED)
+    named = isinstance(activation, str) and activation in known
     if activation is not None and not named:
         raise ArgumentError(
             mismatch(

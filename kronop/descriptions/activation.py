@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, overload
 
 from kronop.descriptions.datatype import DataType, float32, float64
-from kronop.descriptions.expression import Expression, apply, is_identifier, variable
+from kronop.descriptions.expression import LEAST, Expression, apply, is_identifier, variable
 from kronop.descriptions.traced import Reduced, Traced
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
 
+# The activation before one that falls to 0, where another framework computes that, and would give
+# NaN for minus infinity.
+BOUNDED = "bounded"
 # Names that the generated functor uses itself: parameters of activations must not have them.
 _EPILOGUE_NAMES = (
     *("alpha", "beta", "accumulator", "source", "bias"),
@@ -39,7 +41,7 @@ class Activation:
     parameters: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.name not in ACTIVATION_NAMES:
+        if self.name not in (*ACTIVATION_NAMES, BOUNDED):
             raise DescriptionError(
                 mismatch(
                     "activation",
@@ -92,27 +94,29 @@ class Activation:
         return _ACTIVATIONS[self.name](x)
 
 
-def _sigmoid(x: Expression) -> Expression:
-    return apply("divide", 1.0, apply("exp", x * -1.0) + 1.0)
+def _hardswish(x: Expression) -> Expression:
+    x = apply("max", x, -3.0)  # Before the product, which would be one of 0 and minus infinity.
+    return x * apply("min", x + 3.0, 6.0) * (1.0 / 6.0)
 
 
 _ACTIVATIONS: dict[str, Callable[[Expression], Expression]] = {
     "relu": lambda x: apply("max", x, 0.0),
     "leaky_relu": lambda x: apply("max", x, 0.0) + apply("min", x, 0.0) * variable("leaky_alpha"),
     "tanh": lambda x: apply("tanh", x),
-    "sigmoid": _sigmoid,
-    "silu": lambda x: x * _sigmoid(x),
-    "hardswish": lambda x: x * apply("min", apply("max", x + 3.0, 0.0), 6.0) * (1.0 / 6.0),
+    "sigmoid": lambda x: apply("sigmoid", x),
+    "silu": lambda x: apply("silu", x),
+    "hardswish": _hardswish,
     # The exact form, with the error function.
-    "gelu": lambda x: x * 0.5 * (apply("erf", x * math.sqrt(0.5)) + 1.0),
+    "gelu": lambda x: apply("gelu", x),
+    BOUNDED: lambda x: apply("max", x, LEAST),
 }
 # Those that functions take by name.
 ActivationName = Literal["relu", "leaky_relu", "tanh", "sigmoid", "silu", "hardswish", "gelu"]
-ACTIVATION_NAMES = tuple(_ACTIVATIONS)
+ACTIVATION_NAMES: tuple[str, ...] = get_args(ActivationName)
 # Where fewer instructions are as good.
 _OF_16_BITS: dict[str, Callable[[Expression], Expression]] = {
     "sigmoid": lambda x: apply("sigmoid_of_16_bits", x),
-    "silu": lambda x: x * apply("sigmoid_of_16_bits", x),
+    "silu": lambda x: apply("silu_of_16_bits", x),
     "gelu": lambda x: apply("gelu_of_16_bits", x),
 }
 
@@ -124,6 +128,11 @@ def _of(name: str, x: DataType | Traced, **parameters: Any) -> Activation | Trac
     if isinstance(x, Traced):
         return x.through(_ACTIVATIONS[name], **parameters)
     return Activation(name, x, tuple(parameters.items()))
+
+
+def bounded(x: DataType) -> Activation:
+    """What torch's activations are applied to."""
+    return Activation(BOUNDED, x)
 
 
 # Each gives the activation that computes in a type, and applies it to a value in a visitor tree.

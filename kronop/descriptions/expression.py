@@ -6,7 +6,9 @@ compute type. `max` and `min` propagate NaN, as in NumPy.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -124,30 +126,35 @@ class Expression(Decision):
     def derivative(self, name: str) -> Expression | None:
         """The derivative with respect to the input of that name; None if it is 0 everywhere.
 
-        Where a square root or a power of 0 has no finite derivative, its derivative is 0.
+        Where a square root or a power of 0 has no finite derivative, its derivative is 0. Where an
+        exponential or a power is 0, so is its derivative, even if its operand is infinite.
 
         Raises:
             NotImplementedError: an operation has no derivative here.
         """
+        return self._derivative(name, lift(1.0))
+
+    def _derivative(self, name: str, before: Expression) -> Expression | None:
+        """The derivative times what is `before` it, factor by factor: values that are in range are
+        not multiplied by products of inner factors, such as the square of a reciprocal, that may
+        not be."""
         if self.operation in ("input", "constant"):
-            return lift(1.0) if self.operation == "input" and self.operands[0] == name else None
-        rule, parts = _DERIVATIVES.get(self.operation), []
+            return before if self.operation == "input" and self.operands[0] == name else None
+        rules, fades, parts = _DERIVATIVES.get(self.operation), self.operation in _FADING, []
         for index, node in enumerate(self._nodes):
-            inner = node.derivative(name)
-            if inner is None:
+            outer = rules(self, *self._nodes)[index] if rules else None
+            seen = None if fades else outer
+            found = node._derivative(name, lift(1.0) if seen is None else _times(before, seen))
+            if found is None:
                 continue
-            if rule is None:
-                raise NotImplementedError(f"the derivative of {self.operation}")
-            outer = rule(self, *self._nodes)[index]
             if outer is None:
                 raise NotImplementedError(f"the derivative of {self.operation} by operand {index}")
-            parts.append(_times(outer, inner))
-        if not parts:
-            return None
-        total = parts[0]
-        for part in parts[1:]:
-            total = total + part
-        return total
+            if fades:
+                turned = self.operation == "fade" and index == 0
+                faded = _faded(found, outer) if turned else _faded(outer, found)
+                found = _times(before, faded)
+            parts.append(found)
+        return functools.reduce(operator.add, parts) if parts else None
 
     @property
     def _nodes(self) -> tuple[Expression, ...]:
@@ -192,11 +199,19 @@ def apply(operation: str, *operands: Expression | float) -> Expression:
 
 
 def _times(first: Expression, second: Expression) -> Expression:
-    """A product, without factors that are 1."""
+    """A product from left to right, without factors that are 1."""
     one = lift(1.0)
     if first == one or second == one:
         return second if first == one else first
+    if second.operation == "multiply":
+        return _times(_times(first, second.operands[0]), second.operands[1])
+    if first.operation == second.operation == "constant":
+        return lift(first.operands[0] * second.operands[0])
     return first * second
+
+
+def _faded(first: Expression, second: Expression) -> Expression:
+    return first if second == lift(1.0) else apply("fade", first, second)
 
 
 def _inverse(x: Any) -> Any:
@@ -215,13 +230,37 @@ def _numpy_exp(x: Any) -> Any:
         return np.exp(x)
 
 
+def _fade(a: Any, b: Any) -> Any:
+    """a b, and 0 where a is 0, whatever b is."""
+    return np.where(np.equal(a, 0), 0, np.multiply(a, b))
+
+
+def _times_log(a: Any, b: Any) -> Any:
+    """a log(b), and 0 where a is 0, unless b is NaN."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(np.equal(a, 0) & np.equal(b, b), 0, a * np.log(b))
+
+
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def _gelu(x: Any) -> Any:
+    x = np.maximum(x, LEAST)
     return x * 0.5 * (_erf(x * math.sqrt(0.5)) + 1)
 
 
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + _numpy_exp(np.negative(x)))
+
+
+def _silu(x: Any) -> Any:
+    x = np.maximum(x, LEAST)
+    return x * _sigmoid(x)
+
+
+# Where activations that fall to 0 are 0 in all types: there minus infinity must not meet a factor
+# of 0.
+LEAST = -1000.0
 # How tightly the C++ operators bind: sums, products, everything else.
 _SUM, _PRODUCT, _ATOM = range(3)
 # operation -> (NumPy function, C++ spelling, how tightly the spelling binds)
@@ -235,35 +274,49 @@ OPERATIONS: dict[str, tuple[Callable[..., Any], str, int]] = {
     "exp": (_numpy_exp, "kronop::math::exp({})", _ATOM),
     "tanh": (np.tanh, "kronop::math::tanh({})", _ATOM),
     "inverse": (_inverse, "kronop::math::inverse({})", _ATOM),
-    "log": (np.log, "kronop::math::log({})", _ATOM),
+    "fade": (_fade, "kronop::math::fade({}, {})", _ATOM),
+    "times_log": (_times_log, "kronop::math::times_log({}, {})", _ATOM),
     "threshold": (_threshold, "kronop::math::threshold({}, {})", _ATOM),
     "sqrt": (np.sqrt, "kronop::math::sqrt({})", _ATOM),
     "power": (np.power, "kronop::math::power({}, {})", _ATOM),
     "erf": (_erf, "kronop::math::erf({})", _ATOM),
+    "sigmoid": (_sigmoid, "kronop::math::sigmoid({})", _ATOM),
+    "silu": (_silu, "kronop::math::silu({})", _ATOM),
+    "gelu": (_gelu, "kronop::math::gelu({})", _ATOM),
     # For results that are rounded to 16 bits afterwards.
+    "sigmoid_of_16_bits": (_sigmoid, "kronop::math::sigmoid_of_16_bits({})", _ATOM),
+    "silu_of_16_bits": (_silu, "kronop::math::silu_of_16_bits({})", _ATOM),
     "gelu_of_16_bits": (_gelu, "kronop::math::gelu_of_16_bits({})", _ATOM),
-    "sigmoid_of_16_bits": (
-        lambda x: 1 / (1 + _numpy_exp(np.negative(x))),
-        "kronop::math::sigmoid_of_16_bits({})",
-        _ATOM,
-    ),
 }
 
+# Operations whose derivative is 0 where they are, even if the operand is infinite there.
+_FADING = ("exp", "power", "fade")
 # operation -> (the node, its operands) -> the derivative by each operand, None where there is none.
 _DERIVATIVES: dict[str, Callable[..., tuple[Expression | None, ...]]] = {
     "add": lambda node, a, b: (lift(1.0), lift(1.0)),
     "subtract": lambda node, a, b: (lift(1.0), lift(-1.0)),
     "multiply": lambda node, a, b: (b, a),
-    "divide": lambda node, a, b: (apply("inverse", b), node * apply("inverse", b) * -1.0),
+    "divide": lambda node, a, b: (_over(b), node * _over(b) * -1.0),
     "exp": lambda node, a: (node,),
     "sqrt": lambda node, a: (apply("inverse", node) * 0.5,),
-    "power": lambda node, a, b: (b * node * apply("inverse", a), _log_times(node, a)),
+    # Not the power times b / a: where a is infinite, that is no number.
+    "power": lambda node, a, b: (
+        b * apply("inverse", apply("power", a, _one_less(b))),
+        apply("times_log", node, a),
+    ),
     "inverse": lambda node, a: (node * node * -1.0,),
-    "log": lambda node, a: (apply("inverse", a),),
+    "fade": lambda node, a, b: (b, a),
+    "times_log": lambda node, a, b: (apply("times_log", 1.0, b), a * apply("inverse", b)),
     "max": lambda node, a, b: (None, None) if b.inputs else (lift(1.0), None),
 }
 
 
-def _log_times(node: Expression, base: Expression) -> Expression:
-    """node log(base), and 0 for a base of 0: the least positive number stands for it."""
-    return node * apply("log", apply("max", base, 1e-37))
+def _over(x: Expression) -> Expression:
+    """1 / x, and 0 for 0."""
+    is_number = x.operation == "constant" and x.operands[0]
+    return lift(1.0 / x.operands[0]) if is_number else apply("inverse", x)
+
+
+def _one_less(x: Expression) -> Expression:
+    """1 - x."""
+    return lift(1.0 - x.operands[0]) if x.operation == "constant" else x * -1.0 + 1.0

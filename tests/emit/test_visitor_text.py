@@ -37,8 +37,7 @@ kronop::Axis::kColumn>, kronop::half_t>> {
     const Compute c = at.operand(0);
     const Compute bias = at.operand(1);
     const Compute v0 = alpha * accumulator - (c - bias);
-    const Compute v1 = Compute(1.0) / (kronop::math::exp(v0 * Compute(-1.0)) + Compute(1.0)) \
-/ Compute(2.0);
+    const Compute v1 = kronop::math::sigmoid(v0) / Compute(2.0);
     at.keep(0, v1);
     at.keep(1, v0);
     at.keep(2, v0);

@@ -60,6 +60,8 @@ def test_values(folder: Path, form: str, element: DataType) -> None:
     for empty in ((0, 5, 2), (5, 0, 2)):
         kernel.check(empty)
     host._check_special(kernel)
+    if form == "cosine":
+        host.check_lengths(kernel)
 
 
 @pytest.mark.spread(kinds=distance_kinds.KINDS * 2, element=[float32, float64])

@@ -268,6 +268,12 @@ def test_kernels(folder: Path) -> None:
     random = np.random.default_rng(10)
     x1, x2 = (points(random, (count, 30), float32) for count in (70, 50))
     check(folder, x1, x2, kernel=Cosine())
+    sized = [np.ldexp(x, (np.arange(len(x)) * 40 % 240 - 120)[:, None]) for x in (x1, x2)]
+    sized[0][7] = sized[1][9] = 0
+    found = run(folder, *sized, kernel=Cosine())
+    if found is not None:  # Lengths whose squares leave the range of float32.
+        y, expected, _ = found
+        assert np.abs(y - expected).max() <= 4e-6
     check(folder, x1, x2, kernel=Gaussian(3.0), values=(3.0,))
     check(folder, x1, x2, kernel=Gaussian(3.0) + Linear(), values=(3.0,))
     check(folder, x1 / 8, x2 / 8, kernel=Polynomial(2, 1.0), values=(1.0,))

@@ -19,7 +19,7 @@ _ROOT = Path(kronop.__file__).parent / "emit"
 _EMULATED = ("-mf16c", "-mfma", "-include", str(_HERE / "emulation.hpp"))
 _LIBRARIES = {
     "GPU": (
-        "kronop/narrow_functions.cuh",
+        "kronop/activations.cuh",
         (
             "-mf16c",
             "-mfma",
@@ -30,7 +30,10 @@ _LIBRARIES = {
     ),
     "CPU": ("kronop_x86/functions.hpp", ("-mavx2", "-mfma", f"-I{_ROOT / 'x86' / 'include'}")),
 }
-_FUNCTIONS = ("gelu_of_16_bits", "sigmoid_of_16_bits", "exp", "tanh", "erf")
+_FUNCTIONS = (
+    *("gelu_of_16_bits", "sigmoid_of_16_bits", "silu_of_16_bits"),
+    *("exp", "tanh", "erf", "gelu", "sigmoid", "silu"),
+)
 
 
 @pytest.fixture(scope="module", params=_LIBRARIES)
@@ -94,12 +97,25 @@ def test_sigmoid(functions: Any) -> None:
     assert np.abs(found - exact).max() < 2e-6
 
 
-def test_ends(functions: Any) -> None:
-    x = np.array([np.nan, np.inf, 0.0, -0.0, 3e38, -3e38], np.float32)
-    gelu, sigmoid = (functions[name](x) for name in _FUNCTIONS[:2])
-    np.testing.assert_array_equal(gelu, [np.nan, np.inf, 0, 0, np.float32(3e38), 0])
-    np.testing.assert_array_equal(sigmoid, [np.nan, 1, 0.5, 0.5, 1, 0])
-    assert functions["sigmoid_of_16_bits"](np.array([-np.inf], np.float32)) == 0
+def test_silu(functions: Any) -> None:
+    x = every_half()
+    exact = x / (1 + np.exp(-np.maximum(x.astype(np.float64), -200)))
+    found = functions["silu_of_16_bits"](x)
+    assert (np.abs(found - exact) <= 1e-30 + 128 * 2.0**-23 * np.abs(exact)).all()
+    found = functions["silu"](x)
+    assert (np.abs(found - exact) <= 1e-30 + 4 * 2.0**-23 * np.abs(exact)).all()
+
+
+@pytest.mark.parametrize("end", ["", "_of_16_bits"])
+def test_ends(functions: Any, end: str) -> None:
+    x = np.array([np.nan, np.inf, 0.0, -0.0, 3e38, -3e38, -np.inf], np.float32)
+    rising = [np.nan, np.inf, 0, 0, np.float32(3e38), 0, 0]
+    for name, goal in (
+        ("gelu", rising),
+        ("silu", rising),
+        ("sigmoid", [np.nan, 1, 0.5, 0.5, 1, 0, 0]),
+    ):
+        np.testing.assert_array_equal(functions[name + end](x), goal)
 
 
 def every_float() -> Any:

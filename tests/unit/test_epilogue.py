@@ -70,6 +70,16 @@ def test_parameters_are_pairs_and_those_of_the_expression() -> None:
     assert finish(epilogue, None, np.array([-2.0, 2.0])).tolist() == [-1.0, 2.0]
 
 
+@pytest.mark.parametrize("of_16_bits", [False, True])
+def test_activations_have_limits(of_16_bits: bool) -> None:
+    x = np.array([-math.inf, math.inf, math.nan, -1e4])
+    for name in ("relu", "sigmoid", "silu", "hardswish", "gelu"):
+        activation = Activation(name, kronop.float32)
+        expression = activation.expression(variable("x"), of_16_bits=of_16_bits)
+        rising = 1 if name == "sigmoid" else math.inf
+        np.testing.assert_array_equal(expression.evaluate({"x": x}), [0, rising, math.nan, 0])
+
+
 def test_clamp_keeps_results_finite_and_integers_saturate() -> None:
     half = kronop.LinearCombinationClamp(kronop.float16, 1, kronop.float32, kronop.float32)
     assert finish(half, half.epilogue_type(1.0), np.array([1e9, -1e9, 3.0])).tolist() == [

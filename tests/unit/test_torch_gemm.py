@@ -88,6 +88,21 @@ def test_every_activation_has_derivatives(activation: str) -> None:
     assert torch.autograd.gradgradcheck(call, given)
 
 
+@pytest.mark.parametrize("activation", ["gelu", "silu", "hardswish"])
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16])
+def test_activations_fall_to_0(activation: str, kind: Any) -> None:
+    """Also where sums are too small for their type; torch's own give NaN there."""
+    a, b, bias = drawn((3, 4), (4, 2), (2,), dtype=kind)
+    with torch.no_grad():
+        bias[1] = -torch.inf if kind is torch.float32 else -65504
+        b[:, 1], a[1] = -60000, a[1].abs() + 1
+    for call in (kronop.torch.matmul, torch.compile(kronop.torch.matmul, backend="aot_eager")):
+        found = call(a, b, bias=bias, activation=activation)
+        grads = torch.autograd.grad(found.float().sum(), (a, b, bias))
+        assert (found[1, 1], grads[2][1]) == (0, 0) or kind is torch.float16
+        assert all(item.isfinite().all() for item in (found, *grads))
+
+
 @pytest.mark.parametrize("shapes", _BATCHES)
 def test_batches_have_derivatives_of_second_order(shapes: Any) -> None:
     given = drawn(*shapes, (2,))

@@ -83,11 +83,12 @@ def test_gradients_of_batches_and_of_what_broadcasts(lead: tuple[int, ...]) -> N
 def test_every_operation_has_derivatives(operation: str) -> None:
     """Those of torch's own function of the same values, as NumPy's are."""
     rule = RULES[operation]
-    least = 0.3 if operation in ("log", "sqrt", "power") else -2.0
+    least = 0.3 if operation in ("times_log", "sqrt", "power") else -2.0
     operands = [
         torch.linspace(least, 2, 12, dtype=torch.float64, requires_grad=True),
         torch.linspace(1.5, -1.7, 12, dtype=torch.float64, requires_grad=True),
     ][: len(rule.slopes)]
+    operands = operands[::-1] if operation == "times_log" else operands
     value = rule.apply(*operands)
     numpys = OPERATIONS[operation][0](*(item.detach().numpy() for item in operands))
     torch.testing.assert_close(value.detach(), torch.as_tensor(numpys))
@@ -104,7 +105,7 @@ def test_every_operation_has_derivatives(operation: str) -> None:
 
 def test_derivatives_are_finite_where_values_are_0() -> None:
     zero = torch.zeros(1, requires_grad=True)
-    for operation, wanted in (("sqrt", 0.0), ("inverse", 0.0), ("log", 0.0), ("max", 0.5)):
+    for operation, wanted in (("sqrt", 0.0), ("inverse", 0.0), ("fade", 0.0), ("max", 0.5)):
         operands = [zero] if len(RULES[operation].slopes) == 1 else [zero, zero]
         reads = [RULES[operation].apply(*operands), *operands, None][:3]
         _, slope = RULES[operation].slopes[0] or ("", None)
@@ -114,6 +115,18 @@ def test_derivatives_are_finite_where_values_are_0() -> None:
         if found.requires_grad and operation != "sqrt":
             (second,) = torch.autograd.grad(found, zero)
             assert second.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["gelu", "silu", "hardswish", "sigmoid"])
+def test_activations_have_limits(name: str) -> None:
+    """And derivatives, which are 0 or 1, both of what trees compute."""
+    tree = tree_of(lambda accum: getattr(kronop, name)(accum))
+    x = torch.tensor([[-torch.inf], [torch.inf], [-1e4], [1e4]], requires_grad=True)
+    found = matmul_visited(tree, x, torch.ones(1, 1))
+    (grad,) = torch.autograd.grad(found.sum(), x)
+    rises = name != "sigmoid"
+    assert found.flatten().tolist() == [0, torch.inf if rises else 1, 0, 1e4 if rises else 1]
+    assert grad.flatten().tolist() == [0, rises, 0, rises]
 
 
 @pytest.mark.parametrize("operation", ["max", "min", "power"])

@@ -253,6 +253,24 @@ def test_values(form: str, element: kronop.DataType, target: Target) -> None:
         kernel.check(sizes, diagonal=38)
     kernel.check((4, 4, 3), batch=((0,), ()))
     _check_special(kernel)
+    if form == "cosine":
+        check_lengths(kernel)
+
+
+def check_lengths(kernel: Kernel) -> None:
+    """Cosines of points of all sizes, whose squares of float32 may be too large or vanish."""
+    element, kind = kernel.what.X1.element, support.numpy_type(kernel.what.X1.element)
+    most = {kronop.float64: 500, kronop.float16: 10}.get(element, 120)
+    points = [kernel.array(count, 9).astype(np.float64) for count in (7, 41)]
+    for each in points:
+        each[3] = 0
+    expected = kernel.what.kernel.evaluate(*points)
+    sized = [(x * 2.0 ** (np.arange(len(x)) * 40 % (2 * most) - most)[:, None]) for x in points]
+    y = support.poison((7, 41), kernel.what.Y.element)
+    kernel.run(*(x.astype(kind) for x in sized), y)
+    # 9 products, a square root, and the rounding of the result.
+    error = 32 * 2.0**-24 + 2 * support.unit(kernel.what.Y.element) * np.abs(expected)
+    assert (np.abs(y.astype(np.float64) - expected) <= error).all()
 
 
 def _check_special(kernel: Kernel) -> None:

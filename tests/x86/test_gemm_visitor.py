@@ -126,6 +126,26 @@ def check(
     return arguments
 
 
+@kronop.epilogue_visitor
+def rising(accum: Any) -> Any:
+    sigmoid, hardswish = kronop.sigmoid(accum), kronop.hardswish(accum)
+    return kronop.gelu(accum), kronop.silu(accum), hardswish, kronop.relu(accum), sigmoid
+
+
+@pytest.mark.parametrize("element", [F32, F64])
+def test_activations_have_limits(element: Any) -> None:
+    operation, kind = operation_of(rising, element), support.numpy_type(element)
+    a = np.array([[-np.inf], [np.inf], [np.nan], [-1e4]], kind)
+    results = {item.name: np.full((4, 1), 77, kind) for item in rising.results}
+    output_op = operation.epilogue_type(**results)
+    operation.run(
+        GemmArguments(operation=operation, A=a, B=np.ones((1, 1), kind), output_op=output_op)
+    )
+    for name, found in results.items():
+        most = 1 if name == "sigmoid" else np.inf
+        np.testing.assert_array_equal(found[:, 0], [0, most, np.nan, 0])
+
+
 SHAPES = ((1, 1, 1), (5, 3, 7), (70, 300, 33), (300, 7, 40), (3, 500, 9), (49, 193, 0))
 
 

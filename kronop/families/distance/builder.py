@@ -65,7 +65,7 @@ class Builder:
         return variable(value_of(self._place(self._values, name, value)))
 
     def vector(self, name: str, value: Any) -> int:
-        """The index of a vector of one value per feature."""
+        """The index of a vector of one value per feature, or of a number or array for all."""
         return self._place(self._vectors, name, value)
 
     def _place(self, held: list[tuple[str, Any]], name: str, value: Any) -> int:
@@ -75,6 +75,9 @@ class Builder:
                 return index
         held.append((name, value))
         return len(held) - 1
+
+    def _of_features(self, value: Any) -> Any:
+        return value if self.is_vector(value) else np.asarray(value)[..., None]
 
     def is_vector(self, value: Any) -> bool:
         """Whether the value has one element per feature."""
@@ -101,7 +104,7 @@ class Builder:
         return Bound(
             form=form,
             values=tuple([value for _, value in self._values]),
-            vectors=tuple([value for _, value in self._vectors]),
+            vectors=tuple([self._of_features(value) for _, value in self._vectors]),
             names=tuple([name for name, _ in self._values + self._vectors]),
         )
 

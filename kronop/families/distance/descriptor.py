@@ -17,7 +17,7 @@ from kronop.descriptions.expression import Expression, apply
 from kronop.errors import ArgumentError, DescriptionError, ElementTypeError, mismatch
 from kronop.families.distance.builder import Builder
 from kronop.families.distance.form import TermKind
-from kronop.families.distance.kernels import Kernel
+from kronop.families.distance.kernels import Kernel, over_square
 from kronop.families.distance.values import NOT_NEGATIVE, POSITIVE, checked, checked_power
 
 _EPSILON = 1e-5
@@ -243,7 +243,7 @@ class Described(Kernel):
         t = apply("threshold", t, builder.value("epsilon", self.epsilon))
         width = builder.value("bandwidth", self.bandwidth)
         if what.kernel_type is KernelType.GAUSSIAN:
-            width = width * width * 2.0
+            return apply("exp", over_square(t, width, -0.5))
         return apply("exp", apply("divide", t, width) * -1.0)
 
     def _outer(self, builder: Builder, s: Expression) -> Expression:

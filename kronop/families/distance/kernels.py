@@ -21,6 +21,8 @@ import math
 from dataclasses import dataclass  # torch.compile can trace its constructors.
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from kronop.descriptions.expression import Expression, apply, lift
 from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
@@ -47,6 +49,11 @@ __all__ = [
     "RationalQuadratic",
     "Scaled",
 ]
+
+
+# Differences are divided by wider bandwidths, and by those below its reciprocal, before they are
+# squared.
+_MOST_WIDTH = 2.0**48
 
 
 def __dir__() -> list[str]:
@@ -127,9 +134,17 @@ def check_kernel(kernel: object) -> None:
         )
 
 
+def _is_extreme(bandwidth: Any) -> bool:
+    """Whether squares of distances about as large as a bandwidth may leave the range of float32.
+    Tensors, which may be on a GPU, are not looked into."""
+    if isinstance(bandwidth, float):
+        return not 1 / _MOST_WIDTH <= bandwidth <= _MOST_WIDTH
+    return isinstance(bandwidth, np.ndarray) and any(map(_is_extreme, bandwidth.ravel().tolist()))
+
+
 def _scaled_by(builder: Builder, kind: TermKind, bandwidth: Any) -> tuple[Expression, Any]:
     """(the sum of that kind, the bandwidth that it still has to be divided by or 1)."""
-    if builder.is_vector(bandwidth):
+    if builder.is_vector(bandwidth) or _is_extreme(bandwidth):
         return builder.term(kind, vector=builder.vector("bandwidth", bandwidth)), lift(1.0)
     return builder.term(kind), builder.value("bandwidth", bandwidth)
 
@@ -140,10 +155,19 @@ def _distance(builder: Builder, bandwidth: Any) -> Expression:
     return apply("divide", apply("sqrt", square), width)
 
 
-def _square(builder: Builder, bandwidth: Any) -> Expression:
-    """|d|_2^2 / l^2."""
+def _square(builder: Builder, bandwidth: Any, factor: float) -> Expression:
+    """|d|_2^2 / l^2 times a factor."""
     square, width = _scaled_by(builder, TermKind.Two, bandwidth)
-    return apply("divide", square, width * width)
+    return over_square(square, width, factor)
+
+
+def over_square(value: Expression, width: Expression, factor: float) -> Expression:
+    """A value over the square of a width, times a factor. The square itself may leave the range of
+    the type."""
+    if width == lift(1.0):
+        return value * factor
+    reciprocal = apply("divide", 1.0, width)
+    return value * (reciprocal * factor) * reciprocal
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +193,7 @@ class Gaussian(Kernel):
         object.__setattr__(self, "bandwidth", checked("bandwidth", self.bandwidth))
 
     def _expression(self, builder: Builder) -> Expression:
-        return apply("exp", _square(builder, self.bandwidth) * -0.5)
+        return apply("exp", _square(builder, self.bandwidth, -0.5))
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,8 +263,8 @@ class Matern(Kernel):
         if self.nu == 0.5:
             return decay
         if self.nu == 1.5:
-            return (r + 1.0) * decay
-        return (r * r * (1 / 3) + r + 1.0) * decay
+            return apply("fade", decay, r + 1.0)
+        return apply("fade", decay, r * r * (1 / 3) + r + 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +294,7 @@ class RationalQuadratic(Kernel):
 
     def _expression(self, builder: Builder) -> Expression:
         alpha = builder.value("alpha", self.alpha)
-        ratio = apply("divide", _square(builder, self.bandwidth) * 0.5, alpha)
+        ratio = apply("divide", _square(builder, self.bandwidth, 0.5), alpha)
         return apply("power", ratio + 1.0, alpha * -1.0)
 
 
@@ -371,9 +395,7 @@ class Cosine(Kernel):
 
     def _expression(self, builder: Builder) -> Expression:
         dot, of_x, of_y = map(builder.term, (TermKind.Dot, TermKind.NormA, TermKind.NormB))
-        norms = apply("sqrt", of_x) * apply("sqrt", of_y)
-        # Smaller norms than this have squares that are no longer normal in float32.
-        return apply("divide", dot, apply("max", norms, 1e-36))
+        return dot * apply("inverse", apply("sqrt", of_x) * apply("sqrt", of_y))
 
 
 @dataclass(frozen=True, eq=False)

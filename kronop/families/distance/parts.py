@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
-from kronop.descriptions.datatype import DataType
+from kronop.descriptions.datatype import DataType, float32
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.design import Constant, Functor
 from kronop.families.distance.description import DistanceProblem, Strided, Value
@@ -17,6 +17,7 @@ from kronop.target import Target
 # Leading dimensions that kernels walk.
 BATCH_DIMS = 4
 _OPERANDS = ("x1", "x2", "y", "z")
+_LENGTHS = (TermKind.NormA, TermKind.NormB)
 
 
 def kernel_name(
@@ -138,13 +139,25 @@ def counts_of(form: Form) -> tuple[tuple[str, Constant], ...]:
     return ("kValues", form.values), ("kVectors", form.vectors)
 
 
-def functor_of(form: Form, compute: str = "Accumulator") -> Functor:
-    """The kernel of the sums as straight-line C++ on numbers of the type `compute`."""
-    return Functor(
-        name="Kernel",
-        parameters=f"const {compute} (&s)[{len(form.terms)}], const {compute}* h",
-        result=compute,
-        expression=form.expression,
+def widens(form: Form, sums: DataType) -> bool:
+    """Whether the kernel is computed in double precision where lengths leave the range of sums: it
+    has lengths, and nothing but products, in float32."""
+    kinds = {term.kind for term in form.terms}
+    return sums is float32 and bool(kinds & {*_LENGTHS}) and kinds <= {TermKind.Dot, *_LENGTHS}
+
+
+def functors_of(form: Form, sums: DataType, compute: str = "Accumulator") -> tuple[Functor, ...]:
+    """The kernel of the sums, whose type is `sums`, as straight-line C++ on numbers of the type
+    `compute`; also on double precision where `widens`."""
+    names = {"Kernel": compute} | ({"WideKernel": "double"} if widens(form, sums) else {})
+    return tuple(
+        Functor(
+            name=name,
+            parameters=f"const {number} (&s)[{len(form.terms)}], const {number}* h",
+            result=number,
+            expression=form.expression,
+        )
+        for name, number in names.items()
     )
 
 

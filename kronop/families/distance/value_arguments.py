@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -138,11 +139,26 @@ def item_in_memory(item: Any, element: DataType, beside_what: TensorView) -> Any
     return item if beside_what.device.is_host else beside(item, beside_what)
 
 
+def widths_in(kind: str, widths: Iterable[Any]) -> list[Any]:
+    """Bandwidths per feature, of which those in NumPy's arrays become numbers of a type that are
+    neither 0 nor infinite."""
+    limits = np.finfo(kind)
+    return [
+        np.clip(item, limits.tiny, limits.max).astype(kind, copy=False)
+        if isinstance(item, np.ndarray)
+        else item
+        for item in widths
+    ]
+
+
 def in_memory(bound: Bound, element: DataType, points: TensorView) -> Bound:
     """The same values, all as `item_in_memory`; powers as `bounded_power`."""
     values, vectors = (
         tuple(item_in_memory(item, element, points) for item in items)
-        for items in (with_bounded_powers(bound, element.bytes), bound.vectors)
+        for items in (
+            with_bounded_powers(bound, element.bytes),
+            widths_in(element.name, bound.vectors),
+        )
     )
     return dataclasses.replace(bound, values=values, vectors=vectors)
 

@@ -38,7 +38,8 @@ _OF_MAGNITUDE = frozenset(_TERMS) - {TermKind.Zero, TermKind.Two, TermKind.Four}
 _NODES = {
     "sqrt": (0, 1, 0, 0),
     "exp": (1, 0, 0, 1),
-    "log": (1, 0, 1, 0),
+    "times_log": (1, 0, 1, 0),
+    "fade": (2, 0, 0, 0),
     "power": (1, 0, 1, 1),
 }
 # Arithmetic that replaces a square root, a logarithm and an exponential where no unit computes

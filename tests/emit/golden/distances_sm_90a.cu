@@ -10,7 +10,7 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   static constexpr int kThreads = 256, kBlocks = 3;
-  static constexpr bool kSplit = true, kCentred = false, kSymmetric = false;
+  static constexpr bool kSplit = true, kCentred = false, kLengths = false, kSymmetric = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -34,9 +34,7 @@ struct Step {
   struct Epilogue : kronop::Scaling<float> {
     using Scaling::Scaling;
     KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-      const Compute v0 = alpha * accumulator + beta * source + bias;
-      return v0 * Compute(0.5) * (kronop::math::erf(v0 * Compute(0.7071067811865476)) +
-          Compute(1.0));
+      return kronop::math::gelu(alpha * accumulator + beta * source + bias);
     }
   };
   static constexpr int kThreads = 512, kBlocks = 1, kStages = 5, kLanes = 1, kTileM = 128,

@@ -13,9 +13,7 @@ struct Step {
   struct Epilogue : kronop::Scaling<float> {
     using Scaling::Scaling;
     KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-      const Compute v0 = alpha * accumulator + beta * source + bias;
-      return v0 * Compute(0.5) * (kronop::math::erf(v0 * Compute(0.7071067811865476)) +
-          Compute(1.0));
+      return kronop::math::gelu(alpha * accumulator + beta * source + bias);
     }
   };
   static constexpr int kWidth = 16, kVectors = 2, kA = 6, kB = 64, kC = 64, kD = 1, kBlocks = 6,

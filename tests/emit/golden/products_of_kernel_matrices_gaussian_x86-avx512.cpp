@@ -21,7 +21,8 @@ struct Step {
   static constexpr bool kRegularized = true, kSaturate = false;
   struct Kernel {
     KRONOP_INLINE static Numbers value(const Numbers (&s)[1], const Numbers* h) {
-      return kronop::math::exp(s[0] / (h[0] * h[0]) * Numbers(-0.5));
+      const Numbers v0 = Numbers(1.0) / h[0];
+      return kronop::math::exp(s[0] * (v0 * Numbers(-0.5)) * v0);
     }
   };
 };

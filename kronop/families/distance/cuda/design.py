@@ -252,7 +252,7 @@ class DistanceTile(Design):
                 ("kSaturate", operands.saturates(self.epilogue)),
             ),
             folders=(package_folder("kronop.families.distance.cuda"),),
-            functors=(parts.functor_of(self.form),),
+            functors=parts.functors_of(self.form, self.math.element_accumulator),
         )
 
     def launch(self, index: int, problem: DistanceProblem) -> Launch:

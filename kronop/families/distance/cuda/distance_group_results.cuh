@@ -2,6 +2,7 @@
 #pragma once
 
 #include "distance_group_tiles.cuh"
+#include "distance_lengths.cuh"
 #include "kronop/instructions.cuh"
 
 namespace kronop {
@@ -16,6 +17,7 @@ class GroupResults {
   using Pair = Vector<Facts, 2>;
   static constexpr int kN = Step::kTileN / 8, kTerms = count_of(Step::kTerm);
   static constexpr int kNever = 1 << 20;
+  static constexpr bool kLengths = Lengths<Step>::kAreAll, kScales = Step::kSplit || kLengths;
   // NOTE: products of split elements come out too small: the tensor cores truncate sums, and the
   // product of both rests is missing. Where points are near each other this is 1.5e-7 of the sum in
   // the mean, by a model that explains the errors measured on one H200; this takes most of it back.
@@ -202,15 +204,25 @@ class GroupResults {
   // The kernel's value; `itself` where both points are one.
   KRONOP_INLINE static float value(float product, Facts a, Facts b, bool itself, const Share& share) {
     float s[kTerms];
+    if constexpr (kLengths) {
+      const Facts scaled_a{a.scale, a.norm * a.scale * a.scale}, scaled_b{b.scale, b.norm * b.scale * b.scale};
+      if (Lengths<Step>::is_unusual(scaled_a.norm) || Lengths<Step>::is_unusual(scaled_b.norm)) return wide_value(product, a, b, share.h);
+      a = scaled_a;
+      b = scaled_b;
+    }
     // NOTE: the product of both scales alone may overflow.
-    if constexpr (Step::kSplit) product *= a.scale;
+    if constexpr (kScales) product *= a.scale;
     set<0>(s, product, a, b, itself);
     return Step::Kernel::value(s, share.h);
+  }
+  KRONOP_NOINLINE static float wide_value(float product, Facts a, Facts b, const float* h) {
+    const double scale_a = a.scale, scale_b = b.scale;
+    return Lengths<Step>::value(product * scale_a * scale_b, a.norm * scale_a * scale_a, b.norm * scale_b * scale_b, h);
   }
   template <int kTerm>
   KRONOP_INLINE static void set(float (&s)[kTerms], float product, Facts a, Facts b, bool itself) {
     constexpr TermKind kind = TermKind(Step::kTerm[kTerm]);
-    const float scale = Step::kSplit ? b.scale : 1.0f;
+    const float scale = kScales ? b.scale : 1.0f;
     if constexpr (kind == TermKind::kTwo) {
       // A square that does not exist, as that of a distance from infinity to itself, is no zero.
       s[kTerm] = larger(itself ? a.norm - a.norm : multiply_add(product, -kTwice * scale, a.norm + b.norm), 0.0f);

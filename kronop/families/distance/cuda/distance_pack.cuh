@@ -2,7 +2,8 @@
 //
 // Blocks take kRows points at a time, kTeams threads each. Where kSplit, an element becomes the sum
 // of two float16 numbers, with an error of 2^-24 of the point's largest element: the elements of a
-// point are multiplied by a power of two, so that the largest is between 2^13 and 2^14.
+// point are multiplied by a power of two, so that the largest is between 2^13 and 2^14. So they are where
+// kLengths, and norms are those of the multiplied elements: their squares leave no range.
 //
 // Where kCentred, only differences of points matter, and the same centre is subtracted from all of
 // them: errors are relative to norms, which points have that are far from zero and near each other.
@@ -30,6 +31,7 @@ class Pack {
   using Input = typename Step::Input;
   using Element = typename Step::Factor;
   using Piece = Vector<Element, kPiece>;
+  static constexpr bool kScales = Step::kSplit || Step::kLengths;
   static constexpr int kPieces = kRowBytes / 16;  // of a row of an image
   static constexpr int kOfSlab = kSlab<Step> / kPiece;
   const Parameters& parameters_;
@@ -63,12 +65,14 @@ class Pack {
       }
       norm += sum;
     });
-    if constexpr (Step::kSplit) most = of_team<true>(most, row, mine);
+    if constexpr (kScales) most = of_team<true>(most, row, mine);
     norm = of_team<false>(norm, row, mine);
-    // The exponent of a number below 2^-100 is taken to be that: its square is 0.
-    const int bits = int(__builtin_bit_cast(unsigned, most) >> 23) - 127, exponent = bits < -100 ? -100 : bits;
-    const float scale = Step::kSplit ? detail::bits_to_float(unsigned(127 + 13 - exponent) << 23) : 1.0f;
-    if (mine == 0) points.facts[point] = Facts{Step::kSplit ? detail::bits_to_float(unsigned(127 - 13 + exponent) << 23) : 1.0f, norm};
+    // The exponent of a number below 2^-113 is taken to be that: both powers of two are normal.
+    const int bits = int(__builtin_bit_cast(unsigned, most) >> 23) - 127, exponent = bits < -113 ? -113 : bits;
+    const float scale = kScales ? detail::bits_to_float(unsigned(127 + 13 - exponent) << 23) : 1.0f;
+    const float back = kScales ? detail::bits_to_float(unsigned(127 - 13 + exponent) << 23) : 1.0f;
+    if (!Step::kLengths && mine == 0) points.facts[point] = Facts{back, norm};
+    norm = 0;
     const long long slabs = ceil_div(parameters_.k, kSlab<Step>);
     unsigned char* const line = points.images + (point / kGranule * slabs * kGranule + point % kGranule) * kRowBytes;
     const int turned = int(point % 8);
@@ -78,15 +82,22 @@ class Pack {
       const int piece = int(feature / kPiece % kOfSlab);
       unsigned char* const to = line + feature / kSlab<Step> * kImage;
       Piece high, low;
+      float square = 0;
 #pragma unroll
       for (int i = 0; i < kPiece; ++i) {
-        const float value = Step::kSplit ? values[i] * scale : values[i];
+        const float value = kScales ? values[i] * scale : values[i];
+        if constexpr (Step::kLengths) square = multiply_add(value, value, square);
         high.data[i] = convert<Element>(value);
         low.data[i] = convert<Element>(value - convert<float>(high.data[i]));
       }
+      norm += square;
       store_whole<Element, kPiece>(reinterpret_cast<Element*>(to + (piece ^ turned) * 16), high);
       if constexpr (Step::kSplit) store_whole<Element, kPiece>(reinterpret_cast<Element*>(to + ((piece + kPieces / 2) ^ turned) * 16), low);
     });
+    if constexpr (Step::kLengths) {
+      norm = of_team<false>(norm, row, mine);
+      if (mine == 0) points.facts[point] = Facts{back, norm};
+    }
   }
 
  private:

@@ -1,6 +1,7 @@
 // The sums of a thread over k, for its pairs of rows and columns, and the kernel's values of them.
 #pragma once
 
+#include "distance_lengths.cuh"
 #include "distance_terms.cuh"
 
 namespace kronop {
@@ -109,6 +110,17 @@ class Sums {
   }
   Scalar of[kM][kN];
 
+  // Computes values again whose lengths have left the range of float32; see distance_lengths.cuh.
+  template <class First, class Second>
+  KRONOP_INLINE void mend(const Scalar* values, long long features, const First& first, const Second& second) {
+    Scalar squares1[kM], squares2[kN];
+#pragma unroll
+    for (int i = 0; i < kM; ++i) squares1[i] = square<TermKind::kNormA>(i, 0);
+#pragma unroll
+    for (int j = 0; j < kN; ++j) squares2[j] = square<TermKind::kNormB>(0, j);
+    Lengths<Step>::mend(of, squares1, squares2, features, values, first, second);
+  }
+
   // Whether no power of a difference of such elements needs bounds.
   KRONOP_INLINE bool is_plain(Scalar x) const { return plain_from<0>(x); }
 
@@ -136,6 +148,16 @@ class Sums {
   Scalar sums_[kTerms][kM][kN], of_largest_[kM][kN];
   Power<Scalar> powers_[kTerms];
 
+  template <TermKind kKind, int t = 0>
+  KRONOP_INLINE Scalar square(int i, int j) const {
+    if constexpr (t == kTerms) {
+      return 1;  // There is none.
+    } else if constexpr (kind(t) == kKind) {
+      return sums_[t][i][j];
+    } else {
+      return square<kKind, t + 1>(i, j);
+    }
+  }
   template <int t>
   KRONOP_INLINE void begin(const Scalar* values) {
     constexpr int value = Step::kTermValue[t];

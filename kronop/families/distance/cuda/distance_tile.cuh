@@ -142,6 +142,15 @@ class Tile {
       add_up<1>(sums);
     }
     sums.finish(values_);
+    if constexpr (Lengths<Step>::kAreAll) {
+      const Parameters& p = parameters_;
+      const auto element = [&](const void* from, long long at, long long point, long long points, long long row_step) {
+        return point < points ? convert<Scalar>(static_cast<const typename Step::Input*>(from)[at + point * row_step]) : Scalar(0);
+      };
+      const auto first = [&](int i, long long k) { return element(p.x1, x1_ + k * p.x1_column, place_.row + row_ + Rows::place(i), p.m, p.x1_row); };
+      const auto second = [&](int j, long long k) { return element(p.x2, x2_ + k * p.x2_column, place_.column + column_ + Columns::place(j), p.n, p.x2_row); };
+      sums.mend(values_, p.k, first, second);
+    }
     write<false>(sums);
     if constexpr (Step::kSymmetric) {
       if (place_.row != place_.column) write<true>(sums);

@@ -41,8 +41,8 @@ inline constexpr T kLeastNormal = T(1.17549435082228750797e-38);
 template <>
 inline constexpr double kLeastNormal<double> = 2.22507385850720138309e-308;
 
-// |t|^less for a t that is not 0; `less` is p - 1.
-KRONOP_INLINE float powered(float size, float less) { return fast_exp2(less * fast_log2(size)); }
+// |t|^less for a t that is not 0; `less` is p - 1. The power 0 of infinity is 1.
+KRONOP_INLINE float powered(float size, float less) { return fast_exp2(less * smaller(fast_log2(size), 3e38f)); }
 KRONOP_INLINE double powered(double size, double less) {
   // A power of 0 is 1 even of NaN.
   return size == size ? ::pow(size, less) : size;

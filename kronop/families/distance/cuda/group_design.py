@@ -196,7 +196,7 @@ class DistanceGroup(Design):
                 ("kSaturate", operands.saturates(self.epilogue)),
             ),
             folders=(package_folder("kronop.families.distance.cuda"),),
-            functors=(parts.functor_of(self.form),),
+            functors=parts.functors_of(self.form, self.math.element_accumulator),
         )
 
     @property
@@ -296,6 +296,7 @@ class DistancePack(Design):
                 ("kBlocks", _PACK_BLOCKS),
                 ("kSplit", product.split),
                 ("kCentred", product.centred),
+                ("kLengths", parts.widens(product.form, product.math.element_accumulator)),
                 ("kSymmetric", product.symmetric),
             ),
             folders=(package_folder("kronop.families.distance.cuda"),),

@@ -170,7 +170,7 @@ class ProductTile(ProductKernel):
                 ("kEither", self.either),
             ),
             folders=(package_folder("kronop.families.distance.cuda"),),
-            functors=(parts.functor_of(form, "Numbers"),),
+            functors=parts.functors_of(form, self.math.element_accumulator, "Numbers"),
         )
 
     def room(self, m: int, n: int, k: int, c: int) -> tuple[Room, Room, Room]:

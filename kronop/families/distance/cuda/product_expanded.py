@@ -263,7 +263,7 @@ class ProductMma(ProductKernel):
                 ("kEither", True),
             ),
             folders=(package_folder(_FOLDER),),
-            functors=(parts.functor_of(self.form, "Numbers"),),
+            functors=parts.functors_of(self.form, self.math.element_accumulator, "Numbers"),
         )
 
     def rows(self, m: int, n: int) -> tuple[int, int]:

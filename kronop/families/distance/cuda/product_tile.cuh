@@ -4,6 +4,7 @@
 // features come to shared memory while the slab before is computed.
 #pragma once
 
+#include "distance_lengths.cuh"
 #include "product_block.cuh"
 
 namespace kronop {
@@ -66,6 +67,17 @@ class Sums {
     }
   }
 
+  // Computes values again whose lengths have left the range of float32; see distance_lengths.cuh.
+  template <class First, class Second>
+  KRONOP_INLINE void mend(const T* h, T (&of)[kM][kN], long long features, const First& first, const Second& second) const {
+    T squares1[kM], squares2[kN];
+#pragma unroll
+    for (int i = 0; i < kM; ++i) squares1[i] = square<kNormA>(i, 0);
+#pragma unroll
+    for (int j = 0; j < kN; ++j) squares2[j] = square<kNormB>(0, j);
+    Lengths<Step>::mend(of, squares1, squares2, features, h, first, second);
+  }
+
  private:
   T sums_[kTerms][kM][kN], of_largest_[kM][kN];
 
@@ -93,6 +105,17 @@ class Sums {
           sum = add_term<kind>(sum, d, p);
         }
       }
+    }
+  }
+
+  template <int kKind, int t = 0>
+  KRONOP_INLINE T square(int i, int j) const {
+    if constexpr (t == kTerms) {
+      return 1;  // There is none.
+    } else if constexpr (Step::kTerm[t] == kKind) {
+      return sums_[t][i][j];
+    } else {
+      return square<kKind, t + 1>(i, j);
     }
   }
 
@@ -179,6 +202,12 @@ KRONOP_INLINE void product_tile(const Parameters& parameters) {
     }
     T of[kM][kN];
     sums.apply(h, of);
+    if constexpr (Lengths<Step>::kAreAll) {
+      const T* const of_x2 = place.x2 + (first + tile) * slabs * kSlab2;
+      const auto first_point = [&](int i, long long k) { return x1[k * Step::kTileM + row + product::place<T, 8>(i)]; };
+      const auto second_point = [&](int j, long long k) { return of_x2[k * Step::kTileN + column + product::place<T, 4>(j)]; };
+      sums.mend(place.h, of, parameters.k, first_point, second_point);
+    }
     weigh.add(of, of_v + (int(tile) & 1) * kOfV + warp_column);
     weigh.end_tile();
   }

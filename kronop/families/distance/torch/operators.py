@@ -27,7 +27,7 @@ from kronop.families.distance.form import (
 )
 from kronop.families.distance.torch import sums
 from kronop.families.distance.torch.scaled import Scaled
-from kronop.families.distance.value_arguments import is_tensor, with_bounded_powers
+from kronop.families.distance.value_arguments import is_tensor, widths_in, with_bounded_powers
 from kronop.torch.declaration import Autocast, Named, Operator
 from kronop.torch.registration import register
 from kronop.torch.transforms import in_front
@@ -59,7 +59,8 @@ class Values:
         values = with_bounded_powers(bound, max(4, points.dtype.itemsize))
         texts = [_HELD if is_tensor(item) else repr(float(item)) for item in values]
         tensors = [_tensor(item, points) for item in values if is_tensor(item)]
-        return cls(tensors, ",".join(texts), [_tensor(item, points) for item in bound.vectors])
+        widths = widths_in(str(_kind_of_sums(points))[6:], bound.vectors)
+        return cls(tensors, ",".join(texts), [_tensor(item, points) for item in widths])
 
     @classmethod
     def given(cls, given: Named) -> Values:
@@ -102,8 +103,11 @@ def _tensor(item: Any, points: Any) -> Any:
     """A tensor as it is, or an array as a tensor of the type that sums have."""
     if isinstance(item, torch.Tensor):
         return item
-    kind = torch.promote_types(points.dtype, torch.float32)
-    return torch.as_tensor(item, dtype=kind, device=points.device)
+    return torch.as_tensor(item, dtype=_kind_of_sums(points), device=points.device)
+
+
+def _kind_of_sums(points: Any) -> torch.dtype:
+    return torch.promote_types(points.dtype, torch.float32)
 
 
 def slope_of(values: Values, form: Form, name: str) -> tuple[Form, Values] | float | None:

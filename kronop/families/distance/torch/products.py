@@ -142,8 +142,9 @@ def _one_sided(
         return torch.zeros_like(x1)
     if kind is TermKind.NormA:
         return 2 * x1 * (grad * weigh(v)).sum(-1, keepdim=True)
-    center = sums.center_of(x2) if kind is TermKind.Two else 0.0
-    moved, features = x2 - center, x2.shape[-1]
+    if kind is TermKind.Two:
+        x1, x2 = sums.moved(x1, x2)
+    features = x2.shape[-1]
     bytes_of_column = max(
         1,
         grad.shape[:-2].numel() * (x1.shape[-2] + x2.shape[-2]) * features * x1.element_size(),
@@ -153,13 +154,13 @@ def _one_sided(
     for first in range(0, v.shape[-1], step):
         columns, g = v[..., first : first + step], grad[..., first : first + step]
         # All products of a column and a feature, as columns of one product.
-        wide = (columns.unsqueeze(-1) * moved.unsqueeze(-2)).flatten(-2)
+        wide = (columns.unsqueeze(-1) * x2.unsqueeze(-2)).flatten(-2)
         weighted = weigh(wide).unflatten(-1, (-1, features))
         total = total + (g.unsqueeze(-1) * weighted).sum(-2)
     if kind is TermKind.Dot:
         return total
     sums_of_rows = (grad * weigh(v)).sum(-1, keepdim=True)
-    return 2 * ((x1 - center) * sums_of_rows - total)
+    return 2 * (x1 * sums_of_rows - total)
 
 
 def _rows(

@@ -18,6 +18,8 @@ from kronop.families.distance.form import GENERAL_POWERS, POWERS, TermKind
 from kronop.families.distance.torch.powers import signed_powers
 from kronop.torch.declaration import Named
 
+# Points of which the centre is found.
+_CENTRAL = 8
 # Bytes of the differences that are in memory at once, where they can't be avoided.
 _MOST_BYTES = 1 << 26
 _SMOOTH = (TermKind.Two, TermKind.Dot, TermKind.NormA, TermKind.NormB)
@@ -63,8 +65,8 @@ def _one_sided(kind: TermKind, weights: Any, x1: Any, x2: Any, p: Any, largest: 
         return 2 * x1 * weights.sum(-1, keepdim=True)
     if kind is TermKind.Two:
         # The same for points moved together, with less to cancel.
-        center = center_of(x2)
-        return 2 * ((x1 - center) * weights.sum(-1, keepdim=True) - weights @ (x2 - center))
+        x1, x2 = moved(x1, x2)
+        return 2 * (x1 * weights.sum(-1, keepdim=True) - weights @ x2)
     if kind is TermKind.Infinity:
         return _of_largest(weights, x1, x2)
     power = p if kind in GENERAL_POWERS else next(q for q, it in POWERS.items() if it is kind)
@@ -74,8 +76,19 @@ def _one_sided(kind: TermKind, weights: Any, x1: Any, x2: Any, p: Any, largest: 
 
 
 def center_of(points: Any) -> Any:
-    """The mean of points, (..., 1, K); 0 of none."""
-    return points.detach().sum(-2, keepdim=True) / max(1, points.shape[-2])
+    """A point among others, (..., 1, K); 0 of none. Each feature is that of the first points which
+    is nearest to 0: a mean would follow a point that is far from all others."""
+    if not points.shape[-2]:
+        return 0.0
+    some = points.detach()[..., :_CENTRAL, :]
+    return some.gather(-2, some.abs().argmin(-2, keepdim=True))
+
+
+def moved(*points: Any) -> tuple[Any, ...]:
+    """Points less the centre of the last ones. What has no finite square is made finite: weights of
+    0 must not meet infinity."""
+    center, most = center_of(points[-1]), math.sqrt(torch.finfo(points[-1].dtype).max)
+    return tuple([(item - center).clamp(-most, most) for item in points])
 
 
 def _parts(x1: Any, x2: Any) -> Any:
@@ -129,6 +142,8 @@ def tangent(kind: TermKind, x1: Any, x2: Any, t1: Any, t2: Any) -> Any:
                 hint="use reverse mode for other powers",
             )
         )
+    if kind is TermKind.Two:
+        x1, x2 = moved(x1, x2)
     columns = x2.transpose(-2, -1)
     parts = []
     if t1 is not None:

@@ -206,7 +206,7 @@ class DistanceTiles(RegisterTiles):
                 ("kSaturate", self.epilogue.saturates),
             ),
             folders=(package_folder("kronop.families.distance.x86"),),
-            functors=(parts.functor_of(self.form, "Numbers"),),
+            functors=parts.functors_of(self.form, accumulator, "Numbers"),
         )
 
     def launch(self, index: int, problem: DistanceProblem) -> Launch:

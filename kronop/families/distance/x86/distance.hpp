@@ -9,6 +9,7 @@
 #pragma once
 
 #include "distance_expanded.hpp"
+#include "distance_lengths.hpp"
 #include "distance_parameters.hpp"
 #include "kronop_x86/parallel.hpp"
 
@@ -184,6 +185,10 @@ class Worker {
         for (int t = 0; t < Step::kTerms; ++t) of_pair[t] = load<Compute, Step::kWidth>(sums + t * apart + v);
         const typename Step::Numbers result = Step::Kernel::value(of_pair, s_.shared.of_kernel);
         store(values + v, result.value);
+      }
+      if constexpr (Lengths<Step>::are_all()) {
+        Lengths<Step>::mend(values, sums, apart, {x1_ + m * p_.x1_row, 0, p_.x1_column}, {x2_ + n * p_.x2_row, p_.x2_row, p_.x2_column}, columns,
+                            p_.k, s_.shared);
       }
       index_t first = 0;
       if constexpr (Step::kSymmetric) {

@@ -8,8 +8,8 @@
 // errors small, and their lanes at the end.
 #pragma once
 
+#include "distance_lengths.hpp"
 #include "distance_parameters.hpp"
-#include "distance_tile.hpp"
 #include "kronop_x86/parallel.hpp"
 
 namespace kronop {
@@ -56,6 +56,7 @@ class Worker {
   using Input = typename Step::Input;
   using Output = typename Step::Output;
   using V = Vector<Compute, Step::kWidth>;
+  using Lengths = distances::Lengths<Step>;
   static constexpr int kWidth = Step::kWidth, kPanel = Step::kPanel, kColumns = Step::kBlockColumns;
 
   index_t offset(index_t problem, const index_t* strides) const {
@@ -134,12 +135,12 @@ class Worker {
         alignas(64) Compute sums[Step::kTerms * kRows * kPanel];
         constexpr index_t kApart = kRows * kPanel;
         distances::sum_whole<Step, kRows>(rows_, panel, depth, shared_, sums, kPanel, kApart);
-        weigh<kRows>(sums, kPanel, kApart, m + i - n - j, j);
+        weigh<kRows>(sums, kPanel, kApart, m + i, n + j, j);
       } else {
         const index_t apart = p_.rows * kColumns;
         Compute* sums = sums_ + i * kColumns + j;
         distances::sum_slab<Step, kRows, kRound>(rows_, panel, depth, shared_, sums, kColumns, apart, k > 0);
-        if (is_last) weigh<kRows>(sums, kColumns, apart, m + i - n - j, j);
+        if (is_last) weigh<kRows>(sums, kColumns, apart, m + i, n + j, j);
       }
     }
     if (!is_last) return;
@@ -149,10 +150,10 @@ class Worker {
     }
   }
 
-  // Multiplies the kernel's values of a tile by v. Its first row is `diagonal` columns behind the
-  // tile's first one on the diagonal.
+  // Multiplies the kernel's values of the tile at (m, n), column j of the block, by v.
   template <int kRows>
-  KRONOP_INLINE void weigh(const Compute* sums, index_t pitch, index_t apart, index_t diagonal, index_t j) {
+  KRONOP_INLINE void weigh(const Compute* sums, index_t pitch, index_t apart, index_t m, index_t n, index_t j) {
+    const index_t diagonal = m - n;
     V values[kRows][Step::kVectors];
     KRONOP_UNROLL
     for (int r = 0; r < kRows; ++r) {
@@ -163,6 +164,11 @@ class Worker {
         for (int t = 0; t < Step::kTerms; ++t) of_pair[t] = load<Compute, kWidth>(sums + r * pitch + t * apart + v * kWidth);
         const typename Step::Numbers value = Step::Kernel::value(of_pair, shared_.of_kernel);
         values[r][v] = value.value;
+      }
+      if constexpr (Lengths::are_all()) {
+        Compute* of_row = reinterpret_cast<Compute*>(values[r]);
+        Lengths::mend(of_row, sums + r * pitch, apart, {x1_ + (m + r) * p_.x1_row, 0, p_.x1_column},
+                      {x2_ + n * p_.x2_row, p_.x2_row, p_.x2_column}, lesser(p_.n - n, kPanel), p_.k, shared_);
       }
     }
     if constexpr (Step::kRegularized) {

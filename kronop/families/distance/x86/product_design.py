@@ -77,7 +77,7 @@ class ProductTiles(RegisterTiles):
                 ("kSaturate", self.epilogue.saturates),
             ),
             folders=(package_folder("kronop.families.distance.x86"),),
-            functors=(parts.functor_of(form, "Numbers"),),
+            functors=parts.functors_of(form, accumulator, "Numbers"),
         )
 
     @property

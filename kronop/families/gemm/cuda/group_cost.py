@@ -39,11 +39,16 @@ _OF_FUNCTIONS = {
     "tanh": 25,
     "exp": 8,
     "divide": 10,
-    "log": 10,
+    "times_log": 13,
     "power": 40,
     "sqrt": 8,
-    "gelu_of_16_bits": 15,
+    "fade": 3,
+    "sigmoid": 20,
+    "silu": 21,
+    "gelu": 29,
     "sigmoid_of_16_bits": 4,
+    "silu_of_16_bits": 5,
+    "gelu_of_16_bits": 15,
 }
 
 

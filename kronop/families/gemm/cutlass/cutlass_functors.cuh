@@ -3,7 +3,7 @@
 
 #include <cutlass/array.h>
 
-#include "kronop/narrow_functions.cuh"
+#include "kronop/activations.cuh"
 
 namespace kronop {
 namespace cutlass_kernels {

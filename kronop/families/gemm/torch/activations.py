@@ -12,6 +12,7 @@ import torch
 
 from kronop.descriptions.activation import leaky_relu
 from kronop.descriptions.datatype import float32
+from kronop.descriptions.expression import LEAST
 from kronop.frozen import dataclass
 
 _aten = torch.ops.aten
@@ -26,13 +27,18 @@ class Rule:
         apply: t -> y.
         slope: (g, t) -> g f'(t), with derivatives.
         kept_slope: the same without derivatives, from what is kept for it.
-        keeps_result: y is kept, which tells f'(t); otherwise t is.
+        keeps_result: y is kept, which tells f'(t); otherwise t is, and has to be bounded before: of
+            minus infinity torch's functions give NaN.
     """
 
     apply: Callable[[Any], Any]
     slope: Callable[[Any, Any], Any]
     kept_slope: Callable[[Any, Any], Any]
     keeps_result: bool = False
+
+    def of(self, t: Any) -> Any:
+        """f(t) for every t."""
+        return self.apply(t if self.keeps_result else t.clamp(min=LEAST))
 
 
 def _leaky(g: Any, t: Any) -> Any:
@@ -44,8 +50,14 @@ def _rectified(g: Any, t: Any) -> Any:
     return _aten.threshold_backward(g, t, 0)
 
 
+def _within(t: Any) -> Any:
+    """t where slopes change; torch's slopes of infinite ones are NaN."""
+    return t.clamp(LEAST, -LEAST)
+
+
 def _silu_slope(g: Any, t: Any) -> Any:
     # NOTE: torch 2.13's silu_backward has no derivative.
+    t = _within(t)
     y = torch.sigmoid(t)
     return g * y * (1 + t * (1 - y))
 
@@ -77,6 +89,8 @@ RULES: Mapping[str, Rule] = {
         kept_slope=_aten.hardswish_backward,
     ),
     "gelu": Rule(
-        apply=torch.nn.functional.gelu, slope=_aten.gelu_backward, kept_slope=_aten.gelu_backward
+        apply=torch.nn.functional.gelu,
+        slope=lambda g, t: _aten.gelu_backward(g, _within(t)),
+        kept_slope=_aten.gelu_backward,
     ),
 }

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from kronop.core.calls import check_activation
+from kronop.descriptions.activation import BOUNDED
 from kronop.families.gemm import api
 from kronop.families.gemm.torch import batching, shapes
 from kronop.families.gemm.torch.activations import RULES
@@ -105,7 +106,7 @@ def _decomposed(
         found = found + scaled(c, beta)
     if bias is not None:
         found = found + bias
-    return (found if activation is None else RULES[activation].apply(found)).contiguous()
+    return (found if activation is None else RULES[activation].of(found)).contiguous()
 
 
 def _prepare(given: Named) -> Prepared | None:
@@ -149,7 +150,8 @@ def _forward_activated(given: Named, needs: Named) -> tuple[Any, tuple[Any]]:
     if rule.keeps_result:
         found = _compute(*vars(given).values())
         return found, (found,)
-    inner = _compute(given.a, given.b, given.c, given.bias, given.alpha, given.beta)
+    operands = (given.a, given.b, given.c, given.bias)
+    inner = _compute(*operands, given.alpha, given.beta, BOUNDED)
     return rule.apply(inner), (inner,)
 
 
@@ -209,5 +211,5 @@ def composed(
 ) -> torch.Tensor:
     """kronop::matmul_activated as a product and torch's activation, whose gradient needs no further
     product: for graphs, in which torch.compile fuses activations with what follows."""
-    found: torch.Tensor = RULES[activation].apply(product(a, b, c, bias, alpha, beta))
+    found: torch.Tensor = RULES[activation].of(product(a, b, c, bias, alpha, beta))
     return found

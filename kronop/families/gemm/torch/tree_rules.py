@@ -11,10 +11,8 @@ from typing import Any
 
 import torch
 
+from kronop.families.gemm.torch.activations import RULES as ACTIVATIONS
 from kronop.frozen import dataclass
-
-# Of a power whose base is 0 the logarithm of this number is taken.
-_LEAST = 1e-37
 
 # (g, y, a, b) -> g times the derivative of y by an operand.
 Slope = Callable[[Any, Any, Any, Any], Any]
@@ -42,10 +40,15 @@ def _inverse(x: Any) -> Any:
     return torch.where(is_zero, 0.0, 1 / torch.where(is_zero, 1.0, x))
 
 
-def _log(x: Any, like: Any) -> Any:
-    """The logarithm of a base, which may be a number; that of the least number for 0."""
-    base = torch.as_tensor(x, dtype=like.dtype, device=like.device)
-    return torch.log(torch.clamp(base, min=_LEAST))
+def _fade(a: Any, b: Any) -> Any:
+    """a b, and 0 where a is 0, also of the derivatives."""
+    is_zero = a == 0
+    return torch.where(is_zero, 0.0, a * torch.where(is_zero, 0.0, b))
+
+
+def _activation(name: str) -> Rule:
+    rule = ACTIVATIONS[name]
+    return Rule(rule.of, (("a", lambda g, y, a, b: rule.slope(g, a)),))
 
 
 def _larger(g: Any, x: Any, other: Any) -> Any:
@@ -88,19 +91,28 @@ RULES: Mapping[str, Rule] = {
         torch.erf,
         (("a", lambda g, y, a, b: g * ((2 / math.sqrt(math.pi)) * torch.exp(-a * a))),),
     ),
-    "sigmoid_of_16_bits": Rule(torch.sigmoid, (("y", lambda g, y, a, b: g * y * (1 - y)),)),
-    "gelu_of_16_bits": Rule(
-        torch.nn.functional.gelu,
-        (("a", lambda g, y, a, b: torch.ops.aten.gelu_backward(g, a)),),
-    ),
+    **{
+        name + end: _activation(name)
+        for name in ("sigmoid", "silu", "gelu")
+        for end in ("", "_of_16_bits")
+    },
     "inverse": Rule(_inverse, (("y", lambda g, y, a, b: -g * y * y),)),
-    "log": Rule(torch.log, (("a", lambda g, y, a, b: g * _inverse(a)),)),
+    "fade": Rule(
+        _fade, (("b", lambda g, y, a, b: g * b), ("a", lambda g, y, a, b: _fade(a, g))), True
+    ),
+    "times_log": Rule(
+        torch.special.xlogy,
+        (
+            ("b", lambda g, y, a, b: torch.special.xlogy(g, b)),
+            ("ab", lambda g, y, a, b: g * a * _inverse(b)),
+        ),
+    ),
     "sqrt": Rule(torch.sqrt, (("y", lambda g, y, a, b: g * _inverse(y) * 0.5),)),
     "power": Rule(
         torch.pow,
         (
-            ("yab", lambda g, y, a, b: g * b * y * _inverse(a)),
-            ("ya", lambda g, y, a, b: g * y * _log(a, g)),
+            ("ab", lambda g, y, a, b: g * b * _inverse(torch.pow(a, 1 - b))),
+            ("ya", lambda g, y, a, b: torch.special.xlogy(g * y, a)),
         ),
     ),
     "threshold": Rule(

@@ -2,7 +2,7 @@
 // block.
 #pragma once
 
-#include "narrow_functions.cuh"
+#include "activations.cuh"
 
 namespace kronop {
 

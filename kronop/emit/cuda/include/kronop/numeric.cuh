@@ -7,8 +7,10 @@
 #if defined(KRONOP_EMULATION)
 #include <cmath>
 #define KRONOP_INLINE inline
+#define KRONOP_NOINLINE inline
 #else
 #define KRONOP_INLINE __device__ __forceinline__
+#define KRONOP_NOINLINE __device__ __noinline__
 #endif
 
 namespace kronop {
@@ -274,12 +276,18 @@ KRONOP_INLINE float tanh(float x) { return ::tanhf(x); }
 KRONOP_INLINE double tanh(double x) { return ::tanh(x); }
 KRONOP_INLINE float erf(float x) { return ::erff(x); }
 KRONOP_INLINE double erf(double x) { return ::erf(x); }
-KRONOP_INLINE float log(float x) { return ::logf(x); }
-KRONOP_INLINE double log(double x) { return ::log(x); }
 KRONOP_INLINE float sqrt(float x) { return ::sqrtf(x); }
 KRONOP_INLINE double sqrt(double x) { return ::sqrt(x); }
 KRONOP_INLINE float power(float x, float y) { return ::powf(x, y); }
 KRONOP_INLINE double power(double x, double y) { return ::pow(x, y); }
+// x y, and 0 where x is 0, whatever y is.
+template <class T>
+KRONOP_INLINE T fade(T x, T y) {
+  return x == T(0) ? T(0) : x * y;
+}
+// x log(y), and 0 where x is 0, unless y is NaN.
+KRONOP_INLINE float times_log(float x, float y) { return x == 0 && y == y ? 0 : x * ::logf(y); }
+KRONOP_INLINE double times_log(double x, double y) { return x == 0 && y == y ? 0 : x * ::log(y); }
 template <class T>
 KRONOP_INLINE T threshold(T x, T least) {
   return x < least ? T(0) : x;

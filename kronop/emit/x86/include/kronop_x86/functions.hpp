@@ -23,12 +23,18 @@ KRONOP_INLINE T min(T a, T b) {
 KRONOP_INLINE double exp(double x) { return __builtin_exp(x); }
 KRONOP_INLINE double tanh(double x) { return __builtin_tanh(x); }
 KRONOP_INLINE double erf(double x) { return __builtin_erf(x); }
-KRONOP_INLINE float log(float x) { return __builtin_logf(x); }
-KRONOP_INLINE double log(double x) { return __builtin_log(x); }
 KRONOP_INLINE float sqrt(float x) { return __builtin_sqrtf(x); }
 KRONOP_INLINE double sqrt(double x) { return __builtin_sqrt(x); }
 KRONOP_INLINE float power(float x, float y) { return __builtin_powf(x, y); }
 KRONOP_INLINE double power(double x, double y) { return __builtin_pow(x, y); }
+// x y, and 0 where x is 0, whatever y is.
+template <class T>
+KRONOP_INLINE T fade(T x, T y) {
+  return x == T(0) ? T(0) : x * y;
+}
+// x log(y), and 0 where x is 0, unless y is NaN.
+KRONOP_INLINE float times_log(float x, float y) { return x == 0 && y == y ? 0 : x * __builtin_logf(y); }
+KRONOP_INLINE double times_log(double x, double y) { return x == 0 && y == y ? 0 : x * __builtin_log(y); }
 template <class T>
 KRONOP_INLINE T threshold(T x, T least) {
   return x < least ? T(0) : x;
@@ -90,6 +96,26 @@ KRONOP_INLINE float erf(float x) {
   return __builtin_copysignf(u < 1 ? near : 1 - exp(-within * within) * slow, x);
 }
 
+// Activations that fall to 0: they are 0 from -1000 on, where minus infinity would meet a factor of 0.
+template <class T>
+KRONOP_INLINE T bounded(T x) {
+  return x < T(-1000) ? T(-1000) : x;
+}
+template <class T>
+KRONOP_INLINE T sigmoid(T x) {
+  return T(1) / (exp(-x) + T(1));
+}
+template <class T>
+KRONOP_INLINE T silu(T x) {
+  const T within = bounded(x);
+  return within / (exp(-within) + T(1));
+}
+template <class T>
+KRONOP_INLINE T gelu(T x) {
+  const T within = bounded(x);
+  return within * (erf(within * T(0.7071067811865476)) * T(0.5) + T(0.5));
+}
+
 // 2^x with a relative error of at most 3e-7, 0 for less than 2^-126, and infinity from 2^127.5 on.
 KRONOP_INLINE float fast_exp2(float x) {
   const float within = x > 128 ? 128 : (x < -126 ? -126 : x), whole = detail::nearest(within);
@@ -97,7 +123,7 @@ KRONOP_INLINE float fast_exp2(float x) {
           1.0f, 6.9314724e-01f, 2.4022231e-01f, 5.5504505e-02f, 9.6718809e-03f, 1.3352319e-03f});
   return x < -126 ? 0 : power * detail::exp2_of(x == x ? int(whole) : 0);
 }
-// Activations whose results are rounded to 16 bits: see narrow_functions.cuh.
+// Activations whose results are rounded to 16 bits: see activations.cuh.
 KRONOP_INLINE float gelu_of_16_bits(float x) {
   const float u = min(__builtin_fabsf(x), 5.6f);
   const float slow = detail::polynomial(u, {
@@ -106,6 +132,10 @@ KRONOP_INLINE float gelu_of_16_bits(float x) {
   return max(x, 0.0f) - u * (slow * fast_exp2(x * x * -0.72134752044f));
 }
 KRONOP_INLINE float sigmoid_of_16_bits(float x) { return 1 / (1 + fast_exp2(x * -1.4426950409f)); }
+KRONOP_INLINE float silu_of_16_bits(float x) {
+  const float within = bounded(x);
+  return within / (1 + fast_exp2(within * -1.4426950409f));
+}
 
 }  // namespace math
 }  // namespace kronop

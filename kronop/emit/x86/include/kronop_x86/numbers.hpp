@@ -35,9 +35,15 @@ template <class V>
 KRONOP_INLINE Numbers<V> exp(Numbers<V> x) {
   return powers::exp(x.value);
 }
+// x y, and 0 where x is 0, whatever y is.
 template <class V>
-KRONOP_INLINE Numbers<V> log(Numbers<V> x) {
-  return powers::log(x.value);
+KRONOP_INLINE Numbers<V> fade(Numbers<V> x, Numbers<V> y) {
+  return V(x.value == 0 ? V{} : x.value * y.value);
+}
+// x log(y), and 0 where x is 0, unless y is NaN.
+template <class V>
+KRONOP_INLINE Numbers<V> times_log(Numbers<V> x, Numbers<V> y) {
+  return V((x.value == 0) & (y.value == y.value) ? V{} : x.value * powers::log(y.value));
 }
 template <class V>
 KRONOP_INLINE Numbers<V> power(Numbers<V> x, Numbers<V> exponent) {

@@ -1,11 +1,33 @@
-// Activations whose results are rounded to 16 bits: a few instructions, where functions that are right
-// to 24 bits take 20 to 30.
+// Activations. Those whose results are rounded to 16 bits take a few instructions, where functions that
+// are right to 24 bits take 20 to 30.
 #pragma once
 
 #include "instructions.cuh"
 
 namespace kronop {
 namespace math {
+
+// Activations that fall to 0 are 0 from here on, where minus infinity would meet a factor of 0.
+template <class T>
+KRONOP_INLINE T bounded(T x) {
+  return larger(x, T(-1000));
+}
+
+// 1 / (1 + exp(-x)).
+template <class T>
+KRONOP_INLINE T sigmoid(T x) {
+  return T(1) / (exp(-x) + T(1));
+}
+template <class T>
+KRONOP_INLINE T silu(T x) {
+  const T within = bounded(x);
+  return within / (exp(-within) + T(1));
+}
+template <class T>
+KRONOP_INLINE T gelu(T x) {
+  const T within = bounded(x);
+  return within * (erf(within * T(0.7071067811865476)) * T(0.5) + T(0.5));
+}
 
 // x Phi(x), where Phi is the normal distribution: max(x, 0) - |x| Phi(-|x|).
 //
@@ -28,8 +50,11 @@ KRONOP_INLINE float gelu_of_16_bits(float x) {
   return multiply_add(-u, slow * tail, larger(x, 0.0f));
 }
 
-// 1 / (1 + exp(-x)).
 KRONOP_INLINE float sigmoid_of_16_bits(float x) { return fast_inverse(1 + fast_exp2(x * -1.4426950409f)); }
+KRONOP_INLINE float silu_of_16_bits(float x) {
+  const float within = bounded(x);
+  return within * sigmoid_of_16_bits(within);
+}
 
 }  // namespace math
 }  // namespace kronop

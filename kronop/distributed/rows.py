@@ -145,9 +145,6 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]  # torch is Any t
                 sums[index] = item if sums[index] is None else sums[index].add_(item)
 
         _run(flow, gradient.contiguous(), into, derive, in_=flow.back, out=True)
-        if not flow.parts:  # Of no rows, gradients of factors are sums of nothing.
-            every = zip(factors, needs[1:], strict=True)
-            sums = [torch.zeros_like(item) if need else None for item, need in every]
         return None, None, into, *sums
 
 

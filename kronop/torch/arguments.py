@@ -151,8 +151,10 @@ class Layout:
         kinds: Sequence[Any],
         like: Any,
     ) -> list[Any]:
-        """One gradient for each argument, in the argument's shape. Those that are needed but were
-        not found are zero: torch takes None for that of an argument which was not used.
+        """One gradient for each argument, in the argument's shape.
+
+        Those that are needed but were not found are zero: None would tell torch that an argument
+        was not used.
 
         Args:
             needs: whether each argument needs one.

@@ -87,8 +87,7 @@ class Derivatives:
     def of_arguments(
         self, found: Mapping[str, Any], notes: Notes, needs: Sequence[Any], grad: Any
     ) -> list[Any]:
-        """The gradients of all arguments, nested, from those that were found by name for the
-        gradient of the result."""
+        """The gradients of all arguments, nested, from those that were found by name."""
         every = grad if self._layout.is_list else [grad]
         like = next(item for item in every if item is not None)
         return self._layout.gradients(found, needs, notes.shapes, notes.kinds, like)

@@ -53,6 +53,7 @@ def run(
     output: DataType,
     layout: Layout,
     shapes: list[Shape],
+    with_nan: bool = False,
     **more: Any,
 ) -> None:
     epilogue = tree(output, 1, sums, float64 if sums is float64 else float32, **more)
@@ -65,6 +66,8 @@ def run(
     for shape in shapes:
         random, batch = np.random.default_rng(11), shape[:-2]
         values = padded(random, shape, sums, layout)
+        if with_nan:
+            values[..., shape[-2] // 2, shape[-1] // 3] = np.nan
         given = operands_of(epilogue, random, shape)
         results = results_of(epilogue, shape, layout)
         parts = parts_bytes(epilogue, *shape[-2:], math.prod(batch))
@@ -129,3 +132,5 @@ CASES: dict[str, tuple[VisitorTree, DataType, DataType, Layout, dict[str, Any]]]
 def test_trees_over_sums(folder: Path, name: str) -> None:
     tree, sums, output, layout, more = CASES[name]
     run(folder, tree, sums, output, layout, _SHAPES, **more)
+    if sums.kind == "float":
+        run(folder, tree, sums, output, layout, [(45, 70), (1500, 3)], with_nan=True, **more)

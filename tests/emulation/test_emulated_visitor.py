@@ -65,6 +65,7 @@ def run(
     layout: Any = RowMajor,
     batch: tuple[int, ...] = (),
     slices: int = 1,
+    with_nan: bool = False,
     **more: Any,
 ) -> None:
     output = output or element
@@ -81,7 +82,7 @@ def run(
         visitor=True,
     )
     (plan,) = choice.plans(what, _TARGET, 1, None)
-    launch(folder, plan, what, sizes, batch, slices)
+    launch(folder, plan, what, sizes, batch, slices, with_nan)
 
 
 def launch(
@@ -91,6 +92,7 @@ def launch(
     sizes: tuple[int, int, int],
     batch: tuple[int, ...],
     slices: int = 1,
+    with_nan: bool = False,
 ) -> None:
     """Runs a plan, and compares all results."""
     epilogue: Any = what.epilogue
@@ -102,6 +104,8 @@ def launch(
     m, n, k = sizes
     a = stored(values(random, (*batch, m, k), element), what.A.layout)
     b = stored(values(random, (*batch, k, n), element), what.B.layout)
+    if with_nan:
+        a[..., m // 2, k // 3] = np.nan
     given = operands_of(epilogue, random, (*batch, m, n))
     results = results_of(epilogue, (*batch, m, n), layout)
     emitter, size = CudaEmitter(), GemmSize(m, n, k, math.prod(batch), slices)
@@ -238,6 +242,12 @@ def test_trees(folder: Path, name: str) -> None:
     run(folder, **case)
 
 
+@pytest.mark.parametrize("name", ["ordinary cores", "two warps down", "slices"])
+def test_nan_comes_through(folder: Path, name: str) -> None:
+    case = {"tree": several, "element": float32, **CASES[name]}
+    run(folder, **case, with_nan=True)
+
+
 def matrices(
     of_b: Any, of_result: Any, tree: VisitorTree = several, element: DataType = float16
 ) -> GemmDescription:
@@ -279,7 +289,8 @@ def test_warp_groups(
         if (item.m, item.n, item.alternate, item.cluster) == tile
     )
     plan = Plan(target=_GROUPS, steps=group_choice.steps(what, _GROUPS, design))
-    launch(folder, plan, what, sizes, batch)
+    for with_nan in (False, True):
+        launch(folder, plan, what, sizes, batch, with_nan=with_nan)
 
 
 @pytest.mark.parametrize("k", [64, 256, 8192])

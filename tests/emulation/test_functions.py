@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 import kronop
+from kronop.descriptions.activation import ACTIVATION_NAMES
+from kronop.descriptions.datatype import float32, float64
+from kronop.descriptions.expression import variable
 
 _HERE = Path(__file__).parent
 _ROOT = Path(kronop.__file__).parent / "emit"
@@ -36,6 +39,25 @@ _FUNCTIONS = (
 )
 
 
+def _activations() -> dict[str, str]:
+    """Name -> a function of C++ of that name: all activations, in both types, and for 16 bits."""
+    found = {}
+    for name in ACTIVATION_NAMES:
+        for element, narrow in ((float32, False), (float32, True), (float64, False)):
+            activation, kind = getattr(kronop, name)(element), element.cxx
+            body = activation.expression(variable("x"), of_16_bits=narrow).render(kind)
+            own = f"{name}_{kind}{'_of_16_bits' * narrow}"
+            values = "".join(
+                f"const {kind} {it} = {value!r};" for it, value in activation.parameters
+            )
+            found[own] = f"static {kind} {own}({kind} x) {{ {values} {body} }}"
+    return found
+
+
+_ACTIVATIONS = _activations()
+_KINDS = {name: "double" if "double" in name else "float" for name in _ACTIVATIONS}
+
+
 @pytest.fixture(scope="module", params=_LIBRARIES)
 def functions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Name -> the function on float32 arrays."""
@@ -45,6 +67,12 @@ def functions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         f'extern "C" void of_{name}(const float* x, float* y, long count) {{\n'
         f"  for (long i = 0; i < count; ++i) y[i] = kronop::math::{name}(x[i]);\n}}"
         for name in _FUNCTIONS
+    ]
+    every = ", ".join(f"double({name}({value}(x)))" for name, value in _KINDS.items())
+    text += [
+        *_ACTIVATIONS.values(),
+        f'extern "C" void activations(double x, double* y) {{ const double all[] = {{{every}}};'
+        f"  for (int i = 0; i < {len(_KINDS)}; ++i) y[i] = all[i];\n}}",
     ]
     (folder / "unit.cpp").write_text("\n".join(text))
     command = ["g++", "-std=c++20", "-w", "-O2", "-fPIC", "-shared", *flags]
@@ -60,7 +88,12 @@ def functions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
         return call
 
-    return {name: on_arrays(name) for name in _FUNCTIONS}
+    def activations(x: float) -> Any:
+        y = np.zeros(len(_KINDS))
+        library.activations(ctypes.c_double(x), ctypes.c_void_p(y.ctypes.data))
+        return y
+
+    return {name: on_arrays(name) for name in _FUNCTIONS} | {"activations": activations}
 
 
 def every_half() -> Any:
@@ -116,6 +149,12 @@ def test_ends(functions: Any, end: str) -> None:
         ("sigmoid", [np.nan, 1, 0.5, 0.5, 1, 0, 0]),
     ):
         np.testing.assert_array_equal(functions[name + end](x), goal)
+
+
+def test_nan_comes_through_activations(functions: Any) -> None:
+    assert np.isfinite(functions["activations"](0.5)).all()
+    found = functions["activations"](math.nan)
+    assert [name for name, value in zip(_KINDS, found, strict=True) if value == value] == []
 
 
 def every_float() -> Any:

@@ -54,8 +54,9 @@ def test_gradients_of_all_norms(p: float, skip_epilogue: bool) -> None:
 
 def test_gradients_of_kernels_of_other_norms() -> None:
     def matrix(x: Any, y: Any, b: Any) -> Any:
-        kernel = kernels.Laplace(b) * kernels.PowerNorm(b + 1) + kernels.PowerNorm(1.5)
-        return kronop.torch.kernel_matrix(x, y, kernel)
+        p = b + 1  # The power of two terms, of which one is relative to the largest difference.
+        kernel = kernels.Laplace(b) * kernels.PowerNorm(p) + kernels.PowerNorm(1.5)
+        return kronop.torch.kernel_matrix(x, y, kernel + kernels.PowerNorm(p, root=False))
 
     given = (_points(3), _points(2, 1), _number(0.8))
     assert torch.autograd.gradcheck(matrix, given)
@@ -244,6 +245,16 @@ def test_distances_of_zero_have_no_gradient(p: float) -> None:
     x = torch.ones(3, 2, requires_grad=True)
     kronop.torch.cdist(x, x, p).sum().backward()
     assert (x.grad == 0).all()
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, float("inf")])
+def test_nan_comes_through_gradients(p: float) -> None:
+    x, y = _points(4), _points(3, 1).detach()
+    with torch.no_grad():
+        x[2, 1] = torch.nan
+    kronop.torch.cdist(x, y, p).sum().backward()
+    assert x.grad[2, 1].isnan()
+    assert x.grad[[0, 1, 3]].isfinite().all()
 
 
 def test_no_points_give_no_gradient() -> None:

@@ -112,7 +112,7 @@ def check(
         element = what.epilogue.element_of(item)
         rounding = unit if element.kind == "float" else 0
         rounding += {16: 2.0**-10}.get(element.bits, 0) if element.kind == "float" else 0
-        size = np.sqrt(a.shape[-1] + 1) * np.abs(expected[item.name]).max(initial=1)
+        size = np.sqrt(a.shape[-1] + 1) * np.nanmax(np.abs(expected[item.name]), initial=1)
         if item.reduction == "sum":
             size *= max(sums.shape)
         bound = rounding * 4 * size
@@ -157,6 +157,18 @@ def test_operands_and_results(element: Any, shape: tuple[int, int, int]) -> None
     operation = operation_of(several, element)
     a, b = (support.random_array(random, item, element) for item in ((m, k), (k, n)))
     check(operation, a, b, given(operation, (m, n), random))
+
+
+@pytest.mark.parametrize("element", [F32, F64, F16])
+def test_nan_comes_through(element: Any) -> None:
+    """All reductions, and activations."""
+    random = np.random.default_rng(1)
+    operation = operation_of(several, element)
+    a, b = (support.random_array(random, item, element) for item in ((49, 33), (33, 193)))
+    a[7, 3] = np.nan
+    arguments = check(operation, a, b, values := given(operation, (49, 193), random))
+    for item in (arguments.D[7], values["row_max"][7], values["column_max"]):
+        assert np.isnan(item).all()
 
 
 @pytest.mark.parametrize("target", _TARGETS)

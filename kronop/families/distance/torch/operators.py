@@ -179,7 +179,8 @@ def _backward(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
             of_vectors[term.vector] = total
         if of_power:
             place = values.slots.index(term.value)
-            of_values[place] = sums.power_gradient(weights, scaled.x1, scaled.x2, p, largest)
+            more = sums.power_gradient(weights, scaled.x1, scaled.x2, p, largest)
+            of_values[place] = sum_of_both(of_values[place], more)
     for place, slot in enumerate(values.slots):
         if not needed[place]:
             continue

@@ -175,7 +175,8 @@ class Worker {
       if constexpr (Step::kExpanded) {
         s_.centred.expand(sums, i + r, j);
         const index_t same = m + itself_ - n;
-        if (is_itself_ && same >= 0 && same < Step::kPanel) sums[same] = 0;
+        const Compute norm = s_.centred.norms_of_rows[i + r];
+        if (is_itself_ && same >= 0 && same < Step::kPanel) sums[same] = norm == norm ? Compute(0) : norm;
       }
       alignas(64) Compute values[Step::kPanel];
       KRONOP_UNROLL

@@ -29,6 +29,7 @@ from kronop.descriptions.datatype import (
     int64,
 )
 from kronop.descriptions.expression import Expression, apply, variable
+from kronop.descriptions.graph import Graph
 from kronop.descriptions.scalars import FINITE_MAX, EpilogueArguments, scalar
 from kronop.errors import ArgumentError, DescriptionError, mismatch
 from kronop.frozen import dataclass
@@ -132,8 +133,12 @@ class Epilogue:
         return False
 
     @property
-    def expression(self) -> Expression:
-        """The tree over accumulator, source, bias and the scalars."""
+    def expression(self) -> Graph:
+        """What is computed of accumulator, source, bias and the scalars."""
+        return Graph.of(self._value)
+
+    @property
+    def _value(self) -> Expression:
         return self._linear
 
     @property
@@ -242,7 +247,7 @@ class LinearCombinationClamp(Epilogue):
         return self.element_output.kind == "int"
 
     @property
-    def expression(self) -> Expression:
+    def _value(self) -> Expression:
         # NOTE: `kronop::convert` saturates conversions to integers, so nothing is clamped here.
         if self.element_output.kind == "int":
             return self._linear
@@ -362,7 +367,7 @@ class LinearCombinationGeneric(Epilogue):
         return (1.0, 0.0, *(value for _, value in self.activation.parameters))
 
     @property
-    def expression(self) -> Expression:
+    def _value(self) -> Expression:
         output = self.element_output
         of_16_bits = output.kind == "float" and output.bits <= 16
         return self.activation.expression(self._linear, of_16_bits=of_16_bits)

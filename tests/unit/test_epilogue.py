@@ -11,6 +11,7 @@ import pytest
 import kronop
 from kronop.descriptions.activation import Activation
 from kronop.descriptions.expression import apply, variable
+from kronop.descriptions.graph import Graph
 from kronop.descriptions.numeric import finish
 
 _X = np.linspace(-8, 8, 41)
@@ -43,30 +44,19 @@ def test_unknown_activations_are_refused(name: Any) -> None:
         Activation(name, kronop.float32)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("x; int y", "", "1x", "a b", "x\n", "ä", "x²", "class", "and", "co_await", "_x", "x__y"),
-        *("v3", "alpha", "bias", "accumulator", "Compute", "math", "twice", None, 3),
-    ],
-)
-def test_parameters_are_named_as_kernels_can_name_them(name: Any) -> None:
-    with pytest.raises(kronop.DescriptionError, match="parameters of activation relu: expected a"):
-        Activation("relu", kronop.float32, (("twice", 1.0), (name, 1.0)))
-
-
 def test_parameters_are_pairs_and_those_of_the_expression() -> None:
     for parameters in ([("slope", 1.0)], ("slope",), (("slope",),), None, "ab", (("a", 1, 2),)):
         with pytest.raises(kronop.DescriptionError, match="parameters of activation relu"):
             Activation("relu", kronop.float32, parameters)  # type: ignore[arg-type]
-    for other in ((), (("slope", 0.5),)):
-        with pytest.raises(kronop.DescriptionError, match="leaky_relu: expected leaky_alpha among"):
-            Activation("leaky_relu", kronop.float32, other)
-    own = Activation("leaky_relu", kronop.float32, (("slope2", 3.0), ("leaky_alpha", 0.5)))
+    right = ("leaky_alpha", 0.5)
+    for other in ((), (("slope", 0.5),), (("x; int y", 3.0), right), (right, right), ((3, 1.0),)):
+        with pytest.raises(kronop.DescriptionError, match="of leaky_alpha, got"):
+            Activation("leaky_relu", kronop.float32, other)  # type: ignore[arg-type]
+    own = Activation("leaky_relu", kronop.float32, (right,))
     epilogue = kronop.LinearCombinationGeneric(
         own, kronop.float32, 1, kronop.float32, kronop.float32
     )
-    assert epilogue.scalar_names == ("alpha", "beta", "slope2", "leaky_alpha")
+    assert epilogue.scalar_names == ("alpha", "beta", "leaky_alpha")
     assert finish(epilogue, None, np.array([-2.0, 2.0])).tolist() == [-1.0, 2.0]
 
 
@@ -178,7 +168,7 @@ def test_sums_of_float16_become_results_in_float32() -> None:
 def test_a_node_that_a_tree_shares_has_a_statement_of_its_own() -> None:
     x = variable("x")
     shared = x * x
-    text = apply("max", shared + shared, 1.0).render("Compute")
+    text = Graph.of(apply("max", shared + shared, 1.0)).render("Compute")
     assert text.splitlines() == [
         "const Compute v0 = x * x;",
         "return kronop::math::max(v0 + v0, Compute(1.0));",
@@ -199,4 +189,4 @@ def test_a_tree_is_spelled_with_the_parentheses_that_keep_it() -> None:
         apply("max", a + b, c) * c: "kronop::math::max(a + b, c) * c",
     }
     for tree, text in spelled.items():
-        assert tree.render("T") == f"return {text};"
+        assert Graph.of(tree).render("T") == f"return {text};"

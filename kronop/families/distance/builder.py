@@ -5,8 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 from kronop.descriptions.expression import Expression, variable
+from kronop.descriptions.graph import Graph
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.form import POWERS, Bound, Form, Term, TermKind, sum_of, value_of
+
+
+class _Held:
+    """Values that calls bring, each once, with their names in messages."""
+
+    def __init__(self) -> None:
+        self.every: list[Any] = []
+        self.names: list[str] = []
+
+    def place(self, name: str, value: Any, most: int) -> int:
+        """The index of a value of at most so many dimensions, which is added if it is new."""
+        for index, known in enumerate(self.every):
+            if known is value:
+                return index
+        _check_dims(name, value, most)
+        return self.add(name, value)
+
+    def add(self, name: str, value: Any) -> int:
+        self.every.append(value)
+        self.names.append(name)
+        return len(self.every) - 1
 
 
 class Builder:
@@ -20,8 +42,7 @@ class Builder:
     def __init__(self, batch_dims: int) -> None:
         self._batch_dims = batch_dims
         self._terms: list[tuple[int, int, int]] = []
-        self._values: list[tuple[str, Any]] = []
-        self._vectors: list[tuple[str, Any]] = []
+        self._values, self._vectors = _Held(), _Held()
 
     def term(self, kind: TermKind, power: int = -1, vector: int = -1) -> Expression:
         """The sum of that kind; the same one if it is asked for twice."""
@@ -36,7 +57,7 @@ class Builder:
         kind = None if hasattr(p, "shape") else POWERS.get(float(p))
         if kind is not None:
             return self.term(kind), 1 / float(p) if p else 1.0
-        at = self._place(self._values, name, p, self._batch_dims)
+        at = self._values.place(name, p, self._batch_dims)
         one: Expression = Expression("constant", (1.0,))
         root = Expression("divide", (one, variable(value_of(at))))
         return self.term(TermKind.General, at), root
@@ -47,7 +68,7 @@ class Builder:
         Raises:
             ArgumentError: it has more dimensions than the points have leading ones.
         """
-        at = self._place(self._values, name, value, self._batch_dims)
+        at = self._values.place(name, value, self._batch_dims)
         return variable(value_of(at))
 
     def vector(self, name: str, value: Any) -> int:
@@ -56,16 +77,7 @@ class Builder:
         Raises:
             ArgumentError: it has more dimensions than that and the points' leading ones.
         """
-        return self._place(self._vectors, name, value, self._batch_dims + 1)
-
-    def _place(self, held: list[tuple[str, Any]], name: str, value: Any, most: int) -> int:
-        """The index of a value among those that are held, to which it is added if it is new."""
-        for index, (_, known) in enumerate(held):
-            if known is value:
-                return index
-        _check_dims(name, value, most)
-        held.append((name, value))
-        return len(held) - 1
+        return self._vectors.place(name, value, self._batch_dims + 1)
 
     def is_vector(self, value: Any) -> bool:
         """Whether the value has one element per feature."""
@@ -79,22 +91,22 @@ class Builder:
         """
         if regularization is not None:
             _check_dims("regularization", regularization, self._batch_dims)
-            self._values.append(("regularization", regularization))
+            self._values.add("regularization", regularization)
         form = Form(
             terms=tuple(
                 Term(kind=TermKind(kind), value=value, vector=vector)
                 for kind, value, vector in self._terms
             ),
-            expression=expression,
-            values=len(self._values),
-            vectors=len(self._vectors),
+            expression=Graph.of(expression),
+            values=len(self._values.every),
+            vectors=len(self._vectors.every),
             regularized=regularization is not None,
         )
         return Bound(
             form=form,
-            values=tuple([value for _, value in self._values]),
-            vectors=tuple([value for _, value in self._vectors]),
-            names=tuple([name for name, _ in self._values + self._vectors]),
+            values=tuple(self._values.every),
+            vectors=tuple(self._vectors.every),
+            names=tuple(self._values.names + self._vectors.names),
         )
 
 

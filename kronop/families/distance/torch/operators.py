@@ -100,8 +100,8 @@ def slope_of(values: Values, form: Form, name: str) -> tuple[Form, Values] | flo
     found = form.expression.derivative(name)
     if found is None:
         return None
-    if found.operation == "constant":
-        return float(found.operands[0])
+    if not found.operations and not found.inputs:
+        return found.constants[0]
     other, *kept = form.with_expression(found)
     return other, values.some(*kept)
 

@@ -4,13 +4,16 @@ With A the accumulator, C the source Z, v the bias (0 if the family has none):
 
     LinearCombination            D = alpha A + beta C + v
     LinearCombinationClamp       the same, clamped to the finite range of the output type;
-                                 for integers computed without overflow, given A, C and v
+                                 of integers computed in 64 bits, without overflow
     FastLinearCombinationClamp   the same for integers, computed in float32
     LinearCombinationGeneric     D = activation(alpha A + beta C + v)
 
 If beta is 0, the source is not read. If alpha is 0, A is still multiplied by it, so that a NaN in A
-gives NaN (a BLAS would give 0). A is the sum as the multiply-adds left it: an integer sum that
-overflowed has wrapped around, which no epilogue can detect.
+gives NaN (a BLAS would give 0).
+
+Integer results saturate: what is beyond the output's range becomes its nearest end. Before that,
+integers wrap around in two places: in the sums A, which no epilogue can detect, and where an
+epilogue computes in int32 or int64 (`element_epilogue`) values beyond these.
 """
 
 from __future__ import annotations
@@ -128,11 +131,6 @@ class Epilogue:
         return _WIDER.get(self.element_epilogue, self.element_epilogue)
 
     @property
-    def saturates(self) -> bool:
-        """Whether integers beyond the output's range are clamped; otherwise they wrap around."""
-        return False
-
-    @property
     def expression(self) -> Graph:
         """What is computed of accumulator, source, bias and the scalars."""
         return Graph.of(self._value)
@@ -196,7 +194,8 @@ def _check_vector(length: object, element: DataType) -> None:
 class LinearCombination(Epilogue):
     """D = alpha A + beta C + v: of the sums A, a source C (Z in arguments) and a bias v, if any.
 
-    C is not read where beta is 0. The scalars come at run time, from `epilogue_type`.
+    C is not read where beta is 0. The scalars come at run time, from `epilogue_type`. Results of
+    integer types saturate, after values of integer types on the way have wrapped around.
 
     Args:
         element_output: type of D and of C.
@@ -241,10 +240,6 @@ class LinearCombinationClamp(Epilogue):
     def element_compute(self) -> DataType:
         integral = self.element_epilogue.kind == "int"
         return int64 if integral else _WIDER.get(self.element_epilogue, self.element_epilogue)
-
-    @property
-    def saturates(self) -> bool:
-        return self.element_output.kind == "int"
 
     @property
     def _value(self) -> Expression:

@@ -24,7 +24,7 @@ from kronop.descriptions import tree_names
 from kronop.descriptions.datatype import RESULT_TYPES, DataType, float32, float64, int64
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.graph import Graph
-from kronop.descriptions.scalars import FINITE_MAX, EpilogueArguments
+from kronop.descriptions.scalars import FINITE_MAX, EpilogueArguments, saturated
 from kronop.descriptions.tree_names import ACCUMULATOR as ACCUMULATOR
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import DescriptionError, ElementTypeError, mismatch
@@ -349,15 +349,9 @@ class VisitorEpilogue(Epilogue):
             inputs[item.name] = value
         types = {item.name: self.element_of(item) for item in self.tree.results}
         return {
-            name: value if types[name].kind == "float" else _rounded(value, types[name])
+            name: value if types[name].kind == "float" else saturated(value, types[name])
             for name, value in self.tree.evaluate(inputs).items()
         }
-
-
-def _rounded(value: Any, element: DataType) -> Any:
-    """To whole numbers, saturated."""
-    half = 2 ** (element.bits - 1)
-    return np.clip(np.rint(value), -half, half - 1).astype(np.int64)
 
 
 def _refused(expected: str, got: object) -> DescriptionError:

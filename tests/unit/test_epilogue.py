@@ -74,6 +74,13 @@ def test_clamp_keeps_results_finite_and_integers_saturate() -> None:
         2,
         4,
     ]
+    for output, sums, given, expected in (
+        (kronop.int8, kronop.int32, [256, 127, -129, 2**31 + 1], [127, 127, -128, -128]),
+        (kronop.int32, kronop.int64, [2**40, -(2**31)], [2**31 - 1, -(2**31)]),
+        (kronop.int64, kronop.float64, [1e300, -1e300, math.nan], [2**63 - 1, -(2**63), 0]),
+    ):
+        narrow = kronop.LinearCombination(output, 1, sums, sums)
+        assert finish(narrow, narrow.epilogue_type(), np.array(given)).tolist() == expected
     plain = kronop.LinearCombination(kronop.int32, 1, kronop.int32, kronop.int32)
     assert finish(plain, plain.epilogue_type(2), np.array([2**30])).tolist() == [-(2**31)]
 

@@ -33,7 +33,7 @@ struct Step {
   static constexpr int kThreads = 128, kTileM = 128, kTileN = 128, kTileK = 64, kVectorA = 8,
       kVectorB = 8, kBand = 1, kBlocks = 1, kStages = 4, kWarpsM = 2, kWarpM = 64, kWarpN = 64,
       kWay = 0;
-  static constexpr bool kAcrossA = false, kAcrossB = true, kSaturate = false;
+  static constexpr bool kAcrossA = false, kAcrossB = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

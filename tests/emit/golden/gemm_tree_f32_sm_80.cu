@@ -30,7 +30,7 @@ struct Step {
   };
   static constexpr int kThreads = 256, kTileM = 128, kTileN = 64, kTileK = 16, kVectorA = 4,
       kVectorB = 4, kBand = 1, kBlocks = 2, kThreadM = 8, kThreadN = 4;
-  static constexpr bool kAcrossA = false, kAcrossB = true, kSaturate = false;
+  static constexpr bool kAcrossA = false, kAcrossB = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -238,7 +238,6 @@ class DistanceTile(Design):
                 ("kThreadN", self.thread_n),
                 *parts.constants_of(self.form),
                 ("kSymmetric", self.symmetric),
-                ("kSaturate", operands.saturates(self.epilogue)),
             ),
             folders=(package_folder("kronop.families.distance.cuda"),),
             functors=(parts.functor_of(self.form),),

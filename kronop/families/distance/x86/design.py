@@ -201,7 +201,6 @@ class DistanceTiles(RegisterTiles):
                 ("kBlockColumns", columns),
                 ("kSymmetric", self.symmetric),
                 ("kExpanded", self.expanded),
-                ("kSaturate", self.epilogue.saturates),
             ),
             folders=(package_folder("kronop.families.distance.x86"),),
             functors=(parts.functor_of(self.form, "Numbers"),),

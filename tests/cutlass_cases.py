@@ -147,6 +147,7 @@ OTHERS = {
         for layouts in _LAYOUTS
     },
     "s8 transposed": _BYTES.but(layouts=(ROW, COLUMN, COLUMN)),
+    "s8 in s32": _BYTES.but(functor="linear", compute=kronop.int32),
     **{
         f"f16 alignment {item}": _HALF.but(alignments=(item, item, item), layouts=layouts)
         for item, layouts in ((4, (ROW, ROW, ROW)), (2, (COLUMN, COLUMN, ROW)))

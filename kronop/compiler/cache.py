@@ -51,8 +51,8 @@ class Cache:
 
     Args:
         folder: where compiled_cache.db is or will be; None for that of `default_cache`.
-        limit_bytes: where kernels take more than this, those that were not used for longest are
-            deleted.
+        limit_bytes: where everything in it takes more than this, the oldest plans and tuning
+            results and the kernels that were not used for longest are deleted.
 
     Example:
         >>> import pathlib, tempfile
@@ -163,7 +163,7 @@ class Cache:
     def crown(self, winner: Winner) -> None:
         """Stores `winner` in place of an earlier one with its key."""
         loss = "what tuning finds now is not kept"
-        self._write(lambda db: rows.crown(db, winner), None, loss=loss)
+        self._write(lambda db: rows.crown(db, winner, self.limit_bytes), None, loss=loss)
 
     def plan(self, key: str) -> str | None:
         """The text of the plan of `key` that an earlier process made, or None."""
@@ -171,7 +171,7 @@ class Cache:
 
     def keep_plan(self, key: str, text: str) -> None:
         """Stores the text of a plan in place of an earlier one with its key."""
-        self._write(lambda db: rows.keep_plan(db, key, text), None)
+        self._write(lambda db: rows.keep_plan(db, key, text, self.limit_bytes), None)
 
     @contextlib.contextmanager
     def claim(self, key: str) -> Iterator[bool]:

@@ -33,6 +33,9 @@ _COLUMNS = (
 # Whenever a folder on a search path changes, a new memo is made and the old one becomes useless.
 _KEPT_MEMOS = 64
 _KEPT_WINNERS = 16384
+# A plan that takes more is made anew in each process, and plans and winners take at most this part
+# of a full cache each.
+_MOST_PLAN, _SHARE = 1 << 20, 16
 # Plans take about 3 KB each. Their keys contain the planner's digest, so the plans of another
 # version of kronop are never read again; this bound removes them in the end.
 _KEPT_PLANS = 4096
@@ -203,23 +206,42 @@ def write(db: sqlite3.Connection, values: tuple[object, ...], key: str, limit_by
     try:
         db.execute(_DELETE_DAMAGED)
         db.execute(_WRITE, values)
-        total = int(db.execute("SELECT SUM(size) FROM kernels").fetchone()[0])
-        if total > limit_bytes:
-            _evict(db, key, total - limit_bytes)
+        _shrink(db, key, limit_bytes)
     except BaseException:
         db.execute("ROLLBACK")
         raise
     db.execute("COMMIT")
 
 
-def _evict(db: sqlite3.Connection, kept: str, excess: int) -> None:
-    """Deletes the least recently used rows, except `kept`, until `excess` bytes are freed."""
-    oldest = "SELECT key, size FROM kernels WHERE key != ? ORDER BY last_used"
-    for key, size in db.execute(oldest, (kept,)).fetchall():
-        if excess <= 0:
+def _shrink(db: sqlite3.Connection, kept: str, limit_bytes: int) -> None:
+    """Frees pages until all tables together take `limit_bytes`: plans and winners leave most of
+    them to kernels, of which the least recently used are deleted, except `kept`."""
+    if _used(db) <= limit_bytes:
+        return
+    for table, column in (("plans", "plan"), ("winners", "description")):
+        _keep_bytes(db, table, column, limit_bytes // _SHARE)
+    oldest = "SELECT key FROM kernels WHERE key != ? ORDER BY last_used"
+    for (key,) in db.execute(oldest, (kept,)).fetchall():
+        if _used(db) <= limit_bytes:
             return
         delete(db, key)
-        excess -= size
+
+
+def _used(db: sqlite3.Connection) -> int:
+    """Bytes of the pages that hold anything; the file has free ones besides."""
+    pages = "SELECT (page_count - freelist_count) * page_size FROM"
+    pragmas = "pragma_page_count, pragma_freelist_count, pragma_page_size"
+    return int(db.execute(f"{pages} {pragmas}").fetchone()[0])
+
+
+def _keep_bytes(db: sqlite3.Connection, table: str, column: str, most: int) -> None:
+    """Deletes the oldest rows of those whose long column takes more than `most` bytes."""
+    total = 0
+    for row, size in db.execute(f"SELECT rowid, LENGTH({column}) FROM {table} ORDER BY rowid DESC"):
+        total += size
+        if total > most:
+            db.execute(f"DELETE FROM {table} WHERE rowid <= ?", (row,))
+            return
 
 
 def delete(db: sqlite3.Connection, key: str) -> None:
@@ -309,11 +331,12 @@ def checked_winner(values: Mapping[str, Any]) -> Winner | None:
     return found if found.checksum == checksum else None
 
 
-def crown(db: sqlite3.Connection, found: Winner) -> None:
+def crown(db: sqlite3.Connection, found: Winner, limit_bytes: int) -> None:
     """Stores `found`; the oldest winners beyond the limit are deleted."""
     values = (*dataclasses.astuple(found), found.checksum)
     db.execute(f"INSERT OR REPLACE INTO winners VALUES ({', '.join('?' * len(values))})", values)
     _keep_latest(db, "winners", _KEPT_WINNERS)
+    _shrink(db, "", limit_bytes)
 
 
 def plan(db: sqlite3.Connection, key: str) -> str | None:
@@ -324,11 +347,15 @@ def plan(db: sqlite3.Connection, key: str) -> str | None:
     return found[0] if found[1] == digest("plan", key, found[0]) else None
 
 
-def keep_plan(db: sqlite3.Connection, key: str, text: str) -> None:
-    """Stores the text of a plan; the oldest plans beyond the limit are deleted."""
+def keep_plan(db: sqlite3.Connection, key: str, text: str, limit_bytes: int) -> None:
+    """Stores the text of a plan, unless it is too long; the oldest plans beyond the limit are
+    deleted."""
+    if len(text) > _MOST_PLAN:
+        return
     values = (key, text, digest("plan", key, text))
     db.execute("INSERT OR REPLACE INTO plans VALUES (?, ?, ?)", values)
     _keep_latest(db, "plans", _KEPT_PLANS)
+    _shrink(db, "", limit_bytes)
 
 
 def _keep_latest(db: sqlite3.Connection, table: str, count: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args, overload
 
 from kronop.descriptions.datatype import DataType, float32, float64
-from kronop.descriptions.expression import LEAST, Expression, apply, is_identifier, variable
+from kronop.descriptions.expression import LEAST, Expression, apply, variable
 from kronop.descriptions.traced import Reduced, Traced
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
@@ -14,12 +14,6 @@ from kronop.frozen import dataclass
 # The activation before one that falls to 0, where another framework computes that, and would give
 # NaN for minus infinity.
 BOUNDED = "bounded"
-# Names that the generated functor uses itself: parameters of activations must not have them.
-_EPILOGUE_NAMES = (
-    *("alpha", "beta", "accumulator", "source", "bias"),
-    *("scalars", "math", "kronop", "Compute", "Scaling", "Scalar", "Epilogue"),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Activation:
@@ -28,12 +22,10 @@ class Activation:
     Args:
         name: one of ACTIVATION_NAMES.
         element_epilogue: the type in which it is computed, float32 or float64.
-        parameters: names and defaults of its run-time scalars. Kernels use the names too: each
-            must be an ASCII C++ identifier that the epilogue does not use itself.
+        parameters: names and defaults of its run-time scalars, those of its expression.
 
     Raises:
-        DescriptionError: the name, the type or a parameter is invalid, or a parameter that the
-            activation's expression needs is missing.
+        DescriptionError: the name or the type is invalid, or the parameters are others.
     """
 
     name: str
@@ -62,26 +54,15 @@ class Activation:
             )
 
     def _check_parameters(self) -> None:
-        names = []
-        for item in self.parameters if isinstance(self.parameters, tuple) else (None,):
-            name = item[0] if isinstance(item, tuple) and len(item) == 2 else None
-            if not is_identifier(name) or name in _EPILOGUE_NAMES or name in names:
-                raise DescriptionError(
-                    mismatch(
-                        f"parameters of activation {self.name}",
-                        expected="a tuple of (name, default), each name an identifier of C++ that"
-                        f" is there once and none of {', '.join(_EPILOGUE_NAMES)}",
-                        got=repr(self.parameters),
-                        hint="kronop.leaky_relu(element_epilogue) and its like give the right ones",
-                    )
-                )
-            names.append(name)
-        missing = self.expression(variable("accumulator")).inputs - {"accumulator", *names}
-        if missing:
+        """Refuses all but those of the expression: emitted code names its scalars by them."""
+        every = self.parameters if isinstance(self.parameters, tuple) else (None,)
+        names = [it[0] if isinstance(it, tuple) and len(it) == 2 else None for it in every]
+        needed = sorted(self.expression(variable("accumulator")).inputs - {"accumulator"})
+        if [name for name in names if isinstance(name, str)] != names or sorted(names) != needed:
             raise DescriptionError(
                 mismatch(
                     f"parameters of activation {self.name}",
-                    expected=f"{', '.join(sorted(missing))} among them",
+                    expected=f"a tuple of (name, default), of {', '.join(needed) or 'none'}",
                     got=repr(self.parameters),
                     hint=f"kronop.{self.name}(element_epilogue) gives the right ones",
                 )

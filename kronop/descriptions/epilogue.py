@@ -4,13 +4,16 @@ With A the accumulator, C the source Z, v the bias (0 if the family has none):
 
     LinearCombination            D = alpha A + beta C + v
     LinearCombinationClamp       the same, clamped to the finite range of the output type;
-                                 for integers computed without overflow, given A, C and v
+                                 of integers computed in 64 bits, without overflow
     FastLinearCombinationClamp   the same for integers, computed in float32
     LinearCombinationGeneric     D = activation(alpha A + beta C + v)
 
 If beta is 0, the source is not read. If alpha is 0, A is still multiplied by it, so that a NaN in A
-gives NaN (a BLAS would give 0). A is the sum as the multiply-adds left it: an integer sum that
-overflowed has wrapped around, which no epilogue can detect.
+gives NaN (a BLAS would give 0).
+
+Integer results saturate: what is beyond the output's range becomes its nearest end. Before that,
+integers wrap around in two places: in the sums A, which no epilogue can detect, and where an
+epilogue computes in int32 or int64 (`element_epilogue`) values beyond these.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from kronop.descriptions.datatype import (
     int64,
 )
 from kronop.descriptions.expression import Expression, apply, variable
+from kronop.descriptions.graph import Graph
 from kronop.descriptions.scalars import FINITE_MAX, EpilogueArguments, scalar
 from kronop.descriptions.tensor import widest
 from kronop.errors import ArgumentError, DescriptionError, mismatch
@@ -129,13 +133,12 @@ class Epilogue:
         return _WIDER.get(self.element_epilogue, self.element_epilogue)
 
     @property
-    def saturates(self) -> bool:
-        """Whether integers beyond the output's range are clamped; otherwise they wrap around."""
-        return False
+    def expression(self) -> Graph:
+        """What is computed of accumulator, source, bias and the scalars."""
+        return Graph.of(self._value)
 
     @property
-    def expression(self) -> Expression:
-        """The tree over accumulator, source, bias and the scalars."""
+    def _value(self) -> Expression:
         return self._linear
 
     @property
@@ -180,7 +183,8 @@ class Epilogue:
 class LinearCombination(Epilogue):
     """D = alpha A + beta C + v: of the sums A, a source C (Z in arguments) and a bias v, if any.
 
-    C is not read where beta is 0. The scalars come at run time, from `epilogue_type`.
+    C is not read where beta is 0. The scalars come at run time, from `epilogue_type`. Results of
+    integer types saturate, after values of integer types on the way have wrapped around.
 
     Args:
         element_output: type of D and of C.
@@ -227,11 +231,7 @@ class LinearCombinationClamp(Epilogue):
         return int64 if integral else _WIDER.get(self.element_epilogue, self.element_epilogue)
 
     @property
-    def saturates(self) -> bool:
-        return self.element_output.kind == "int"
-
-    @property
-    def expression(self) -> Expression:
+    def _value(self) -> Expression:
         # NOTE: `kronop::convert` saturates conversions to integers, so nothing is clamped here.
         if self.element_output.kind == "int":
             return self._linear
@@ -360,7 +360,7 @@ class LinearCombinationGeneric(Epilogue):
         return (1.0, 0.0, *(value for _, value in self.activation.parameters))
 
     @property
-    def expression(self) -> Expression:
+    def _value(self) -> Expression:
         output = self.element_output
         of_16_bits = output.kind == "float" and output.bits <= 16
         return self.activation.expression(self._linear, of_16_bits=of_16_bits)

@@ -8,7 +8,7 @@ import numpy as np
 
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.scalars import EpilogueArguments, saturated
 from kronop.descriptions.shared import beta_beside
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.descriptions.visitor_arguments import VisitorArguments
@@ -76,7 +76,6 @@ def finish(
     result = np.asarray(epilogue.expression.evaluate(values))
     if epilogue.element_output.kind == "float":
         return result.astype(np.float64)
-    bits = epilogue.element_output.bits
-    if epilogue.element_compute.kind == "float" or epilogue.saturates:
-        return np.clip(np.rint(result), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1).astype(np.int64)
-    return result.astype(np.dtype(f"int{bits}")).astype(np.int64)
+    if epilogue.element_compute.kind == "int":  # Which wraps around, as the sum does.
+        result = result.astype(epilogue.element_compute.name)
+    return saturated(result, epilogue.element_output)

@@ -7,6 +7,8 @@ import numbers
 from dataclasses import field
 from typing import Any
 
+import numpy as np
+
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.frozen import dataclass
@@ -38,6 +40,18 @@ class EpilogueArguments:
     @property
     def beta(self) -> float:
         return self.scalars[1]
+
+
+def saturated(value: Any, element: DataType) -> Any:
+    """Numbers in NumPy as kernels convert them to integers: rounded, to even where two are as near,
+    the nearest of the type's range, 0 for NaN."""
+    half = 2 ** (element.bits - 1)
+    value = np.asarray(value)
+    if value.dtype.kind == "f":
+        value = np.nan_to_num(np.rint(value), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    with np.errstate(invalid="ignore"):  # 2^63 is a float64, but no int64.
+        inside = np.clip(value, -half, half - 1).astype(np.int64)
+    return np.where(value >= half, half - 1, inside)
 
 
 def scalar(name: str, value: Any, element: DataType) -> float:

@@ -9,20 +9,17 @@ from __future__ import annotations
 import math
 import numbers
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import CodeType, FrameType
 from typing import Any, NoReturn
 
-from kronop.descriptions.expression import Expression, variable
+from kronop.descriptions.expression import Expression, lift, nodes_below, variable
+from kronop.descriptions.ordered import in_order
 from kronop.errors import DescriptionError, ElementTypeError, mismatch
-
-# Operations that are in each other, at most.
-_MOST_DEPTH = 50
 
 
 class Trace:
-    """The nodes of one function while it runs. Equal nodes are the same object, so that what is
-    computed twice in the function is computed once in a kernel.
+    """One function while it runs.
 
     Args:
         code: the code of the function, whose local variables give results their names.
@@ -30,31 +27,28 @@ class Trace:
 
     def __init__(self, code: CodeType | None) -> None:
         self._code = code
-        self._known: dict[tuple[object, ...], Traced] = {}
         self._frame: FrameType | None = None
 
     def input(self, name: str) -> Traced:
-        return self._node("input", (name,))
+        return self.value(variable(name))
 
     def apply(self, operation: str, *operands: Any) -> Traced:
-        """A node with these operands: nodes of this trace, or numbers.
+        """A value of these operands: values of this trace, or numbers.
 
         Raises:
             ElementTypeError: an operand is anything else.
         """
-        return self._node(operation, tuple(self._lifted(operation, item) for item in operands))
+        every = tuple(self.lifted(operation, item) for item in operands)
+        return self.value(Expression(operation, every))
+
+    def value(self, expression: Expression) -> Traced:
+        self._find_frame()
+        return Traced(self, expression)
 
     def locals(self) -> Mapping[str, object]:
         """The function's local variables, once it has returned; empty if they are not known."""
         found, self._frame = self._frame, None  # The variables hold nodes, and these hold this.
         return {} if found is None else dict(found.f_locals)
-
-    def _node(self, operation: str, operands: tuple[Any, ...]) -> Traced:
-        self._find_frame()
-        key = (operation, *(_key(item) for item in operands))
-        if key not in self._known:
-            self._known[key] = Traced(self, operation, operands)
-        return self._known[key]
 
     def _find_frame(self) -> None:
         """Keeps the frame of the function, if it is running: a frame that somebody holds keeps its
@@ -64,10 +58,11 @@ class Trace:
             frame = frame.f_back
         self._frame = self._frame or frame
 
-    def _lifted(self, operation: str, item: Any) -> Traced:
+    def lifted(self, operation: str, item: Any) -> Expression:
+        """An operand of an operation; see `apply`."""
         if isinstance(item, Traced):
             if item.trace is self:
-                return item
+                return item.expression
             got = "one of another call"
         elif isinstance(item, Reduced):
             item.refuse(operation)
@@ -77,7 +72,7 @@ class Trace:
             except OverflowError:  # A whole number beyond all floats.
                 value = math.inf
             if math.isfinite(value):
-                return self._node("constant", (value,))
+                return lift(value)
             got = repr(item)
         else:
             got = repr(item)
@@ -90,15 +85,19 @@ class Trace:
             )
         )
 
-    def imported(self, expression: Expression, inputs: Mapping[str, Traced]) -> Traced:
-        """The node of an expression over these inputs."""
-        if expression.operation == "input":
-            return inputs[expression.operands[0]]
-        if expression.operation == "constant":
-            return self._lifted("constant", expression.operands[0])
-        return self.apply(
-            expression.operation, *(self.imported(item, inputs) for item in expression.operands)
-        )
+
+def _of_inputs(expression: Expression, inputs: Mapping[str, Expression]) -> Expression:
+    """An expression with others in place of its inputs."""
+    found: dict[int, Expression] = {}
+    for node in in_order([expression], nodes_below):
+        if node.operation == "input":
+            found[id(node)] = inputs[node.operands[0]]
+        elif node.operation == "constant":
+            found[id(node)] = node
+        else:
+            operands = tuple(found[id(item)] for item in node.operands)
+            found[id(node)] = Expression(node.operation, operands)
+    return found[id(expression)]
 
 
 _OF_NUMPY = {
@@ -117,19 +116,20 @@ class Traced:
     `kronop.gelu` and their like.
     """
 
-    __slots__ = ("operands", "operation", "trace")
+    __slots__ = ("expression", "trace")
     __hash__ = object.__hash__
 
-    def __init__(self, trace: Trace, operation: str, operands: tuple[Any, ...]) -> None:
-        self.trace, self.operation, self.operands = trace, operation, operands
+    def __init__(self, trace: Trace, expression: Expression) -> None:
+        self.trace, self.expression = trace, expression
 
     def __repr__(self) -> str:
-        return f"<a value of an epilogue: {self.operation}>"
+        return f"<a value of an epilogue: {self.expression.operation}>"
 
     def through(self, function: Callable[[Expression], Expression], **others: Any) -> Traced:
-        """A function of this node; `others` are further inputs that its expression names."""
-        inputs = {name: self.trace._lifted(name, item) for name, item in others.items()}
-        return self.trace.imported(function(variable("x")), {"x": self, **inputs})
+        """A function of this value; `others` are further inputs that its expression names."""
+        inputs = {name: self.trace.lifted(name, item) for name, item in others.items()}
+        inputs["x"] = self.expression
+        return self.trace.value(_of_inputs(function(variable("x")), inputs))
 
     def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **named: Any) -> Traced:
         """NumPy's own scalars leave their operators to this; its other functions are refused."""
@@ -220,51 +220,3 @@ class Reduced:
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = refuse
     __truediv__ = __rtruediv__ = __neg__ = __bool__ = refuse
-
-
-def _key(item: object) -> object:
-    return id(item) if isinstance(item, Traced) else repr(item)
-
-
-def expressions(results: Sequence[Traced]) -> tuple[tuple[Expression, ...], list[Expression]]:
-    """(values, results) of a graph.
-
-    Nodes that are used repeatedly, or are results, become values: expressions over inputs and over
-    earlier values, which are inputs called v0, v1, ... All other nodes are written where they are
-    used, so that the expressions are no longer than the function. Deep ones are cut into values,
-    since who walks over an expression recurses.
-    """
-    order, uses = _counted(results)
-    wanted = {id(node) for node in results}
-    values: list[Expression] = []
-    written: dict[int, Expression] = {}
-    depths: dict[int, int] = {}
-    for node in order:
-        operands = tuple(
-            written[id(item)] if isinstance(item, Traced) else item for item in node.operands
-        )
-        text, depth = Expression(node.operation, operands), 0
-        if node.operation not in ("input", "constant"):
-            depth = 1 + max(depths[id(item)] for item in node.operands)
-            if uses[id(node)] > 1 or id(node) in wanted or depth == _MOST_DEPTH:
-                values.append(text)
-                text, depth = variable(f"v{len(values) - 1}"), 0
-        written[id(node)], depths[id(node)] = text, depth
-    return tuple(values), [written[id(node)] for node in results]
-
-
-def _counted(results: Sequence[Traced]) -> tuple[list[Traced], dict[int, int]]:
-    """(all nodes, each after its operands; how often each is used)."""
-    uses: dict[int, int] = {}
-    order: list[Traced] = []
-    left = [(node, False) for node in reversed(results)]
-    while left:
-        node, is_done = left.pop()
-        if is_done:
-            order.append(node)
-            continue
-        uses[id(node)] = uses.get(id(node), 0) + 1
-        if uses[id(node)] == 1:
-            below = [item for item in node.operands if isinstance(item, Traced)]
-            left += [(node, True), *((item, False) for item in reversed(below))]
-    return order, uses

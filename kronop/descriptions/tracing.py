@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
 from kronop.descriptions.datatype import DataType
-from kronop.descriptions.traced import Reduced, Trace, Traced, expressions
+from kronop.descriptions.graph import Graph
+from kronop.descriptions.traced import Reduced, Trace, Traced
 from kronop.descriptions.visitor import (
     ACCUMULATOR,
     KINDS,
@@ -203,12 +204,12 @@ def _traced(
     sources = [_returned(item, trace) for item in every]
     taken = {item.name for item in parameters}
     found = _names(every, variables, taken) if names is None else _given(names, len(every))
-    values, written = expressions(sources)
-    results = (
-        Result(name, value, getattr(item, "reduction", ""), getattr(item, "axis", ""))
-        for name, value, item in zip(found, written, every, strict=True)
+    results = tuple(
+        Result(name, getattr(item, "reduction", ""), getattr(item, "axis", ""))
+        for name, item in zip(found, every, strict=True)
     )
-    return VisitorTree(operands=operands, values=values, results=tuple(results))
+    graph = Graph.of(*(item.expression for item in sources))
+    return VisitorTree(operands=operands, graph=graph, results=results)
 
 
 def _operands(

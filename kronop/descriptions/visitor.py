@@ -14,7 +14,7 @@ With A the sums of an (M, N) result, a tree computes D and, beside it, auxiliary
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,8 @@ from kronop.artifacts import Decision
 from kronop.descriptions import tree_names
 from kronop.descriptions.datatype import RESULT_TYPES, DataType, float32, float64, int64
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.expression import Expression
-from kronop.descriptions.scalars import FINITE_MAX, EpilogueArguments
+from kronop.descriptions.graph import Graph
+from kronop.descriptions.scalars import FINITE_MAX, EpilogueArguments, saturated
 from kronop.descriptions.tree_names import ACCUMULATOR as ACCUMULATOR
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import DescriptionError, ElementTypeError, mismatch
@@ -35,6 +35,7 @@ KINDS = ("scalar", "tensor", "row", "column")
 AXES = ("row", "column")
 _OTHER_AXIS = {"row": "column", "column": "row"}
 REDUCTIONS: Mapping[str, Any] = {"sum": np.sum, "max": np.max}
+_EVERY_REDUCTION = f"a reduction ({', '.join(REDUCTIONS)}) along an axis ({', '.join(AXES)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +52,18 @@ class Result(Decision):
 
     Attributes:
         name: what `epilogue_type` calls it.
-        value: an input or one of the tree's values.
         reduction, axis: a key of REDUCTIONS and one of AXES; both empty for an (M, N) result.
     """
 
     name: str
-    value: Expression
     reduction: str = ""
     axis: str = ""
+
+    def is_one(self) -> bool:
+        """Whether the reduction and the axis are known, or both empty."""
+        if self.reduction in [*REDUCTIONS]:
+            return self.axis in AXES
+        return (self.reduction, self.axis) == ("", "")
 
     @property
     def kind(self) -> str:
@@ -74,23 +79,24 @@ class VisitorTree(Decision):
 
     Attributes:
         operands: the function's parameters after the sums, in their order.
-        values: what is used repeatedly or returned, as expressions over the sums ("accumulator"),
-            operands and earlier values ("v0", "v1", ...).
+        graph: what is computed of the sums ("accumulator") and operands, for each result.
         results: D, then auxiliary results.
 
     Raises:
-        DescriptionError: a name is there twice or is taken, or that of an operand is not one that
-            C++ can have; D is a reduction.
+        DescriptionError: one of these is not what it should be: a name is there twice, is taken or
+            is not one that C can have, a kind or a reduction is unknown, the graph has other inputs
+            or another number of results, D is a reduction.
     """
 
     operands: tuple[Operand, ...]
-    values: tuple[Expression, ...]
+    graph: Graph
     results: tuple[Result, ...]
 
     def __post_init__(self) -> None:
-        tree_names.check(
-            [item.name for item in self.operands], [item.name for item in self.results]
-        )
+        self._check_parts()
+        names = [item.name for item in self.operands]
+        tree_names.check(names, [item.name for item in self.results])
+        self.graph.check([ACCUMULATOR, *names])
         if self.results[0].axis:
             raise DescriptionError(
                 mismatch(
@@ -101,6 +107,19 @@ class VisitorTree(Decision):
                 )
             )
         _ = self.text  # Kept from the start: torch.compile reads it, and does not trace its making.
+
+    def _check_parts(self) -> None:
+        """Refuses what is no operand, graph or result: trees are made by hand and from texts."""
+        if not isinstance(self.operands, tuple) or not isinstance(self.results, tuple):
+            raise _refused("tuples of operands and results", (self.operands, self.results))
+        for operand in self.operands:
+            if not isinstance(operand, Operand) or operand.kind not in KINDS:
+                raise _refused(f"operands, each with one of {', '.join(KINDS)}", operand)
+        for item in self.results:
+            if not isinstance(item, Result) or not item.is_one():
+                raise _refused(f"results, some with {_EVERY_REDUCTION}", item)
+        if not isinstance(self.graph, Graph) or len(self.graph.results) != len(self.results):
+            raise _refused("a graph with a value for each result", self.graph)
 
     @derived
     def text(self) -> str:
@@ -132,8 +151,7 @@ class VisitorTree(Decision):
     @property
     def operations(self) -> int:
         """How many operations it computes with a sum; reductions are further ones."""
-        written = (*self.values, *(item.value for item in self.results))
-        return sum(item.operations for item in written)
+        return self.graph.operations.total()
 
     @property
     def in_memory(self) -> tuple[Operand | Result, ...]:
@@ -171,13 +189,10 @@ class VisitorTree(Decision):
 
     def evaluate(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The results in NumPy by their names, from arrays that broadcast to (..., M, N)."""
-        known: dict[str, Any] = dict(inputs)
-        shape = np.broadcast_shapes(*(np.shape(item) for item in known.values()))
-        for place, value in enumerate(self.values):
-            known[f"v{place}"] = value.evaluate(known)
+        shape = np.broadcast_shapes(*(np.shape(item) for item in inputs.values()))
         found = {}
-        for item in self.results:
-            matrix = np.broadcast_to(item.value.evaluate(known), shape)
+        for item, value in zip(self.results, self.graph.evaluate_all(inputs), strict=True):
+            matrix = np.broadcast_to(value, shape)
             if item.axis:
                 matrix = REDUCTIONS[item.reduction](matrix, axis=-1 if item.axis == "row" else -2)
             found[item.name] = matrix
@@ -234,17 +249,16 @@ class VisitorEpilogue(Epilogue):
         self._check_elements()
 
     def _check_constants(self) -> None:
-        for value in self.tree.values:
-            for constant in _constants(value):
-                if abs(constant) > FINITE_MAX[self.element_epilogue]:
-                    raise DescriptionError(
-                        mismatch(
-                            "a constant in a visitor tree",
-                            expected=f"a finite {self.element_epilogue.name}",
-                            got=repr(constant),
-                            hint="compute the epilogue in float64",
-                        )
+        for constant in self.tree.graph.constants:
+            if abs(constant) > FINITE_MAX[self.element_epilogue]:
+                raise DescriptionError(
+                    mismatch(
+                        "a constant in a visitor tree",
+                        expected=f"a finite {self.element_epilogue.name}",
+                        got=repr(constant),
+                        hint="compute the epilogue in float64",
                     )
+                )
 
     def _check_elements(self) -> None:
         named = [item.name for item in self.tree.tensors]
@@ -271,8 +285,8 @@ class VisitorEpilogue(Epilogue):
         return self.tree.scalars
 
     @property
-    def expression(self) -> Expression:
-        """A tree has none: its results share values, which `evaluate` computes.
+    def expression(self) -> Graph:
+        """A tree has none: its results share values; see `tree.graph`.
 
         Raises:
             NotImplementedError: always.
@@ -337,20 +351,17 @@ class VisitorEpilogue(Epilogue):
             inputs[item.name] = value
         types = {item.name: self.element_of(item) for item in self.tree.results}
         return {
-            name: value if types[name].kind == "float" else _rounded(value, types[name])
+            name: value if types[name].kind == "float" else saturated(value, types[name])
             for name, value in self.tree.evaluate(inputs).items()
         }
 
 
-def _rounded(value: Any, element: DataType) -> Any:
-    """To whole numbers, saturated."""
-    half = 2 ** (element.bits - 1)
-    return np.clip(np.rint(value), -half, half - 1).astype(np.int64)
-
-
-def _constants(value: Expression) -> Iterator[float]:
-    if value.operation == "constant":
-        yield value.operands[0]
-    for item in value.operands:
-        if isinstance(item, Expression):
-            yield from _constants(item)
+def _refused(expected: str, got: object) -> DescriptionError:
+    return DescriptionError(
+        mismatch(
+            "a visitor tree",
+            expected=expected,
+            got=repr(got),
+            hint="kronop.epilogue_visitor makes trees of functions",
+        )
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kronop.artifacts import Decision, KernelSignature
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.expression import Expression
+from kronop.descriptions.graph import Graph
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
 from kronop.late import spec_of
@@ -34,7 +34,7 @@ class Functor:
     name: str
     parameters: str
     result: str
-    expression: Expression
+    expression: Graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.design import Constant, Functor, Instantiation
 from kronop.emit.plan import Plan, Step
 from kronop.emit.render_visitor import visitor_functor
+from kronop.errors import DescriptionError, mismatch
 
 _ROOT = Path(__file__).parent
 _INCLUDE = {"cuda": _ROOT / "cuda" / "include", "x86": _ROOT / "x86" / "include"}
@@ -26,6 +27,8 @@ _ENTRY = {
     "x86": 'extern "C" int {entry}(const void* parameters, int alone) {{\n'
     "  return {template}<Step>(*static_cast<const Parameters*>(parameters), alone != 0);\n}}\n",
 }
+# Bytes of parameters that a kernel of CUDA takes, from sm_70 on with CUDA 12.1 or later.
+_MOST_PARAMETERS = 32764
 # Most columns of a line; lines may be indented by two more.
 _COLUMNS, _NO_BREAK = 98, "\N{NO-BREAK SPACE}"
 # Host kernels are in an unnamed namespace: every shared object has a `Step`, and without internal
@@ -52,6 +55,15 @@ def render(plan: Plan) -> tuple[Source, ...]:
 
 def _text(step: Step, made: Instantiation, backend: str) -> str:
     design = step.design
+    if backend == "cuda" and design.signature.size > _MOST_PARAMETERS:
+        raise DescriptionError(
+            mismatch(
+                f"the parameters of {step.entry}",
+                expected=f"at most {_MOST_PARAMETERS} bytes on a GPU",
+                got=f"{design.signature.size} bytes, for its values and operands",
+                hint="compute it in several operations, or let kernels share their values",
+            )
+        )
     members = [f"using {name} = {value};" for name, value in made.types]
     members += [] if design.epilogue is None else _functor(design.epilogue)
     members += _declarations(made.constants)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kronop.descriptions.visitor import Result, VisitorEpilogue
+from kronop.descriptions.visitor import ACCUMULATOR, Result, VisitorEpilogue
 
 _REDUCTIONS = {"sum": "kronop::Sum", "max": "kronop::Maximum"}
 _AXES = {"row": "kronop::Axis::kRow", "column": "kronop::Axis::kColumn"}
@@ -17,7 +17,7 @@ def visitor_functor(epilogue: VisitorEpilogue) -> list[str]:
     return [
         f"struct Epilogue : kronop::Visitor<{epilogue.element_compute.cxx},"
         f" kronop::Types<{', '.join(operands)}>, kronop::Types<{', '.join(results)}>> {{",
-        *_scalars(tree.scalars),
+        *_scalars(len(tree.scalars)),
         "  template <class At>",
         "  KRONOP_INLINE void operator()(Compute accumulator, const At& at) const {",
         *(f"    {line}" for line in _statements(epilogue)),
@@ -33,8 +33,9 @@ def _kept(epilogue: VisitorEpilogue, item: Result) -> str:
     return f"kronop::Reduced<{_REDUCTIONS[item.reduction]}, {_AXES[item.axis]}>"
 
 
-def _scalars(names: tuple[str, ...]) -> list[str]:
+def _scalars(count: int) -> list[str]:
     """Members for the scalars, and the constructor."""
+    names = [_scalar(place) for place in range(count)]
     made = ", ".join(f"{name}(Compute(scalars[{place}]))" for place, name in enumerate(names))
     return [
         *([f"  Compute {', '.join(names)};"] if names else []),
@@ -45,15 +46,23 @@ def _scalars(names: tuple[str, ...]) -> list[str]:
 
 
 def _statements(epilogue: VisitorEpilogue) -> list[str]:
-    tree, lines = epilogue.tree, []
-    written = [*tree.values, *(item.value for item in tree.results)]
-    used = set().union(*(item.inputs for item in written))
-    for place, operand in enumerate(tree.tensors):
-        if operand.name in used:
-            lines.append(f"const Compute {operand.name} = at.operand({place});")
-    # What is used repeatedly is a value of the tree already.
-    for place, value in enumerate(tree.values):
-        lines.append(f"const Compute v{place} = {value.text('Compute')};")
-    for place, result in enumerate(tree.results):
-        lines.append(f"at.keep({place}, {result.value.text('Compute')});")
-    return lines
+    tree = epilogue.tree
+    # By place: a function's own names might be macros of some header.
+    operands = {item.name: f"operand{place}" for place, item in enumerate(tree.tensors)}
+    names = {name: _scalar(place) for place, name in enumerate(tree.scalars)} | operands
+    names[ACCUMULATOR] = "accumulator"
+    lines, values = tree.graph.statements("Compute", names, tree.graph.results)
+    used = tree.graph.inputs
+    return [
+        *(
+            f"const Compute {operands[item.name]} = at.operand({place});"
+            for place, item in enumerate(tree.tensors)
+            if item.name in used
+        ),
+        *lines,
+        *(f"at.keep({place}, {value});" for place, value in enumerate(values)),
+    ]
+
+
+def _scalar(place: int) -> str:
+    return f"scalar{place}"

@@ -29,19 +29,19 @@ def test_a_tree_is_a_functor_of_straight_lines() -> None:
 struct Epilogue : kronop::Visitor<float, kronop::Types<kronop::half_t, float, kronop::half_t>, \
 kronop::Types<kronop::half_t, kronop::half_t, kronop::Reduced<kronop::Sum, \
 kronop::Axis::kColumn>, kronop::half_t>> {
-  Compute alpha;
+  Compute scalar0;
   template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])) {}
+  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : scalar0(Compute(scalars[0])) {}
   template <class At>
   KRONOP_INLINE void operator()(Compute accumulator, const At& at) const {
-    const Compute c = at.operand(0);
-    const Compute bias = at.operand(1);
-    const Compute v0 = alpha * accumulator - (c - bias);
+    const Compute operand0 = at.operand(0);
+    const Compute operand1 = at.operand(1);
+    const Compute v0 = scalar0 * accumulator - (operand0 - operand1);
     const Compute v1 = kronop::math::sigmoid(v0) / Compute(2.0);
     at.keep(0, v1);
     at.keep(1, v0);
     at.keep(2, v0);
-    at.keep(3, c);
+    at.keep(3, operand0);
   }
 };"""
     )

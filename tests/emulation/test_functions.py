@@ -15,6 +15,7 @@ import kronop
 from kronop.descriptions.activation import ACTIVATION_NAMES
 from kronop.descriptions.datatype import float32, float64
 from kronop.descriptions.expression import variable
+from kronop.descriptions.graph import Graph
 
 _HERE = Path(__file__).parent
 _ROOT = Path(kronop.__file__).parent / "emit"
@@ -45,7 +46,7 @@ def _activations() -> dict[str, str]:
     for name in ACTIVATION_NAMES:
         for element, narrow in ((float32, False), (float32, True), (float64, False)):
             activation, kind = getattr(kronop, name)(element), element.cxx
-            body = activation.expression(variable("x"), of_16_bits=narrow).render(kind)
+            body = Graph.of(activation.expression(variable("x"), of_16_bits=narrow)).render(kind)
             own = f"{name}_{kind}{'_of_16_bits' * narrow}"
             values = "".join(
                 f"const {kind} {it} = {value!r};" for it, value in activation.parameters

@@ -15,6 +15,7 @@ import numpy as np
 from kronop.descriptions import activation as activations
 from kronop.descriptions.datatype import DataType, float64
 from kronop.descriptions.expression import variable
+from kronop.descriptions.graph import Graph
 from tests import support
 from tests.fuzz.case import Call, Problem
 
@@ -208,9 +209,8 @@ def activated(name: str, value: Any) -> Any:
     if not isinstance(value, np.ndarray):
         return getattr(_torch().nn.functional, name)(value)
     activation = getattr(activations, name)(float64)
-    return activation.expression(variable("x")).evaluate(
-        {"x": value, **dict(activation.parameters)}
-    )
+    graph = Graph.of(activation.expression(variable("x")))
+    return graph.evaluate({"x": value, **dict(activation.parameters)})
 
 
 def _wrapped(values: Any, element: DataType) -> Any:

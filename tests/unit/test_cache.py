@@ -57,6 +57,18 @@ def make(key: str = KEY, image: bytes = b"\x7fELF" * 500) -> Binary:
     )
 
 
+def winner(key: str, description: str) -> Winner:
+    texts = dict.fromkeys(("fingerprint", "target", "device", "size", "serves", "name"), "")
+    return Winner(
+        key=key,
+        place=1,
+        description=description,
+        nanoseconds=1,
+        untuned_nanoseconds=2,
+        **texts,
+    )
+
+
 def start(script: str, folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", PREAMBLE + script, str(folder), *arguments],
@@ -115,13 +127,30 @@ def test_list_show_clear(cache: Cache) -> None:
 
 
 def test_least_recently_used_go_first(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "cache", limit_bytes=5_000)
+    cache = Cache(tmp_path / "cache", limit_bytes=500_000)
     keys = [f"{index:064x}" for index in range(4)]
     for key in keys:
-        cache.put(make(key, b"x" * 2_000), "")
+        cache.put(make(key, b"x" * 200_000), "")
     assert {entry.key for entry in cache.list()} == set(keys[-2:])
-    cache.put(make(KEY, b"x" * 9_000), "")
+    cache.put(make(KEY, b"x" * 900_000), "")
     assert [entry.key for entry in cache.list()] == [KEY]
+
+
+def test_everything_in_the_file_counts(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache", limit_bytes=2_000_000)
+    for index in range(4):
+        cache.put(make(f"{index:064x}", b"x" * 100_000), "")
+    cache.keep_plan("long", "x" * (1 << 20 | 1))
+    for index in range(60):
+        cache.keep_plan(f"plan {index}", "x" * 50_000)
+        cache.crown(winner(f"winner {index}", "x" * 50_000))
+    cache.close()  # Free pages are used again, so the file stays as small as what is in it.
+    assert cache.path.stat().st_size < 2_500_000
+    assert len(cache.list()) == 4
+    plans = [place for place in range(60) if cache.plan(f"plan {place}") is not None]
+    kept = [item.key for item in cache.winners()]
+    assert (plans[-1], kept[-1], cache.plan("long")) == (59, "winner 59", None)
+    assert len(plans) + len(kept) < 30
 
 
 def test_a_late_use_is_noted(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:

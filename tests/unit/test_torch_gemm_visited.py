@@ -8,6 +8,7 @@ import pytest
 
 import kronop
 from kronop.descriptions.expression import OPERATIONS, apply, variable
+from kronop.descriptions.graph import Graph
 from kronop.descriptions.tree_text import from_text
 from kronop.descriptions.visitor import ACCUMULATOR, Result, VisitorTree
 
@@ -134,7 +135,7 @@ def test_numbers_beside_values_have_none(operation: str) -> None:
     for swapped in (False, True):
         x, number = variable(ACCUMULATOR) * 0.01 + 1.0, 1.5
         value = apply(operation, number, x) if swapped else apply(operation, x, number)
-        tree = VisitorTree(operands=(), values=(value,), results=(Result("D", variable("v0")),))
+        tree = VisitorTree(operands=(), graph=Graph.of(value), results=(Result("D"),))
         assert from_text(tree.text) == tree
         given = drawn((M, K), (K, N))
         assert torch.autograd.gradcheck(

@@ -58,7 +58,11 @@ def test_the_text_is_the_same_in_every_process() -> None:
     assert done.stdout.strip() == _tree().text
 
 
-_RESULT = ["D", "accumulator", "", ""]
+_SUMS, _RESULT = [[["input", "accumulator"]], [0]], ["D", "", ""]
+
+
+def _rows(*rows: Any, results: Any = (0,)) -> list[Any]:
+    return [[], [[["input", "accumulator"], *rows], list(results)], [_RESULT]]
 
 
 @pytest.mark.parametrize(
@@ -68,28 +72,44 @@ _RESULT = ["D", "accumulator", "", ""]
         {},
         [[], []],
         [[], [], []],
-        [[["x"]], [], [_RESULT]],
-        [[["x", "vector"]], [], [_RESULT]],
-        [[[1, "row"]], [], [_RESULT]],
-        [[["for", "row"]], [], [_RESULT]],
-        [[], [], [["D", "x", "", ""]]],
-        [[], ["v0"], [_RESULT]],
-        [[], [["v1", 1.0]], [_RESULT]],
-        [[], [["add", "accumulator"]], [_RESULT]],
-        [[], [["exp", "accumulator", 1.0]], [_RESULT]],
-        [[], [["exec", "accumulator"]], [_RESULT]],
-        [[], [[]], [_RESULT]],
-        [[], [True], [_RESULT]],
-        [[], [None], [_RESULT]],
-        [[], [float("nan")], [_RESULT]],
-        [[], [], [["D", "accumulator", "mean", "row"]]],
-        [[], [], [["D", "accumulator", "sum", ""]]],
-        [[], [], [["D", "accumulator", "", "row"]]],
-        [[], [], [["D", "accumulator", "sum", "row"]]],
-        [[], [], [["a b", "accumulator", "", ""]]],
-        [[], [], [_RESULT, _RESULT]],
+        [[], [[], []], []],
+        [[["x"]], _SUMS, [_RESULT]],
+        [[["x", "vector"]], _SUMS, [_RESULT]],
+        [[["x", ["row"]]], _SUMS, [_RESULT]],
+        [[[1, "row"]], _SUMS, [_RESULT]],
+        [[["for", "row"]], _SUMS, [_RESULT]],
+        [[], [[["input", "x"]], [0]], [_RESULT]],
+        [[], [[["input", "[&]{ return 0; }()"]], [0]], [_RESULT]],
+        _rows("v0"),
+        _rows(["multiply", 0, 1]),
+        _rows(["multiply", 0, -1]),
+        _rows(["multiply", 0, True]),
+        _rows(["multiply", 0, 0.0]),
+        _rows(["multiply", 0]),
+        _rows(["exp", 0, 0]),
+        _rows(["exec", 0]),
+        _rows([]),
+        _rows(["constant"]),
+        _rows(["constant", 1.0]),
+        _rows(["constant", "1"], ["constant", "1.00"]),
+        _rows(["constant", "nan"]),
+        _rows(["constant", "1e999"]),
+        _rows(["constant", str(2**63)]),
+        _rows(["constant", "9" * 5000]),
+        _rows(["constant", "1.0 + exit(1)"]),
+        _rows([["exp"], 0]),
+        _rows(results=()),
+        _rows(results=(1,)),
+        _rows(results=(0, 0)),
+        [[], _SUMS, [["D", "mean", "row"]]],
+        [[], _SUMS, [["D", "sum", ""]]],
+        [[], _SUMS, [["D", "", "row"]]],
+        [[], _SUMS, [["D", "sum", "row"]]],
+        [[], _SUMS, [["a b", "", ""]]],
+        [[], _SUMS, [[["D"], "", ""]]],
+        [[], [[["input", "accumulator"]], [0, 0]], [_RESULT, _RESULT]],
     ],
-    ids=str,
+    ids=lambda told: str(told)[:80],
 )
 def test_other_texts_are_refused(told: Any) -> None:
     with pytest.raises(kronop.DescriptionError):

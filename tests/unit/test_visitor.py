@@ -15,7 +15,6 @@ import pytest
 
 import kronop
 from kronop.descriptions.datatype import DataType
-from kronop.descriptions.expression import variable
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.plan_text import from_text, to_text
 from kronop.emit.render_visitor import visitor_functor
@@ -137,8 +136,8 @@ def test_what_is_computed_twice_is_computed_once() -> None:
         return kronop.exp(accum) + kronop.exp(accum) * (accum - 1)
 
     tree = kronop.epilogue_visitor(twice)
-    assert [item.operation for item in tree.values] == ["exp", "add"]
-    assert tree.results[0].value == variable("v1")
+    assert tree.graph.operations == {"exp": 1, "add": 1, "multiply": 1, "subtract": 1}
+    assert "".join(visitor_functor(floats(tree))).count("exp(") == 1
 
 
 def test_deep_sharing_stays_short() -> None:
@@ -276,10 +275,8 @@ def test_refused(name: str) -> None:
         kronop.epilogue_visitor(function)
 
 
-@pytest.mark.parametrize(
-    "name", ["double", "v3", "accumulator", "at", "a__b", "größe", "kResults", "self"]
-)
-def test_names_that_kernels_cannot_have(name: str) -> None:
+@pytest.mark.parametrize("name", ["double", "accumulator", "a__b", "größe", "problem_size", "self"])
+def test_names_that_operands_cannot_have(name: str) -> None:
     told: dict[str, Any] = {}
     exec(f"def f(accum, {name}: 'row'):\n return accum + {name}", told)
     with pytest.raises(kronop.DescriptionError, match="rename the parameter"):

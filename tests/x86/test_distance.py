@@ -11,6 +11,8 @@ import pytest
 
 import kronop
 from kronop import compiler
+from kronop.descriptions.expression import variable
+from kronop.descriptions.graph import Graph
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.families.distance.description import (
@@ -39,10 +41,10 @@ _TARGETS = (
 
 def _sum(*terms: Term, values: int = 0, vectors: int = 0, regularized: bool = False) -> Form:
     """The sum of the terms, as a kernel."""
-    names = [kronop.descriptions.expression.variable(sum_of(at)) for at in range(len(terms))]
+    names = [variable(sum_of(at)) for at in range(len(terms))]
     return Form(
         terms=terms,
-        expression=functools.reduce(lambda a, b: a + b, names),
+        expression=Graph.of(functools.reduce(lambda a, b: a + b, names)),
         values=values,
         vectors=vectors,
         regularized=regularized,

@@ -182,6 +182,7 @@ _EPILOGUES = {
         kronop.int8,
         kronop.LinearCombinationClamp(kronop.int8, 1, kronop.int32, kronop.int32),
     ),
+    "narrow": (kronop.int8, kronop.LinearCombination(kronop.int8, 1, kronop.int32, kronop.int32)),
     "fast": (kronop.int8, kronop.FastLinearCombinationClamp(kronop.int8, 1)),
     "wider": (
         kronop.bfloat16,

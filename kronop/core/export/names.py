@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from kronop.descriptions.expression import is_identifier
+from kronop.descriptions.identifiers import is_identifier
 from kronop.descriptions.shared import integers
 from kronop.errors import ArgumentError, DescriptionError, mismatch
 

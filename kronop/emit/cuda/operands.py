@@ -124,11 +124,6 @@ def element_types(
     )
 
 
-def saturates(epilogue: Epilogue | None) -> bool:
-    """Whether converting integers to the output type clamps them, instead of wrapping."""
-    return epilogue is not None and epilogue.saturates
-
-
 def scalar_kind(epilogue: Epilogue | None) -> Scalar:
     """The type in which the epilogue's scalars are passed: 64-bit integers if it computes in
     integers, else float64."""

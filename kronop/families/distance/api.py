@@ -58,8 +58,8 @@ def cdist(
         p: a number of at least 0; or a tensor (float64 for float64, else float32) of positive and
             finite powers, which broadcasts with the leading dimensions. 0 and infinity are powers
             only as a number. Values of NumPy's arrays are checked, those of torch and CuPy are not.
-            The largest difference of a pair is factored out of the sum where p is at least 16, below
-            1/16 or not looked at: so powers of differences don't leave their type's range.
+            The largest difference of a pair is factored out of the sum where p is at least 16,
+            below 1/16 or not looked at: so powers of differences don't leave their type's range.
         compute_mode: as in torch.cdist, for p = 2: whether distances may be computed as
             `|x|^2 + |y|^2 - 2 x y`. Their squares then have errors relative to the largest
             `|x|^2`, not to themselves. "..._if_necessary" does so for more than 25 points on a

@@ -8,11 +8,32 @@ from typing import Any
 import numpy as np
 
 from kronop.descriptions.expression import Expression, apply, variable
+from kronop.descriptions.graph import Graph
 from kronop.families.distance.form import POWERS, Bound, Form, Term, TermKind, sum_of, value_of
 
 # Powers from the first to below the second are summed up as they are: differences from 2^-7 to 2^8
 # have 16th powers in float32.
 _LEAST_ORDINARY, _MOST_ORDINARY = 1 / 16, 16
+
+
+class _Held:
+    """Values that calls bring, each once, with their names in messages."""
+
+    def __init__(self) -> None:
+        self.every: list[Any] = []
+        self.names: list[str] = []
+
+    def place(self, name: str, value: Any) -> int:
+        """The index of a value, which is added if it is new."""
+        for index, known in enumerate(self.every):
+            if known is value:
+                return index
+        return self.add(name, value)
+
+    def add(self, name: str, value: Any) -> int:
+        self.every.append(value)
+        self.names.append(name)
+        return len(self.every) - 1
 
 
 class Builder:
@@ -26,8 +47,7 @@ class Builder:
     def __init__(self, batch_dims: int) -> None:
         self._batch_dims = batch_dims
         self._terms: list[tuple[int, int, int]] = []
-        self._values: list[tuple[str, Any]] = []
-        self._vectors: list[tuple[str, Any]] = []
+        self._values, self._vectors = _Held(), _Held()
 
     def term(self, kind: TermKind, power: int = -1, vector: int = -1) -> Expression:
         """The sum of that kind; the same one if it is asked for twice."""
@@ -58,23 +78,16 @@ class Builder:
         return self.term(TermKind.Largest) * apply("power", total, root)
 
     def _power(self, name: str, p: Any) -> int:
-        return self._place(self._values, name, p)
+        return self._values.place(name, p)
 
     def value(self, name: str, value: Any) -> Expression:
         """A value that each call brings, of that name in messages."""
-        return variable(value_of(self._place(self._values, name, value)))
+        return variable(value_of(self._values.place(name, value)))
 
     def vector(self, name: str, value: Any) -> int:
         """The index of a vector of one value per feature, or of a number or array for all."""
-        return self._place(self._vectors, name, value)
+        return self._vectors.place(name, value)
 
-    def _place(self, held: list[tuple[str, Any]], name: str, value: Any) -> int:
-        """The index of a value among those that are held, to which it is added if it is new."""
-        for index, (_, known) in enumerate(held):
-            if known is value:
-                return index
-        held.append((name, value))
-        return len(held) - 1
 
     def _of_features(self, value: Any) -> Any:
         return value if self.is_vector(value) else np.asarray(value)[..., None]
@@ -90,22 +103,22 @@ class Builder:
             regularization: what is added on the diagonal; None for nothing.
         """
         if regularization is not None:
-            self._values.append(("regularization", regularization))
+            self._values.add("regularization", regularization)
         form = Form(
             terms=tuple(
                 Term(kind=TermKind(kind), value=value, vector=vector)
                 for kind, value, vector in self._terms
             ),
-            expression=expression,
-            values=len(self._values),
-            vectors=len(self._vectors),
+            expression=Graph.of(expression),
+            values=len(self._values.every),
+            vectors=len(self._vectors.every),
             regularized=regularization is not None,
         )
         return Bound(
             form=form,
-            values=tuple([value for _, value in self._values]),
-            vectors=tuple([self._of_features(value) for _, value in self._vectors]),
-            names=tuple([name for name, _ in self._values + self._vectors]),
+            values=tuple(self._values.every),
+            vectors=tuple([self._of_features(value) for value in self._vectors.every]),
+            names=tuple(self._values.names + self._vectors.names),
         )
 
 

@@ -58,11 +58,12 @@ def check_points_element(points: TensorDescription) -> None:
 
 
 def check_form(kernel: object) -> None:
-    """Raises ElementTypeError unless it is a form."""
+    """Raises ElementTypeError unless it is a form, DescriptionError unless its parts fit."""
     if not isinstance(kernel, Form):
         raise ElementTypeError(
             mismatch("kernel", expected="a Form", got=repr(kernel), hint="bind a kernel")
         )
+    kernel.check()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

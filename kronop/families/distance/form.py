@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from kronop.artifacts import Decision
-from kronop.descriptions.expression import Expression, variable
+from kronop.descriptions.graph import Graph
+from kronop.errors import DescriptionError, mismatch
 
 
 class TermKind(enum.IntEnum):
@@ -74,6 +75,12 @@ class Term(Decision):
     value: int = -1
     vector: int = -1
 
+    def is_one(self, values: int, vectors: int) -> bool:
+        """Whether it is one of a form with so many values and vectors."""
+        is_general = self.kind in GENERAL_POWERS
+        is_known = isinstance(self.kind, TermKind) and is_general == (self.value != -1)
+        return is_known and _is_index(self.value, values) and _is_index(self.vector, vectors)
+
     def of(self, a: Any, b: Any, values: Sequence[Any], vectors: Sequence[Any]) -> Any:
         """The sums of NumPy arrays a (..., M, K) and b (..., N, K): (..., M, N)."""
         a, b = a[..., :, None, :], b[..., None, :, :]
@@ -114,10 +121,29 @@ class Form(Decision):
     """
 
     terms: tuple[Term, ...]
-    expression: Expression
+    expression: Graph
     values: int = 0
     vectors: int = 0
     regularized: bool = False
+
+    def check(self) -> None:
+        """Raises DescriptionError unless all of it fits together: a form may be made by hand."""
+        if not isinstance(self.terms, tuple) or not self.terms:
+            raise _refused(f"the terms {self.terms!r}")
+        if type(self.values) is not int or type(self.vectors) is not int:
+            raise _refused(f"{self.values!r} values and {self.vectors!r} vectors")
+        for term in self.terms:
+            if not isinstance(term, Term) or not term.is_one(self.values, self.vectors):
+                raise _refused(f"{term!r} of {self.values} values and {self.vectors} vectors")
+        kinds = {term.kind for term in self.terms}
+        if TermKind.Relative in kinds and TermKind.Largest not in kinds:
+            raise _refused("a Relative term without a Largest one")
+        if not isinstance(self.expression, Graph):
+            raise _refused(f"the expression {self.expression!r}")
+        self.expression.check(
+            [sum_of(index) for index in range(len(self.terms))]
+            + [value_of(index) for index in range(self.values)]
+        )
 
     def evaluate(
         self,
@@ -145,9 +171,7 @@ class Form(Decision):
         is_diagonal = np.arange(rows)[:, None] + diagonal == np.arange(columns)
         return matrix + np.asarray(values[-1])[..., None, None] * is_diagonal
 
-    def with_expression(
-        self, expression: Expression
-    ) -> tuple[Form, tuple[int, ...], tuple[int, ...]]:
+    def with_expression(self, expression: Graph) -> tuple[Form, tuple[int, ...], tuple[int, ...]]:
         """(the form of another expression of the same sums and values, without those that it does
         not read; the indices of the values that are left; those of the vectors)."""
         inputs = expression.inputs
@@ -162,8 +186,8 @@ class Form(Decision):
             index for index in range(self.values) if value_of(index) in inputs or index in powers
         ]
         vectors = sorted({self.terms[index].vector for index in terms} - {-1})
-        renamed = {sum_of(old): variable(sum_of(new)) for new, old in enumerate(terms)}
-        renamed |= {value_of(old): variable(value_of(new)) for new, old in enumerate(values)}
+        renamed = {sum_of(old): sum_of(new) for new, old in enumerate(terms)}
+        renamed |= {value_of(old): value_of(new) for new, old in enumerate(values)}
         form = Form(
             terms=tuple(
                 Term(
@@ -173,7 +197,7 @@ class Form(Decision):
                 )
                 for item in map(self.terms.__getitem__, terms)
             ),
-            expression=_renamed(expression, renamed),
+            expression=expression.renamed(renamed),
             values=len(values),
             vectors=len(vectors),
         )
@@ -198,23 +222,32 @@ class Form(Decision):
         """The form as text, for `from_text`."""
         terms = ",".join([f"[{int(item.kind)},{item.value},{item.vector}]" for item in self.terms])
         flag = "true" if self.regularized else "false"
-        return f"[[{terms}],{_told(self.expression)},{self.values},{self.vectors},{flag}]"
+        return f"[[{terms}],{self.expression.text()},{self.values},{self.vectors},{flag}]"
 
     @classmethod
     @functools.lru_cache(maxsize=256)
     def from_text(cls, text: str) -> Form:
-        """The form of `text`."""
-        terms, expression, values, vectors, regularized = json.loads(text)
-        return cls(
-            terms=tuple(
-                Term(kind=TermKind(kind), value=value, vector=vector)
-                for kind, value, vector in terms
-            ),
-            expression=_read(expression),
-            values=values,
-            vectors=vectors,
-            regularized=regularized,
-        )
+        """The form of `text`.
+
+        Raises:
+            DescriptionError: it is not the text of a form.
+        """
+        try:
+            terms, expression, values, vectors, regularized = json.loads(text)
+            form = cls(
+                terms=tuple(
+                    Term(kind=TermKind(kind), value=value, vector=vector)
+                    for kind, value, vector in terms
+                ),
+                expression=Graph.from_lists(expression),
+                values=values,
+                vectors=vectors,
+                regularized=regularized,
+            )
+            form.check()
+            return form
+        except (ValueError, TypeError, RecursionError) as error:
+            raise _refused(f"{text[:100]!r} ({error})") from error
 
     @property
     def operations(self) -> int:
@@ -222,32 +255,20 @@ class Form(Decision):
         return sum(2 if term.kind in (TermKind.One, TermKind.Two) else 3 for term in self.terms)
 
 
-def _renamed(node: Expression, names: Mapping[str, Expression]) -> Expression:
-    if node.operation == "input":
-        return names[node.operands[0]]
-    return Expression(
-        node.operation,
-        tuple(
-            _renamed(item, names) if isinstance(item, Expression) else item
-            for item in node.operands
-        ),
+def _is_index(at: Any, count: int) -> bool:
+    """Whether it is the index of one of so many, or -1."""
+    return type(at) is int and -1 <= at < count
+
+
+def _refused(got: str) -> DescriptionError:
+    return DescriptionError(
+        mismatch(
+            "the form of a kernel",
+            expected="terms with the indices of its values and vectors, and an expression of them",
+            got=got,
+            hint="take that of a kernel: kernel.bound(batch_dims).form",
+        )
     )
-
-
-def _told(value: Any) -> str:
-    """An expression as JSON. It is written by hand so that torch.compile can trace it."""
-    if isinstance(value, str):
-        return f'"{value}"'
-    if not isinstance(value, Expression):
-        return repr(value)
-    operands = "".join(["," + _told(item) for item in value.operands])
-    return f'["{value.operation}"{operands}]'
-
-
-def _read(told: Any) -> Any:
-    if not isinstance(told, list):
-        return told
-    return Expression(told[0], tuple(map(_read, told[1:])))
 
 
 def sum_of(index: int) -> str:

@@ -23,19 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kronop.descriptions.expression import Expression, apply, lift
+from kronop.descriptions.expression import Expression, apply, is_one, lift
 from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.distance.builder import Builder
-from kronop.families.distance.form import Bound, TermKind
-from kronop.families.distance.values import (
-    FINITE,
-    NOT_NEGATIVE,
-    checked,
-    checked_power,
-    chosen,
-    short,
-)
+from kronop.families.distance.composed import Kernel, Scaled
+from kronop.families.distance.form import TermKind
+from kronop.families.distance.values import NOT_NEGATIVE, checked, checked_power, chosen, short
 
 __all__ = [
     "Cosine",
@@ -67,58 +61,6 @@ if not TYPE_CHECKING:
             f"kronop.kernels has no {name!r}, but {', '.join(__all__)}; the radial basis function"
             " (RBF, squared exponential) is Gaussian"
         )
-
-
-class Kernel:
-    """The base of all kernels: sums, products and multiples of them are kernels.
-
-    Example:
-        >>> kernel = kronop.kernels.Gaussian(bandwidth=0.5) / 2 + kronop.kernels.Linear()
-        >>> isinstance(kernel, kronop.kernels.Kernel)
-        True
-        >>> kernel.first
-        Scaled(scale=0.5, kernel=Gaussian(bandwidth=0.5))
-    """
-
-    __slots__ = ()
-
-    def __add__(self, other: Kernel) -> Kernel:
-        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
-
-    def __mul__(self, other: Any) -> Kernel:
-        if isinstance(other, Kernel):
-            return Product(self, other)
-        return Scaled(other, self)
-
-    __rmul__ = __mul__
-
-    def __radd__(self, other: Any) -> Kernel:
-        # Python's sum of a list of kernels starts with 0.
-        is_zero = isinstance(other, (int, float)) and other == 0
-        return self if is_zero else NotImplemented
-
-    def __truediv__(self, other: Any) -> Kernel:
-        return Scaled(1.0 / other, self)
-
-    # Makes NumPy leave `array * kernel` to the kernel, instead of multiplying each element.
-    __array_ufunc__ = None
-
-    def bound(self, batch_dims: int = 0, regularization: Any = None) -> Bound:
-        """The compiled form and the values.
-
-        Args:
-            batch_dims: the number of leading dimensions of the points.
-            regularization: what is added on the diagonal; None or the number 0 for nothing.
-        """
-        builder = Builder(batch_dims)
-        if isinstance(regularization, (int, float)) and regularization == 0:
-            regularization = None
-        if regularization is not None:
-            regularization = checked("regularization", regularization, FINITE)
-        return builder.finish(self._expression(builder), regularization)
-
-    def _expression(self, builder: Builder) -> Expression:
-        raise NotImplementedError
 
 
 def check_kernel(kernel: object) -> None:
@@ -164,7 +106,7 @@ def _square(builder: Builder, bandwidth: Any, factor: float) -> Expression:
 def over_square(value: Expression, width: Expression, factor: float) -> Expression:
     """A value over the square of a width, times a factor. The square itself may leave the range of
     the type."""
-    if width == lift(1.0):
+    if is_one(width):
         return value * factor
     reciprocal = apply("divide", 1.0, width)
     return value * (reciprocal * factor) * reciprocal
@@ -396,48 +338,3 @@ class Cosine(Kernel):
     def _expression(self, builder: Builder) -> Expression:
         dot, of_x, of_y = map(builder.term, (TermKind.Dot, TermKind.NormA, TermKind.NormB))
         return dot * apply("inverse", apply("sqrt", of_x) * apply("sqrt", of_y))
-
-
-@dataclass(frozen=True, eq=False)
-class Sum(Kernel):
-    """The sum of two kernels."""
-
-    first: Kernel
-    second: Kernel
-
-    def _expression(self, builder: Builder) -> Expression:
-        return self.first._expression(builder) + self.second._expression(builder)
-
-
-@dataclass(frozen=True, eq=False)
-class Product(Kernel):
-    """The product of two kernels."""
-
-    first: Kernel
-    second: Kernel
-
-    def _expression(self, builder: Builder) -> Expression:
-        return self.first._expression(builder) * self.second._expression(builder)
-
-
-@dataclass(frozen=True, eq=False)
-class Scaled(Kernel):
-    """A kernel times a number or a tensor of one value per problem of the batch: what
-    `scale * kernel` gives. torch.compile traces this, where it does not trace the product.
-
-    Raises:
-        ArgumentError, ElementTypeError: a scale that is not finite.
-
-    Example:
-        >>> 2.0 * kronop.kernels.Gaussian(bandwidth=0.5)
-        Scaled(scale=2.0, kernel=Gaussian(bandwidth=0.5))
-    """
-
-    scale: Any
-    kernel: Kernel
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", checked("scale", self.scale, FINITE))
-
-    def _expression(self, builder: Builder) -> Expression:
-        return builder.value("scale", self.scale) * self.kernel._expression(builder)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 
-from kronop.descriptions.expression import Expression, variable
+from kronop.descriptions.expression import variable
+from kronop.descriptions.graph import Graph
 from kronop.families.distance.form import Form, Term, TermKind, sum_of
 from kronop.families.distance.gradient_size import GradientSize
 from kronop.families.distance.product_size import KernelMatmulSize
@@ -166,7 +167,7 @@ def work_of_gradient(
         return Work(products=size.batch * o * (n + 1) * k * m, bytes=moved)
     pairs = size.batch * n * k * m
     # The difference and its power; then its product with A, in place of the norm's addition.
-    form = Form(terms=(Term(kind=slope),), expression=variable(sum_of(0)))
+    form = Form(terms=(Term(kind=slope),), expression=Graph.of(variable(sum_of(0))))
     power = work_of_pairs(form, pairs, 1, sums=sums, units=units)
     few = o < LEAST_PRODUCTS
     return dataclasses.replace(
@@ -185,29 +186,36 @@ def _of_term(kind: TermKind, expanded: bool, units: bool) -> tuple[int, int, int
     return arithmetic + (kind in _OF_MAGNITUDE and not units), roots, logarithms, exponentials
 
 
-def _operations(expression: Expression) -> Counter[str]:
+def _operations(expression: Graph) -> Counter[str]:
     """How often each operation is computed for a pair.
 
     What has no sums is computed once for all pairs. Factors of a factor, and those of an exponent,
     become one.
     """
     found: Counter[str] = Counter()
-    seen: set[Expression] = set()
-
-    def visit(node: Expression, absorbs: bool) -> None:
-        if node in seen or not _has_sums(node):
-            return
-        seen.add(node)
-        nodes = [item for item in node.operands if isinstance(item, Expression)]
-        scales = node.operation in ("multiply", "divide") and not all(map(_has_sums, nodes))
-        if node.operation != "input" and not (scales and absorbs):
-            found[node.operation] += 1
-        for item in nodes:
-            visit(item, scales or node.operation == "exp")
-
-    visit(expression, False)
+    seen: set[int] = set()
+    has_sums = _has_sums(expression)
+    left = [(at, False) for at in expression.results]
+    while left:
+        place, absorbs = left.pop()
+        if place in seen or not has_sums[place]:
+            continue
+        seen.add(place)
+        operation, *operands = expression.rows[place]
+        if operation == "input":
+            continue
+        scales = operation in ("multiply", "divide") and not all(has_sums[at] for at in operands)
+        found[operation] += not (scales and absorbs)
+        left += [(at, scales or operation == "exp") for at in reversed(operands)]
     return found
 
 
-def _has_sums(node: Expression) -> bool:
-    return any(name.startswith("s[") for name in node.inputs)
+def _has_sums(expression: Graph) -> list[bool]:
+    """Whether each row depends on sums over features."""
+    found: list[bool] = []
+    for operation, *operands in expression.rows:
+        if operation == "input":
+            found.append(operands[0].startswith("s["))
+        else:
+            found.append(operation != "constant" and any(found[at] for at in operands))
+    return found

@@ -18,7 +18,7 @@ struct Step {
   static constexpr int kThreads = 256, kBlocks = 2, kTileM = 128, kTileN = 64, kTileK = 16,
       kThreadM = 8, kThreadN = 4, kTerm[] = {10}, kTermValue[] = {-1}, kTermVector[] = {-1},
       kValues = 0, kVectors = 0;
-  static constexpr bool kRegularized = false, kSymmetric = false, kSaturate = false;
+  static constexpr bool kRegularized = false, kSymmetric = false;
   struct Kernel {
     KRONOP_INLINE static Accumulator value(const Accumulator (&s)[1], const Accumulator* h) {
       return s[0];

@@ -38,7 +38,7 @@ struct Step {
   static constexpr int kThreads = 384, kBlocks = 1, kTileM = 128, kTileN = 192, kStages = 5,
       kSharedBytes = 210032, kProductRegisters = 232, kCopyRegisters = 40, kTerm[] = {10},
       kValues = 0;
-  static constexpr bool kSplit = true, kSymmetric = false, kRegularized = false, kSaturate = false;
+  static constexpr bool kSplit = true, kSymmetric = false, kRegularized = false;
   struct Kernel {
     KRONOP_INLINE static Accumulator value(const Accumulator (&s)[1], const Accumulator* h) {
       return s[0];

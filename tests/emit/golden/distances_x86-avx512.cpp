@@ -19,8 +19,7 @@ struct Step {
   static constexpr int kTerm[] = {10}, kTermValue[] = {-1}, kTermVector[] = {-1}, kValues = 0,
       kVectors = 0, kWidth = 16, kTileVectors = 4, kRows = 6, kDepth = 256, kBlockRows = 192,
       kBlockColumns = 256;
-  static constexpr bool kRegularized = false, kSymmetric = false, kExpanded = false,
-      kSaturate = false;
+  static constexpr bool kRegularized = false, kSymmetric = false, kExpanded = false;
   struct Kernel {
     KRONOP_INLINE static Numbers value(const Numbers (&s)[1], const Numbers* h) {
       return s[0];

@@ -17,8 +17,7 @@ struct Step {
   static constexpr int kThreads = 384, kBlocks = 1, kTileM = 128, kTileN = 128, kStages = 6,
       kLines = 2, kCluster = 2, kBand = 8, kSharedBytes = 230400, kCopyRegisters = 24,
       kProductRegisters = 240;
-  static constexpr bool kAlternate = false, kTurnedA = false, kTurnedB = false, kSplit = false,
-      kSaturate = false;
+  static constexpr bool kAlternate = false, kTurnedA = false, kTurnedB = false, kSplit = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks) __cluster_dims__(Step::kCluster)

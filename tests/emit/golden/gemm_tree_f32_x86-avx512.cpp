@@ -12,17 +12,17 @@ struct Step {
   struct Epilogue : kronop::Visitor<float, kronop::Types<float, float, float>, kronop::Types<float,
           float, kronop::Reduced<kronop::Maximum, kronop::Axis::kRow>, kronop::Reduced<kronop::Sum,
           kronop::Axis::kColumn>>> {
-    Compute alpha;
+    Compute scalar0;
     template <class Scalar>
-    KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])) {}
+    KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : scalar0(Compute(scalars[0])) {}
     template <class At>
     KRONOP_INLINE void operator()(Compute accumulator, const At& at) const {
-      const Compute c = at.operand(0);
-      const Compute bias = at.operand(1);
-      const Compute scale = at.operand(2);
-      const Compute v0 = alpha * accumulator;
-      const Compute v1 = kronop::math::max(v0 + c, Compute(0.0)) * scale + bias;
-      const Compute v2 = accumulator - c;
+      const Compute operand0 = at.operand(0);
+      const Compute operand1 = at.operand(1);
+      const Compute operand2 = at.operand(2);
+      const Compute v0 = scalar0 * accumulator;
+      const Compute v1 = kronop::math::max(v0 + operand0, Compute(0.0)) * operand2 + operand1;
+      const Compute v2 = accumulator - operand0;
       at.keep(0, v1);
       at.keep(1, v0);
       at.keep(2, accumulator);
@@ -31,7 +31,6 @@ struct Step {
   };
   static constexpr int kBlockRows = 96, kWidth = 16, kRows = 8, kLeastRows = 1, kVectors = 3,
       kUnroll = 4;
-  static constexpr bool kSaturate = false;
 };
 }  // namespace
 

@@ -17,7 +17,6 @@ struct Step {
   };
   static constexpr int kThreads = 128, kBlocks = 2, kPower = 4, kOutputs = 4, kTileN = 64,
       kTileM = 64, kThreadsM = 16, kDepth = 16, kStages = 3;
-  static constexpr bool kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -17,7 +17,6 @@ struct Step {
   };
   static constexpr int kPower = 4, kOutputs = 4, kWidth = 16, kRows = 4, kVectors = 2, kDepth = 256,
       kBlockRows = 32, kBlockLanes = 128;
-  static constexpr bool kSaturate = false;
 };
 }  // namespace
 

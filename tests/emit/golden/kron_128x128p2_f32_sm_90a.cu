@@ -18,8 +18,8 @@ struct Step {
       kPhaseDigit[] = {0}, kPhaseOther[] = {-1}, kPhaseLanes[] = {2}, kPhaseGrouped[] = {1},
       kPhaseNeighbours[] = {1}, kPhaseAxis[] = {0, 2}, kAxisExtent[] = {4, 64},
       kAxisShared[] = {9216, 1}, kAxisRow[] = {1, 0}, kAxisGroup[] = {0, 0}, kAxisColumn[] = {0, 1};
-  static constexpr bool kAhead = false, kSplit = true, kHalf = false, kSaturate = false,
-      kStagedIn = false, kStagedOut = false, kRegular = true;
+  static constexpr bool kAhead = false, kSplit = true, kHalf = false, kStagedIn = false,
+      kStagedOut = false, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -52,8 +52,8 @@ struct Step {
       kPhaseDigit[] = {0}, kPhaseOther[] = {-1}, kPhaseLanes[] = {2}, kPhaseGrouped[] = {1},
       kPhaseNeighbours[] = {0}, kPhaseAxis[] = {0, 1}, kAxisExtent[] = {256}, kAxisShared[] = {128},
       kAxisRow[] = {1}, kAxisGroup[] = {0}, kAxisColumn[] = {0};
-  static constexpr bool kAhead = false, kSplit = true, kHalf = false, kSaturate = false,
-      kStagedIn = false, kStagedOut = false, kRegular = true;
+  static constexpr bool kAhead = false, kSplit = true, kHalf = false, kStagedIn = false,
+      kStagedOut = false, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -21,7 +21,6 @@ struct Step {
       kTileWidth[] = {8, 8}, kUnroll[] = {4, 4}, kPassKind[] = {3, 1}, kPassEnd[] = {1, 2},
       kLanes[] = {16, 16}, kPad[] = {0, 0}, kOrder[] = {1, 0}, kLeft[] = {1, 1}, kRight[] = {1, 1},
       kInPlace[] = {0, 0};
-  static constexpr bool kSaturate = false;
 };
 }  // namespace
 

@@ -19,8 +19,8 @@ struct Step {
       kPhaseGrouped[] = {0, 0}, kPhaseNeighbours[] = {1, 1}, kPhaseAxis[] = {0, 2, 4},
       kAxisExtent[] = {16, 64, 16, 64}, kAxisShared[] = {1160, 1, 72, 1}, kAxisRow[] = {0, 0, 0, 0},
       kAxisGroup[] = {0, 0, 0, 0}, kAxisColumn[] = {0, 0, 0, 0};
-  static constexpr bool kAhead = false, kSplit = true, kHalf = false, kSaturate = false,
-      kStagedIn = true, kStagedOut = true, kRegular = true;
+  static constexpr bool kAhead = false, kSplit = true, kHalf = false, kStagedIn = true,
+      kStagedOut = true, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -55,8 +55,8 @@ struct Step {
       kPhaseGrouped[] = {0, 0}, kPhaseNeighbours[] = {0, 1}, kPhaseAxis[] = {0, 2, 4},
       kAxisExtent[] = {2, 16, 2, 256}, kAxisShared[] = {4224, 264, 4224, 1},
       kAxisRow[] = {1, 0, 1, 0}, kAxisGroup[] = {0, 256, 0, 1}, kAxisColumn[] = {0, 0, 0, 0};
-  static constexpr bool kAhead = false, kSplit = true, kHalf = false, kSaturate = false,
-      kStagedIn = false, kStagedOut = false, kRegular = true;
+  static constexpr bool kAhead = false, kSplit = true, kHalf = false, kStagedIn = false,
+      kStagedOut = false, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

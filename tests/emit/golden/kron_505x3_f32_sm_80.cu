@@ -19,7 +19,6 @@ struct Step {
       kTileK = 8, kThreadM = 2, kThreadN = 4, kContracted = 505, kProduced = 3, kXOrder = 0,
       kWOrder = 1, kYOrder = 0, kXVector = 1, kWVector = 1, kYVector = 1, kPad = 4,
       kTileBytesAt = 1536;
-  static constexpr bool kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -20,7 +20,6 @@ struct Step {
       kPanel[] = {3}, kTileRows[] = {3}, kTileVectors[] = {2}, kTileWidth[] = {16}, kUnroll[] = {4},
       kPassKind[] = {0}, kPassEnd[] = {1}, kLanes[] = {32}, kPad[] = {0}, kOrder[] = {0},
       kLeft[] = {1}, kRight[] = {1}, kInPlace[] = {0};
-  static constexpr bool kSaturate = false;
 };
 }  // namespace
 

@@ -26,8 +26,8 @@ struct Step {
       kAxisExtent[] = {4, 8, 8, 4, 64}, kAxisShared[] = {4640, 580, 72, 4640, 1},
       kAxisRow[] = {1, 0, 0, 1, 0}, kAxisGroup[] = {0, 512, 64, 0, 1},
       kAxisColumn[] = {0, 0, 0, 0, 0};
-  static constexpr bool kAhead = false, kSplit = false, kHalf = false, kSaturate = false,
-      kStagedIn = false, kStagedOut = false, kRegular = true;
+  static constexpr bool kAhead = false, kSplit = false, kHalf = false, kStagedIn = false,
+      kStagedOut = false, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

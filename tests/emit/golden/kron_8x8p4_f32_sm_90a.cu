@@ -26,8 +26,8 @@ struct Step {
       kAxisExtent[] = {8, 8, 8, 64, 8, 64}, kAxisShared[] = {584, 72, 584, 1, 72, 1},
       kAxisRow[] = {0, 0, 0, 0, 0, 0}, kAxisGroup[] = {512, 64, 0, 0, 64, 1},
       kAxisColumn[] = {0, 0, 0, 0, 0, 0};
-  static constexpr bool kAhead = false, kSplit = true, kHalf = false, kSaturate = false,
-      kStagedIn = false, kStagedOut = false, kRegular = true;
+  static constexpr bool kAhead = false, kSplit = true, kHalf = false, kStagedIn = false,
+      kStagedOut = false, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -21,7 +21,7 @@ struct Step {
       kFactorBytesAt = 48, kTileBytesAt = 1072, kChunk = 8, kPhaseFirst[] = {0, 2},
       kPhaseEnd[] = {2, 4}, kPhaseBlock[] = {64, 64}, kPhaseTogether[] = {0, 0},
       kPhaseAxis[] = {0, 2, 3}, kAxisExtent[] = {2, 64, 128}, kAxisStride[] = {4096, 1, 64};
-  static constexpr bool kPadAdds = true, kSaturate = false;
+  static constexpr bool kPadAdds = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

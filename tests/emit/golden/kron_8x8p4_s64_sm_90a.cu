@@ -22,7 +22,7 @@ struct Step {
       kPhaseEnd[] = {1, 2, 3, 4}, kPhaseBlock[] = {8, 8, 8, 8}, kPhaseTogether[] = {0, 0, 0, 0},
       kPhaseAxis[] = {0, 1, 3, 5, 6}, kAxisExtent[] = {512, 8, 64, 64, 8, 512},
       kAxisStride[] = {1, 512, 1, 64, 1, 8};
-  static constexpr bool kPadAdds = true, kSaturate = false;
+  static constexpr bool kPadAdds = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -22,7 +22,6 @@ struct Step {
       kUnroll[] = {8, 8, 8, 8}, kPassKind[] = {3}, kPassEnd[] = {4}, kLanes[] = {1}, kPad[] = {0},
       kOrder[] = {3, 2, 1, 0}, kLeft[] = {512, 64, 8, 1}, kRight[] = {1, 8, 64, 512},
       kInPlace[] = {0, 1, 1, 1};
-  static constexpr bool kSaturate = false;
 };
 }  // namespace
 

@@ -27,8 +27,8 @@ struct Step {
       kAxisShared[] = {584, 72, 8, 584, 72, 1, 584, 1, 72, 1},
       kAxisRow[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, kAxisGroup[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
       kAxisColumn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-  static constexpr bool kAhead = false, kSplit = false, kHalf = false, kSaturate = false,
-      kStagedIn = true, kStagedOut = true, kRegular = true;
+  static constexpr bool kAhead = false, kSplit = false, kHalf = false, kStagedIn = true,
+      kStagedOut = true, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -22,7 +22,6 @@ struct Step {
       kTileWidth[] = {16, 16, 16, 16, 8}, kUnroll[] = {8, 8, 8, 8, 8}, kPassKind[] = {3, 1},
       kPassEnd[] = {4, 5}, kLanes[] = {1, 128}, kPad[] = {0, 16}, kOrder[] = {4, 3, 2, 1, 0},
       kLeft[] = {512, 64, 8, 1, 1}, kRight[] = {1, 8, 64, 512, 1}, kInPlace[] = {0, 1, 1, 1, 0};
-  static constexpr bool kSaturate = false;
 };
 }  // namespace
 

@@ -22,7 +22,6 @@ struct Step {
       kTileWidth[] = {16, 16, 16, 16, 16}, kUnroll[] = {8, 8, 8, 8, 8}, kPassKind[] = {2, 2},
       kPassEnd[] = {2, 5}, kLanes[] = {64, 64}, kPad[] = {0, 0}, kOrder[] = {1, 0, 4, 3, 2},
       kLeft[] = {8, 1, 64, 8, 1}, kRight[] = {1, 8, 1, 8, 64}, kInPlace[] = {0, 0, 0, 0, 0};
-  static constexpr bool kSaturate = false;
 };
 }  // namespace
 

@@ -22,8 +22,8 @@ struct Step {
       kAxisShared[] = {2632, 328, 1, 2632, 40, 1, 328, 40, 1},
       kAxisRow[] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, kAxisGroup[] = {0, 0, 0, 0, 0, 0, 0, 0, 0},
       kAxisColumn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0};
-  static constexpr bool kAhead = false, kSplit = true, kHalf = false, kSaturate = false,
-      kStagedIn = true, kStagedOut = true, kRegular = true;
+  static constexpr bool kAhead = false, kSplit = true, kHalf = false, kStagedIn = true,
+      kStagedOut = true, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -57,8 +57,8 @@ struct Step {
       kPhaseGrouped[] = {0, 0}, kPhaseNeighbours[] = {1, 1}, kPhaseAxis[] = {0, 2, 4},
       kAxisExtent[] = {8, 64, 8, 64}, kAxisShared[] = {584, 1, 72, 1}, kAxisRow[] = {0, 0, 0, 0},
       kAxisGroup[] = {0, 0, 0, 0}, kAxisColumn[] = {0, 0, 0, 0};
-  static constexpr bool kAhead = false, kSplit = true, kHalf = false, kSaturate = false,
-      kStagedIn = true, kStagedOut = true, kRegular = true;
+  static constexpr bool kAhead = false, kSplit = true, kHalf = false, kStagedIn = true,
+      kStagedOut = true, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

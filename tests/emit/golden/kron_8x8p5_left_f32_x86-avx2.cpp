@@ -24,7 +24,6 @@ struct Step {
       kPassEnd[] = {1, 3, 5}, kLanes[] = {64, 64, 64}, kPad[] = {0, 0, 0},
       kOrder[] = {0, 2, 1, 4, 3}, kLeft[] = {1, 8, 1, 8, 1}, kRight[] = {1, 1, 8, 1, 8},
       kInPlace[] = {0, 0, 0, 0, 0};
-  static constexpr bool kSaturate = false;
 };
 }  // namespace
 

@@ -23,8 +23,8 @@ struct Step {
       kTileBytesAt = 19008, kPhaseDigit[] = {1}, kPhaseOther[] = {0}, kPhaseLanes[] = {4},
       kPhaseGrouped[] = {0}, kPhaseNeighbours[] = {0}, kPhaseAxis[] = {0, 1}, kAxisExtent[] = {364},
       kAxisShared[] = {60}, kAxisRow[] = {1}, kAxisGroup[] = {0}, kAxisColumn[] = {0};
-  static constexpr bool kAhead = true, kSplit = true, kHalf = false, kSaturate = false,
-      kStagedIn = false, kStagedOut = false, kRegular = false;
+  static constexpr bool kAhead = true, kSplit = true, kHalf = false, kStagedIn = false,
+      kStagedOut = false, kRegular = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

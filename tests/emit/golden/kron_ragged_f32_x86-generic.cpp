@@ -21,7 +21,6 @@ struct Step {
       kTileVectors[] = {2, 1, 1}, kTileWidth[] = {4, 4, 4}, kUnroll[] = {2, 5, 6},
       kPassKind[] = {3}, kPassEnd[] = {3}, kLanes[] = {1}, kPad[] = {0}, kOrder[] = {1, 2, 0},
       kLeft[] = {2, 4, 1}, kRight[] = {6, 1, 8}, kInPlace[] = {0, 0, 0};
-  static constexpr bool kSaturate = false;
 };
 }  // namespace
 

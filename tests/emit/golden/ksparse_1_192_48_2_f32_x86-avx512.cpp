@@ -19,7 +19,7 @@ struct Step {
   static constexpr int kWidth = 16, kVectors = 2, kA = 1, kB = 192, kC = 48, kD = 2, kBlocks = 1,
       kSlices = 2, kOutputs = 192, kDepth = 48, kTile = 12, kPitch = 96, kBiasAt = 73728,
       kInputAt = 75264, kResultsAt = 333312;
-  static constexpr bool kSaturate = false, kDirect = true, kStreams = false;
+  static constexpr bool kDirect = true, kStreams = false;
 };
 }  // namespace
 

@@ -19,7 +19,7 @@ struct Step {
   static constexpr int kWidth = 16, kVectors = 2, kA = 2, kB = 48, kC = 192, kD = 4, kBlocks = 1,
       kSlices = 1, kOutputs = 48, kDepth = 192, kTile = 16, kPitch = 32, kBiasAt = 24576,
       kInputAt = 24768, kResultsAt = 221376;
-  static constexpr bool kSaturate = false, kDirect = true, kStreams = false;
+  static constexpr bool kDirect = true, kStreams = false;
 };
 }  // namespace
 

@@ -21,7 +21,7 @@ struct Step {
       kWarpsM = 1, kWarpsN = 2, kWarpsK = 1, kContracted = 192, kProduced = 48, kXOrder = 1,
       kWOrder = 2, kYOrder = 1, kXVector = 4, kWVector = 4, kYVector = 4, kXPitch = 72,
       kWPitch = 72, kYPitch = 68, kTileBytesAt = 1536;
-  static constexpr bool kSplit = true, kXPairs = false, kWPairs = false, kSaturate = false;
+  static constexpr bool kSplit = true, kXPairs = false, kWPairs = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

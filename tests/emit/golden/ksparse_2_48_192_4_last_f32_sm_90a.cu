@@ -45,7 +45,7 @@ struct Step {
       kWRoom = 6144, kResultsAt = 178176, kBarriersAt = 204672, kCopyRegisters = 72,
       kProductRegisters = 184, kStoreRegisters = 72;
   static constexpr bool kResident = false, kImages = true, kPacks = false, kDirect = false,
-      kSplit = true, kSaturate = false;
+      kSplit = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -19,7 +19,6 @@ struct Step {
       kTileN = 8, kTileK = 8, kThreadM = 4, kThreadN = 4, kContracted = 7, kProduced = 5,
       kXOrder = 2, kWOrder = 2, kYOrder = 2, kXVector = 1, kWVector = 1, kYVector = 1, kPad = 4,
       kTileBytesAt = 1536;
-  static constexpr bool kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -19,7 +19,7 @@ struct Step {
   static constexpr int kWidth = 16, kVectors = 2, kA = 3, kB = 5, kC = 7, kD = 5, kBlocks = 3,
       kSlices = 5, kOutputs = 5, kDepth = 7, kTile = 5, kPitch = 160, kBiasAt = 2112,
       kInputAt = 2432, kResultsAt = 74112;
-  static constexpr bool kSaturate = false, kDirect = false, kStreams = false;
+  static constexpr bool kDirect = false, kStreams = false;
 };
 }  // namespace
 

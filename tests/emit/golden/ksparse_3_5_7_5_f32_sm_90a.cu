@@ -21,7 +21,7 @@ struct Step {
       kWarpsM = 1, kWarpsN = 1, kWarpsK = 1, kContracted = 7, kProduced = 5, kXOrder = 2,
       kWOrder = 2, kYOrder = 2, kXVector = 1, kWVector = 1, kYVector = 1, kXPitch = 88,
       kWPitch = 88, kYPitch = 84, kTileBytesAt = 1536;
-  static constexpr bool kSplit = true, kXPairs = false, kWPairs = false, kSaturate = false;
+  static constexpr bool kSplit = true, kXPairs = false, kWPairs = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -21,7 +21,7 @@ struct Step {
       kWarpsM = 4, kWarpsN = 1, kWarpsK = 1, kContracted = 64, kProduced = 64, kXOrder = 0,
       kWOrder = 0, kYOrder = 0, kXVector = 16, kWVector = 16, kYVector = 8, kXPitch = 48,
       kWPitch = 48, kYPitch = 72, kTileBytesAt = 6144;
-  static constexpr bool kSplit = false, kXPairs = false, kWPairs = false, kSaturate = false;
+  static constexpr bool kSplit = false, kXPairs = false, kWPairs = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -19,7 +19,7 @@ struct Step {
   static constexpr int kWidth = 8, kVectors = 2, kA = 6, kB = 64, kC = 64, kD = 1, kBlocks = 6,
       kSlices = 1, kOutputs = 64, kDepth = 64, kTile = 6, kPitch = 80, kBiasAt = 98304,
       kInputAt = 99840, kResultsAt = 130560;
-  static constexpr bool kSaturate = false, kDirect = true, kStreams = false;
+  static constexpr bool kDirect = true, kStreams = false;
 };
 }  // namespace
 

@@ -19,7 +19,7 @@ struct Step {
   static constexpr int kWidth = 16, kVectors = 2, kA = 6, kB = 64, kC = 64, kD = 1, kBlocks = 6,
       kSlices = 1, kOutputs = 64, kDepth = 64, kTile = 16, kPitch = 32, kBiasAt = 24576,
       kInputAt = 26112, kResultsAt = 28160;
-  static constexpr bool kSaturate = false, kDirect = true, kStreams = false;
+  static constexpr bool kDirect = true, kStreams = false;
 };
 }  // namespace
 

@@ -45,7 +45,7 @@ struct Step {
       kWRoom = 3072, kResultsAt = 180224, kBarriersAt = 194752, kCopyRegisters = 88,
       kProductRegisters = 168, kStoreRegisters = 88;
   static constexpr bool kResident = false, kImages = false, kPacks = false, kDirect = true,
-      kSplit = false, kSaturate = false;
+      kSplit = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -100,7 +100,7 @@ struct Step {
       kWRoom = 6144, kResultsAt = 180224, kBarriersAt = 205568, kCopyRegisters = 88,
       kProductRegisters = 176, kStoreRegisters = 72;
   static constexpr bool kResident = false, kImages = true, kPacks = false, kDirect = false,
-      kSplit = false, kSaturate = false;
+      kSplit = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

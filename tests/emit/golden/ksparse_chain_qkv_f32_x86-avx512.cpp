@@ -19,7 +19,7 @@ struct Step {
   static constexpr int kWidth = 16, kVectors = 3, kA = 2, kB = 48, kC = 192, kD = 1, kBlocks = 2,
       kSlices = 1, kOutputs = 48, kDepth = 192, kTile = 8, kPitch = 208, kBiasAt = 73728,
       kInputAt = 74112, kResultsAt = 153984;
-  static constexpr bool kSaturate = false, kDirect = true, kStreams = true;
+  static constexpr bool kDirect = true, kStreams = true;
 };
 }  // namespace
 
@@ -48,7 +48,7 @@ struct Step {
   static constexpr int kWidth = 16, kVectors = 2, kA = 1, kB = 192, kC = 48, kD = 2, kBlocks = 1,
       kSlices = 2, kOutputs = 192, kDepth = 48, kTile = 12, kPitch = 96, kBiasAt = 73728,
       kInputAt = 75264, kResultsAt = 333312;
-  static constexpr bool kSaturate = false, kDirect = true, kStreams = false;
+  static constexpr bool kDirect = true, kStreams = false;
 };
 }  // namespace
 

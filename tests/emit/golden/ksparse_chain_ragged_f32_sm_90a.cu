@@ -24,7 +24,7 @@ struct Step {
       kWRoom = 0, kResultsAt = 126976, kBarriersAt = 156416, kCopyRegisters = 72,
       kProductRegisters = 184, kStoreRegisters = 72;
   static constexpr bool kResident = true, kImages = false, kPacks = true, kDirect = false,
-      kSplit = true, kSaturate = false;
+      kSplit = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -60,7 +60,7 @@ struct Step {
       kPairWarpsLanes[] = {1, 4}, kPairWarpsM[] = {4, 1}, kPairWarpsN[] = {1, 1},
       kPairWOrder[] = {2, 2}, kPairWVector[] = {2, 4}, kPairWPitch[] = {56, 128}, kMiddleAt = 1536,
       kWeightsAt = 83456, kRingAt = 114176, kSlot = 3584, kResultsAt = 142848;
-  static constexpr bool kResident = true, kSplit = true, kSaturate = false;
+  static constexpr bool kResident = true, kSplit = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -22,12 +22,11 @@ struct Step {
   static constexpr int kFactors = 3, kLanes = 48, kChunk = 96, kPackedAt[] = {0, 8192, 16640},
       kSlicesAt = 23872, kMiddleAt[] = {0, 53760}, kMiddlePitch = 112, kWorkAt = 139776,
       kRowTile[] = {512, 480, 288}, kAlongOutputs[] = {0, 0, 0}, kWidth[] = {16, 16, 16},
-      kVectors[] = {2, 3, 2}, kSaturate[] = {0, 0, 0}, kDirect[] = {1, 1, 1},
-      kStreams[] = {0, 0, 0}, kA[] = {2, 4, 1}, kB[] = {20, 16, 9}, kC[] = {16, 10, 24},
-      kD[] = {3, 3, 8}, kBlocks[] = {2, 1, 1}, kSlices[] = {3, 1, 8}, kOutputs[] = {20, 16, 9},
-      kDepth[] = {16, 10, 24}, kTile[] = {12, 8, 9}, kPitch[] = {96, 48, 288},
-      kBiasAt[] = {7680, 640, 6912}, kInputAt[] = {8192, 704, 7232},
-      kResultsAt[] = {106496, 19904, 256064};
+      kVectors[] = {2, 3, 2}, kDirect[] = {1, 1, 1}, kStreams[] = {0, 0, 0}, kA[] = {2, 4, 1},
+      kB[] = {20, 16, 9}, kC[] = {16, 10, 24}, kD[] = {3, 3, 8}, kBlocks[] = {2, 1, 1},
+      kSlices[] = {3, 1, 8}, kOutputs[] = {20, 16, 9}, kDepth[] = {16, 10, 24},
+      kTile[] = {12, 8, 9}, kPitch[] = {96, 48, 288}, kBiasAt[] = {7680, 640, 6912},
+      kInputAt[] = {8192, 704, 7232}, kResultsAt[] = {106496, 19904, 256064};
 };
 }  // namespace
 

@@ -21,7 +21,7 @@ struct Step {
       kWarpsM = 2, kWarpsN = 1, kWarpsK = 1, kContracted = 16, kProduced = 20, kXOrder = 2,
       kWOrder = 2, kYOrder = 2, kXVector = 2, kWVector = 2, kYVector = 2, kXPitch = 52,
       kWPitch = 52, kYPitch = 100, kTileBytesAt = 768;
-  static constexpr bool kSplit = false, kXPairs = false, kWPairs = false, kSaturate = false;
+  static constexpr bool kSplit = false, kXPairs = false, kWPairs = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -57,7 +57,7 @@ struct Step {
       kPairWarpsLanes[] = {3, 2}, kPairWarpsM[] = {2, 1}, kPairWarpsN[] = {1, 3},
       kPairWOrder[] = {2, 2}, kPairWVector[] = {2, 2}, kPairWPitch[] = {52, 68}, kMiddleAt = 768,
       kWeightsAt = 82688, kRingAt = 82688, kSlot = 3264, kResultsAt = 134912;
-  static constexpr bool kResident = false, kSplit = false, kSaturate = false;
+  static constexpr bool kResident = false, kSplit = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

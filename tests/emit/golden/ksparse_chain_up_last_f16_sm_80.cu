@@ -26,7 +26,7 @@ struct Step {
       kPairWarpsLanes[] = {1, 2}, kPairWarpsM[] = {2, 1}, kPairWarpsN[] = {4, 4},
       kPairWOrder[] = {0, 2}, kPairWVector[] = {8, 8}, kPairWPitch[] = {72, 80}, kMiddleAt = 1536,
       kWeightsAt = 52736, kRingAt = 52736, kSlot = 20480, kResultsAt = 134656;
-  static constexpr bool kResident = false, kSplit = false, kSaturate = false;
+  static constexpr bool kResident = false, kSplit = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -45,7 +45,7 @@ struct Step {
       kWRoom = 4096, kResultsAt = 168960, kBarriersAt = 204288, kCopyRegisters = 72,
       kProductRegisters = 184, kStoreRegisters = 72;
   static constexpr bool kResident = false, kImages = true, kPacks = false, kDirect = false,
-      kSplit = true, kSaturate = false;
+      kSplit = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -100,7 +100,7 @@ struct Step {
       kWRoom = 8192, kResultsAt = 150528, kBarriersAt = 221184, kCopyRegisters = 72,
       kProductRegisters = 184, kStoreRegisters = 72;
   static constexpr bool kResident = false, kImages = true, kPacks = false, kDirect = false,
-      kSplit = true, kSaturate = false;
+      kSplit = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

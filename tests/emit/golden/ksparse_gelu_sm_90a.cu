@@ -45,7 +45,7 @@ struct Step {
       kWRoom = 4096, kResultsAt = 184320, kBarriersAt = 221696, kCopyRegisters = 72,
       kProductRegisters = 184, kStoreRegisters = 72;
   static constexpr bool kResident = false, kImages = true, kPacks = false, kDirect = false,
-      kSplit = true, kSaturate = false;
+      kSplit = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -40,7 +40,6 @@ struct Step {
     }
   };
   static constexpr int kThreads = 256, kBlocks = 4, kSlices = 8, kVector = 4;
-  static constexpr bool kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -66,7 +65,6 @@ struct Step {
     }
   };
   static constexpr int kThreads = 256, kBlocks = 2, kRows[] = {8, 8}, kColumns[] = {8, 8};
-  static constexpr bool kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

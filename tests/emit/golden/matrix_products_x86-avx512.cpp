@@ -17,7 +17,6 @@ struct Step {
   };
   static constexpr int kBlockRows = 192, kWidth = 16, kRows = 8, kLeastRows = 1, kVectors = 3,
       kUnroll = 4;
-  static constexpr bool kSaturate = false;
 };
 }  // namespace
 

@@ -119,7 +119,7 @@ struct Step {
     }
   };
   static constexpr int kThreads = 256, kBlocks = 1;
-  static constexpr bool kRegularized = true, kSaturate = false;
+  static constexpr bool kRegularized = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -18,7 +18,7 @@ struct Step {
   };
   static constexpr int kTerm[] = {2}, kTermValue[] = {-1}, kTermVector[] = {-1}, kValues = 2,
       kVectors = 0, kWidth = 16, kTileVectors = 2, kRows = 4, kDepth = 256, kBlockColumns = 128;
-  static constexpr bool kRegularized = true, kSaturate = false;
+  static constexpr bool kRegularized = true;
   struct Kernel {
     KRONOP_INLINE static Numbers value(const Numbers (&s)[1], const Numbers* h) {
       return kronop::math::exp(s[0] / h[0] * Numbers(-1.0));

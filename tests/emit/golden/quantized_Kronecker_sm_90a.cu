@@ -23,8 +23,8 @@ struct Step {
       kPhaseDigit[] = {1}, kPhaseOther[] = {0}, kPhaseLanes[] = {8}, kPhaseGrouped[] = {0},
       kPhaseNeighbours[] = {0}, kPhaseAxis[] = {0, 1}, kAxisExtent[] = {512}, kAxisShared[] = {64},
       kAxisRow[] = {1}, kAxisGroup[] = {0}, kAxisColumn[] = {0};
-  static constexpr bool kAhead = false, kSplit = true, kHalf = false, kSaturate = false,
-      kStagedIn = false, kStagedOut = false, kRegular = true;
+  static constexpr bool kAhead = false, kSplit = true, kHalf = false, kStagedIn = false,
+      kStagedOut = false, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -21,7 +21,6 @@ struct Step {
       kTileWidth[] = {8, 8}, kUnroll[] = {8, 8}, kPassKind[] = {3}, kPassEnd[] = {2},
       kLanes[] = {1}, kPad[] = {0}, kOrder[] = {1, 0}, kLeft[] = {8, 1}, kRight[] = {1, 8},
       kInPlace[] = {0, 0};
-  static constexpr bool kSaturate = false;
 };
 }  // namespace
 

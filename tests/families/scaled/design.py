@@ -61,7 +61,7 @@ class ScaledDesign(Design):
             template="kronop::scaled",
             parameters=f"kronop::ScaledParameters<{scalars.count}, {scalars.scalar.cxx}>",
             types=operands.element_types(self.math, self.source, self.output, self.epilogue),
-            constants=(*of_blocks, ("kSaturate", operands.saturates(self.epilogue))),
+            constants=of_blocks,
             folders=(package_folder("tests.families.scaled"),),
         )
 

@@ -26,7 +26,7 @@ int scaled(const Parameters& parameters, bool alone) {
       const auto w = convert<Accumulator>(static_cast<const Input*>(parameters.w)[item]);
       const auto z = parameters.z ? convert<Compute>(static_cast<const Output*>(parameters.z)[item]) : Compute{};
       const auto result = epilogue(convert<Compute>(x * w), z, Compute{});
-      static_cast<Output*>(parameters.y)[item] = Step::kSaturate ? saturate<Output>(result) : convert<Output>(result);
+      static_cast<Output*>(parameters.y)[item] = convert<Output>(result);
     }
   });
   return 0;

@@ -200,7 +200,6 @@ class GroupContract(GroupRoom):
             ("kCopyRegisters", copy_registers),
             ("kProductRegisters", product_registers),
             ("kStoreRegisters", store_registers),
-            ("kSaturate", operands.saturates(work.epilogue)),
         )
 
     def allows_vectors(self, name: str, view: View, extents: Extents, width: int) -> int:

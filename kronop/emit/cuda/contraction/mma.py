@@ -283,7 +283,6 @@ class MmaContract(ContractDesign):
             ("kWPitch", w_pitch),
             ("kYPitch", y_pitch),
             ("kTileBytesAt", offsets_bytes(self.m)),
-            ("kSaturate", operands.saturates(work.epilogue)),
         )
 
     def allows_vectors(self, name: str, view: View, extents: Extents, width: int) -> int:

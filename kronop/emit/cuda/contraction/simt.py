@@ -136,5 +136,4 @@ class SimtContract(ContractDesign):
             ("kYVector", y_vector),
             ("kPad", operands.vector_of(work.accumulator)),
             ("kTileBytesAt", offsets_bytes(self.m)),
-            ("kSaturate", operands.saturates(work.epilogue)),
         )

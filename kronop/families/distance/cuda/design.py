@@ -249,7 +249,6 @@ class DistanceTile(Design):
                 ("kThreadN", self.thread_n),
                 *parts.constants_of(self.form),
                 ("kSymmetric", self.symmetric),
-                ("kSaturate", operands.saturates(self.epilogue)),
             ),
             folders=(package_folder("kronop.families.distance.cuda"),),
             functors=parts.functors_of(self.form, self.math.element_accumulator),

@@ -102,7 +102,6 @@ class GradientTile(GradientKernel):
                 ("kThreadsM", self.threads_m),
                 ("kDepth", self.depth),
                 ("kStages", _STAGES),
-                ("kSaturate", operands.saturates(self.epilogue)),
             ),
             folders=(package_folder("kronop.families.distance.cuda"),),
         )

@@ -64,7 +64,6 @@ class GradientProducts(GradientKernel):
                 ("kOutputs", self.outputs),
                 ("kDepth", self.depth),
                 ("kTogether", _TOGETHER),
-                ("kSaturate", operands.saturates(self.epilogue)),
             ),
             folders=(package_folder("kronop.families.distance.cuda"),),
         )

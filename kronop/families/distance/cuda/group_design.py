@@ -193,7 +193,6 @@ class DistanceGroup(Design):
                 ("kSplit", self.split),
                 ("kSymmetric", self.symmetric),
                 *(item for item in parts.constants_of(self.form) if item[0] in _READ),
-                ("kSaturate", operands.saturates(self.epilogue)),
             ),
             folders=(package_folder("kronop.families.distance.cuda"),),
             functors=parts.functors_of(self.form, self.math.element_accumulator),

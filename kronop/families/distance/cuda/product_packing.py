@@ -200,7 +200,6 @@ class ProductSum(Design):
                 ("kThreads", _THREADS),
                 ("kBlocks", 1),
                 ("kRegularized", self.regularized),
-                ("kSaturate", operands.saturates(self.epilogue)),
             ),
             folders=(package_folder(_FOLDER),),
         )

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from kronop.descriptions.expression import variable
+from kronop.descriptions.graph import Graph
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance import api
 from kronop.families.distance.form import (
@@ -34,7 +35,7 @@ from kronop.torch.transforms import in_front
 
 # Stands for a tensor among the numbers.
 _HELD = "t"
-_LARGEST = Form(terms=(Term(kind=TermKind.Largest),), expression=variable(sum_of(0)))
+_LARGEST = Form(terms=(Term(kind=TermKind.Largest),), expression=Graph.of(variable(sum_of(0))))
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,8 @@ def slope_of(values: Values, form: Form, name: str) -> tuple[Form, Values] | flo
     found = form.expression.derivative(name)
     if found is None:
         return None
-    if found.operation == "constant":
-        return float(found.operands[0])
+    if not found.operations and not found.inputs:
+        return found.constants[0]
     other, *kept = form.with_expression(found)
     return other, values.some(*kept)
 

@@ -203,7 +203,6 @@ class DistanceTiles(RegisterTiles):
                 ("kBlockColumns", columns),
                 ("kSymmetric", self.symmetric),
                 ("kExpanded", self.expanded),
-                ("kSaturate", self.epilogue.saturates),
             ),
             folders=(package_folder("kronop.families.distance.x86"),),
             functors=parts.functors_of(self.form, accumulator, "Numbers"),

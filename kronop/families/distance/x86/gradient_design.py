@@ -58,7 +58,6 @@ class GradientTiles(RegisterTiles, GradientDesign):
                 ("kDepth", _SLAB_BYTES // accumulator.bytes),
                 ("kBlockRows", _BLOCK_ROWS),
                 ("kBlockLanes", _BLOCK_LANES),
-                ("kSaturate", self.epilogue.saturates),
             ),
             folders=(package_folder("kronop.families.distance.x86"),),
         )

@@ -74,7 +74,6 @@ class ProductTiles(RegisterTiles):
                 ("kRows", self.rows),
                 ("kDepth", self._slab),
                 ("kBlockColumns", _COLUMNS),
-                ("kSaturate", self.epilogue.saturates),
             ),
             folders=(package_folder("kronop.families.distance.x86"),),
             functors=parts.functors_of(form, accumulator, "Numbers"),

@@ -126,7 +126,6 @@ class GemmBlocks(Design):
             ("kVectorA", self.vector_a),
             ("kVectorB", self.vector_b),
             ("kBand", self.band),
-            ("kSaturate", operands.saturates(self.epilogue)),
         )
 
     @property

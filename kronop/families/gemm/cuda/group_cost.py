@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.expression import Expression
+from kronop.descriptions.graph import Graph
 from kronop.descriptions.summed import moved_bytes
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
@@ -65,26 +65,18 @@ def cycles_of_result(epilogue: Epilogue, output: DataType) -> float:
     """For one result: what the epilogue issues, and the bytes that leave."""
     if isinstance(epilogue, VisitorEpilogue):
         return _cycles_of_tree(epilogue)
-    issued = _INSTRUCTIONS + sum(map(_instructions, _nodes(epilogue.expression)))
+    issued = _INSTRUCTIONS + _instructions(epilogue.expression)
     return issued / _LANES + output.bytes * _CYCLES_OF_BYTE
 
 
 def _cycles_of_tree(epilogue: VisitorEpilogue) -> float:
     tree = epilogue.tree
-    written = (*tree.values, *(item.value for item in tree.results))
-    nodes = set[Expression]().union(*map(_nodes, written))
     visited = _INSTRUCTIONS_OF_VISITED * (1 + len(tree.in_memory))
-    issued = _INSTRUCTIONS + visited + sum(map(_instructions, nodes))
+    issued = _INSTRUCTIONS + visited + _instructions(tree.graph)
     moved = moved_bytes(epilogue) - epilogue.element_accumulator.bytes
     return issued / _LANES + moved * _CYCLES_OF_BYTE
 
 
-def _nodes(expression: Expression) -> set[Expression]:
-    """The operations of an expression, each once."""
-    below = [item for item in expression.operands if isinstance(item, Expression)]
-    own = {expression} if below else set()
-    return own.union(*map(_nodes, below))
-
-
-def _instructions(node: Expression) -> int:
-    return _OF_FUNCTIONS.get(node.operation, 1)
+def _instructions(graph: Graph) -> int:
+    counted = graph.operations.items()
+    return sum(_OF_FUNCTIONS.get(operation, 1) * count for operation, count in counted)

@@ -281,7 +281,7 @@ class GemmGroup(Design):
         """What the way of results to memory has to know."""
         if self.tree is not None:
             return (("kFoldBytes", self.fold_bytes), ("kRepeating", repeating(self.tree)))
-        return (("kSaturate", self.epilogue.saturates),)
+        return ()
 
     def launches(self, index: int, target: Target, problem: GemmProblem) -> Iterator[Launch]:
         """One launch for problems along the longest dimension of the batch, for each of the others;

@@ -29,16 +29,6 @@ struct FunctorBase {
   using FragmentAccumulator = cutlass::Array<Sum, kWidth>;
 };
 
-// A result in the type of memory.
-template <class Step, class Compute>
-KRONOP_INLINE typename Step::Output rounded(Compute value) {
-  if constexpr (Step::kSaturate) {
-    return convert_saturate<typename Step::Output>(value);
-  } else {
-    return convert<typename Step::Output>(value);
-  }
-}
-
 // The rendered epilogue. The source is read where `reads`.
 template <class Step, int kWidth>
 struct RenderedFunctor : FunctorBase<typename Step::ElementOutput, typename Step::ElementAccumulator, kWidth> {
@@ -74,7 +64,7 @@ struct RenderedFunctor : FunctorBase<typename Step::ElementOutput, typename Step
  private:
   KRONOP_INLINE typename Base::ElementOutput result_of(typename Base::ElementAccumulator sum, Compute source) const {
     const Compute value = epilogue(convert<Compute>(same_bits<typename Step::Accumulator>(sum)), source, Compute(0));
-    return same_bits<typename Base::ElementOutput>(rounded<Step>(value));
+    return same_bits<typename Base::ElementOutput>(convert<typename Step::Output>(value));
   }
 };
 

@@ -241,7 +241,6 @@ class CutlassGemm(Design):
             ("kInterleave", self.panel),
             ("kSwizzle", self.swizzle.width),
             ("kSharedBytes", self.shared_bytes),
-            ("kSaturate", self.epilogue.saturates),
         )
 
     def workspace_bytes(self, size: GemmSize, target: Target) -> int:

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from kronop.descriptions.expression import Expression
 from kronop.descriptions.tree_text import from_text
 from kronop.descriptions.visitor import Result
 from kronop.families.gemm.torch.tree_rules import RULES, Rule
@@ -167,22 +166,12 @@ def _applied(rule: Rule, operands: Sequence[Any], like: Any) -> Any:
 def tape_of(tree: str) -> Tape:
     """The tape of a tree that is given as text."""
     told = from_text(tree)
-    steps: list[Step] = []
-    places: dict[str, int] = {}
-
-    def visit(value: Expression) -> int:
-        if value.operation == "input" and value.operands[0] in places:
-            return places[value.operands[0]]
-        if value.operation in ("input", "constant"):
-            step = Step(value.operation, value.operands[0])
+    steps = []
+    for operation, *told_of in told.graph.rows:
+        if operation == "input":
+            steps.append(Step(operation, told_of[0]))
+        elif operation == "constant":
+            steps.append(Step(operation, float(told_of[0])))
         else:
-            step = Step(value.operation, None, tuple(visit(item) for item in value.operands))
-        steps.append(step)
-        if value.operation == "input":
-            places[value.operands[0]] = len(steps) - 1
-        return len(steps) - 1
-
-    for place, value in enumerate(told.values):
-        places[f"v{place}"] = visit(value)
-    results = tuple((visit(item.value), item) for item in told.results)
-    return Tape(tuple(steps), results)
+            steps.append(Step(operation, None, tuple(told_of)))
+    return Tape(tuple(steps), tuple(zip(told.graph.results, told.results, strict=True)))

@@ -146,7 +146,6 @@ class HostGemm(Design):
             constants=(
                 ("kBlockRows", self.block_rows),
                 ("kWidth", self.width),
-                ("kSaturate", self.epilogue.saturates),
                 *self._constants,
             ),
             folders=(package_folder("kronop.families.gemm.x86"),),

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from kronop.artifacts import Status
 from kronop.descriptions.epilogue import Epilogue
-from kronop.emit.cuda import operands
 from kronop.emit.design import ENDS, Constant
 from kronop.families.kron.cuda import half
 from kronop.families.kron.cuda.half import HalfStyle
@@ -110,7 +109,6 @@ class KronMma(TiledPass):
             ("kHalf", isinstance(style, HalfStyle)),
             ("kReadVector", half.vector(style.digits[phases[0].digit][0])),
             ("kWriteVector", half.vector(style.digits[phases[-1].digit][1])),
-            ("kSaturate", operands.saturates(self.epilogue)),
             *self._factor_constants(),
             *_tile_constants(tile),
             *_phase_constants(phases),

@@ -215,7 +215,6 @@ class KronTile(TiledPass):
             ("kYVector", y_vector),
             ("kPadShift", self.pad_shift),
             ("kPadAdds", self.pad_adds),
-            ("kSaturate", operands.saturates(self.epilogue)),
             *self._tile_constants(),
             *_phase_constants(self.phases, self.work.accumulator),
         )

@@ -57,7 +57,6 @@ class KronDesign(HostDesign):
         work, digits = self.work, self.digits
         factors = len(work.contractions)
         return (
-            ("kSaturate", work.epilogue.saturates),
             ("kFactorRows", tuple(p for p, _ in work.contractions)),
             ("kFactorColumns", tuple(q for _, q in work.contractions)),
             ("kDigitFactor", (*(digit.first for digit in digits), factors)),

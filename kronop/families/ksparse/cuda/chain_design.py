@@ -263,7 +263,6 @@ class ChainMma(Design):
             ("kRingAt", room.ring),
             ("kSlot", room.slot),
             ("kResultsAt", room.results),
-            ("kSaturate", operands.saturates(self.epilogue)),
         )
 
     def _constants_of_both(self) -> tuple[tuple[str, Constant], ...]:

@@ -99,7 +99,6 @@ class AddShares(_End):
                 ("kBlocks", 4),
                 ("kSlices", self.slices),
                 ("kVector", self.vector),
-                ("kSaturate", operands.saturates(self.epilogue)),
             ),
         )
 
@@ -169,7 +168,6 @@ class FactorGradients(_End):
                 ("kBlocks", 2),
                 ("kRows", rows),
                 ("kColumns", columns),
-                ("kSaturate", operands.saturates(self.epilogue)),
             ),
         )
 

@@ -169,7 +169,6 @@ class KSparseDesign(HostDesign):
         return (
             ("kWidth", self.work.width),
             ("kVectors", self.vectors),
-            ("kSaturate", self.work.epilogue.saturates),
             ("kDirect", self.direct),
             ("kStreams", self.streams),
             *zip(("kA", "kB", "kC", "kD"), self.work.pattern, strict=True),

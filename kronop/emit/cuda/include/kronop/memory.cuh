@@ -267,13 +267,13 @@ struct Finish {
   KRONOP_INLINE explicit Finish(const Parameters& parameters) : functor(parameters.scalars) {}
 
   KRONOP_INLINE Output operator()(Accumulator value, Output source, Output bias) const {
-    return stored(functor(convert<Compute>(value), convert<Compute>(source), convert<Compute>(bias)));
+    return convert<Output>(functor(convert<Compute>(value), convert<Compute>(source), convert<Compute>(bias)));
   }
   KRONOP_INLINE Output operator()(Accumulator value, Output source) const {
-    return stored(functor(convert<Compute>(value), convert<Compute>(source), no_bias()));
+    return convert<Output>(functor(convert<Compute>(value), convert<Compute>(source), no_bias()));
   }
   KRONOP_INLINE Output operator()(Accumulator value) const {
-    return stored(functor(convert<Compute>(value), Compute{}, no_bias()));
+    return convert<Output>(functor(convert<Compute>(value), Compute{}, no_bias()));
   }
 
   // The bias where there is none. For floats it is -0.0, which changes no sum: the compiler leaves
@@ -283,15 +283,6 @@ struct Finish {
       return Compute(-0.0);
     } else {
       return Compute{};
-    }
-  }
-
- private:
-  KRONOP_INLINE static Output stored(Compute result) {
-    if constexpr (Step::kSaturate) {
-      return convert_saturate<Output>(result);
-    } else {
-      return convert<Output>(result);
     }
   }
 };

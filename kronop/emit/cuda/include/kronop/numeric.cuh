@@ -150,10 +150,14 @@ KRONOP_INLINE long long round_saturate(double from) {
 }
 #endif
 
-template <class Integer>
-KRONOP_INLINE Integer clamp_to(long long value) {
+template <class Integer, class From>
+KRONOP_INLINE Integer clamp_to(From value) {
   using Of = IntegerOf<Integer>;
-  return Integer(value > Of::most ? Of::most : value < Of::least ? Of::least : value);
+  if constexpr (sizeof(Integer) >= sizeof(From)) {
+    return Integer(value);
+  } else {
+    return Integer(value > From(Of::most) ? From(Of::most) : value < From(Of::least) ? From(Of::least) : value);
+  }
 }
 
 // Converts two of the four 8-bit floats in a word, the lower or the upper ones, to half_t, exactly.
@@ -185,7 +189,7 @@ KRONOP_INLINE auto widen(From from) {
 
 }  // namespace detail
 
-// Rounds to nearest even. Floats become integers saturated, and NaN becomes 0; integers wrap.
+// Rounds to nearest even. What becomes an integer is saturated, and NaN becomes 0.
 template <class To, class From>
 KRONOP_INLINE To convert(From from) {
   using detail::IntegerOf;
@@ -194,7 +198,7 @@ KRONOP_INLINE To convert(From from) {
     return from;
   } else if constexpr (IntegerOf<From>::is_integer) {
     if constexpr (IntegerOf<To>::is_integer) {
-      return To((long long)(from.value));
+      return detail::clamp_to<To>(from.value);
     } else if constexpr (same<To, double>) {
       return double(from.value);
     } else {
@@ -208,16 +212,6 @@ KRONOP_INLINE To convert(From from) {
     return detail::float_to_bfloat16(float(detail::widen(from)));
   } else {
     return To(detail::widen(from));
-  }
-}
-
-// As convert, but integers saturate as well.
-template <class To, class From>
-KRONOP_INLINE To convert_saturate(From from) {
-  if constexpr (detail::IntegerOf<To>::is_integer && detail::IntegerOf<From>::is_integer) {
-    return detail::clamp_to<To>(from.value);
-  } else {
-    return convert<To>(from);
   }
 }
 

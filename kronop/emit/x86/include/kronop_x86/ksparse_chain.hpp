@@ -55,8 +55,7 @@ struct Factor : Results<Chain, kIndex + 1 == Chain::kFactors> {
   using Element = typename Chain::Element;
   using Compute = typename Chain::Compute;
   static constexpr int kWidth = Chain::kWidth[kIndex], kVectors = Chain::kVectors[kIndex];
-  static constexpr bool kSaturate = Chain::kSaturate[kIndex], kDirect = Chain::kDirect[kIndex];
-  static constexpr bool kStreams = Chain::kStreams[kIndex];
+  static constexpr bool kDirect = Chain::kDirect[kIndex], kStreams = Chain::kStreams[kIndex];
   static constexpr int kA = Chain::kA[kIndex], kB = Chain::kB[kIndex], kC = Chain::kC[kIndex], kD = Chain::kD[kIndex];
   static constexpr int kRowTile = Chain::kRowTile[kIndex], kBlocks = Chain::kBlocks[kIndex];
   static constexpr int kSlices = Chain::kSlices[kIndex], kOutputs = Chain::kOutputs[kIndex];

@@ -143,6 +143,9 @@ struct Convert {
       return To(from_half(uint16_t(value.bits << 8)));
     } else if constexpr (is_floating<From> && !is_floating<To>) {
       return round_to_integer<To>(value);
+    } else if constexpr (is_integer<To> && sizeof(To) < sizeof(From)) {
+      const From most = (From(1) << (8 * sizeof(To) - 1)) - 1;
+      return To(value > most ? most : (value < -most - 1 ? -most - 1 : value));
     } else {
       return To(value);
     }
@@ -176,25 +179,13 @@ struct Convert<bfloat16_t> {
 
 }  // namespace detail
 
-// Rounds to nearest even and keeps NaN. To integers, NaN becomes 0, floats saturate and integers
-// wrap.
+// Rounds to nearest even and keeps NaN. What becomes an integer is saturated, and NaN becomes 0.
 template <class To, class From>
 KRONOP_INLINE To convert(From value) {
   if constexpr (detail::is_same<To, From>) {
     return value;
   } else {
     return detail::Convert<To>::from(value);
-  }
-}
-
-// As convert, but integers saturate too.
-template <class To, class From>
-KRONOP_INLINE To saturate(From value) {
-  if constexpr (detail::is_integer<From> && detail::is_integer<To> && sizeof(To) < sizeof(From)) {
-    const From most = (From(1) << (8 * sizeof(To) - 1)) - 1;
-    return To(value > most ? most : (value < -most - 1 ? -most - 1 : value));
-  } else {
-    return convert<To>(value);
   }
 }
 

@@ -195,15 +195,9 @@ struct OutputSink {
   KRONOP_INLINE Wide finish(Compute value, Wide source, Wide bias_value) const {
     return epilogue(convert<Wide>(value), source, bias_value);
   }
-  KRONOP_INLINE static Element stored(Wide result) {
-    if constexpr (Step::kSaturate) {
-      return saturate<Element>(result);
-    } else {
-      return convert<Element>(result);
-    }
-  }
   KRONOP_INLINE void one(Compute value, index_t y_offset, index_t z_offset, index_t group) const {
-    y[y_offset] = stored(finish(value, z ? convert<Wide>(z[z_offset]) : Wide(0), bias ? bias[group] : Wide(0)));
+    const Wide source = z ? convert<Wide>(z[z_offset]) : Wide(0);
+    y[y_offset] = convert<Element>(finish(value, source, bias ? bias[group] : Wide(0)));
   }
   // Stores values that are contiguous in memory, along the group or along the lanes. z may be y
   // itself.
@@ -233,14 +227,14 @@ struct OutputSink {
       return finish(values[i], kSource ? convert<Wide>(from[i]) : Wide(0),
                     kBias ? added[kAlongGroup ? i : 0] : Wide(0));
     };
-    if constexpr (kConvertsEight<Element, Wide> && !Step::kSaturate && kCount % 8 == 0) {
+    if constexpr (kConvertsEight<Element, Wide> && kCount % 8 == 0) {
       Wide results[kCount];
       KRONOP_INDEPENDENT
       for (int i = 0; i < kCount; ++i) results[i] = result(i);
       convert_run<kCount, 8>(to, results);
     } else {
       KRONOP_INDEPENDENT
-      for (int i = 0; i < kCount; ++i) to[i] = stored(result(i));
+      for (int i = 0; i < kCount; ++i) to[i] = convert<Element>(result(i));
     }
   }
 };

@@ -175,7 +175,6 @@ class CutlassHopper(Design):
                 ("kSharedBytes", self.shared_bytes),
                 ("kPreparedBytes", _PREPARED),
                 ("kAlternate", self.alternate),
-                ("kSaturate", self.epilogue.saturates),
             ),
             cluster=self.cluster,
             # What stands in for headers of CUTLASS is found before them.

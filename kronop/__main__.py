@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from kronop import knobs
 from kronop.commands import bench, cache, demo, doctor, export, matrix, parsing, show, tune
@@ -46,6 +48,24 @@ def parser(prog: str) -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns 0 if it succeeded, 1 for kronop's own errors."""
     options = parser(_program()).parse_args(arguments)
+    with warnings.catch_warnings():
+        warnings.showwarning = _show(warnings.showwarning)
+        return _execute(options)
+
+
+def _show(otherwise: Callable[..., None]) -> Callable[..., None]:
+    """Tells kronop's warnings without a line of source: that is not one of the user's here."""
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if category is RuntimeWarning:
+            print(f"kronop: {message}", file=sys.stderr)
+        else:
+            otherwise(message, category, *where, **more)
+
+    return show
+
+
+def _execute(options: argparse.Namespace) -> int:
     try:
         knobs.current()  # Every command reports a KRONOP_* variable with a wrong name or value.
         _COMMANDS[options.command].execute(options)

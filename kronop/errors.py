@@ -137,8 +137,17 @@ def _outside(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
+# Extras that bring torch. Only PyTorch's own index has builds without CUDA for Linux.
+_WITH_TORCH = ("torch", "gpytorch")
+_CPU_BUILD = (
+    "; on a machine without a GPU, first pip install torch"
+    " --index-url https://download.pytorch.org/whl/cpu, which leaves out gigabytes of CUDA"
+)
+
+
 def installing(extra: str) -> str:
-    """The command that installs what an extra of pyproject.toml consists of.
+    """The command that installs what an extra of pyproject.toml consists of; where that is torch,
+    also the one for machines without a GPU.
 
     It names the packages themselves: no package index has kronop, and after the installation of a
     wheel there is no folder with its pyproject.toml.
@@ -150,6 +159,7 @@ def installing(extra: str) -> str:
         every = []
     wanted = re.compile(rf"extra == ['\"]{extra}['\"]")
     named = [text.partition(";")[0].strip() for text in every if wanted.search(text)]
+    command = f"pip install {' '.join(map(repr, named))}"
     if not named:
-        return f"pip install -e '.[{extra}]' in the folder of kronop's pyproject.toml"
-    return f"pip install {' '.join(map(repr, named))}"
+        command = f"pip install -e '.[{extra}]' in the folder of kronop's pyproject.toml"
+    return command + (_CPU_BUILD if extra in _WITH_TORCH else "")

@@ -185,7 +185,7 @@ def _package(name: str, what: str, extra: str) -> Finding:
             return Finding(name, True, importlib.metadata.version(distribution))
         except importlib.metadata.PackageNotFoundError:
             continue
-    return Finding(name, False, f"not installed ({what})", installing(extra))
+    return Finding(name, False, f"not installed (optional, for {what})", installing(extra))
 
 
 def _cache() -> Finding:

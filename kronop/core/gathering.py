@@ -8,8 +8,12 @@ launched, which tells all of their kernels, and then as many compilers run as th
 from __future__ import annotations
 
 import contextlib
+import functools
+import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
 from typing import Any, Protocol
 
 from kronop import compiler
@@ -24,10 +28,12 @@ class Serving(Protocol):
     def serve(self, plan: Plan) -> Any: ...
 
 
-# What calls of one thread need: the kernels of other threads' calls are run as always.
+# What calls of one thread need: the kernels of other threads' calls are run as always, and so are
+# those of signal handlers, which interrupt the thread that gathers.
 class _Thread(threading.local):
     noted: list[tuple[Serving, Plan]] | None = None
     foresee: Callable[[], Any] | None = None
+    handlers: int = 0  # How many were under way when it began.
 
 
 _thread = _Thread()
@@ -35,12 +41,32 @@ _thread = _Thread()
 
 def is_gathering() -> bool:
     """Whether this thread's calls are noted instead of run."""
-    return _thread.noted is not None
+    return _thread.noted is not None and _handlers() <= _thread.handlers
+
+
+def _handlers() -> int:
+    """How many calls of signal handlers are under way in this thread."""
+    every = (signal.getsignal(number) for number in signal.valid_signals())
+    codes = {_code(handler) for handler in every if callable(handler)} - {None}
+    frame: FrameType | None = sys._getframe()
+    count = 0
+    while frame is not None:
+        count += frame.f_code in codes
+        frame = frame.f_back
+    return count
+
+
+def _code(handler: Any) -> Any:
+    """The code that runs when a function, a method or an object with `__call__` is called."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    called = handler if hasattr(handler, "__code__") else type(handler).__call__
+    return getattr(called, "__code__", None)
 
 
 def note(operation: Serving, plan: Plan) -> bool:
     """Notes a run that is about to be made; False if it has to be made, because nobody gathers."""
-    if _thread.noted is None:
+    if _thread.noted is None or not is_gathering():
         return False
     _thread.noted.append((operation, plan))
     return True
@@ -50,11 +76,12 @@ def note(operation: Serving, plan: Plan) -> bool:
 def gathering() -> Iterator[list[tuple[Serving, Plan]]]:
     """Notes the operations and plans that this thread would run during a `with` block, in the list
     that it yields. Nothing is launched: results have the values that were in memory."""
-    before, _thread.noted = _thread.noted, []
+    before = _thread.noted, _thread.handlers
+    _thread.noted, _thread.handlers = [], _handlers()
     try:
         yield _thread.noted
     finally:
-        _thread.noted = before
+        _thread.noted, _thread.handlers = before
 
 
 def compile_all(plans: Iterable[Plan]) -> int:

@@ -6,13 +6,14 @@ import dataclasses
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from kronop import compiler, knobs
+from kronop import compiler, knobs, late
 from kronop.artifacts import Binary, BinaryFormat, Language, Origin, Source
 from kronop.compiler import build, cuda_headers, nvcc_backend, nvrtc_backend
 from kronop.compiler.nvcc_backend import find_cuda_tool
@@ -190,6 +191,21 @@ def test_importing_the_compiler_imports_no_cuda() -> None:
         "sys.exit(bool(loaded & {'cuda', 'torch', 'cupy', 'rmm'}))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_no_child_is_forked_while_nvrtc_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would inherit locks of that library, which nobody opens."""
+    nvrtc = nvrtc_backend._nvrtc()
+    compile_program, inside = nvrtc.nvrtcCompileProgram, []
+
+    def noted(*given: object) -> object:
+        inside.append(threading.get_ident() in late._inside)
+        return compile_program(*given)
+
+    monkeypatch.setattr(nvrtc, "nvrtcCompileProgram", noted)
+    compiler.compile_sources([make()], Target.parse("sm_80"))
+    assert inside
+    assert all(inside)
 
 
 _MARKS = ("cuda.h", "crt/mma.h", "cccl/cuda/std/version")

@@ -589,6 +589,26 @@ def test_a_forked_child_opens_the_file_again(cache: Cache) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_no_child_is_forked_while_sqlite_works(cache: Cache) -> None:
+    """It would inherit locks of that library, which nobody opens."""
+    inside, ended = threading.Event(), threading.Event()
+
+    def work(db: sqlite3.Connection) -> None:
+        inside.set()
+        time.sleep(0.2)
+        ended.set()
+
+    thread = threading.Thread(target=cache._run, args=(work, None))
+    thread.start()
+    inside.wait()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if ended.is_set() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_fork_inside_a_claim_does_not_keep_it(cache: Cache) -> None:
     release, wait = os.pipe()
     with cache.claim(KEY):

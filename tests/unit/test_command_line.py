@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,15 @@ def test_demo_runs_the_whole_chain(capsys) -> None:
     assert "plan for x86" in printed
     error = float(printed.split("float64: ")[1].split()[0])
     assert error < 1e-6
+
+
+def test_a_warning_of_a_command_names_no_line(own_cache: None, tmp_path: Path, capsys) -> None:
+    """Of a program's it would be the line that runs the command."""
+    (tmp_path / "file").touch()
+    with knobs.using(cache_dir=tmp_path / "file/cache", quiet=True):
+        assert main(["demo", "--rows", "1"]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"kronop: {tmp_path}/file/cache/compiled_cache.db can't be used, ")
 
 
 def test_doctor_tells_what_works_and_what_is_missing(own_cache: None, capsys) -> None:

@@ -144,10 +144,13 @@ def test_a_status_carries_a_reason_exactly_when_it_is_not_ok() -> None:
 def test_hints_name_the_packages_of_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     every = ["numpy>=1.26", "torch>=2.7; extra == 'torch'", 'b[c,d]<2; extra == "cuda13"']
     monkeypatch.setattr("importlib.metadata.requires", lambda name: every)
-    assert installing("torch") == "pip install 'torch>=2.7'"
+    for_cpus = "; on a machine without a GPU, first pip install torch --index-url https://"
+    assert installing("torch").startswith(f"pip install 'torch>=2.7'{for_cpus}")
     assert installing("cuda13") == "pip install 'b[c,d]<2'"
     monkeypatch.setattr("importlib.metadata.requires", lambda name: None)
-    assert "pip install -e '.[torch]'" in installing("torch")
+    for extra in ("torch", "gpytorch"):
+        assert f"pip install -e '.[{extra}]'" in installing(extra)
+        assert for_cpus in installing(extra)
 
 
 def test_a_warning_is_about_the_line_of_the_program() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import signal
 from typing import Any
 
 import numpy as np
@@ -85,6 +87,39 @@ def test_what_is_no_descriptor_or_device_is_refused() -> None:
         kronop.pre_compile_descriptors("cpu", ["l1"])
     with pytest.raises(kronop.ArgumentError, match=r"device: expected cpu, cuda, .* got 'gpu'"):
         kronop.pre_compile_descriptors("gpu", kronop.kernel_descriptor_mma)
+
+
+class _Handler:
+    """A signal handler that multiplies."""
+
+    def __init__(self) -> None:
+        self.found: list[Any] = []
+
+    def __call__(self, *_: object) -> None:
+        self.found.append(kronop.gemkm(np.ones((2, 6)), [2 * np.eye(2), np.eye(3)]))
+
+    def method(self, *_: object) -> None:
+        self()
+
+
+def test_signal_handlers_get_values_during_a_warm_up(batches: list[int]) -> None:
+    handler, gathered = _Handler(), []
+
+    def work() -> None:
+        signal.raise_signal(signal.SIGUSR1)
+        gathered.append(gathering.is_gathering())
+
+    before = signal.getsignal(signal.SIGUSR1)
+    called = (handler, handler.method, functools.partial(handler.method), lambda *_: handler())
+    try:
+        for each in called:
+            signal.signal(signal.SIGUSR1, each)
+            kronop.warmup(work)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert gathered == [True] * len(called)
+    assert len(handler.found) == len(called)
+    assert all((item == 2).all() for item in handler.found)
 
 
 def test_what_is_no_work_is_refused() -> None:

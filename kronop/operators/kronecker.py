@@ -44,7 +44,8 @@ class KroneckerOperator(Factored):
     """A Kronecker product F1 x F2 x ... x FN, a matrix (..., P, Q) that is not formed.
 
     It is made of NumPy's, torch's or CuPy's tensors, and takes and gives those. It refers to the
-    factors: nothing is copied, and nothing that is computed of them is kept.
+    factors. It keeps their eigendecomposition for later calls, with copies of the factors: when
+    elements have changed, it decomposes anew.
 
     Attributes:
         factors: matrices (..., Pi, Qi) of one element type; leading dimensions broadcast. P is the

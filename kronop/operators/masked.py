@@ -195,7 +195,7 @@ class MaskedOperator(Operator):
             # What iterations leave of y becomes the residual by way of the operator.
             residual = taken(self.operator @ placed(y, self._missing, self._order), self._observed)
             share = norms_of(y) / xp.maximum(norms_of(residual), norms_of(b))
-            wanted = 0.5 * rtol * share * norms_of(b)
+            wanted = 0.5 * max(rtol, 1e-12) * share * norms_of(b)
             wanted = xp.where(wanted > 0, wanted, 1)[..., None, :]
             return wanted * block.iterated(y / wanted, tensors, atol=1.0)
 

@@ -112,6 +112,8 @@ def test_nothing_is_missing(library: str, method: str) -> None:
     part, b = operator.masked(np.ones(24, bool), method=method), np.ones((24, 2))
     check_solution(part.solve(given(b), 0.3), dense + 0.3 * np.eye(24), b, "float64")
     assert np.allclose(part.logdet(0.3), operator.logdet(0.3))
+    x, _ = part.cg(given(b), sigma2=0.3, rtol=0, atol=1e-12)
+    check_solution(x, dense + 0.3 * np.eye(24), b, "float64")
 
 
 def test_float32_and_the_numbers_of_points() -> None:

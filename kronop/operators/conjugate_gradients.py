@@ -377,11 +377,11 @@ def _warn(info: CGInfo, limits: _Limits, stop: str, element: Any) -> None:
             hint=stop + finer,
         ),
         RuntimeWarning,
-        stacklevel=_levels_to_caller(),
+        stacklevel=levels_to_caller(),
     )
 
 
-def _levels_to_caller() -> int:
+def levels_to_caller() -> int:
     """The stacklevel, for the function that calls this one, of the first line that is neither
     kronop's nor torch's."""
     level, frame = 1, sys._getframe(1)

@@ -341,11 +341,14 @@ def balanced(factors: list[Any], beside: Any) -> list[Any]:
 
 def eigenvalues(of: Factored) -> list[Any]:
     """Those of each symmetric factor."""
-    known = recalled(of, "eigh", of.factors)
-    if known is not None:
-        return [copied(values) for values, _ in known]
-    _check_symmetric_factors(of)
-    return [of.framework.linalg.eigvalsh(factor) for factor in of.factors]
+    if (pairs := recalled(of, "eigh", of.factors)) is not None:
+        return [copied(values) for values, _ in pairs]
+
+    def decompose() -> list[Any]:
+        _check_symmetric_factors(of)
+        return [of.framework.linalg.eigvalsh(factor) for factor in of.factors]
+
+    return [copied(values) for values in kept(of, "eigvalsh", of.factors, decompose)]
 
 
 def decomposed(of: Factored) -> tuple[list[Any], KroneckerOperator]:

@@ -42,9 +42,10 @@ class MaskedOperator(Operator):
     covariance of a grid's observed points.
 
     Solutions and determinants are of symmetric positive definite matrices. Both are exact, by a
-    dense Cholesky decomposition, if at most 2,000 points are observed, or at most 2,000 missing
-    and the operator has an eigendecomposition. Beyond that, solutions are by conjugate gradients,
-    and logarithms of determinants are estimates, by stochastic Lanczos quadrature.
+    dense Cholesky decomposition, which is kept, if at most 2,000 points are observed, or at most
+    2,000 missing and the operator has an eigendecomposition. Beyond that, solutions are by
+    conjugate gradients, and logarithms of determinants are estimates, by stochastic Lanczos
+    quadrature.
 
     Args:
         operator: one of kronop's operators (..., N, N).
@@ -187,12 +188,11 @@ class MaskedOperator(Operator):
         return (lambda b: self._nearly(b, sigma2, rtol)) if self._is_spectral else None
 
     def _nearly(self, b: Any, sigma2: Any, rtol: float) -> Any:
-        """The values of x of columns b, with a residual of about rtol / 2 of b, and no larger an
-        error at the missing points."""
+        """The values of x of columns b, with a residual of about rtol / 2 of b."""
         xp, block = self.framework, Block(self, self._missing, inverted=True, dense=False)
 
         def solve(y: Any, tensors: Sequence[Any]) -> Any:
-            # What iterations leave of y becomes the residual by way of the operator.
+            # What iterations leave of y, times the operator, is the residual at what was observed.
             residual = taken(self.operator @ placed(y, self._missing, self._order), self._observed)
             share = norms_of(y) / xp.maximum(norms_of(residual), norms_of(b))
             wanted = 0.5 * max(rtol, 1e-12) * share * norms_of(b)

@@ -34,10 +34,11 @@ class Block:
 
     Attributes:
         inverted: whether M is the inverse.
+        dense: whether the matrix is formed.
     """
 
     def __init__(self, of: MaskedOperator, index: Any, *, inverted: bool, dense: bool) -> None:
-        self._of, self._index, self.inverted, self._dense = of, index, inverted, dense
+        self._of, self._index, self.inverted, self.dense = of, index, inverted, dense
 
     def multiply(self, x: Any, tensors: Sequence[Any]) -> Any:
         operator, sigma2 = self._of.operator.of(tensors[:-1]), tensors[-1]
@@ -48,22 +49,24 @@ class Block:
 
     def solve(self, b: Any, tensors: Sequence[Any]) -> Any:
         """The values of x (..., n, C) of columns b."""
+        if not self.dense:
+            return self.iterated(b, tensors, rtol=self._of.options["rtol"])
+        root = self._root(tensors)
+        half = solve_triangular(root, b, upper=False)
+        return solve_triangular(turned(root), half, upper=True)
+
+    def iterated(self, b: Any, tensors: Sequence[Any], **tolerance: float) -> Any:
+        """The same by conjugate gradients, to a tolerance that is that of `kronop.cg`."""
         lead = batch_of(self._of.shape[:-2], tensors[-1].shape, b.shape[:-2])
         b = framework_of(b, "b").broadcast_to(b, (*lead, *b.shape[-2:]))
-        if self._dense:
-            root = self._root(tensors)
-            half = solve_triangular(root, b, upper=False)
-            return solve_triangular(turned(root), half, upper=True)
         # Of points that lie apart the inverse's block is nearly a multiple of the identity; where
         # they lie together, the block of M itself is nearly its inverse.
         others = [self._product(tensors, False)] if self.inverted else []
-        return by_the_quicker(
-            self._product(tensors, self.inverted), others, b, self._of.options["rtol"]
-        )
+        return by_the_quicker(self._product(tensors, self.inverted), others, b, **tolerance)
 
     def logdet(self, tensors: Sequence[Any]) -> tuple[Any, Any]:
         """The values of the determinant's logarithm (...), and of its standard error."""
-        if self._dense:
+        if self.dense:
             logarithms = framework_of(tensors[0], "the operator").log(diagonal(self._root(tensors)))
             return 2 * logarithms.sum(-1), 0 * logarithms.sum(-1)
         values = log_forms(self._product(tensors, self.inverted), self.probes(tensors))
@@ -73,13 +76,13 @@ class Block:
         """W (n, C), of which the trace of W^T A W is that of A: in the mean over seeds, or, of a
         dense block, always."""
         order, options = self._index.shape[0], self._of.options
-        if self._dense:
+        if self.dense:
             return identity(order, tensors[0])
         return signs(order, options["probes"], options["seed"], tensors[0])
 
     def probed(self, tensors: Sequence[Any]) -> Any:
         """The products with the probes, by functions that torch differentiates."""
-        if self.inverted or not self._dense:
+        if self.inverted or not self.dense:
             return self.multiply(self.probes(tensors), tensors)
         block = self._of.operator.of(tensors[:-1]).submatrix(self._index)
         return block + tensors[-1][..., None, None] * self.probes(tensors)

@@ -36,6 +36,7 @@ _ROUNDED = (
 )
 _NOT_FINITE = "b, or a product of the operator or the preconditioner, is not finite"
 _OF_ROUNDING = (_NOT_DEFINITE, _ROUNDED)
+_MOST = 1000
 # After so many iterations `by_the_quicker` compares.
 _TRIAL = 50
 
@@ -64,8 +65,8 @@ class CGInfo:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limits:
     rtol: float
-    atol: float = 0.0
-    max_iterations: int = 1000
+    atol: float
+    max_iterations: int
 
     def __post_init__(self) -> None:
         for name, value in (("rtol", self.rtol), ("atol", self.atol)):
@@ -88,7 +89,7 @@ def cg(
     preconditioner: Any = None,
     rtol: float = 1e-5,
     atol: float = 0.0,
-    max_iterations: int = 1000,
+    max_iterations: int = _MOST,
 ) -> tuple[Any, CGInfo]:
     """Solves (operator + sigma2 I) x = b by conjugate gradients, for a symmetric positive definite
     left side (Hestenes and Stiefel 1952).
@@ -103,6 +104,8 @@ def cg(
         b: (N,) or (..., N, C) of NumPy, torch or CuPy: right-hand sides as columns.
         sigma2: a number, or a tensor that broadcasts with the leading dimensions.
         preconditioner: what approximates the inverse, symmetric positive definite: as `operator`.
+            A MaskedOperator has one of its own: solutions with the whole grid. Its iterations at
+            the missing points are not counted, so that there are one or two.
         rtol, atol: the norm of a residual is to be at most max(rtol * norm of b, atol).
         max_iterations: how many products to make at most, but for those that check the end.
 
@@ -114,7 +117,7 @@ def cg(
     Raises:
         ArgumentError: shapes or frameworks do not fit, also those of products, a limit is negative,
             or a function's result requires a gradient, which could not reach what the function is
-            made of.
+            made of: operators of kronop, such as MaskedOperator, have gradients.
         ElementTypeError: the operator can't be multiplied, or products are of another type.
 
     Example:
@@ -150,21 +153,31 @@ def cg(
 
 
 def by_the_quicker(
-    product: _Product, preconditioners: Sequence[_Product], b: Any, rtol: float
+    product: _Product,
+    preconditioners: Sequence[_Product],
+    b: Any,
+    *,
+    rtol: float = 0.0,
+    atol: float = 0.0,
 ) -> Any:
-    """The values of `cg`'s solution for columns b, without a preconditioner or by one of these,
+    """The values of `cg`'s last iterate for columns b, without a preconditioner or by one of these,
     whichever is ahead after some iterations of each."""
-    tried: list[tuple[float, int, _Product | None]] = []
-    norms = framework_of(b, "b").where(_norms(b) > 0, _norms(b), 1)
-    for preconditioner in (None, *preconditioners):
-        limits = _Limits(rtol=rtol, max_iterations=_TRIAL)
+    norms = framework_of(b, "b").where(norms_of(b) > 0, norms_of(b), 1)
+
+    def attempt(preconditioner: _Product | None, most: int) -> tuple[Any, float, bool]:
+        limits = _Limits(rtol=rtol, atol=atol, max_iterations=most)
         system = _System(product, as_tensor(0, b, "sigma2"), preconditioner, limits)
         x, info, _ = system.attempt(b, system.tensors)
-        if bool(info.converged.all()):
+        return x, float((info.residual_norms / norms).max()), bool(info.converged.all())
+
+    residuals = []
+    for preconditioner in (None, *preconditioners):
+        x, residual, has_converged = attempt(preconditioner, _TRIAL)
+        if has_converged:
             return x
-        tried.append((float((info.residual_norms / norms).max()), len(tried), preconditioner))
-    *_, best = min(tried)
-    return cg(product, b, preconditioner=best, rtol=rtol)[0]
+        residuals.append(residual)
+    best = (None, *preconditioners)[residuals.index(min(residuals))]
+    return attempt(best, _MOST)[0]
 
 
 class _System:
@@ -179,10 +192,7 @@ class _System:
         elif is_torch(framework) and isinstance(operator, framework.Tensor):
             own = (operator,)
         self.tensors = (*own, sigma2)
-        given = preconditioner is not None
-        self._precondition = (
-            _Checked(preconditioner, "the preconditioner").__matmul__ if given else lambda r: r
-        )
+        self._preconditioner = preconditioner
         self.ended: list[CGInfo] = []
 
     def multiply(self, x: Any, tensors: Sequence[Any]) -> Any:
@@ -206,7 +216,11 @@ class _System:
         # Columns are about 1 while they are worked on: squares of norms would under- or overflow.
         scale = _scale(b)
         x, info, stop = _iterate(
-            lambda p: self.multiply(p, tensors), self._precondition, b / scale, self._limits, scale
+            lambda p: self.multiply(p, tensors),
+            self._precondition(tensors),
+            b / scale,
+            self._limits,
+            scale,
         )
         info = CGInfo(
             converged=info.converged,
@@ -214,6 +228,14 @@ class _System:
             iterations=info.iterations,
         )
         return x * scale, info, stop
+
+    def _precondition(self, tensors: Sequence[Any]) -> _Product:
+        given = self._preconditioner
+        if given is None and isinstance(self._operator, Operator):
+            # Of the tensors' own operator: under a transform these are not those it was made of.
+            operator = self._operator.of(tensors[:-1])
+            given = operator.preconditioner(tensors[-1], self._limits.rtol)
+        return (lambda r: r) if given is None else _Checked(given, "the preconditioner").__matmul__
 
     def check_gradients(self, columns: Any) -> None:
         """Refuses a function, or another framework's operator, that torch is to differentiate."""
@@ -225,7 +247,9 @@ class _System:
                     "the operator",
                     expected="one of kronop's, or a matrix, where a gradient is asked for",
                     got=type(self._operator).__name__,
-                    hint="work under torch.no_grad(), or detach what it is made of",
+                    hint="what it multiplies by may be an operator of kronop: MaskedOperator of a"
+                    " grid with missing points, a sum or multiple of others; without gradients work"
+                    " under torch.no_grad()",
                 )
             )
 
@@ -294,11 +318,11 @@ def _iterate(
     `scale` (..., 1, C)."""
     xp = framework_of(b, "b")
     least = limits.atol / scale[..., 0, :]
-    bound = xp.maximum(limits.rtol * _norms(b), least)
+    bound = xp.maximum(limits.rtol * norms_of(b), least)
     x, residual = b * 0, b
     direction = z = precondition(residual)
-    rho, checked = _dots(residual, z), _norms(b)
-    active, usable, iterations = _norms(b) > bound, bound == bound, 0
+    rho, checked = _dots(residual, z), norms_of(b)
+    active, usable, iterations = norms_of(b) > bound, bound == bound, 0
     while iterations < limits.max_iterations and bool(active.any()):
         product = multiply(direction)
         curvature = _dots(direction, product)
@@ -308,19 +332,21 @@ def _iterate(
         step = xp.where(active, rho / xp.where(active, curvature, 1), 0)[..., None, :]
         x, residual = x + step * direction, residual - step * product
         iterations += 1
-        active = active & (_norms(residual) > bound)
+        active = active & (norms_of(residual) > bound)
         restart = not bool(active.any())
         if restart:
             # The residual that was updated is not the real one. Where that is larger, and still
             # shrinks, begin again.
             residual = b - multiply(x)
-            norms = _norms(residual)
+            norms = norms_of(residual)
             active, checked = usable & (norms > bound) & (norms < checked / 2), norms
+            if not bool(active.any()):
+                break
         z = precondition(residual)
         new = _dots(residual, z)
         turn = xp.where(active, new / xp.where(active, rho, 1), 0)[..., None, :]
         direction, rho = z if restart else z + turn * direction, new
-    norms = _norms(b - multiply(x))
+    norms = norms_of(b - multiply(x))
     converged = xp.isfinite(norms) & (norms <= bound)
     info = CGInfo(converged=converged, residual_norms=norms, iterations=iterations)
     if bool((~converged & ~xp.isfinite(norms)).any()):
@@ -334,7 +360,7 @@ def _dots(a: Any, b: Any) -> Any:
     return (a * b).sum(-2)
 
 
-def _norms(a: Any) -> Any:
+def norms_of(a: Any) -> Any:
     return _dots(a, a) ** 0.5
 
 
@@ -353,11 +379,11 @@ def _warn(info: CGInfo, limits: _Limits, stop: str, element: Any) -> None:
             hint=stop + finer,
         ),
         RuntimeWarning,
-        stacklevel=_levels_to_caller(),
+        stacklevel=levels_to_caller(),
     )
 
 
-def _levels_to_caller() -> int:
+def levels_to_caller() -> int:
     """The stacklevel, for the function that calls this one, of the first line that is neither
     kronop's nor torch's."""
     level, frame = 1, sys._getframe(1)

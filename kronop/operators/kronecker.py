@@ -45,7 +45,8 @@ class KroneckerOperator(Factored):
     """A Kronecker product F1 x F2 x ... x FN, a matrix (..., P, Q) that is not formed.
 
     It is made of NumPy's, torch's or CuPy's tensors, and takes and gives those. It refers to the
-    factors: nothing is copied, and nothing that is computed of them is kept.
+    factors. It keeps their eigendecomposition for later calls, with copies of the factors: when
+    elements have changed, it decomposes anew.
 
     Attributes:
         factors: matrices (..., Pi, Qi) of one element type; leading dimensions broadcast. P is the
@@ -343,11 +344,14 @@ def balanced(factors: list[Any], beside: Any) -> list[Any]:
 
 def eigenvalues(of: Factored) -> list[Any]:
     """Those of each symmetric factor."""
-    known = recalled(of, "eigh", of.factors)
-    if known is not None:
-        return [copied(values) for values, _ in known]
-    _check_symmetric_factors(of)
-    return [of.framework.linalg.eigvalsh(factor) for factor in of.factors]
+    if (pairs := recalled(of, "eigh", of.factors)) is not None:
+        return [copied(values) for values, _ in pairs]
+
+    def decompose() -> list[Any]:
+        _check_symmetric_factors(of)
+        return [of.framework.linalg.eigvalsh(factor) for factor in of.factors]
+
+    return [copied(values) for values in kept(of, "eigvalsh", of.factors, decompose)]
 
 
 def decomposed(of: Factored) -> tuple[list[Any], KroneckerOperator]:

@@ -7,17 +7,25 @@ estimation of tr(f(A)) via stochastic Lanczos quadrature, SIMAX 2017).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from kronop.errors import ArgumentError, mismatch
+from kronop.operators.conjugate_gradients import levels_to_caller
 from kronop.operators.frameworks import as_tensor, framework_of
 
 # The quadrature is looked at each time that so many iterations were added, and ends where they
 # changed the mean by so little of its standard error.
 _EVERY, _MOST, _NEGLIGIBLE = 10, 500, 0.01
+_UNSETTLED = mismatch(
+    "logdet",
+    expected=f"an estimate that no longer changes after {_MOST} of Lanczos' iterations",
+    got="one that does, by more than its standard error tells",
+    hint='a larger sigma2 has it settle sooner, and method="dense" is exact',
+)
 
 
 def signs(order: int, count: int, seed: int, beside: Any) -> Any:
@@ -48,9 +56,13 @@ def log_forms(multiply: Callable[[Any], Any], z: Any) -> Any:
         beta = xp.where(beta > 10 * xp.finfo(z.dtype).eps * abs(diagonal[0]), beta, 0)
         beside.append(beta)
         before, q = q, w / xp.where(beta > 0, beta, xp.inf)[..., None, :]
-        if len(diagonal) % _EVERY == 0 or len(diagonal) >= min(_MOST, z.shape[-2]):
+        exhausted = len(diagonal) >= z.shape[-2]
+        if len(diagonal) % _EVERY == 0 or exhausted:
             last, found = found, squares * _quadrature(diagonal, beside[:-1])
-            if len(diagonal) >= min(_MOST, z.shape[-2]) or _has_ended(last, found):
+            if exhausted or _has_ended(last, found):
+                return found
+            if len(diagonal) >= _MOST:
+                warnings.warn(_UNSETTLED, RuntimeWarning, stacklevel=levels_to_caller())
                 return found
 
 
@@ -78,10 +90,11 @@ def _quadrature(diagonal: list[Any], beside: list[Any]) -> Any:
     if beside:
         matrix[..., at[1:], at[:-1]] = matrix[..., at[:-1], at[1:]] = xp.stack(beside, -1)
     values, vectors = xp.linalg.eigh(matrix)
-    weights = vectors[..., 0, :] ** 2
-    if bool(((values <= 0) & (weights > xp.finfo(values.dtype).eps)).any()):
+    weights, eps = vectors[..., 0, :] ** 2, xp.finfo(matrix.dtype).eps
+    rounding = 10 * eps * xp.amax(values, -1)[..., None]
+    if bool(((values < -rounding) & (weights > eps)).any()):
         raise not_definite()
-    return (weights * xp.log(xp.where(values > 0, values, 1))).sum(-1)
+    return (weights * xp.log(xp.maximum(values, rounding))).sum(-1)
 
 
 def not_definite() -> ArgumentError:

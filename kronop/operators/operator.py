@@ -395,6 +395,11 @@ class Operator(abc.ABC):
 
         return MaskedOperator(self, mask, **options)
 
+    def preconditioner(self, sigma2: Any, rtol: float) -> Callable[[Any], Any] | None:
+        """What `cg` is preconditioned by if it is given nothing: a function of columns that nearly
+        solves, to a relative residual of this size, or None."""
+        return None
+
     def cg(self, b: Any, **options: Any) -> tuple[Any, CGInfo]:
         """The solution by conjugate gradients, with the options of `kronop.cg(operator, b, ...)`.
 

@@ -65,10 +65,40 @@ def test_sums(framework: Any) -> None:
     assert np.allclose(_get(theirs @ columns), ours @ b)
     assert np.allclose(_get(theirs.solve(columns, 0.5)), ours.solve(b, 0.5))
     assert np.allclose(_get(theirs.exp().to_dense()), ours.exp().to_dense())
+    general = [_put(framework, item) for item in matrices(SQUARE, "float64", (2,))]
+    grown, back = (kronop.KroneckerSum(general) * sign for sign in (0.3, -0.3))
+    assert np.allclose(_get((grown.exp() @ back.exp()).to_dense()), np.eye(24))
     two = kronop.KroneckerOperator(placed) + kronop.KroneckerOperator(others)
     dense = kron(factors) + kron(symmetric)
     check_solution(_get(two.solve(columns)), dense, b, "float64")
     assert np.allclose(_get(two.logdet()), np.linalg.slogdet(dense)[1])
+
+
+def test_a_scale_is_no_part_of_a_factor_of_16_bits(framework: Any) -> None:
+    eye = np.eye(3, dtype="float16")
+    x = _put(framework, np.ones((9, 1), "float16"))
+    for scale, values, wanted in ((2, (6e4, 1e-4), 12), (0.1, (1e-7, 6e4), 6000 * 2**-23)):
+        operator = kronop.KroneckerOperator([_put(framework, eye * np.float16(v)) for v in values])
+        for own in (scale, _put(framework, np.asarray([scale], "float32"))):
+            found = _get((own * operator) @ x).astype("float64")
+            np.testing.assert_allclose(found.ravel(), wanted, rtol=8 * 2.0**-11)
+            np.testing.assert_allclose(_get((own * operator).diagonal()).ravel(), found.ravel())
+
+
+@pytest.mark.parametrize("method", ["dense", "iterative"])
+@pytest.mark.parametrize("batch", [(), (2,)], ids=str)
+def test_grids_with_missing_points(framework: Any, method: str, batch: Any) -> None:
+    factors, b, mask = definite(SQUARE, "float64", batch), np.ones((18, 2)), np.arange(24) % 4 != 1
+    b[3:, 1] = -1
+    placed = kronop.KroneckerOperator([_put(framework, item) for item in factors])
+    ours = kronop.KroneckerOperator(factors).masked(mask, method=method)
+    theirs = placed.masked(_put(framework, mask), method=method)
+    columns = _put(framework, b)
+    assert np.allclose(_get(theirs @ columns), ours @ b)
+    assert np.allclose(_get(theirs.to_dense()), ours.to_dense())
+    assert np.allclose(_get(theirs.solve(columns, 0.3)), ours.solve(b, 0.3), atol=1e-7)
+    for found, wanted in zip(theirs.estimate_logdet(0.3), ours.estimate_logdet(0.3), strict=True):
+        assert np.allclose(_get(found), wanted)
 
 
 def test_what_cupy_does_not_raise_is_told() -> None:
@@ -92,6 +122,7 @@ def test_gradients() -> None:
     def solved(a: Any, b: Any, x: Any, s: Any) -> Any:
         factors = [g @ g.mT + torch.eye(len(g), dtype=g.dtype, device=g.device) for g in (a, b)]
         operator = kronop.KroneckerOperator(factors)
-        return operator.solve(x, s), operator.logdet(s)
+        part = (s * operator).masked([True, True, False, True, False, True])
+        return operator.solve(x, s), operator.logdet(s), part.solve(x[:4], s), part.logdet(s)
 
     assert torch.autograd.gradcheck(solved, (a, b, x, s))

@@ -22,6 +22,7 @@ _EXAMPLES = sorted((_ROOT / "examples").glob("*.py"))
 _SHORT = {
     "transformer_with_few_weights": ["--steps", "2", "--seeds", "1", "--algo", "bmm"],
     "gaussian_process_on_a_grid": ["--grid", "40", "30"],
+    "missing_observations": ["--grid", "24", "20", "--steps", "3"],
     "kernel_ridge_regression": ["--points", "500"],
     "poisson_over_ranks": ["--ranks", "1"],
     "walsh_hadamard": ["--rows", "16"],

@@ -11,6 +11,7 @@ import pytest
 
 import kronop
 from kronop.errors import ArgumentError, ElementTypeError
+from kronop.operators import lanczos
 from tests.unit.operator_cases import (
     SQUARE,
     check_solution,
@@ -48,10 +49,19 @@ def _part(dense: Any, mask: Any) -> Any:
 _KINDS = pytest.mark.parametrize("kind", ["product", "scaled", "sum", "spectral", "two"])
 
 
-@_KINDS
-@pytest.mark.parametrize("batch", [(), (2,)], ids=str)
-@pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_all_of_a_part(kind: str, batch: Any, library: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "library", "batch"),
+    [
+        ("product", "numpy", ()),
+        ("product", "torch", (2,)),
+        ("scaled", "numpy", (2,)),
+        ("sum", "numpy", (2,)),
+        ("sum", "torch", ()),
+        ("spectral", "numpy", (2,)),
+        ("two", "numpy", ()),
+    ],
+)
+def test_all_of_a_part(kind: str, library: str, batch: Any) -> None:
     put, given, mask = list, np.asarray, ~_FEW
     if library == "torch":
         torch = pytest.importorskip("torch")
@@ -112,6 +122,8 @@ def test_nothing_is_missing(library: str, method: str) -> None:
     part, b = operator.masked(np.ones(24, bool), method=method), np.ones((24, 2))
     check_solution(part.solve(given(b), 0.3), dense + 0.3 * np.eye(24), b, "float64")
     assert np.allclose(part.logdet(0.3), operator.logdet(0.3))
+    x, _ = part.cg(given(b), sigma2=0.3, rtol=0, atol=1e-12)
+    check_solution(x, dense + 0.3 * np.eye(24), b, "float64")
 
 
 def test_float32_and_the_numbers_of_points() -> None:
@@ -142,10 +154,13 @@ def test_iterations_are_few_wherever_points_are_missing(missing: str) -> None:
     solver = operator.direct_solver()
     operator.direct_solver = lambda: lambda b, sigma2: products.append(1) or solver(b, sigma2)
     x = part.solve(sides, 0.01)
-    assert len(products) < 150
+    assert len(products) < 200, len(products)
     np.testing.assert_allclose(part @ x + 0.01 * x, sides, atol=1e-5)
-    _, plain = kronop.cg(part, sides, sigma2=0.01, rtol=1e-10)
-    assert plain.iterations > 300
+    _, own = kronop.cg(part, sides, sigma2=0.01, rtol=1e-8)
+    assert own.converged.all()
+    assert own.iterations <= 2
+    _, plain = kronop.cg(part, sides, sigma2=0.01, rtol=1e-8, preconditioner=lambda r: r)
+    assert plain.iterations > 300, plain.iterations
 
 
 def test_estimates_are_reproducible_and_tell_their_error() -> None:
@@ -153,17 +168,28 @@ def test_estimates_are_reproducible_and_tell_their_error() -> None:
     mask = np.random.default_rng(0).uniform(size=400) > 0.3
     exact = operator.masked(mask).logdet(0.01)
     off, told = [], []
-    for seed in range(20):
+    for seed in range(10):
         part = operator.masked(mask, method="iterative", probes=8, seed=seed)
         value, error = part.estimate_logdet(0.01)
         assert part.estimate_logdet(0.01) == (value, error)
         off.append(value - exact)
         told.append(error)
-    # Twenty of them have the error that they tell, within three of its standard errors.
-    assert 0.5 < np.std(off) / np.sqrt(np.mean(np.square(told))) < 1.5
-    assert abs(np.mean(off)) < 3 * np.mean(told) / 20**0.5
+    # Ten of them have the error that they tell: chi, over the root of nine, is within these bounds
+    # but for one in a thousand seeds.
+    assert 0.35 < np.std(off, ddof=1) / np.sqrt(np.mean(np.square(told))) < 1.75
+    assert abs(np.mean(off)) < 3.3 * np.mean(told) / 10**0.5
     _, error = operator.masked(mask, method="iterative", probes=128).estimate_logdet(0.01)
     assert error < 0.5 * np.mean(told)
+
+
+def test_estimates_that_have_not_settled_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanczos, "_MOST", 20)
+    part = kronop.KroneckerOperator([_smooth(20, 0.1)] * 2).masked(
+        np.arange(400) % 20 < 10, method="iterative"
+    )
+    with pytest.warns(RuntimeWarning, match='logdet: expected.*method="dense"') as caught:
+        part.logdet(1e-6)
+    assert caught[0].filename == __file__
 
 
 def test_a_part_is_a_value_and_keeps_its_decomposition(monkeypatch: pytest.MonkeyPatch) -> None:

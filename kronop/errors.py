@@ -7,6 +7,7 @@ import re
 import sys
 import threading
 import warnings
+from collections.abc import Iterable
 from types import FrameType
 
 
@@ -97,6 +98,14 @@ class CompileError(KronopError, RuntimeError):
 def mismatch(subject: str, *, expected: object, got: object, hint: str) -> str:
     """An error message in kronop's form: what was expected, what was given, what to do."""
     return f"{subject}: expected {expected}, got {got}; {hint}"
+
+
+def meant(given: str, known: Iterable[str]) -> str:
+    """What follows a message about a misspelt name: "; did you mean ...?", or nothing."""
+    import difflib  # Few processes ask.
+
+    close = difflib.get_close_matches(given, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def converting(kind: object, hint: str) -> str:

@@ -96,7 +96,7 @@ def test_symbolic_dimensions_are_refused_by_name(call, shapes) -> None:
     for at in range(2):
         given = [symbolic[place] if place == at else fixed[place] for place in range(2)]
         traced = export.export(jax.jit(call))
-        with pytest.raises(kronop.ArgumentError, match="shape of .*extents that are numbers, got"):
+        with pytest.raises(kronop.ArgumentError, match=r"shape of .*extents that are numbers, got"):
             traced(*(jax.ShapeDtypeStruct(shape, "float32") for shape in given))
 
 

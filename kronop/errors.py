@@ -100,12 +100,14 @@ def mismatch(subject: str, *, expected: object, got: object, hint: str) -> str:
     return f"{subject}: expected {expected}, got {got}; {hint}"
 
 
-def meant(given: str, known: Iterable[str]) -> str:
-    """What follows a message about a misspelt name: "; did you mean ...?", or nothing."""
+def meant(given: str, known: Iterable[str], prefix: str = "") -> str:
+    """What follows a message about a misspelt name: "; did you mean ...?", or nothing; all names
+    begin with the prefix, which makes none of them alike."""
     import difflib  # Few processes ask.
 
-    close = difflib.get_close_matches(given, list(known), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    wanted, names = given.removeprefix(prefix), [name.removeprefix(prefix) for name in known]
+    close = difflib.get_close_matches(wanted, names, n=1)
+    return f"; did you mean {prefix}{close[0]}?" if close else ""
 
 
 def converting(kind: object, hint: str) -> str:

@@ -6,23 +6,16 @@ import argparse
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 from kronop import knobs
-from kronop.commands import bench, cache, demo, doctor, export, matrix, parsing, show, tune
+from kronop.commands import parsing
 from kronop.errors import KronopError
+from kronop.late import imported
 from kronop.version import __version__
 
-_COMMANDS = {
-    "demo": demo,
-    "doctor": doctor,
-    "show": show,
-    "matrix": matrix,
-    "cache": cache,
-    "bench": bench,
-    "tune": tune,
-    "export": export,
-}
+_COMMANDS = ("demo", "doctor", "show", "matrix", "cache", "bench", "tune", "export")
 
 _SUMMARY = "Kronecker-structured operations: planned, compiled, measured and exported."
 _EXAMPLES = {
@@ -40,17 +33,22 @@ def parser(prog: str) -> argparse.ArgumentParser:
     whole = parsing.Parser(prog=prog, description=_SUMMARY, **parsing.with_examples(_EXAMPLES))
     whole.add_argument("--version", action="version", version=f"kronop {__version__}")
     commands = whole.add_subparsers(dest="command", required=True)
-    for name, module in _COMMANDS.items():
-        parsing.add_module(commands, name, module)
+    for name in _COMMANDS:
+        parsing.add_module(commands, name, _module_of(name))
     return whole
 
 
+def _module_of(command: str) -> ModuleType:
+    module: ModuleType = imported(f"kronop.commands.{command}")
+    return module
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns 0 if it succeeded, 1 for kronop's own errors."""
-    options = parser(_program()).parse_args(arguments)
+    """Runs one command; returns 0 if it succeeded, 1 for kronop's own errors, 130 after
+    Ctrl-C."""
     with warnings.catch_warnings():
         warnings.showwarning = _show(warnings.showwarning)
-        return _execute(options)
+        return _execute(arguments)
 
 
 def _show(otherwise: Callable[..., None]) -> Callable[..., None]:
@@ -65,13 +63,17 @@ def _show(otherwise: Callable[..., None]) -> Callable[..., None]:
     return show
 
 
-def _execute(options: argparse.Namespace) -> int:
+def _execute(arguments: Sequence[str] | None) -> int:
     try:
+        options = parser(_program()).parse_args(arguments)
         knobs.current()  # Every command reports a KRONOP_* variable with a wrong name or value.
-        _COMMANDS[options.command].execute(options)
+        _module_of(options.command).execute(options)
     except KronopError as error:
         print(f"kronop: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("kronop: interrupted", file=sys.stderr)
+        return 130  # As shells tell of a command that Ctrl-C ended.
     except BrokenPipeError:  # The reader of our output has ended, as `head` does in `| head`.
         sys.stderr.close()
         return 0

@@ -7,6 +7,7 @@ import re
 import sys
 import threading
 import warnings
+from collections.abc import Iterable
 from types import FrameType
 
 from kronop.late import imported
@@ -99,6 +100,16 @@ class CompileError(KronopError, RuntimeError):
 def mismatch(subject: str, *, expected: object, got: object, hint: str) -> str:
     """An error message in kronop's form: what was expected, what was given, what to do."""
     return f"{subject}: expected {expected}, got {got}; {hint}"
+
+
+def meant(given: str, known: Iterable[str], prefix: str = "") -> str:
+    """What follows a message about a misspelt name: "; did you mean ...?", or nothing; all names
+    begin with the prefix, which makes none of them alike."""
+    difflib = imported("difflib")  # Few processes ask.
+
+    wanted, names = given.removeprefix(prefix), [name.removeprefix(prefix) for name in known]
+    close = difflib.get_close_matches(wanted, names, n=1)
+    return f"; did you mean {prefix}{close[0]}?" if close else ""
 
 
 def converting(kind: object, hint: str) -> str:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError, meant, mismatch
 from kronop.frozen import dataclass
 
 _SWITCH: dict[str, object] = {
@@ -78,7 +78,7 @@ def read(environment: Mapping[str, str]) -> Knobs:
                     "environment",
                     expected=f"one of {', '.join(names)}",
                     got=variable,
-                    hint="correct the name or unset it",
+                    hint=f"correct the name or unset it{meant(variable, names, 'KRONOP_')}",
                 )
             )
         values[names[variable]] = _typed(variable, names[variable], text)

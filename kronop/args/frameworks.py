@@ -21,6 +21,7 @@ from kronop.descriptions.datatype import TENSOR_TYPES, DataType
 from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
 
 DIFFERENTIABLE = "kronop.torch.gemkm, gekmm and ksmm"
+NESTED = "call .to_padded_tensor(0) first, or pass the tensors of .unbind() one after the other"
 _KNOWN = f"one of {', '.join(TENSOR_TYPES)}"
 
 
@@ -56,6 +57,12 @@ def view(tensor: Any, name: str, differentiable: str = DIFFERENTIABLE) -> Tensor
             hint="for example numpy.asarray(value, 'float32')",
         )
     )
+
+
+def dims(tensor: Any) -> int:
+    """How many dimensions a tensor has, whether or not kernels read it; 0 of what is none."""
+    found: int | None = getattr(tensor, "ndim", None)  # Nested tensors have no shape.
+    return len(getattr(tensor, "shape", ())) if found is None else found
 
 
 def _unsupported(name: str, found: object) -> NoReturn:
@@ -125,10 +132,10 @@ def _numpy(array: Any, name: str) -> TensorView:
 
 
 def _torch(torch: Any, tensor: Any, name: str, differentiable: str) -> TensorView:
+    if tensor.is_nested:
+        _unreadable(name, "a nested tensor", NESTED)
     if tensor.layout is not torch.strided:
         _unreadable(name, f"layout {tensor.layout}", "call .to_dense() first")
-    if tensor.is_nested:
-        _unreadable(name, "a nested tensor", "call .to_padded_tensor(0) first")
     element = _element(tensor.dtype)
     if element is None:
         _unsupported(name, tensor.dtype)
@@ -136,6 +143,9 @@ def _torch(torch: Any, tensor: Any, name: str, differentiable: str) -> TensorVie
         device = Device("cuda", tensor.get_device())
     elif tensor.is_cpu:
         device = CPU
+    elif tensor.is_meta:
+        hint = "pass a real one; kronop.torch tells results' shapes if all tensors are on meta"
+        _unreadable(name, "a tensor on the device meta, without values", hint)
     else:
         _unreadable(name, f"device {tensor.device}", "move it to the CPU or to an NVIDIA GPU")
     if tensor.is_neg() or tensor.is_conj():
@@ -158,6 +168,9 @@ def _torch(torch: Any, tensor: Any, name: str, differentiable: str) -> TensorVie
     try:
         pointer = tensor.data_ptr()
     except RuntimeError as error:
+        if torch._C._functorch.is_batchedtensor(tensor):
+            hint = f"use {differentiable}, or pass the batch itself: leading dimensions broadcast"
+            _unreadable(name, "a tensor that torch.vmap maps", hint)
         _unreadable(name, f"{type(tensor).__name__} without memory ({error})", "pass a real tensor")
     if not pointer and tensor.numel():  # A FakeTensor, or a tensor whose storage was freed.
         _unreadable(name, f"{type(tensor).__name__} without memory", "pass a real tensor")

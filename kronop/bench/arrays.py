@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
+import signal
+import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -128,7 +132,8 @@ class TorchArrays:
     framework = "torch"
 
     def __init__(self, device: str, asked: str = "--device cuda") -> None:
-        import torch
+        with uninterrupted():
+            import torch
 
         if device == "cuda" and not torch.cuda.is_available():
             option = asked.split()[0]
@@ -191,6 +196,23 @@ class TorchArrays:
                 "cuda": str(self._torch.version.cuda),
             }
         return told | _cpu() | {"threads": self._torch.get_num_threads()}
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C takes effect at the end of a `with` block: amid the import of torch's modules it would
+    end the process with an error of C++."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Only the main thread is interrupted.
+        return
+    caught: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: caught.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if caught:
+        raise KeyboardInterrupt
 
 
 def arrays_for(device: str, *, torch_for: str = "", asked: str = "--device cuda") -> Arrays:

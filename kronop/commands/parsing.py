@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
+
+from kronop.errors import meant
 
 # What is typed behind `kronop`, and what that does.
 Examples = Mapping[str, str]
@@ -35,9 +36,9 @@ class Parser(argparse.ArgumentParser):
     def _suggestion(self, message: str) -> str:
         choice = re.search(r"invalid choice: '(.+?)' \(choose from (.+)\)", message)
         if choice:
-            meant = _meant(choice[1], re.findall(r"[\w-]+", choice[2]))
-            early = not meant and any(word.startswith("--") for word in self._given[:1])
-            return "; options follow it" if early else meant
+            likely = meant(choice[1], re.findall(r"[\w-]+", choice[2]))
+            early = not likely and any(word.startswith("--") for word in self._given[:1])
+            return "; options follow it" if early else likely
         # Where an option is mistyped, another message may come first: that it is missing.
         given = [word.partition("=")[0] for word in self._given if word.startswith("--")]
         unknown = [
@@ -45,8 +46,8 @@ class Parser(argparse.ArgumentParser):
         ]
         if not unknown:
             return ""
-        meant = _meant(unknown[0], self._names(hidden=False))
-        return meant if unknown[0] in message else meant.replace("?", f" by {unknown[0]}?")
+        likely = meant(unknown[0], self._names(hidden=False))
+        return likely if unknown[0] in message else likely.replace("?", f" by {unknown[0]}?")
 
     def _names(self, *, hidden: bool = True) -> list[str]:
         """Its options, with or without those that help does not show."""
@@ -63,11 +64,6 @@ class _Formatter(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if text.startswith(_EXAMPLES) else super()._fill_text(text, width, indent)
-
-
-def _meant(given: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(given, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def add_module(commands: Any, name: str, module: ModuleType) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 
@@ -23,7 +24,7 @@ def array(name: str, item: Any, dimensions: int) -> Any:
 
     Raises:
         ElementTypeError: it is neither, or no kernel knows its element type.
-        ArgumentError: it has too few dimensions.
+        ArgumentError: it has too few dimensions, or symbolic ones.
     """
     if not isinstance(item, (jax.Array, np.ndarray)):
         raise ElementTypeError(
@@ -37,6 +38,16 @@ def array(name: str, item: Any, dimensions: int) -> Any:
         )
     made = jnp.asarray(item)
     element_of(name, made.dtype)
+    if any(jax.export.is_symbolic_dim(extent) for extent in made.shape):
+        raise ArgumentError(
+            mismatch(
+                f"shape of {name}",
+                expected="extents that are numbers",
+                got=made.shape,
+                hint="kernels are planned for given shapes: jax.jit compiles a function for each"
+                " that it is called with",
+            )
+        )
     if made.ndim < dimensions:
         raise ArgumentError(
             mismatch(

@@ -79,6 +79,16 @@ class Layout:
                 tensors.append(item)
         return tuple(frame), tensors
 
+    def named_tensors(self, arguments: Iterable[Any]) -> list[tuple[str, Any]]:
+        """All tensors in a flat list, with their names: `factors[0]`."""
+        found: list[tuple[str, Any]] = []
+        for name, kind, item in zip(self.names, self._kinds, arguments, strict=True):
+            if kind == _MANY:
+                found += [(f"{name}[{at}]", one) for at, one in enumerate(item)]
+            elif kind == _ONE and item is not None:
+                found.append((name, item))
+        return found
+
     def some(self, arguments: Iterable[Any], names: Sequence[str]) -> list[Any]:
         """The arguments, with None for each tensor or list whose name is not in `names`."""
         return [

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from kronop.args.frameworks import NESTED
 from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
 
 # What tensors of a chain or product may be listed in.
@@ -36,6 +37,10 @@ def check_tensor(name: str, item: Any, dimensions: int, elsewhere: str) -> None:
                 hint=f"{elsewhere} take tensors of other frameworks",
             )
         )
+    if item.is_nested:
+        raise ArgumentError(
+            mismatch(name, expected="a strided tensor", got="a nested tensor", hint=NESTED)
+        )
     if item.is_complex():
         raise ElementTypeError(
             mismatch(
@@ -53,6 +58,27 @@ def check_tensor(name: str, item: Any, dimensions: int, elsewhere: str) -> None:
                 got=tuple(item.shape),
                 hint="reshape it",
             )
+        )
+
+
+def check_device(name: str, item: Any, device: Any) -> None:
+    """Raises ArgumentError unless a tensor is on this device."""
+    if item.device != device:
+        raise ArgumentError(
+            mismatch(
+                f"device of {name}",
+                expected=str(device),
+                got=str(item.device),
+                hint="move all tensors to one device",
+            )
+        )
+
+
+def check_kind(name: str, item: Any, kind: Any, hint: str) -> None:
+    """Raises ElementTypeError unless a tensor is of this element type."""
+    if item.dtype != kind:
+        raise ElementTypeError(
+            mismatch(f"element type of {name}", expected=str(kind), got=str(item.dtype), hint=hint)
         )
 
 

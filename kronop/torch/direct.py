@@ -34,8 +34,10 @@ def is_plain(tensors: Sequence[Any]) -> bool:
     if not is_quiet():
         return False
     for item in tensors:
+        if item is None:
+            continue
         # torch's dispatcher resolves lazily negated or conjugated tensors; this way would not.
-        if item is not None and (type(item) not in _PLAIN or item.is_neg() or item.is_conj()):
+        if type(item) not in _PLAIN or item.is_nested or item.is_neg() or item.is_conj():
             return False
     return tensors[0].device.type in ("cpu", "cuda")
 
@@ -149,8 +151,8 @@ class Plain:
         # the user's own hooks of saved tensors.
         try:
             call = self._repeats.find((frame, torch.is_grad_enabled()), tensors)
-        except (AttributeError, TypeError):  # An argument is no tensor: the checks will say so.
-            return None
+        except (AttributeError, TypeError, RuntimeError):
+            return None  # An argument is no tensor, or a nested one: the checks will say so.
         if call is None or not is_quiet():
             return None
         if profiler._is_profiler_enabled:

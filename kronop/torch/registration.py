@@ -15,6 +15,7 @@ import torch
 
 from kronop.torch import autocasting, direct, transforms
 from kronop.torch.arguments import Layout
+from kronop.torch.checks import check_device
 from kronop.torch.declaration import Operator
 from kronop.torch.derivatives import Derivatives
 
@@ -98,13 +99,26 @@ def register(operator: Operator) -> Registered:
         _LIBRARY.impl(operator.name, compute, device)
     if operator.autocast is not None:
         autocasting.register(_LIBRARY, operator.name, library, layout, operator.autocast)
-    torch.library.register_fake(name, operator.fake, lib=_LIBRARY)
+    torch.library.register_fake(name, _checked(operator, layout), lib=_LIBRARY)
     _register_gradient(name, layout, derivatives)
     if operator.vmap is not None:
         _register_map(name, operator.vmap, layout)
     if operator.decomposed is not None:
         _DECOMPOSITIONS[library] = operator.decomposed
     return Registered(operator, library, layout, derivatives)
+
+
+def _checked(operator: Operator, layout: Layout) -> Callable[..., Any]:
+    """The operator's shapes, of tensors on one device: kernels would refuse others later."""
+
+    def fake(*arguments: Any) -> Any:
+        found = operator.fake(*arguments)
+        (_, first), *others = layout.named_tensors(arguments)
+        for name, item in others:
+            check_device(name, item, first.device)
+        return found
+
+    return fake
 
 
 def _register_gradient(name: str, layout: Layout, derivatives: Derivatives) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import kronop
 from kronop import compiler, families, knobs
 from kronop.__main__ import main
+from kronop.bench.arrays import uninterrupted
 from kronop.commands import doctor
 from kronop.commands.cache import _key
 from kronop.commands.matrix import table
@@ -232,6 +234,34 @@ def test_without_a_gpu_the_option_that_asked_for_one_is_named(
     message = capsys.readouterr().err
     assert message.startswith(f"kronop: {option}: expected a GPU")
     assert message.endswith(f"or use {instead}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "called"),
+    [
+        (["tune", "kron", "8^2"], "kronop.commands.tune.arrays_for"),
+        (["bench", "kron", "--shapes", "8:8^2"], "kronop.commands.bench_kron.execute"),
+    ],
+)
+def test_ctrl_c_ends_with_one_line(words, called, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(called, lambda *given, **named: signal.raise_signal(signal.SIGINT))
+    assert main(words) == 130
+    assert capsys.readouterr().err == "kronop: interrupted\n"
+
+
+def test_ctrl_c_waits_for_what_it_would_crash() -> None:
+    done = []
+
+    def run() -> None:
+        with uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+            done.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert done
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_the_matrix_has_every_cell() -> None:

@@ -58,7 +58,9 @@ def test_an_empty_variable_is_as_one_that_is_not_set() -> None:
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"KRONOP_DEBGU": "1"}, "KRONOP_DEBUG"),
+        ({"KRONOP_DEBGU": "1"}, "or unset it; did you mean KRONOP_DEBUG"),
+        ({"KRONOP_CACHEDIR": "/tmp"}, "did you mean KRONOP_CACHE_DIR"),
+        ({"KRONOP_WHATEVER": "1"}, "got KRONOP_WHATEVER; correct the name or unset it$"),
         ({"KRONOP_DEBUG": "7"}, "one of 0, 1, 2, 3, 4, 5, 6"),
         ({"KRONOP_LINE_INFO": "maybe"}, "one of 0, false, no, off, 1, true, yes, on"),
         ({"KRONOP_COMPILER": "NVCC"}, "one of nvrtc, nvcc"),

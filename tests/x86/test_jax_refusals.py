@@ -80,6 +80,27 @@ def test_what_does_not_fit_is_refused_by_name(call, error, message) -> None:
 
 
 @pytest.mark.parametrize(
+    ("call", "shapes"),
+    [
+        (lambda x, f: kj.gemkm(x, [f]), ("b, 6", "6, p")),
+        (lambda x, f: kj.gekmm([f], x), ("6, b", "p, 6")),
+        (lambda x, w: kj.ksmm(x, [w]), ("b, 6", "p, 3, 3, 2")),
+        (lambda x, w: kj.ksmm(x, w, batch_last=True), ("6, b", "2, p, 3, 1")),
+    ],
+)
+def test_symbolic_dimensions_are_refused_by_name(call, shapes) -> None:
+    from jax import export
+
+    symbolic = [export.symbolic_shape(shape) for shape in shapes]
+    fixed = [tuple(extent if isinstance(extent, int) else 3 for extent in it) for it in symbolic]
+    for at in range(2):
+        given = [symbolic[place] if place == at else fixed[place] for place in range(2)]
+        traced = export.export(jax.jit(call))
+        with pytest.raises(kronop.ArgumentError, match=r"shape of .*extents that are numbers, got"):
+            traced(*(jax.ShapeDtypeStruct(shape, "float32") for shape in given))
+
+
+@pytest.mark.parametrize(
     ("call", "name"),
     [
         (lambda x: kronop.gemkm(x, _F), "X"),

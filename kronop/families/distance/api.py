@@ -9,6 +9,7 @@ import numpy as np
 
 import kronop.families.distance.kernels as kernels
 from kronop.args.device import target_of
+from kronop.args.frameworks import dims
 from kronop.core import prepared
 from kronop.core.calls import describe_output, epilogue_of, finish
 from kronop.descriptions.math_instruction import MathInstruction
@@ -140,7 +141,7 @@ def is_expanded(mode: str, points: int) -> bool:
 
 def batch_dims(x1: Any, x2: Any) -> int:
     """The leading dimensions of points, of whichever has more."""
-    return max(len(getattr(item, "shape", ())) for item in (x1, x2)) - 2
+    return max(map(dims, (x1, x2))) - 2
 
 
 def matrix_of(

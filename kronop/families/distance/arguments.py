@@ -239,15 +239,15 @@ class DistanceArguments(Arguments):
         return places.input(name, item.view, item.form).pointer
 
 
-def check_points(x1: TensorView, x2: TensorView) -> None:
-    """Raises ArgumentError unless both are points of as many features."""
+def check_points(x1: Any, x2: Any) -> None:
+    """Raises ArgumentError unless both tensors, or views, are points of as many features."""
     for name, item in (("X1", x1), ("X2", x2)):
         if len(item.shape) < 2:
             raise ArgumentError(
                 mismatch(
                     name,
                     expected="at least two dimensions, points and features",
-                    got=f"shape {item.shape}",
+                    got=f"shape {tuple(item.shape)}",
                     hint="one point is (1, K); points of one feature are (M, 1)",
                 )
             )
@@ -255,8 +255,8 @@ def check_points(x1: TensorView, x2: TensorView) -> None:
         raise ArgumentError(
             mismatch(
                 "features of X2",
-                expected=f"{x1.shape[-1]}, as X1 of shape {x1.shape} has",
-                got=f"{x2.shape[-1]} of shape {x2.shape}",
+                expected=f"{x1.shape[-1]}, as X1 of shape {tuple(x1.shape)} has",
+                got=f"{x2.shape[-1]} of shape {tuple(x2.shape)}",
                 hint="the last extents are the features",
             )
         )

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from kronop.args.device import target_of
+from kronop.args.frameworks import dims
 from kronop.core import prepared
 from kronop.core.calls import describe_output, epilogue_of, finish
 from kronop.descriptions.math_instruction import MathInstruction
@@ -58,18 +59,18 @@ def kernel_matmul(
         [2.0, 1.2131]
     """
     check_kernel(kernel)
-    if len(getattr(v, "shape", ())) == 1:
+    if dims(v) == 1:
         _check_vector(x1, x2, v, out)
         result = None if out is None else out[:, None]
         result = kernel_matmul(x1, x2, v[:, None], kernel, regularization, result)
         return cast("Array", result[..., 0] if out is None else out)
-    dims = max(len(getattr(item, "shape", ())) for item in (x1, x2, v)) - 2
-    return cast("Array", product_of(x1, x2, v, kernel.bound(dims, regularization), out))
+    bound = kernel.bound(max(map(dims, (x1, x2, v))) - 2, regularization)
+    return cast("Array", product_of(x1, x2, v, bound, out))
 
 
 def _check_vector(x1: Any, x2: Any, v: Any, out: Any) -> None:
     """Refuses a vector v beside points, or a result, that it does not fit."""
-    if out is not None and len(getattr(out, "shape", ())) != 1:
+    if out is not None and dims(out) != 1:
         raise ArgumentError(
             mismatch(
                 "shape of Y",

@@ -114,14 +114,14 @@ class KernelMatmulArguments(DistanceArguments):
         return KernelMatmulProblem(**operands, diagonal=0, c=self._shape[-1], workspace=workspace)
 
 
-def check_columns(v: TensorView, x2: TensorView) -> None:
+def check_columns(v: Any, x2: Any) -> None:
     """Raises ArgumentError unless V has a row for each point of X2."""
     if len(v.shape) < 2 or v.shape[-2] != x2.shape[-2]:
         raise ArgumentError(
             mismatch(
                 "V",
                 expected=f"(..., {x2.shape[-2]}, C): a row for each point of X2",
-                got=f"shape {v.shape}",
+                got=f"shape {tuple(v.shape)}",
                 hint="a single column is v[..., None]; kernel_matmul also takes vectors (N,)",
             )
         )

@@ -22,7 +22,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.families.gemm.arguments import DIFFERENTIABLE, GemmArguments
 from kronop.families.gemm.operation import GemmOperationUniversal
 from kronop.families.gemm.shape_arguments import steps_forward
-from kronop.families.gemm.vector_arguments import are_vectors, multiplied
+from kronop.families.gemm.vector_api import are_vectors, multiplied
 
 
 def matmul(

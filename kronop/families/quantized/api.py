@@ -134,7 +134,8 @@ def quantized_arguments(
 def _new(x: Any, factors: Sequence[Any], bits: int) -> tuple[Any, Any]:
     """New tensors for the bytes and the scales."""
     torch = sys.modules.get("torch")
-    if torch is not None and type(x) is torch.Tensor and all(type(it) is type(x) for it in factors):
+    every = (x, *factors)
+    if torch is not None and all(type(it) is torch.Tensor and not it.is_nested for it in every):
         q, scales = _result_shapes(x.shape, tuple(item.shape for item in factors), bits)
         return x.new_empty(q, dtype=torch.int8), x.new_empty(scales, dtype=torch.float32)
     x_view = view(x, "X")

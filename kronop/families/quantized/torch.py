@@ -107,15 +107,6 @@ def _check_types(x: Any, factors: Sequence[Any]) -> None:
     for index, item in enumerate(factors):
         name = f"factors[{index}]"
         check_element(_element(name, item), _element("X", x), name)
-        if item.device != x.device:
-            raise ArgumentError(
-                mismatch(
-                    f"device of {name}",
-                    expected=str(x.device),
-                    got=str(item.device),
-                    hint="move all tensors to one device",
-                )
-            )
 
 
 def _element(name: str, item: Any) -> DataType:

@@ -17,6 +17,7 @@ from kronop.descriptions.expression import variable
 from kronop.descriptions.graph import Graph
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance import api
+from kronop.families.distance.arguments import check_points
 from kronop.families.distance.form import (
     GENERAL_POWERS,
     Bound,
@@ -29,6 +30,7 @@ from kronop.families.distance.form import (
 from kronop.families.distance.torch import sums
 from kronop.families.distance.torch.scaled import Scaled
 from kronop.families.distance.value_arguments import is_tensor, widths_in, with_bounded_powers
+from kronop.torch.checks import check_kind
 from kronop.torch.declaration import Autocast, Named, Operator
 from kronop.torch.registration import register
 from kronop.torch.transforms import in_front
@@ -140,8 +142,16 @@ def _compute(
 
 
 def _fake(x1: Any, x2: Any, values: Any, numbers: str, vectors: Any, form: str, mode: str) -> Any:
+    check_alike(x1, x2)
     lead = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2], *shapes_of(values, vectors))
     return x1.new_empty((*lead, x1.shape[-2], x2.shape[-2]))
+
+
+def check_alike(x1: Any, x2: Any) -> None:
+    """Raises ElementTypeError or ArgumentError unless points are of one type and as many
+    features."""
+    check_points(x1, x2)
+    check_kind("x2", x2, x1.dtype, "points are of one type")
 
 
 def shapes_of(values: Sequence[Any], vectors: Sequence[Any]) -> list[Any]:

@@ -21,9 +21,11 @@ import torch
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance import product_api
 from kronop.families.distance.form import GENERAL_POWERS, Form, TermKind, sum_of, value_of
+from kronop.families.distance.product_arguments import check_columns
 from kronop.families.distance.torch import sums
 from kronop.families.distance.torch.operators import (
     Values,
+    check_alike,
     derived,
     largest_of,
     mapped_first,
@@ -35,6 +37,7 @@ from kronop.families.distance.torch.operators import (
     wide_enough,
 )
 from kronop.families.distance.torch.scaled import Scaled
+from kronop.torch.checks import check_kind
 from kronop.torch.declaration import Autocast, Named, Operator
 from kronop.torch.registration import register
 
@@ -49,6 +52,9 @@ def _compute(x1: Any, x2: Any, v: Any, values: Any, numbers: str, vectors: Any, 
 
 
 def _fake(x1: Any, x2: Any, v: Any, values: Any, numbers: str, vectors: Any, form: str) -> Any:
+    check_alike(x1, x2)
+    check_columns(v, x2)
+    check_kind("v", v, x1.dtype, "points and v are of one type")
     shapes = [item.shape[:-2] for item in (x1, x2, v)]
     lead = torch.broadcast_shapes(*shapes, *shapes_of(values, vectors))
     return x1.new_empty((*lead, x1.shape[-2], v.shape[-1]))

@@ -11,20 +11,23 @@ from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.gemm.shape_arguments import shape_error
+from kronop.torch.checks import check_kind
 from kronop.torch.declaration import Named
+
+_HINT = "a and b have one type, c and bias that of the result"
 
 
 def result(a: Any, b: Any, c: Any, bias: Any) -> Any:
     """A tensor of the result's shape and type.
 
     Raises:
-        ArgumentError: shapes or devices that do not fit.
+        ArgumentError: shapes that do not fit.
         ElementTypeError: element types that do not.
     """
     shape, kind = result_shape(a, b), result_kind(a.dtype)
     for name, item in (("c", c), ("bias", bias)):
         if item is not None:
-            _check_like(name, item, kind, a.device)
+            check_kind(name, item, kind, _HINT)
     if bias is not None and (bias.dim() != 1 or bias.shape[0] != shape[-1]):
         raise shape_error("bias", f"({shape[-1]},): a number for each column", tuple(bias.shape))
     if c is not None and not broadcasts(c.shape, shape):
@@ -46,7 +49,7 @@ def result_shape(a: Any, b: Any) -> tuple[Any, ...]:
         expected = f"(..., {a.shape[-1]}, N), as A has {a.shape[-1]} columns"
         raise shape_error("B", expected, tuple(b.shape))
     element_of(a.dtype)
-    _check_like("b", b, a.dtype, a.device)
+    check_kind("b", b, a.dtype, _HINT)
     try:
         lead = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except RuntimeError as error:
@@ -90,28 +93,3 @@ def refuse_gradient(given: Named) -> None:
                 hint="multiply wider tensors, or record no gradients (torch.no_grad())",
             )
         )
-
-
-def check_device(name: str, item: Any, device: Any) -> None:
-    if item.device != device:
-        raise ArgumentError(
-            mismatch(
-                f"device of {name}",
-                expected=str(device),
-                got=str(item.device),
-                hint="move all tensors to one device",
-            )
-        )
-
-
-def _check_like(name: str, item: Any, kind: Any, device: Any) -> None:
-    if item.dtype != kind:
-        raise ElementTypeError(
-            mismatch(
-                f"element type of {name}",
-                expected=str(kind),
-                got=str(item.dtype),
-                hint="a and b have one type, c and bias that of the result",
-            )
-        )
-    check_device(name, item, device)

@@ -14,8 +14,9 @@ from kronop.descriptions.tree_text import from_text
 from kronop.descriptions.visitor import Operand, VisitorEpilogue, VisitorTree
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.gemm.shape_arguments import shape_error
-from kronop.families.gemm.torch.shapes import check_device, element_of, result_shape
+from kronop.families.gemm.torch.shapes import element_of, result_shape
 from kronop.families.gemm.visited_api import epilogue_for
+from kronop.torch.checks import check_device
 from kronop.torch.declaration import Named
 
 

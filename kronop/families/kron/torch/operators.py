@@ -18,6 +18,7 @@ from kronop.families.kron.description import Side
 from kronop.families.kron.torch import batching, decomposed
 from kronop.families.kron.torch.gradient import gradients, repeated
 from kronop.families.kron.torch.sums import leading
+from kronop.torch.checks import check_kind
 from kronop.torch.declaration import Autocast, Direct, Named, Operator, Prepared
 from kronop.torch.registration import register
 
@@ -25,7 +26,7 @@ from kronop.torch.registration import register
 def _compute(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> Any:
     # The result is row-major even if Z isn't, because the fake implementation promises that to
     # torch.compile.
-    out = None if z is None else _fake(x, factors, z, alpha, beta, left)
+    out = None if z is None else _empty(x, factors, z, left)
     scalars = {"alpha": alpha, "beta": beta, "z": z, "out": out}
     return gekmm(factors, x, **scalars) if left else gemkm(x, factors, **scalars)
 
@@ -64,6 +65,16 @@ def _result_shape(x: Any, factors: Any, z: Any, left: bool) -> tuple[Any, ...]:
 
 
 def _fake(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> Any:
+    for index, item in enumerate(factors):
+        check_kind(f"factors[{index}]", item, x.dtype, "x and all factors have one type")
+    found = _empty(x, factors, z, left)
+    if z is not None:
+        check_kind("z", z, found.dtype, "z is of the result's type")
+    return found
+
+
+def _empty(x: Any, factors: Any, z: Any, left: bool) -> Any:
+    """A row-major tensor of the result's shape and type."""
     element = torch.int32 if x.dtype is torch.int8 else x.dtype
     return x.new_empty(_result_shape(x, factors, z, left), dtype=element)
 

@@ -1,11 +1,12 @@
-"""Complex numbers are refused by every public function, in words that tell what to do instead."""
+"""What no public function takes, and refuses in words that tell what to do instead: complex
+numbers, and torch's tensors that have no memory of their own."""
 
 from __future__ import annotations
 
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ _WEIGHTS = np.ones((1, 4, 4, 1))
 _PANELS = kronop.ColumnMajorInterleaved32
 _SHIFTED = kronop.epilogue_visitor(lambda accum, c: accum + c, kinds={"c": "tensor"})
 
-# What each function is called with; every array and float in it becomes complex in turn.
+# What each function is called with; its arrays, and floats, become what is refused in turn.
 _Given = tuple[tuple[Any, ...], dict[str, Any]]
 _CALLS: dict[str, _Given] = {
     "gemkm": ((_ROWS, _PAIR), {"alpha": 2.0, "beta": 1.0, "z": _ROWS}),
@@ -56,43 +57,42 @@ _OPERATORS = {
 _TOLD = r"real number|real part|Python number|complex (points|numbers|matrices) are not supported"
 
 
-def _leaves(item: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths to all arrays and floats in nested tuples, lists and dicts."""
-    if isinstance(item, (np.ndarray, float)):
+def _leaves(item: Any, kinds: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths to all items of these classes in nested tuples, lists and dicts."""
+    if isinstance(item, kinds):
         yield path
-    elif isinstance(item, (tuple, list)):
-        for at, inner in enumerate(item):
-            yield from _leaves(inner, (*path, at))
-    elif isinstance(item, dict):
-        for key, inner in item.items():
-            yield from _leaves(inner, (*path, key))
+    elif isinstance(item, (tuple, list, dict)):
+        pairs = item.items() if isinstance(item, dict) else enumerate(item)
+        for key, inner in pairs:
+            yield from _leaves(inner, kinds, (*path, key))
 
 
-def _changed(item: Any, path: tuple[Any, ...]) -> Any:
+def _changed(item: Any, path: tuple[Any, ...], change: Callable[[Any], Any]) -> Any:
+    """The same with what is at the end of a path changed."""
     if not path:
-        return item * 1j if isinstance(item, float) else item.astype("c16")
-    if isinstance(item, dict):
-        return {**item, path[0]: _changed(item[path[0]], path[1:])}
-    found = list(item)
-    found[path[0]] = _changed(found[path[0]], path[1:])
-    return type(item)(found)
+        return change(item)
+    found: Any = dict(item) if isinstance(item, dict) else list(item)
+    found[path[0]] = _changed(item[path[0]], path[1:], change)
+    return tuple(found) if isinstance(item, tuple) else found
 
 
 def _mapped(change: Callable[[Any], Any], item: Any) -> Any:
     """The same with all arrays changed."""
-    if isinstance(item, (tuple, list)):
-        return type(item)(_mapped(change, inner) for inner in item)
-    if isinstance(item, dict):
-        return {key: _mapped(change, inner) for key, inner in item.items()}
-    return change(item) if isinstance(item, np.ndarray) else item
+    for path in _leaves(item, np.ndarray):
+        item = _changed(item, path, change)
+    return item
+
+
+def _complex(item: Any) -> Any:
+    return item * 1j if isinstance(item, float) else item.astype("c16")
 
 
 def _check(call: Callable[..., Any], given: _Given, change: Any = lambda array: array) -> None:
     """Every array and number is refused where it is complex."""
-    paths = [*_leaves(given)]
+    paths = [*_leaves(given, (np.ndarray, float))]
     assert paths
     for path in paths:
-        arguments, named = _mapped(change, _changed(given, path))
+        arguments, named = _mapped(change, _changed(given, path, _complex))
         with pytest.raises(kronop.ElementTypeError, match=_TOLD):
             call(*arguments, **named)
 
@@ -106,29 +106,82 @@ def _public(module: str) -> list[str]:
     return sorted(set(every) - _WITHOUT_TENSORS)
 
 
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        (module, name)
-        for module in ("kronop", "kronop.gemm", "kronop.linalg")
-        for name in _public(module)
-    ],
-)
-def test_functions(module: str, name: str) -> None:
-    found = kronop.gemm if module == "kronop.gemm" else importlib.import_module(module)
-    _check(getattr(found, name), _CALLS[name])
+def _functions(*modules: str) -> Iterator[tuple[Callable[..., Any], _Given]]:
+    """The functions of modules, with what they are called with."""
+    for module in modules:
+        found = kronop.gemm if module == "kronop.gemm" else importlib.import_module(module)
+        for name in _public(module):
+            yield getattr(found, name), _CALLS[name]
+
+
+_PLAIN = ("kronop", "kronop.gemm", "kronop.linalg")
+
+
+def test_complex_numbers() -> None:
+    for call, given in _functions(*_PLAIN):
+        _check(call, given)
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_functions_of_torch(device: str) -> None:
+def test_complex_numbers_in_torch(device: str) -> None:
     """Also of tensors without values, or else a traced program fails far from what was wrong."""
     torch = pytest.importorskip("torch")
-    for name in _public("kronop.torch"):
-        call = getattr(kronop.torch, name)
-        _check(call, _CALLS[name], lambda array: torch.tensor(array, device=device))
+    for call, given in _functions("kronop.torch"):
+        _check(call, given, lambda array: torch.tensor(array, device=device))
 
 
-def test_layers() -> None:
+def _refused(modules: Sequence[str], change: Callable[[Any], Any], told: str) -> None:
+    """Every tensor is refused where `change` made it, beside others."""
+    torch = pytest.importorskip("torch")
+    for call, given in _functions(*modules):
+        tensors = _mapped(torch.tensor, given)
+        for path in _leaves(tensors, torch.Tensor):
+            arguments, named = _changed(tensors, path, change)
+            with pytest.raises(kronop.ArgumentError, match=told):
+                call(*arguments, **named)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", ["strided", "jagged"])
+def test_nested_tensors(layout: str) -> None:
+    torch = pytest.importorskip("torch")
+    kind = getattr(torch, layout)
+    _refused(
+        (*_PLAIN, "kronop.torch"),
+        lambda item: torch.nested.as_nested_tensor([item, item], layout=kind),
+        r"a nested tensor; call \.to_padded_tensor\(0\) first, or pass .* \.unbind\(\)",
+    )
+
+
+def test_tensors_on_meta_beside_others() -> None:
+    torch = pytest.importorskip("torch")
+    told = r"device meta, without values; pass a real one"
+    _refused(_PLAIN, lambda item: item.to("meta"), told)
+    told = rf"{told}|device of .*expected|devices of X and weights"
+    _refused(("kronop.torch",), lambda item: item.to("meta"), told)
+    assert torch
+
+
+def test_maps_over_functions_that_torch_does_not_know() -> None:
+    torch = pytest.importorskip("torch")
+    told = r"that torch\.vmap maps; use .*, or pass the batch itself: leading dimensions broadcast"
+    for call, given in _functions(*_PLAIN):
+        tensors = _mapped(torch.tensor, given)
+        for path in _leaves(tensors, torch.Tensor):
+
+            def mapped(
+                item: Any, call: Any = call, path: Any = path, tensors: Any = tensors
+            ) -> Any:
+                arguments, named = _changed(tensors, path, lambda _: item)
+                return call(*arguments, **named)
+
+            whole: list[Any] = []
+            _changed(tensors, path, lambda item, whole=whole: whole.extend([item, item]))
+            with pytest.raises(kronop.ArgumentError, match=told):
+                torch.vmap(mapped)(torch.stack(whole))
+
+
+def test_complex_numbers_in_layers() -> None:
     torch = pytest.importorskip("torch")
     nn, how = kronop.torch.nn, {"dtype": torch.float64}
     layers = [nn.KSLinear([(1, 4, 4, 1)], algo=algo, **how) for algo in ("kernel", "dense")]
@@ -136,16 +189,15 @@ def test_layers() -> None:
         _check(layer, ((_ROWS,), {}), torch.tensor)
 
 
-def test_functions_of_jax() -> None:
+def test_complex_numbers_in_jax() -> None:
     pytest.importorskip("jax")
     narrow = {"f": "f4", "c": "c8"}  # JAX knows wider ones only where it is told to.
-    for name in _public("kronop.jax"):
-        call = getattr(kronop.jax, name)
-        _check(call, _CALLS[name], lambda array: array.astype(narrow[array.dtype.kind]))
+    for call, given in _functions("kronop.jax"):
+        _check(call, given, lambda array: array.astype(narrow[array.dtype.kind]))
 
 
 @pytest.mark.parametrize("name", _OPERATORS)
-def test_operators(name: str) -> None:
+def test_complex_numbers_beside_operators(name: str) -> None:
     operator = _OPERATORS[name]
     for call in (
         lambda x: operator @ x,
@@ -161,19 +213,19 @@ def test_operators(name: str) -> None:
     _check(lambda scale: scale * operator, ((2.0,), {}))
 
 
-def test_factors_of_operators() -> None:
+def test_complex_factors_of_operators() -> None:
     for kind in (kronop.KroneckerOperator, kronop.KroneckerSum):
         _check(kind, ((_PAIR,), {}))
 
 
-def test_operators_of_scipy() -> None:
+def test_complex_numbers_in_scipy() -> None:
     scipy = pytest.importorskip("scipy.sparse.linalg")
     assert scipy
     _check(lambda x: kronop.scipy.LinearOperator(_OPERATORS["KroneckerSum"]) @ x, ((_EYE,), {}))
 
 
 @pytest.mark.parametrize("name", sorted(set(kernels.__all__) - {"Cosine", "Kernel", "Linear"}))
-def test_values_of_kernels(name: str) -> None:
+def test_complex_values_of_kernels(name: str) -> None:
     kind = functools.partial(kernels.Matern, 0.5) if name == "Matern" else getattr(kernels, name)
     for value in (2.0, np.full(3, 2.0)):
         values = {"Scaled": (value, kernels.Linear()), "Polynomial": (2, value)}
@@ -182,7 +234,7 @@ def test_values_of_kernels(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [*samples.kinds(FAMILIES)], ids=lambda kind: kind.name)
-def test_arguments(kind: Kind) -> None:
+def test_complex_operands_of_arguments(kind: Kind) -> None:
     target = "x86" if "x86" in kind.emitters else "sm_90a"
     operation = samples.operation(kind, target, samples.elements(kind, target)[0])
     shapes = operation.description.operands(3)

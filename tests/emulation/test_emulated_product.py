@@ -60,10 +60,12 @@ def run(
     turned: bool = False,
     of_x1: tuple[int, ...] | None = None,
     of_x2: tuple[int, ...] = (),
+    sized: bool = False,
 ) -> None:
     """Compares a product of (M, N, K, C); `turned` results lie along their columns.
 
     Args:
+        sized: points are of all sizes that float32 has, and some are 0.
         of_x1, of_x2: leading dimensions of the points; those of X1 are the batch if they are None.
     """
     m, n, k, c = shape
@@ -71,6 +73,9 @@ def run(
     of_x1 = batch if of_x1 is None else of_x1
     x1 = scale * support.random_array(random, (*of_x1, m, k), element)
     x2 = scale * support.random_array(random, (*of_x2, n, k), element)
+    if sized:
+        x1, x2 = (np.ldexp(x, (np.arange(len(x)) * 40 % 240 - 120)[:, None]) for x in (x1, x2))
+        x1[7] = x2[9] = 0
     v = support.random_array(random, (*batch, n, c), element)
     y = support.poison((*batch, c, m) if turned else (*batch, m, c), element)
     y = y.swapaxes(-2, -1) if turned else y
@@ -140,6 +145,11 @@ def test_bandwidths_per_feature_of_a_batch(folder: Path) -> None:
 )
 def test_kernels(folder: Path, kernel: Kernel) -> None:
     run(folder, kernel, (30, 50, 6, 2))
+
+
+def test_lengths_of_all_sizes(folder: Path) -> None:
+    """Their squares may leave the range of float32."""
+    run(folder, Cosine(), (30, 150, 19, 2), sized=True)
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -81,6 +81,8 @@ class Kernel:
     """
 
     __slots__ = ()
+    # Whether it falls to 0 faster than others grow: times infinity it is 0 then.
+    _fades = False
 
     def __add__(self, other: Kernel) -> Kernel:
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
@@ -189,6 +191,8 @@ class Gaussian(Kernel):
 
     bandwidth: Any
 
+    _fades = True
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "bandwidth", checked("bandwidth", self.bandwidth))
 
@@ -215,6 +219,8 @@ class Laplace(Kernel):
 
     bandwidth: Any
     norm: int = 1
+
+    _fades = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bandwidth", checked("bandwidth", self.bandwidth))
@@ -252,6 +258,8 @@ class Matern(Kernel):
 
     nu: float
     bandwidth: Any
+
+    _fades = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bandwidth", checked("bandwidth", self.bandwidth))
@@ -410,6 +418,9 @@ class Sum(Kernel):
     first: Kernel
     second: Kernel
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_fades", self.first._fades and self.second._fades)
+
     def _expression(self, builder: Builder) -> Expression:
         return self.first._expression(builder) + self.second._expression(builder)
 
@@ -421,8 +432,14 @@ class Product(Kernel):
     first: Kernel
     second: Kernel
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_fades", self.first._fades or self.second._fades)
+
     def _expression(self, builder: Builder) -> Expression:
-        return self.first._expression(builder) * self.second._expression(builder)
+        first, second = (item._expression(builder) for item in (self.first, self.second))
+        if self.first._fades == self.second._fades:
+            return first * second
+        return apply("fade", first, second) if self.first._fades else apply("fade", second, first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -443,6 +460,7 @@ class Scaled(Kernel):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", checked("scale", self.scale, FINITE))
+        object.__setattr__(self, "_fades", self.kernel._fades)
 
     def _expression(self, builder: Builder) -> Expression:
         return builder.value("scale", self.scale) * self.kernel._expression(builder)

@@ -11,8 +11,8 @@ from kronop.descriptions.traced import Reduced, Traced
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
 
-# The activation before one that falls to 0, where another framework computes that, and would give
-# NaN for minus infinity.
+# What is done before an activation that falls to 0 where another framework computes that one, and
+# would give NaN for minus infinity.
 BOUNDED = "bounded"
 
 @dataclass(frozen=True, slots=True)

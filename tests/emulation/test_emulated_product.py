@@ -61,10 +61,12 @@ def run(
     of_x1: tuple[int, ...] | None = None,
     of_x2: tuple[int, ...] = (),
     with_nan: bool = False,
+    sized: bool = False,
 ) -> None:
     """Compares a product of (M, N, K, C); `turned` results lie along their columns.
 
     Args:
+        sized: points are of all sizes that float32 has, and some are 0.
         of_x1, of_x2: leading dimensions of the points; those of X1 are the batch if they are None.
     """
     m, n, k, c = shape
@@ -74,6 +76,9 @@ def run(
     x2 = scale * support.random_array(random, (*of_x2, n, k), element)
     if with_nan:
         x1[..., 1, k // 2] = np.nan
+    if sized:
+        x1, x2 = (np.ldexp(x, (np.arange(len(x)) * 40 % 240 - 120)[:, None]) for x in (x1, x2))
+        x1[7] = x2[9] = 0
     v = support.random_array(random, (*batch, n, c), element)
     y = support.poison((*batch, c, m) if turned else (*batch, m, c), element)
     y = y.swapaxes(-2, -1) if turned else y
@@ -159,6 +164,11 @@ def test_relative_powers(folder: Path, element: DataType) -> None:
     for features in (16, 40):  # One slab and several; three tiles of columns.
         kernel = PowerNorm(60.0) + PowerNorm(17.0)
         run(folder, kernel, (30, 150, features, 2), element)
+
+
+def test_lengths_of_all_sizes(folder: Path) -> None:
+    """Their squares may leave the range of float32."""
+    run(folder, Cosine(), (30, 150, 19, 2), sized=True)
 
 
 @pytest.mark.parametrize("turned", [False, True])

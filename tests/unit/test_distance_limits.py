@@ -111,6 +111,10 @@ _CASES = {
     ),
     "any norm": _of_norm(None, 70),
 }
+_PRODUCT = _Case(
+    lambda l, p: kernels.Linear() * (2 * kernels.Gaussian(l)),
+    lambda x, y, l, p: 2 * x @ y.T * (-((_norm(x, y, 2) / l) ** 2) / 2).exp(),
+)
 _DECAYING = [name for name, case in _CASES.items() if not case.degree and name != "cosine"]
 
 
@@ -202,13 +206,14 @@ def test_scales(name: str, kind: Any, is_product: bool) -> None:
 
 @pytest.mark.parametrize("is_product", [False, True])
 @pytest.mark.parametrize("kind", _FLOATS)
-@pytest.mark.parametrize("name", _DECAYING)
+@pytest.mark.parametrize("name", [*_DECAYING, "product"])
 @pytest.mark.usefixtures("without_kernels")
 def test_far_points(name: str, kind: Any, is_product: bool) -> None:
     """Kernels fall to 0: points at infinity change neither other values nor their gradients."""
-    call, formula = _calls(_CASES[name], kind, is_product)
+    call, formula = _calls(_CASES.get(name, _PRODUCT), kind, is_product)
     wanted = _derived(formula, _tensors((_X, _Y)), _tensors(_VALUES))
-    far = np.array([[1e25, 0, 0], [math.inf, 0, 0]])
+    # Inner products with infinite points have infinite derivatives.
+    far = np.array([[1e25, 0, 0], [1e25 if name == "product" else math.inf, 0, 0]])
     points = _tensors((np.concatenate([_X, far]), np.concatenate([_Y, -far])), 1.0, kind)
     found = _derived(call, points, _tensors(_VALUES, 1.0, kind))
     for one, other in zip(found[:4], wanted, strict=False):

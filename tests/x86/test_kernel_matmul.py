@@ -82,6 +82,16 @@ def test_relative_powers() -> None:
         _check(kronop.kernel_matmul(x1, x2, v, kernel, out=out), x1, x2, v, kernel)
 
 
+def test_lengths_of_all_sizes() -> None:
+    """Their squares may leave the range of float32."""
+    kernel = kernels.Cosine()
+    points = [np.ldexp(_points(n, 5), np.arange(n)[:, None] * 40 % 240 - 120) for n in (9, 301)]
+    points[0][7] = points[1][8] = 0
+    v, out = _points(301, 3, seed=2), _poisoned(9, 3)
+    kronop.kernel_matmul(*points, v, kernel, out=out)
+    _check(out, *points, v, kernel)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float16])
 def test_types(dtype: Any) -> None:
     x1, x2, v = (

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields  # torch.compile can trace its constructors.
 from typing import Any
 
-from kronop.descriptions.expression import Expression
+from kronop.descriptions.expression import Expression, apply
 from kronop.descriptions.ordered import in_order
 from kronop.families.distance.builder import Builder
 from kronop.families.distance.form import Bound
@@ -32,6 +32,8 @@ class Kernel:
     """
 
     __slots__ = ()
+    # Whether it falls to 0 faster than others grow: times infinity it is 0 then.
+    _fades = False
 
     def __add__(self, other: Kernel) -> Kernel:
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
@@ -143,6 +145,9 @@ class Sum(Composed):
     first: Kernel
     second: Kernel
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_fades", self.first._fades and self.second._fades)
+
     def _parts(self) -> tuple[Kernel, ...]:
         return self.first, self.second
 
@@ -157,11 +162,16 @@ class Product(Composed):
     first: Kernel
     second: Kernel
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_fades", self.first._fades or self.second._fades)
+
     def _parts(self) -> tuple[Kernel, ...]:
         return self.first, self.second
 
     def _composed(self, builder: Builder, *parts: Expression) -> Expression:
-        return parts[0] * parts[1]
+        if self.first._fades == self.second._fades:
+            return parts[0] * parts[1]
+        return apply("fade", *(parts if self.first._fades else reversed(parts)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -182,6 +192,7 @@ class Scaled(Composed):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", checked("scale", self.scale, FINITE))
+        object.__setattr__(self, "_fades", self.kernel._fades)
 
     def _parts(self) -> tuple[Kernel, ...]:
         return (self.kernel,)

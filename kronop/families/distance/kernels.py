@@ -131,6 +131,8 @@ class Gaussian(Kernel):
 
     bandwidth: Any
 
+    _fades = True
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "bandwidth", checked("bandwidth", self.bandwidth))
 
@@ -157,6 +159,8 @@ class Laplace(Kernel):
 
     bandwidth: Any
     norm: int = 1
+
+    _fades = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bandwidth", checked("bandwidth", self.bandwidth))
@@ -194,6 +198,8 @@ class Matern(Kernel):
 
     nu: float
     bandwidth: Any
+
+    _fades = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bandwidth", checked("bandwidth", self.bandwidth))

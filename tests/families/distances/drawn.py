@@ -59,7 +59,7 @@ def kernel(random: np.random.Generator, lead: tuple[int, ...], k: int) -> Any:
         p = float(random.choice(POWERS)) if random.random() < 0.8 else value()
         return [
             lambda: kernels.PowerNorm(p, root=bool(random.integers(2))),
-            lambda: kernels.PowerNorm(float(random.choice([p, 16, 60]))),
+            lambda: kernels.PowerNorm([p, 16.0, 60.0][random.integers(3)]),
             lambda: kernels.Gaussian(width()),
             lambda: kernels.Laplace(width(), int(random.integers(1, 3))),
             lambda: kernels.Matern(float(random.choice([0.5, 1.5, 2.5])), width()),

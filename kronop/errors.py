@@ -123,6 +123,15 @@ def converting(kind: object, hint: str) -> str:
     )
 
 
+def shown(value: object, most: int = 200) -> str:
+    """A value of any kind for a message: its repr, cut if it is long; its type if it has none."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # Of integers of thousands of digits, of deep lists.
+        return f"{type(value).__name__}, which is too large to show"
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def warn(message: str) -> None:
     """A RuntimeWarning about the innermost line that is neither kronop's nor a library's: the line
     by which a program came here or, in a thread that only kronop uses, the main thread's."""

@@ -16,12 +16,14 @@ from kronop.args.device import default_device
 from kronop.compiler.keys import SCHEMA
 from kronop.compiler.rows import Winner, checked_winner
 from kronop.core import winners
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError, DescriptionError, mismatch
 from kronop.frozen import dataclass
 from kronop.target import Target
 from kronop.version import __version__
 
 _KIND = "kronop tuning table"
+# Above the numbers of an entry, which SQLite keeps in 64 bits.
+_MOST = 1 << 63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +64,15 @@ def import_table(text: str) -> Imported:
 def _entries(text: str) -> list[Any]:
     try:
         table = json.loads(text)
-    except ValueError as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise _refused(f"no JSON ({error})", "export it again") from error
     if not isinstance(table, dict) or table.get("kind") != _KIND:
         raise _refused("something else", "give a file of `cache export-tuning`")
-    version = (table.get("kronop"), table.get("schema"))
-    if version != (__version__, SCHEMA):
-        raise _refused(
-            f"one of kronop {version[0]}, schema {version[1]}", "tune with this version and export"
-        )
+    version, schema = (table.get(name) for name in ("kronop", "schema"))
+    if (version, schema) != (__version__, SCHEMA):
+        is_told = _is_shown(version) and type(schema) is int and 0 <= schema < 1000
+        of = f"kronop {version}, schema {schema}" if is_told else "no version of kronop"
+        raise _refused(f"one of {of}", "tune with this version and export")
     entries = table.get("winners")
     if not isinstance(entries, list):
         raise _refused("one without a list of winners", "export it again")
@@ -83,7 +85,21 @@ def _checked(index: int, entry: Any) -> Winner:
         found.description, found.target, found.device, found.size
     ):
         raise _refused(f"entry {index}, which is not what its digest is of", "export it again")
+    # A digest says nothing about who wrote the entry.
+    values = dataclasses.astuple(found)
+    if not all(_is_shown(it) if isinstance(it, str) else it < _MOST for it in values):
+        got = f"entry {index} with text that is not printed or a number beyond 64 bits"
+        raise _refused(got, "export it again")
+    try:
+        Target.parse(found.target)
+    except DescriptionError as error:
+        raise _refused(f"entry {index} ({error})", "tune with this version and export") from error
     return found
+
+
+def _is_shown(text: object) -> bool:
+    """Whether it is text that terminals only print: without escape sequences and the like."""
+    return isinstance(text, str) and text.isprintable()
 
 
 def _refused(got: str, hint: str) -> ArgumentError:

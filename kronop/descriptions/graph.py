@@ -31,12 +31,12 @@ from kronop.descriptions.expression import (
     spelled,
     variable,
 )
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError, mismatch, shown
 
 Row = tuple[Any, ...]
 # Operations that are in each other in one C++ expression at most, since compilers recurse.
 _MOST_DEPTH = 50
-# Of an expression. NOTE: an exponential of a kernel takes g++ 0.3 s and NVRTC 1.5 s, in all copies.
+# NOTE: an exponential in a kernel of points takes g++ 0.3 s and NVRTC 1.5 s.
 _MOST_ROWS = 1 << 14
 
 
@@ -70,9 +70,9 @@ class Graph(Decision):
             )
         for place, row in enumerate(self.rows):
             if not _is_row(row, place, inputs):
-                raise _refused(f"{row!r} in row {place}", inputs)
+                raise _refused(f"{shown(row)} in row {place}", inputs)
         if not self.results or not all(_is_place(at, len(self.rows)) for at in self.results):
-            raise _refused(f"results {self.results!r} of {len(self.rows)} rows", inputs)
+            raise _refused(f"results {shown(self.results)} of {len(self.rows)} rows", inputs)
 
     @classmethod
     def of(cls, *expressions: Expression) -> Graph:
@@ -83,7 +83,7 @@ class Graph(Decision):
         """
         try:
             rows, results = _numbered(expressions)
-        except (AttributeError, TypeError, OverflowError) as error:
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
             raise _refused(str(error), ()) from error
         return cls(rows, results)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kronop.descriptions.identifiers import is_identifier
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError, mismatch, shown
 
 ACCUMULATOR = "accumulator"
 # Names that `epilogue_type` takes for something else, and what graphs call the sums.
@@ -20,7 +20,7 @@ def check(operands: Sequence[str], results: Sequence[object]) -> None:
     for name in operands:
         if not is_identifier(name) or name in {*taken, *_OWN_NAMES}:
             raise _misnamed(
-                f"parameter {name!r}",
+                f"parameter {shown(name)}",
                 "a name of C++ that is there once, without two underscores in a row or one in"
                 " front",
                 _OWN_NAMES,
@@ -29,7 +29,7 @@ def check(operands: Sequence[str], results: Sequence[object]) -> None:
     for place, result in enumerate(results):
         kept = _KEPT_NAMES - {"D"} if place == 0 else _KEPT_NAMES
         if not isinstance(result, str) or not result.isidentifier() or result in {*taken, *kept}:
-            raise _misnamed(f"result {result!r}", "a name that is there once", kept)
+            raise _misnamed(f"result {shown(result)}", "a name that is there once", kept)
         taken.add(result)
 
 

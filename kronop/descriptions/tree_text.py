@@ -15,7 +15,7 @@ import json
 
 from kronop.descriptions.graph import Graph
 from kronop.descriptions.visitor import Operand, Result, VisitorTree
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError, mismatch, shown
 
 
 def to_text(tree: VisitorTree) -> str:
@@ -44,7 +44,7 @@ def from_text(text: str) -> VisitorTree:
             mismatch(
                 "the text of a visitor tree",
                 expected="operands, a graph and results, as kronop writes them",
-                got=f"{text[:100]!r} ({error})",
+                got=f"{shown(text)} ({error})",
                 hint="trace or export the program again, with this version of kronop",
             )
         ) from error

@@ -27,7 +27,7 @@ from kronop.descriptions.graph import Graph
 from kronop.descriptions.scalars import FINITE_MAX, EpilogueArguments, saturated
 from kronop.descriptions.tree_names import ACCUMULATOR as ACCUMULATOR
 from kronop.descriptions.visitor_arguments import VisitorArguments
-from kronop.errors import DescriptionError, ElementTypeError, mismatch
+from kronop.errors import DescriptionError, ElementTypeError, mismatch, shown
 from kronop.frozen import dataclass, derived
 from kronop.late import imported
 
@@ -61,9 +61,10 @@ class Result(Decision):
 
     def is_one(self) -> bool:
         """Whether the reduction and the axis are known, or both empty."""
-        if self.reduction in [*REDUCTIONS]:
-            return self.axis in AXES
-        return (self.reduction, self.axis) == ("", "")
+        if not isinstance(self.reduction, str) or not isinstance(self.axis, str):
+            return False
+        is_reduced = self.reduction in REDUCTIONS and self.axis in AXES
+        return is_reduced or not (self.reduction or self.axis)
 
     @property
     def kind(self) -> str:
@@ -113,7 +114,8 @@ class VisitorTree(Decision):
         if not isinstance(self.operands, tuple) or not isinstance(self.results, tuple):
             raise _refused("tuples of operands and results", (self.operands, self.results))
         for operand in self.operands:
-            if not isinstance(operand, Operand) or operand.kind not in KINDS:
+            is_one = isinstance(operand, Operand) and isinstance(operand.kind, str)
+            if not is_one or operand.kind not in KINDS:
                 raise _refused(f"operands, each with one of {', '.join(KINDS)}", operand)
         for item in self.results:
             if not isinstance(item, Result) or not item.is_one():
@@ -361,7 +363,7 @@ def _refused(expected: str, got: object) -> DescriptionError:
         mismatch(
             "a visitor tree",
             expected=expected,
-            got=repr(got),
+            got=shown(got),
             hint="kronop.epilogue_visitor makes trees of functions",
         )
     )

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
+import math
+import operator
 import pickle
+import random
+import re
 import subprocess
 import sys
+from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 import kronop
+from kronop.descriptions.expression import OPERATIONS, Expression, variable
+from kronop.descriptions.graph import Graph
 from kronop.descriptions.tree_text import from_text
-from kronop.descriptions.visitor import VisitorTree
+from kronop.descriptions.visitor import KINDS, Operand, Result, VisitorTree
+from kronop.emit.render_visitor import _statements, visitor_functor
 
 _FUNCTION = """
 lambda accum, alpha, c, bias: (
@@ -120,3 +131,103 @@ def test_other_texts_are_refused(told: Any) -> None:
 def test_what_is_no_json_is_refused(text: str) -> None:
     with pytest.raises(kronop.DescriptionError, match="the text of a visitor tree"):
         from_text(text)
+
+
+# What the C++ of a tree consists of: names of its own, functions of kronop::math, numbers, signs.
+_FUNCTIONS = "|".join({*re.findall(r"math::(\w+)", str(OPERATIONS))})
+_WORDS = re.compile(
+    r"const|Compute|at|keep|operand\d?|scalar\d|v\d+|accumulator|kronop|math|\d+e?|" + _FUNCTIONS
+)
+_JUNK: tuple[Any, ...] = (
+    *(
+        "accumulator",
+        "c",
+        "NULL",
+        "",
+        "[&]{ return 0; }()",
+        "1.0); exit(1",
+        "add",
+        "constant",
+        "row",
+    ),
+    *(None, True, 0, -1, 2**70, 10**5000, 1.5, math.nan, -math.inf, 1j, 0.1 + 0j),
+    *((), [], {}, ("input", "c"), [["input", "c"]], np.float64(2.5), np.int8(3), np.ones(2)),
+    *(Fraction(1, 3), Fraction(10**400), Expression("input", ("c",)), kronop.float32, print),
+)
+
+
+def _drawn(draw: random.Random, depth: int = 0) -> Any:
+    """An expression, in which there may be anything."""
+    if draw.random() < 0.02:
+        return draw.choice(_JUNK)
+    if depth > 4 or draw.random() < 0.25:
+        operands: Any = draw.choice([("accumulator",), ("c",), ("NULL",)])
+        return Expression("input", operands if draw.random() < 0.97 else (draw.choice(_JUNK),))
+    if draw.random() < 0.2:
+        given = draw.choice([0.5, -0.0, 3, 1e300, *(_JUNK if draw.random() < 0.1 else ())])
+        return Expression("constant", (given,))
+    operation = draw.choice([*OPERATIONS]) if draw.random() < 0.98 else draw.choice(_JUNK)
+    is_known = isinstance(operation, str) and operation in OPERATIONS
+    count = OPERATIONS[operation][1].count("{}") if is_known else 2
+    operands = tuple(_drawn(draw, depth + 1) for _ in range(count))
+    return Expression(operation, operands if draw.random() < 0.98 else draw.choice(_JUNK))
+
+
+def _check(make: Callable[[], VisitorTree]) -> bool:
+    """Whether it is a tree, whose C++ then has nothing of its own."""
+    try:
+        tree = make()
+    except kronop.DescriptionError:
+        return False
+    assert from_text(tree.text) == tree
+    types = (kronop.float64, 1, kronop.float64, kronop.float64)
+    for line in _statements(tree(*types)):
+        assert all(map(_WORDS.fullmatch, re.findall(r"\w+", line))), line
+        assert re.fullmatch(r"[\w .,:=+\-*/()]*;", line), line
+    return True
+
+
+def test_any_nodes_are_a_tree_or_refused() -> None:
+    draw = random.Random(4)
+    found = 0
+    for _ in range(500):
+        kinds = [draw.choice(KINDS) if draw.random() < 0.98 else draw.choice(_JUNK) for _ in "cN"]
+        operands = tuple(
+            Operand(name, kind) for name, kind in zip(("c", "NULL"), kinds, strict=True)
+        )
+        result = Result(*(("D", "", "") if draw.random() < 0.95 else draw.choices(_JUNK, k=3)))
+        more = Result("t", *draw.choice([("sum", "row"), ("max", "column"), ("sum", "c")]))
+        nodes = _drawn(draw), _drawn(draw)
+        found += _check(
+            lambda: VisitorTree(operands=operands, graph=Graph.of(*nodes), results=(result, more))  # noqa: B023
+        )
+    assert 100 < found < 400
+
+
+def test_any_rows_are_a_tree_or_refused() -> None:
+    draw, text = random.Random(5), _tree().text
+    found = 0
+    for _ in range(500):
+        told: Any = json.loads(text)
+        within = told
+        while draw.random() < 0.8 and isinstance(within[-1], list) and within[-1]:
+            within = draw.choice([item for item in within if isinstance(item, list) and item])
+        plain = [item for item in _JUNK if isinstance(item, (str, bool, float, list, type(None)))]
+        within[draw.randrange(len(within))] = draw.choice(
+            [*plain, draw.randrange(9), ["exp", 0], ["input", "bias"], ["constant", "2.5"]]
+        )
+        found += _check(lambda: from_text(json.dumps(told)))  # noqa: B023
+    assert 10 < found < 400
+
+
+def test_kernels_have_no_names_of_operands() -> None:
+    """Which may be macros of a header: of C's, of CUDA's, or of a compiler."""
+    names = ["NULL", "EOF", "errno", "INFINITY", "NAN", "M_PI", "assert", "stdin", "linux", "unix"]
+    names += ["I", "min", "max", "warpSize", "HUGE_VAL", "v0", "at", "kronop", "Compute", "scalars"]
+    for kind in KINDS:
+        graph = Graph.of(functools.reduce(operator.add, map(variable, ["accumulator", *names])))
+        operands = tuple(Operand(name, kind) for name in names)
+        tree = VisitorTree(operands=operands, graph=graph, results=(Result("D"),))
+        text = str(visitor_functor(tree(*(kronop.float32, 1, kronop.float32, kronop.float32))))
+        for name in set(names) - {"at", "kronop", "Compute", "scalars", "v0"}:
+            assert re.search(rf"\b{name}\b", text) is None

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import json
+import math
+import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +17,7 @@ import kronop
 from kronop import compiler, knobs
 from kronop.__main__ import main
 from kronop.args.view import Device
+from kronop.compiler.rows import Winner
 from kronop.core import tuning_table, winners
 from tests.unit.test_tune import ROWS, crown, make_operation
 
@@ -94,6 +100,65 @@ def test_what_is_no_table(folder: Path, capsys, text: str, got: str) -> None:
         tuning_table.import_table(text)
     assert main(["cache", "import-tuning", str(folder / "missing")]) == 1
     assert "No such file" in capsys.readouterr().err
+
+
+_JUNK = (
+    *(None, True, -1, 2**63, 10**4000, 0.5, math.nan, math.inf, [], {}, [[["x"]]], {"key": []}),
+    *("", "x", "sm_90a", "x86-none", "\x1b[31m red", "a\nb", "\ud800", "\u202e", "9" * 5000),
+)
+
+
+def _signed(entry: Any) -> Any:
+    """An entry with the key and checksum of what it says, as anybody can compute them."""
+    try:
+        of = (entry["description"], entry["target"], entry["device"], entry["size"])
+        whole = {**entry, "key": winners.key_of(*of)}
+        whole.pop("checksum", None)
+        return {**whole, "checksum": Winner(**whole).checksum}
+    except (KeyError, TypeError, ValueError):
+        return entry
+
+
+def _mutated(random: random.Random, table: Any) -> Any:
+    """The table with junk in place of something in it, which is signed in half of the cases."""
+    table = copy.deepcopy(table)
+    within = random.choice([table, table["winners"], *table["winners"] * 4])
+    within[random.choice([*within] if isinstance(within, dict) else [0, 1])] = random.choice(_JUNK)
+    if random.random() < 0.5 and isinstance(table.get("winners"), list):
+        table["winners"] = [_signed(entry) for entry in table["winners"]]
+    return table
+
+
+def test_odd_tables_are_refused_whole(folder: Path) -> None:
+    for place, target in enumerate(("x86", "sm_90a")):
+        plan = make_operation(target).candidates(2)[place]
+        times = {"milliseconds": 1.0, "untuned": 2.0}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(winners, "machine", lambda *_: "H200, driver 13000")
+            winners.remember(make_operation(target).description, plan, place, ROWS, 0, **times)
+    table = json.loads(tuning_table.export_table())
+    drawn = random.Random(20)
+    texts = [json.dumps(_mutated(drawn, table)) for _ in range(200)]
+    texts += ["[" * 100_000, '{"kind":' * 100_000, "9" * 10_000, "nul", '"\\ud800"']
+    texts += [json.dumps({**table, "kronop": "\x1b[2J"}), json.dumps({**table, "schema": 1e999})]
+    refused = []
+    with _elsewhere(folder):
+        cache = compiler.default_cache()
+        for text in texts:
+            try:
+                tuning_table.import_table(text)
+            except kronop.ArgumentError as error:
+                refused.append(f"{error} ({len(cache.winners())} kept)")
+            else:
+                kept = [*map(dataclasses.astuple, cache.winners())]
+                assert all(str(value).isprintable() for entry in kept for value in entry), text
+                cache.clear()
+    told = "tuning table: expected a kronop tuning table of kronop"
+    for message in refused:
+        assert message.isprintable()
+        assert message.startswith(told)
+        assert message.endswith("(0 kept)")
+    assert 100 < len(refused) < len(texts) - 10
 
 
 def test_several_shapes_and_types_are_tuned_and_counted(capsys) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from kronop.artifacts import Decision
 from kronop.descriptions.graph import Graph
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError, mismatch, shown
 
 
 class TermKind(enum.IntEnum):
@@ -129,17 +129,18 @@ class Form(Decision):
     def check(self) -> None:
         """Raises DescriptionError unless all of it fits together: a form may be made by hand."""
         if not isinstance(self.terms, tuple) or not self.terms:
-            raise _refused(f"the terms {self.terms!r}")
-        if type(self.values) is not int or type(self.vectors) is not int:
-            raise _refused(f"{self.values!r} values and {self.vectors!r} vectors")
+            raise _refused(f"the terms {shown(self.terms)}")
+        plain = (type(self.values), type(self.vectors), type(self.regularized))
+        if plain != (int, int, bool) or self.values < self.regularized:
+            raise _refused(f"{shown(self.values)} values and {shown(self.vectors)} vectors")
         for term in self.terms:
             if not isinstance(term, Term) or not term.is_one(self.values, self.vectors):
-                raise _refused(f"{term!r} of {self.values} values and {self.vectors} vectors")
+                raise _refused(f"{shown(term)} of {self.values} values and {self.vectors} vectors")
         kinds = {term.kind for term in self.terms}
         if TermKind.Relative in kinds and TermKind.Largest not in kinds:
             raise _refused("a Relative term without a Largest one")
         if not isinstance(self.expression, Graph):
-            raise _refused(f"the expression {self.expression!r}")
+            raise _refused(f"the expression {shown(self.expression)}")
         self.expression.check(
             [sum_of(index) for index in range(len(self.terms))]
             + [value_of(index) for index in range(self.values)]
@@ -247,7 +248,7 @@ class Form(Decision):
             form.check()
             return form
         except (ValueError, TypeError, RecursionError) as error:
-            raise _refused(f"{text[:100]!r} ({error})") from error
+            raise _refused(f"{shown(text)} ({error})") from error
 
     @property
     def operations(self) -> int:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from kronop.families.gemm.operation import GemmOperationGrouped as GemmOperationGrouped
     from kronop.families.gemm.operation import GemmOperationUniversal as GemmOperationUniversal
     from kronop.families.gemm.public_api import gemm as gemm
-    from kronop.families.gemm.reduction_operation import ReductionArguments as ReductionArguments
-    from kronop.families.gemm.reduction_operation import ReductionOperation as ReductionOperation
+    from kronop.families.gemm.reduction_arguments import ReductionArguments as ReductionArguments
+    from kronop.families.gemm.reduction_arguments import ReductionOperation as ReductionOperation
     from kronop.families.gemm.vocabulary import BatchedIdentitySwizzle as BatchedIdentitySwizzle
     from kronop.families.gemm.vocabulary import IdentitySwizzle1 as IdentitySwizzle1
     from kronop.families.gemm.vocabulary import IdentitySwizzle2 as IdentitySwizzle2
@@ -79,8 +79,8 @@ FAMILY = Family(
             ),
             f"{_HERE}.vocabulary",
         ),
-        "ReductionArguments": f"{_HERE}.reduction_operation",
-        "ReductionOperation": f"{_HERE}.reduction_operation",
+        "ReductionArguments": f"{_HERE}.reduction_arguments",
+        "ReductionOperation": f"{_HERE}.reduction_arguments",
         "gemm": f"{_HERE}.public_api",
     },
     torch={

@@ -56,8 +56,8 @@ class GemmArguments(Members):
             are 32 and 1.
         B: (..., K, N); leading dimensions broadcast.
         C: (..., M, N), which broadcasts; needed where beta is not 0, and read only there. It may be
-            D itself. A flat one may also be one row of N elements or, of a column-major C, one
-            column of M, that repeats: as in PyCUTLASS, a bias times beta.
+            D itself. A flat one beside a `problem_size` may be one row of N elements or, of a
+            column-major C, one column of M, that repeats: as in PyCUTLASS, a bias times beta.
         D: (..., M, N), where the result goes; None for a new tensor like A, without gaps, in the
             described layout.
         output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults, without C.

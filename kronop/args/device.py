@@ -201,3 +201,11 @@ def _attribute(index: int, name: Any) -> int:
     return int(
         check(driver.cuDeviceGetAttribute(name, handle), f"asking GPU {index} for its abilities")
     )
+
+
+def name_of_device(index: int) -> str:
+    """The name of GPU `index`, as its driver tells it."""
+    driver = cuda_driver()
+    handle = check(driver.cuDeviceGet(index), f"opening GPU {index}")
+    name = check(driver.cuDeviceGetName(256, handle), f"asking GPU {index} for its name")
+    return bytes(name).partition(b"\0")[0].decode()  # The rest of the 256 bytes are zeros.

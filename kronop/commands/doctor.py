@@ -153,16 +153,15 @@ def _on_gpus() -> str:
     status = compiler.cuda_devices()
     if not status:
         raise CompileError(status.reason)
-    from kronop.args.device import check, cuda_driver, target_of_device
+    from kronop.args.device import check, cuda_driver, name_of_device, target_of_device
     from kronop.args.view import Device
 
     driver = cuda_driver()
     count = int(check(driver.cuDeviceGetCount(), "counting GPUs"))
     found = []
     for index in range(count):
-        name = check(driver.cuDeviceGetName(128, index), "asking for a GPU's name")
-        told = bytes(name).split(b"\\0")[0].decode()
-        found.append(f"{told} ({target_of_device(Device('cuda', index))})")
+        target = target_of_device(Device("cuda", index))
+        found.append(f"{name_of_device(index)} ({target})")
     return ", ".join(found)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kronop import compiler
-from kronop.args.device import check, cuda_driver
+from kronop.args.device import check, cuda_driver, name_of_device
 from kronop.compiler.keys import SCHEMA, digest, header_digests
 from kronop.compiler.rows import Winner
 from kronop.core import remembered
@@ -60,11 +60,8 @@ def machine(target: Target, index: int) -> str:
         DeviceError: the target is a CUDA target and there is no GPU `index`.
     """
     if target.backend == "cuda":
-        driver = cuda_driver()
-        handle = check(driver.cuDeviceGet(index), f"opening GPU {index}")
-        name = check(driver.cuDeviceGetName(256, handle), f"asking GPU {index} for its name")
-        version = check(driver.cuDriverGetVersion(), "asking for the driver's version")
-        return f"{name.decode().split(chr(0))[0]}{_DRIVER}{version}"
+        version = check(cuda_driver().cuDriverGetVersion(), "asking for the driver's version")
+        return f"{name_of_device(index)}{_DRIVER}{version}"
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if "model name" in line)

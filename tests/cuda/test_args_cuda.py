@@ -35,6 +35,10 @@ def _target() -> str:
     return device.target_of_device(device.default_device())
 
 
+def test_names_are_text() -> None:
+    assert device.name_of_device(0).isprintable()
+
+
 class CopyOperation(OperationDouble):
     """Its kernel copies contiguous X to Y on its stream: enough to see order and places."""
 

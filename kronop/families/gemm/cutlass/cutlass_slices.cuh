@@ -24,7 +24,7 @@ KRONOP_INLINE void add_slices(const Parameters& p) {
     const Compute added = source ? convert<Compute>(source[row * p.ld_source + column]) : Compute(0);
     const Compute shift = bias ? convert<Compute>(bias[row * p.bias_row + column * p.bias_column]) : Compute(0);
     const Compute value = epilogue(convert<Compute>(sum), added, shift);
-    static_cast<Output*>(p.result)[row * p.ld_result + column] = rounded<Step>(value);
+    static_cast<Output*>(p.result)[row * p.ld_result + column] = convert<Output>(value);
   }
 }
 

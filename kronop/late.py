@@ -120,7 +120,7 @@ def _elsewhere(find: Callable[[str], Any], name: str) -> Any:
             ended.acquire()
         raise
     if errors:
-        raise errors[0]
+        raise errors.pop()  # Kept, it would refer to this frame, and that to it: no frame would go.
     return results[0]
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -75,8 +76,15 @@ def test_the_main_thread_lets_another_one_import(module: Callable[..., str]) -> 
     assert found.last == 1
     assert found.thread != threading.get_ident()
     assert imported(name) is found
-    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
-        imported("no_such_module")
+    kept = weakref.ref(local := threading.Event())
+
+    def fail(local: object) -> None:
+        with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+            imported("no_such_module")
+
+    fail(local)
+    del local
+    assert kept() is None  # The error has let its frames go.
     with pytest.raises(ZeroDivisionError):
         imported(module("1 / 0"))
 

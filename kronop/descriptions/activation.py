@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args, overload
 
 from kronop.descriptions.datatype import DataType, float32, float64
-from kronop.descriptions.expression import LEAST, Expression, apply, variable
+from kronop.descriptions.expression import BOUND, Expression, apply, variable
 from kronop.descriptions.traced import Reduced, Traced
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
@@ -89,7 +89,7 @@ _ACTIVATIONS: dict[str, Callable[[Expression], Expression]] = {
     "hardswish": _hardswish,
     # The exact form, with the error function.
     "gelu": lambda x: apply("gelu", x),
-    BOUNDED: lambda x: apply("max", x, LEAST),
+    BOUNDED: lambda x: apply("max", x, BOUND),
 }
 # Those that functions take by name.
 ActivationName = Literal["relu", "leaky_relu", "tanh", "sigmoid", "silu", "hardswish", "gelu"]

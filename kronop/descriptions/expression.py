@@ -102,7 +102,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def _gelu(x: Any) -> Any:
-    x = np.maximum(x, LEAST)
+    x = np.maximum(x, BOUND)
     return x * 0.5 * (_erf(x * math.sqrt(0.5)) + 1)
 
 
@@ -111,13 +111,13 @@ def _sigmoid(x: Any) -> Any:
 
 
 def _silu(x: Any) -> Any:
-    x = np.maximum(x, LEAST)
+    x = np.maximum(x, BOUND)
     return x * _sigmoid(x)
 
 
 # Where activations that fall to 0 are 0 in all types: there minus infinity must not meet a factor
 # of 0.
-LEAST = -1000.0
+BOUND = -1000.0
 # How tightly the C++ operators bind: sums, products, everything else.
 _SUM, _PRODUCT, _ATOM = range(3)
 # operation -> (NumPy function, C++ spelling, how tightly the spelling binds)

@@ -50,7 +50,7 @@ def checked(bound: Bound | None, form: Form) -> Bound:
                 expected=f"a kernel of the operation's form, {form}",
                 got="none" if bound is None else repr(bound.form),
                 hint="describe the operation with the kernel that you pass; fixed powers, and"
-                " bandwidths per feature, are forms of their own",
+                " bandwidths that are extreme or per feature, are forms of their own",
             )
         )
     return bound

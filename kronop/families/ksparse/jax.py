@@ -15,7 +15,7 @@ from kronop.core.calls import check_activation
 from kronop.descriptions import activation as activations
 from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.datatype import result_type
-from kronop.descriptions.expression import LEAST
+from kronop.descriptions.expression import BOUND
 from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.api import sparse_arguments
@@ -112,7 +112,7 @@ def _activate(name: str, x: Any) -> Any:
     """The activation; JAX's gelu is the approximate one unless told otherwise. JAX gives NaN for
     minus infinity where activations fall to 0."""
     if name in ("silu", "hardswish", "gelu"):
-        x = jnp.maximum(x, LEAST)
+        x = jnp.maximum(x, BOUND)
     if name == "hardswish":
         return jax.nn.hard_swish(x)
     if name == "gelu":

@@ -20,10 +20,11 @@ struct Scaled {
 
   KRONOP_INLINE static Scaled varying(float x) { return {x, 1.0}; }
   KRONOP_INLINE static Scaled uniform(float x) { return {1.0f, double(x)}; }
-  // Factors beyond float32 stay finite, so that 0 times them is 0.
+  // Factors beyond float32 stay finite and do not vanish: they are multiplied with 0 and with infinity.
   KRONOP_INLINE float times(double more) const {
-    const double all = factor * more, most = 3.4e38;
-    return x * float(all > most ? most : all < -most ? -most : all);
+    const double all = factor * more, most = 3.4e38, least = 1.4e-45;
+    const double size = all < 0 ? -all : all, within = size > most ? most : size < least && size > 0 ? least : size;
+    return x * float(all < 0 ? -within : within);
   }
   KRONOP_INLINE float value() const { return times(1.0); }
 };

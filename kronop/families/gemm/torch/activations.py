@@ -12,7 +12,7 @@ import torch
 
 from kronop.descriptions.activation import leaky_relu
 from kronop.descriptions.datatype import float32
-from kronop.descriptions.expression import LEAST
+from kronop.descriptions.expression import BOUND
 from kronop.frozen import dataclass
 
 _aten = torch.ops.aten
@@ -38,7 +38,7 @@ class Rule:
 
     def of(self, t: Any) -> Any:
         """f(t) for every t."""
-        return self.apply(t if self.keeps_result else t.clamp(min=LEAST))
+        return self.apply(t if self.keeps_result else t.clamp(min=BOUND))
 
 
 def _leaky(g: Any, t: Any) -> Any:
@@ -52,7 +52,7 @@ def _rectified(g: Any, t: Any) -> Any:
 
 def _within(t: Any) -> Any:
     """t where slopes change; torch's slopes of infinite ones are NaN."""
-    return t.clamp(LEAST, -LEAST)
+    return t.clamp(BOUND, -BOUND)
 
 
 def _silu_slope(g: Any, t: Any) -> Any:

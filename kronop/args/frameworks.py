@@ -22,6 +22,10 @@ from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
 
 DIFFERENTIABLE = "kronop.torch.gemkm, gekmm and ksmm"
 NESTED = "call .to_padded_tensor(0) first, or pass the tensors of .unbind() one after the other"
+SPREAD = (
+    "kronop.distributed.gemkm and gekmm take DTensors; others take this rank's share"
+    " (x.to_local()) or the whole (x.full_tensor())"
+)
 _KNOWN = f"one of {', '.join(TENSOR_TYPES)}"
 
 
@@ -132,6 +136,8 @@ def _numpy(array: Any, name: str) -> TensorView:
 
 
 def _torch(torch: Any, tensor: Any, name: str, differentiable: str) -> TensorView:
+    if hasattr(tensor, "to_local"):
+        _unreadable(name, "a DTensor", SPREAD)
     if tensor.is_nested:
         _unreadable(name, "a nested tensor", NESTED)
     if tensor.layout is not torch.strided:

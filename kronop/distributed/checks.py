@@ -26,6 +26,7 @@ class Call:
         alpha, beta: numbers, beta None without z.
         z: like the result, or None.
         ordered: whether the result is split as x is.
+        left: whether the caller has x and z transposed, whose shapes messages tell.
     """
 
     x: Any
@@ -34,6 +35,11 @@ class Call:
     beta: float | None
     z: Any
     ordered: bool
+    left: bool = False
+
+    def told(self, *shape: Any) -> str:
+        """A shape of x or z as the caller knows it."""
+        return f"({', '.join(map(str, shape[::-1] if self.left else shape))})"
 
     @property
     def by_rows(self) -> bool:
@@ -94,19 +100,44 @@ def group_of(group: Any) -> Any:
     return group
 
 
-def check_local(factors: Sequence[Any], x: Any) -> None:
-    """Raises what is wrong with factors on this rank alone, before others are asked."""
+def check_factors(factors: Sequence[Any]) -> None:
+    """Raises ArgumentError unless there are some, all matrices."""
     if not factors:
         hint = "give (P, Q) tensors"
         raise ArgumentError(mismatch("factors", expected="at least one", got="none", hint=hint))
+    for at, item in enumerate(factors):
+        if item.dim() != 2:
+            hint, shape = "batches of factors are for one rank", tuple(item.shape)
+            raise ArgumentError(mismatch(f"factors[{at}]", expected="(P, Q)", got=shape, hint=hint))
+
+
+def check_whole(x: Any, factors: Sequence[Any], z: Any, *, left: bool) -> None:
+    """Raises ArgumentError where x and z do not fit, of which this rank has not only some columns:
+    (..., M, K), or (..., K, M) on the left. Later messages would tell the shapes of shares."""
+    inner, outer = (math.prod(int(item.shape[at]) for item in factors) for at in (left, not left))
+    given, is_spread = tuple(x.shape), isinstance(x, DTensor)
+    wanted = f"(K, M), with K = {inner}" if left else f"(M, K), with K = {inner}"
+    hint = f"K is the product of the factors' {'columns' if left else 'rows'}"
+    if is_spread and not left:
+        wanted += ", or (M, A, B) of a product with output='any', with A x B = K"
+        given = (given[0], math.prod(given[1:])) if len(given) == 3 else given
+    dims = len(given)
+    fits = dims == 2 or (not is_spread and dims > left)
+    if not fits or given[-2 if left else -1] != inner:
+        raise ArgumentError(mismatch("shape of x", expected=wanted, got=tuple(x.shape), hint=hint))
+    result = (outer, given[-1]) if left else (*given[:-1], outer)
+    if z is not None and dims == 2 and tuple(z.shape) != result:
+        hint, shape = "z is like the result", tuple(z.shape)
+        raise ArgumentError(mismatch("shape of z", expected=result, got=shape, hint=hint))
+
+
+def check_local(factors: Sequence[Any], x: Any) -> None:
+    """Raises what is wrong with factors on this rank alone, before others are asked."""
     for at, item in enumerate(factors):
         if isinstance(item, DTensor):
             expected, hint = "a local tensor, as x is", "give factor.full_tensor(), or a DTensor x"
             got = "a DTensor"
             raise ArgumentError(mismatch(f"factors[{at}]", expected=expected, got=got, hint=hint))
-        if item.dim() != 2:
-            hint, shape = "batches of factors are for one rank", tuple(item.shape)
-            raise ArgumentError(mismatch(f"factors[{at}]", expected="(P, Q)", got=shape, hint=hint))
     if _kind(x) not in TENSOR_TYPES or TENSOR_TYPES[_kind(x)] in FLOAT8:
         known = ", ".join(key for key, item in TENSOR_TYPES.items() if item not in FLOAT8)
         hint = converting(_kind(x), "convert x and the factors")
@@ -134,8 +165,9 @@ def check_operands(call: Call, ranks: int) -> None:
             mismatch("element type of z", expected=kind, got=call.z.dtype, hint=hint)
         )
     if call.z is not None and tuple(call.z.shape) != results:
-        hint, shape = "z is like the result", tuple(call.z.shape)
-        raise ArgumentError(mismatch("shape of z", expected=results, got=shape, hint=hint))
+        expected, got = call.told(*results), call.told(*call.z.shape)
+        hint = "z is like the result"
+        raise ArgumentError(mismatch("shape of z", expected=expected, got=got, hint=hint))
     for name in ("alpha", "beta"):
         value = getattr(call, name)
         if not kind.is_floating_point and value is not None and float(value) != int(value):
@@ -159,18 +191,22 @@ def problem_of(call: Call, ranks: int) -> Problem:
     )
     if call.x.dim() != 2 or call.x.shape[1] * ranks != problem.columns:
         each, rest = divmod(problem.columns, ranks)
-        hint = f"K, {problem.columns}, is the product of the factors' rows"
+        of, what = ("columns", "rows") if call.left else ("rows", "columns")
+        hint = f"K, {problem.columns}, is the product of the factors' {of}"
         if rest:
-            expected = f"(M, K / {ranks}), with a K that {ranks} ranks divide"
+            expected = f"{call.told('M', f'K / {ranks}')}, with a K that {ranks} ranks divide"
         else:
-            expected = f"(M, {each}), {problem.columns} columns over {ranks} ranks"
-        got = tuple(call.x.shape)
+            expected = f"{call.told('M', each)}, {problem.columns} {what} over {ranks} ranks"
+        got = call.told(*call.x.shape)
         raise ArgumentError(mismatch("shape of x", expected=expected, got=got, hint=hint))
     return problem
 
 
-def outer_digits(call: Call, ranks: int) -> int:
+def outer_digits(call: Call, ranks: int, whole: Sequence[int] | None = None) -> int:
     """How many factors contract the digits that are whole on each rank, of an x that stayed split.
+
+    Args:
+        whole: the shape of all ranks' x, if the caller gave that.
 
     Raises:
         ArgumentError: x does not fit.
@@ -181,10 +217,9 @@ def outer_digits(call: Call, ranks: int) -> int:
     inner = math.prod(p for p, _ in call.shapes[at:])
     fits = rows == call.x.shape[1] and 0 < at < len(call.factors)
     if not fits or call.x.shape[2] * ranks != inner:
-        expected = (
-            f"(M, A, B / {ranks}), A the product of the first factors' rows, B of the others'"
-        )
-        got = f"{tuple(call.x.shape)} with factors of {[p for p, _ in call.shapes]} rows"
+        share = f"(M, A, B / {ranks})" if whole is None else f"(M, A, B), B over {ranks} ranks"
+        expected = f"{share}, A the product of the first factors' rows, B of the others'"
+        got = f"{tuple(whole or call.x.shape)} with factors of {[p for p, _ in call.shapes]} rows"
         hint = "flatten(1) of the whole gives the standard order"
         raise ArgumentError(
             mismatch("x, split along its last digits", expected=expected, got=got, hint=hint)

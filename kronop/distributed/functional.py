@@ -25,10 +25,10 @@ from kronop.torch import gemkm as alone
 def gemkm(
     x: torch.Tensor,
     factors: Sequence[Any],
-    *,
     alpha: float = 1.0,
     beta: float | None = None,
     z: torch.Tensor | None = None,
+    *,
     group: Any = None,
     columns: bool = False,
     output: str = "standard",
@@ -79,16 +79,19 @@ def gemkm(
         >>> share = rows.chunk(ranks, dim=1)[rank]  # doctest: +SKIP
         >>> y = kronop.distributed.gemkm(share, factors, columns=True)  # doctest: +SKIP
     """
-    return _product(x, factors, alpha, beta, z, group, columns, output)
+    planning.check_output(output)
+    factors = list(factors_of(factors, Side.Right))
+    _check(x, factors, z, columns, left=False)
+    return _product(x, factors, alpha, beta, z, group, columns, output=output)
 
 
 def gekmm(
     factors: Sequence[Any],
     x: torch.Tensor,
-    *,
     alpha: float = 1.0,
     beta: float | None = None,
     z: torch.Tensor | None = None,
+    *,
     group: Any = None,
     columns: bool = False,
 ) -> torch.Tensor:
@@ -120,11 +123,18 @@ def gekmm(
         >>> y = kronop.distributed.gekmm(factors, share, columns=True)  # doctest: +SKIP
     """
     factors = list(factors_of(factors, Side.Left))
-    checks.check_tensors(x=x, z=z, **{f"factors[{at}]": it for at, it in enumerate(factors)})
+    _check(x, factors, z, columns, left=True)
     turned = [item.mT for item in factors]
     source = None if z is None else z.mT
-    found = gemkm(x.mT, turned, alpha=alpha, beta=beta, z=source, group=group, columns=columns)
-    return found.mT
+    return _product(x.mT, turned, alpha, beta, source, group, columns, left=True).mT
+
+
+def _check(x: Any, factors: Sequence[Any], z: Any, columns: bool, *, left: bool) -> None:
+    """Refuses what does not fit with the shapes that the caller gave."""
+    checks.check_tensors(x=x, z=z, **{f"factors[{at}]": it for at, it in enumerate(factors)})
+    checks.check_factors(factors)
+    if isinstance(x, DTensor) or not columns:
+        checks.check_whole(x, factors, z, left=left)
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -136,12 +146,12 @@ def _product(
     z: Any,
     group: Any,
     columns: bool,
-    output: str,
+    *,
+    output: str = "standard",
+    left: bool = False,
 ) -> Any:
     beta = beta_beside(z, beta)
-    _check_output(output, z, beta)
-    factors = list(factors_of(factors, Side.Right))
-    checks.check_tensors(x=x, z=z, **{f"factors[{at}]": it for at, it in enumerate(factors)})
+    _check_source(output, z, beta)
     if autocasting.is_casting(x.device.type):
         kind = torch.get_autocast_dtype(x.device.type)
         x, z, *factors = autocasting.cast_to(kind, [x, z, *factors])
@@ -152,6 +162,7 @@ def _product(
         beta=beta if beta else None,
         z=z if beta else None,
         ordered=output == "standard",
+        left=left,
     )
     with torch.autocast(x.device.type, enabled=False):
         if isinstance(x, DTensor):
@@ -164,8 +175,7 @@ def _product(
         return _shared(dataclasses.replace(call, factors=shared), [group], call.signature)
 
 
-def _check_output(output: str, z: Any, beta: float) -> None:
-    planning.check_output(output)
+def _check_source(output: str, z: Any, beta: float) -> None:
     if z is None and beta:
         hint = "pass z, or leave beta out"
         raise ArgumentError(mismatch("beta", expected="none without z", got=beta, hint=hint))
@@ -208,7 +218,8 @@ def _spread(call: Call) -> Any:
         even = x.shape[0] % _ranks_along(mesh, placements, Shard(0)) == 0
         local = dataclasses.replace(local, ordered=call.ordered or not even)
         told = f"{call.signature} of placements {placements} over {tuple(mesh.shape)}"
-        found = _shared(local, groups, told, rows_split=Shard(0) not in placements[at:])
+        rows_split = Shard(0) not in placements[at:]
+        found = _shared(local, groups, told, rows_split=rows_split, whole=tuple(x.shape))
     else:
         whole = dataclasses.replace(local, x=local.x.flatten(1) if x.dim() == 3 else local.x)
         found = _alone(whole)
@@ -247,10 +258,6 @@ def _check_spread(x: Any, z: Any, placements: Sequence[Any]) -> None:
         raise ArgumentError(
             mismatch("z", expected="a DTensor, as x is", got=type(z).__name__, hint=hint)
         )
-    if x.dim() not in (2, 3):
-        hint = "reshape it; leading dimensions are rows"
-        expected = "(M, K), or (M, A, B) of a product with output='any'"
-        raise ArgumentError(mismatch("x", expected=expected, got=tuple(x.shape), hint=hint))
     last = Shard(x.dim() - 1)
     fine = all(item in (Shard(0), last, Replicate()) for item in placements)
     shown = "Shard(0)", f"Shard({x.dim() - 1})"
@@ -285,13 +292,24 @@ def _strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _shared(call: Call, groups: Sequence[Any], signature: str, rows_split: bool = True) -> Any:
-    """Of columns that the ranks of the first group share; those of the others have other rows."""
+def _shared(
+    call: Call,
+    groups: Sequence[Any],
+    signature: str,
+    *,
+    rows_split: bool = True,
+    whole: Sequence[int] | None = None,
+) -> Any:
+    """Of columns that the ranks of the first group share; those of the others have other rows.
+
+    Args:
+        whole: the shape of the DTensor x; None of a local tensor.
+    """
     agreement.check(groups, signature, call.scalars, call.factors)
     group, ranks = groups[0], dist.get_world_size(groups[0])
     checks.check_operands(call, ranks)
     if call.x.dim() == 3:
-        choice = Choice(way=Way.Digits, outer=checks.outer_digits(call, ranks))
+        choice = Choice(way=Way.Digits, outer=checks.outer_digits(call, ranks, whole))
         work = columns.Work(choice=choice, group=group, alpha=call.alpha, ordered=True)
         return _added(columns.product_of_split(work, call.x, call.factors), call)
     problem = checks.problem_of(call, ranks)

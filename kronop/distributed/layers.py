@@ -89,6 +89,7 @@ class KSParallel(ParallelStyle):  # type: ignore[misc]  # torch is Any to mypy.
         return module
 
     def _forward(self, module: Any, mesh: Any, digits: Sequence[int], x: Any) -> Any:
+        _check_features(module, x, self.input_layouts[0], mesh.size())
         if not isinstance(x, DTensor):
             x = DTensor.from_local(x, mesh, self.input_layouts, run_check=False)
         local = x.redistribute(mesh, [Shard(x.dim() - 1)]).to_local()
@@ -96,6 +97,22 @@ class KSParallel(ParallelStyle):  # type: ignore[misc]  # torch is Any to mypy.
         result = DTensor.from_local(found, mesh, [Shard(found.dim() - 1)], run_check=False)
         result = result.redistribute(mesh, self.output_layouts)
         return result.to_local() if self.use_local_output else result
+
+
+def _check_features(module: Any, x: Any, layout: Any, ranks: int) -> None:
+    """Raises ArgumentError where x has other features than the layer, or than a rank's share."""
+    is_share = not isinstance(x, DTensor) and isinstance(layout, Shard)
+    features = module.in_features // ranks if is_share else module.in_features
+    if not x.dim() or x.shape[-1] != features:
+        each = f", {module.in_features} features over {ranks} ranks" if is_share else ""
+        raise ArgumentError(
+            mismatch(
+                "shape of x",
+                expected=f"(..., {features}){each}",
+                got=tuple(x.shape),
+                hint="the features of a KSParallel layer are the last dimension",
+            )
+        )
 
 
 def _split(parameter: Any, mesh: Any, dim: int) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from kronop.args.frameworks import NESTED
+from kronop.args.frameworks import NESTED, SPREAD
 from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
 
 # What tensors of a chain or product may be listed in.
@@ -36,6 +36,10 @@ def check_tensor(name: str, item: Any, dimensions: int, elsewhere: str) -> None:
                 got=type(item).__name__,
                 hint=f"{elsewhere} take tensors of other frameworks",
             )
+        )
+    if hasattr(item, "to_local"):
+        raise ArgumentError(
+            mismatch(name, expected="a tensor of this rank alone", got="a DTensor", hint=SPREAD)
         )
     if item.is_nested:
         raise ArgumentError(

@@ -275,7 +275,7 @@ def results_that_stay_split() -> None:
     wanted_ones = torch.autograd.grad(goal, exact, gradient)
     for at, (one, other) in enumerate(zip(found, wanted_ones, strict=True)):
         close(one.full_tensor() if isinstance(one, DTensor) else one, other, f"gradient {at}")
-    refused(lambda: kronop.distributed.gemkm(split, factors[:1]), "split along its last digits")
+    refused(lambda: kronop.distributed.gemkm(split, factors[:1]), "A x B = K", "got (6, 4, 16)")
 
 
 @case
@@ -418,6 +418,39 @@ def what_does_not_fit_is_refused_everywhere() -> None:
     found = _by_way(standard, choice, group, mine, factors, alpha=1.0, z=None)
     twice = functools.partial(torch.autograd.grad, found.sum(), mine, create_graph=True)
     refused(twice, "differentiable once")
+
+
+@case
+def messages_tell_the_shapes_that_the_caller_gave() -> None:
+    """Of whole DTensors, not of this rank's shares, flattened or transposed ones."""
+    ranks, factors = dist.get_world_size(), [torch.eye(4, device=device())] * 2
+    gemkm, gekmm = kronop.distributed.gemkm, kronop.distributed.gekmm
+
+    def spread(placement: Any, *shape: int) -> Any:
+        return distribute_tensor(torch.ones(shape, device=device()), mesh(ranks), [placement])
+
+    for by in (Shard(0), Shard(1), Replicate()):
+        x, turned = spread(by, 8, 16), spread(by, 16, 8)
+        refused(lambda by=by: gemkm(spread(by, 8, 20), factors), "K = 16", "got (8, 20)")
+        refused(lambda by=by: gekmm(factors, spread(by, 20, 8)), "(K, M)", "got (20, 8)")
+        z, other = spread(by, 8, 20), spread(by, 20, 8)
+        refused(lambda x=x, z=z: gemkm(x, factors, 1.0, 1.0, z), "(8, 16), got (8, 20)")
+        refused(lambda x=turned, z=other: gekmm(factors, x, 1.0, 1.0, z), "(16, 8), got (20, 8)")
+        many = [factors[0][None, :, :3], factors[1]]
+        refused(lambda x=turned, many=many: gekmm(many, x), "factors[0]", "got (1, 4, 3)")
+    refused(lambda: gemkm(spread(Shard(0), 8, 4, 20), factors), "got (8, 4, 20)")
+    refused(lambda: gemkm(spread(Shard(2), 8, 4, 20), factors), "got (8, 4, 20)")
+    refused(lambda: gemkm(spread(Shard(2), 8, 2, 8), factors), "(M, A, B), B over", "got (8, 2, 8)")
+    refused(lambda: gekmm(factors, spread(Shard(0), 8, 16, 4)), "(K, M)", "got (8, 16, 4)")
+    local = torch.ones(20, 3, device=device())
+    refused(lambda: gekmm(factors, local), "(K, M), with K = 16, got (20, 3)")
+    refused(lambda: gekmm(factors, local, columns=True), f"({16 // ranks}, M)", "got (20, 3)")
+    layer = KSLinear([(4, 4, 4, 1), (1, 4, 4, 4)]).to(device())
+    split = parallelize_module(layer, mesh(ranks), kronop.distributed.KSParallel())
+    refused(lambda: split(spread(Shard(2), 3, 2, 20)), "(..., 16), got (3, 2, 20)")
+    refused(lambda: split(local[None]), f"(..., {16 // ranks}), 16 features", "got (1, 20, 3)")
+    for call in (kronop.gemkm, kronop.torch.gemkm):
+        refused(lambda call=call: call(spread(Shard(0), 8, 16), factors), "kronop.distributed")
 
 
 @case

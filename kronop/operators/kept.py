@@ -30,7 +30,7 @@ def kept(
         return make()
     if (known := recalled(operator, name, tensors)) is not None:
         return cast("_Found", known)
-    with _constant(tensors):
+    with constant(tensors):
         copies = [copied(without_gradient(item)) for item in tensors]
         found = make()
     operator.memory[name] = copies, found
@@ -59,7 +59,7 @@ def _are_constant(tensors: Sequence[Any]) -> bool:
     return are_constant(tensors)
 
 
-def _constant(tensors: Sequence[Any]) -> contextlib.AbstractContextManager[Any]:
+def constant(tensors: Sequence[Any]) -> contextlib.AbstractContextManager[Any]:
     """In this block torch makes tensors that any later computation may use."""
     if not is_torch(framework_of(tensors[0], "a factor")):
         return contextlib.nullcontext()

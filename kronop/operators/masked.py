@@ -30,7 +30,8 @@ from kronop.operators.frameworks import (
     placed,
     taken,
 )
-from kronop.operators.operator import Operator, on_columns
+from kronop.operators.kept import constant
+from kronop.operators.operator import Operator, on_columns, shifted
 from kronop.operators.spectral import SpectralOperator
 
 # Dense matrices are formed up to this order: 32 MB in float64, and a second to decompose.
@@ -169,12 +170,16 @@ class MaskedOperator(Operator):
         return self._with(self.operator._scaled(scale))
 
     def direct_solver(self) -> Callable[[Any, Any], Any]:
-        block, rtol = self._block(), self._options["rtol"]
+        return self._solved
+
+    def _solved(self, b: Any, sigma2: Any) -> Any:
+        """The values of x of columns b."""
+        block = self._block(sigma2)
         if not block.dense:
-            return lambda b, sigma2: self.cg(b, sigma2=sigma2, rtol=rtol)[0]
+            return self.cg(b, sigma2=sigma2, rtol=self._options["rtol"])[0]
         if block.inverted:
-            return lambda b, sigma2: self._completed(b, sigma2, block.solve)
-        return lambda b, sigma2: block.solve(b, (*self.tensors, sigma2))
+            return self._completed(b, sigma2, block.solve)
+        return block.solve(b, (*self.tensors, sigma2))
 
     def _completed(self, b: Any, sigma2: Any, solve: Callable[[Any, Any], Any]) -> Any:
         """The values of x of columns b, by what solves with the inverse's block of the missing
@@ -186,7 +191,7 @@ class MaskedOperator(Operator):
     def preconditioner(self, sigma2: Any, rtol: float) -> Callable[[Any], Any] | None:
         """What `cg` is preconditioned by if it is given nothing: solutions with the whole grid,
         completed by conjugate gradients at the missing points."""
-        return (lambda b: self._nearly(b, sigma2, rtol)) if self._is_spectral else None
+        return (lambda b: self._nearly(b, sigma2, rtol)) if self._is_definite(sigma2) else None
 
     def _nearly(self, b: Any, sigma2: Any, rtol: float) -> Any:
         """The values of x of columns b, with a residual of about rtol / 2 of b."""
@@ -221,8 +226,8 @@ class MaskedOperator(Operator):
             ElementTypeError: the element type is neither float32 nor float64.
         """
         check_decomposable(self.tensors[0])
-        block, sigma2 = self._block(), as_tensor(sigma2, self.tensors[0], "sigma2")
-        tensors = (*self.tensors, sigma2)
+        sigma2 = as_tensor(sigma2, self.tensors[0], "sigma2")
+        block, tensors = self._block(sigma2), (*self.tensors, sigma2)
         if is_torch(self.framework):
             imported("kronop.torch.implicit")
             from kronop.torch.implicit import logdet
@@ -232,16 +237,24 @@ class MaskedOperator(Operator):
             value, error = block.logdet(tensors)
         return value + self.operator.logdet(sigma2) if block.inverted else value, error
 
-    @property
-    def _is_spectral(self) -> bool:
-        """Whether the whole grid's operator has an eigendecomposition."""
-        return isinstance(self.operator, (Factored, SpectralOperator))
+    def _is_definite(self, sigma2: Any) -> bool:
+        """Whether the whole grid's matrix has an eigendecomposition and is positive definite, by
+        more than rounding. A part of one that is not may be, but the inverse is no way to it."""
+        if not isinstance(self.operator, (Factored, SpectralOperator)):
+            return False
+        with constant(self.tensors):
+            values = shifted(self.operator.eigh().values, sigma2)
+        xp = self.framework
+        least, most = xp.amin(values, -1), xp.amax(values, -1)
+        return bool((least > 10 * xp.finfo(values.dtype).eps * most).all())
 
-    def _block(self) -> Block:
+    def _block(self, sigma2: Any) -> Block:
         """What there is to solve with: the smaller one of the two systems if either is dense, or
         that of the missing points if the whole grid's is solved exactly."""
         observed, missing = self._observed.shape[0], self._missing.shape[0]
-        inverted, method = self._is_spectral, self._options["method"]
+        method, inverted = self._options["method"], False
+        if method == "iterative" or observed > min(missing, _DENSE):
+            inverted = self._is_definite(sigma2)
         smaller = min(observed, missing if inverted else observed)
         dense = smaller <= _DENSE if method is None else method == "dense" or not smaller
         inverted = inverted and not (dense and observed <= missing)

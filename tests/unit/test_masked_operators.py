@@ -126,6 +126,26 @@ def test_nothing_is_missing(library: str, method: str) -> None:
     check_solution(x, dense + 0.3 * np.eye(24), b, "float64")
 
 
+@pytest.mark.parametrize("method", [None, *_METHODS])
+def test_a_part_of_a_singular_operator(method: str | None) -> None:
+    """A Laplacian without a boundary has no inverse; with some values fixed it has one."""
+
+    def path(order: int) -> Any:
+        steps = np.diff(np.eye(order), axis=0)
+        return steps.T @ steps
+
+    operator, mask = kronop.KroneckerSum([path(5), path(4)]), np.arange(20) % 20 > 2
+    part, dense = operator.masked(mask, method=method), _part(operator.to_dense(), mask)
+    b = np.sin(np.arange(17.0))
+    np.testing.assert_allclose(part.solve(b), np.linalg.solve(dense, b), rtol=1e-6)
+    value, error = part.estimate_logdet()
+    assert abs(value - np.linalg.slogdet(dense)[1]) <= 4 * error + 1e-10
+    indefinite = operator.like([path(5) - 0.01 * np.eye(5), path(4)])
+    shifted = _part(indefinite.to_dense(), mask)
+    x = indefinite.masked(mask, method=method).solve(b)
+    np.testing.assert_allclose(x, np.linalg.solve(shifted, b), rtol=1e-6)
+
+
 def test_float32_and_the_numbers_of_points() -> None:
     factors = definite(SQUARE, "float32")
     part = kronop.KroneckerOperator(factors).masked(~_FEW, method="iterative")

@@ -59,6 +59,8 @@ class Graph(Decision):
     def check(self, inputs: Collection[str]) -> None:
         """Raises DescriptionError unless the rows are as above, with some of these inputs, and no
         more than compilers can be asked for."""
+        if not isinstance(self.rows, tuple) or not isinstance(self.results, tuple):
+            raise _refused(f"{shown(self.rows)} and {shown(self.results)}", inputs)
         if len(self.rows) > _MOST_ROWS:
             raise DescriptionError(
                 mismatch(
@@ -175,9 +177,9 @@ class Graph(Decision):
                 text = spelled(operation, [texts[at] for at in operands])
                 depth = 1 + max([depths[at] for at in operands])
                 if uses[place] > 1 or place in named or depth == _MOST_DEPTH:
-                    variable, depth = f"v{len(lines)}", 0
-                    lines.append(f"const {compute_type} {variable} = {text[0]};")
-                    text = atom(variable)
+                    name, depth = f"v{len(lines)}", 0
+                    lines.append(f"const {compute_type} {name} = {text[0]};")
+                    text = atom(name)
             texts.append(text)
             depths.append(depth)
         return lines, [texts[at][0] for at in self.results]

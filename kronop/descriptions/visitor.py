@@ -98,6 +98,8 @@ class VisitorTree(Decision):
         names = [item.name for item in self.operands]
         tree_names.check(names, [item.name for item in self.results])
         self.graph.check([ACCUMULATOR, *names])
+        if len(self.graph.results) != len(self.results):
+            raise _refused(f"values for {len(self.results)} results", self.graph.results)
         if self.results[0].axis:
             raise DescriptionError(
                 mismatch(
@@ -120,8 +122,8 @@ class VisitorTree(Decision):
         for item in self.results:
             if not isinstance(item, Result) or not item.is_one():
                 raise _refused(f"results, some with {_EVERY_REDUCTION}", item)
-        if not isinstance(self.graph, Graph) or len(self.graph.results) != len(self.results):
-            raise _refused("a graph with a value for each result", self.graph)
+        if not isinstance(self.graph, Graph):
+            raise _refused("a graph of its results", self.graph)
 
     @derived
     def text(self) -> str:

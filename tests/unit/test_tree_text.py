@@ -197,9 +197,15 @@ def test_any_nodes_are_a_tree_or_refused() -> None:
         )
         result = Result(*(("D", "", "") if draw.random() < 0.95 else draw.choices(_JUNK, k=3)))
         more = Result("t", *draw.choice([("sum", "row"), ("max", "column"), ("sum", "c")]))
-        nodes = _drawn(draw), _drawn(draw)
+        nodes: Any = (_drawn(draw), _drawn(draw))
+        odd = draw.choices([*_JUNK, Graph.of(variable("c"))], k=2)
+        whole = draw.random() < 0.95
         found += _check(
-            lambda: VisitorTree(operands=operands, graph=Graph.of(*nodes), results=(result, more))  # noqa: B023
+            lambda: VisitorTree(  # Called before the next turn.
+                operands=operands,  # noqa: B023
+                graph=Graph.of(*nodes) if whole else draw.choice([Graph(*odd), odd[0]]),  # noqa: B023
+                results=(result, more),  # noqa: B023
+            )
         )
     assert 100 < found < 400
 

@@ -106,9 +106,7 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
         given = arguments_of(type(self), described, by_name)
         self.target = Target.parse(given.pop("target"))
         emitter: Any = self.kind.emitter(self.target)
-        self.description: AnyDescription = description_from(
-            type(self), emitter, self.target, given
-        )
+        self.description: AnyDescription = description_from(type(self), emitter, self.target, given)
         if isinstance(self.description.epilogue, VisitorEpilogue) and not self.kind.visits:
             emitter = Visiting(emitter)
         self._emitter: Emitter[Any, AnyProblem] = emitter

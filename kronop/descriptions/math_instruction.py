@@ -198,11 +198,11 @@ class MathInstruction:
     @property
     def added_in(self) -> DataType:
         """The type in which ordinary cores, CPUs and slices add up: float32 of float16."""
-        return float32 if self.element_accumulator is float16 else self.element_accumulator
+        return float32 if self.element_accumulator == float16 else self.element_accumulator
 
     def summed_in(self, accumulator: DataType) -> MathInstruction:
         """The same with sums of another type; itself if there is no such instruction."""
-        if accumulator is self.element_accumulator:
+        if accumulator == self.element_accumulator:
             return self
         try:
             return MathInstruction(

@@ -28,7 +28,7 @@ def widest(subject: str, count: object, element: DataType) -> int:
                 subject,
                 expected="a power of two",
                 got=repr(count),
-                hint=f"an access is at most {_MOST_BYTES} bytes wide, which more elements mean too",
+                hint=f"for example 4; more than {_MOST_BYTES} bytes mean {_MOST_BYTES}",
             )
         )
     return min(count, _MOST_BYTES // element.bytes)

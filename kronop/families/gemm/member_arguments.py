@@ -185,8 +185,7 @@ def _check_apart(members: Sequence[Members]) -> None:
             if overlaps(first, second):
                 called = {"Y": "D", "Z": "C"}
                 pair = " and ".join(
-                    f"{called.get(key, key)}[{at}]"
-                    for key, at in ((name, index), (its, other))
+                    f"{called.get(key, key)}[{at}]" for key, at in ((name, index), (its, other))
                 )
                 raise ArgumentError(
                     mismatch(

@@ -191,8 +191,7 @@ class ReductionArguments(GemmArguments):
         bias: bool = False,
     ) -> None:
         is_sliced = (
-            isinstance(workspace, GemmArguments)
-            and workspace._mode.mode is Mode.GemmSplitKParallel
+            isinstance(workspace, GemmArguments) and workspace._mode.mode is Mode.GemmSplitKParallel
         )
         if not isinstance(operation, ReductionOperation) or not is_sliced:
             raise ElementTypeError(

@@ -190,9 +190,7 @@ def simt_tiles(work: PassWork, given: TileDescription | None) -> list[KronTile]:
         counts = _threads(rows * slots * columns)
         if given.warps is not None:
             counts = [32 * given.warps]
-        return [
-            KronTile(work=work, rows=rows, columns=columns, threads=count) for count in counts
-        ]
+        return [KronTile(work=work, rows=rows, columns=columns, threads=count) for count in counts]
     most = max(1, _TILE_ELEMENTS * 4 // accumulator.bytes // slots)
     result = []
     for columns in _columns(work):

@@ -15,6 +15,7 @@ from kronop.target import Target
 # What a tile may leave to be chosen; of what takes the same time, the first.
 _WARPS, _STAGES = ((8, 1, 1), (4, 1, 1)), range(8, 1, -1)
 
+
 def designs(what: GemmDescription) -> Iterator[CutlassHopper]:
     """Those of the user's tile, whose cluster or schedules say that it is one of warp groups."""
     tile = what.tile

@@ -53,11 +53,14 @@ def designs() -> Iterator[type[Design]]:
 def watch(patch: pytest.MonkeyPatch) -> None:
     """Has emitters tell what they launch, and kernels of the host that they run."""
     from kronop.compiler.host_kernel import HostKernel
+    from kronop.core import loose
 
     kinds = (kind for family in families.FAMILIES for kind in family.kinds)
     emitters = {later.get() for kind in kinds for later in kind.emitters.values()}
     for emitter in (*emitters, Visiting):
         patch.setattr(emitter, "launches", _telling(emitter.launches))
+    serve = loose._Loose.serve
+    patch.setattr(loose._Loose, "serve", lambda self, plan: (_note(plan), serve(self, plan))[1])
     bind_words = HostKernel.bind_words
 
     @functools.wraps(bind_words)
@@ -76,15 +79,19 @@ def ran(entry: str) -> None:
 def _telling(launches: Any) -> Any:
     @functools.wraps(launches)
     def told(self: Any, plan: Plan, problem: Any) -> tuple[Launch, ...]:
-        ends = frozenset(_ends(problem))
-        for step in plan.steps:
-            told = plans.words(step.design, plan.target).items()
-            _launched[step.entry] = frozenset(
-                f"{design}: {word}" for design, words in told for word in words | ends
-            )
+        _note(plan, frozenset(_ends(problem)))
         return launches(self, plan, problem)
 
     return told
+
+
+def _note(plan: Plan, ends: frozenset[str] = frozenset()) -> None:
+    """Notes what the kernels of a plan are."""
+    for step in plan.steps:
+        told = plans.words(step.design, plan.target).items()
+        _launched[step.entry] = frozenset(
+            f"{design}: {word}" for design, words in told for word in words | ends
+        )
 
 
 def _ends(problem: Any) -> Iterator[str]:

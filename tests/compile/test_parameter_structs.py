@@ -13,6 +13,7 @@ from kronop.commands import matrix
 from kronop.descriptions.datatype import float32, int64
 from kronop.emit.plan import Plan
 from kronop.families import FAMILIES
+from kronop.families.distance.x86 import select_design
 from tests import abi
 from tests.emit import cases
 from tests.families import scaled
@@ -32,6 +33,8 @@ def _plans(backend: str) -> Iterator[Plan]:
         for element in (float32, int64):
             if description := matrix.sample(kind, element, target):
                 yield kind.emitter(target).plan(description, target)
+    if backend == "x86":  # Of no operation.
+        yield select_design.plan(float32, target)
     for _, operation in cases.operations():
         if operation.target.backend == backend:
             yield operation.plan

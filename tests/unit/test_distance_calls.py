@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +16,7 @@ from kronop import kernels
 from kronop.families.distance import reduce_api
 from kronop.families.distance.description import DistanceProblem, Strided
 from kronop.families.distance.form import Form
+from kronop.families.distance.x86 import select_design
 
 _RANDOM = np.random.default_rng(20)
 _X, _Y = _RANDOM.standard_normal((7, 5)), _RANDOM.standard_normal((6, 5))
@@ -367,8 +371,13 @@ def test_overlapping_results_are_refused() -> None:
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
-def test_reductions_need_no_matrix(framework: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reduce_api, "_MOST_BYTES", 3 * 6 * 8)  # Three rows at a time.
+@pytest.mark.parametrize("most", [64, 0])  # By kronop's own kernel, and by the framework.
+@pytest.mark.parametrize("cells", [3 * 6, 4])  # Three rows at a time; four columns of a row.
+def test_reductions_need_no_matrix(
+    framework: str, most: int, cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reduce_api, "_TILE_BYTES", {True: 8 * cells})
+    monkeypatch.setattr(select_design, "MOST", most)
     x, y, kernel = _X, _Y, kernels.PowerNorm(2)
     if framework == "torch":
         torch = pytest.importorskip("torch")
@@ -430,6 +439,77 @@ def _moved(array: Any, framework: str, device: str) -> Any:
     if framework == "torch":
         return pytest.importorskip("torch").from_numpy(array).to(device)
     return pytest.importorskip("cupy").asarray(array) if framework == "cupy" else array
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("k", [1, 5, 64, 65])
+def test_of_equal_values_the_first_ones_are_taken(dtype: str, largest: bool, k: int) -> None:
+    """Among many, in batches, with NaN before all others; `k` above 64 is NumPy's, in any order."""
+    random = np.random.default_rng(k)
+    x = random.integers(-3, 4, (2, 7, 1)).astype(dtype)
+    y = random.integers(-9, 10, (2, 900, 1)).astype(dtype)
+    y[:, ::250] = np.nan
+    with np.errstate(invalid="ignore"):
+        matrix = (x.astype(float) @ y.astype(float).swapaxes(-1, -2)) * (-1 if largest else 1)
+    order = np.argsort(np.where(np.isnan(matrix), -np.inf, matrix), -1, kind="stable")[..., :k]
+    values, indices = kronop.kernel_reduce(x, y, kernels.Linear(), "topk", k=k, largest=largest)
+    expected = np.take_along_axis(matrix, order, -1) * (-1 if largest else 1)
+    np.testing.assert_array_equal(values, expected)
+    assert values.dtype == dtype
+    if k <= select_design.MOST:
+        np.testing.assert_array_equal(indices, order)
+    taken = np.take_along_axis(matrix, indices, -1) * (-1 if largest else 1)
+    np.testing.assert_array_equal(taken, expected)
+
+
+def test_distances_are_the_roots_of_what_is_compared() -> None:
+    distances = kronop.kernel_matrix(_X, _Y, kernels.PowerNorm(2))
+    for reduction in ("max", "min"):
+        found = kronop.kernel_reduce(_X, _Y, kernels.PowerNorm(2), reduction)
+        np.testing.assert_array_equal(found, getattr(distances, reduction)(-1))
+    x, y = (np.float16(300) * item.astype(np.float16) for item in (_X, _Y))  # 300^2 overflows.
+    nearest, _ = kronop.kernel_reduce(x, y, kernels.PowerNorm(2), "topk", k=6)
+    assert np.isfinite(nearest).all()
+
+
+_PEAKS = """
+import numpy as np
+import kronop
+def memory(key):
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith(key)) * 1024
+def peak(call, y, v):
+    call(y[:10_000], v[:10_000])
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # The peak is what is held now.
+    before = memory("VmRSS")
+    call(y, v)
+    return memory("VmHWM") - before
+def peaks(x, y, v):
+    norm = kronop.kernels.PowerNorm(1)
+    for name in ("max", "argmin", "logsumexp", "topk"):
+        print(name, peak(lambda y, v: kronop.kernel_reduce(x, y, norm, name), y, v))
+    print("matmul", peak(lambda y, v: kronop.kernel_matmul(x, y, v, norm), y, v))
+given = np.ones((1, 1), np.float32), np.ones((8_000_000, 1), np.float32)
+peaks(*given, given[1])
+try:
+    import torch
+except ImportError:
+    raise SystemExit
+x, y = map(torch.from_numpy, given)
+peaks(x, y, y)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="no peaks of memory here")
+def test_a_row_of_many_points_takes_little_memory() -> None:
+    """32 MB as a row of the matrix: it is computed and reduced in parts."""
+    command = [sys.executable, "-c", _PEAKS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    peaks = [(int(peak), name) for name, peak in map(str.split, done.stdout.splitlines())]
+    assert len(peaks) >= 5
+    assert max(peaks)[0] < 16_000_000, peaks
 
 
 def test_more_tiles_than_a_grid_has_are_refused() -> None:

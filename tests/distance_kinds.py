@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kronop.descriptions.expression import Expression, apply, variable
+from kronop.descriptions.expression import apply, variable
+from kronop.descriptions.graph import Graph
 from kronop.families.distance.form import (
     GENERAL_POWERS,
     Bound,
@@ -46,8 +47,8 @@ def form_of(kinds: tuple[TermKind, ...]) -> Form:
     terms = [Term(kind=kind, value=0 if kind in GENERAL_POWERS else -1) for kind in kinds]
     places = range(len(kinds))
     powers = [apply("power", variable(sum_of(at)), variable(value_of(at + 1))) for at in places]
-    total: Expression = functools.reduce(lambda a, b: a + b, powers)
-    return Form(terms=tuple(terms), expression=total, values=len(kinds) + 1)
+    total = functools.reduce(lambda a, b: a + b, powers)
+    return Form(terms=tuple(terms), expression=Graph.of(total), values=len(kinds) + 1)
 
 
 def nan_of(kind: TermKind, shape: tuple[int, int], row: int, column: int) -> Any:

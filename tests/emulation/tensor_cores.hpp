@@ -135,6 +135,23 @@ inline unsigned from_lane(unsigned word, int lane) {
   return there;
 }
 
+inline bool some_of_warp(bool holds) {
+  bool some = false;
+  for (int lane = 0; lane < 32; ++lane) some |= from_lane(holds, lane) != 0;
+  return some;
+}
+
+inline bool some_of_block(bool holds) {
+  static unsigned count[most_blocks];
+  unsigned& mine = count[current / threads_of_block];
+  mine += holds;
+  wait(Waiting::block);
+  const bool some = mine > 0;
+  wait(Waiting::block);
+  mine = 0;  // Before any thread waits again.
+  return some;
+}
+
 template <class T>
 EMULATION_INLINE double widened(unsigned short bits) {
   if (__is_same(T, kronop::half_t)) return double(of_half(bits));

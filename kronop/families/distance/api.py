@@ -17,6 +17,7 @@ from kronop.descriptions.shared import Array, check_flag
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.arguments import DistanceArguments, check_points
+from kronop.families.distance.composed import bound_of
 from kronop.families.distance.form import Bound, Form
 from kronop.families.distance.kernels import Kernel, PowerNorm
 from kronop.families.distance.operation import DistanceOperation
@@ -84,8 +85,9 @@ def cdist(
         [[3.0], [4.0]]
     """
     check_modes(compute_mode, skip_epilogue)
-    kernel = PowerNorm(p, root=not skip_epilogue)
-    return matrix_of(x1, x2, kernel.bound(batch_dims(x1, x2)), compute_mode, out)
+    norm = _norm if type(p) in (int, float) else PowerNorm
+    bound = bound_of(norm(p, not skip_epilogue), batch_dims(x1, x2))
+    return matrix_of(x1, x2, bound, compute_mode, out)
 
 
 def kernel_matrix(
@@ -116,7 +118,11 @@ def kernel_matrix(
         [[1.0], [0.6065]]
     """
     kernels.check_kernel(kernel)
-    return matrix_of(x1, x2, kernel.bound(batch_dims(x1, x2), regularization), DIRECT, out)
+    return matrix_of(x1, x2, bound_of(kernel, batch_dims(x1, x2), regularization), DIRECT, out)
+
+
+# Repeated calls find its form.
+_norm = functools.lru_cache(maxsize=64)(PowerNorm)
 
 
 def check_modes(compute_mode: object, skip_epilogue: object) -> None:

@@ -6,9 +6,12 @@ of thousands. So what walks over kernels takes each once, and does not recurse.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, fields  # torch.compile can trace its constructors.
 from typing import Any
+
+import numpy as np
 
 from kronop.descriptions.expression import Expression, apply
 from kronop.descriptions.ordered import in_order
@@ -125,6 +128,28 @@ class Composed(Kernel):
 def _every(kernel: Kernel) -> list[Kernel]:
     """The kernel, and before it those that it is composed of, each once."""
     return in_order([kernel], lambda item: item._parts()) if kernel._parts() else [kernel]
+
+
+# The bound form that a kernel had last, with what it was asked for.
+_last: weakref.WeakKeyDictionary[Kernel, tuple[tuple[int, Any], Bound]]
+_last = weakref.WeakKeyDictionary()
+
+
+def bound_of(kernel: Kernel, batch_dims: int, regularization: Any = None) -> Bound:
+    """`kernel.bound`, which a repeated call finds.
+
+    Kernels do not change, but the numbers in NumPy's arrays may, and forms depend on these.
+    """
+    if regularization is not None and type(regularization) not in (int, float):
+        return kernel.bound(batch_dims, regularization)
+    wanted = (batch_dims, regularization)
+    known = _last.get(kernel)
+    if known is not None and known[0] == wanted:
+        return known[1]
+    bound = kernel.bound(*wanted)
+    if not any(isinstance(item, np.ndarray) for item in (*bound.values, *bound.vectors)):
+        _last[kernel] = (wanted, bound)
+    return bound
 
 
 def _made(rows: Sequence[tuple[Any, Any]]) -> Kernel:

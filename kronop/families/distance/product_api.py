@@ -16,6 +16,7 @@ from kronop.descriptions.shared import Array
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.arguments import check_points
+from kronop.families.distance.composed import bound_of
 from kronop.families.distance.form import Bound, Form
 from kronop.families.distance.kernels import Kernel, check_kernel
 from kronop.families.distance.point_arguments import alike, view_of
@@ -64,7 +65,7 @@ def kernel_matmul(
         result = None if out is None else out[:, None]
         result = kernel_matmul(x1, x2, v[:, None], kernel, regularization, result)
         return cast("Array", result[..., 0] if out is None else out)
-    bound = kernel.bound(max(map(dims, (x1, x2, v))) - 2, regularization)
+    bound = bound_of(kernel, max(map(dims, (x1, x2, v))) - 2, regularization)
     return cast("Array", product_of(x1, x2, v, bound, out))
 
 

@@ -75,18 +75,32 @@ class GroupResults {
     const bool aligned = p.y_column == 1 && p.y_row % run == 0 && (unsigned long long)y % (run * sizeof(Output)) == 0;
     const Facts* const of_rows = facts + row_within;
     const Facts* const of_columns = facts + Step::kTileM + column_within;
+    // All threads of a warp decide alike.
+    if constexpr (kLengths) {
+      if (has_unusual(of_rows, of_columns)) {
+        write_each<true>(share, sums, of_rows, of_columns);
+        return;
+      }
+    }
     if constexpr (kMayJoin) {
-      // All threads of a warp decide alike.
       const bool special = share.crosses || (same_ && is_inside(apart)) || (Step::kRegularized && (is_inside(apart + p.diagonal) || (Step::kSymmetric && is_inside(apart - p.diagonal))));
       if (whole && aligned && !p.z && !special) {
         write_runs(share, sums, of_rows, of_columns);
         return;
       }
     }
-    write_each(share, sums, of_rows, of_columns);
+    write_each<false>(share, sums, of_rows, of_columns);
   }
 
  private:
+  // Whether a point of this warp's has a length whose square leaves the range of float32, as Pack marks it.
+  KRONOP_INLINE static bool has_unusual(const Facts* of_rows, const Facts* of_columns) {
+    bool found = of_rows[0].norm < 0 || of_rows[8].norm < 0;
+#pragma unroll 1
+    for (int n = threadIdx.x % 32 / 4; n < kN; n += 8) found = found || of_columns[8 * n].norm < 0 || of_columns[8 * n + 1].norm < 0;
+    return some_of_warp(found);
+  }
+
   // A number whose size matters only if it is small.
   KRONOP_INLINE static int near(long long x) { return x < kNever ? x > -kNever ? int(x) : -kNever : kNever; }
 
@@ -160,7 +174,8 @@ class GroupResults {
   }
   KRONOP_INLINE static void set_words(unsigned (&words)[1], Output first, Output second) { words[0] = first.bits | unsigned(second.bits) << 16; }
 
-  // Writes element by element.
+  // Writes element by element; values are computed in double precision where kWide.
+  template <bool kWide>
   KRONOP_INLINE void write_each(const Share& share, const float (&sums)[kN][4], const Facts* of_rows, const Facts* of_columns) const {
     const Parameters& p = parameters_;
 #pragma unroll
@@ -174,7 +189,8 @@ class GroupResults {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           const int place = 8 * n + r - 8 * h;
-          values[r] = value(sums[n][2 * h + r], of_rows[8 * h], b.data[r], place == share.itself, share);
+          const float sum = sums[n][2 * h + r];
+          values[r] = kWide ? wide_value(sum, of_rows[8 * h], b.data[r], share.h) : value(sum, of_rows[8 * h], b.data[r], place == share.itself, share);
           if (8 * n + r >= share.columns || (share.crosses && place < share.diagonal)) continue;
           const float result = regularized(values[r], place == share.regular, share);
           share.y[8 * h * p.y_row + (8 * n + r) * p.y_column] = p.z ? finish_(result, share.z[8 * h * p.z_row + (8 * n + r) * p.z_column]) : finish_(result);
@@ -204,21 +220,16 @@ class GroupResults {
   // The kernel's value; `itself` where both points are one.
   KRONOP_INLINE static float value(float product, Facts a, Facts b, bool itself, const Share& share) {
     float s[kTerms];
-    if constexpr (kLengths) {
-      const Facts scaled_a{a.scale, a.norm * a.scale * a.scale}, scaled_b{b.scale, b.norm * b.scale * b.scale};
-      if (Lengths<Step>::is_unusual(scaled_a.norm) || Lengths<Step>::is_unusual(scaled_b.norm)) return wide_value(product, a, b, share.h);
-      a = scaled_a;
-      b = scaled_b;
-    }
     // NOTE: the product of both scales alone may overflow.
     if constexpr (kScales) product *= a.scale;
     set<0>(s, product, a, b, itself);
     return Step::Kernel::value(s, share.h);
   }
   KRONOP_NOINLINE static float wide_value(float product, Facts a, Facts b, const float* h) {
-    const double scale_a = a.scale, scale_b = b.scale;
-    return Lengths<Step>::value(product * scale_a * scale_b, a.norm * scale_a * scale_a, b.norm * scale_b * scale_b, h);
+    if constexpr (kLengths) return Lengths<Step>::value(product * double(a.scale) * b.scale, wide_square(a), wide_square(b), h);
+    return product;
   }
+  KRONOP_INLINE static double wide_square(Facts of) { return of.norm < 0 ? -of.norm * double(of.scale) * of.scale : of.norm; }
   template <int kTerm>
   KRONOP_INLINE static void set(float (&s)[kTerms], float product, Facts a, Facts b, bool itself) {
     constexpr TermKind kind = TermKind(Step::kTerm[kTerm]);

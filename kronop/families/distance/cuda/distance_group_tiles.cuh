@@ -40,7 +40,7 @@ template <class Step>
 inline constexpr int kSlab = kRowBytes / (Step::kSplit ? 4 : 2);  // features of an image
 
 // What is known of a point: its elements in images are multiplied by `scale` to be what they were,
-// and `norm` is the sum of their squares.
+// and `norm` is the sum of their squares (or that of the multiplied elements', as distance_pack.cuh says).
 struct Facts {
   float scale, norm;
 };

@@ -6,6 +6,9 @@
 
 namespace kronop {
 
+// Whether the square of a length has overflown or lost bits; NaN has not.
+KRONOP_INLINE bool is_unusual(float square) { return square > 0x1p126f || square < 0x1p-80f; }
+
 template <class Step>
 class Lengths {
   // The numbers are those of the Python enumeration.
@@ -20,9 +23,6 @@ class Lengths {
  public:
   // Whether the form has lengths, and nothing but products, in float32.
   static constexpr bool kAreAll = sizeof(typename Step::Accumulator) == 4 && (kOfA >= 0 || kOfB >= 0) && count_of(Step::kTerm) == (kOfA >= 0) + (kOfB >= 0) + (kDot >= 0);
-
-  // Whether a square has overflown or lost bits; NaN has not.
-  KRONOP_INLINE static bool is_unusual(float square) { return square > 0x1p126f || square < 0x1p-80f; }
 
   // The kernel of sums in double precision.
   KRONOP_INLINE static float value(double dot, double of_a, double of_b, const float* h) {

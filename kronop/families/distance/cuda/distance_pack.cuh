@@ -3,7 +3,8 @@
 // Blocks take kRows points at a time, kTeams threads each. Where kSplit, an element becomes the sum
 // of two float16 numbers, with an error of 2^-24 of the point's largest element: the elements of a
 // point are multiplied by a power of two, so that the largest is between 2^13 and 2^14. So they are where
-// kLengths, and norms are those of the multiplied elements: their squares leave no range.
+// kLengths, and squares of lengths that leave the range of float32 are those of the multiplied elements,
+// negative to mark them.
 //
 // Where kCentred, only differences of points matter, and the same centre is subtracted from all of
 // them: errors are relative to norms, which points have that are far from zero and near each other.
@@ -11,6 +12,7 @@
 #pragma once
 
 #include "distance_group_tiles.cuh"
+#include "distance_lengths.cuh"
 
 namespace kronop {
 namespace distance {
@@ -96,7 +98,8 @@ class Pack {
     });
     if constexpr (Step::kLengths) {
       norm = of_team<false>(norm, row, mine);
-      if (mine == 0) points.facts[point] = Facts{back, norm};
+      const float square = norm * back * back;
+      if (mine == 0) points.facts[point] = Facts{back, norm > 0 && is_unusual(square) ? -norm : square};
     }
   }
 

@@ -34,7 +34,6 @@ inline void wait_for_group_products() {}
 using emulation::group_multiply_add;
 using emulation::Matrix;
 using emulation::from_lane;
-using emulation::some_of_block;
 using emulation::some_of_warp;
 using emulation::take_bytes;
 

@@ -141,17 +141,6 @@ inline bool some_of_warp(bool holds) {
   return some;
 }
 
-inline bool some_of_block(bool holds) {
-  static unsigned count[most_blocks];
-  unsigned& mine = count[current / threads_of_block];
-  mine += holds;
-  wait(Waiting::block);
-  const bool some = mine > 0;
-  wait(Waiting::block);
-  mine = 0;  // Before any thread waits again.
-  return some;
-}
-
 template <class T>
 EMULATION_INLINE double widened(unsigned short bits) {
   if (__is_same(T, kronop::half_t)) return double(of_half(bits));

@@ -357,13 +357,10 @@ def test_panels_are_read_in_place_on_a_gpu() -> None:
         owner=None,
     )
     described = PANELS.description().A
-    found = panel_arguments.placed(whole, described, whole.device, lambda item, form: item)
-    assert (found.pointer, found.lead, found.strides, found.own) == (
-        4096,
-        (5,),
-        (9600,),
-        (32, 4800),
-    )
+    found = panel_arguments.laid(whole, described, whole.device)
+    assert found.view is whole
+    assert (found.form, found.steps((5,))) == (None, (9600,))
+    assert panel_arguments.strides(found, described, whole.device) == (32, 4800)
 
 
 def test_panels_that_cutlass_does_not_read_are_refused() -> None:

@@ -240,7 +240,7 @@ def test_launches_of_groups_are_functions_of_addresses(
         lists = {
             plural: [wrapped[f"{name}[{index}]"] for index in range(count)]
             for name, plural in zip(
-                ("A", "B", "bias", "Z", "Y"), ("As", "Bs", "biases", "Cs", "Ds"), strict=True
+                ("A", "B", "bias", "Z", "Y"), ("A", "B", "biases", "C", "D"), strict=True
             )
         }
         return kronop.GemmGroupedArguments(

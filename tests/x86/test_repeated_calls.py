@@ -159,10 +159,10 @@ def test_groups_that_meet_are_refused_after_others(counter: _Counter, convert: A
     _same_refusal(lambda: grouped([*a[:2], square], b, outs=[*outs[:2], square]), _ERROR, "overlap")
     memory = convert(_random(17))
     pair = [memory[:15].reshape(3, 5), memory[13:15].reshape(1, 2)]
-    _same_refusal(lambda: grouped(a, b, outs=[*pair, outs[2]]), _ERROR, "Ds.0. and Ds.1.")
+    _same_refusal(lambda: grouped(a, b, outs=[*pair, outs[2]]), _ERROR, "D.0. and D.1.")
     sources = [c[0], pair[1], c[2]]
     _same_refusal(
-        lambda: grouped(a, b, sources, beta=1.0, outs=[pair[0], *outs[1:]]), _ERROR, "Ds.0. and Cs"
+        lambda: grouped(a, b, sources, beta=1.0, outs=[pair[0], *outs[1:]]), _ERROR, "D.0. and C"
     )
     apart = [memory[:15].reshape(3, 5), memory[15:].reshape(1, 2), outs[2]]
     grouped(a, b, outs=apart)

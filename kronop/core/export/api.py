@@ -44,7 +44,7 @@ class _Export:
         self.backend = operation.target.backend
         self.operands = operands_of(operation, sizes[0])
         scalars = operation.description.epilogue.scalar_names
-        names.check_scalars(scalars, [item.name for item in self.operands], name)
+        names.check_scalars(scalars, name)
         for size in sizes:
             _check_memory(self.operands, size)
         self.in_parts = _in_parts(self.operands, sizes)

@@ -31,18 +31,6 @@ _OF_SYSTEMS = frozenset(
     """,
     )
 )
-# What the function that runs the operation uses itself.
-_OF_RUNS = (
-    "handle",
-    "rows",
-    "workspace",
-    "stream",
-    "given",
-    "memcpy",
-    "memset",
-    "NULL",
-    "restrict",
-)
 
 
 def check_name(name: Any) -> None:
@@ -66,18 +54,16 @@ def _bad_name(expected: str, name: Any) -> ArgumentError:
     )
 
 
-def check_scalars(scalars: Sequence[str], operands: Sequence[str], name: str) -> None:
-    """Raises DescriptionError if a scalar can't be a parameter beside the operands in C."""
-    taken = {*_OF_RUNS, *operands}
+def check_scalars(scalars: Sequence[str], name: str) -> None:
+    """Raises DescriptionError if a scalar can't be a parameter beside the library's names in C."""
     for scalar in scalars:
-        if scalar in taken or scalar.lower().startswith(("kronop", f"{name.lower()}_")):
+        if scalar.lower().startswith(f"{name.lower()}_"):
             raise DescriptionError(
                 mismatch(
                     "parameters of an exported activation",
-                    expected=f"none of {', '.join(sorted(taken))}, and none that begins with"
-                    f" kronop or {name}_",
+                    expected=f"none that begins with {name}_",
                     got=repr(scalar),
-                    hint="name it otherwise, since it is a parameter of a function in C",
+                    hint="give the library another name: the parameter is one of a function in C",
                 )
             )
 

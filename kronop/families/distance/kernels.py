@@ -343,4 +343,6 @@ class Cosine(Kernel):
 
     def _expression(self, builder: Builder) -> Expression:
         dot, of_x, of_y = map(builder.term, (TermKind.Dot, TermKind.NormA, TermKind.NormB))
-        return dot * apply("inverse", apply("sqrt", of_x) * apply("sqrt", of_y))
+        # Each reciprocal is of one point, and so is computed once for many pairs.
+        scales = [apply("inverse", apply("sqrt", square)) for square in (of_x, of_y)]
+        return dot * scales[0] * scales[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -85,14 +86,17 @@ def _device_of(device: Any) -> Device:
 def _plans(descriptor: KernelDescriptor, target: str) -> Iterator[Plan]:
     """The plans of a descriptor's calls."""
     # Any numbers will do: values are not compiled in, other than powers that need no logarithm.
-    kernel = Described(
-        descriptor=descriptor,
-        inner_p=1.3 if descriptor.inner_power is PowerType.POW else None,
-        outer_p=0.7 if descriptor.outer_power is PowerType.POW else None,
-        bandwidth=1.0 if descriptor.takes_bandwidth else None,
-    )
+    inner_p = 1.3 if descriptor.inner_power is PowerType.POW else None
+    outer_p = 0.7 if descriptor.outer_power is PowerType.POW else None
+    bandwidth = 1.0 if descriptor.takes_bandwidth else None
+    # The outer power of calls with p is its reciprocal.
+    outer_powers = (outer_p, None) if inner_p and outer_p else (outer_p,)
+    regularizations = (None, 1.0) if descriptor.takes_bandwidth else (None,)
     epilogue = epilogue_of(_POINTS.element, _POINTS, None)
-    for regularization in (None, 1.0) if descriptor.takes_bandwidth else (None,):
+    for outer_p, regularization in itertools.product(outer_powers, regularizations):
+        kernel = Described(
+            descriptor=descriptor, inner_p=inner_p, outer_p=outer_p, bandwidth=bandwidth
+        )
         form = kernel.bound(0, regularization).form
         for symmetric in (False, True):
             operation = DistanceOperation(

@@ -16,7 +16,6 @@ struct Step {
     }
   };
   static constexpr int kThreads = 256, kBlocks = 1;
-  static constexpr bool kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -16,7 +16,6 @@ struct Step {
       return alpha * accumulator + beta * source + bias;
     }
   };
-  static constexpr bool kSaturate = false;
 };
 }  // namespace
 

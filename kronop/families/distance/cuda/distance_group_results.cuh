@@ -78,7 +78,7 @@ class GroupResults {
     // All threads of a warp decide alike.
     if constexpr (kLengths) {
       if (has_unusual(of_rows, of_columns)) {
-        write_each<true>(share, sums, of_rows, of_columns);
+        write_wide(share, sums, of_rows, of_columns);
         return;
       }
     }
@@ -89,7 +89,7 @@ class GroupResults {
         return;
       }
     }
-    write_each<false>(share, sums, of_rows, of_columns);
+    write_each(share, sums, of_rows, of_columns);
   }
 
  private:
@@ -174,10 +174,8 @@ class GroupResults {
   }
   KRONOP_INLINE static void set_words(unsigned (&words)[1], Output first, Output second) { words[0] = first.bits | unsigned(second.bits) << 16; }
 
-  // Writes element by element; values are computed in double precision where kWide.
-  template <bool kWide>
+  // Writes element by element.
   KRONOP_INLINE void write_each(const Share& share, const float (&sums)[kN][4], const Facts* of_rows, const Facts* of_columns) const {
-    const Parameters& p = parameters_;
 #pragma unroll
     for (int n = 0; n < kN; ++n) {
       if (8 * n >= share.columns) break;
@@ -188,15 +186,39 @@ class GroupResults {
         float values[2];
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-          const int place = 8 * n + r - 8 * h;
-          const float sum = sums[n][2 * h + r];
-          values[r] = kWide ? wide_value(sum, of_rows[8 * h], b.data[r], share.h) : value(sum, of_rows[8 * h], b.data[r], place == share.itself, share);
-          if (8 * n + r >= share.columns || (share.crosses && place < share.diagonal)) continue;
-          const float result = regularized(values[r], place == share.regular, share);
-          share.y[8 * h * p.y_row + (8 * n + r) * p.y_column] = p.z ? finish_(result, share.z[8 * h * p.z_row + (8 * n + r) * p.z_column]) : finish_(result);
+          values[r] = value(sums[n][2 * h + r], of_rows[8 * h], b.data[r], 8 * n + r - 8 * h == share.itself, share);
+          write_one(share, n, h, r, values[r]);
         }
         if constexpr (Step::kSymmetric) write_mirrored(share, n, h, values);
       }
+    }
+  }
+  KRONOP_INLINE void write_one(const Share& share, int n, int h, int r, float value) const {
+    const Parameters& p = parameters_;
+    const int place = 8 * n + r - 8 * h;
+    if (8 * n + r >= share.columns || (share.crosses && place < share.diagonal)) return;
+    const float result = regularized(value, place == share.regular, share);
+    share.y[8 * h * p.y_row + (8 * n + r) * p.y_column] = p.z ? finish_(result, share.z[8 * h * p.z_row + (8 * n + r) * p.z_column]) : finish_(result);
+  }
+
+  // As `write_each`, in double precision.
+  KRONOP_INLINE void write_wide(const Share& share, const float (&sums)[kN][4], const Facts* of_rows, const Facts* of_columns) const {
+#pragma unroll 1
+    for (int pair = 0; pair < 2 * kN; ++pair) {
+      const int n = pair / 2, h = pair % 2;
+      if (8 * n >= share.columns || 8 * h >= share.rows) continue;
+      float values[2];
+#pragma unroll 1
+      for (int r = 0; r < 2; ++r) {
+        float sum = 0;
+#pragma unroll
+        for (int i = 0; i < 4 * kN; ++i) sum = i == 2 * pair + r ? sums[i / 4][i % 4] : sum;
+        const float value = wide_value(sum, of_rows[8 * h], of_columns[8 * n + r], share.h);
+        write_one(share, n, h, r, value);
+        values[0] = r == 0 ? value : values[0];
+        values[1] = value;
+      }
+      if constexpr (Step::kSymmetric) write_mirrored(share, n, h, values);
     }
   }
 
@@ -225,9 +247,8 @@ class GroupResults {
     set<0>(s, product, a, b, itself);
     return Step::Kernel::value(s, share.h);
   }
-  KRONOP_NOINLINE static float wide_value(float product, Facts a, Facts b, const float* h) {
-    if constexpr (kLengths) return Lengths<Step>::value(product * double(a.scale) * b.scale, wide_square(a), wide_square(b), h);
-    return product;
+  KRONOP_INLINE static float wide_value(float product, Facts a, Facts b, const float* h) {
+    return Lengths<Step>::value(product * double(a.scale) * b.scale, wide_square(a), wide_square(b), h);
   }
   KRONOP_INLINE static double wide_square(Facts of) { return of.norm < 0 ? -of.norm * double(of.scale) * of.scale : of.norm; }
   template <int kTerm>

@@ -22,9 +22,6 @@ class Sums {
   // How often features are gone through: relative terms are summed in a second round, when the
   // largest difference is known.
   static constexpr int kRounds = has(TermKind::kRelative) ? 2 : 1;
-  // The round that replaces both where no power leaves its range. A norm alone tries it first.
-  static constexpr int kTried = 2;
-  static constexpr bool kTries = kRounds > 1 && kTerms == 2;
   KRONOP_INLINE static constexpr bool is_of_round(int term, int round) { return (kind(term) == TermKind::kRelative) == (round > 0); }
 
   // `values` are those that all terms may use.
@@ -39,31 +36,14 @@ class Sums {
     }
   }
 
-  // Whether the power of a norm is one whose sums are seldom out of range.
-  KRONOP_INLINE bool is_ordinary() const {
-    const Scalar p = powers_[place_of(TermKind::kRelative)].p;
-    return p >= Scalar(0.0625) && p < 16;
-  }
-  // Ends the round that was tried: whether all sums of the block are in range. If not, all are 0 again.
-  KRONOP_INLINE bool takes_tried() {
-    constexpr Scalar least = Scalar(0x1p-80), most = Scalar(0x1p126);  // Roots of others have larger errors in float64 too.
-    auto& of_powers = sums_[place_of(TermKind::kRelative)];
-    bool beyond = false;
-    for_each_of(of_powers, [&](Scalar& sum) { beyond = beyond || sum < least || sum > most; });
-    const bool taken = !some_of_block(beyond);
-    for_each_of(of_powers, [&](Scalar& sum) { sum = taken ? sum : Scalar(0); });
-    for_each_of(sums_[place_of(TermKind::kLargest)], [&](Scalar& sum) { sum = taken ? 1 : 0; });
-    return taken;
-  }
-
   // Adds the terms of a round, of all pairs for one k.
   template <int kRound, bool kPlain, int t = 0>
   KRONOP_INLINE void add(const Scalar (&x1)[kM], const Scalar (&x2)[kN], const Scalar* weights) {
-    if constexpr (is_of_round(t, kRound)) add_one<kRound, kPlain, t>(x1, x2, weights);
+    if constexpr (is_of_round(t, kRound)) add_one<kPlain, t>(x1, x2, weights);
     if constexpr (t + 1 < kTerms) add<kRound, kPlain, t + 1>(x1, x2, weights);
   }
 
-  template <int kRound, bool kPlain, int t>
+  template <bool kPlain, int t>
   KRONOP_INLINE void add_one(const Scalar (&x1)[kM], const Scalar (&x2)[kN], const Scalar* weights) {
     constexpr TermKind kind_of = kind(t);
     constexpr int vector = Step::kTermVector[t];
@@ -83,7 +63,7 @@ class Sums {
         } else {
           Scalar d = a - b;
           if constexpr (vector >= 0) d *= weight;
-          if constexpr (kind_of == TermKind::kGeneral || (kind_of == TermKind::kRelative && kRound == kTried)) {
+          if constexpr (kind_of == TermKind::kGeneral) {
             sum = powers_[t].template add_to<kPlain>(sum, d, i * kN + j);
           } else if constexpr (kind_of == TermKind::kRelative) {
             sum = powers_[t].template add_to<false, true>(sum, relative(d, of_largest_[i][j]), i * kN + j);
@@ -145,15 +125,6 @@ class Sums {
   KRONOP_INLINE bool is_plain(Scalar x) const { return plain_from<0>(x); }
 
  private:
-  template <class Visit>
-  KRONOP_INLINE static void for_each_of(Scalar (&sums)[kM][kN], const Visit& visit) {
-#pragma unroll
-    for (int i = 0; i < kM; ++i) {
-#pragma unroll
-      for (int j = 0; j < kN; ++j) visit(sums[i][j]);
-    }
-  }
-
   // Counts are exact, and so are maxima.
   KRONOP_INLINE static constexpr bool rounds(TermKind kind) {
     return kind != TermKind::kZero && kind != TermKind::kInfinity && kind != TermKind::kLargest;

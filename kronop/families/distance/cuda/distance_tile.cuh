@@ -136,12 +136,10 @@ class Tile {
 
   KRONOP_INLINE void run() {
     All sums(values_);
-    if (!tries(sums)) {
-      add_up<0>(sums);
-      if constexpr (All::kRounds > 1) {
-        sums.take_largest();
-        add_up<1>(sums);
-      }
+    add_up<0>(sums);
+    if constexpr (All::kRounds > 1) {
+      sums.take_largest();
+      add_up<1>(sums);
     }
     sums.finish(values_);
     if constexpr (Lengths<Step>::kAreAll) {
@@ -181,16 +179,6 @@ class Tile {
       values_[v] = p.value[v] ? static_cast<const Scalar*>(p.value[v])[of_value[v]] : Scalar(p.number[v]);
     }
     bound_powers<Step, int(TermKind::kRelative)>(values_);
-  }
-
-  // Sums up powers of differences as they are; whether that did.
-  KRONOP_INLINE bool tries(All& sums) {
-    if constexpr (All::kTries) {
-      if (!sums.is_ordinary()) return false;
-      add_up<All::kTried>(sums);
-      return sums.takes_tried();
-    }
-    return false;
   }
 
   // Adds up slab after slab: one is computed while the next one is brought.

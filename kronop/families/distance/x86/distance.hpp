@@ -170,6 +170,7 @@ class Worker {
   KRONOP_INLINE void finish(Compute* sums, index_t pitch, index_t apart, index_t block_m, index_t block_n, index_t i,
                             index_t j) {
     const index_t n = block_n + j, columns = lesser(p_.n - n, Step::kPanel);
+    const Compute* first_row = sums;
     for (int r = 0; r < kRows; ++r, sums += pitch) {
       const index_t m = block_m + i + r;
       if constexpr (Step::kExpanded) {
@@ -182,14 +183,15 @@ class Worker {
       KRONOP_UNROLL
       for (int v = 0; v < Step::kPanel; v += Step::kWidth) {
         typename Step::Numbers of_pair[Step::kTerms];
-        KRONOP_UNROLL
-        for (int t = 0; t < Step::kTerms; ++t) of_pair[t] = load<Compute, Step::kWidth>(sums + t * apart + v);
+        read_sums<Step>(of_pair, sums, first_row, apart, v);
         const typename Step::Numbers result = Step::Kernel::value(of_pair, s_.shared.of_kernel);
         store(values + v, result.value);
       }
       if constexpr (Lengths<Step>::are_all()) {
-        Lengths<Step>::mend(values, sums, apart, {x1_ + m * p_.x1_row, 0, p_.x1_column}, {x2_ + n * p_.x2_row, p_.x2_row, p_.x2_column}, columns,
-                            p_.k, s_.shared);
+        if (Lengths<Step>::has_unusual(sums, first_row, apart)) {
+          Lengths<Step>::mend(values, sums, apart, {x1_ + m * p_.x1_row, 0, p_.x1_column}, {x2_ + n * p_.x2_row, p_.x2_row, p_.x2_column},
+                              columns, p_.k, s_.shared);
+        }
       }
       index_t first = 0;
       if constexpr (Step::kSymmetric) {

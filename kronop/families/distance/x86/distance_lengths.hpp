@@ -10,6 +10,7 @@ template <class Step>
 class Lengths {
   using Compute = typename Step::Compute;
   using Input = typename Step::Input;
+  using V = Vector<Compute, Step::kWidth>;
   static constexpr float kLeast = 0x1p-80f, kMost = 0x1p126f;
 
   static constexpr int place_of(TermKind kind) {
@@ -31,21 +32,27 @@ class Lengths {
     return sizeof(Compute) == 4 && (kOfA >= 0 || kOfB >= 0) && Step::kTerms == (kOfA >= 0) + (kOfB >= 0) + (kDot >= 0);
   }
 
-  // Computes the kernel's values for point a and `count` points b again where they need it, and makes
-  // the others of the panel 0 then. Terms of the sums are `apart`.
-  KRONOP_INLINE static void mend(Compute* values, const Compute* sums, index_t apart, Points a, Points b, index_t count, index_t k,
-                                 const Shared<Step>& shared) {
-    bool unusual = kOfA >= 0 && is_unusual(sums[kOfA * apart]);
-    for (int i = 0; kOfB >= 0 && i < Step::kPanel; ++i) unusual |= is_unusual(sums[kOfB * apart + i]);
-    if (unusual) mend_each(values, sums, apart, a, b, count, k, shared);
+  // Whether a pair of a row's may need `mend`. Terms of the sums are `apart`; the first row of the tile has
+  // the same points b.
+  KRONOP_INLINE static bool has_unusual(const Compute* sums, const Compute* first_row, index_t apart) {
+    if (kOfA >= 0 && is_unusual(sums[kOfA * apart])) return true;
+    decltype(V{} < V{}) found{};
+    KRONOP_UNROLL
+    for (int i = 0; kOfB >= 0 && i < Step::kPanel; i += Step::kWidth) {
+      const V squares = load<Compute, Step::kWidth>(first_row + kOfB * apart + i);
+      found |= (squares > kMost) | (squares < kLeast);
+    }
+    const auto words = bit_cast<Vector<int64_t, sizeof(found) / 8>>(found);
+    int64_t some = 0;
+    KRONOP_UNROLL
+    for (int i = 0; i < int(sizeof(found) / 8); ++i) some |= words[i];
+    return some != 0;
   }
 
- private:
-  // Whether a square has overflown or lost bits; NaN has not.
-  static constexpr bool is_unusual(Compute square) { return (square > kMost) | (square < kLeast); }
-
-  __attribute__((noinline)) static void mend_each(Compute* values, const Compute* sums, index_t apart, Points a, Points b, index_t count,
-                                                  index_t k, const Shared<Step>& shared) {
+  // Computes the kernel's values for point a and `count` points b again where they need it, and makes
+  // the others of the panel 0 then.
+  __attribute__((noinline)) static void mend(Compute* values, const Compute* sums, index_t apart, Points a, Points b, index_t count, index_t k,
+                                             const Shared<Step>& shared) {
     const bool of_a = kOfA >= 0 && has_left(sums[kOfA * apart], a, k);
     index_t c = 0;
     for (; c < count; ++c, b.from += b.row) {
@@ -53,6 +60,10 @@ class Lengths {
     }
     for (; c < Step::kPanel; ++c) values[c] = 0;
   }
+
+ private:
+  // Whether a square has overflown or lost bits; NaN has not.
+  static constexpr bool is_unusual(Compute square) { return (square > kMost) | (square < kLeast); }
   // The square of a point that is 0 is right.
   static bool has_left(Compute square, Points point, index_t k) {
     bool is_zero = true;

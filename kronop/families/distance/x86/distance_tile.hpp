@@ -54,6 +54,20 @@ struct Shared {
   }
 };
 
+// Reads the sums of a row's pairs from column v on, whose terms are `apart`. Lengths are read where all
+// pairs of a point have them, so that what the kernel computes of them alone is computed once.
+template <class Step, int t = 0>
+KRONOP_INLINE void read_sums(typename Step::Numbers* of_pairs, const typename Step::Compute* row, const typename Step::Compute* first_row,
+                             index_t apart, int v) {
+  constexpr TermKind kKind = kind_of<Step>(t);
+  if constexpr (kKind == TermKind::NormA) {
+    of_pairs[t] = row[t * apart];
+  } else {
+    of_pairs[t] = load<typename Step::Compute, Step::kWidth>((kKind == TermKind::NormB ? first_row : row) + t * apart + v);
+  }
+  if constexpr (t + 1 < Step::kTerms) read_sums<Step, t + 1>(of_pairs, row, first_row, apart, v);
+}
+
 // Whether a - b is computed as 1 a - b, where differences and sums would wait for the same two pipes
 // while those of multiply-adds are idle. (On Zen 3, |d| takes 0.041 ns for each number so, else 0.047.)
 #if defined(__FMA__)

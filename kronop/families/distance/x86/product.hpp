@@ -150,6 +150,15 @@ class Worker {
     }
   }
 
+  // Computes a row's values again. Those of others stay in registers.
+  KRONOP_INLINE void mend(V (&values)[Step::kVectors], const Compute* sums, index_t apart, index_t m, index_t n) {
+    alignas(64) Compute of_row[kPanel];
+    for (int v = 0; v < Step::kVectors; ++v) store(of_row + v * kWidth, values[v]);
+    Lengths::mend(of_row, sums, apart, {x1_ + m * p_.x1_row, 0, p_.x1_column}, {x2_ + n * p_.x2_row, p_.x2_row, p_.x2_column},
+                  lesser(p_.n - n, kPanel), p_.k, shared_);
+    for (int v = 0; v < Step::kVectors; ++v) values[v] = load<Compute, kWidth>(of_row + v * kWidth);
+  }
+
   // Multiplies the kernel's values of the tile at (m, n), column j of the block, by v.
   template <int kRows>
   KRONOP_INLINE void weigh(const Compute* sums, index_t pitch, index_t apart, index_t m, index_t n, index_t j) {
@@ -160,15 +169,12 @@ class Worker {
       KRONOP_UNROLL
       for (int v = 0; v < Step::kVectors; ++v) {
         typename Step::Numbers of_pair[Step::kTerms];
-        KRONOP_UNROLL
-        for (int t = 0; t < Step::kTerms; ++t) of_pair[t] = load<Compute, kWidth>(sums + r * pitch + t * apart + v * kWidth);
+        distances::read_sums<Step>(of_pair, sums + r * pitch, sums, apart, v * kWidth);
         const typename Step::Numbers value = Step::Kernel::value(of_pair, shared_.of_kernel);
         values[r][v] = value.value;
       }
       if constexpr (Lengths::are_all()) {
-        Compute* of_row = reinterpret_cast<Compute*>(values[r]);
-        Lengths::mend(of_row, sums + r * pitch, apart, {x1_ + (m + r) * p_.x1_row, 0, p_.x1_column},
-                      {x2_ + n * p_.x2_row, p_.x2_row, p_.x2_column}, lesser(p_.n - n, kPanel), p_.k, shared_);
+        if (Lengths::has_unusual(sums + r * pitch, sums, apart)) mend(values[r], sums + r * pitch, apart, m + r, n);
       }
     }
     if constexpr (Step::kRegularized) {

@@ -118,9 +118,8 @@ KRONOP_INLINE unsigned take_bytes(unsigned first, unsigned second, unsigned whic
 // What another thread of the warp has.
 KRONOP_INLINE unsigned from_lane(unsigned word, int lane) { return __shfl_sync(~0u, word, lane); }
 
-// Whether it holds for some thread of the warp, or of the block, all of which wait for each other.
+// Whether it holds for some thread of the warp.
 KRONOP_INLINE bool some_of_warp(bool holds) { return __any_sync(~0u, holds); }
-KRONOP_INLINE bool some_of_block(bool holds) { return __syncthreads_or(holds); }
 
 // Prefetches a line of global memory to the level-2 cache, or a longer piece of it.
 KRONOP_INLINE void prefetch_line(const void* from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }

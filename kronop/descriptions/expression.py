@@ -77,6 +77,11 @@ def _inverse(x: Any) -> Any:
     return np.divide(1, x, out=np.zeros_like(x), where=x != 0)
 
 
+def _inverse_root(x: Any) -> Any:
+    """1 / sqrt(x), and 0 for 0."""
+    return _inverse(np.sqrt(x))
+
+
 def _threshold(x: Any, least: Any) -> Any:
     """x, and 0 if it is below `least`."""
     return np.where(np.less(x, least), 0, x)
@@ -131,6 +136,7 @@ OPERATIONS: dict[str, tuple[Callable[..., Any], str, int]] = {
     "exp": (_numpy_exp, "kronop::math::exp({})", _ATOM),
     "tanh": (np.tanh, "kronop::math::tanh({})", _ATOM),
     "inverse": (_inverse, "kronop::math::inverse({})", _ATOM),
+    "inverse_root": (_inverse_root, "kronop::math::inverse_root({})", _ATOM),
     "fade": (_fade, "kronop::math::fade({}, {})", _ATOM),
     "times_log": (_times_log, "kronop::math::times_log({}, {})", _ATOM),
     "threshold": (_threshold, "kronop::math::threshold({}, {})", _ATOM),
@@ -185,6 +191,7 @@ DERIVATIVES: dict[str, Callable[..., tuple[Factors | None, ...]]] = {
         (apply("times_log", node, a),),
     ),
     "inverse": lambda node, a: ((node, node, lift(-1.0)),),
+    "inverse_root": lambda node, a: ((node, node, node, lift(-0.5)),),
     "fade": lambda node, a, b: ((b,), (a,)),
     "times_log": lambda node, a, b: ((apply("times_log", 1.0, b),), (a, apply("inverse", b))),
     "max": lambda node, a, b: (None, None) if b.inputs else ((), None),

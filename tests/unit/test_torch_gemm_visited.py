@@ -84,7 +84,7 @@ def test_gradients_of_batches_and_of_what_broadcasts(lead: tuple[int, ...]) -> N
 def test_every_operation_has_derivatives(operation: str) -> None:
     """Those of torch's own function of the same values, as NumPy's are."""
     rule = RULES[operation]
-    least = 0.3 if operation in ("times_log", "sqrt", "power") else -2.0
+    least = 0.3 if operation in ("times_log", "sqrt", "inverse_root", "power") else -2.0
     operands = [
         torch.linspace(least, 2, 12, dtype=torch.float64, requires_grad=True),
         torch.linspace(1.5, -1.7, 12, dtype=torch.float64, requires_grad=True),
@@ -106,7 +106,7 @@ def test_every_operation_has_derivatives(operation: str) -> None:
 
 def test_derivatives_are_finite_where_values_are_0() -> None:
     zero = torch.zeros(1, requires_grad=True)
-    for operation, wanted in (("sqrt", 0.0), ("inverse", 0.0), ("fade", 0.0), ("max", 0.5)):
+    for operation, wanted in (("sqrt", 0.0), ("inverse", 0.0), ("inverse_root", 0.0), ("fade", 0.0), ("max", 0.5)):
         operands = [zero] if len(RULES[operation].slopes) == 1 else [zero, zero]
         reads = [RULES[operation].apply(*operands), *operands, None][:3]
         _, slope = RULES[operation].slopes[0] or ("", None)

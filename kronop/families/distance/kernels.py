@@ -343,6 +343,5 @@ class Cosine(Kernel):
 
     def _expression(self, builder: Builder) -> Expression:
         dot, of_x, of_y = map(builder.term, (TermKind.Dot, TermKind.NormA, TermKind.NormB))
-        # Each reciprocal is of one point, and so is computed once for many pairs.
-        scales = [apply("inverse", apply("sqrt", square)) for square in (of_x, of_y)]
-        return dot * scales[0] * scales[1]
+        # Each scale is that of one point, and so is computed once for many pairs.
+        return dot * apply("inverse_root", of_x) * apply("inverse_root", of_y)

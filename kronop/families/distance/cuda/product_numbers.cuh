@@ -96,6 +96,7 @@ KRONOP_INLINE product::Scaled sqrt(product::Scaled x) { return product::Scaled::
 KRONOP_INLINE product::Scaled fade(product::Scaled x, product::Scaled y) { return product::Scaled::varying(fade(x.value(), y.value())); }
 KRONOP_INLINE product::Scaled times_log(product::Scaled x, product::Scaled y) { return product::Scaled::varying(times_log(x.value(), y.value())); }
 KRONOP_INLINE product::Scaled inverse(product::Scaled x) { return product::Scaled::varying(inverse(x.value())); }
+KRONOP_INLINE product::Scaled inverse_root(product::Scaled x) { return product::Scaled::varying(inverse_root(x.value())); }
 KRONOP_INLINE product::Scaled power(product::Scaled x, product::Scaled p) { return product::Scaled::varying(::powf(x.value(), p.value())); }
 KRONOP_INLINE product::Scaled max(product::Scaled a, product::Scaled b) { return product::Scaled::varying(max(a.value(), b.value())); }
 

@@ -34,10 +34,10 @@ class Rule:
     takes_numbers: bool = False
 
 
-def _inverse(x: Any) -> Any:
-    """1 / x, and 0 for 0, also of the derivative."""
+def _inverse(x: Any, function: Callable[[Any], Any] = torch.reciprocal) -> Any:
+    """1 / x, or another such function, and 0 for 0, also of the derivative."""
     is_zero = x == 0
-    return torch.where(is_zero, 0.0, 1 / torch.where(is_zero, 1.0, x))
+    return torch.where(is_zero, 0.0, function(torch.where(is_zero, 1.0, x)))
 
 
 def _fade(a: Any, b: Any) -> Any:
@@ -97,6 +97,9 @@ RULES: Mapping[str, Rule] = {
         for end in ("", "_of_16_bits")
     },
     "inverse": Rule(_inverse, (("y", lambda g, y, a, b: -g * y * y),)),
+    "inverse_root": Rule(
+        lambda a: _inverse(a, torch.rsqrt), (("y", lambda g, y, a, b: g * y * y * y * -0.5),)
+    ),
     "fade": Rule(
         _fade, (("b", lambda g, y, a, b: g * b), ("a", lambda g, y, a, b: _fade(a, g))), True
     ),

@@ -289,7 +289,19 @@ KRONOP_INLINE T threshold(T x, T least) {
 // 1 / x, and 0 for 0: derivatives of roots are taken to be 0 there.
 template <class T>
 KRONOP_INLINE T inverse(T x) {
-  return x == T(0) ? T(0) : T(1) / x;
+  const T reciprocal = T(1) / x;  // In any case: a branch would keep it from being shared by many pairs.
+  return x == T(0) ? T(0) : reciprocal;
+}
+// 1 / sqrt(x), and 0 for 0.
+KRONOP_INLINE double inverse_root(double x) { return inverse(::sqrt(x)); }
+KRONOP_INLINE float inverse_root(float x) {
+#if defined(KRONOP_EMULATION)
+  return inverse(::sqrtf(x));
+#else
+  // The instruction is wrong by 2 units in the last place; a step of Newton's method leaves less than 1.
+  const float near = ::rsqrtf(x), root = ::fmaf(near * 0.5f, ::fmaf(-x * near, near, 1.0f), near);
+  return x == 0 || near == 0 ? 0 : root;
+#endif
 }
 
 }  // namespace math

@@ -45,6 +45,11 @@ template <class T>
 KRONOP_INLINE T inverse(T x) {
   return x == T(0) ? T(0) : T(1) / x;
 }
+// 1 / sqrt(x), and 0 for 0.
+template <class T>
+KRONOP_INLINE T inverse_root(T x) {
+  return inverse(sqrt(x));
+}
 
 namespace detail {
 

@@ -62,6 +62,10 @@ KRONOP_INLINE Numbers<V> sqrt(Numbers<V> x) {
   return powers::root(x.value);
 }
 template <class V>
+KRONOP_INLINE Numbers<V> inverse_root(Numbers<V> x) {
+  return inverse(sqrt(x));
+}
+template <class V>
 KRONOP_INLINE Numbers<V> tanh(Numbers<V> x) {
   return powers::each(x.value, [](auto one) { return tanh(one); });
 }

@@ -347,6 +347,11 @@ def test_kron_rows_beyond_the_caches(factors):
     run_kron(factors, 17, side=Side.Left)
 
 
+def test_factors_whose_product_leaves_the_caches_are_two_matrix_products():
+    step, _ = run_kron([(512, 512)] * 2, 1, element=kronop.float64, scalars=(2, 3))
+    assert [len(item.products) for item in step.design.passes] == [1, 1]
+
+
 def field(step, launched, name):
     offset = step.design.signature.offsets()[name]
     return int.from_bytes(launched[0].parameters[offset : offset + 8], "little", signed=True)

@@ -375,6 +375,12 @@ def test_threads_share_a_row(factors):
             assert field(step, launched, "together") == 1
 
 
+def test_threads_share_packed_factors_that_change():
+    batch, factors = (5,), [(43, 50), (60, 64)]
+    step, launched = run_kron(factors, 1, batch=batch, x_batch=batch, f_batch=batch)
+    assert field(step, launched, "together") == 1
+
+
 @pytest.mark.parametrize("arch", [*ARCHS[1:2], WIDE], ids=lambda arch: str(arch))
 def test_results_stay_in_place_and_runs_are_padded(arch):
     """After blocks of one group and of several; with rows of one thread and with shared ones."""

@@ -128,6 +128,18 @@ def test_every_digit_is_applied_once_and_passes_chain(shape, arch):
 
 
 @pytest.mark.parametrize("arch", ["x86-avx512", "x86-avx2", "x86-generic"])
+@pytest.mark.parametrize("layout", [kronop.RowMajor, kronop.ColumnMajor])
+def test_factors_whose_product_leaves_the_caches_have_a_pass_each(layout, arch):
+    large = ((1024, 1024),) * 2
+    for factors, element in ((large, kronop.float32), (((512, 512),) * 2, kronop.float64)):
+        description = kron(factors, element=element, layout=layout)
+        design = KRON.plan(description, Target.parse(arch)).steps[0].design
+        assert [len(item.products) for item in design.passes] == [1, 1]
+    few = KRON.plan(kron(((64, 64),) * 2), Target.parse(arch)).steps[0].design
+    assert len(few.passes) == 1
+
+
+@pytest.mark.parametrize("arch", ["x86-avx512", "x86-avx2", "x86-generic"])
 def test_results_stay_in_place_only_where_no_tile_reads_what_another_wrote(arch):
     shapes = *SHAPES.values(), ((8, 8),) * 6, ((4, 4),) * 7, ((7, 7),) * 4, ((8, 6), (9, 9))
     kept = 0

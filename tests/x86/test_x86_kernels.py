@@ -347,6 +347,11 @@ def test_kron_rows_beyond_the_caches(factors):
     run_kron(factors, 17, side=Side.Left)
 
 
+def test_factors_whose_product_leaves_the_caches_are_two_matrix_products():
+    step, _ = run_kron([(512, 512)] * 2, 1, element=kronop.float64, scalars=(2, 3))
+    assert [len(item.products) for item in step.design.passes] == [1, 1]
+
+
 def field(step, launched, name):
     offset = step.design.signature.offsets()[name]
     return int.from_bytes(launched[0].parameters[offset : offset + 8], "little", signed=True)
@@ -368,6 +373,12 @@ def test_threads_share_a_row(factors):
         for candidate in (0, 3):
             step, launched = run_kron(factors, rows, scalars=scalars, candidate=candidate)
             assert field(step, launched, "together") == 1
+
+
+def test_threads_share_packed_factors_that_change():
+    batch, factors = (5,), [(43, 50), (60, 64)]
+    step, launched = run_kron(factors, 1, batch=batch, x_batch=batch, f_batch=batch)
+    assert field(step, launched, "together") == 1
 
 
 @pytest.mark.parametrize("arch", [*ARCHS[1:2], WIDE], ids=lambda arch: str(arch))

@@ -21,7 +21,7 @@ _RELOADED, _FEW_ROWS = 1.2, 3
 _COPY, _CONVERT, _TRANSPOSE, SINGLE, _NEAR, _FAR, _RUN = 1.0, 2.0, 8.0, 2.0, 2.5, 4.0, 2.0
 # The same beyond all near caches. NOTE: with AVX-512 and 2 MB between passes, two passes of 8^6 in
 # float64 take 0.77 of the time of three.
-_BEYOND = 8.0
+BEYOND = 8.0
 # Cycles of a product besides its tiles. NOTE: 8^4 is 4 to 6 % faster in blocks of four groups.
 CALL = 8.0
 # Cycles of far accesses: to a single number, to a run of lanes; and the factor for columns that are
@@ -154,7 +154,7 @@ def residence(size: float, setting: Setting) -> float:
     nearest, near = near_bytes(setting.target), setting.target.shared_bytes
     if size <= 2 * nearest:
         return 0.0 if size <= _CLOSE_BYTES else _NEAREST if size <= nearest else _HALF_NEAREST
-    return _NEAR if size <= near // 4 else _FAR if size <= near else _BEYOND
+    return _NEAR if size <= near // 4 else _FAR if size <= near else BEYOND
 
 
 def transfer(

@@ -280,7 +280,12 @@ void run_tiles(const Parameters& parameters, index_t share, index_t shares, inde
   Ahead ahead;
   const auto scratch = scratch_of<Step>(parameters, share, ahead);
   const bool together = parameters.together != 0;
-  const auto pack = [&](const index_t* offsets) { pack_factors<Step>(parameters, offsets, scratch.panels); };
+  const auto pack = [&](const index_t* offsets) {
+    if (!together) return pack_factors<Step>(parameters, offsets, scratch.panels, 0, 1);
+    if (shares > 1) wait_for_team();  // Others may still read the panels of the factors before.
+    pack_factors<Step>(parameters, offsets, scratch.panels, share, shares);
+    if (shares > 1) wait_for_team();
+  };
   each_tile<Step>(parameters, first, end, pack, [&](index_t rows, const auto& x, const auto& y, const auto& z) {
     const OutputSink<Step> sink{typename Step::Epilogue(parameters.scalars), y.data, z.data, nullptr,
                                 parameters.plain != 0, parameters.stream != 0};

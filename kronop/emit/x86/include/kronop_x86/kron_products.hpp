@@ -23,7 +23,8 @@ struct Lane : Step {
   static constexpr int kLanes = Step::kLanes[kPass], kVectors = kLanes / Step::kWidth;
 };
 
-// The buffers in one thread's slice, and its prefetches of what it reads next.
+// The buffers in one thread's slice, and its prefetches of what it reads next. A team shares the
+// panels and what is between passes, which are in the first slice.
 template <class Compute>
 struct Scratch {
   Compute* panels;
@@ -42,9 +43,10 @@ KRONOP_INLINE Scratch<typename Step::Compute> scratch_of(const Parameters& param
   const index_t middle_bytes = (parameters.slice - kPanelBytes - 2 * kStateBytes) / (Step::kPasses > 2 ? 2 : 1);
   char* base = static_cast<char*>(parameters.workspace);
   char* own = base + share * parameters.slice;
-  char* middle = (parameters.together ? base : own) + kPanelBytes + 2 * kStateBytes;
+  char* shared = parameters.together ? base : own;
+  char* middle = shared + kPanelBytes + 2 * kStateBytes;
   const auto at = [](char* pointer) { return reinterpret_cast<Compute*>(pointer); };
-  return {at(own),
+  return {at(shared),
           {at(own + kPanelBytes), at(own + kPanelBytes + kStateBytes)},
           {at(middle), at(middle + middle_bytes)},
           &ahead,

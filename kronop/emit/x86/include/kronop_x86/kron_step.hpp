@@ -83,8 +83,10 @@ KRONOP_INLINE typename Step::Compute digit_entry(const Parameters& parameters, c
   return product;
 }
 
+// Packs the factors, or one of `shares` parts of each.
 template <class Step, class Parameters>
-void pack_factors(const Parameters& parameters, const index_t* offsets, typename Step::Compute* panels) {
+void pack_factors(const Parameters& parameters, const index_t* offsets, typename Step::Compute* panels, index_t share,
+                  index_t shares) {
   using Compute = typename Step::Compute;
   for (int digit = 0; digit < Step::kDigits; ++digit) {
     Compute* to = panels + kTables<Step>.panel[digit];
@@ -92,10 +94,10 @@ void pack_factors(const Parameters& parameters, const index_t* offsets, typename
     if (Step::kDigitFactor[digit + 1] - first == 1) {
       const auto* data = static_cast<const typename Step::Element*>(parameters.factors[first]) + offsets[first];
       const index_t row = parameters.factor_row[first], column = parameters.factor_column[first];
-      pack_panels(to, Step::kContracted[digit], Step::kProduced[digit], Step::kPanel[digit],
+      pack_panels(to, Step::kContracted[digit], Step::kProduced[digit], Step::kPanel[digit], share, shares,
                   [&](index_t p, index_t q) { return convert<Compute>(data[p * row + q * column]); });
     } else {
-      pack_panels(to, Step::kContracted[digit], Step::kProduced[digit], Step::kPanel[digit],
+      pack_panels(to, Step::kContracted[digit], Step::kProduced[digit], Step::kPanel[digit], share, shares,
                   [&](index_t p, index_t q) { return digit_entry<Step>(parameters, offsets, digit, p, q); });
     }
   }

@@ -108,11 +108,13 @@ constexpr index_t panel_elements(index_t contracted, index_t outputs, index_t ti
 // Rounds up to whole cache lines: every part of scratch begins on one.
 constexpr index_t whole_lines(index_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Packs entry(p, q) for all p and q as panels [block][p][tile].
+// Packs entry(p, q) for all p and q as panels [block][p][tile], or one of `shares` parts of them.
 template <class Compute, class Entry>
 KRONOP_INLINE void pack_panels(Compute* panels, index_t contracted, index_t outputs, index_t tile,
-                               const Entry& entry) {
-  for (index_t block = 0; block < block_count(outputs, tile); ++block) {
+                               index_t share, index_t shares, const Entry& entry) {
+  const index_t blocks = block_count(outputs, tile), begin = blocks * share / shares;
+  panels += begin * contracted * tile;
+  for (index_t block = begin; block < blocks * (share + 1) / shares; ++block) {
     const index_t first = block_start(block, outputs, tile);
     for (index_t p = 0; p < contracted; ++p) {
       for (index_t q = 0; q < tile; ++q) *panels++ = entry(p, first + q);

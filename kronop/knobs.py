@@ -78,7 +78,7 @@ def read(environment: Mapping[str, str]) -> Knobs:
                     "environment",
                     expected=f"one of {', '.join(names)}",
                     got=variable,
-                    hint=f"correct the name or unset it{meant(variable, names, 'KRONOP_')}",
+                    hint=f"correct the name or unset it{meant(variable.upper(), names, 'KRONOP_')}",
                 )
             )
         values[names[variable]] = _typed(variable, names[variable], text)

@@ -69,6 +69,16 @@ def dims(tensor: Any) -> int:
     return len(getattr(tensor, "shape", ())) if found is None else found
 
 
+def check_strided(tensor: Any, name: str) -> None:
+    """Refuses a torch tensor whose elements are not one block with strides."""
+    if hasattr(tensor, "to_local"):
+        _unreadable(name, "a DTensor", SPREAD)
+    if tensor.is_nested:
+        _unreadable(name, "a nested tensor", NESTED)
+    if tensor.layout is not sys.modules["torch"].strided:
+        _unreadable(name, f"layout {tensor.layout}", "call .to_dense() first")
+
+
 def _unsupported(name: str, found: object) -> NoReturn:
     raise ElementTypeError(
         mismatch(
@@ -136,12 +146,7 @@ def _numpy(array: Any, name: str) -> TensorView:
 
 
 def _torch(torch: Any, tensor: Any, name: str, differentiable: str) -> TensorView:
-    if hasattr(tensor, "to_local"):
-        _unreadable(name, "a DTensor", SPREAD)
-    if tensor.is_nested:
-        _unreadable(name, "a nested tensor", NESTED)
-    if tensor.layout is not torch.strided:
-        _unreadable(name, f"layout {tensor.layout}", "call .to_dense() first")
+    check_strided(tensor, name)
     element = _element(tensor.dtype)
     if element is None:
         _unsupported(name, tensor.dtype)

@@ -15,6 +15,7 @@ from kronop.frozen import dataclass
 # would give NaN for minus infinity.
 BOUNDED = "bounded"
 
+
 @dataclass(frozen=True, slots=True)
 class Activation:
     """An activation for LinearCombinationGeneric.

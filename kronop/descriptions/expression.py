@@ -153,7 +153,6 @@ OPERATIONS: dict[str, tuple[Callable[..., Any], str, int]] = {
 }
 
 
-
 def spelled(operation: str, operands: Sequence[tuple[str, int]]) -> tuple[str, int]:
     """The C++ text of an operation, and how tightly it binds, from those of its operands.
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from kronop.args.frameworks import check_strided
 from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
 from kronop.families.kron.api import gekmm, gemkm
 from kronop.families.kron.formed import narrowed, widened
@@ -60,7 +61,8 @@ def products(framework: ModuleType) -> tuple[Callable[..., Any], Callable[..., A
 
 
 def check_alike(tensor: Any, name: str, other: Any, other_name: str) -> None:
-    """Refuses a tensor that is not of the other's framework and element type."""
+    """Refuses a tensor that is not of the other's framework and element type or, of torch's, on
+    another device or without strides."""
     framework, wanted = framework_of(tensor, name), framework_of(other, other_name)
     if framework is not wanted:
         raise ArgumentError(
@@ -71,6 +73,17 @@ def check_alike(tensor: Any, name: str, other: Any, other_name: str) -> None:
                 hint="frameworks are not mixed: convert one of them",
             )
         )
+    if is_torch(framework):
+        check_strided(tensor, name)
+        if tensor.device != other.device:
+            raise ArgumentError(
+                mismatch(
+                    f"device of {name}",
+                    expected=f"{other.device} as {other_name}",
+                    got=tensor.device,
+                    hint="move all tensors to one device",
+                )
+            )
     if tensor.dtype != other.dtype:
         raise ElementTypeError(
             mismatch(

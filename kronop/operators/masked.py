@@ -11,7 +11,9 @@ an eigendecomposition. So what is left is a system of the points that are missin
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
+from operator import mul
 from typing import Any, Self
 
 import numpy as np
@@ -51,7 +53,7 @@ class MaskedOperator(Operator):
 
     Args:
         operator: one of kronop's operators (..., N, N).
-        mask: N booleans of NumPy or the operator's framework, in any shape, as that of the grid.
+        mask: N booleans of NumPy or the operator's framework, in the grid's shape or flat.
         method: "dense" is exact for any number of points, "iterative" is what large grids get.
         probes: with how many random vectors determinants are estimated; the error falls with their
             square root.
@@ -59,8 +61,8 @@ class MaskedOperator(Operator):
         rtol: of conjugate gradients, as for `kronop.cg`; 1e-8 in float64 and 1e-4 in float32.
 
     Raises:
-        ArgumentError: the operator is not square, the mask has another number of elements or none
-            that is true, or an option is out of range.
+        ArgumentError: the operator is not square, the mask has another number of elements, none
+            that is true or another grid's shape, or an option is out of range.
         ElementTypeError: the operator is none of kronop's, or the mask is not of booleans.
 
     Example:
@@ -315,7 +317,25 @@ def _read_mask(operator: Any, mask: Any) -> Any:
                 hint="it says of each row of the operator whether it stays",
             )
         )
+    _check_axes(operator, found.shape)
     return found.reshape(-1).copy()
+
+
+def _check_axes(operator: Any, shape: tuple[int, ...]) -> None:
+    """Refuses a mask whose axes cut the positions otherwise than the factors do, such as a
+    transposed one. An axis may be of several factors, and a factor have several axes."""
+    term = getattr(operator, "terms", (operator,))[0]
+    grid = [factor.shape[-1] for factor in getattr(term, "factors", ())]
+    axes, factors = (set(itertools.accumulate(sizes, mul, initial=1)) for sizes in (shape, grid))
+    if grid and not (axes <= factors or factors <= axes):
+        raise ArgumentError(
+            mismatch(
+                "the mask",
+                expected=f"the grid's shape, {' x '.join(map(str, grid))}, or one axis",
+                got=f"shape {shape}",
+                hint="its axes are in the order of the factors; transpose it",
+            )
+        )
 
 
 def _positions(mask: Any, beside: Any) -> Any:

@@ -231,15 +231,38 @@ def test_a_folder_that_can_not_be_one_is_refused_before_anything_compiles(tmp_pa
             _kron([(4, 4)]).export(tmp_path / name, rows=[1], threads=[1])
 
 
+@pytest.mark.parametrize("fails", ["compiler", "disk"])
+def test_a_failed_export_leaves_what_was_there(tmp_path, monkeypatch, fails) -> None:
+    def failing(*_, **__):
+        raise {"compiler": kronop.CompileError, "disk": OSError}[fails]("no")
+
+    def written(path, content):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content) if path.suffix == ".h" else failing()
+
+    monkeypatch.setattr(api, "_host_files", lambda _: {"include/k.h": "new", "lib/k.so": b""})
+    broken = (api, "_host_files", failing) if fails == "compiler" else (places, "_write", written)
+    monkeypatch.setattr(*broken)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "own.txt").touch()
+    before = sorted(tmp_path.rglob("*"))
+    for folder in ("there", "there/include", "missing/below"):
+        with pytest.raises(kronop.KronopError):
+            _kron([(4, 4)]).export(tmp_path / folder, name="k", rows=[1], threads=[1])
+        assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_another_operation_of_the_same_name_is_left(tmp_path) -> None:
     made = [
         api._Export(_kron([(size, size)]), "kron", rows, [1], {})
         for size, rows in ((4, [1]), (4, [1, 7]), (5, [1]))
     ]
-    header = places.prepare(tmp_path, "kron", made[0].mark) / "include" / "kron.h"
-    header.write_text(made[0].header)
-    places.prepare(tmp_path, "kron", made[1].mark)
-    places.prepare(tmp_path, "other", made[2].mark)
+    with places.prepared(tmp_path, "kron", made[0].mark) as folder:
+        header = folder / "include" / "kron.h"
+        header.write_text(made[0].header)
+    for name, item in (("kron", made[1]), ("other", made[2])):
+        with places.prepared(tmp_path, name, item.mark):
+            pass
     with pytest.raises(kronop.ArgumentError, match="no other operation's export of this name"):
         _kron([(5, 5)]).export(tmp_path, name="kron", rows=[1], threads=[1])
     assert header.read_text() == made[0].header

@@ -59,6 +59,7 @@ def test_an_empty_variable_is_as_one_that_is_not_set() -> None:
     ("environment", "message"),
     [
         ({"KRONOP_DEBGU": "1"}, "or unset it; did you mean KRONOP_DEBUG"),
+        ({"KRONOP_quiet": "1"}, "did you mean KRONOP_QUIET"),
         ({"KRONOP_CACHEDIR": "/tmp"}, "did you mean KRONOP_CACHE_DIR"),
         ({"KRONOP_WHATEVER": "1"}, "got KRONOP_WHATEVER; correct the name or unset it$"),
         ({"KRONOP_DEBUG": "7"}, "one of 0, 1, 2, 3, 4, 5, 6"),

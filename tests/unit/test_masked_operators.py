@@ -254,6 +254,12 @@ _GENERAL = kronop.KroneckerOperator(matrices(SQUARE, "float64"))
         (lambda: _PRODUCT.masked(np.ones(24)), ElementTypeError, "the mask: expected booleans"),
         (lambda: _PRODUCT.masked(np.ones(23, bool)), ArgumentError, r"24 elements.*\(23,\)"),
         (lambda: _PRODUCT.masked(np.zeros(24, bool)), ArgumentError, "at least one of them true"),
+        (lambda: _PRODUCT.masked(np.ones((4, 3, 2), bool)), ArgumentError, "3 x 4 x 2, .*transp"),
+        (
+            lambda: (_PRODUCT + _PRODUCT).masked(np.ones((2, 12), bool)),
+            ArgumentError,
+            "the mask: .*grid",
+        ),
         (lambda: _PRODUCT.masked(_FEW, method="exact"), ArgumentError, '"dense" or "iterative"'),
         (lambda: _PRODUCT.masked(_FEW, probes=1), ArgumentError, "2 or more"),
         (
@@ -285,3 +291,8 @@ _GENERAL = kronop.KroneckerOperator(matrices(SQUARE, "float64"))
 def test_errors(call: Any, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("shape", [(24,), (3, 4, 2), (3, 8), (12, 2), (3, 2, 2, 2), (1, 24)])
+def test_masks_have_axes_of_several_factors_or_parts_of_one(shape: tuple[int, ...]) -> None:
+    assert _PRODUCT.masked(~_FEW.reshape(shape)).shape == (18, 18)

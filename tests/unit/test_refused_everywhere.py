@@ -162,6 +162,33 @@ def test_tensors_on_meta_beside_others() -> None:
     assert torch
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:Sparse")
+@pytest.mark.parametrize("kind", ["strided", "jagged", "sparse", "csr", "meta"])
+def test_tensors_without_strides_or_values_beside_operators(kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    change, told = {
+        "sparse": (torch.Tensor.to_sparse, "layout torch.sparse_coo; call .to_dense"),
+        "csr": (torch.Tensor.to_sparse_csr, "layout torch.sparse_csr; call .to_dense"),
+        "meta": (lambda item: item.to("meta"), r"^device of .* (got|expected) meta"),
+    }.get(kind) or (
+        lambda item: torch.nested.as_nested_tensor([item] * 2, layout=getattr(torch, kind)),
+        "a nested tensor; call",
+    )
+    pair = [torch.eye(2), torch.eye(2)]
+    x = change(torch.eye(4))
+    product = kronop.KroneckerOperator(pair)
+    every = (product, kronop.KroneckerSum(pair), product + product, product.eigh())
+    calls = [
+        call for item in every for call in (item.__matmul__, item.__rmatmul__, item.solve, item.cg)
+    ]
+    calls += [lambda x, other=item: kronop.cg(other, x) for item in every]
+    calls += [lambda x: kronop.KroneckerOperator([pair[0], change(pair[1])])]
+    calls += [lambda x: kronop.KroneckerSum([change(pair[0]), pair[1]])]
+    for call in calls:
+        with pytest.raises(kronop.ArgumentError, match=told):
+            call(x)
+
+
 def test_maps_over_functions_that_torch_does_not_know() -> None:
     torch = pytest.importorskip("torch")
     told = r"that torch\.vmap maps; use .*, or pass the batch itself: leading dimensions broadcast"

@@ -137,8 +137,8 @@ def export(
     is_host = operation.target.backend == "x86"
     counts = _threads(threads) if is_host else [1]
     made = _Export(operation, name, sizes, counts, more)
-    root = places.prepare(folder, name, made.mark)
-    places.write(root, _host_files(made) if is_host else _gpu_files(made))
+    with places.prepared(folder, name, made.mark) as root:
+        places.write(root, _host_files(made) if is_host else _gpu_files(made))
     return root
 
 

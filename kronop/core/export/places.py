@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kronop.errors import ArgumentError, mismatch
 
 
-def prepare(folder: Any, name: str, mark: str) -> Path:
-    """Makes the folder if it is missing.
+@contextlib.contextmanager
+def prepared(folder: Any, name: str, mark: str) -> Iterator[Path]:
+    """The folder, made if it is missing; if what follows fails, what was new is gone again.
 
     Args:
         folder: of the export.
@@ -23,34 +25,58 @@ def prepare(folder: Any, name: str, mark: str) -> Path:
         ArgumentError: the folder can't be used, or has another export of this name.
     """
     header = Path(folder) / "include" / f"{name}.h"
+    new = _new(header.parent)
     try:
-        header.parent.mkdir(parents=True, exist_ok=True)
-        before = header.read_text(encoding="utf-8", errors="replace") if header.exists() else mark
-    except (OSError, ValueError) as error:
-        raise _unusable(folder, error) from error
-    if mark not in before:
-        raise ArgumentError(
-            mismatch(
-                f"{name} in {folder}",
-                expected="no other operation's export of this name",
-                got=str(header),
-                hint="give this one another folder or name (--name), or remove that one",
+        try:
+            header.parent.mkdir(parents=True, exist_ok=True)
+            exists = header.exists()
+            before = header.read_text(encoding="utf-8", errors="replace") if exists else mark
+        except (OSError, ValueError) as error:
+            raise _unusable(folder, error) from error
+        if mark not in before:
+            raise ArgumentError(
+                mismatch(
+                    f"{name} in {folder}",
+                    expected="no other operation's export of this name",
+                    got=str(header),
+                    hint="give this one another folder or name (--name), or remove that one",
+                )
             )
-        )
-    return Path(folder)
+        yield Path(folder)
+    except BaseException:
+        _remove(new)
+        raise
 
 
 def write(root: Path, files: Mapping[str, str | bytes]) -> None:
-    """Puts files, by their places below `root`, where they belong.
+    """Puts files, by their places below `root`, where they belong: all of them or, of those that
+    were not there, none.
 
     Raises:
         ArgumentError: the folder can't be used.
     """
+    new: list[Path] = []
     try:
         for place, content in files.items():
+            new += _new(root / place)
             _write(root / place, content.encode() if isinstance(content, str) else content)
-    except OSError as error:
-        raise _unusable(root, error) from error
+    except BaseException as error:
+        _remove(new)
+        if isinstance(error, OSError):
+            raise _unusable(root, error) from error
+        raise
+
+
+def _new(path: Path) -> list[Path]:
+    """What is not there of a path and the folders that it is in, the outermost first."""
+    return [item for item in (*reversed(path.parents), path) if not os.path.lexists(item)]
+
+
+def _remove(new: Sequence[Path]) -> None:
+    """Removes files, and folders in which nothing is that others have put there."""
+    for path in reversed(new):
+        with contextlib.suppress(OSError, ValueError):  # ValueError: it can't be a path.
+            path.rmdir() if path.is_dir() else path.unlink()
 
 
 def _write(path: Path, content: bytes) -> None:

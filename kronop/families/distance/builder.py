@@ -88,7 +88,6 @@ class Builder:
         """The index of a vector of one value per feature, or of a number or array for all."""
         return self._vectors.place(name, value)
 
-
     def _of_features(self, value: Any) -> Any:
         return value if self.is_vector(value) else np.asarray(value)[..., None]
 

@@ -194,6 +194,25 @@ def _check_types(
             )
 
 
+def check_weights(
+    weights: TensorDescription, patterns: Sequence[tuple[int, int, int, int]]
+) -> None:
+    """Raises DescriptionError if weights promise an alignment, but a run of them in memory has
+    only one element."""
+    along, at = ("d", 3) if weights.layout is Layout.RowMajor else ("c", 2)
+    single = [pattern for pattern in patterns if pattern[at] == 1]
+    if weights.alignment > 1 and single:
+        raise DescriptionError(
+            mismatch(
+                "alignment of W",
+                expected=f"1 for {weights.layout.value} weights {single[0]}: a run along {along} is"
+                " one element",
+                got=weights.alignment,
+                hint="describe W with alignment 1",
+            )
+        )
+
+
 def check_factors(name: str, factors: TensorDescription, shapes: Sequence[tuple[int, ...]]) -> None:
     """Raises DescriptionError unless factors of these shapes keep their promised alignment where
     they are dense, each run of one in memory a multiple of it.

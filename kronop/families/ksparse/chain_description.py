@@ -22,10 +22,10 @@ from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import (
     LISTS_OF_INTEGERS,
-    check_factors,
     check_flag,
     check_operands,
     check_sizes,
+    check_weights,
 )
 from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
@@ -87,7 +87,7 @@ class KSparseChainDescription:
         )
         check_flag("batch_last", self.batch_last)
         _check_patterns(self.patterns)
-        check_factors("W", self.W, self.patterns)
+        check_weights(self.W, self.patterns)
         element = self.X.element
         if len(self.patterns) > 1 and result_type(element) != element:
             raise DescriptionError(

@@ -24,10 +24,10 @@ from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import (
     INTEGERS,
-    check_factors,
     check_flag,
     check_operands,
     check_sizes,
+    check_weights,
 )
 from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
@@ -81,7 +81,7 @@ class KSparseDescription:
             self.math, self.tile, self.epilogue, {"X": self.X, "W": self.W}, self.Y, trees=True
         )
         check_sizes("pattern", ("a", "b", "c", "d"), self.pattern)
-        check_factors("W", self.W, [self.pattern])
+        check_weights(self.W, [self.pattern])
         check_flag("batch_last", self.batch_last)
 
     @property

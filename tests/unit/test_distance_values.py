@@ -10,6 +10,7 @@ import pytest
 
 import kronop
 from kronop import kernels
+from kronop.families.distance.composed import bound_of
 
 _RANDOM = np.random.default_rng(21)
 _X, _Y = _RANDOM.standard_normal((7, 5)), _RANDOM.standard_normal((6, 5))
@@ -35,6 +36,22 @@ def test_the_largest_difference_is_factored_out_unless_powers_are_known_to_be_or
         assert sums.kind.name == "General"
     found = kronop.cdist(_X[None], _Y[None], [60.0])
     np.testing.assert_allclose(found[0], kronop.cdist(_X, _Y, 60), rtol=1e-13)
+
+
+def test_repeated_calls_find_a_kernels_form_unless_arrays_may_have_changed() -> None:
+    kernel = 2.0 * kernels.Gaussian(0.5) + kernels.Linear()
+    bound = bound_of(kernel, 0)
+    assert bound_of(kernel, 0, None) is bound
+    for other in ((1,), (0, 0.5), (0, [0.5])):
+        assert bound_of(kernel, *other) is not bound
+    assert bound_of(kernel, 0) is not bound  # One is kept for each kernel.
+    widths = np.array([0.5])
+    kernel = kernels.Gaussian(widths)
+    assert bound_of(kernel, 1).vectors == ()
+    widths[0] = 1e-30
+    assert len(bound_of(kernel, 1).vectors) == 1
+    with pytest.raises(kronop.ElementTypeError, match="p: expected a real number"):
+        kronop.cdist(_X, _Y, True)
 
 
 def test_what_is_refused_is_told_with_its_place() -> None:

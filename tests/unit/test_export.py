@@ -131,6 +131,18 @@ def test_operands_that_need_a_copy_are_refused() -> None:
         Symbolic(1).input("X", None, object())  # type: ignore[arg-type]
 
 
+def test_visitor_trees_are_refused(tmp_path) -> None:
+    operand = kronop.TensorDescription(kronop.float32)
+    tree = kronop.epilogue_visitor(lambda accum: accum * 2)
+    epilogue = tree(kronop.float32, 1, kronop.float32, kronop.float32)
+    operation = kronop.GemmOperationUniversal(
+        "x86", None, operand, operand, operand, epilogue, visitor=True
+    )
+    with pytest.raises(kronop.DescriptionError, match="got one with a visitor tree"):
+        operation.export(tmp_path / "library", rows=[GemmSize(4, 4, 4)])
+    assert not any(tmp_path.iterdir())
+
+
 def test_kinds_without_arguments_are_refused(tmp_path, monkeypatch) -> None:
     operation = support.kron_operation("x86-generic", kronop.float32, [(4, 4)])
     kind = dataclasses.replace(operation.kind, arguments=None)

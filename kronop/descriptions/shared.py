@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import gcd, prod
+from math import prod
 from typing import Any, TypeVar
 
 from kronop.descriptions.activation import Activation
@@ -211,28 +211,6 @@ def check_weights(
                 hint="describe W with alignment 1",
             )
         )
-
-
-def check_factors(name: str, factors: TensorDescription, shapes: Sequence[tuple[int, ...]]) -> None:
-    """Raises DescriptionError unless factors of these shapes keep their promised alignment where
-    they are dense, each run of one in memory a multiple of it.
-
-    Args:
-        name: what the operation calls their description.
-    """
-    at = -1 if factors.layout is Layout.RowMajor else -2
-    for shape in shapes:
-        if shape[at] % factors.alignment:
-            fits = gcd(factors.alignment, *(other[at] for other in shapes))
-            raise DescriptionError(
-                mismatch(
-                    f"alignment of {name}",
-                    expected=f"{fits}, which divides the runs of {factors.layout.value} {shape}:"
-                    f" {shape[at]} elements",
-                    got=factors.alignment,
-                    hint=f"describe {name} with alignment {fits}",
-                )
-            )
 
 
 def refuse_float8(math: MathInstruction, family: str) -> None:

@@ -44,7 +44,7 @@ _ALLOWED = {
     "jax": _LEAVES | {"descriptions", "args", "core", "compiler", "families", "jax"},
     "linalg": _LEAVES | {"descriptions", "args", "linalg"},
     "linear_operator": _LEAVES | {"families", "linear_operator"},
-    "operators": _LEAVES | {"descriptions", "families", "torch", "operators"},
+    "operators": _LEAVES | {"descriptions", "args", "families", "torch", "operators"},
     "scipy": _LEAVES | {"operators", "scipy"},
     "distributed": _LEAVES
     | {"descriptions", "args", "core", "families", "torch", "emit", "distributed"},

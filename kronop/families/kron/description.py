@@ -27,7 +27,6 @@ from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import (
     LISTS_OF_INTEGERS,
-    check_factors,
     check_memory,
     check_operands,
     check_sizes,
@@ -109,7 +108,6 @@ class KronMatmulDescription:
             )
         for index, shape in enumerate(self.factors):
             check_sizes(f"factors[{index}]", ("rows", "columns"), shape)
-        check_factors("F", self.F, self.factors)
         if not isinstance(self.side, Side):
             raise ElementTypeError(
                 mismatch(

@@ -7,6 +7,7 @@ first used. A signal handler or a fork may meet such an import half done.
 doing. If it imports, a handler that calls kronop finds modules that lack names, and can't wait for
 them: the code that would finish them lies below it on its own stack. So the main thread lets
 another thread import, and waits. A handler that interrupts the wait can wait for the same import.
+(Not if it waits inside an import of its own, as where a module that is being imported calls kronop.)
 (Signals that the main thread blocks would go to another thread, of a BLAS for instance, and Python
 would run their handlers in the main thread all the same.)
 
@@ -77,22 +78,23 @@ def _is_initializing(module: object) -> bool:
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
-def _being_imported() -> set[str]:
-    """The top-level packages of the modules that this thread is importing."""
-    found: set[str] = set()
+def _is_importing() -> bool:
+    """Whether this thread is importing a module."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if (frame.f_code.co_filename, frame.f_code.co_name) == _IMPORTING:
-            found.add(str(frame.f_locals["name"]).partition(".")[0])
+            return True
         frame = frame.f_back
-    return found
+    return False
 
 
 def _elsewhere(find: Callable[[str], Any], name: str) -> Any:
     """`find(name)`, called by a new thread if this is the main one."""
     is_main = threading.get_ident() == threading.main_thread().ident
-    # Another thread would wait for what this one is importing, and this one for it.
-    if not is_main or sys.is_finalizing() or name.partition(".")[0] in _being_imported():
+    # Another thread may wait for what this one is importing, and this one for it; or for a fork that
+    # waits for this one's block.
+    holds = is_main and (_is_importing() or threading.get_ident() in _inside)
+    if not is_main or holds or sys.is_finalizing():
         with whole():
             return find(name)
     ended = _thread.allocate_lock()
@@ -134,7 +136,7 @@ def whole() -> Iterator[None]:
     thread = threading.get_ident()
     depth = _inside.get(thread, 0)
     try:  # The entry is made inside, so that an exception of a signal handler undoes it.
-        if depth or _being_imported():
+        if depth or _is_importing():
             _inside[thread] = depth + 1
         else:
             with _gate:

@@ -50,19 +50,23 @@ class Block:
     def solve(self, b: Any, tensors: Sequence[Any]) -> Any:
         """The values of x (..., n, C) of columns b."""
         if not self.dense:
-            return self.iterated(b, tensors, rtol=self._of.options["rtol"])
+            return self.iterated(b, tensors, warns=True, rtol=self._of.options["rtol"])
         root = self._root(tensors)
         half = solve_triangular(root, b, upper=False)
         return solve_triangular(turned(root), half, upper=True)
 
-    def iterated(self, b: Any, tensors: Sequence[Any], **tolerance: float) -> Any:
-        """The same by conjugate gradients, to a tolerance that is that of `kronop.cg`."""
+    def iterated(
+        self, b: Any, tensors: Sequence[Any], *, warns: bool = False, **tolerance: float
+    ) -> Any:
+        """The same by conjugate gradients, to a tolerance that is that of `kronop.cg`, which
+        `warns` where it is not reached."""
         lead = batch_of(self._of.shape[:-2], tensors[-1].shape, b.shape[:-2])
         b = framework_of(b, "b").broadcast_to(b, (*lead, *b.shape[-2:]))
         # Of points that lie apart the inverse's block is nearly a multiple of the identity; where
         # they lie together, the block of M itself is nearly its inverse.
         others = [self._product(tensors, False)] if self.inverted else []
-        return by_the_quicker(self._product(tensors, self.inverted), others, b, **tolerance)
+        product = self._product(tensors, self.inverted)
+        return by_the_quicker(product, others, b, warns=warns, **tolerance)
 
     def logdet(self, tensors: Sequence[Any]) -> tuple[Any, Any]:
         """The values of the determinant's logarithm (...), and of its standard error."""

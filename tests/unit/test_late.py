@@ -202,3 +202,29 @@ def test_no_fork_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _in_child(lambda: None) == 0
     may_end.set()
     thread.join()
+
+
+def test_what_is_imported_may_need_what_the_main_thread_is_importing(tmp_path: Path) -> None:
+    """The first imports the second by `imported`, and the second the first."""
+    (tmp_path / "first.py").write_text("from kronop.late import imported\nimported('second')\n")
+    (tmp_path / "second.py").write_text("import first\n")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    command = [sys.executable, "-c", "import first"]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, timeout=60, check=True)
+
+
+def test_an_import_inside_a_block_does_not_wait_for_a_fork(module: Callable[..., str]) -> None:
+    def fork() -> None:
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+
+    forking = threading.Thread(target=fork)
+    with whole():
+        forking.start()
+        time.sleep(0.1)  # The fork waits for the end of the block.
+        begin = time.monotonic()
+        imported(module())
+        assert time.monotonic() - begin < 30
+    forking.join()

@@ -11,7 +11,7 @@ import pytest
 
 import kronop
 from kronop.errors import ArgumentError, ElementTypeError
-from kronop.operators import lanczos
+from kronop.operators import conjugate_gradients, lanczos
 from tests.unit.operator_cases import (
     SQUARE,
     check_solution,
@@ -233,6 +233,47 @@ def test_a_part_is_a_value_and_keeps_its_decomposition(monkeypatch: pytest.Monke
     assert len(calls) == 1
 
 
+def test_iterations_that_do_not_reach_the_tolerance_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(conjugate_gradients, "_MOST", 60)
+    u = torch.linspace(0, 1, 20, dtype=torch.float64)
+    factor = torch.exp(-((u[:, None] - u) ** 2) / 0.02)
+    mask = np.random.default_rng(0).uniform(size=400) < 0.6
+    operator = kronop.KroneckerOperator([factor, factor])
+    part = operator.masked(mask, method="iterative", probes=2)
+    sigma2 = torch.tensor(1e-10, dtype=torch.float64, requires_grad=True)
+    value, _ = part.estimate_logdet(sigma2)
+    with pytest.warns(RuntimeWarning, match="kronop.cg: expected all residuals below"):
+        value.backward()
+
+
+def test_factors_that_are_not_symmetric_may_have_a_product_that_is() -> None:
+    turn = np.array([[0.0, 1.0], [-1.0, 0.0]])
+    operator = kronop.KroneckerOperator([turn, turn])
+    mask, b = np.array([True, True, True, False]), np.ones(3)
+    expected = np.linalg.solve(_part(operator.to_dense(), mask) + 3 * np.eye(3), b)
+    np.testing.assert_allclose(operator.masked(mask).solve(b, 3.0), expected)
+
+
+class _Series:
+    """Booleans with a `get` that takes a key, as those of pandas."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self._values
+
+    def get(self, key: Any) -> Any:
+        return self._values[key]
+
+
+def test_masks_of_other_libraries() -> None:
+    np.testing.assert_array_equal(_PRODUCT.masked(_Series(_FEW)).mask, _FEW)
+
+
 def test_scipy_takes_parts_of_torch_tensors() -> None:
     linalg = pytest.importorskip("scipy.sparse.linalg")
     torch = pytest.importorskip("torch")
@@ -261,7 +302,9 @@ _GENERAL = kronop.KroneckerOperator(matrices(SQUARE, "float64"))
             "the mask: .*grid",
         ),
         (lambda: _PRODUCT.masked(_FEW, method="exact"), ArgumentError, '"dense" or "iterative"'),
-        (lambda: _PRODUCT.masked(_FEW, probes=1), ArgumentError, "2 or more"),
+        (lambda: _PRODUCT.masked(_FEW, probes=1), ArgumentError, "an integer from 2 "),
+        (lambda: _PRODUCT.masked(_FEW, probes="3"), ArgumentError, "an integer from 2 "),
+        (lambda: _PRODUCT.masked(_FEW, seed=-1), ArgumentError, "one from 0 on"),
         (
             lambda: kronop.KroneckerOperator([np.ones((2, 3))]).masked([True] * 3),
             ArgumentError,
@@ -278,7 +321,7 @@ _GENERAL = kronop.KroneckerOperator(matrices(SQUARE, "float64"))
             "positive definite.*sigma2",
         ),
         (lambda: _GENERAL.masked(_FEW).solve(np.ones(6), 1.0), ArgumentError, "symmetric"),
-        (lambda: _GENERAL.masked(~_FEW).logdet(1.0), ArgumentError, r"factors\[0\]: .*symmetric"),
+        (lambda: _GENERAL.masked(~_FEW).logdet(1.0), ArgumentError, "operator .*symmetric"),
         (
             lambda: (
                 kronop.KroneckerOperator([np.eye(4, dtype="int64")]).masked([True] * 4).logdet()

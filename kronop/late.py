@@ -7,7 +7,7 @@ first used. A signal handler or a fork may meet such an import half done.
 doing. If it imports, a handler that calls kronop finds modules that lack names, and can't wait for
 them: the code that would finish them lies below it on its own stack. So the main thread lets
 another thread import, and waits. A handler that interrupts the wait can wait for the same import.
-(Not if it waits inside an import of its own, as where a module that is being imported calls kronop.)
+(Not if it is inside an import of its own, as where a module that is being imported calls kronop.)
 (Signals that the main thread blocks would go to another thread, of a BLAS for instance, and Python
 would run their handlers in the main thread all the same.)
 
@@ -91,8 +91,8 @@ def _is_importing() -> bool:
 def _elsewhere(find: Callable[[str], Any], name: str) -> Any:
     """`find(name)`, called by a new thread if this is the main one."""
     is_main = threading.get_ident() == threading.main_thread().ident
-    # Another thread may wait for what this one is importing, and this one for it; or for a fork that
-    # waits for this one's block.
+    # Another thread may wait for what this one is importing, and this one for it; or for a fork
+    # that waits for this one's block.
     holds = is_main and (_is_importing() or threading.get_ident() in _inside)
     if not is_main or holds or sys.is_finalizing():
         with whole():

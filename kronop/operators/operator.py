@@ -170,7 +170,13 @@ class Operator(abc.ABC):
 
     def __truediv__(self, divisor: Any) -> Self:
         """The operator divided by a number, or by a tensor over the leading dimensions."""
-        return self.__mul__(1 / as_scale(divisor, self.tensors[0], "the divisor"))
+        scale = as_scale(divisor, self.tensors[0], "the divisor")
+        if isinstance(scale, (int, float)) and scale == 0:
+            hint = "an operator divided by 0 has no products"
+            raise ArgumentError(
+                mismatch("the divisor", expected="a number other than 0", got=divisor, hint=hint)
+            )
+        return self.__mul__(1 / scale)
 
     def __neg__(self) -> Self:
         return self * -1

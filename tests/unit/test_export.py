@@ -131,6 +131,16 @@ def test_operands_that_need_a_copy_are_refused() -> None:
         Symbolic(1).input("X", None, object())  # type: ignore[arg-type]
 
 
+def test_sizes_of_several_extents_are_told_and_taken_as_such(tmp_path) -> None:
+    operand = kronop.TensorDescription(kronop.float32)
+    epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+    operation = kronop.GemmOperationUniversal("x86", None, operand, operand, operand, epilogue)
+    for rows in (None, [64], [(64, 32, 16, 1, 1, 1)], [(8, 8, 8), (8, 4, 4)]):
+        with pytest.raises(kronop.ArgumentError, match=r"rows=\[\(64, 32, 16\), "):
+            operation.export(tmp_path / "library", rows=rows)
+    assert api._sizes(operation, [(9, 2, 3), (8, 8, 8)]) == [GemmSize(8, 8, 8), GemmSize(9, 2, 3)]
+
+
 def test_visitor_trees_are_refused(tmp_path) -> None:
     operand = kronop.TensorDescription(kronop.float32)
     tree = kronop.epilogue_visitor(lambda accum: accum * 2)
@@ -139,7 +149,7 @@ def test_visitor_trees_are_refused(tmp_path) -> None:
         "x86", None, operand, operand, operand, epilogue, visitor=True
     )
     with pytest.raises(kronop.DescriptionError, match="got one with a visitor tree"):
-        operation.export(tmp_path / "library", rows=[GemmSize(4, 4, 4)])
+        operation.export(tmp_path / "library")
     assert not any(tmp_path.iterdir())
 
 

@@ -269,3 +269,10 @@ def test_exponentials_of_what_is_not_symmetric(batch: Any, monkeypatch: pytest.M
     linalg = pytest.importorskip("scipy.linalg")
     wanted = linalg.expm(0.5 * kronecker_sum(factors))
     np.testing.assert_allclose((0.5 * operator).exp().to_dense(), wanted, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("zero", [0, 0.0, np.float64(0)])
+def test_a_division_by_0_is_refused(zero: Any) -> None:
+    operator = kronop.KroneckerOperator([np.eye(2), np.eye(3)])
+    with pytest.raises(kronop.ArgumentError, match="the divisor: expected a number other than 0"):
+        operator / zero

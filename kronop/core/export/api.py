@@ -13,7 +13,7 @@ from kronop.compiler import libraries
 from kronop.compiler.keys import digest
 from kronop.core.addressed import MOST_BYTES
 from kronop.core.export import names, places, text
-from kronop.core.export.operands import BIAS, RESULT, Operand, operands_of, rows_of
+from kronop.core.export.operands import BIAS, RESULT, Operand, check_exported, operands_of, rows_of
 from kronop.core.export.record import CASES, Recorder
 from kronop.core.export.tables import Tables, filled, recorded, table_text
 from kronop.core.operation import Operation
@@ -132,6 +132,7 @@ def export(
     **more: Any,
 ) -> Path:
     """See `Operation.export`."""
+    check_exported(operation)
     name = _name(operation, name)
     sizes = _sizes(operation, rows)
     is_host = operation.target.backend == "x86"
@@ -154,6 +155,10 @@ def _sizes(operation: Operation[Any, Any, Any], rows: Sequence[Any] | None) -> l
         given = [1 << at for at in range(_MOST_ROWS + 1)] if rows is None else rows
         return [Rows(count) for count in names.counts("rows", given)]
     given = integers("rows of an export", () if rows is None else rows)
+    try:
+        given = [kind(*item) if isinstance(item, tuple) else item for item in given]
+    except TypeError:  # Too many of them.
+        raise _bad_sizes(operation, rows) from None
     sizes = sorted({item for item in given if isinstance(item, kind)}, key=rows_of)
     are_sizes = bool(given) and all(isinstance(item, kind) for item in given)
     if not are_sizes or rows_of(sizes[0]) < 1 or len({*map(rows_of, sizes)}) < len(sizes):
@@ -166,9 +171,9 @@ def _bad_sizes(operation: Operation[Any, Any, Any], rows: Any) -> ArgumentError:
     return ArgumentError(
         mismatch(
             f"rows of an export of {operation.kind.name}",
-            expected=f"sizes of at least 1 row, each with other rows: operations are of any {kind}",
+            expected=f"the extents of each {kind}, with at least 1 row and no two of the same rows",
             got="none" if rows is None else repr(rows),
-            hint=f"pass rows=[{kind}(...)]",
+            hint="for example rows=[(64, 32, 16), (128, 32, 16)], each (m, n, k)",
         )
     )
 

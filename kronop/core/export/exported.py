@@ -35,7 +35,8 @@ class Exported:
             rows: the sizes to plan for. If the rows of X and Y are independent and contiguous,
                 other numbers of rows run in parts, of which each is the largest of these that is
                 left: with 1 among them, any number. Else they are all that the library runs.
-                None for the powers of two up to 65536.
+                None for the powers of two up to 65536. Of a matrix product or of distances, the
+                extents (m, n, k), which have to be given.
             threads: on x86, the numbers of threads to plan for; a run takes the largest that
                 OpenMP has. None for the powers of two up to 64.
             more: further arguments of the operation's arguments class, whose values are fixed in

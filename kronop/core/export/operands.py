@@ -73,12 +73,8 @@ def rows_of(size: Any) -> int:
     return rows
 
 
-def operands_of(operation: Any, sample: Any) -> tuple[Operand, ...]:
-    """The operands in the order of the C function: inputs, bias, Y, Z; `sample` is some size.
-
-    Raises:
-        DescriptionError: operations of this kind can't be exported.
-    """
+def check_exported(operation: Any) -> None:
+    """Raises DescriptionError if operations of this kind can't be exported."""
     kind, what = operation.kind, operation.description
     if kind.arguments is None:
         raise DescriptionError(
@@ -93,7 +89,7 @@ def operands_of(operation: Any, sample: Any) -> tuple[Operand, ...]:
         raise DescriptionError(
             mismatch(
                 "export",
-                expected="an operation with one of the four epilogue functors",
+                expected="an operation with an epilogue functor, such as LinearCombination",
                 got="one with a visitor tree",
                 hint="run it from Python",
             )
@@ -107,6 +103,16 @@ def operands_of(operation: Any, sample: Any) -> tuple[Operand, ...]:
                 hint="run it from Python",
             )
         )
+
+
+def operands_of(operation: Any, sample: Any) -> tuple[Operand, ...]:
+    """The operands in the order of the C function: inputs, bias, Y, Z; `sample` is some size.
+
+    Raises:
+        DescriptionError: as of `check_exported`.
+    """
+    check_exported(operation)
+    kind, what = operation.kind, operation.description
     found: list[Operand] = []
     # The description may have fewer: X2 is X1 in symmetric distances.
     for (name, shape), field in zip(what.operands(sample).items(), kind.inputs, strict=False):

@@ -79,9 +79,10 @@ def check_kernel(kernel: object) -> None:
 def _is_extreme(bandwidth: Any) -> bool:
     """Whether squares of distances about as large as a bandwidth may leave the range of float32.
     Tensors, which may be on a GPU, are not looked into."""
-    if isinstance(bandwidth, float):
-        return not 1 / _MOST_WIDTH <= bandwidth <= _MOST_WIDTH
-    return isinstance(bandwidth, np.ndarray) and any(map(_is_extreme, bandwidth.ravel().tolist()))
+    if not isinstance(bandwidth, (float, np.ndarray)):
+        return False
+    beyond = (bandwidth < 1 / _MOST_WIDTH) | (bandwidth > _MOST_WIDTH)
+    return bool(np.any(beyond))
 
 
 def _scaled_by(builder: Builder, kind: TermKind, bandwidth: Any) -> tuple[Expression, Any]:

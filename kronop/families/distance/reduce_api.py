@@ -50,7 +50,8 @@ def kernel_reduce(
         largest: whether "topk" takes the largest values, instead of the smallest.
 
     Of equal values "topk" takes, for k up to 64 on a CPU, those of the lowest indices; else which,
-    and their order, is up to the tensors' framework. Where values are NaN, so are all of these but
+    and their order, is up to the tensors' framework. Distances are compared by their squares, of
+    which different ones may have equal roots. Where values are NaN, so are all of these but
     indices: "argmax" and "argmin" find one of them, and "topk" takes them first, of the smallest
     values too.
 

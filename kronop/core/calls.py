@@ -125,12 +125,14 @@ def check_activation(activation: object) -> None:
     known = (*activations.ACTIVATION_NAMES, activations.BOUNDED)
     named = isinstance(activation, str) and activation in known
     if activation is not None and not named:
+        own = getattr(activation, "name", getattr(activation, "__name__", activation))
+        by_name = f"pass its name, {own!r}" if own in activations.ACTIVATION_NAMES else ""
         raise ArgumentError(
             mismatch(
                 "activation",
                 expected=f"None or one of {', '.join(activations.ACTIVATION_NAMES)}",
                 got=repr(activation),
-                hint="apply other functions to the result",
+                hint=by_name or "apply other functions to the result",
             )
         )
 

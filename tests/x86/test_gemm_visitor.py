@@ -378,7 +378,7 @@ def test_what_takes_no_trees(tmp_path: Path) -> None:
     with pytest.raises(kronop.DescriptionError, match="GemmOperationUniversal"):
         kronop.GemmOperationGrouped("x86", None, matrix, matrix, matrix, tree)
     operation = operation_of(plain, F32)
-    with pytest.raises(kronop.DescriptionError, match="export: .* an epilogue functor"):
+    with pytest.raises(kronop.DescriptionError, match="an operation with an epilogue functor"):
         operation.export(tmp_path, rows=[GemmSize(2, 3, 4)])
     a = np.ones((2, 3), np.float32)
     with pytest.raises(kronop.ArgumentError, match="stack the matrices"):

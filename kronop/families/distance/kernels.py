@@ -79,10 +79,9 @@ def check_kernel(kernel: object) -> None:
 def _is_extreme(bandwidth: Any) -> bool:
     """Whether squares of distances about as large as a bandwidth may leave the range of float32.
     Tensors, which may be on a GPU, are not looked into."""
-    if not isinstance(bandwidth, (float, np.ndarray)):
-        return False
-    beyond = (bandwidth < 1 / _MOST_WIDTH) | (bandwidth > _MOST_WIDTH)
-    return bool(np.any(beyond))
+    if isinstance(bandwidth, np.ndarray):
+        return bool(((bandwidth < 1 / _MOST_WIDTH) | (bandwidth > _MOST_WIDTH)).any())
+    return isinstance(bandwidth, float) and not 1 / _MOST_WIDTH <= bandwidth <= _MOST_WIDTH
 
 
 def _scaled_by(builder: Builder, kind: TermKind, bandwidth: Any) -> tuple[Expression, Any]:

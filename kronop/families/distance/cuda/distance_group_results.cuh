@@ -201,24 +201,16 @@ class GroupResults {
     share.y[8 * h * p.y_row + (8 * n + r) * p.y_column] = p.z ? finish_(result, share.z[8 * h * p.z_row + (8 * n + r) * p.z_column]) : finish_(result);
   }
 
-  // As `write_each`, in double precision.
+  // As `write_each`, in double precision. Kernels of lengths are not symmetric: the two norms differ.
   KRONOP_INLINE void write_wide(const Share& share, const float (&sums)[kN][4], const Facts* of_rows, const Facts* of_columns) const {
 #pragma unroll 1
-    for (int pair = 0; pair < 2 * kN; ++pair) {
-      const int n = pair / 2, h = pair % 2;
+    for (int at = 0; at < 4 * kN; ++at) {
+      const int n = at / 4, h = at / 2 % 2, r = at % 2;
       if (8 * n >= share.columns || 8 * h >= share.rows) continue;
-      float values[2];
-#pragma unroll 1
-      for (int r = 0; r < 2; ++r) {
-        float sum = 0;
+      float sum = 0;
 #pragma unroll
-        for (int i = 0; i < 4 * kN; ++i) sum = i == 2 * pair + r ? sums[i / 4][i % 4] : sum;
-        const float value = wide_value(sum, of_rows[8 * h], of_columns[8 * n + r], share.h);
-        write_one(share, n, h, r, value);
-        values[0] = r == 0 ? value : values[0];
-        values[1] = value;
-      }
-      if constexpr (Step::kSymmetric) write_mirrored(share, n, h, values);
+      for (int i = 0; i < 4 * kN; ++i) sum = i == at ? sums[i / 4][i % 4] : sum;
+      write_one(share, n, h, r, wide_value(sum, of_rows[8 * h], of_columns[8 * n + r], share.h));
     }
   }
 

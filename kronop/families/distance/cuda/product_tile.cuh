@@ -214,7 +214,6 @@ KRONOP_INLINE void product_tile(const Parameters& parameters) {
     sums.apply(h, of);
     const T* const weights = of_v + (int(tile) & 1) * kOfV + warp_column;
     bool is_weighed = false;
-    // NOTE: where both ways met again before the values are weighed, all took 1.19 times as long.
     if constexpr (Lengths<Step>::kAreAll) {
       is_weighed = sums.has_unusual();
       if (is_weighed) {

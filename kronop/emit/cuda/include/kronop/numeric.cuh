@@ -7,10 +7,8 @@
 #if defined(KRONOP_EMULATION)
 #include <cmath>
 #define KRONOP_INLINE inline
-#define KRONOP_NOINLINE inline
 #else
 #define KRONOP_INLINE __device__ __forceinline__
-#define KRONOP_NOINLINE __device__ __noinline__
 #endif
 
 namespace kronop {

@@ -12,11 +12,11 @@ from tests import support
 
 _SETTINGS = settings(
     deadline=None,
-    max_examples=40,
+    max_examples=24,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 # Of chains, of which each has several kernels to compile.
-_FEW = settings(_SETTINGS, max_examples=12)
+_FEW = settings(_SETTINGS, max_examples=8)
 _TARGETS = ["x86", pytest.param(support.cuda_target(), marks=pytest.mark.cuda)]
 _ELEMENTS = st.sampled_from(support.ELEMENTS)
 _SIZE = st.integers(1, 9)

@@ -51,7 +51,9 @@ def _check(found: dict[str, list[str]]) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 4])
-def test_ranks_on_cpus(count: int, tmp_path: Path) -> None:
+def test_ranks_on_cpus(count: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if count == 2 and not request.config.getoption("--full"):
+        pytest.skip("four ranks run the same cases; --full runs both")
     _check(_run(count, "gloo", tmp_path))
 
 

@@ -179,6 +179,7 @@ def _not_late(tree: ast.Module) -> list[str]:
                 found += [*{f"{node.module}.{item.name}" for item in node.names} - ready]
             elif isinstance(node, ast.Import) or (
                 isinstance(node, ast.Attribute)
+                and node.attr in ("import_module", "find_spec")
                 and ast.unparse(node) in ("importlib.import_module", "importlib.util.find_spec")
             ):
                 found.append(ast.unparse(node))

@@ -11,7 +11,6 @@ import pytest
 import kronop
 from tests import support
 
-pytestmark = pytest.mark.optimised
 _PATTERN = (2, 5, 7, 3)
 _ELEMENTS = pytest.mark.parametrize("element", support.FLOAT8, ids=lambda item: item.name)
 

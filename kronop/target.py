@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
 import platform
 from pathlib import Path
 
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
+from kronop.machine import GENERATIONS, Feature, Generation, Gpu
+
+_ARCH = "-arch="
+_PTX = _ARCH + "compute_{}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,19 +22,20 @@ class Target:
 
     Attributes:
         backend: "cuda" or "x86".
-        arch: "sm_80" or "sm_90a"; "amx", "avx512", "avx2" or "generic".
-        cores: multiprocessors of the largest GPU of that architecture; 0 on x86, where a run takes
-            as many threads as OpenMP gives.
+        arch: "sm_50" to "sm_121" as in the table of kronop.machine; "amx", "avx512", "avx2" or
+            "generic".
+        cores: multiprocessors; 0 on x86, where a run takes as many threads as OpenMP gives.
         shared_bytes: the most dynamic shared memory of a block; on x86 the size of the level-2
             cache to plan for.
         registers: the most registers of a thread (CUDA), or the number of vector registers (x86).
         vector_bytes: bytes of the widest register access of one thread.
         flags: compiler flags that select the architecture.
+        gpu: what else is known of the card; None on x86.
 
     Example:
         >>> target = kronop.Target.parse(90)
-        >>> target.name, target.backend, target.generation
-        ('sm_90a', 'cuda', 9)
+        >>> target.name, target.backend, target.gpu.card
+        ('sm_90a', 'cuda', 'H200')
         >>> target.shared_bytes  # bytes
         232448
         >>> kronop.Target.parse("x86").name in ("x86-amx", "x86-avx512", "x86-avx2", "x86-generic")
@@ -43,6 +49,7 @@ class Target:
     registers: int
     vector_bytes: int
     flags: tuple[str, ...]
+    gpu: Gpu | None = None
 
     @classmethod
     def parse(cls, value: object) -> Target:
@@ -50,6 +57,7 @@ class Target:
         "x86-generic".
 
         "x86" means the first of the four x86 targets that this machine can run. The CUDA targets
+        are those of NVIDIA's compute capabilities from 5.0 to 12.1, each for a typical card; they
         may also be written "80", "90", "90a" and "sm_90".
 
         Raises:
@@ -79,25 +87,60 @@ class Target:
         """The name that `parse` takes."""
         return self.arch if self.backend == "cuda" else f"x86-{self.arch}"
 
+    @classmethod
+    def of_capability(cls, major: int, minor: int) -> Target:
+        """The target, for a typical card, that serves GPUs of a compute capability: their own, else
+        an earlier one of the same major number, else, for what is newer than all of them, PTX of
+        the last one, which the driver compiles.
+
+        Raises:
+            DescriptionError: it is older than all targets.
+        """
+        lines = sorted(GENERATIONS.values(), key=lambda line: line.gpu.capability)
+        fitting = [line for line in lines if line.gpu.capability <= (major, minor)]
+        if not fitting:
+            least = "{}.{}".format(*lines[0].gpu.capability)
+            raise DescriptionError(
+                mismatch(
+                    "GPU",
+                    expected=f"compute capability {least} or later",
+                    got=f"{major}.{minor}",
+                    hint="use a supported GPU, or an x86 operation on host tensors",
+                )
+            )
+        target = _TARGETS[fitting[-1].arch]
+        if fitting[-1].gpu.capability[0] == major:
+            return target
+        return dataclasses.replace(target, flags=(_PTX.format(target.arch[3:]), *target.flags[1:]))
+
     @property
-    def generation(self) -> int:
-        """The major compute capability of the GPUs that run this target; 0 on x86."""
-        digits = "".join(filter(str.isdecimal, self.arch))
-        return int(digits) // 10 if self.backend == "cuda" else 0
+    def compiled_for(self) -> str:
+        """The GPUs that binaries are for: the target's own, as in `sm_86`; `compute_120` for those
+        of compute capability 12.0 and all later ones, whose drivers compile PTX; on x86 nothing."""
+        first = self.flags[0] if self.flags else ""
+        return first.removeprefix(_ARCH) if self.backend == "cuda" else ""
+
+    def has(self, feature: Feature) -> bool:
+        """Whether it is a GPU of a generation that has the feature."""
+        return self.gpu is not None and feature in self.gpu.features
 
     def __str__(self) -> str:
         return self.name
 
+    def __hash__(self) -> int:  # Of few fields: each one-line call looks up an operation by it.
+        return hash((self.arch, self.cores, self.shared_bytes))
 
-def _cuda(arch: str, cores: int, shared_bytes: int) -> Target:
+
+def _cuda(line: Generation) -> Target:
     return Target(
         backend="cuda",
-        arch=arch,
-        cores=cores,
-        shared_bytes=shared_bytes,
+        arch=line.arch,
+        cores=line.cores,
+        shared_bytes=line.shared_bytes,
         registers=255,
         vector_bytes=16,
-        flags=(f"-arch={arch}",),
+        flags=(_ARCH + line.arch, *(f"-D{item.macro}" for item in line.gpu.features)),
+        gpu=line.gpu,
     )
 
 
@@ -130,8 +173,7 @@ AMX_FLAGS = ("-mavx512bf16", "-mamx-tile", "-mamx-bf16", "-mamx-int8")
 _TARGETS = {
     target.name: target
     for target in (
-        _cuda("sm_80", 108, 163 * 1024),
-        _cuda("sm_90a", 132, 227 * 1024),
+        *map(_cuda, GENERATIONS.values()),
         # NOTE: the level-2 size is the smallest among the processors that a target is made for
         # (Skylake-X and Zen 4; Zen 2 and 3; ARM servers), since plans must not depend on the
         # machine at hand. Planning for half of the real size costs less than planning for twice as
@@ -143,7 +185,7 @@ _TARGETS = {
         _x86("generic", 16, 16, 1 << 19),
     )
 }
-_ALIASES = {"80": "sm_80", "90": "sm_90a", "90a": "sm_90a", "sm_90": "sm_90a"}
+_ALIASES = {arch[3:]: arch for arch in GENERATIONS} | {"90": "sm_90a", "sm_90": "sm_90a"}
 _AVX2 = frozenset({"avx2", "fma", "f16c"})
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
 _NEEDED = {

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from kronop.args.device import default_device, target_of_device
+from kronop.args.device import default_device, runs_on, target_of_device
 from kronop.args.overlap import overlaps, overlaps_itself, same_elements
 from kronop.args.view import CPU, Device, TensorView
 from kronop.descriptions.scalars import EpilogueArguments
@@ -123,8 +123,9 @@ def common_device(target: Target, views: Mapping[str, TensorView]) -> Device:
         )
     device = devices.pop()
     device = default_device() if device == CPU else device
-    served = target_of_device(device)
-    if served != target.arch:
+    is_named = device.kind == target.name
+    if not is_named and not (device.kind == "cuda" and runs_on(target, device.index)):
+        served = str(target_of_device(device))
         raise ArgumentError(
             mismatch(
                 f"{device} for an operation",

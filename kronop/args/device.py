@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Iterator
 from typing import Any
 
 from kronop.args.view import CPU, Device, TensorView
-from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, installing, mismatch
+from kronop.errors import DeviceError, OutOfMemoryError, installing, mismatch
 from kronop.late import imported
-from kronop.target import every_target
+from kronop.machine import COPIED_SHARE
+from kronop.target import Target
 
-_TARGETS = {target.generation: target for target in every_target() if target.backend == "cuda"}
+# A card whose figures are all this close to the table's is the table's, and shares its plans.
+_ALIKE = 0.03
 
 
 @functools.cache
@@ -139,50 +142,82 @@ def device_of_pointer(pointer: int) -> Device:
         )
 
 
-def target_of(view: TensorView) -> str:
-    """The name of the target that serves this tensor: "x86", or that of its GPU.
+def target_of(view: TensorView) -> str | Target:
+    """The target that serves this tensor: "x86", or that of its GPU.
 
     Raises:
-        DescriptionError: no target fits the GPU's generation, or the GPU has less shared memory for
-            a block than the target plans with.
+        DescriptionError: the GPU is older than all targets.
     """
     return target_of_device(view.device)
 
 
-def target_of_device(device: Device) -> str:
-    """As `target_of`, for a device."""
+def target_of_device(device: Device) -> str | Target:
+    """As `target_of`, for a device: a name if the card is the one that the name stands for."""
     if device.kind not in (CPU.kind, "cuda"):
         return device.kind
-    return "x86" if device == CPU else _target_of_gpu(device.index)
+    return "x86" if device == CPU else _served(device.index)
 
 
 @functools.cache
-def _target_of_gpu(index: int) -> str:
+def _served(index: int) -> str | Target:
+    card = card_of(index)
+    return card.name if card == Target.parse(card.name) else card
+
+
+@functools.cache
+def card_of(index: int) -> Target:
+    """The target of GPU `index`, with what its driver says of the card.
+
+    Raises:
+        DeviceError: there is no driver or no such GPU.
+        DescriptionError: the GPU is older than all targets.
+    """
     major, minor, shared_bytes = _abilities(index)
-    if major not in _TARGETS:
-        raise DescriptionError(
-            mismatch(
-                f"cuda:{index}",
-                expected="compute capability "
-                + " or ".join(f"{item.generation}.0 ({item})" for item in _TARGETS.values()),
-                got=f"{major}.{minor}",
-                hint="use a supported GPU, or an x86 operation on host tensors",
-            )
-        )
-    target = _TARGETS[major]
-    if shared_bytes < target.shared_bytes:
-        # GPUs of compute capability 8.6 and 8.9 run code for 8.0, but their shared memory is too
-        # small for the tiles that are planned for an A100.
-        raise DescriptionError(
-            mismatch(
-                f"cuda:{index} of compute capability {major}.{minor}",
-                expected=f"{target.shared_bytes} bytes of shared memory for a block, for which"
-                f" {target} is planned",
-                got=f"{shared_bytes} bytes at most",
-                hint="use a GPU of the data centre, or an x86 operation on host tensors",
-            )
-        )
-    return target.name
+    typical = Target.of_capability(major, minor)
+    assert typical.gpu is not None
+    names = cuda_driver().CUdevice_attribute
+    cores = _attribute(index, names.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+    hertz = 1e3 * _attribute(index, names.CU_DEVICE_ATTRIBUTE_CLOCK_RATE)
+    bits = _attribute(index, names.CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)
+    # Data come twice in a cycle; drivers of some cards don't know the clock of their memory.
+    moved = 1e3 * _attribute(index, names.CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) * 2 * bits / 8
+    bandwidth = COPIED_SHARE * moved or typical.gpu.bandwidth
+    hertz = hertz or typical.gpu.hertz
+    found, known = (
+        (cores, hertz, bandwidth, shared_bytes),
+        (typical.cores, typical.gpu.hertz, typical.gpu.bandwidth, typical.shared_bytes),
+    )
+    if all(abs(new / old - 1) <= _ALIKE for new, old in zip(found, known, strict=True)):
+        return typical
+    faster = cores * hertz / (typical.cores * typical.gpu.hertz)
+    gpu = dataclasses.replace(
+        typical.gpu,
+        card=name_of_device(index),
+        hertz=hertz,
+        bandwidth=bandwidth,
+        level_2_bytes=_attribute(index, names.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+        products=typical.gpu.products * faster,
+        double_products=typical.gpu.double_products * faster,
+    )
+    return dataclasses.replace(typical, cores=cores, shared_bytes=shared_bytes, gpu=gpu)
+
+
+@functools.cache
+def runs_on(target: Target, index: int) -> bool:
+    """Whether kernels of the target run on GPU `index`: a cubin on its own and later minor compute
+    capabilities, one of architecture-specific instructions (sm_90a) on its own alone, PTX on all
+    later ones."""
+    *capability, shared_bytes = _abilities(index)
+    kind, _, of = target.compiled_for.partition("_")
+    number = int(of.rstrip("a"))
+    least = [number // 10, number % 10]
+    if kind == "compute":
+        fits = capability >= least
+    elif of.endswith("a"):
+        fits = capability == least
+    else:
+        fits = capability[0] == least[0] and capability[1] >= least[1]
+    return fits and shared_bytes >= target.shared_bytes
 
 
 def _abilities(index: int) -> tuple[int, int, int]:

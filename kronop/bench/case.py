@@ -131,7 +131,7 @@ def _operation(shape: Shape, dtype: str, device: str) -> Any:
     return kronop.KronMatmulOperation(target_of(device), None, X, F, Y, epilogue, shape.factors)
 
 
-def target_of(device: str) -> str:
+def target_of(device: str) -> str | kronop.Target:
     if device == "cpu":
         return target_of_device(CPU)
     import torch

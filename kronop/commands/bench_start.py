@@ -44,7 +44,7 @@ def execute(options: argparse.Namespace) -> None:
         )
     arrays_for(options.device)  # Raises with a helpful message if torch or the GPU is missing.
     warn_of_load(options.device)
-    target, processes = case.target_of(options.device), 2 * options.processes
+    target, processes = str(case.target_of(options.device)), 2 * options.processes
     announce(processes, "processes", _SECONDS[options.device] * processes)
     with Progress(processes, f"processes, {shape.text}") as progress:
         found = start.measure(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from kronop.args import device, memory
+from kronop.target import Target
 
 
 class Status(int):
@@ -33,11 +34,19 @@ class Driver:
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR=0,
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR=1,
         CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN=2,
+        CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT=3,
+        CU_DEVICE_ATTRIBUTE_CLOCK_RATE=4,
+        CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH=5,
+        CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE=6,
+        CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE=7,
     )
 
     def __init__(self) -> None:
         self.log: list[tuple[Any, ...]] = []
         self.abilities = (9, 0, 227 * 1024)  # Compute capability, shared memory of a block.
+        # Multiprocessors, clock in kHz, bits of memory's bus, its clock in kHz, level-2 cache; those
+        # of the table if None.
+        self.card: tuple[int, ...] | None = None
         self.capturing: set[int] = set()
         self._pending: list[tuple[int, int, int]] = []
 
@@ -54,7 +63,14 @@ class Driver:
         return OK, index
 
     def cuDeviceGetAttribute(self, attribute: int, handle: int) -> Any:
-        return OK, self.abilities[attribute]
+        typical = Target.of_capability(*self.abilities[:2])
+        gpu = typical.gpu
+        bandwidth = round(gpu.bandwidth / device.COPIED_SHARE / 2e3)
+        of_table = (typical.cores, round(gpu.hertz / 1e3), 8, bandwidth, gpu.level_2_bytes)
+        return OK, (*self.abilities, *(self.card or of_table))[attribute]
+
+    def cuDeviceGetName(self, length: int, handle: int) -> Any:
+        return OK, b"A card\0"
 
     def cuMemGetInfo(self) -> Any:
         return OK, 1000, 2000
@@ -140,7 +156,13 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(memory, "_captured", [])
     monkeypatch.setattr(memory, "_told", False)
     monkeypatch.setattr(memory, "_new_event", lambda index: Event(next(events)))
-    device._target_of_gpu.cache_clear()
+    forget_gpus()
     yield driver
     gc.collect()  # What a test leaves in cycles is freed by this driver, not by the next one.
-    device._target_of_gpu.cache_clear()
+    forget_gpus()
+
+
+def forget_gpus() -> None:
+    """What is known of GPUs is asked again."""
+    for known in (device._served, device.card_of, device.runs_on):
+        known.cache_clear()

@@ -19,8 +19,9 @@ from kronop.errors import ArgumentError, DescriptionError, OutOfMemoryError
 from kronop.families.kron.arguments import KronMatmulArguments
 from kronop.families.kron.description import Side
 from kronop.families.ksparse.arguments import KSparseArguments
+from kronop.target import Target
 from tests.unit.args_double import OperationDouble, kron, ksparse
-from tests.unit.gpu_double import Driver, Pool, gpu
+from tests.unit.gpu_double import Driver, Pool, forget_gpus, gpu
 from tests.unit.test_args_kron import FACTORS, _integers, _scrambled
 
 __all__ = ["gpu"]
@@ -202,25 +203,46 @@ def test_another_generation_is_refused(gpu: Driver) -> None:
     with pytest.raises(ArgumentError, match="sm_80, got sm_90a"):
         KronMatmulArguments(operation=operation, X=np.ones((2, 6)), factors=_factors())
     gpu.abilities = (12, 0, 99 * 1024)
-    device._target_of_gpu.cache_clear()
-    with pytest.raises(ValueError, match=r"12\.0"):
+    forget_gpus()
+    with pytest.raises(ArgumentError, match="sm_80, got sm_120"):
         KronMatmulArguments(operation=operation, X=np.ones((2, 6)), factors=_factors())
+    gpu.abilities = (3, 7, 48 * 1024)
+    forget_gpus()
+    with pytest.raises(DescriptionError, match=r"5\.0 or later, got 3\.7"):
+        device.target_of_device(device.default_device())
 
 
 @pytest.mark.parametrize(
     ("abilities", "target"),
-    [((8, 0, 163 * 1024), "sm_80"), ((8, 6, 99 * 1024), ""), ((8, 9, 99 * 1024), "")],
+    [((8, 0, 163), "sm_80"), ((8, 6, 99), "sm_86"), ((8, 8, 163), "sm_87"), ((12, 2, 99), "sm_121")],
 )
-def test_a_gpu_needs_the_shared_memory_that_its_target_is_planned_for(
+def test_a_gpu_is_served_by_its_generation(
     gpu: Driver, abilities: tuple[int, int, int], target: str
 ) -> None:
-    gpu.abilities = abilities
-    if target:
-        assert device.target_of_device(device.default_device()) == target
-        return
-    words = rf"capability 8\.{abilities[1]}: expected 166912 bytes.*sm_80.*101376"
-    with pytest.raises(DescriptionError, match=words):
-        device.target_of_device(device.default_device())
+    gpu.abilities = (*abilities[:2], abilities[2] * 1024)
+    assert device.target_of_device(device.default_device()) == target
+
+
+def test_what_is_newer_than_all_targets_takes_ptx_of_the_last_one(gpu: Driver) -> None:
+    gpu.abilities = (15, 0, 227 * 1024)
+    served = device.target_of_device(device.default_device())
+    assert isinstance(served, Target)
+    assert (served.arch, served.compiled_for) == ("sm_121", "compute_121")
+    assert device.runs_on(served, 0)
+    assert not device.runs_on(Target.parse("sm_121"), 0)
+
+
+def test_the_driver_fills_in_the_card(gpu: Driver) -> None:
+    """An L4: a plan for it is not that of the table's RTX 4090."""
+    gpu.abilities, gpu.card = (8, 9, 99 * 1024), (58, 2040000, 192, 6251000, 48 << 20)
+    card = device.target_of_device(device.default_device())
+    assert isinstance(card, Target) and card.gpu is not None
+    assert (card.name, card.cores, card.gpu.card) == ("sm_89", 58, "A card")
+    assert card.gpu.bandwidth == pytest.approx(0.87 * 300e9, rel=0.01)
+    known = Target.parse("sm_89")
+    assert card != known
+    assert all(device.runs_on(item, 0) for item in (card, known, Target.parse("sm_86")))
+    assert not any(device.runs_on(Target.parse(name), 0) for name in ("sm_80", "sm_75", "sm_90a"))
 
 
 class Exporter:
@@ -271,10 +293,3 @@ def test_scratch_on_two_streams_is_used_in_turn(gpu: Driver) -> None:
         ("wait", 5, 2),
         ("record", 1, 5),
     ]
-
-
-def test_each_generation_of_gpus_has_the_target_that_is_in_the_table() -> None:
-    assert {number: str(item) for number, item in device._TARGETS.items()} == {
-        8: "sm_80",
-        9: "sm_90a",
-    }

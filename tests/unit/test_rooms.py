@@ -26,6 +26,7 @@ _LEAVES = {
     "version",
     "cpus",
     "late",
+    "machine",
     "progress",
 }
 # Planning code reads no settings and no number of CPUs: keys of remembered plans contain neither.
@@ -102,7 +103,7 @@ def test_imports_run_one_way(path: Path) -> None:
 
 def _check_imports(path: Path, tree: ast.Module) -> None:
     room = _room(path)
-    allowed = {"errors", "frozen", "late"} if room in _LEAVES else _ALLOWED.get(room)
+    allowed = {"errors", "frozen", "late", "machine"} if room in _LEAVES else _ALLOWED.get(room)
     for name in _imports(tree, top_level_only=False):
         parts = name.split(".")
         if parts[0] == "kronop" and allowed is not None:

@@ -14,12 +14,15 @@ from kronop.descriptions.datatype import (
     float32,
     float64,
     int8,
+    int32,
+    int64,
 )
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.emit.design import Design
 from kronop.errors import ArgumentError, mismatch
 from kronop.frozen import dataclass
+from kronop.machine import Feature
 from kronop.target import Target
 
 MOST_BLOCKS = 2**31 - 1
@@ -78,14 +81,49 @@ def accept_math(instruction: MathInstruction) -> Status:
 
 
 def accept_element(element: DataType, target: Target) -> Status:
-    """Whether the target has the element type: GPUs before sm_89 lack the instruction that converts
-    8-bit floats to 16 bits."""
-    if element in FLOAT8 and target.generation < 9:
+    """Whether the target has the element type: some lack the instruction that converts 8-bit
+    floats to 16 bits."""
+    if element in FLOAT8 and not target.has(Feature.float8):
         return Status.reject(
-            f"no kernel for {element.name}, which {target} cannot convert; use sm_90a, or convert"
-            " the tensors to float16, which holds all their values"
+            f"no kernel for {element.name}, which {target} cannot convert; use a newer GPU (sm_89"
+            " or later), or convert the tensors to float16, which holds all their values"
         )
     return Status.accept()
+
+
+def has_products(instruction: MathInstruction, target: Target) -> bool:
+    """Whether the target's tensor cores multiply such elements faster than its ordinary cores."""
+    element = instruction.element_a
+    if element is float64:
+        return target.has(Feature.double_products)
+    if element in FLOAT8:
+        return target.has(Feature.float8)
+    if element is float16 and instruction.instruction_shape == (16, 8, 16):
+        return target.has(Feature.half_products)
+    return target.has(Feature.wide_products)
+
+
+def fastest(element: DataType, target: Target, *, halves: bool = False) -> MathInstruction:
+    """What multiplies if nothing is told: the tensor cores, as accurate as the ordinary ones, where
+    they do. `halves`: the family has the product of float16 that older ones have too."""
+    if element in (int32, int64):
+        return MathInstruction.simt(element)
+    chosen = MathInstruction.tensor_op(element)
+    if halves and element is float16 and not has_products(chosen, target):
+        chosen = MathInstruction(
+            (16, 8, 16), element, element, float32, OpClass.TensorOp, MathOperation.multiply_add
+        )
+    return chosen if has_products(chosen, target) else MathInstruction.simt(element)
+
+
+def accept_products(instruction: MathInstruction, target: Target) -> Status:
+    """Whether the target's tensor cores have the instruction, if it is one of theirs."""
+    if instruction.opcode_class is not OpClass.TensorOp or has_products(instruction, target):
+        return Status.accept()
+    return Status.reject(
+        f"the tensor cores of {target} do not multiply {instruction.element_a.name}, or no faster"
+        " than its ordinary cores; use OpClass.Simt"
+    )
 
 
 def splits_of(math_instruction: MathInstruction) -> bool | None:

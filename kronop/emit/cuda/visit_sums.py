@@ -6,7 +6,7 @@ from kronop.artifacts import Field, KernelSignature, Launch, Status
 from kronop.descriptions.summed import VisitProblem, moved_bytes, parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import HERTZ, MEMORY_BYTES_PER_CYCLE, SECONDS_OF_LAUNCH
+from kronop.emit.cuda.machine import SECONDS_OF_LAUNCH, hertz, memory_bytes_per_cycle
 from kronop.emit.design import Instantiation
 from kronop.emit.visit_design import VisitDesign, repeating
 from kronop.frozen import dataclass
@@ -123,7 +123,7 @@ class VisitSums(VisitDesign):
 
     def seconds(self, elements: int, target: Target) -> float:
         """Modelled time of the pass over so many sums: what it moves, and its launches."""
-        rate = MEMORY_BYTES_PER_CYCLE * target.cores * HERTZ[target.arch]
+        rate = memory_bytes_per_cycle(target) * target.cores * hertz(target)
         launches = 1 + self.epilogue.tree.reduces
         return elements * moved_bytes(self.epilogue) / rate + launches * SECONDS_OF_LAUNCH
 

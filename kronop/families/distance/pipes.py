@@ -13,23 +13,10 @@ from kronop.families.distance.work import Work
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# Results of a multiprocessor in a cycle, by target and type of sums; then of its special function
-# units; and instructions that its four schedulers issue, for 32 lanes each. NOTE: from the table
-# "Throughput of Native Arithmetic Instructions" of the CUDA C++ Programming Guide.
-_ARITHMETIC = {
-    ("sm_80", "float32"): 64,
-    ("sm_80", "float64"): 32,
-    ("sm_90a", "float32"): 128,
-    ("sm_90a", "float64"): 64,
-}
+# Results of a multiprocessor's special function units in a cycle, and instructions that its four
+# schedulers issue, for 32 lanes each. NOTE: from the table "Throughput of Native Arithmetic
+# Instructions" of the CUDA C++ Programming Guide.
 _SPECIAL, _ISSUED = 16, 128
-# Cycles in a second, of an A100 and an H200; multiply-adds of 16-bit elements on all tensor cores;
-# bytes of memory. NOTE: of the A100 from its data sheet (80 GB). Of the H200 what torch's products
-# reach, 1700 a cycle and multiprocessor at 1.6 GHz (more than that its power does not allow then),
-# and what copies reach: measured on one.
-_HERTZ = {"sm_80": 1.41e9, "sm_90a": 1.98e9}
-_PRODUCTS = {"sm_80": 1.56e14, "sm_90a": 3.59e14}
-_MEMORY = {"sm_80": 2.04e12, "sm_90a": 4.28e12}
 # Vector operations of a CPU's core in a cycle, its cycles in a second, and bytes of memory. NOTE: a
 # large copy of NumPy's, on one core of an EPYC with 32 MB of third-level cache, moved 21 GB/s.
 _CORE_ARITHMETIC, _CORE_HERTZ, _CORE_MEMORY = 2, 3e9, 2.1e10
@@ -61,7 +48,8 @@ class Pipes:
     def of_gpu(cls, target: Target, sums: str, processors: int, hertz: float) -> Self:
         """The ordinary cores of a GPU with so many multiprocessors at this clock."""
         cycles = processors * hertz
-        arithmetic = _ARITHMETIC[target.arch, sums] * cycles
+        assert target.gpu is not None
+        arithmetic = getattr(target.gpu, sums) * cycles
         if sums != "float32":
             return cls(arithmetic=arithmetic)
         return cls(arithmetic=arithmetic, special=_SPECIAL * cycles, issued=_ISSUED * cycles)
@@ -78,13 +66,14 @@ class Pipes:
             lanes = target.vector_bytes // (8 if sums == "float64" else 4)
             arithmetic = _CORE_ARITHMETIC * lanes * _CORE_HERTZ
             return cls(arithmetic=arithmetic, memory=_CORE_MEMORY)
-        cores = cls.of_gpu(target, sums, target.cores, _HERTZ[target.arch])
+        assert target.gpu is not None
+        cores = cls.of_gpu(target, sums, target.cores, target.gpu.hertz)
         return cls(
             arithmetic=cores.arithmetic,
             special=cores.special,
             issued=cores.issued,
-            products=_PRODUCTS[target.arch] * 2 / multiplied,
-            memory=_MEMORY[target.arch],
+            products=target.gpu.products * 2 / multiplied,
+            memory=target.gpu.bandwidth,
         )
 
 

@@ -23,6 +23,7 @@ from kronop.families.distance.descriptor import (
 )
 from kronop.families.distance.operation import DistanceOperation
 from kronop.families.distance.size import DistanceSize
+from kronop.target import Target
 
 _POINTS = TensorDescription(float32)
 # Plans for so many points serve larger numbers too.
@@ -83,7 +84,7 @@ def _device_of(device: Any) -> Device:
     return default_device() if found[2] is None else Device("cuda", int(found[2]))
 
 
-def _plans(descriptor: KernelDescriptor, target: str) -> Iterator[Plan]:
+def _plans(descriptor: KernelDescriptor, target: str | Target) -> Iterator[Plan]:
     """The plans of a descriptor's calls."""
     # Any numbers will do: values are not compiled in, other than powers that need no logarithm.
     inner_p = 1.3 if descriptor.inner_power is PowerType.POW else None

@@ -12,13 +12,6 @@ from kronop.families.gemm.least import LeastOfGemm, LeastOfReduction
 from kronop.families.gemm.size import USUAL, GemmSize
 from kronop.target import Target
 
-# Multiply-adds of float64 elements on all tensor cores in a second. NOTE: from the data sheets of
-# the A100 and the H200.
-_DOUBLE_PRODUCTS = {"sm_80": 9.75e12, "sm_90a": 3.35e13}
-# Multiply-adds of integers that an ordinary core of a GPU does in the time of one of float32.
-# NOTE: 64 of 32 bits in a cycle and multiprocessor, from the table "Throughput of Native Arithmetic
-# Instructions" of the CUDA C++ Programming Guide; one of 64 bits takes about four of them.
-_INTEGERS = {("sm_80", 4): 1.0, ("sm_80", 8): 0.25, ("sm_90a", 4): 0.5, ("sm_90a", 8): 0.125}
 # Cycles of an AMX tile product of 16 x 16 sums of 64 bytes, and a core's cycles in a second. NOTE:
 # from the Intel optimization manual, chapter 20.
 _TILE_CYCLES, _TILE_SUMS, _TILE_BYTES, _CORE_HERTZ = 16, 256, 64, 3e9
@@ -55,13 +48,16 @@ def _unit(least: LeastOfGemm, target: Target) -> tuple[str, float]:
             return "AMX tiles of a core", _TILE_SUMS * depth / _TILE_CYCLES * _CORE_HERTZ
         # NOTE: integers as floats of their size, though some CPUs multiply them more slowly.
         return "vector arithmetic of a core", _pipes(target, least.sums).arithmetic
+    assert target.gpu is not None
     if least.multiplied is float64:
-        return "tensor cores", _DOUBLE_PRODUCTS[target.arch]
+        return "tensor cores", target.gpu.double_products
     if least.multiplied is not None:
         return "tensor cores", Pipes.of_target(target, "float32", least.multiplied.bytes).products
     rate = _pipes(target, least.sums).arithmetic
     if least.sums.kind == "int":
-        return "integer cores", _INTEGERS[target.arch, least.sums.bytes] * rate
+        # One of 64 bits takes about four of 32 bits.
+        share = target.gpu.int32 / target.gpu.float32 * (1 if least.sums.bytes == 4 else 1 / 4)
+        return "integer cores", share * rate
     return f"FP{least.sums.bits} cores", rate
 
 

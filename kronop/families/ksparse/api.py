@@ -27,6 +27,7 @@ from kronop.families.ksparse.arguments import KSparseArguments, SparseArguments
 from kronop.families.ksparse.chain_arguments import KSparseChainArguments
 from kronop.families.ksparse.chain_description import Pattern
 from kronop.families.ksparse.operation import KSparseChainOperation, KSparseOperation
+from kronop.target import Target
 
 
 def ksmm(
@@ -200,7 +201,7 @@ def chain_arguments(
 
 def _sparse_ends(
     x: Any, last: Pattern, batch_last: bool, z: Any, out: Any
-) -> tuple[TensorDescription, TensorDescription, str]:
+) -> tuple[TensorDescription, TensorDescription, str | Target]:
     """The descriptions of X and of Y for a last factor of this pattern, and the target."""
     x_view = operand_of(x)
     a, b, _, d = last

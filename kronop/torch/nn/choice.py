@@ -21,6 +21,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import KronopError
 from kronop.families.ksparse.operation import KSparseOperation
 from kronop.families.ksparse.torch.shapes import Pattern, inputs_of, outputs_of
+from kronop.target import Target
 
 AUTO = "auto"
 
@@ -89,7 +90,9 @@ def _choose(patterns: tuple[Pattern, ...], name: str, device: Device, batch_last
     return "kernel" if kernel <= dense else "dense"
 
 
-def _operation(target: str, name: str, pattern: Pattern, batch_last: bool) -> KSparseOperation:
+def _operation(
+    target: str | Target, name: str, pattern: Pattern, batch_last: bool
+) -> KSparseOperation:
     """The operation for contiguous tensors."""
     element = TENSOR_TYPES[name]
     tensor = TensorDescription(element, Layout.RowMajor, 1)

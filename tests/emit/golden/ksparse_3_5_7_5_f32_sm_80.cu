@@ -1,5 +1,6 @@
-// I_3 x dense(5, 7) x I_5, batch_first, tiles of 5 lanes x 32 x 8 x 8, 2 x 4 a thread
-#include "kronop/contract.cuh"
+// I_3 x dense(5, 7) x I_5, batch_first, tiles of 5 lanes x 64 x 16 x 16, 1 stages, 5 x 1 x 1 x 1
+// warps of 64 x 16
+#include "kronop/contract_mma.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters) == 480);
@@ -15,13 +16,15 @@ struct Step {
       return alpha * accumulator + beta * source + bias;
     }
   };
-  static constexpr int kThreads = 160, kBlocks = 2, kStages = 2, kLanes = 5, kTileM = 32,
-      kTileN = 8, kTileK = 8, kThreadM = 2, kThreadN = 4, kContracted = 7, kProduced = 5,
-      kXOrder = 2, kWOrder = 2, kYOrder = 2, kXVector = 1, kWVector = 1, kYVector = 1, kPad = 4,
-      kTileBytesAt = 768;
+  static constexpr int kThreads = 160, kBlocks = 1, kStages = 1, kLanes = 5, kTileM = 64,
+      kTileN = 16, kTileK = 16, kWarpLanes = 1, kWarpM = 4, kWarpN = 2, kWarpsLanes = 5,
+      kWarpsM = 1, kWarpsN = 1, kWarpsK = 1, kContracted = 7, kProduced = 5, kXOrder = 2,
+      kWOrder = 2, kYOrder = 2, kXVector = 1, kWVector = 1, kYVector = 1, kXPitch = 88,
+      kWPitch = 88, kYPitch = 84, kTileBytesAt = 1536;
+  static constexpr bool kSplit = true, kXPairs = false, kWPairs = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
 ksparse_f32_3_5_7_5_batch_first_f32_linear_sm_80(const __grid_constant__ Parameters parameters) {
-  kronop::contract_tiles<Step>(parameters);
+  kronop::contract_mma<Step>(parameters);
 }

@@ -15,10 +15,12 @@ from kronop.emit.cuda.contraction.mma import OUTPUTS, ROWS, SLAB, MmaContract
 from kronop.emit.cuda.contraction.simt import SimtContract
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.cuda.machine import (
-    BYTES_OF_MULTIPLY_ADD,
-    MEMORY_BYTES_PER_CYCLE,
+    H200_BYTES_PER_CYCLE,
     PRODUCTS_OF_SPLIT,
     SHARED_BYTES_PER_CYCLE,
+    bytes_of_multiply_adds,
+    memory_bytes_per_cycle,
+    warp_slowness,
 )
 from kronop.target import Target
 
@@ -36,7 +38,7 @@ _BLOCK, _STEP, LOAD = 1900.0, 70.0, 800.0
 _OF_A_STEP = 40
 
 
-def of_simt(tile: SimtContract) -> float:
+def of_simt(tile: SimtContract, target: Target) -> float:
     """The cost on ordinary cores: traffic and arithmetic, which hardly overlap."""
     work = tile.work
     contracted, produced = work.contracted, work.produced
@@ -45,13 +47,13 @@ def of_simt(tile: SimtContract) -> float:
     again = operands.cover(produced, tile.n) - 1
     shared = 1 + (1 / tile.thread_m + 1 / tile.thread_n) * 2
     arithmetic = padded * operands.round_up(contracted, tile.k) / contracted * shared
-    multiply_adds = arithmetic * BYTES_OF_MULTIPLY_ADD * work.accumulator.bytes / 4
+    multiply_adds = arithmetic * bytes_of_multiply_adds(target, work.accumulator.bytes)
     return (x * (1 + 0.3 * again) + y + multiply_adds) * SIMT_OVERHEAD
 
 
 def of_mma(tile: MmaContract, rows: int, target: Target) -> float:
     """The cost on tensor cores for `rows` rows, from the turns in which their blocks run."""
-    work, used = tile.work, tile.units
+    work, used = tile.work, _on(tile.units, target)
     busy = math.hypot(*used)
     resident = operands.resident_blocks(tile.threads, tile.registers, tile.shared_bytes, target)
     steps = operands.cover(work.contracted, tile.k)
@@ -61,7 +63,7 @@ def of_mma(tile: MmaContract, rows: int, target: Target) -> float:
     blocks = operands.cover(rows, tile.m) * outputs * lanes
     turns = operands.cover(blocks, target.cores)
     took = turns * max(busy, alone / min(resident, turns))
-    return took * target.cores * MEMORY_BYTES_PER_CYCLE / (rows * work.contracted * work.lanes)
+    return of_cycles(work, rows, took, target)
 
 
 def least_of_mma(tile: MmaContract, rows: int, target: Target) -> float:
@@ -73,23 +75,24 @@ def least_of_mma(tile: MmaContract, rows: int, target: Target) -> float:
         * operands.cover(work.produced, tile.n)
         * operands.cover(work.lanes, tile.lanes)
     )
-    took = operands.cover(blocks, target.cores) * math.hypot(*_streams(tile))
+    took = operands.cover(blocks, target.cores) * math.hypot(*_on(_streams(tile), target))
     return ROUNDED * of_cycles(work, rows, took, target)
 
 
 def cycles(work: Contraction, rows: int, cost: float, target: Target) -> float:
     """The cycles of a call with that cost."""
-    return cost * rows * work.contracted * work.lanes / (target.cores * MEMORY_BYTES_PER_CYCLE)
+    return cost / of_cycles(work, rows, 1.0, target)
 
 
 def of_cycles(work: Contraction, rows: int, cycles: float, target: Target) -> float:
     """The cost of a call that takes `cycles` cycles; the inverse of `cycles`."""
-    return cycles * target.cores * MEMORY_BYTES_PER_CYCLE / (rows * work.contracted * work.lanes)
+    moved = target.cores * memory_bytes_per_cycle(target)
+    return cycles * moved / (rows * work.contracted * work.lanes)
 
 
 def units(tile: MmaContract) -> tuple[float, ...]:
-    """Cycles of a block on memory, the level-2 cache, the tensor cores, shared memory, and
-    issue."""
+    """Cycles of a block on memory, the level-2 cache, the tensor cores, shared memory, and issue,
+    on an H200."""
     work = tile.work
     x, w, _ = _brought(tile)
     slabs = operands.round_up(work.contracted, tile.k) // SLAB
@@ -108,6 +111,13 @@ def units(tile: MmaContract) -> tuple[float, ...]:
         shared,
         _instructions(tile, fragments, products) / _SCHEDULERS,
     )
+
+
+def _on(used: tuple[float, ...], target: Target) -> tuple[float, ...]:
+    """What `units` says, on another card."""
+    memory, level_2, products, *others = used
+    memory *= H200_BYTES_PER_CYCLE / memory_bytes_per_cycle(target)
+    return memory, level_2, products * warp_slowness(target), *others
 
 
 def _brought(tile: MmaContract) -> tuple[int, int, int]:
@@ -131,7 +141,7 @@ def _streams(tile: MmaContract) -> tuple[float, float, float]:
     work = tile.work
     x, w, y = _brought(tile)
     return (
-        (x / operands.cover(work.produced, tile.n) + y) / MEMORY_BYTES_PER_CYCLE,
+        (x / operands.cover(work.produced, tile.n) + y) / H200_BYTES_PER_CYCLE,
         (x + w + y) / _LEVEL_2,
         _products(tile) * _PRODUCT_OF_SLAB[work.source.bytes],
     )

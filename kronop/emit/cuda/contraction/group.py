@@ -17,6 +17,7 @@ from kronop.emit.cuda.operands import View
 from kronop.emit.design import Constant
 from kronop.frozen import dataclass
 from kronop.late import imported
+from kronop.machine import Feature
 from kronop.target import Target
 
 # Registers of a thread that copies, of one that multiplies, of one that stores; the four teams
@@ -45,7 +46,8 @@ _MOST_JOINED = 11
 
 def serves(work: Contraction, target: Target) -> bool:
     """Whether the kernel serves these element types on this target."""
-    return target.arch == "sm_90a" and work.source.kind == "float" and work.source.bytes in (2, 4)
+    is_served = work.source.kind == "float" and work.source.bytes in (2, 4)
+    return is_served and target.has(Feature.warp_groups)
 
 
 @dataclass(frozen=True, kw_only=True)

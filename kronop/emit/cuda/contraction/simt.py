@@ -111,7 +111,7 @@ class SimtContract(ContractDesign):
         imported("kronop.emit.cuda.contraction.cost")
         from kronop.emit.cuda.contraction import cost
 
-        return cost.of_simt(self)
+        return cost.of_simt(self, target)
 
     def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
         work, (x_vector, w_vector, y_vector) = self.work, self.vectors

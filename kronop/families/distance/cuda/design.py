@@ -11,6 +11,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import gpu_of
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.distance import parts
 from kronop.families.distance.description import DistanceProblem
@@ -45,7 +46,6 @@ _CYCLES = {
 _READ, _BROUGHT, _SLAB = 0.43, 23.0, 2.7
 # In float64 instructions take twice as long, and a power is a function.
 _DOUBLE, _DOUBLE_POWER = 2, 430
-_HERTZ, _BYTES_PER_SECOND = 1.98e9, 4.28e12
 # Cycles of a block besides slabs, and of each of its results; those until a slab has come.
 _BLOCK, _RESULT, _LATENCY = 1000, 0.15, 1500
 # Warps that keep the four quarters busy, and where powers are long chains of instructions; threads
@@ -206,6 +206,7 @@ class DistanceTile(Design):
         Multiprocessors compute their blocks in rounds; the last one, or the only one, may have
         fewer of them.
         """
+        card = gpu_of(target)
         tiles = self._tiles(size.m, size.n) * size.batch
         resident = max(1, min(self.blocks, operands.cover(tiles, target.cores)))
         rounds = operands.cover(tiles, target.cores * resident)
@@ -216,8 +217,8 @@ class DistanceTile(Design):
         slabs = operands.cover(size.k, self.tile_k)
         results = self.tile_m * self.tile_n * _RESULT
         cycles = slabs * max(together, alone + _LATENCY) + _LATENCY + resident * (_BLOCK + results)
-        written = size.batch * size.m * size.n * self.output.bytes / _BYTES_PER_SECOND
-        return max(rounds * cycles / _HERTZ, written)
+        written = size.batch * size.m * size.n * self.output.bytes / card.bandwidth
+        return max(rounds * cycles / card.hertz, written)
 
     def _cycles_of_warp(self) -> float:
         """Cycles of a multiprocessor for a feature of a warp's pairs."""

@@ -12,6 +12,7 @@ from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_description import DistanceGradientDescription
 from kronop.families.distance.gradient_size import GradientSize
 from kronop.frozen import dataclass
+from kronop.machine import Feature
 from kronop.target import Target
 
 # What the header's ProductStep has.
@@ -73,7 +74,7 @@ def status(what: DistanceGradientDescription, target: Target, size: GradientSize
     """Whether squares may be multiplied out, and there are enough of them to gain by it."""
     if not what.expanded or what.power is not TermKind.Two:
         return Status.reject("only squares are multiplied out, where that is allowed")
-    if what.A.element is not float32 or target.arch != "sm_90a":
+    if what.A.element is not float32 or not target.has(Feature.warp_groups):
         return Status.reject("products of warp groups are of float32, on sm_90a")
     if size.n < _TILE_N or size.m < _TILE_M or size.k < _TILE_N:
         return Status.reject(f"{size.told()} leave tiles empty")

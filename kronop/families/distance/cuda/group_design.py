@@ -25,6 +25,7 @@ from kronop.families.distance.description import DistanceProblem, varying
 from kronop.families.distance.form import Form, TermKind
 from kronop.families.distance.size import DistanceSize
 from kronop.frozen import dataclass
+from kronop.machine import Feature
 from kronop.target import Target
 
 Ints = tuple[int, ...]
@@ -140,7 +141,7 @@ class DistanceGroup(Design):
 
     def status(self, target: Target) -> Status:
         """Whether this design can run on the target."""
-        if target.arch != "sm_90a":
+        if not target.has(Feature.warp_groups):
             return Status.reject(f"its products are those of sm_90a, not of {target.arch}")
         if self.source not in _SOURCES:
             return Status.reject(f"the tensor cores have no accurate products of {self.source}")

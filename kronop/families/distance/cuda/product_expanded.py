@@ -23,6 +23,7 @@ from kronop.families.distance.form import TermKind
 from kronop.families.distance.parts import BATCH_DIMS, counts_of
 from kronop.families.distance.product_description import KernelMatmulProblem
 from kronop.frozen import dataclass
+from kronop.machine import Feature
 from kronop.target import Target
 
 _WARPS, _LANES_M = 8, 8
@@ -233,7 +234,7 @@ class ProductMma(ProductKernel):
             return Status.reject("only squared distances alone are computed from products")
         if self.math.element_accumulator is not float32 or self.depth > _MOST_DEPTH:
             return Status.reject(f"sums in float32, of at most {_MOST_DEPTH} features")
-        if target.generation < 9:
+        if not target.has(Feature.clusters):
             return Status.reject(f"not for {target}")
         if self.shared_bytes > target.shared_bytes:
             return Status.reject(f"takes {self.shared_bytes} bytes of shared memory")

@@ -16,10 +16,10 @@ from kronop.descriptions.summed import parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import (
-    HERTZ,
-    MEMORY_BYTES_PER_CYCLE,
     SECONDS_OF_LAUNCH,
     SHARED_BYTES_PER_CYCLE,
+    hertz,
+    memory_bytes_per_cycle,
 )
 from kronop.emit.cuda.visit_sums import shared_bytes_of_tree, shares_of_join
 from kronop.emit.design import Constant, Design, package_folder
@@ -246,7 +246,8 @@ class GemmBlocks(Design):
 
     def _seconds(self, size: GemmSize, target: Target, slices: int) -> float:
         """Modelled time where sums are cut into so many slices."""
-        hertz, cores = HERTZ[target.arch], target.cores
+        clock, cores = hertz(target), target.cores
+        moved_in_cycle = memory_bytes_per_cycle(target)
         blocks = self._tiles(size) * slices
         slabs = operands.cover(operands.cover(size.k, self.tile_k), slices)
         # Blocks of the multiprocessor that has most, and how many of them run at a time.
@@ -258,7 +259,7 @@ class GemmBlocks(Design):
         multiply *= self.slowing
         read = steps * self.read_of_step / SHARED_BYTES_PER_CYCLE
         brought = steps * (self.tile_m + self.tile_n) * self.source.bytes / _CACHE_BYTES_PER_CYCLE
-        stored = self.tile_m * self.tile_n * self.output.bytes / MEMORY_BYTES_PER_CYCLE
+        stored = self.tile_m * self.tile_n * self.output.bytes / moved_in_cycle
         if isinstance(self.epilogue, VisitorEpilogue):
             visited = 1 + len(self.epilogue.tree.in_memory)
             stored += self.tile_m * self.tile_n * visited * _CYCLES_OF_VISITED
@@ -268,11 +269,11 @@ class GemmBlocks(Design):
         if slices > 1:
             sums = self._tiles(size) * self.tile_m * self.tile_n * slices
             moved = 2 * sums * self.math.element_accumulator.bytes
-            added = moved / (MEMORY_BYTES_PER_CYCLE * cores * hertz) + SECONDS_OF_LAUNCH
+            added = moved / (moved_in_cycle * cores * clock) + SECONDS_OF_LAUNCH
         elements = (size.m + size.n) * size.k * self.source.bytes
         elements += size.m * size.n * self.output.bytes
-        memory = size.batch * elements / (MEMORY_BYTES_PER_CYCLE * cores * hertz)
-        return max(cycles / hertz, memory) + added + SECONDS_OF_LAUNCH
+        memory = size.batch * elements / (moved_in_cycle * cores * clock)
+        return max(cycles / clock, memory) + added + SECONDS_OF_LAUNCH
 
 
 @functools.lru_cache(maxsize=1024)

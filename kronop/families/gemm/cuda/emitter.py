@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from kronop.artifacts import Launch
-from kronop.descriptions.datatype import DataType, int32, int64
+from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.cuda import operands
 from kronop.emit.emitter import Searching
 from kronop.emit.plan import Plan
 from kronop.families.gemm.cuda.blocks import GemmBlocks
@@ -25,8 +26,7 @@ class CudaEmitter(Searching):
 
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
         """Tensor cores, as accurate as ordinary ones, where they multiply such elements."""
-        ordinary = element in (int32, int64)
-        return MathInstruction.simt(element) if ordinary else MathInstruction.tensor_op(element)
+        return operands.fastest(element, target, halves=True)
 
     def workspace_bytes(self, plan: Plan, size: GemmSize, threads: int) -> int:
         """Sums of slices, operands that are split, or parts of what a visitor tree reduces."""

@@ -16,11 +16,20 @@ namespace kronop {
 // A product of 16-bit floats whose sums are float16: of row g those of two columns, then of row
 // g + 8.
 KRONOP_INLINE void warp_multiply_add_halves(unsigned (&sums)[2], const unsigned (&a)[4], const unsigned (&b)[2]) {
+#if defined(KRONOP_HAS_WIDE_PRODUCTS)
   asm("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
       : "+r"(sums[0]), "+r"(sums[1])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3}, {%4}, {%0,%1};"
+        : "+r"(sums[0]), "+r"(sums[1])
+        : "r"(a[2 * r]), "r"(a[2 * r + 1]), "r"(b[r]));
+  }
+#endif
 }
-// A product of 8-bit floats. NOTE: the instructions need sm_89.
+// A product of 8-bit floats. NOTE: the instructions need Feature.float8.
 #define KRONOP_QUARTER_PRODUCT(type)                                                                              \
   asm("mma.sync.aligned.m16n8k32.row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])                                                \

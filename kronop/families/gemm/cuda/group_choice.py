@@ -30,6 +30,7 @@ from kronop.families.gemm.cuda.group_problem import GRANULE
 from kronop.families.gemm.cuda.group_split import GemmSplit
 from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.least import LeastOfGemm
+from kronop.machine import Feature
 from kronop.target import Target
 
 # (rows, columns, whether teams take tiles in turn) of a tile.
@@ -43,7 +44,7 @@ _MOST_STAGES, _MOST_LINES, _SPLIT_LINES = 8, 4, 2
 
 def status(what: GemmDescription, target: Target) -> Status:
     """Whether warp groups can read what was promised of the operands."""
-    if target.arch != "sm_90a":
+    if not target.has(Feature.warp_groups):
         return Status.reject(f"{target} has no warp-group products")
     if not _splits(what.math) and not _multiplies(what.math):
         return Status.reject(f"warp groups do not multiply by {what.math}")

@@ -23,9 +23,9 @@ from kronop.descriptions.summed import moved_bytes, parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import (
-    HERTZ,
-    MEMORY_BYTES_PER_CYCLE,
     SECONDS_OF_LAUNCH,
+    hertz,
+    memory_bytes_per_cycle,
 )
 from kronop.emit.design import Constant, Design, Instantiation, package_folder
 from kronop.emit.visit_design import repeating
@@ -228,13 +228,13 @@ class GemmGroup(Design):
         if self.tree is not None:
             ends = moved_bytes(self.tree) - self.tree.element_accumulator.bytes
         moved = ((m + n) * size.k * self.source.bytes + m * n * ends) * size.batch
-        cycles = max(cycles, moved / (MEMORY_BYTES_PER_CYCLE * target.cores))
-        seconds = cycles / HERTZ[target.arch] + SECONDS_OF_LAUNCH
+        cycles = max(cycles, moved / (memory_bytes_per_cycle(target) * target.cores))
+        seconds = cycles / hertz(target) + SECONDS_OF_LAUNCH
         if not self.split:
             return seconds
         # Elements are read, written as two, and read again.
         moved = (m + n) * size.k * size.batch * 3 * self.source.bytes
-        rate = MEMORY_BYTES_PER_CYCLE * target.cores * HERTZ[target.arch]
+        rate = memory_bytes_per_cycle(target) * target.cores * hertz(target)
         return seconds + moved / rate + SECONDS_OF_LAUNCH
 
     def instantiation(self, target: Target) -> Instantiation:

@@ -16,20 +16,14 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
+from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT, warp_products
 from kronop.emit.design import Instantiation
 from kronop.families.gemm.cuda import parameters
 from kronop.families.gemm.cuda.blocks import FOLDERS, TREE_STYLES, GemmBlocks
 from kronop.frozen import dataclass
+from kronop.machine import Feature
 from kronop.target import Target
 
-# Multiply-adds of the tensor cores of a multiprocessor in a cycle, by bytes of what is multiplied:
-# of an A100 as its data sheet says. NOTE: on sm_90a products of warps reach some 0.62 of what those
-# of warp groups do.
-_PER_CYCLE = {
-    "sm_80": {8: 64, 4: 512, 2: 1024, 1: 2048},
-    "sm_90a": {8: 128, 4: 620, 2: 1240, 1: 2480},
-}
 _WARP, _MOST_THREADS, _LEAST_COPY = 32, 1024, 4
 # Bytes along k that one product of a warp takes; of float64, and of float32 that becomes 16 bits.
 _STEP_BYTES, _WIDE_STEP_BYTES = 32, 64
@@ -175,7 +169,7 @@ class GemmMma(GemmBlocks):
         return self.threads // _WARP * (m + n) * self.source.bytes
 
     def cycles_of_step(self, target: Target) -> float:
-        rate = _PER_CYCLE[target.arch][self.rounded.bytes]
+        rate = warp_products(target, self.rounded.bytes)
         products = PRODUCTS_OF_SPLIT if self.way is Way.SplitTf32 else 1
         return products * self.tile_m * self.tile_n / rate
 
@@ -203,7 +197,11 @@ class GemmMma(GemmBlocks):
         math = self.math
         if not multiplies(math):
             return Status.reject(f"tensor cores of a GPU do not have {math}")
-        return operands.accept_element(self.source, target)
+        status = operands.accept_element(self.source, target)
+        # Both shapes of float16 are one, which older tensor cores have in two parts.
+        if status and not (self.source is float16 and target.has(Feature.half_products)):
+            status = operands.accept_products(math, target)
+        return status
 
     def _status_of_tile(self) -> Status:
         tile = f"{self.tile_m} x {self.tile_n} x {self.tile_k}"

@@ -7,25 +7,13 @@ from typing import ClassVar
 
 from kronop.artifacts import Status
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import ordinary_products
 from kronop.emit.design import Instantiation
 from kronop.families.gemm.cuda import parameters
 from kronop.families.gemm.cuda.blocks import FOLDERS, TREE_STYLES, GemmBlocks
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# Multiply-adds of a multiprocessor in a cycle by target, and kind and bytes of the sums. NOTE: from
-# the table "Throughput of Native Arithmetic Instructions" of the CUDA C++ Programming Guide; one of
-# 64-bit integers is about four of 32 bits.
-_PER_CYCLE = {
-    ("sm_80", "float", 4): 64,
-    ("sm_80", "float", 8): 32,
-    ("sm_90a", "float", 4): 128,
-    ("sm_90a", "float", 8): 64,
-    ("sm_80", "int", 4): 64,
-    ("sm_80", "int", 8): 16,
-    ("sm_90a", "int", 4): 64,
-    ("sm_90a", "int", 8): 16,
-}
 _PADDING, _WARP, _MOST_THREADS = 16, 32, 1024  # bytes, threads
 # Instructions of threads that a multiprocessor issues in a cycle; those of a copy.
 _ISSUED, _OF_COPY = 128, 3
@@ -90,7 +78,7 @@ class GemmTile(GemmBlocks):
 
     def cycles_of_step(self, target: Target) -> float:
         sums, count = self.math.element_accumulator, self.tile_m * self.tile_n
-        multiply = count / _PER_CYCLE[target.arch, sums.kind, sums.bytes]
+        multiply = count / ordinary_products(target, sums.kind, sums.bytes)
         # Instructions of a thread: multiply-adds, loads of 16 bytes, copies with their places.
         loads = (self.thread_m + self.thread_n) * sums.bytes / operands.VECTOR_BYTES
         copies = _OF_COPY * (self.tile_m + self.tile_n)

@@ -16,7 +16,7 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import MEMORY_BYTES_PER_CYCLE
+from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.gemm.cutlass import checks, headers, launching, words
 from kronop.families.gemm.description import GemmProblem
@@ -40,7 +40,7 @@ _REST = ("bias_row", "bias_column", "slices", "depth", "adds_up")
 # kernels were measured to have 0.46 of torch's products of float16.
 _TENSOR_PRODUCTS = {8: 64, 4: 512, 2: 1024, 1: 2048}
 _SIMT_PRODUCTS = {8: 32, 4: 64}
-_HERTZ, _SECONDS_OF_LAUNCH = 1.6e9, 5e-6
+_SECONDS_OF_LAUNCH = 5e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,8 +184,8 @@ class CutlassGemm(Design):
         multiply = rounds * self.tile_m * self.tile_n * steps / rates[self.source.bytes]
         elements = (size.m + size.n) * size.k * self.source.bytes
         moved = size.batch * (elements + size.m * size.n * self.output.bytes)
-        memory = moved / (MEMORY_BYTES_PER_CYCLE * target.cores)
-        return max(multiply, memory) / _HERTZ + _SECONDS_OF_LAUNCH
+        memory = moved / (memory_bytes_per_cycle(target) * target.cores)
+        return max(multiply, memory) / hertz(target) + _SECONDS_OF_LAUNCH
 
     def instantiation(self, target: Target) -> Instantiation:
         scalar = operands.scalar_kind(self.epilogue).cxx

@@ -49,7 +49,7 @@ def cost(design: ContractPass, target: Target, rows: int | None) -> float:
 def _simt_cycles(product: SimtContract, rows: int, of_element: float, target: Target) -> float:
     across = operands.cover(product.work.produced, product.n)
     elements = product.m * product.work.contracted
-    steady = of_element * few_rows.CYCLES_OF_A_BYTE * elements / across / 128
+    steady = of_element * few_rows.cycles_of_a_byte(target) * elements / across / 128
     times = few_rows.TileTimes(start=0.0, alone=2 * steady, steady=steady)
     return few_rows.cycles(operands.cover(rows, product.m) * across, times, target)
 

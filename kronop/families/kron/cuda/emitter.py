@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kronop.artifacts import Launch
-from kronop.descriptions.datatype import DataType, int32, int64
+from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.cuda import operands
 from kronop.emit.emitter import Searching
 from kronop.emit.plan import Plan
 from kronop.families.kron.cuda.kron_launch import launch_steps, workspace_bytes
@@ -15,15 +16,13 @@ from kronop.target import Target
 
 @dataclass(frozen=True, slots=True)
 class CudaKronEmitter(Searching):
-    """Plans Kronecker matmuls for sm_80 and sm_90a."""
+    """Plans Kronecker matmuls for GPUs."""
 
     search = "kronop.families.kron.cuda.kron_choice"
 
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
         """The tensor cores for floats, as accurate as SIMT, and for int8, with the same results."""
-        if element in (int32, int64):
-            return MathInstruction.simt(element)
-        return MathInstruction.tensor_op(element)
+        return operands.fastest(element, target)
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
         """Two intermediates at most, in the accumulator type; `rows` is M times the batch."""

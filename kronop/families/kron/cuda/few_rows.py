@@ -4,17 +4,20 @@ of a lone tile."""
 from __future__ import annotations
 
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import MEMORY_BYTES_PER_CYCLE
+from kronop.emit.cuda.machine import memory_bytes_per_cycle
 from kronop.frozen import dataclass
 from kronop.target import Target
 
 # NOTE: measured on one H200 inside CUDA graphs, in cycles of 1.755 GHz: one launch, with the
 # latency of reading X and writing Y once.
 CYCLES_OF_CALL = 3740
-# Cycles of one multiprocessor to move one byte for each of 128 elements.
-CYCLES_OF_A_BYTE = 128 / MEMORY_BYTES_PER_CYCLE
 # With so many turns of all blocks, the partly empty last turn no longer matters.
 _MANY_TURNS = 8
+
+
+def cycles_of_a_byte(target: Target) -> float:
+    """Cycles of one multiprocessor to move one byte for each of 128 elements."""
+    return 128 / memory_bytes_per_cycle(target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from kronop.emit.cuda import operands
 from kronop.families.kron.cuda.mma_style import MmaStyle, PlainAxis, remembered
 from kronop.families.kron.cuda.shapes import Ends, Shape, shrinking
 from kronop.frozen import dataclass
+from kronop.machine import Feature
 from kronop.target import Target
 
 BYTES = 2
@@ -124,7 +125,7 @@ class HalfStyle(MmaStyle):
 
     def _accept_ends(self, columns: int, target: Target) -> Status:
         several = len(self.digits) > 1
-        if target.generation < 9:
+        if not target.has(Feature.clusters):
             return Status.reject(f"{target} does not store matrices of 16-bit elements")
         if self.pairs or self.cluster > 1:
             return Status.reject(

@@ -16,8 +16,10 @@ def supports(description: KronMatmulDescription, target: Target) -> Status:
     """Whether `plans` will succeed, or the reason why it won't."""
     if splits_of(description.math) is None:
         status = operands.accept_math(description.math)
-        if not status:
-            return status
+    else:
+        status = operands.accept_products(description.math, target)
+    if not status:
+        return status
     passes, rejected = split(description, target)
     return Status.accept() if passes else Status.reject(rejected[-1][1])
 

@@ -14,9 +14,10 @@ from typing import NamedTuple
 from kronop.descriptions.datatype import DataType
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import (
-    MEMORY_BYTES_PER_CYCLE,
     PRODUCTS_OF_SPLIT,
     SHARED_BYTES_PER_CYCLE,
+    memory_bytes_per_cycle,
+    warp_slowness,
 )
 from kronop.families.kron.cuda import bytewise, half
 from kronop.families.kron.cuda.bytewise import ByteStyle
@@ -114,7 +115,8 @@ def cycles(design: KronMma, target: Target, partial: float) -> float:
 
     `partial` is the factor by which memory takes longer than with full bandwidth.
     """
-    return _cycles(design, partial, _figures(design.tile, design.work.ends.source, target))
+    figures = _figures(design.tile, design.work.ends.source, target)
+    return _cycles(design, target, partial, figures)
 
 
 def least_cycles(design: KronMma, target: Target, partial: float) -> float:
@@ -127,16 +129,20 @@ def least_cycles(design: KronMma, target: Target, partial: float) -> float:
     tile = design.tile
     work, works = _least_work(tile.style, tile.unit, design.work.ends.source)
     hidden = tile.blocks(target) * tile.style.buffers * _EXCHANGED
-    return _cycles(design, partial, _summed(tile.style, not tile.powers, work, works, hidden))
+    return _cycles(
+        design, target, partial, _summed(tile.style, not tile.powers, work, works, hidden)
+    )
 
 
-def least_of_style(style: MmaStyle, source: DataType, bytes_per_element: float) -> float:
+def least_of_style(
+    style: MmaStyle, source: DataType, bytes_per_element: float, target: Target
+) -> float:
     """A lower bound of `cycles` of every tile of a style: without latency and short runs."""
     work, works = _least_work(style, False, source)
     figures = _summed(style, not style.powers, work, works, 1.0)
-    memory = 128 * bytes_per_element / MEMORY_BYTES_PER_CYCLE
+    memory = 128 * bytes_per_element / memory_bytes_per_cycle(target)
     issue = _instructions_of(style, figures) * _CYCLES_OF_INSTRUCTION
-    return _overlapped(memory, figures.tensor, figures.shared, issue)
+    return _overlapped(memory, figures.tensor * warp_slowness(target), figures.shared, issue)
 
 
 @remembered
@@ -152,9 +158,9 @@ def _least_work(
     return work, works
 
 
-def _cycles(design: KronMma, partial: float, figures: _Figures) -> float:
+def _cycles(design: KronMma, target: Target, partial: float, figures: _Figures) -> float:
     style = design.tile.style
-    memory = 128 * design.work.bytes_per_element * partial / MEMORY_BYTES_PER_CYCLE
+    memory = 128 * design.work.bytes_per_element * partial / memory_bytes_per_cycle(target)
     instructions = _instructions_of(style, figures)
     of_tile = _CYCLES_OF_TILE + _CYCLES_OF_PHASE * figures.phases
     of_tile += _CYCLES_OF_CLUSTER * (style.cluster > 1)
@@ -163,7 +169,9 @@ def _cycles(design: KronMma, partial: float, figures: _Figures) -> float:
     latency += _STAGED * (style.staged_in + style.staged_out) / 2 * memory
     latency /= figures.hidden
     issue = instructions * _CYCLES_OF_INSTRUCTION
-    return _overlapped(memory, figures.tensor, figures.shared, issue, latency)
+    return _overlapped(
+        memory, figures.tensor * warp_slowness(target), figures.shared, issue, latency
+    )
 
 
 def _instructions_of(style: MmaStyle, figures: _Figures) -> float:
@@ -187,7 +195,7 @@ def lone(design: KronMma, target: Target) -> tuple[float, float]:
     of_tile += _CYCLES_OF_LONE_CLUSTER * (style.cluster > 1)
     if len(style.digits) == 1 and style.digits[0][0] > 64:
         elements, of_tile = elements * _LONG_LONE, of_tile * _LONG_LONE
-    memory = design.work.bytes_per_element * held / MEMORY_BYTES_PER_CYCLE
+    memory = design.work.bytes_per_element * held / memory_bytes_per_cycle(target)
     return elements * _CYCLES_OF_FACTOR, max(of_tile, memory)
 
 

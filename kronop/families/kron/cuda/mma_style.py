@@ -15,6 +15,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import SHARED_BYTES_PER_CYCLE
 from kronop.families.kron.cuda.shapes import Shape, product, shrinking
 from kronop.frozen import dataclass, derived
+from kronop.machine import Feature
 from kronop.target import Target
 
 # A warp holds 16 whole fibers of a digit in registers.
@@ -244,7 +245,7 @@ class MmaStyle(Decision):
     def _accept_groups(self, threads: int, target: Target) -> Status:
         if not self.grouped:
             return Status.accept()
-        if target.arch != "sm_90a" or self.accumulator is not float32:
+        if not target.has(Feature.warp_groups) or self.accumulator is not float32:
             return Status.reject(f"{target} has no products of warp groups for {self.accumulator}")
         if threads % 128:
             return Status.reject(f"{threads} threads are no groups of four warps")
@@ -253,7 +254,7 @@ class MmaStyle(Decision):
     def _accept_cluster(self, target: Target) -> Status:
         if self.cluster == 1:
             return Status.accept()
-        if target.generation < 9:
+        if not target.has(Feature.clusters):
             return Status.reject(f"{target} has no clusters of blocks; use a cluster of 1")
         if self.staged_in or self.staged_out or len(self.digits) <= max(1, 2 * self.pairs):
             return Status.reject(

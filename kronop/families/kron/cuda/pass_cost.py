@@ -8,7 +8,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cheapest import ROUNDED
 from kronop.emit.cuda.contraction.cost import SIMT_OVERHEAD
-from kronop.emit.cuda.machine import BYTES_OF_MULTIPLY_ADD
+from kronop.emit.cuda.machine import bytes_of_multiply_adds
 from kronop.emit.cuda.operands import splits_of
 from kronop.families.kron.cuda import contract_choice, few_rows, mma_cost, mma_style, tiles
 from kronop.families.kron.cuda.contract_pass import ContractPass
@@ -44,12 +44,12 @@ def cost(design: KronPass, target: Target, rows: int | None) -> float:
 
 
 def _of_mma(design: KronMma, target: Target, rows: int | None) -> float:
-    cost = mma_cost.cycles(design, target, _partial(design)) / few_rows.CYCLES_OF_A_BYTE
+    cost = mma_cost.cycles(design, target, _partial(design)) / few_rows.cycles_of_a_byte(target)
     if rows is None:
         return cost
     blocks = design.cluster
     start, alone = mma_cost.lone(design, target)
-    steady = _steady(design, cost) / blocks
+    steady = _steady(design, cost, target) / blocks
     times = few_rows.TileTimes(start=start, alone=alone, steady=steady)
     return few_rows.cycles(design.tiles(rows) * blocks, times, target)
 
@@ -58,7 +58,7 @@ def _of_tile(design: KronTile, target: Target, rows: int | None) -> float:
     cost = _tile_cost(design, target)
     if rows is None:
         return cost
-    steady = _steady(design, cost)
+    steady = _steady(design, cost, target)
     times = few_rows.TileTimes(start=0.0, alone=steady * design.blocks(target), steady=steady)
     return few_rows.cycles(design.tiles(rows), times, target)
 
@@ -67,22 +67,24 @@ def least(design: KronTile | KronMma, target: Target, rows: int | None) -> float
     """A lower bound of `cost` for a tile of digits, which is much faster to compute."""
     if isinstance(design, KronMma):
         cost = mma_cost.least_cycles(design, target, _partial(design))
-        cost /= few_rows.CYCLES_OF_A_BYTE
+        cost /= few_rows.cycles_of_a_byte(target)
     else:
         work = design.work
-        arithmetic = _arithmetic(work.shape, work.accumulator.bytes) * _ragged(design)
+        arithmetic = _arithmetic(work.shape, work.accumulator.bytes, target) * _ragged(design)
         cost = _least_overlapped(work.bytes_per_element, arithmetic)
     cost *= ROUNDED
     if rows is None:
         return cost
-    times = few_rows.TileTimes(start=0.0, alone=0.0, steady=_steady(design, cost) / design.cluster)
+    times = few_rows.TileTimes(
+        start=0.0, alone=0.0, steady=_steady(design, cost, target) / design.cluster
+    )
     return few_rows.cycles(design.tiles(rows) * design.cluster, times, target)
 
 
-def _steady(design: TiledPass, cost: float) -> float:
+def _steady(design: TiledPass, cost: float, target: Target) -> float:
     """Cycles of one of many tiles, from the cost of an element."""
     elements = design.rows * design.columns * design.work.shape.group_in
-    return cost * few_rows.CYCLES_OF_A_BYTE * elements / 128
+    return cost * few_rows.cycles_of_a_byte(target) * elements / 128
 
 
 def _least_overlapped(memory: float, arithmetic: float) -> float:
@@ -126,7 +128,7 @@ def _tile_cost(tile: KronTile, target: Target) -> float:
     memory = tile.work.bytes_per_element * partial * narrow
     elements = shape.group_in * tile.columns * tile.rows
     factors = tile.layout.factor_elements * 0.5 * accumulator.bytes / elements
-    arithmetic = _arithmetic(shape, accumulator.bytes) * _ragged(tile)
+    arithmetic = _arithmetic(shape, accumulator.bytes, target) * _ragged(tile)
     phases = len(tile.phases) * 0.6 * accumulator.bytes / 4
     blocks = tile.blocks(target)
     resident = min(blocks * tile.threads, 512) / 512
@@ -136,14 +138,16 @@ def _tile_cost(tile: KronTile, target: Target) -> float:
     return (slow + exposed * fast + factors) * (1 + 0.15 * (1 - resident)) * SIMT_OVERHEAD
 
 
-def _arithmetic(shape: PassShape, accumulator_bytes: int) -> float:
+def _arithmetic(shape: PassShape, accumulator_bytes: int, target: Target) -> float:
     """Multiply-adds of ordinary cores, in bytes per element of X."""
     work = multiply_adds(sorted(shape.group, key=shrinking), 1, 1) / shape.group_in
-    return work * BYTES_OF_MULTIPLY_ADD * accumulator_bytes / 4
+    return work * bytes_of_multiply_adds(target, accumulator_bytes)
 
 
 @mma_style.remembered
-def _least_of_mma(group: tuple[Shape, ...], instruction: MathInstruction, ends: Ends) -> float:
+def _least_of_mma(
+    group: tuple[Shape, ...], instruction: MathInstruction, ends: Ends, target: Target
+) -> float:
     """A lower bound of the cost of all tiles on the tensor cores, wherever the digits stand."""
     work = PassWork(
         math=instruction,
@@ -153,24 +157,24 @@ def _least_of_mma(group: tuple[Shape, ...], instruction: MathInstruction, ends: 
         factor_alignment=1,
     )
     least = min(
-        mma_cost.least_of_style(style, work.ends.source, work.bytes_per_element)
+        mma_cost.least_of_style(style, work.ends.source, work.bytes_per_element, target)
         for style in tiles.every_style(work)
     )
-    return least / few_rows.CYCLES_OF_A_BYTE
+    return least / few_rows.cycles_of_a_byte(target)
 
 
 def least_of_pass(work: PassWork, target: Target, rows: int | None) -> float:
     """A lower bound of `cost` for all tiles of a pass, from its traffic and arithmetic."""
     least = work.bytes_per_element
-    ordinary = _least_overlapped(least, _arithmetic(work.shape, work.accumulator.bytes))
+    ordinary = _least_overlapped(least, _arithmetic(work.shape, work.accumulator.bytes, target))
     if splits_of(work.math) is None:
         least = ordinary
     elif rows is None and len(work.shape.group) > 1:
         # The bound of the tensor cores' tiles doesn't hold for a single digit, which may be a
         # contraction, nor for few rows, which have another model.
-        least = min(ordinary, _least_of_mma(work.shape.group, work.math, work.ends))
+        least = min(ordinary, _least_of_mma(work.shape.group, work.math, work.ends, target))
     least *= ROUNDED
     if rows is None:
         return least
     elements = rows * work.shape.columns_in / target.cores
-    return few_rows.CYCLES_OF_CALL + least * few_rows.CYCLES_OF_A_BYTE * elements / 128
+    return few_rows.CYCLES_OF_CALL + least * few_rows.cycles_of_a_byte(target) * elements / 128

@@ -7,7 +7,7 @@ from kronop.emit.cuda.cheapest import ROUNDED
 from kronop.emit.cuda.contraction import cost
 from kronop.emit.cuda.contraction.group import serves
 from kronop.emit.cuda.contraction.work import Order
-from kronop.emit.cuda.machine import MEMORY_BYTES_PER_CYCLE
+from kronop.emit.cuda.machine import memory_bytes_per_cycle, warp_slowness
 from kronop.families.ksparse.cuda.chain_design import ChainMma, PairProduct
 from kronop.target import Target
 
@@ -53,9 +53,9 @@ def _cycles(design: ChainMma, rows: int | None, target: Target, resident: int) -
     memory, brought = _traffic(design)
     weights = (first.weights + second.weights) * work.source.bytes
     brought += 0 if design.resident else weights
-    products = first.cycles[0] + second.cycles[0]
+    products = (first.cycles[0] + second.cycles[0]) * warp_slowness(target)
     instructions = first.cycles[1] + second.cycles[1]
-    both = (memory / MEMORY_BYTES_PER_CYCLE, brought / _LEVEL_2, products + instructions)
+    both = (memory / memory_bytes_per_cycle(target), brought / _LEVEL_2, products + instructions)
     busy = float(sum(item**_SHARPNESS for item in both) ** (1 / _SHARPNESS))
     took = turns * (busy + waits)
     took += design.resident * (weights / _LEVEL_2 + cost.LOAD)

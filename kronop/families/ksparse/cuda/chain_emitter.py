@@ -19,7 +19,7 @@ _SINGLE = CudaKSparseEmitter()
 
 @dataclass(frozen=True, slots=True)
 class CudaKSparseChainEmitter(Searching):
-    """Plans chains for sm_80 and sm_90a."""
+    """Plans chains for GPUs."""
 
     search = "kronop.families.ksparse.cuda.chain_cuts"
 

@@ -33,6 +33,7 @@ def supports(description: KSparseDescription, target: Target) -> Status:
     status = operands.accept_element(description.math.element_a, target)
     if status and contraction(description).splits is None:
         status = operands.accept_math(description.math)
+    status = status and operands.accept_products(description.math, target)
     if not status:
         return status
     accepted, rejected = _candidates(description, target, None, _FEWEST)

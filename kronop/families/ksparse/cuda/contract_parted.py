@@ -18,7 +18,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.group import GroupContract, serves
 from kronop.emit.cuda.contraction.pack import pack_step
 from kronop.emit.cuda.contraction.work import Contraction, Order
-from kronop.emit.cuda.machine import MEMORY_BYTES_PER_CYCLE
+from kronop.emit.cuda.machine import memory_bytes_per_cycle
 from kronop.emit.plan import Plan, Step
 from kronop.families.ksparse.cuda import lanes
 from kronop.families.ksparse.cuda.lanes import MoveLanes
@@ -59,7 +59,9 @@ class Parted:
 
         work, took = self.work, group_cost.cycles(self.product, rows, target)
         moved = 2 * (work.contracted * work.source.bytes + work.produced * work.output.bytes)
-        took += moved * rows * work.lanes / (target.cores * MEMORY_BYTES_PER_CYCLE) + 2 * _CALL
+        took += (
+            moved * rows * work.lanes / (target.cores * memory_bytes_per_cycle(target)) + 2 * _CALL
+        )
         return cost.of_cycles(work, rows, took, target)
 
     def moves(self) -> dict[str, MoveLanes]:

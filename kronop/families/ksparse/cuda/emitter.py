@@ -23,7 +23,7 @@ from kronop.target import Target
 
 @dataclass(frozen=True, slots=True)
 class CudaKSparseEmitter(Searching):
-    """Plans Kronecker-sparse products for sm_80 and sm_90a."""
+    """Plans Kronecker-sparse products for GPUs."""
 
     search = "kronop.families.ksparse.cuda.choice"
 
@@ -32,7 +32,7 @@ class CudaKSparseEmitter(Searching):
         wrap around."""
         if element.kind == "int":
             return MathInstruction.simt(element)
-        return MathInstruction.tensor_op(element)
+        return operands.fastest(element, target, halves=True)
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
         """Room for packed weights and for separated lanes, if the plan has steps for them."""

@@ -25,6 +25,7 @@ from kronop.families.ksparse.cuda.gradient_tile import SLAB_BYTES, GradientTile
 from kronop.families.ksparse.cuda.gradient_tile_sums import HALF, TileSums
 from kronop.families.ksparse.cuda.lanes import MOST_LANES
 from kronop.families.ksparse.gradient_description import KSparseGradientDescription
+from kronop.machine import Feature
 from kronop.target import Target
 
 _MOST_REJECTED = 8
@@ -233,7 +234,7 @@ def group_sums(description: KSparseGradientDescription) -> Sums:
 def _serves_groups(description: KSparseGradientDescription, target: Target) -> bool:
     """Whether `gradient_group` serves such operands."""
     (a, b, c, d), element = description.pattern, description.X.element
-    if target.arch != "sm_90a" or element.kind != "float" or element.bytes != 2:
+    if not target.has(Feature.warp_groups) or element.kind != "float" or element.bytes != 2:
         return False
     along = is_contiguous(description.X, description.batch_last)
     if along != is_contiguous(description.G, description.batch_last):

@@ -20,7 +20,7 @@ from kronop.target import Target
 
 @dataclass(frozen=True, slots=True)
 class CudaKSparseGradientEmitter(Searching):
-    """Plans gradients of weights for sm_80 and sm_90a."""
+    """Plans gradients of weights for GPUs."""
 
     search = "kronop.families.ksparse.cuda.gradient_choice"
 

@@ -11,7 +11,7 @@ from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType, bfloat16, float16
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import MEMORY_BYTES_PER_CYCLE
+from kronop.emit.cuda.machine import memory_bytes_per_cycle
 from kronop.emit.cuda.operands import View
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.quantized.description import QuantizedKronProblem
@@ -186,18 +186,17 @@ class PairDesign(Design):
             return Status.reject(
                 f"takes {self.shared_bytes} bytes of shared memory, at most {target.shared_bytes}"
             )
-        if self.multiply_adds / _MULTIPLY_ADDS_PER_CYCLE > self._two_steps:
+        if self.multiply_adds / _MULTIPLY_ADDS_PER_CYCLE > self._two_steps(target):
             return Status.reject(
                 f"{self.multiply_adds} multiply-adds of padded tiles for a row take longer than to"
                 " write the product and read it again"
             )
         return Status.accept()
 
-    @property
-    def _two_steps(self) -> float:
+    def _two_steps(self, target: Target) -> float:
         """The least cycles for a row if the product is written, and read again."""
         x, y = (math.prod(sizes) * self.element.bytes for sizes in (self.contracted, self.produced))
-        return (x + 2 * y + self.row_bytes) / MEMORY_BYTES_PER_CYCLE
+        return (x + 2 * y + self.row_bytes) / memory_bytes_per_cycle(target)
 
     def style(self, target: Target) -> Iterator[str]:
         yield "one stage" if self.stages == 1 else "two stages"

@@ -17,7 +17,7 @@ namespace kronop {
 // Two numbers, rounded to nearest even, in one register.
 template <class T>
 KRONOP_INLINE unsigned pack(float low, float high) {
-#if defined(KRONOP_EMULATION)
+#if defined(KRONOP_EMULATION) || !defined(KRONOP_HAS_WIDE_PRODUCTS)
   return convert<T>(low).bits | unsigned(convert<T>(high).bits) << 16;
 #else
   unsigned word;
@@ -36,6 +36,20 @@ KRONOP_INLINE unsigned pack(float low, float high) {
 template <bool kTurned>
 KRONOP_INLINE void load_matrices(unsigned (&words)[4], const void* row) {
   const unsigned from = unsigned(__cvta_generic_to_shared(row));
+#if !defined(KRONOP_HAS_HALF_PRODUCTS)
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const auto there = [&](int at) { return static_cast<const char*>(__cvta_shared_to_generic(__shfl_sync(~0u, from, 8 * i + at))); };
+    if constexpr (kTurned) {
+      const char *first = there(lane % 4 * 2), *second = there(lane % 4 * 2 + 1);
+      const auto at = [&](const char* place) { return unsigned(reinterpret_cast<const unsigned short*>(place)[lane / 4]); };
+      words[i] = at(first) | at(second) << 16;
+    } else {
+      words[i] = reinterpret_cast<const unsigned*>(there(lane / 4))[lane % 4];
+    }
+  }
+#else
   if constexpr (kTurned) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
         : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3]) : "r"(from) : "memory");
@@ -43,6 +57,7 @@ KRONOP_INLINE void load_matrices(unsigned (&words)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
         : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3]) : "r"(from) : "memory");
   }
+#endif
 }
 template <bool kTurned>
 KRONOP_INLINE void store_matrices(void* row, const unsigned (&words)[4]) {
@@ -56,6 +71,7 @@ KRONOP_INLINE void store_matrices(void* row, const unsigned (&words)[4]) {
   }
 }
 
+#if defined(KRONOP_HAS_WIDE_PRODUCTS)
 #define KRONOP_WARP_PRODUCT(type)                                                                              \
   asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])                                             \
@@ -69,6 +85,28 @@ KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], u
   }
 }
 #undef KRONOP_WARP_PRODUCT
+#else
+// A product of 8 contracted indices; of bfloat16 on the ordinary cores.
+template <class T>
+KRONOP_INLINE void short_multiply_add(float (&sums)[4], unsigned a0, unsigned a1, unsigned b) {
+#if defined(KRONOP_HAS_HALF_PRODUCTS)
+  if constexpr (detail::same<T, half_t>) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a0), "r"(a1), "r"(b));
+    return;
+  }
+#endif
+  const auto wide = [](unsigned bits) { return convert<float>(__builtin_bit_cast(T, static_cast<unsigned short>(bits))); };
+  const float left[4] = {wide(a0), wide(a1), wide(a0 >> 16), wide(a1 >> 16)}, right[2] = {wide(b), wide(b >> 16)};
+  threads_multiply_add(sums, left, right);
+}
+template <class T>
+KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  short_multiply_add<T>(sums, a[0], a[1], b0);
+  short_multiply_add<T>(sums, a[2], a[3], b1);
+}
+#endif
 
 // As in group_mma.cuh, with core matrices of 8 columns x 8 rows: [row / 8][column][row % 8].
 #define KRONOP_SUMS(i) "+f"(sums[i][0]), "+f"(sums[i][1]), "+f"(sums[i][2]), "+f"(sums[i][3])

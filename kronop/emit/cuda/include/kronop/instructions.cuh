@@ -64,14 +64,22 @@ KRONOP_INLINE float multiply_add_saturated(float a, float b, float c) {
 }
 // NaN goes through, for which math::max takes several instructions.
 KRONOP_INLINE float larger(float a, float b) {
+#if defined(KRONOP_HAS_BFLOAT16)
   float found;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(a), "f"(b));
   return found;
+#else
+  return a == a && b == b ? ::fmaxf(a, b) : a + b;
+#endif
 }
 KRONOP_INLINE float smaller(float a, float b) {
+#if defined(KRONOP_HAS_BFLOAT16)
   float found;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(a), "f"(b));
   return found;
+#else
+  return a == a && b == b ? ::fminf(a, b) : a + b;
+#endif
 }
 KRONOP_INLINE unsigned bits_of(float x) { return __float_as_uint(x); }
 #endif

@@ -47,13 +47,13 @@ using Either = typename detail::either<kFirst, A, B>::type;
 // Lets the next launch of the stream begin, if it is allowed to overlap. That launch itself waits
 // for the end of this one.
 KRONOP_INLINE void let_next_launch_begin() {
-#if __CUDA_ARCH__ >= 900
+#if defined(KRONOP_HAS_CLUSTERS)
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 // Waits until all that the launch before has written is visible.
 KRONOP_INLINE void wait_for_launch_before() {
-#if __CUDA_ARCH__ >= 900
+#if defined(KRONOP_HAS_CLUSTERS)
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
@@ -123,7 +123,7 @@ KRONOP_INLINE bool some_of_warp(bool holds) { return __any_sync(~0u, holds); }
 
 // Prefetches a line of global memory to the level-2 cache, or a longer piece of it.
 KRONOP_INLINE void prefetch_line(const void* from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
-#if __CUDA_ARCH__ >= 900
+#if defined(KRONOP_HAS_CLUSTERS)
 inline constexpr bool kPrefetchesPieces = true;
 KRONOP_INLINE void prefetch_piece(const void* from, int bytes) {
   const unsigned long long first = (unsigned long long)from & ~15ull, end = ((unsigned long long)from + bytes + 15) & ~15ull;
@@ -139,8 +139,9 @@ KRONOP_INLINE unsigned char* shared_memory() {
   return kronop_shared;
 }
 
-// Copies Bytes (4, 8 or 16) bytes from global to shared memory without registers; they are visible
-// after the wait and a barrier.
+// Copies Bytes (4, 8 or 16) bytes from global to shared memory; they are visible after the wait and
+// a barrier.
+#if defined(KRONOP_HAS_ASYNCHRONOUS_COPIES)
 template <int Bytes>
 KRONOP_INLINE void copy_asynchronously(void* to, const void* from) {
   const unsigned shared = unsigned(__cvta_generic_to_shared(to));
@@ -168,10 +169,34 @@ template <int N>
 KRONOP_INLINE void wait_for_older_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
+KRONOP_INLINE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+#else
+// By way of registers: they are there when the thread goes on.
+template <int Bytes>
+KRONOP_INLINE void copy_asynchronously(void* to, const void* from) {
+  store(static_cast<unsigned*>(to), load<unsigned, Bytes / 4>(static_cast<const unsigned*>(from)));
+}
+template <int Bytes>
+KRONOP_INLINE void copy_or_clear(void* to, const void* from, int bytes) {
+  if (bytes >= Bytes) {
+    copy_asynchronously<Bytes>(to, from);
+    return;
+  }
+  Vector<unsigned char, Bytes> part{};
+#pragma unroll
+  for (int i = 0; i < Bytes; ++i) {
+    if (i < bytes) part.data[i] = static_cast<const unsigned char*>(from)[i];
+  }
+  store(static_cast<unsigned char*>(to), part);
+}
+KRONOP_INLINE void commit_copies() {}
+template <int N>
+KRONOP_INLINE void wait_for_older_copies() {}
+KRONOP_INLINE void wait_for_copies() {}
+#endif
 // A barrier of a warp, and one of the four warps of group `group`.
 KRONOP_INLINE void wait_for_warp() { __syncwarp(); }
 KRONOP_INLINE void wait_for_group(int group) { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); }
-KRONOP_INLINE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #endif
 
 // Stores N elements, of up to 16 bytes, to global memory in one access.

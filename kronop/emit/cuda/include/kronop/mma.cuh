@@ -13,6 +13,26 @@
 namespace kronop {
 
 #if !defined(KRONOP_EMULATION)
+// The same product on the ordinary cores: its operands come from the threads that hold them.
+template <class T>
+KRONOP_INLINE void threads_multiply_add(T (&sums)[4], const T (&a)[4], const T (&b)[2]) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int t = 0; t < 4; ++t) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      T left[2], right[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        left[i] = __shfl_sync(~0u, a[i + 2 * r], lane / 4 * 4 + t);
+        right[i] = __shfl_sync(~0u, b[r], (2 * (lane % 4) + i) * 4 + t);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[i] = multiply_add(left[i / 2], right[i % 2], sums[i]);
+    }
+  }
+}
+#if defined(KRONOP_HAS_WIDE_PRODUCTS)
 KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const float (&a)[4], const float (&b)[2]) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
@@ -20,7 +40,7 @@ KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const float (&a)[4], cons
         "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
 }
 KRONOP_INLINE void warp_multiply_add(double (&sums)[4], const double (&a)[4], const double (&b)[2]) {
-#if __CUDA_ARCH__ >= 900
+#if defined(KRONOP_HAS_DEEP_DOUBLE_PRODUCTS)
   asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+d"(sums[0]), "+d"(sums[1]), "+d"(sums[2]), "+d"(sums[3])
       : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
@@ -36,6 +56,12 @@ KRONOP_INLINE void warp_multiply_add(double (&sums)[4], const double (&a)[4], co
   }
 #endif
 }
+#else
+template <class T>
+KRONOP_INLINE void warp_multiply_add(T (&sums)[4], const T (&a)[4], const T (&b)[2]) {
+  threads_multiply_add(sums, a, b);
+}
+#endif
 KRONOP_INLINE float round_to_tf32(float x) {
   return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }

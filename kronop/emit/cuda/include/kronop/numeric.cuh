@@ -80,6 +80,14 @@ struct IntegerOf<Wrapping<S, U>> {
   static constexpr long long least = -most - 1;
 };
 
+// By arithmetic, where there is no instruction: rounded to nearest even.
+KRONOP_INLINE bfloat16_t rounded_to_bfloat16(unsigned bits) {
+  const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  bfloat16_t to;
+  to.bits = static_cast<unsigned short>(is_nan ? 0x7fffu : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+  return to;
+}
+
 #if defined(KRONOP_EMULATION)
 inline float half_to_float(half_t from) {
   return float(__builtin_bit_cast(_Float16, from.bits));
@@ -90,11 +98,7 @@ inline half_t float_to_half(float from) {
   return to;
 }
 inline bfloat16_t float_to_bfloat16(float from) {
-  const unsigned bits = __builtin_bit_cast(unsigned, from);
-  const unsigned rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  bfloat16_t to;
-  to.bits = static_cast<unsigned short>(from == from ? rounded : 0x7fffu);
-  return to;
+  return rounded_to_bfloat16(__builtin_bit_cast(unsigned, from));
 }
 // As the bits of a half_t. The half with the same exponent and fraction fields is 2^8 times too
 // small.
@@ -124,11 +128,15 @@ KRONOP_INLINE half_t float_to_half(float from) {
   return to;
 }
 KRONOP_INLINE bfloat16_t float_to_bfloat16(float from) {
+#if defined(KRONOP_HAS_BFLOAT16)
   bfloat16_t to;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(from));
   return to;
+#else
+  return rounded_to_bfloat16(__float_as_uint(from));
+#endif
 }
-// NOTE: this instruction needs sm_89.
+// NOTE: this instruction needs Feature.float8.
 KRONOP_INLINE unsigned e4m3_pair_to_half(unsigned pair) {
   unsigned to;
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(to) : "h"((unsigned short)pair));

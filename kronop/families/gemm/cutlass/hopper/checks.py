@@ -25,6 +25,7 @@ from kronop.descriptions.tile import (
     TileSchedulerType,
 )
 from kronop.families.gemm.cutlass import headers, words
+from kronop.machine import Feature
 from kronop.target import Target
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ _GROUP, _MOST_SUMS = 128, 128  # Threads of a group; registers of one for sums.
 def status(design: CutlassHopper, target: Target) -> Status:
     """Whether CUTLASS has the design's kernel, it fits the target, and headers are installed."""
     rules: tuple[Callable[[CutlassHopper], str], ...] = (
-        lambda _: "" if target.arch == "sm_90a" else f"{target} has no warp-group products",
+        lambda _: "" if target.has(Feature.warp_groups) else f"{target} has no warp-group products",
         _types,
         _words,
         _operands,

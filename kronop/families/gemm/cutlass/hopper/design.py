@@ -17,7 +17,7 @@ from kronop.descriptions.tile import (
     TileSchedulerType,
 )
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import MEMORY_BYTES_PER_CYCLE
+from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.gemm.cuda.group_problem import (
@@ -53,7 +53,7 @@ _OPTIONS = ("-DNDEBUG", "-diag-suppress=20044", "-diag-suppress=20012", "-diag-s
 # Multiply-adds of a multiprocessor in a cycle by bytes of an element, cycles of a second, seconds
 # of two launches. NOTE: 0.7 of what kronop's own warp groups reach, as measured on an H200 for
 # float16 at 4096^3: 374 against 547 TFLOP/s.
-_PRODUCTS, _HERTZ, _SECONDS_OF_LAUNCHES = {4: 600, 2: 1200, 1: 2400}, 1.6e9, 1e-5
+_PRODUCTS, _SECONDS_OF_LAUNCHES = {4: 600, 2: 1200, 1: 2400}, 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +144,8 @@ class CutlassHopper(Design):
         multiply = rounds * self.tile_m * self.tile_n * steps / _PRODUCTS[self.source.bytes]
         elements = (size.m + size.n) * size.k * self.source.bytes
         moved = size.batch * (elements + size.m * size.n * self.output.bytes)
-        memory = moved / (MEMORY_BYTES_PER_CYCLE * target.cores)
-        return max(multiply, memory) / _HERTZ + _SECONDS_OF_LAUNCHES
+        memory = moved / (memory_bytes_per_cycle(target) * target.cores)
+        return max(multiply, memory) / hertz(target) + _SECONDS_OF_LAUNCHES
 
     def instantiation(self, target: Target) -> Instantiation:
         scalar = operands.scalar_kind(self.epilogue).cxx

@@ -12,6 +12,9 @@ import itertools
 import time
 from collections import Counter
 
+from kronop.machine import Feature
+from kronop.target import Target
+from tests import in_place
 from tests.families.random_cases import KINDS, make
 from tests.fuzz import coverage, plans
 
@@ -19,6 +22,7 @@ from tests.fuzz import coverage, plans
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--target", help="a GPU to plan for, in whose place this one computes")
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--only", nargs="+", choices=KINDS, default=list(KINDS))
@@ -30,6 +34,8 @@ def main() -> int:
         found = {name: plans.reached(make(name).plan("sm_90a")) for name in names}
         print("\n".join(sorted(set().union(*found.values()))), *coverage.few_of(found), sep="\n")
         return 0
+    if options.target is not None:
+        in_place.stand_in(options.target)
     if options.case is not None:
         case = make(options.case)
         print(case, case.run(options.device) or "nothing wrong", sep="\n")
@@ -41,6 +47,8 @@ def main() -> int:
             break
         kind = options.only[at]
         case = make(name := f"{kind}.{options.seed}.{number}")
+        if case.element.startswith("float8") and not _has_float8(options):
+            continue
         count[f"{kind} {case.element}"] += 1
         trouble = case.run(options.device)
         if trouble:
@@ -48,6 +56,10 @@ def main() -> int:
             print(f"--case {name}: {case}\n    {trouble}", flush=True)
     print(f"seed {options.seed}: {dict(count)}, {bad} bad")
     return 1 if bad else 0
+
+
+def _has_float8(options: argparse.Namespace) -> bool:
+    return options.target is None or Target.parse(options.target).has(Feature.float8)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--problems", type=int, help="so many in all, whose cases share kernels")
     parser.add_argument("--case", nargs="+", help="run these again instead, as they were named")
     parser.add_argument("--plan", type=int, help="plan so many cases instead, on any machine")
-    parser.add_argument("--target", default="sm_90a", help="what to plan for")
+    parser.add_argument("--target", help="a GPU to plan for, in whose place this one computes")
     parser.add_argument("--worker", nargs=3, type=float, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -36,6 +36,8 @@ def _again(arguments: argparse.Namespace) -> str:
         options += f" --only {' '.join(arguments.only)}"
     if arguments.problems is not None:
         options += f" --problems {arguments.problems}"
+    if arguments.target is not None:
+        options += f" --target {arguments.target}"
     return options
 
 
@@ -44,6 +46,7 @@ def _run_cases(arguments: argparse.Namespace) -> int:
     from tests.fuzz import attempt, plans, worker
     from tests.fuzz.generate import make
 
+    _stand_in(arguments)
     settings = worker.settings_for(arguments.device, _families(arguments), arguments.problems)
     bad = 0
     for name in arguments.case:
@@ -65,7 +68,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     from tests.fuzz import coverage
     from tests.fuzz.generate import Settings
 
-    settings = Settings(targets=(arguments.target,), only=_families(arguments))
+    settings = Settings(targets=(arguments.target or "sm_90a",), only=_families(arguments))
     names = [f"{arguments.seed or 0}.0.{index}" for index in range(arguments.plan)]
     count, few = coverage.tally(names, settings)
     for feature, cases in sorted(count.items()):
@@ -81,9 +84,17 @@ def _families(arguments: argparse.Namespace) -> tuple[str, ...]:
 def _worker(arguments: argparse.Namespace) -> int:
     from tests.fuzz import worker
 
+    _stand_in(arguments)
     settings = worker.settings_for(arguments.device, _families(arguments), arguments.problems)
     process, start, seconds = arguments.worker
     return worker.work(settings, arguments.seed, int(process), int(start), seconds)
+
+
+def _stand_in(arguments: argparse.Namespace) -> None:
+    from tests import in_place
+
+    if arguments.target is not None:
+        in_place.stand_in(arguments.target)
 
 
 def _prepare(arguments: argparse.Namespace) -> None:

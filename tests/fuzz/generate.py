@@ -11,6 +11,8 @@ import numpy as np
 import kronop
 from kronop.descriptions.activation import ACTIVATION_NAMES
 from kronop.descriptions.datatype import DataType, result_type
+from kronop.machine import Feature
+from kronop.target import Target
 from tests import support
 from tests.fuzz import sizes
 from tests.fuzz.case import FAMILIES, Call, Case, Operand, Problem
@@ -95,7 +97,8 @@ def _ksparse(draw: Draw, target: str, settings: Settings) -> Problem:
         element = draw.pick((kronop.float16, kronop.bfloat16, kronop.float32))
         shapes = (draw.pick((*sizes.HALVED, *sizes.PARTIAL)),)
         return Problem(family="ksparse", target=target, element=element, shapes=shapes)
-    narrow = () if target == "sm_80" else support.FLOAT8
+    machine = Target.parse(target)
+    narrow = support.FLOAT8 if machine.gpu is None or machine.has(Feature.float8) else ()
     return Problem(
         family="ksparse",
         target=target,

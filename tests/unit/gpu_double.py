@@ -44,7 +44,7 @@ class Driver:
     def __init__(self) -> None:
         self.log: list[tuple[Any, ...]] = []
         self.abilities = (9, 0, 227 * 1024)  # Compute capability, shared memory of a block.
-        # Multiprocessors, clock in kHz, bits of memory's bus, its clock in kHz, level-2 cache; those
+        # Multiprocessors, clock in kHz, bits of memory and its clock in kHz, level-2 cache: those
         # of the table if None.
         self.card: tuple[int, ...] | None = None
         self.capturing: set[int] = set()

@@ -214,7 +214,12 @@ def test_another_generation_is_refused(gpu: Driver) -> None:
 
 @pytest.mark.parametrize(
     ("abilities", "target"),
-    [((8, 0, 163), "sm_80"), ((8, 6, 99), "sm_86"), ((8, 8, 163), "sm_87"), ((12, 2, 99), "sm_121")],
+    [
+        ((8, 0, 163), "sm_80"),
+        ((8, 6, 99), "sm_86"),
+        ((8, 8, 163), "sm_87"),
+        ((12, 2, 99), "sm_121"),
+    ],
 )
 def test_a_gpu_is_served_by_its_generation(
     gpu: Driver, abilities: tuple[int, int, int], target: str
@@ -236,7 +241,8 @@ def test_the_driver_fills_in_the_card(gpu: Driver) -> None:
     """An L4: a plan for it is not that of the table's RTX 4090."""
     gpu.abilities, gpu.card = (8, 9, 99 * 1024), (58, 2040000, 192, 6251000, 48 << 20)
     card = device.target_of_device(device.default_device())
-    assert isinstance(card, Target) and card.gpu is not None
+    assert isinstance(card, Target)
+    assert card.gpu is not None
     assert (card.name, card.cores, card.gpu.card) == ("sm_89", 58, "A card")
     assert card.gpu.bandwidth == pytest.approx(0.87 * 300e9, rel=0.01)
     known = Target.parse("sm_89")

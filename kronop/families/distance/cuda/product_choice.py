@@ -23,10 +23,13 @@ from kronop.families.distance.form import TermKind
 from kronop.families.distance.least import LeastAroundMatmul, LeastOfMatmul
 from kronop.families.distance.product_description import KernelMatmulDescription
 from kronop.families.distance.product_size import USUAL, KernelMatmulSize
+from kronop.machine import Feature
 from kronop.target import Target
 
 # Features in shared memory at a time, and columns of V that a block takes, at most.
 _SLABS, _MOST_COLUMNS, _MOST_WIDE = (4, 16), 16, 4
+# Columns of v from which they are multiplied on tensor cores, and how many at once.
+_TOGETHER = 8
 # Features that fit three times into the operands of one product on tensor cores.
 _STACKED = 5
 # Points on a side from which some more launches are worth their time.
@@ -65,7 +68,7 @@ def plans(
             ("tile", tile, "the same by differences, if products are not accurate enough"),
         ]
     else:
-        designs.append(("tile", _tile(what, size), "products of a kernel matrix"))
+        designs.append(("tile", _tile(what, size, target), "products of a kernel matrix"))
     designs.append(("sum", total, "adds up shares of the columns"))
     steps = (_step(what, target, f"product_{name}", item, note) for name, item, note in designs)
     return (Plan(target=target, steps=tuple(steps)),)
@@ -114,7 +117,7 @@ def _together(design: Design) -> bool:
     return isinstance(design, ProductTile) and design.together
 
 
-def _tile(what: KernelMatmulDescription, size: KernelMatmulSize) -> ProductTile:
+def _tile(what: KernelMatmulDescription, size: KernelMatmulSize, target: Target) -> ProductTile:
     """The tile for sizes of that bucket."""
     wide = what.math.element_accumulator is float64
     columns = min(size.c, _MOST_WIDE if wide else _MOST_COLUMNS)
@@ -128,6 +131,7 @@ def _tile(what: KernelMatmulDescription, size: KernelMatmulSize) -> ProductTile:
         warps_m=2,
         slab=min(max(size.k, _SLABS[0]), _SLABS[-1]),
         columns=columns,
+        together=columns >= _TOGETHER and not wide and target.has(Feature.wide_products),
         either=False,
     )
 
@@ -136,7 +140,7 @@ def _expanded(
     what: KernelMatmulDescription, size: KernelMatmulSize, target: Target
 ) -> ProductMma | None:
     """Products of points, where the form allows them and there are enough points; else None."""
-    tile, (rows, blocks, groups) = _tile(what, size), _measured(size.k, size.c)
+    tile, (rows, blocks, groups) = _tile(what, size, target), _measured(size.k, size.c)
     found = ProductMma(
         math=what.math,
         source=what.X1.element,

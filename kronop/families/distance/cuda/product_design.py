@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
-from kronop.descriptions.datatype import DataType, float64
+from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, InWorkspace, package_folder
@@ -21,8 +21,6 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 THREADS, _LANES_M, _LANES_N, _REGISTERS = 256, 8, 4, 40
-# Columns of v from which they are multiplied on tensor cores, and how many at once.
-_TOGETHER = 8
 # Blocks for each that a GPU holds at a time, so that the last ones don't run alone for long; and
 # tiles of a share that make up for what a block does once.
 _WAVES, _TILES = 16, 4
@@ -97,6 +95,7 @@ class ProductTile(ProductKernel):
         thread_n: columns of a tile that a thread computes, in as many rows as `thread_m`.
         warps_m: warps along the rows of a tile.
         slab: features that are in shared memory at a time.
+        together: whether tensor cores multiply by V.
         either: whether nothing is done where `product_expanded.py` has done it.
     """
 
@@ -110,17 +109,13 @@ class ProductTile(ProductKernel):
     thread_n: int
     warps_m: int
     slab: int
+    together: bool
     either: bool
 
     @property
     def tile(self) -> tuple[int, int]:
         warps_n = THREADS // 32 // self.warps_m
         return self.warps_m * _LANES_M * self.thread_m, warps_n * _LANES_N * self.thread_n
-
-    @property
-    def together(self) -> bool:
-        """Whether tensor cores multiply by V."""
-        return self.columns >= _TOGETHER and self.math.element_accumulator is not float64
 
     @property
     def shared_bytes(self) -> int:

@@ -57,9 +57,14 @@ KRONOP_INLINE void warp_multiply_add(double (&sums)[4], const double (&a)[4], co
 #endif
 }
 #else
-template <class T>
-KRONOP_INLINE void warp_multiply_add(T (&sums)[4], const T (&a)[4], const T (&b)[2]) {
+KRONOP_INLINE void warp_multiply_add(double (&sums)[4], const double (&a)[4], const double (&b)[2]) {
   threads_multiply_add(sums, a, b);
+}
+// As of tensor cores, which drop the low bits of their operands.
+KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const float (&a)[4], const float (&b)[2]) {
+  const auto cut = [](float x) { return __uint_as_float(__float_as_uint(x) & 0xffffe000u); };
+  const float left[4] = {cut(a[0]), cut(a[1]), cut(a[2]), cut(a[3])}, right[2] = {cut(b[0]), cut(b[1])};
+  threads_multiply_add(sums, left, right);
 }
 #endif
 KRONOP_INLINE float round_to_tf32(float x) {

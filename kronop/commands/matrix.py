@@ -9,9 +9,11 @@ import kronop
 from kronop import families
 from kronop.core.family import Kind
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
+from kronop.target import every_target
 
 _X86 = ("x86-amx", "x86-avx512", "x86-avx2", "x86-generic")
-_TARGETS = ("sm_80", "sm_90a", *_X86)
+_GPUS = tuple(item.name for item in every_target() if item.backend == "cuda")
+_TARGETS = (*_GPUS, *_X86)
 
 
 EXAMPLES = {"matrix": "a Markdown table of families, targets and element types"}
@@ -30,11 +32,17 @@ def table() -> str:
     lines = ["| family | targets | element types |", "| --- | --- | --- |"]
     for kind in (kind for family in families.FAMILIES for kind in family.kinds):
         targets: dict[str, list[str]] = {}
+        known: dict[Any, str] = {}
         for name in _TARGETS:
             target = kronop.Target.parse(name)
-            types = [item.name for item in TENSOR_TYPES.values() if sample(kind, item, target)]
-            if types:
-                targets.setdefault(", ".join(types), []).append(name)
+            # What a GPU can do follows from these.
+            able = (target.gpu.features, target.shared_bytes) if target.gpu else name
+            if able not in known:
+                known[able] = ", ".join(
+                    item.name for item in TENSOR_TYPES.values() if sample(kind, item, target)
+                )
+            if known[able]:
+                targets.setdefault(known[able], []).append(name)
         lines += [
             f"| {kind.name} | {_joined(names)} | {types} |" for types, names in targets.items()
         ]
@@ -42,10 +50,16 @@ def table() -> str:
 
 
 def _joined(targets: list[str]) -> str:
-    """Their names; that of all CPUs is x86."""
-    if set(_X86) <= set(targets):
-        targets = [*(name for name in targets if name not in _X86), "x86"]
-    return ", ".join(targets)
+    """Their names, those of neighbouring GPUs as a range; that of all CPUs is x86."""
+    gpus = [index for index, name in enumerate(_GPUS) if name in targets]
+    starts = [at for at in gpus if at - 1 not in gpus]
+    ends = [at for at in gpus if at + 1 not in gpus]
+    ranges = [
+        _GPUS[start] if start == end else f"{_GPUS[start]} to {_GPUS[end]}"
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    others = [name for name in targets if name in _X86]
+    return ", ".join([*ranges, *(["x86"] if set(_X86) <= set(others) else others)])
 
 
 def sample(kind: Kind, element: DataType, target: kronop.Target) -> Any:

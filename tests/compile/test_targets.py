@@ -1,0 +1,89 @@
+"""Kernels of every family for every GPU that the compiler at hand knows. No GPU is needed."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import kronop
+from kronop.core.operation import Operation
+from kronop.families import FAMILIES
+from kronop.machine import GENERATIONS
+from kronop.target import Target, every_target
+from tests import support
+from tests.families import samples
+
+nvrtc = pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+
+_KNOWN = {f"sm_{number}" for number in nvrtc.nvrtcGetSupportedArchs()[1]}
+_GPUS = [item for item in every_target() if item.backend == "cuda"]
+_HERE = [item.name for item in _GPUS if item.name.rstrip("a") in _KNOWN]
+# What lacks most: their kernels differ from those of all others, which have one text.
+_ROWS = [name for name in ("sm_50", "sm_70", "sm_75") if name in _HERE]
+_FLOAT16, _FLOAT32, _BFLOAT16 = kronop.float16, kronop.float32, kronop.bfloat16
+_SAMPLES = {kind.name: kind for kind in samples.kinds(FAMILIES) if "cuda" in kind.emitters}
+
+
+def _sample(name: str, element: kronop.DataType) -> Callable[[str], Operation]:
+    return lambda target: samples.operation(_SAMPLES[name], target, element)
+
+
+_OPERATIONS: dict[str, Callable[[str], Operation]] = {
+    "kron": lambda target: support.kron_operation(target, _FLOAT32, [(8, 8)] * 4, alignment=4),
+    "kron f16": lambda target: support.kron_operation(target, _FLOAT16, [(2, 3), (5, 2)]),
+    "ksparse f16": lambda target: support.ksparse_operation(
+        target, _FLOAT16, (1, 192, 48, 2), alignment=8
+    ),
+    "gradient": _sample("gradient of weights", _BFLOAT16),
+    "distances": _sample("distances", _FLOAT32),
+    "products": _sample("products of kernel matrices", _FLOAT32),
+    "quantized": _sample("quantized Kronecker", _BFLOAT16),
+    "gemm f16": _sample("matrix products", _FLOAT16),
+    "gemm s8": _sample("matrix products", kronop.int8),
+}
+
+
+def _cases(full: bool) -> Iterator[tuple[str, str]]:
+    """Every operation where kernels differ; of the other targets one each, in turn."""
+    if full:
+        yield from itertools.product(_HERE, _OPERATIONS)
+        return
+    yield from itertools.product(_ROWS, _OPERATIONS)
+    others = [name for name in _HERE if name not in _ROWS]
+    yield from zip(others, itertools.cycle(_OPERATIONS), strict=False)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "operation" in metafunc.fixturenames:
+        full = metafunc.config.getoption("--full")
+        metafunc.parametrize(("target", "operation"), list(_cases(full)))
+
+
+def test_it_compiles(target: str, operation: str) -> None:
+    made = _OPERATIONS[operation](target)
+    for step, binary in zip(made.plan.steps, made.binaries, strict=True):
+        assert binary.image
+        assert binary.resources.registers * step.design.threads <= 65536
+        assert step.design.shared_bytes <= made.target.shared_bytes
+
+
+def test_the_page_has_every_target_and_its_card() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "gpus.md").read_text()
+    lines = [line for line in page.splitlines() if line.startswith("| `sm_")]
+    names = list(itertools.chain.from_iterable(re.findall(r"`(sm_\w+)`", it) for it in lines))
+    assert names == list(GENERATIONS)
+    for line in lines:
+        cards = ", ".join(GENERATIONS[name].gpu.card for name in re.findall(r"`(sm_\w+)`", line))
+        assert line.split("|")[2].strip() == cards
+
+
+@pytest.mark.parametrize("target", _GPUS, ids=str)
+def test_what_is_not_refused_is_planned_within_the_limits(target: Target) -> None:
+    for make in _OPERATIONS.values():
+        for step in make(target.name).plan.steps:
+            assert step.design.shared_bytes <= target.shared_bytes
+            assert step.design.threads <= 1024

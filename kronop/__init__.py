@@ -50,6 +50,7 @@ from kronop.families import FAMILIES
 from kronop.late import imported as _imported
 from kronop.late import spec_of as _spec_of
 from kronop.target import Target
+from kronop.target import at_hand as _at_hand
 from kronop.version import __version__
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ else:  # Checkers know the names above, and tell of others.
 
 # Importing kronop is cheap, because it imports descriptions only. These names, which plan, compile
 # and run, are imported when they are first used.
+_at_hand.append(lambda: _imported("kronop.args.device").card_at_hand())
 _LATER = {
     "CGInfo": "kronop.operators.conjugate_gradients",
     "EpilogueVisitTree": "kronop.descriptions.tracing",

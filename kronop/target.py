@@ -6,12 +6,15 @@ import ctypes
 import dataclasses
 import functools
 import platform
+from collections.abc import Callable
 from pathlib import Path
 
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
 from kronop.machine import GENERATIONS, Feature, Generation, Gpu
 
+# What asks the driver for the card at hand; kronop/__init__.py puts it here: leaves ask no driver.
+at_hand: list[Callable[[], Target]] = []
 _ARCH = "-arch="
 _PTX = _ARCH + "compute_{}"
 
@@ -53,25 +56,29 @@ class Target:
 
     @classmethod
     def parse(cls, value: object) -> Target:
-        """A Target from 80, 90, "sm_80", "sm_90a", "x86", "x86-amx", "x86-avx512", "x86-avx2",
-        "x86-generic".
+        """A Target from 80, 90, "sm_80", "sm_90a", "cuda", "x86", "x86-amx", "x86-avx512",
+        "x86-avx2", "x86-generic".
 
-        "x86" means the first of the four x86 targets that this machine can run. The CUDA targets
-        are those of NVIDIA's compute capabilities from 5.0 to 12.1, each for a typical card; they
-        may also be written "80", "90", "90a" and "sm_90".
+        "cuda" means the GPU at hand, as its driver describes it; "x86" the first of the four x86
+        targets that this machine can run. The other CUDA targets are those of NVIDIA's compute
+        capabilities from 5.0 to 12.1, each for a typical card; they may also be written "80", "90",
+        "90a" and "sm_90".
 
         Raises:
             DescriptionError: `value` names no target.
+            DeviceError: it is "cuda", and there is no GPU.
         """
         if isinstance(value, Target):
             return value
+        if value == "cuda":
+            return at_hand[0]()
         if value == "x86":
             return _TARGETS[f"x86-{detect_x86_arch()}"]
         is_number = isinstance(value, int) and not isinstance(value, bool)
         name = str(value) if is_number else value
         name = _ALIASES.get(name, name) if isinstance(name, str) else ""
         if name not in _TARGETS:
-            known = ", ".join(["80", "90", "'x86'", *map(repr, _TARGETS)])
+            known = ", ".join(["80", "90", "'cuda'", "'x86'", *map(repr, _TARGETS)])
             raise DescriptionError(
                 mismatch(
                     "target",

@@ -202,6 +202,15 @@ def card_of(index: int) -> Target:
     return dataclasses.replace(typical, cores=cores, shared_bytes=shared_bytes, gpu=gpu)
 
 
+def card_at_hand() -> Target:
+    """The target of the GPU that host tensors go to.
+
+    Raises:
+        DeviceError: there is no driver or no GPU.
+    """
+    return card_of(default_device().index)
+
+
 @functools.cache
 def runs_on(target: Target, index: int) -> bool:
     """Whether kernels of the target run on GPU `index`: a cubin on its own and later minor compute

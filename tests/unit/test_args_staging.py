@@ -247,6 +247,7 @@ def test_the_driver_fills_in_the_card(gpu: Driver) -> None:
     assert card.gpu.bandwidth == pytest.approx(0.87 * 300e9, rel=0.01)
     known = Target.parse("sm_89")
     assert card != known
+    assert Target.parse("cuda") == card
     assert all(device.runs_on(item, 0) for item in (card, known, Target.parse("sm_86")))
     assert not any(device.runs_on(Target.parse(name), 0) for name in ("sm_80", "sm_75", "sm_90a"))
 

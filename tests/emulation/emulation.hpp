@@ -37,7 +37,10 @@ using emulation::from_lane;
 using emulation::some_of_warp;
 using emulation::take_bytes;
 
+#if defined(KRONOP_HAS_WIDE_PRODUCTS)
 using emulation::warp_multiply_add;
+#endif
+using emulation::half_multiply_add;
 using emulation::warp_multiply_add_halves;
 using emulation::warp_multiply_add_quarters;
 template <bool kTurned>

@@ -12,6 +12,7 @@ from kronop.artifacts import Launch, Source, TensorMap
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
+from kronop.target import Target
 from tests import reached
 from tests.emulation import batches
 from tests.emulation.batches import Unit
@@ -48,7 +49,7 @@ class Emulator:
     """
 
     def __init__(self, plan: Plan, folder: Path) -> None:
-        units = [_unit(source) for source in render(plan)]
+        units = [_unit(source, plan.target) for source in render(plan)]
         self.gathered = batches.note(units)
         self.kernels = [] if self.gathered else [_load(unit, folder) for unit in units]
         self.entries = [step.entry for step in plan.steps]
@@ -108,12 +109,15 @@ def _map(value: TensorMap) -> bytes:
     )
 
 
-def _unit(source: Source) -> Unit:
-    """The kernel, and what runs it, which is what the unit is called by."""
+def _unit(source: Source, target: Target) -> Unit:
+    """The kernel with its target's features, and what runs it, which is what the unit is called
+    by."""
     includes = (f"-I{directory}" for directory in source.include_directories)
     text = source.text.replace(source.entry, "kernel") + _WRAPPER
+    features = (flag for flag in target.flags if flag.startswith("-D"))
     level = "-Og" if _LONG in text else "-O0"
-    return Unit(text=text.replace(_ENTRY, "__global__"), flags=(level, *_FLAGS, *includes))
+    flags = (level, *_FLAGS, *features, *includes)
+    return Unit(text=text.replace(_ENTRY, "__global__"), flags=flags)
 
 
 def _load(unit: Unit, folder: Path) -> Any:

@@ -134,10 +134,18 @@ inline unsigned from_lane(unsigned word, int lane) {
   wait(Waiting::warp);
   return there;
 }
+inline float from_lane(float value, int lane) {
+  return __builtin_bit_cast(float, from_lane(__builtin_bit_cast(unsigned, value), lane));
+}
+inline double from_lane(double value, int lane) {
+  const auto bits = __builtin_bit_cast(unsigned long long, value);
+  const unsigned long long low = from_lane(unsigned(bits), lane), high = from_lane(unsigned(bits >> 32), lane);
+  return __builtin_bit_cast(double, high << 32 | low);
+}
 
 inline bool some_of_warp(bool holds) {
   bool some = false;
-  for (int lane = 0; lane < 32; ++lane) some |= from_lane(holds, lane) != 0;
+  for (int lane = 0; lane < 32; ++lane) some |= from_lane(unsigned(holds), lane) != 0;
   return some;
 }
 
@@ -159,6 +167,12 @@ inline void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned
       &sums, 1, true, [&](int lane, int k) EMULATION_INLINED { return widened<T>(left_of(all, lane, k)); },
       [&](int produced, int k) EMULATION_INLINED { return widened<T>(static_cast<unsigned short>(all.b[produced * 4 + k % 8 / 2][k / 8] >> 16 * (k % 2))); });
   wait(Waiting::warp);
+}
+
+// A product of float16 with 8 contracted indices, as Turing has it.
+inline void half_multiply_add(float (&sums)[4], unsigned a0, unsigned a1, unsigned b) {
+  const unsigned a[4] = {a0, a1, 0, 0};
+  warp_multiply_add<kronop::half_t>(sums, a, b, 0);
 }
 
 // A product of bytes. Those of the left operand are signed or not; sums wrap.

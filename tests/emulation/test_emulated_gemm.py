@@ -120,6 +120,7 @@ class Kernel:
         output: DataType | None = None,
         tile: kronop.TileDescription | None = None,
         swizzle: Any = kronop.IdentitySwizzle1,
+        target: Target = _TARGET,
     ) -> None:
         math = case.math
         element = float32 if math.element_a is tfloat32 else math.element_a
@@ -136,9 +137,9 @@ class Kernel:
             epilogue=epilogue or LinearCombination(output, 1, sums, sums),
             swizzling_functor=swizzle,
         )
-        status = CudaEmitter().supports(self.what, _TARGET)
+        status = CudaEmitter().supports(self.what, target)
         assert status, status.reason
-        self.plan = CudaEmitter().plan(self.what, _TARGET)
+        self.plan = CudaEmitter().plan(self.what, target)
         self.random = np.random.default_rng(5)
         self._emulator = Emulator(self.plan, folder)
         self.gathered = self._emulator.gathered
@@ -296,6 +297,14 @@ def _check_nan(kernel: Kernel) -> None:
 @pytest.mark.spread(name=[*_MMA, "f16", "bf16", "s8", "f64", "3xtf32", "e4m3"], layouts=_PAIRS)
 def test_tensor_cores(folder: Path, name: str, layouts: tuple[Layout, Layout]) -> None:
     kernel = Kernel(folder, _CASES[name], layouts)
+    if not kernel.gathered:
+        _check_all(kernel)
+
+
+@pytest.mark.spread(name=["f16", "f16 sums"], layouts=_PAIRS[:2])
+def test_turing(folder: Path, name: str, layouts: tuple[Layout, Layout]) -> None:
+    """Its tensor cores multiply float16 alone, 8 contracted indices at a time."""
+    kernel = Kernel(folder, _CASES[name], layouts, target=Target.parse("sm_75"))
     if not kernel.gathered:
         _check_all(kernel)
 

@@ -250,3 +250,9 @@ def test_nothing_is_summed_up_to_zero(folder: Path) -> None:
 def test_tiles(folder: Path, pattern: Any, shape: Any, stages: int, warps: Any) -> None:
     tile = TileDescription(shape, stages, warps, MathInstruction.tensor_op(float32))
     run(folder, pattern, 130, tile=tile, source=True)
+
+
+@pytest.mark.spread(element=[float64, float32, bfloat16], target=["sm_75", "sm_70"])
+def test_products_that_tensor_cores_lack(tmp_path: Path, element: DataType, target: str) -> None:
+    """The threads of a warp compute them."""
+    run(tmp_path, (2, 5, 9, 3), 37, element, target=Target.parse(target))

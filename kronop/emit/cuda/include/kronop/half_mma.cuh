@@ -30,6 +30,34 @@ KRONOP_INLINE unsigned pack(float low, float high) {
 #endif
 }
 
+#if !defined(KRONOP_HAS_WIDE_PRODUCTS)
+#if defined(KRONOP_HAS_HALF_PRODUCTS) && !defined(KRONOP_EMULATION)
+KRONOP_INLINE void half_multiply_add(float (&sums)[4], unsigned a0, unsigned a1, unsigned b) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a0), "r"(a1), "r"(b));
+}
+#endif
+// A product of 8 contracted indices; of bfloat16 on the ordinary cores.
+template <class T>
+KRONOP_INLINE void short_multiply_add(float (&sums)[4], unsigned a0, unsigned a1, unsigned b) {
+#if defined(KRONOP_HAS_HALF_PRODUCTS)
+  if constexpr (detail::same<T, half_t>) {
+    half_multiply_add(sums, a0, a1, b);
+    return;
+  }
+#endif
+  const auto wide = [](unsigned bits) { return convert<float>(__builtin_bit_cast(T, static_cast<unsigned short>(bits))); };
+  const float left[4] = {wide(a0), wide(a1), wide(a0 >> 16), wide(a1 >> 16)}, right[2] = {wide(b), wide(b >> 16)};
+  threads_multiply_add(sums, left, right);
+}
+template <class T>
+KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  short_multiply_add<T>(sums, a[0], a[1], b0);
+  short_multiply_add<T>(sums, a[2], a[3], b1);
+}
+#endif
+
 #if !defined(KRONOP_EMULATION)
 // A row of a matrix is along the contracted index or, where kTurned, along the lanes. The matrix is
 // then transposed on its way, and the two elements of a register come from two rows.
@@ -85,27 +113,6 @@ KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], u
   }
 }
 #undef KRONOP_WARP_PRODUCT
-#else
-// A product of 8 contracted indices; of bfloat16 on the ordinary cores.
-template <class T>
-KRONOP_INLINE void short_multiply_add(float (&sums)[4], unsigned a0, unsigned a1, unsigned b) {
-#if defined(KRONOP_HAS_HALF_PRODUCTS)
-  if constexpr (detail::same<T, half_t>) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a0), "r"(a1), "r"(b));
-    return;
-  }
-#endif
-  const auto wide = [](unsigned bits) { return convert<float>(__builtin_bit_cast(T, static_cast<unsigned short>(bits))); };
-  const float left[4] = {wide(a0), wide(a1), wide(a0 >> 16), wide(a1 >> 16)}, right[2] = {wide(b), wide(b >> 16)};
-  threads_multiply_add(sums, left, right);
-}
-template <class T>
-KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  short_multiply_add<T>(sums, a[0], a[1], b0);
-  short_multiply_add<T>(sums, a[2], a[3], b1);
-}
 #endif
 
 // As in group_mma.cuh, with core matrices of 8 columns x 8 rows: [row / 8][column][row % 8].

@@ -116,7 +116,10 @@ KRONOP_INLINE unsigned take_bytes(unsigned first, unsigned second, unsigned whic
 }
 
 // What another thread of the warp has.
-KRONOP_INLINE unsigned from_lane(unsigned word, int lane) { return __shfl_sync(~0u, word, lane); }
+template <class T>
+KRONOP_INLINE T from_lane(T value, int lane) {
+  return __shfl_sync(~0u, value, lane);
+}
 
 // Whether it holds for some thread of the warp.
 KRONOP_INLINE bool some_of_warp(bool holds) { return __any_sync(~0u, holds); }

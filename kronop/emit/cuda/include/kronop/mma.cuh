@@ -12,7 +12,6 @@
 
 namespace kronop {
 
-#if !defined(KRONOP_EMULATION)
 // The same product on the ordinary cores: its operands come from the threads that hold them.
 template <class T>
 KRONOP_INLINE void threads_multiply_add(T (&sums)[4], const T (&a)[4], const T (&b)[2]) {
@@ -24,15 +23,25 @@ KRONOP_INLINE void threads_multiply_add(T (&sums)[4], const T (&a)[4], const T (
       T left[2], right[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        left[i] = __shfl_sync(~0u, a[i + 2 * r], lane / 4 * 4 + t);
-        right[i] = __shfl_sync(~0u, b[r], (2 * (lane % 4) + i) * 4 + t);
+        left[i] = from_lane(a[i + 2 * r], lane / 4 * 4 + t);
+        right[i] = from_lane(b[r], (2 * (lane % 4) + i) * 4 + t);
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) sums[i] = multiply_add(left[i / 2], right[i % 2], sums[i]);
     }
   }
 }
-#if defined(KRONOP_HAS_WIDE_PRODUCTS)
+#if !defined(KRONOP_HAS_WIDE_PRODUCTS)
+KRONOP_INLINE void warp_multiply_add(double (&sums)[4], const double (&a)[4], const double (&b)[2]) {
+  threads_multiply_add(sums, a, b);
+}
+// As of tensor cores, which drop the low bits of their operands.
+KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const float (&a)[4], const float (&b)[2]) {
+  const auto cut = [](float x) { return __builtin_bit_cast(float, __builtin_bit_cast(unsigned, x) & 0xffffe000u); };
+  const float left[4] = {cut(a[0]), cut(a[1]), cut(a[2]), cut(a[3])}, right[2] = {cut(b[0]), cut(b[1])};
+  threads_multiply_add(sums, left, right);
+}
+#elif !defined(KRONOP_EMULATION)
 KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const float (&a)[4], const float (&b)[2]) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
@@ -56,17 +65,9 @@ KRONOP_INLINE void warp_multiply_add(double (&sums)[4], const double (&a)[4], co
   }
 #endif
 }
-#else
-KRONOP_INLINE void warp_multiply_add(double (&sums)[4], const double (&a)[4], const double (&b)[2]) {
-  threads_multiply_add(sums, a, b);
-}
-// As of tensor cores, which drop the low bits of their operands.
-KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const float (&a)[4], const float (&b)[2]) {
-  const auto cut = [](float x) { return __uint_as_float(__float_as_uint(x) & 0xffffe000u); };
-  const float left[4] = {cut(a[0]), cut(a[1]), cut(a[2]), cut(a[3])}, right[2] = {cut(b[0]), cut(b[1])};
-  threads_multiply_add(sums, left, right);
-}
 #endif
+
+#if !defined(KRONOP_EMULATION)
 KRONOP_INLINE float round_to_tf32(float x) {
   return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }

@@ -25,11 +25,12 @@ _LEAVES = {
     "size",
     "version",
     "cpus",
+    "cuda_line",
     "late",
     "progress",
 }
 # Planning code reads no settings and no number of CPUs: keys of remembered plans contain neither.
-_PLANNING = _LEAVES - {"knobs", "cpus", "progress"} | {"descriptions", "emit"}
+_PLANNING = _LEAVES - {"knobs", "cpus", "cuda_line", "progress"} | {"descriptions", "emit"}
 _ALLOWED = {
     "descriptions": _PLANNING - {"emit"},
     "emit": _PLANNING,

@@ -125,8 +125,18 @@ def _compile(source: Source, flags: tuple[str, ...], result: str) -> tuple[bytes
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
         log = _read(nvrtc, program, "ProgramLog").decode(errors="replace").strip("\0 \n")
         if int(status) != 0:
-            raise RefusalError(log or status.name)
+            raise RefusalError((log or status.name) + _known(nvrtc, log))
         return _read(nvrtc, program, result), log
+
+
+def _known(nvrtc: Any, log: str) -> str:
+    """What follows the refusal of an architecture: a release knows neither all older nor newer."""
+    if "--gpu-architecture" not in log:
+        return ""
+    major, minor = nvrtc.nvrtcVersion()[1:]
+    known = ", ".join(f"sm_{number}" for number in nvrtc.nvrtcGetSupportedArchs()[1])
+    hint = "newer GPUs need a newer release, older ones CUDA 12"
+    return f"\nNVRTC {major}.{minor} knows {known}: {hint}"
 
 
 def _options(nvrtc: Any, source: Source, flags: tuple[str, ...]) -> list[bytes]:

@@ -16,6 +16,7 @@ import pytest
 from kronop import compiler, knobs, late
 from kronop.artifacts import Binary, BinaryFormat, Language, Origin, Source
 from kronop.compiler import build, cuda_headers, nvcc_backend, nvrtc_backend
+from kronop.compiler.backend import RefusalError
 from kronop.compiler.nvcc_backend import find_cuda_tool
 from kronop.compiler.nvrtc_backend import NvrtcCompiler
 from kronop.cuda_line import cuda_extra
@@ -204,6 +205,12 @@ def test_only_an_nvrtc_with_a_cache_is_told_not_to_use_it(
     assert (b"--no-cache" in options) == knows
     assert options[0] == b"-arch=sm_80"
     assert options[-1] == f"-I{tmp_path}".encode()
+
+
+def test_an_architecture_that_this_release_does_not_know_is_told_with_those_it_knows() -> None:
+    with pytest.raises(RefusalError) as caught:
+        nvrtc_backend._compile(make(), ("-arch=sm_999",), "CUBIN")
+    assert re.search(r"knows sm_.*, sm_80, .*sm_90.*: newer GPUs need", caught.value.log)
 
 
 def test_importing_the_compiler_imports_no_cuda() -> None:

@@ -45,4 +45,4 @@ def cuda_extra() -> str:
     if not bindings and version_of_package("nvidia-cuda-runtime-cu12"):
         bindings = "12"
     lines = [driver[0] if driver else NEWEST, int(bindings or NEWEST)]
-    return f"cuda{min(*lines, NEWEST)}"
+    return f"cuda{max(min(*lines, NEWEST), LEAST[0])}"

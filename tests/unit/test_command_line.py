@@ -111,6 +111,7 @@ def test_doctor_says_whether_packages_and_driver_are_of_one_line_of_cuda(
         ({"cuda-bindings": "13.5.0", "nvidia-cuda-runtime-cu12": "12.8.90"}, None, "cuda13"),
         ({"cuda-bindings": "13.5.0"}, (12, 8), "cuda12"),
         ({"cuda-bindings": "14.0.0"}, (14, 0), "cuda13"),
+        ({"cuda-bindings": "11.8.7"}, (11, 8), "cuda12"),
     ],
 )
 def test_the_extra_is_of_the_line_that_driver_and_packages_fit(

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from kronop.args.device import check, cuda_driver, current, default_device
+from kronop.cuda_line import cuda_extra
 from kronop.errors import (
     ArgumentError,
     DeviceError,
@@ -185,7 +186,8 @@ def _make_pool(index: int, initial: int, maximum: int | None) -> Pool:
         kind = CorePool
         if not _told:
             _log.warning(
-                "RMM is not installed: device memory comes from cuda-core (pip install rmm-cu13)"
+                "RMM is not installed: device memory comes from cuda-core"
+                f" (pip install rmm-{cuda_extra().replace('cuda', 'cu')})"
             )
             _told = True
     with current(index):

@@ -11,6 +11,7 @@ import numpy as np
 from kronop.args.frameworks import DIFFERENTIABLE, view
 from kronop.args.host import empty_array
 from kronop.args.view import CPU, Device, TensorView
+from kronop.cuda_line import cuda_extra
 from kronop.descriptions.datatype import AnyLayout, DataType, Layout, bfloat16
 from kronop.descriptions.shared import check_memory
 from kronop.descriptions.tensor import TensorDescription
@@ -263,6 +264,6 @@ def device_framework() -> str:
             "a GPU tensor of another framework",
             expected="CuPy or torch, to make tensors and copies",
             got="neither",
-            hint=f"{installing('cuda13')}, or pass contiguous tensors and Y",
+            hint=f"{installing(cuda_extra())}, or pass contiguous tensors and Y",
         )
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.metadata
 import os
 import platform
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -17,22 +17,24 @@ import numpy as np
 
 import kronop
 from kronop import compiler, cpus, knobs
+from kronop.cuda_line import LEAST, cuda_extra, driver_release, version_of_package
 from kronop.errors import CompileError, KronopError, installing
 from kronop.progress import Progress
 from kronop.target import detect_x86_arch
 
+_CUDA = "cuda"  # The extra of the line of CUDA that fits here.
 # Packages, what they are for, and the extra that brings them.
 _PACKAGES = (
     ("torch", "kronop.torch: gradients, layers", "torch"),
-    ("cupy", "tensors on GPUs without torch", "cuda13"),
-    ("rmm", "pools of GPU memory", "cuda13"),
+    ("cupy", "tensors on GPUs without torch", _CUDA),
+    ("rmm", "pools of GPU memory", _CUDA),
     ("jax", "kronop.jax", "jax"),
     ("scipy", "kronop.scipy", "scipy"),
     ("gpytorch", "kronop.linear_operator", "gpytorch"),
     ("nvmath", "kronop.linalg on GPUs", "linalg"),
 )
 # How many findings there are.
-_LOOKS = 5 + len(_PACKAGES)
+_LOOKS = 6 + len(_PACKAGES)
 # What distributions are called whose names are not their packages'.
 _DISTRIBUTIONS = {
     "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
@@ -86,6 +88,7 @@ def findings() -> Iterator[Finding]:
     yield _tried("this CPU", _on_cpu)
     nvrtc = _tried("NVRTC", _by_nvrtc)
     yield nvrtc
+    yield _cuda(_released(nvrtc.told), driver_release())
     gpus = _tried("GPUs", _on_gpus)
     if gpus.works and not nvrtc.works:
         gpus = Finding("GPUs", False, f"{gpus.told}, but no NVRTC")
@@ -149,6 +152,43 @@ def _by_nvrtc() -> str:
     return f"{binary.compiler}; a trial kernel for sm_90a took {seconds:.1f} s"
 
 
+def _released(told: str) -> tuple[int, int] | None:
+    """The release of the NVRTC that compiled a trial kernel; None if none did."""
+    release = re.search(r"release (\d+)\.(\d+)", told)
+    return (int(release[1]), int(release[2])) if release else None
+
+
+def _cuda(nvrtc: tuple[int, int] | None, driver: tuple[int, int] | None) -> Finding:
+    """Which line of CUDA the packages are of, and whether the driver serves it: a driver loads
+    cubins of every release of its own line and of earlier ones, but no newer PTX."""
+    bindings = version_of_package("cuda-bindings")
+    told = ", ".join(
+        (
+            f"NVRTC {_dotted(nvrtc)}" if nvrtc else "no NVRTC",
+            f"cuda-bindings {bindings}" if bindings else "no cuda-bindings",
+            f"a driver for CUDA {_dotted(driver)}" if driver else "no driver",
+        )
+    )
+    lines = {int(bindings.partition(".")[0])} if bindings else set()
+    lines |= {nvrtc[0]} if nvrtc else set()
+    if driver and driver < LEAST:
+        return Finding("CUDA", False, told, f"install a driver for CUDA {_dotted(LEAST)} or later")
+    if not bindings or not nvrtc:
+        return Finding("CUDA", False, told, installing(cuda_extra()))
+    if len(lines) > 1 or (driver and driver[0] < max(lines)):
+        newer = f", or a driver for CUDA {max(lines)}" if driver and driver[0] < max(lines) else ""
+        return Finding(
+            "CUDA", False, told, f"all have to be of one line: {installing(cuda_extra())}{newer}"
+        )
+    if driver and driver < nvrtc:
+        return Finding("CUDA", True, told, "the driver loads the kernels, but no PTX of this NVRTC")
+    return Finding("CUDA", True, told)
+
+
+def _dotted(release: tuple[int, int]) -> str:
+    return ".".join(map(str, release))
+
+
 def _on_gpus() -> str:
     status = compiler.cuda_devices()
     if not status:
@@ -180,11 +220,13 @@ def _compiled(operation: kronop.KronMatmulOperation) -> float:
 
 def _package(name: str, what: str, extra: str) -> Finding:
     for distribution in _DISTRIBUTIONS.get(name, (name,)):
-        try:
-            return Finding(name, True, importlib.metadata.version(distribution))
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return Finding(name, False, f"not installed (optional, for {what})", installing(extra))
+        version = version_of_package(distribution)
+        if version:
+            return Finding(
+                name, True, version if distribution == name else f"{distribution} {version}"
+            )
+    hint = installing(cuda_extra() if extra == _CUDA else extra)
+    return Finding(name, False, f"not installed (optional, for {what})", hint)
 
 
 def _cache() -> Finding:

@@ -102,7 +102,8 @@ if hasattr(os, "register_at_fork"):
 def nvrtc() -> None:
     """Compiles CUDA kernels with NVRTC from now on, whatever the knob `compiler` says.
 
-    It holds for all threads of this process. NVRTC is a library, which the extra `cuda13` brings.
+    It holds for all threads of this process. NVRTC is a library, which the extras `cuda12` and
+    `cuda13` bring.
 
     Example:
         >>> kronop.compiler.nvrtc()  # doctest: +SKIP

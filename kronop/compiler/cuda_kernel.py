@@ -12,6 +12,7 @@ from kronop import knobs
 from kronop.artifacts import Binary, Launch, Status
 from kronop.compiler.images import broken, check_image
 from kronop.compiler.parameters import parameter_words
+from kronop.cuda_line import cuda_extra
 from kronop.errors import DeviceError, OutOfMemoryError, installing, mismatch
 from kronop.late import imported, module_lock
 
@@ -53,7 +54,7 @@ def cuda_devices() -> Status:
     try:
         driver = _driver()
     except ImportError:
-        return Status.reject(f"cuda-bindings is not installed; {installing('cuda13')}")
+        return Status.reject(f"cuda-bindings is not installed; {installing(cuda_extra())}")
     (error,) = driver.cuInit(0)
     if error:
         return Status.reject(f"the NVIDIA driver does not start: {error.name}")

@@ -70,6 +70,6 @@ def _required(nvcc: str | None) -> str:
     if nvcc is None:
         raise CompileError(
             "nvcc was not found under $CUDA_HOME/bin, on PATH or among the Python packages; "
-            "install the CUDA toolkit 13, or use NVRTC: kronop.compiler.nvrtc()"
+            "install the CUDA toolkit, 12.4 or later, or use NVRTC: kronop.compiler.nvrtc()"
         )
     return nvcc

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,13 +17,16 @@ from kronop.compiler.backend import Product, RefusalError
 from kronop.compiler.cache import Cache
 from kronop.compiler.cuda_headers import whole_headers
 from kronop.compiler.ptxas import resources_of
-from kronop.errors import CompileError, installing
+from kronop.cuda_line import LEAST, NEWEST, cuda_extra
+from kronop.errors import CompileError, installing, mismatch
 from kronop.late import imported, whole
 from kronop.target import Target
 
-# --no-cache: NVRTC's own disk cache would only duplicate compiled_cache.db.
 # -default-device: NVRTC 13.0 treats a lambda inside a device function as a host function.
-_OPTIONS = ("--std=c++20", "-default-device", "--no-cache", "--ptxas-options=-v")
+_OPTIONS = ("--std=c++20", "-default-device", "--ptxas-options=-v")
+# NVRTC's own disk cache would only duplicate compiled_cache.db, and loses logs. Versions before
+# this one have none, and refuse the option (found by trying 12.4 to 12.9).
+_CACHES_SINCE = (12, 9)
 # The folder that sources claim to be in; it does not exist. NVRTC also searches the source's folder
 # for quoted headers, and for a bare file name that is the current folder, where anyone may have
 # planted a header. --no-source-include would also stop headers from including their neighbours.
@@ -62,7 +66,7 @@ class NvrtcCompiler:
     def completed(self, source: Source) -> Source:
         if not source.cuda_headers:
             return source
-        folders = (*source.include_directories, *whole_headers())
+        folders = (*source.include_directories, *whole_headers(_line(self.identity())))
         return dataclasses.replace(source, include_directories=folders)
 
     def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
@@ -73,13 +77,19 @@ class NvrtcCompiler:
         return _compile(source, flags, "PTX")[0].decode(errors="replace").rstrip("\0")
 
 
+def _line(identity: str) -> int:
+    """The line of CUDA that NVRTC is of: 12 or 13."""
+    release = re.search(r"release (\d+)\.", identity)
+    return int(release[1]) if release else NEWEST
+
+
 def _full_build() -> str:
     """NVRTC's full version, read from compiled PTX: `nvrtcVersion` gives major and minor only."""
     empty = Source(entry="empty", text="", language=Language.CUDA, include_directories=())
-    ptx = _compile(empty, ("-arch=compute_80", "--no-cache"), "PTX")[0].decode(errors="replace")
+    ptx = _compile(empty, ("-arch=compute_80",), "PTX")[0].decode(errors="replace")
     header = [line.strip("/ ") for line in ptx.splitlines() if line.startswith("// C")]
     if not header:
-        raise CompileError(f"NVRTC does not say its version; {installing('cuda13')}")
+        raise CompileError(f"NVRTC does not say its version; {installing(cuda_extra())}")
     return "NVRTC " + ", ".join(header)
 
 
@@ -91,11 +101,17 @@ def _nvrtc() -> Any:
         status, major, minor = module.nvrtcVersion()
     except (ImportError, OSError, RuntimeError) as error:
         raise CompileError(
-            f"NVRTC is not installed ({type(error).__name__}); {installing('cuda13')}"
+            f"NVRTC is not installed ({type(error).__name__}); {installing(cuda_extra())}"
         ) from error
-    if int(status) != 0 or major < 13:
+    if int(status) != 0 or (major, minor) < LEAST:
+        least = ".".join(map(str, LEAST))
         raise CompileError(
-            f"NVRTC: expected 13.0 or later, got {major}.{minor}; {installing('cuda13')}"
+            mismatch(
+                "NVRTC",
+                expected=f"{least} or later",
+                got=f"{major}.{minor}",
+                hint=installing(cuda_extra()),
+            )
         )
     return module
 
@@ -103,15 +119,31 @@ def _nvrtc() -> Any:
 def _compile(source: Source, flags: tuple[str, ...], result: str) -> tuple[bytes, str]:
     """(the CUBIN or PTX of `source`, the log)."""
     nvrtc = _nvrtc()
-    options = [flag.encode() for flag in flags]
-    options += [f"-I{os.path.abspath(folder)}".encode() for folder in source.include_directories]
+    options = _options(nvrtc, source, flags)
     # A child that is forked while NVRTC works would inherit locks of that library.
     with whole(), _program(nvrtc, source) as program:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
         log = _read(nvrtc, program, "ProgramLog").decode(errors="replace").strip("\0 \n")
         if int(status) != 0:
-            raise RefusalError(log or status.name)
+            raise RefusalError((log or status.name) + _known(nvrtc, log))
         return _read(nvrtc, program, result), log
+
+
+def _known(nvrtc: Any, log: str) -> str:
+    """What follows the refusal of an architecture: a release knows neither all older nor newer."""
+    if "--gpu-architecture" not in log:
+        return ""
+    major, minor = nvrtc.nvrtcVersion()[1:]
+    known = ", ".join(f"sm_{number}" for number in nvrtc.nvrtcGetSupportedArchs()[1])
+    hint = "newer GPUs need a newer release, older ones CUDA 12"
+    return f"\nNVRTC {major}.{minor} knows {known}: {hint}"
+
+
+def _options(nvrtc: Any, source: Source, flags: tuple[str, ...]) -> list[bytes]:
+    """All that NVRTC is given: `flags`, which are part of a kernel's key, and what is not."""
+    uncached = ["--no-cache"] if nvrtc.nvrtcVersion()[1:] >= _CACHES_SINCE else []
+    folders = [f"-I{os.path.abspath(folder)}" for folder in source.include_directories]
+    return [option.encode() for option in (*flags, *uncached, *folders)]
 
 
 @contextmanager

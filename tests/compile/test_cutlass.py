@@ -8,6 +8,7 @@ import pytest
 
 from kronop import compiler, knobs
 from kronop.compiler import cuda_headers
+from kronop.compiler.nvrtc_backend import _nvrtc
 from kronop.emit.render import render
 from kronop.families.gemm.cutlass import headers
 from kronop.target import Target
@@ -35,16 +36,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _find_incomplete_headers_first(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """As with PyTorch's packages beside a toolkit."""
-    whole = Path(cuda_headers.whole_headers()[0])
-    packages, toolkit = folder / "packages", folder / "toolkit"
+    first, *others = map(Path, cuda_headers.whole_headers(_nvrtc().nvrtcVersion()[1]))
+    packages, include = folder / "packages", folder / "toolkit/include"
     packages.mkdir()
-    toolkit.mkdir()
-    for item in whole.iterdir():
+    include.mkdir(parents=True)
+    for item in first.iterdir():
+        (include / item.name).symlink_to(item)
         if item.name not in ("crt", "cccl"):
             (packages / item.name).symlink_to(item)
-    (toolkit / "include").symlink_to(whole)
+    for other in others:  # Packages of CUDA 12 have a folder each.
+        for item in other.glob("[!_]*") if first not in other.parents else ():
+            (include / item.name).symlink_to(item)
     monkeypatch.setattr(cuda_headers, "_of_packages", lambda: str(packages))
-    monkeypatch.setenv("CUDA_HOME", str(toolkit))
+    monkeypatch.setenv("CUDA_HOME", str(include.parent))
 
 
 def test_kernels_compile_and_keep_sums_in_registers(

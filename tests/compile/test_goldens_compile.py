@@ -28,13 +28,18 @@ _SPILLS = {
 }
 
 
+# What NVRTC 12.4 spills besides; later ones spill nothing there.
+_SPILLS_OF_CUDA_12 = {"kron_tree_f32_sm_90a": 8, "quantized_Kronecker_sm_90a": 8}
+
+
 @pytest.mark.parametrize("name", _KERNELS)
 def test_compiles_without_spills(name: str) -> None:
     for binary in _OPERATIONS[name].binaries:
+        most = _SPILLS | (_SPILLS_OF_CUDA_12 if "release 12." in binary.compiler else {})
         assert binary.image
         assert binary.resources.registers is not None
         assert binary.resources.spill_bytes is not None
-        assert binary.resources.spill_bytes <= _SPILLS.get(name, 0)
+        assert binary.resources.spill_bytes <= most.get(name, 0)
 
 
 @pytest.mark.parametrize("target", _PROCESSORS)

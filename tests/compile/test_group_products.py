@@ -7,7 +7,6 @@ products of all but one of them: numbers are wrong on a GPU alone, and nothing i
 from __future__ import annotations
 
 import itertools
-import os
 import struct
 from collections.abc import Iterator
 
@@ -75,11 +74,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _compiled(source: Source) -> tuple[str, bytes]:
     """PTX and cubin of one compilation."""
     nvrtc = nvrtc_backend._nvrtc()
-    flags = [*_TARGET.flags, *nvrtc_backend._OPTIONS]
-    options = [*flags, *(f"-I{os.path.abspath(folder)}" for folder in source.include_directories)]
+    flags = (*_TARGET.flags, *nvrtc_backend._OPTIONS)
+    options = nvrtc_backend._options(nvrtc, source, flags)
     with nvrtc_backend._program(nvrtc, source) as program:
-        encoded = [option.encode() for option in options]
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
         assert int(status) == 0
         ptx = nvrtc_backend._read(nvrtc, program, "PTX")
         return ptx.decode(), nvrtc_backend._read(nvrtc, program, "CUBIN")

@@ -16,8 +16,10 @@ import pytest
 from kronop import compiler, knobs, late
 from kronop.artifacts import Binary, BinaryFormat, Language, Origin, Source
 from kronop.compiler import build, cuda_headers, nvcc_backend, nvrtc_backend
+from kronop.compiler.backend import RefusalError
 from kronop.compiler.nvcc_backend import find_cuda_tool
 from kronop.compiler.nvrtc_backend import NvrtcCompiler
+from kronop.cuda_line import cuda_extra
 from kronop.errors import CompileError, DeviceError, installing
 from kronop.target import Target
 
@@ -82,7 +84,7 @@ def test_cubin_resources_and_identity(either: str, arch: str) -> None:
     assert binary.resources.spill_bytes == 0
     assert binary.resources.static_shared_bytes == 1024
     assert binary.compiler.lower().startswith(either)
-    assert "V13." in binary.compiler
+    assert re.search(r"V1[23]\.\d", binary.compiler)
     compiler.forget()
     (again,) = compiler.compile_sources([make()], Target.parse(arch))
     assert again.origin is Origin.DISK
@@ -175,7 +177,7 @@ def test_missing_compilers_are_one_line_that_says_what_to_install(
     monkeypatch.setitem(build._CUDA_COMPILERS, "nvrtc", NvrtcCompiler(build.default_cache))
     monkeypatch.setattr(nvcc_backend.shutil, "which", lambda *_, **__: None)
     for choose, hint in (
-        (compiler.nvrtc, re.escape(installing("cuda13"))),
+        (compiler.nvrtc, re.escape(installing(cuda_extra()))),
         (compiler.nvcc, "toolkit"),
     ):
         choose()
@@ -184,10 +186,38 @@ def test_missing_compilers_are_one_line_that_says_what_to_install(
         assert "\n" not in str(caught.value)
 
 
+def _bindings(major: int, minor: int) -> SimpleNamespace:
+    return SimpleNamespace(nvrtcVersion=lambda: (0, major, minor))
+
+
+@pytest.mark.parametrize(("major", "minor"), [(11, 8), (12, 3)])
+def test_an_old_nvrtc_is_refused(major: int, minor: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", _bindings(major, minor))
+    with pytest.raises(CompileError, match=rf"expected 12.4 or later, got {major}.{minor}; pip"):
+        nvrtc_backend._nvrtc.__wrapped__()
+
+
+@pytest.mark.parametrize(("release", "knows"), [((12, 4), False), ((12, 9), True), ((13, 0), True)])
+def test_only_an_nvrtc_with_a_cache_is_told_not_to_use_it(
+    release: tuple[int, int], knows: bool, tmp_path: Path
+) -> None:
+    options = nvrtc_backend._options(_bindings(*release), make("k", "", tmp_path), ("-arch=sm_80",))
+    assert (b"--no-cache" in options) == knows
+    assert options[0] == b"-arch=sm_80"
+    assert options[-1] == f"-I{tmp_path}".encode()
+
+
+def test_an_architecture_that_this_release_does_not_know_is_told_with_those_it_knows() -> None:
+    with pytest.raises(RefusalError) as caught:
+        nvrtc_backend._compile(make(), ("-arch=sm_999",), "CUBIN")
+    assert re.search(r"knows sm_.*, sm_80, .*sm_90.*: newer GPUs need", caught.value.log)
+
+
 def test_importing_the_compiler_imports_no_cuda() -> None:
     script = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import kronop.compiler; "
-        "loaded = {name.split('.')[0] for name in sys.modules}; "
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); before = {{*sys.modules}}; "
+        "import kronop.compiler; "  # cuda-bindings 12 has an own `cuda` since Python's start.
+        "loaded = {name.split('.')[0] for name in {*sys.modules} - before}; "
         "sys.exit(bool(loaded & {'cuda', 'torch', 'cupy', 'rmm'}))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
@@ -209,30 +239,55 @@ def test_no_child_is_forked_while_nvrtc_works(monkeypatch: pytest.MonkeyPatch) -
 
 
 _MARKS = ("cuda.h", "crt/mma.h", "cccl/cuda/std/version")
+_IN_TOOLKIT_12 = ("cuda.h", "crt/mma.h", "cuda/std/version")
+_IN_PACKAGES_12 = (
+    "cuda_runtime/include/cuda.h",
+    "cuda_nvcc/include/crt/mma.h",
+    "cuda_cccl/include/cuda/std/version",
+)
 
 
-def _headers(folder: Path, *marks: str) -> Path:
-    """A folder with such files of CUDA 13.1."""
+def _headers(folder: Path, *marks: str, version: int = 13010) -> Path:
+    """A folder with such files, of CUDA 13.1."""
     for mark in marks:
         path = folder / mark
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("#define CUDA_VERSION 13010\n")
+        path.write_text(f"#define CUDA_VERSION {version}\n")
     return folder
 
 
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where Python packages bring headers; there are no others on this machine."""
-    folder = tmp_path / "site-packages/nvidia/cu13/include"
-    finder = SimpleNamespace(find_nvidia_header_directory=lambda part: str(folder))
+    nvidia = tmp_path / "site-packages/nvidia"
+    # As the search does: packages of CUDA 13 come first.
+    places = [nvidia / "cu13/include", nvidia / "cuda_runtime/include"]
+
+    def find(part: str) -> str:
+        return str(next((place for place in places if (place / "cuda.h").is_file()), ""))
+
+    finder = SimpleNamespace(find_nvidia_header_directory=find)
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", finder)
     monkeypatch.setattr(cuda_headers, "_toolkits", lambda: (tmp_path / "toolkit",))
-    return folder
+    return places[0]
 
 
-def _included() -> tuple[str, ...]:
-    source = dataclasses.replace(make(), cuda_headers=True)
-    return NvrtcCompiler(build.default_cache).completed(source).include_directories
+def _included(release: str = "13.1") -> tuple[str, ...]:
+    """The folders that an NVRTC of that release is given."""
+    source, nvrtc = (
+        dataclasses.replace(make(), cuda_headers=True),
+        NvrtcCompiler(build.default_cache),
+    )
+    nvrtc._true = f"NVRTC Cuda compilation tools, release {release}, V{release}.1"
+    return nvrtc.completed(source).include_directories
+
+
+def _package_12(nvidia: Path, part: str, version: str, mark: str = "") -> None:
+    """A package of CUDA 12 as pip installs it."""
+    told = nvidia.parent / f"nvidia_cuda_{part}_cu12-{version}.dist-info/METADATA"
+    told.parent.mkdir(parents=True)
+    told.write_text(f"Metadata-Version: 2.1\nName: nvidia-cuda-{part}-cu12\nVersion: {version}\n")
+    _headers(nvidia, *([mark] if mark else []))
 
 
 @pytest.mark.parametrize("place", cuda_headers._PLACES)
@@ -244,6 +299,41 @@ def test_incomplete_headers_are_passed_over(packages: Path, tmp_path: Path, plac
     assert cuda_headers.driver_headers() == (str(packages),)
     _headers(packages, *_MARKS)
     assert _included() == (str(packages), str(packages / "cccl"))
+
+
+def test_headers_of_cuda_12_are_in_one_folder_or_in_one_for_each_package(
+    packages: Path, tmp_path: Path
+) -> None:
+    toolkit = _headers(tmp_path / "toolkit/include", *_IN_TOOLKIT_12, version=12040)
+    assert _included("12.4") == (str(toolkit),)
+    nvidia = packages.parents[1]
+    runtime, crt, cccl = _IN_PACKAGES_12
+    _headers(nvidia, runtime, version=12040)
+    _package_12(nvidia, "nvcc", "12.4.131", crt)
+    assert _included("12.4") == (str(toolkit),)
+    _package_12(nvidia, "cccl", "12.4.127.post1", cccl)
+    every = tuple(str(nvidia / f"cuda_{part}/include") for part in ("runtime", "nvcc", "cccl"))
+    assert _included("12.4") == every
+
+
+def test_packages_of_two_releases_are_no_set(packages: Path) -> None:
+    nvidia = packages.parents[1]
+    runtime, crt, cccl = _IN_PACKAGES_12
+    _headers(nvidia, runtime, version=12080)
+    _package_12(nvidia, "nvcc", "12.9.86", crt)
+    _package_12(nvidia, "cccl", "12.8.90", cccl)
+    hint = r"\[nvcc\]==12.8.\*' \(nvidia-cuda-nvcc-cu12\)"
+    with pytest.raises(CompileError, match=rf"without crt/mma.h; pip .*cuda-toolkit{hint}"):
+        _included("12.8")
+
+
+def test_headers_are_of_the_compilers_line(packages: Path, tmp_path: Path) -> None:
+    _headers(packages, *_MARKS)
+    with pytest.raises(CompileError, match=r"of CUDA 12: .* got .*include of CUDA 13.1; .*cuda12"):
+        _included("12.9")
+    old = _headers(tmp_path / "toolkit/include", *_IN_TOOLKIT_12, version=12090)
+    assert _included("12.9") == (str(old),)
+    assert _included("13.0") == (str(packages), str(packages / "cccl"))
 
 
 @pytest.mark.parametrize(
@@ -259,13 +349,14 @@ def test_the_package_that_completes_headers_is_named(
 ) -> None:
     _headers(packages, *there)
     _headers(tmp_path / "toolkit/include", "cuda.h", "crt/mma.h")
-    with pytest.raises(CompileError, match=rf"include without cccl.*pip .*cuda-toolkit{named}"):
+    with pytest.raises(CompileError, match=rf"include without c.*pip .*cuda-toolkit{named}"):
         _included()
 
 
 def test_without_headers_the_error_names_the_extra(packages: Path, tmp_path: Path) -> None:
-    with pytest.raises(CompileError, match=r"headers of CUDA 13: .* got none; .*cuda13"):
-        _included()
+    for line in ("12", "13"):
+        with pytest.raises(CompileError, match=rf"of CUDA {line}: .* got none; .*cuda{line}"):
+            _included(f"{line}.9")
     _headers(tmp_path / "toolkit/include", "cuda.h")
     with pytest.raises(CompileError, match=r"without crt.*; .*cuda13.*CUDA_HOME"):
         _included()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import os
 import re
@@ -9,11 +10,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import kronop
-from kronop import compiler, families, knobs
+from kronop import compiler, cuda_line, families, knobs
 from kronop.__main__ import main
 from kronop.bench.arrays import uninterrupted
 from kronop.commands import doctor
@@ -62,6 +64,77 @@ def test_doctor_says_that_nothing_runs(monkeypatch: pytest.MonkeyPatch, capsys) 
     assert "this CPU       --  no C++ compiler was found; install g++" in printed.out
     assert "kronop runs on nothing here." in printed.out
     assert "got neither" in printed.err
+
+
+_Release = tuple[int, int] | None
+
+
+@pytest.mark.parametrize(
+    ("nvrtc", "bindings", "driver", "works", "told"),
+    [
+        ((12, 4), "12.9.10", (12, 4), True, "NVRTC 12.4, cuda-bindings 12.9.10, a driver for CUDA"),
+        ((12, 9), "12.9.10", (13, 2), True, "a driver for CUDA 13.2"),
+        ((13, 5), "13.4.4", None, True, "NVRTC 13.5, cuda-bindings 13.4.4, no driver"),
+        ((12, 9), "12.9.10", (12, 4), True, "12.4; the driver loads the kernels, but no PTX"),
+        ((13, 0), "13.0.3", (12, 9), False, "one line: pip .*cuda12.*, or a driver for CUDA 13"),
+        ((13, 0), "12.9.10", (13, 0), False, "of one line: pip .*cuda1"),
+        ((12, 9), "12.9.10", (12, 2), False, "12.2; install a driver for CUDA 12.4 or later"),
+        (None, "", (12, 4), False, "no NVRTC, no cuda-bindings, .* 12.4; pip .*cuda12"),
+        (None, "", None, False, "no driver; pip .*cuda13"),
+    ],
+)
+def test_doctor_says_whether_packages_and_driver_are_of_one_line_of_cuda(
+    nvrtc: _Release,
+    bindings: str,
+    driver: _Release,
+    works: bool,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cuda_line, "driver_release", lambda: driver)
+    for module in (doctor, cuda_line):
+        monkeypatch.setattr(module, "version_of_package", {"cuda-bindings": bindings}.get)
+    monkeypatch.setattr("importlib.metadata.requires", lambda name: None)
+    finding = doctor._cuda(nvrtc, driver)
+    assert finding.works == works
+    assert re.search(told, str(finding))
+
+
+@pytest.mark.parametrize(
+    ("packages", "driver", "extra"),
+    [
+        ({}, None, "cuda13"),
+        ({}, (12, 8), "cuda12"),
+        ({}, (13, 0), "cuda13"),
+        ({"nvidia-cuda-runtime-cu12": "12.8.90"}, (13, 0), "cuda12"),
+        ({"cuda-bindings": "12.9.10"}, None, "cuda12"),
+        ({"cuda-bindings": "13.5.0", "nvidia-cuda-runtime-cu12": "12.8.90"}, None, "cuda13"),
+        ({"cuda-bindings": "13.5.0"}, (12, 8), "cuda12"),
+        ({"cuda-bindings": "14.0.0"}, (14, 0), "cuda13"),
+        ({"cuda-bindings": "11.8.7"}, (11, 8), "cuda12"),
+    ],
+)
+def test_the_extra_is_of_the_line_that_driver_and_packages_fit(
+    packages: dict[str, str], driver: _Release, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_line, "driver_release", lambda: driver)
+    monkeypatch.setattr(cuda_line, "version_of_package", lambda name: packages.get(name, ""))
+    assert cuda_line.cuda_extra() == extra
+
+
+def test_the_release_that_a_driver_serves_is_asked_without_a_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def answers(to: ctypes.c_int) -> int:
+        ctypes.cast(to, ctypes.POINTER(ctypes.c_int))[0] = 12040
+        return 0
+
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+    double = SimpleNamespace(cuDriverGetVersion=kind(answers))
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: double)
+    assert cuda_line.driver_release() == (12, 4)
+    double.cuDriverGetVersion = lambda to: 999
+    assert cuda_line.driver_release() is None
 
 
 def test_the_version_and_examples(capsys) -> None:

@@ -83,6 +83,7 @@ class Source:
 
 class BinaryFormat(enum.Enum):
     CUBIN = "cubin"
+    PTX = "ptx"  # Which the driver compiles, for GPUs that are newer than all targets.
     SHARED_OBJECT = "so"
 
 

@@ -127,6 +127,11 @@ class Target:
         first = self.flags[0] if self.flags else ""
         return first.removeprefix(_ARCH) if self.backend == "cuda" else ""
 
+    @property
+    def is_ptx(self) -> bool:
+        """Whether its binaries are PTX, which the driver compiles."""
+        return any(map(is_of_ptx, self.flags))
+
     def has(self, feature: Feature) -> bool:
         """Whether it is a GPU of a generation that has the feature."""
         return self.gpu is not None and feature in self.gpu.features
@@ -209,6 +214,11 @@ _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 def every_target() -> tuple[Target, ...]:
     """All targets, in the order of the table."""
     return tuple(_TARGETS.values())
+
+
+def is_of_ptx(flag: str) -> bool:
+    """Whether a compiler's flag asks for PTX."""
+    return flag.startswith(_PTX.format(""))
 
 
 def runs(arch: str, here: str) -> bool:

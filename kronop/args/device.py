@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kronop.args.view import CPU, Device, TensorView
-from kronop.errors import DeviceError, OutOfMemoryError, installing, mismatch
+from kronop.cuda_line import cuda_extra
+from kronop.errors import DeviceError, OutOfMemoryError, installing, mismatch, warn
 from kronop.late import imported
 from kronop.machine import COPIED_SHARE
 from kronop.target import Target
@@ -28,7 +29,7 @@ def _probe() -> tuple[Any, str]:
     try:
         driver = imported("cuda.bindings.driver")
     except ImportError as error:
-        return None, f"the package cuda-bindings is missing ({error}); {installing('cuda13')}"
+        return None, f"the package cuda-bindings is missing ({error}); {installing(cuda_extra())}"
     try:
         (status,) = driver.cuInit(0)
         count = driver.cuDeviceGetCount()[1] if not int(status) else 0
@@ -175,6 +176,11 @@ def card_of(index: int) -> Target:
     major, minor, shared_bytes = _abilities(index)
     typical = Target.of_capability(major, minor)
     assert typical.gpu is not None
+    if typical.is_ptx:
+        warn(
+            f"GPU {index} has compute capability {major}.{minor}, newer than all targets; its"
+            f" driver compiles kernels for {typical}"
+        )
     names = cuda_driver().CUdevice_attribute
     cores = _attribute(index, names.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
     hertz = 1e3 * _attribute(index, names.CU_DEVICE_ATTRIBUTE_CLOCK_RATE)
@@ -217,10 +223,10 @@ def runs_on(target: Target, index: int) -> bool:
     capabilities, one of architecture-specific instructions (sm_90a) on its own alone, PTX on all
     later ones."""
     *capability, shared_bytes = _abilities(index)
-    kind, _, of = target.compiled_for.partition("_")
+    of = target.compiled_for.partition("_")[2]
     number = int(of.rstrip("a"))
     least = [number // 10, number % 10]
-    if kind == "compute":
+    if target.is_ptx:
         fits = capability >= least
     elif of.endswith("a"):
         fits = capability == least

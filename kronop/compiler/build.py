@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kronop import knobs
-from kronop.artifacts import Binary, Origin, Source
+from kronop.artifacts import Binary, BinaryFormat, Origin, Source
 from kronop.compiler import inspection
 from kronop.compiler.backend import Compiler, RefusalError
 from kronop.compiler.cache import Cache, is_interrupted
@@ -422,7 +422,7 @@ def _compile(job: _Job) -> Binary:
         key=job.key,
         entry=job.source.entry,
         arch=job.target.arch,
-        format=job.compiler.format,
+        format=BinaryFormat.PTX if job.target.is_ptx else job.compiler.format,
         image=product.image,
         resources=product.resources,
         log=product.log,

@@ -36,7 +36,8 @@ def check_image(binary: Binary) -> None:
     Raises:
         BrokenImageError: the image is empty, truncated, or not the ELF file that is expected.
     """
-    is_elf = binary.format is BinaryFormat.CUBIN or sys.platform == "linux"
+    is_cuda = binary.format is not BinaryFormat.SHARED_OBJECT
+    is_elf = binary.format is BinaryFormat.CUBIN or (not is_cuda and sys.platform == "linux")
     status = _whole_elf(binary.image) if is_elf else _filled(binary.image)
     if not status:
         raise broken(binary, status.reason)

@@ -131,6 +131,8 @@ def disassemble(binary: Binary) -> str:
         >>> "<kron_f32_4x4p2_" in text or "objdump was not found" in text
         True
     """
+    if binary.format is BinaryFormat.PTX:
+        return binary.image.decode(errors="replace").rstrip("\0")
     if binary.format is BinaryFormat.CUBIN:
         tools = [(find_cuda_tool("nvdisasm"), ()), (find_cuda_tool("cuobjdump"), ("-sass",))]
         missing = "neither nvdisasm nor cuobjdump was found; install the CUDA toolkit"

@@ -69,9 +69,8 @@ def load(binary: Binary, target: Target) -> Kernel:
         >>> kernel is kronop.compiler.load(binary, operation.target)
         True
     """
-    if (binary.format is BinaryFormat.CUBIN) != (target.backend == "cuda") or (
-        binary.arch != target.arch
-    ):
+    is_cuda = binary.format is not BinaryFormat.SHARED_OBJECT
+    if is_cuda != (target.backend == "cuda") or binary.arch != target.arch:
         raise DeviceError(
             mismatch(
                 f"kernel {binary.entry}",
@@ -82,7 +81,6 @@ def load(binary: Binary, target: Target) -> Kernel:
         )
     kernel = _kernels.get(binary.key)
     if kernel is None:
-        is_cuda = binary.format is BinaryFormat.CUBIN
         kernel = _kernels.setdefault(
             binary.key, load_cuda(binary) if is_cuda else load_host(binary)
         )

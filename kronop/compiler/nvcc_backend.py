@@ -12,7 +12,7 @@ from kronop.compiler.ptxas import resources_of
 from kronop.compiler.versions import version_of
 from kronop.errors import CompileError
 from kronop.late import imported
-from kronop.target import Target
+from kronop.target import Target, is_of_ptx
 
 # Device code calls constexpr functions, which are the host's to nvcc and everybody's to NVRTC.
 _OPTIONS = ("-std=c++20", "--expt-relaxed-constexpr", "-Xptxas", "-v")
@@ -40,7 +40,8 @@ class NvccCompiler:
         return source
 
     def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
-        image, log = self._run("-cubin", source, flags)
+        kind = "-ptx" if any(map(is_of_ptx, flags)) else "-cubin"
+        image, log = self._run(kind, source, flags)
         return Product(image=image, resources=resources_of(source.entry, log), log=log)
 
     def assembly(self, source: Source, flags: tuple[str, ...]) -> str:

@@ -20,7 +20,7 @@ from kronop.compiler.ptxas import resources_of
 from kronop.cuda_line import LEAST, NEWEST, cuda_extra
 from kronop.errors import CompileError, installing, mismatch
 from kronop.late import imported, whole
-from kronop.target import Target
+from kronop.target import Target, is_of_ptx
 
 # -default-device: NVRTC 13.0 treats a lambda inside a device function as a host function.
 _OPTIONS = ("--std=c++20", "-default-device", "--ptxas-options=-v")
@@ -70,7 +70,8 @@ class NvrtcCompiler:
         return dataclasses.replace(source, include_directories=folders)
 
     def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
-        image, log = _compile(source, flags, "CUBIN")
+        kind = "PTX" if any(map(is_of_ptx, flags)) else "CUBIN"
+        image, log = _compile(source, flags, kind)
         return Product(image=image, resources=resources_of(source.entry, log), log=log)
 
     def assembly(self, source: Source, flags: tuple[str, ...]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import kronop
+from kronop.artifacts import BinaryFormat
 from kronop.core.operation import Operation
 from kronop.families import FAMILIES
 from kronop.machine import GENERATIONS
@@ -69,6 +70,17 @@ def test_it_compiles(target: str, operation: str) -> None:
         assert binary.image
         assert binary.resources.registers * step.design.threads <= 65536
         assert step.design.shared_bytes <= made.target.shared_bytes
+
+
+def test_what_is_newer_than_all_targets_gets_ptx() -> None:
+    target = Target.of_capability(99, 0)
+    if f"sm_{target.arch[3:]}" not in _KNOWN:
+        pytest.skip(f"this NVRTC does not know {target}")
+    (binary,) = support.kron_operation(target, _FLOAT32, [(2, 3), (5, 2)]).binaries
+    assert binary.format is BinaryFormat.PTX
+    text = kronop.compiler.disassemble(binary)
+    assert f".target {target.arch}" in text
+    assert f".entry {binary.entry}" in text
 
 
 def test_the_page_has_every_target_and_its_card() -> None:

@@ -22,6 +22,7 @@ from kronop.commands import doctor
 from kronop.commands.cache import _key
 from kronop.commands.matrix import table
 from kronop.families.kron.command import shape_of
+from kronop.target import every_target
 
 
 def test_demo_runs_the_whole_chain(capsys) -> None:

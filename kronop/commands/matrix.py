@@ -11,7 +11,7 @@ from kronop.core.family import Kind
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
 
 _X86 = ("x86-amx", "x86-avx512", "x86-avx2", "x86-generic")
-_TARGETS = ("sm_80", "sm_90a", *_X86)
+_TARGETS = ("sm_80", "sm_90a", *_X86, "arm64")
 
 
 EXAMPLES = {"matrix": "a Markdown table of families, targets and element types"}
@@ -42,9 +42,9 @@ def table() -> str:
 
 
 def _joined(targets: list[str]) -> str:
-    """Their names; that of all CPUs is x86."""
+    """Their names; that of all x86 CPUs is x86."""
     if set(_X86) <= set(targets):
-        targets = [*(name for name in targets if name not in _X86), "x86"]
+        targets = ["x86" if name == _X86[0] else name for name in targets if name not in _X86[1:]]
     return ", ".join(targets)
 
 

@@ -51,8 +51,7 @@ class Target:
         "x86-generic", "arm64".
 
         "x86" means this machine's CPU: the first of the four x86 targets that it can run, or arm64
-        on a 64-bit ARM. The CUDA targets
-        may also be written "80", "90", "90a" and "sm_90".
+        on a 64-bit ARM. The CUDA targets may also be written "80", "90", "90a" and "sm_90".
 
         Raises:
             DescriptionError: `value` names no target.

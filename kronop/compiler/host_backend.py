@@ -200,10 +200,12 @@ def _baseline_flags(command: tuple[str, ...], target: Target) -> tuple[str, ...]
 
 def _check_cpu(command: tuple[str, ...], flags: Sequence[str]) -> None:
     """Raises CompileError if the compiler makes code for CPUs of another kind than flags name."""
-    wanted = ARM if set(_ARM_BASELINE) & set(flags) else X86
+    kinds = ((ARM, _ARM_BASELINE), (X86, _X86_BASELINE))
+    wanted = next((names for names, baseline in kinds if set(baseline) & set(flags)), None)
     with private_folder() as folder:
         told = run([*command, "-dumpmachine"], folder=str(folder)).stdout.strip()
-    if not re.fullmatch(r"\w+(-[\w.]+)+", told) or told.partition("-")[0] in wanted:
+    is_triple = re.fullmatch(r"\w+(-[\w.]+)+", told)
+    if wanted is None or not is_triple or told.partition("-")[0] in wanted:
         return
     triple = f"{wanted[0]}-linux-gnu"
     raise CompileError(

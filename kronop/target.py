@@ -1,4 +1,4 @@
-"""Targets of kernels: NVIDIA architectures and sets of x86 vector extensions."""
+"""Targets of kernels: NVIDIA architectures, and the vector extensions of CPUs."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Target:
     """Everything that planning and compiling know about a machine.
 
     Attributes:
-        backend: "cuda" or "x86".
-        arch: "sm_50" to "sm_121" as in the table of kronop.machine; "amx", "avx512", "avx2" or
-            "generic".
-        cores: multiprocessors; 0 on x86, where a run takes as many threads as OpenMP gives.
-        shared_bytes: the most dynamic shared memory of a block; on x86 the size of the level-2
+        backend: "cuda", or "x86" for every CPU.
+        arch: "sm_50" to "sm_121" as in the table of kronop.machine; "amx", "avx512", "avx2",
+            "generic" or "arm64".
+        cores: multiprocessors; 0 for CPUs, where a run takes as many threads as OpenMP gives.
+        shared_bytes: the most dynamic shared memory of a block; for CPUs the size of the level-2
             cache to plan for.
-        registers: the most registers of a thread (CUDA), or the number of vector registers (x86).
+        registers: the most registers of a thread (CUDA), or the number of vector registers (CPUs).
         vector_bytes: bytes of the widest register access of one thread.
         flags: compiler flags that select the architecture.
-        gpu: what else is known of the card; None on x86.
+        gpu: what else is known of the card; None for CPUs.
 
     Example:
         >>> target = kronop.Target.parse(90)
@@ -41,7 +41,8 @@ class Target:
         ('sm_90a', 'cuda', 'H200')
         >>> target.shared_bytes  # bytes
         232448
-        >>> kronop.Target.parse("x86").name in ("x86-amx", "x86-avx512", "x86-avx2", "x86-generic")
+        >>> cpus = ("x86-amx", "x86-avx512", "x86-avx2", "x86-generic", "arm64")
+        >>> kronop.Target.parse("x86").name in cpus
         True
     """
 
@@ -57,12 +58,12 @@ class Target:
     @classmethod
     def parse(cls, value: object) -> Target:
         """A Target from 80, 90, "sm_80", "sm_90a", "cuda", "x86", "x86-amx", "x86-avx512",
-        "x86-avx2", "x86-generic".
+        "x86-avx2", "x86-generic", "arm64".
 
-        "cuda" means the GPU at hand, as its driver describes it; "x86" the first of the four x86
-        targets that this machine can run. The other CUDA targets are those of NVIDIA's compute
-        capabilities from 5.0 to 12.1, each for a typical card; they may also be written "80", "90",
-        "90a" and "sm_90".
+        "cuda" means the GPU at hand, as its driver describes it; "x86" this machine's CPU: the
+        first of the four x86 targets that it can run, or arm64 on a 64-bit ARM. The other CUDA
+        targets are those of NVIDIA's compute capabilities from 5.0 to 12.1, each for a typical
+        card; they may also be written "80", "90", "90a" and "sm_90".
 
         Raises:
             DescriptionError: `value` names no target.
@@ -73,7 +74,7 @@ class Target:
         if value == "cuda":
             return at_hand[0]()
         if value == "x86":
-            return _TARGETS[f"x86-{detect_x86_arch()}"]
+            return _TARGETS[name_of_cpu(detect_x86_arch())]
         is_number = isinstance(value, int) and not isinstance(value, bool)
         name = str(value) if is_number else value
         name = _ALIASES.get(name, name) if isinstance(name, str) else ""
@@ -92,7 +93,7 @@ class Target:
     @property
     def name(self) -> str:
         """The name that `parse` takes."""
-        return self.arch if self.backend == "cuda" else f"x86-{self.arch}"
+        return self.arch if self.backend == "cuda" else name_of_cpu(self.arch)
 
     @classmethod
     def of_capability(cls, major: int, minor: int) -> Target:
@@ -136,11 +137,22 @@ class Target:
         """Whether it is a GPU of a generation that has the feature."""
         return self.gpu is not None and feature in self.gpu.features
 
+    @property
+    def baseline(self) -> Target:
+        """The target that every CPU of this one's kind runs; a GPU's is itself."""
+        is_x86 = self.backend == "x86" and self.arch != "arm64"
+        return _TARGETS["x86-generic"] if is_x86 else self
+
     def __str__(self) -> str:
         return self.name
 
     def __hash__(self) -> int:  # Of few fields: each one-line call looks up an operation by it.
         return hash((self.arch, self.cores, self.shared_bytes))
+
+
+def name_of_cpu(arch: str) -> str:
+    """The name of the target for CPUs of that `Target.arch`."""
+    return arch if arch == "arm64" else f"x86-{arch}"
 
 
 def _cuda(line: Generation) -> Target:
@@ -187,7 +199,8 @@ _TARGETS = {
     for target in (
         *map(_cuda, GENERATIONS.values()),
         # NOTE: the level-2 size is the smallest among the processors that a target is made for
-        # (Skylake-X and Zen 4; Zen 2 and 3; ARM servers), since plans must not depend on the
+        # (Skylake-X and Zen 4; Zen 2 and 3; Neoverse N1 and V1 of Graviton 2 and 3, and V2 of
+        # Grace: 1 MB by the data sheets, of Graviton 4 2 MB), since plans must not depend on the
         # machine at hand. Planning for half of the real size costs less than planning for twice as
         # much: on Zen 3 (512 KB), 8^4 took 2.2 ms with plans for 512 KB, 2.3 for 256 KB, 2.6 for
         # 1 MB and 2.7 for 2 MB.
@@ -195,17 +208,24 @@ _TARGETS = {
         _x86("avx512", 64, 32, 1 << 20, _AVX512_FLAGS),
         _x86("avx2", 32, 16, 1 << 19, _AVX2_FLAGS),
         _x86("generic", 16, 16, 1 << 19),
+        # Neon, which every 64-bit ARM has. Its registers are also the low parts of SVE's, whose
+        # width differs between cores.
+        _x86("arm64", 16, 32, 1 << 20),
     )
 }
 _ALIASES = {arch[3:]: arch for arch in GENERATIONS} | {"90": "sm_90a", "sm_90": "sm_90a"}
-_AVX2 = frozenset({"avx2", "fma", "f16c"})
+_BASELINE = frozenset({"sse2"})
+_AVX2 = _BASELINE | {"avx2", "fma", "f16c"}
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
 _NEEDED = {
     "amx": _AVX512 | {"avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"},
     "avx512": _AVX512,
     "avx2": _AVX2,
-    "generic": frozenset(),
+    "generic": _BASELINE,
+    "arm64": frozenset({"asimd"}),
 }
+# Names of processors of 64 bits, as `uname -m` gives them.
+X86, ARM = ("x86_64", "amd64"), ("aarch64", "arm64")
 # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA): a process must ask Linux for permission to
 # use AMX tiles.
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
@@ -222,17 +242,21 @@ def is_of_ptx(flag: str) -> bool:
 
 
 def runs(arch: str, here: str) -> bool:
-    """Whether a machine of x86 architecture `here` has the instructions that `arch` needs."""
+    """Whether a CPU of architecture `here` has the instructions that `arch` needs."""
     return _NEEDED[arch] <= _NEEDED[here]
 
 
 @functools.cache
 def detect_x86_arch() -> str:
-    """The first of "amx", "avx512", "avx2", "generic" that this machine and its kernel support.
+    """The first of "amx", "avx512", "avx2", "generic" that this machine and its kernel support, or
+    "arm64".
 
     For "amx" the system is asked for permission to use tiles; the process keeps that permission.
     """
-    if platform.machine().lower() not in ("x86_64", "amd64"):
+    machine = platform.machine().lower()
+    if machine in ARM:
+        return "arm64"
+    if machine not in X86:
         return "generic"
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -240,7 +264,7 @@ def detect_x86_arch() -> str:
         return "generic"
     flags = next((set(line.split()) for line in lines if line.startswith("flags")), set())
     fitting = (arch for arch, needed in _NEEDED.items() if needed <= flags)
-    return next(arch for arch in fitting if arch != "amx" or _may_use_tiles())
+    return next((arch for arch in fitting if arch != "amx" or _may_use_tiles()), "generic")
 
 
 def _may_use_tiles() -> bool:

@@ -16,6 +16,7 @@ from kronop.artifacts import TensorMap
 from kronop.descriptions.datatype import DataType, result_type
 from kronop.emit.plan import Plan
 from kronop.families.kron.cuda import pass_choice
+from kronop.target import detect_x86_arch, name_of_cpu, runs
 
 ELEMENTS = (
     kronop.float32,
@@ -56,6 +57,13 @@ def tensor_map(address: int = 1, extent: int = 1) -> TensorMap:
     return TensorMap(
         address=address, element="float64", extents=(extent, 1, 1), strides=(16, 16), box=(16, 1)
     )
+
+
+def cpu_targets() -> list[str]:
+    """The targets that this machine's CPU runs; its own is the last one."""
+    here = detect_x86_arch()
+    every = ("generic", "avx2", "avx512", "amx", "arm64")
+    return [name_of_cpu(arch) for arch in every if runs(arch, here)]
 
 
 def cuda_target() -> str:

@@ -15,15 +15,12 @@ import pytest
 import kronop
 from kronop import families
 from kronop.descriptions.datatype import result_type
-from kronop.target import detect_x86_arch
 from tests import support
 from tests.covering import combinations
 
-_X86 = ("generic", "avx2", "avx512", "amx")
-_RUNNABLE = _X86[: _X86.index(detect_x86_arch()) + 1]
 _CUDA = support.cuda_target()
-_OWN = f"x86-{_RUNNABLE[-1]}"
-_TARGETS = {"x86": [f"x86-{arch}" for arch in _RUNNABLE], "cuda": [_CUDA]}
+_TARGETS = {"x86": support.cpu_targets(), "cuda": [_CUDA]}
+_OWN = _TARGETS["x86"][-1]
 _LAYOUTS = (kronop.RowMajor, kronop.ColumnMajor)
 _FACTORS = {
     "square": [(8, 8)] * 4,

@@ -13,7 +13,7 @@ from kronop.target import every_target
 
 _X86 = ("x86-amx", "x86-avx512", "x86-avx2", "x86-generic")
 _GPUS = tuple(item.name for item in every_target() if item.backend == "cuda")
-_TARGETS = (*_GPUS, *_X86)
+_TARGETS = (*_GPUS, *_X86, "arm64")
 
 
 EXAMPLES = {"matrix": "a Markdown table of families, targets and element types"}
@@ -50,7 +50,7 @@ def table() -> str:
 
 
 def _joined(targets: list[str]) -> str:
-    """Their names, those of neighbouring GPUs as a range; that of all CPUs is x86."""
+    """Their names, those of neighbouring GPUs as a range; that of all x86 CPUs is x86."""
     gpus = [index for index, name in enumerate(_GPUS) if name in targets]
     starts = [at for at in gpus if at - 1 not in gpus]
     ends = [at for at in gpus if at + 1 not in gpus]
@@ -58,8 +58,10 @@ def _joined(targets: list[str]) -> str:
         _GPUS[start] if start == end else f"{_GPUS[start]} to {_GPUS[end]}"
         for start, end in zip(starts, ends, strict=True)
     ]
-    others = [name for name in targets if name in _X86]
-    return ", ".join([*ranges, *(["x86"] if set(_X86) <= set(others) else others)])
+    others = [name for name in targets if name not in _GPUS]
+    if set(_X86) <= set(others):
+        others = ["x86", *(name for name in others if name not in _X86)]
+    return ", ".join([*ranges, *others])
 
 
 def sample(kind: Kind, element: DataType, target: kronop.Target) -> Any:

@@ -7,17 +7,20 @@ import hashlib
 import importlib.machinery
 import os
 import platform
+import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kronop.artifacts import BinaryFormat, Language, Resources, Source
 from kronop.compiler.backend import Product, RefusalError, include_flags, run_compiler
 from kronop.compiler.cache import Cache
+from kronop.compiler.commands import run
+from kronop.compiler.private_folder import private_folder
 from kronop.compiler.versions import version_of
 from kronop.errors import CompileError, mismatch
-from kronop.target import AMX_FLAGS, Target
+from kronop.target import AMX_FLAGS, ARM, X86, Target
 
 # Not -ffast-math, which would break NaN, infinities and signed zeros. Of its parts only
 # -fno-trapping-math and -fno-math-errno are used: they change no result, and without them loops
@@ -35,6 +38,9 @@ _FLAGS = (
     "-Werror=overflow",
     "-Werror=narrowing",
 )
+# In the words of GCC and Clang, and in those of zig.
+_X86_BASELINE = ("-march=x86-64", "-march=x86_64")
+_ARM_BASELINE = ("-march=armv8-a", "-march=generic")
 _OPENMP_PROBE = 'extern "C" int omp_in_parallel(); int probe() { return omp_in_parallel(); }'
 _MISSING = (
     "no C++ compiler: $CXX is unset and neither g++ nor clang++ is on PATH; "
@@ -71,10 +77,11 @@ class HostCompiler:
         return _command()
 
     def flags(self, target: Target) -> tuple[str, ...]:
-        command = _command()
+        command, baseline = _command(), _baseline_flags(_command(), target)
         openmp = ("-fopenmp",) if _has_openmp(command, version_of(command)) else ()
         chosen = target.flags
-        if set(AMX_FLAGS) <= set(chosen) and not _knows(command, version_of(command), AMX_FLAGS):
+        knows = functools.partial(_knows, command, version_of(command), baseline)
+        if set(AMX_FLAGS) <= set(chosen) and not knows(AMX_FLAGS):
             # Kernels with AMX tiles request the instructions in their source; all other kernels
             # are the same without these flags.
             chosen = tuple(flag for flag in chosen if flag not in AMX_FLAGS)
@@ -82,21 +89,33 @@ class HostCompiler:
             # zig with clang 18 to 21 uses 512-bit vectors only with this flag; clang 22 removed the
             # flag and always uses them.
             wide = ("-mevex512",)
-            chosen += wide if _knows(command, version_of(command), wide) else ()
-        return (*_FLAGS, *_machine_flags(command), *chosen, *openmp)
+            chosen += wide if knows(wide) else ()
+        return (*_FLAGS, *baseline, *chosen, *openmp)
 
     def completed(self, source: Source) -> Source:
         return source
 
     def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
-        command = [*_command(), *flags, *include_flags(source)]
-        image, log = run_compiler(command, source, "kernel.so")
+        image, log = self.made(source, flags, "kernel.so")
         return Product(image=image, resources=Resources(), log=log)
 
     def assembly(self, source: Source, flags: tuple[str, ...]) -> str:
-        command = [*_command(), *(flag for flag in flags if flag != "-shared"), "-S"]
-        image, _ = run_compiler([*command, *include_flags(source)], source, "kernel.s")
-        return image.decode(errors="replace")
+        alone = [flag for flag in flags if flag != "-shared"]
+        return self.made(source, [*alone, "-S"], "kernel.s")[0].decode(errors="replace")
+
+    def made(self, source: Source, flags: Sequence[str], output: str) -> tuple[bytes, str]:
+        """(the contents of the file `output` that the compiler makes of `source`, what it prints).
+
+        Raises:
+            RefusalError: the compiler refused the source.
+            CompileError: it makes code for other CPUs.
+        """
+        command = _command()
+        try:
+            return run_compiler([*command, *flags, *include_flags(source)], source, output)
+        except RefusalError:
+            _check_cpu(command, flags)
+            raise
 
 
 def _command() -> tuple[str, ...]:
@@ -161,8 +180,9 @@ def _is_zig(command: tuple[str, ...]) -> bool:
     return "ziglang" in command or os.path.basename(command[0]).startswith("zig")
 
 
-def _machine_flags(command: tuple[str, ...]) -> tuple[str, ...]:
-    """Flags for the baseline instruction set, to which the target's own flags add.
+def _baseline_flags(command: tuple[str, ...], target: Target) -> tuple[str, ...]:
+    """Flags for the instructions that all CPUs of the target's kind have, to which the target's own
+    flags add. A compiler for CPUs of another kind refuses them.
 
     Without them zig would use all instructions of this machine. The link flags keep zig from
     building its C++ library before the first kernel (42 s) and its other libraries for each
@@ -170,17 +190,46 @@ def _machine_flags(command: tuple[str, ...]) -> tuple[str, ...]:
     """
     is_zig = _is_zig(command)
     flags = ["-nostdlib", "-lc", "-lm"] if is_zig else []
-    if platform.machine().lower() in ("x86_64", "amd64"):
-        flags.append("-march=x86_64" if is_zig else "-march=x86-64")
+    if target.arch == "arm64":
+        flags.append(_ARM_BASELINE[is_zig])
+    elif target.arch != "generic" or platform.machine().lower() in X86 + ARM:
+        # CPUs that are neither x86-64 nor ARM take "generic" for their own.
+        flags.append(_X86_BASELINE[is_zig])
     return tuple(flags)
 
 
-def _knows(command: tuple[str, ...], version: tuple[str, ...], flags: tuple[str, ...]) -> bool:
+def _check_cpu(command: tuple[str, ...], flags: Sequence[str]) -> None:
+    """Raises CompileError if the compiler makes code for CPUs of another kind than flags name."""
+    kinds = ((ARM, _ARM_BASELINE), (X86, _X86_BASELINE))
+    wanted = next((names for names, baseline in kinds if set(baseline) & set(flags)), None)
+    with private_folder() as folder:
+        told = run([*command, "-dumpmachine"], folder=str(folder)).stdout.strip()
+    is_triple = re.fullmatch(r"\w+(-[\w.]+)+", told)
+    if wanted is None or not is_triple or told.partition("-")[0] in wanted:
+        return
+    triple = f"{wanted[0]}-linux-gnu"
+    raise CompileError(
+        mismatch(
+            f"the C++ compiler {shlex.join(command)}",
+            expected=f"one that makes code for {triple}",
+            got=f"one for {told}",
+            hint=f"set CXX, for example CXX={triple}-g++ or "
+            f"CXX='python -m ziglang c++ -target {triple}'",
+        )
+    )
+
+
+def _knows(
+    command: tuple[str, ...],
+    version: tuple[str, ...],
+    baseline: tuple[str, ...],
+    flags: tuple[str, ...],
+) -> bool:
     """Whether the compiler accepts `flags`; a whole file is compiled, because zig fails with
     -fsyntax-only whatever the flags are."""
     key = (command, version, flags)
     if key not in _known:
-        takes = _takes([*command, *_machine_flags(command), "-c"], flags, "")
+        takes = _takes([*command, *baseline, "-c"], flags, "")
         if takes is None:
             return False
         _known[key] = takes

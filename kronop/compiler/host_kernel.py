@@ -20,7 +20,7 @@ from kronop.compiler.private_folder import private_folder
 from kronop.cpus import cpu_count
 from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, mismatch
 from kronop.frozen import dataclass
-from kronop.target import Target, runs
+from kronop.target import Target, name_of_cpu, runs
 
 # Parts of the loader's messages if the machine lacks something and the image is not at fault.
 _LACKS = ("cannot open shared object file", "failed to map segment", "cannot allocate memory")
@@ -172,7 +172,7 @@ def _check_machine(binary: Binary) -> None:
     """Refuses a binary whose instructions this machine lacks: it would die by SIGILL."""
     here = Target.parse("x86")
     try:
-        needed = Target.parse(f"x86-{binary.arch}")
+        needed = Target.parse(name_of_cpu(binary.arch))
     except DescriptionError as error:
         raise DeviceError(f"kernel {binary.entry}: {error}") from None
     if not runs(needed.arch, here.arch):

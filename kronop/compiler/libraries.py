@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 
 from kronop.artifacts import Source
-from kronop.compiler.backend import RefusalError, include_flags, run_compiler
+from kronop.compiler.backend import RefusalError
 from kronop.compiler.commands import run
 from kronop.compiler.host_backend import HostCompiler
 from kronop.compiler.private_folder import private_folder
@@ -27,18 +27,17 @@ def object_file(source: Source, target: Target, options: Sequence[str] = ()) -> 
     compiler.identity(certain=True)
     flags = [flag for flag in compiler.flags(target) if flag != "-shared"]
     every = [*flags, *source.options, *_OWN_FLAGS, *options]
-    command = [*compiler.command, *every, *include_flags(source)]
     try:
-        return run_compiler(command, source, "kernel.o")[0]
+        return compiler.made(source, every, "kernel.o")[0]
     except RefusalError as refusal:
         told = f"{compiler.command[0]} refused it\n{refusal.log.rstrip()}"
         raise CompileError(f"{source.entry} for {target}: {told}", log=refusal.log) from None
 
 
-def openmp_library() -> str | None:
+def openmp_library(target: Target) -> str | None:
     """The name of the OpenMP runtime that objects need; None if kernels have one thread."""
     compiler = HostCompiler()
-    if "-fopenmp" not in compiler.flags(Target.parse("x86-generic")):
+    if "-fopenmp" not in compiler.flags(target):
         return None
     return "omp" if "clang" in compiler.identity() else "gomp"
 

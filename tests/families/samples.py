@@ -50,7 +50,7 @@ def check(
 ) -> None:
     """Runs an operation on arrays of its own and compares every element."""
     what, element = made.description, element_of(made)
-    given = {name: _array(random, shape, element) for name, shape in what.operands(rows).items()}
+    given = {name: array(random, shape, element) for name, shape in what.operands(rows).items()}
     z = support.random_array(random, what.y_shape(rows), what.Y.element)
     y, output_op = support.poison(z.shape, what.Y.element), made.epilogue_type(alpha, beta)
     names, kind = made.kind.argument_names, made.kind
@@ -58,7 +58,7 @@ def check(
     arguments = arguments_of(kind)(operation=made, **given, **results, output_op=output_op)
     made.run(arguments)
     arguments.sync()
-    _expected(what, list(given.values()), z, output_op).check(y)
+    expected(what, list(given.values()), z, output_op).check(y)
 
 
 def arguments_of(kind: Kind) -> Any:
@@ -83,9 +83,9 @@ def _exported(kind: Kind, name: str) -> Any:
     return getattr(kronop, name)
 
 
-def _array(random: np.random.Generator, shape: Any, element: kronop.DataType) -> Any:
+def array(random: np.random.Generator, shape: Any, element: kronop.DataType) -> Any:
     if isinstance(shape, list):
-        return [_array(random, item, element) for item in shape]
+        return [array(random, item, element) for item in shape]
     return support.random_array(random, shape, element)
 
 
@@ -93,7 +93,7 @@ def _each(change: Any, given: Any) -> Any:
     return [_each(change, item) for item in given] if isinstance(given, list) else change(given)
 
 
-def _expected(what: Any, given: list[Any], z: Any, output_op: Any) -> support.Expected:
+def expected(what: Any, given: list[Any], z: Any, output_op: Any) -> support.Expected:
     value = what.reference(*given, z=z, output_op=output_op)
     if value.dtype.kind == "i":
         return support.Expected(value, 0)

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from kronop.core.family import Kind
 from kronop.families import FAMILIES
-from kronop.target import detect_x86_arch
 from tests import support
 from tests.families import samples
 
-_TARGETS = {"x86": f"x86-{detect_x86_arch()}", "cuda": support.cuda_target()}
+_TARGETS = {"x86": "x86", "cuda": support.cuda_target()}
 
 
 def _cases(backend: str) -> Iterator[Any]:

@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from typing import Any
 
-from kronop.target import detect_x86_arch, runs
 from tests import support
 from tests.fuzz import attempt
 from tests.fuzz.generate import Settings, make
@@ -22,7 +21,6 @@ from tests.fuzz.generate import Settings, make
 # after this many cases.
 MOST_CASES = 400
 _MOST_RESERVED = 2 << 30
-_X86 = ("generic", "avx2", "avx512", "amx")
 
 
 def settings_for(device: str, only: tuple[str, ...], problems: int | None) -> Settings:
@@ -31,8 +29,7 @@ def settings_for(device: str, only: tuple[str, ...], problems: int | None) -> Se
     if device == "cuda":
         targets: tuple[str, ...] = (support.cuda_target(),)
     else:
-        here = detect_x86_arch()
-        targets = tuple(f"x86-{arch}" for arch in _X86 if runs(arch, here))
+        targets = tuple(support.cpu_targets())
     return Settings(targets=targets, only=only, has_torch=has_torch, problems=problems)
 
 

@@ -341,7 +341,7 @@ def test_ctrl_c_waits_for_what_it_would_crash() -> None:
 def test_the_matrix_has_every_cell() -> None:
     rows = [row.strip("| ").split(" | ") for row in table().splitlines()[2:]]
     gpus = [item.name for item in every_target() if item.backend == "cuda"]
-    targets = {"cuda": gpus, "x86": ["x86"]}
+    targets = {"cuda": gpus, "x86": ["x86", "arm64"]}
     kinds = [kind for family in families.FAMILIES for kind in family.kinds]
     expected = {(kind.name, name) for kind in kinds for b in kind.emitters for name in targets[b]}
 

@@ -11,8 +11,8 @@ import kronop
 from kronop import knobs
 from kronop.artifacts import Field, KernelSignature, Scalar, Status
 from kronop.errors import installing, warn
-from kronop.target import Target, detect_x86_arch
-from tests import abi
+from kronop.target import Target, detect_x86_arch, runs
+from tests import abi, support
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,8 @@ def test_knobs_can_be_changed_for_a_block() -> None:
         ("sm_90", "sm_90a"),
         ("sm_90a", "sm_90a"),
         ("x86-avx2", "x86-avx2"),
-        ("x86", f"x86-{detect_x86_arch()}"),
+        ("arm64", "arm64"),
+        ("x86", support.cpu_targets()[-1]),
     ],
 )
 def test_targets_by_their_names(value, name) -> None:
@@ -103,6 +104,14 @@ def test_targets_by_their_names(value, name) -> None:
     assert target.name == name
     assert Target.parse(target) is target
     assert Target.parse(target.name) == target
+
+
+def test_an_arm_has_a_target_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    assert detect_x86_arch.__wrapped__() == "arm64"
+    assert runs("arm64", "arm64")
+    assert not runs("generic", "arm64")
+    assert not runs("arm64", "amx")
 
 
 @pytest.mark.parametrize("value", [70, "sm_70", "70", "arm", None, 9.0, True, [80]])

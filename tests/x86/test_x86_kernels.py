@@ -25,11 +25,10 @@ from kronop.families.ksparse.chain_description import (
 from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
 from kronop.families.ksparse.x86.chain_emitter import X86KSparseChainEmitter
 from kronop.families.ksparse.x86.emitter import X86KSparseEmitter
-from kronop.target import Target, detect_x86_arch
-from tests.support import chain_operation, templates
+from kronop.target import Target
+from tests.support import chain_operation, cpu_targets, templates
 
-WIDEST = ("generic", "avx2", "avx512", "amx").index(detect_x86_arch())
-ARCHS = [f"x86-{arch}" for arch in ("generic", "avx2", "avx512", "amx")[: WIDEST + 1]]
+ARCHS = cpu_targets()
 # Plans of AVX-512, compiled for less where the machine has less.
 WIDE = (
     "x86-avx512"

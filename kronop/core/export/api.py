@@ -231,10 +231,8 @@ def _host_files(made: _Export) -> dict[str, str | bytes]:
         for at, (source, symbol) in enumerate(zip(made.sources, symbols, strict=True))
     }
     library = made.library(_machine(target), steps)
-    objects[f"{name}.o"] = libraries.object_file(
-        _joined(made, library), Target.parse("x86-generic")
-    )
-    needed = [item for item in (libraries.openmp_library(), "m") if item]
+    objects[f"{name}.o"] = libraries.object_file(_joined(made, library), target.baseline)
+    needed = [item for item in (libraries.openmp_library(target), "m") if item]
     values = {
         **made.values,
         "LIBRARIES": ";".join(needed),

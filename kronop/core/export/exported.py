@@ -23,7 +23,7 @@ class Exported:
     ) -> Path:
         """Writes the operation to a folder, as a library for C and C++ that needs no Python.
 
-        For x86 there are a header, a shared and a static library; for a GPU a header, and a C
+        For a CPU there are a header, a shared and a static library; for a GPU a header, and a C
         source that holds the binaries and needs the CUDA driver alone. Files for CMake and
         pkg-config are beside them. Operands are dense, of the layouts that the operation describes.
 
@@ -37,7 +37,7 @@ class Exported:
                 left: with 1 among them, any number. Else they are all that the library runs.
                 None for the powers of two up to 65536. Of a matrix product or of distances, the
                 extents (m, n, k), which have to be given.
-            threads: on x86, the numbers of threads to plan for; a run takes the largest that
+            threads: on a CPU, the numbers of threads to plan for; a run takes the largest that
                 OpenMP has. None for the powers of two up to 64.
             more: further arguments of the operation's arguments class, whose values are fixed in
                 the library: `kernel=`, for distances.

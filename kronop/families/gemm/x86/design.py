@@ -293,7 +293,8 @@ class VectorGemm(HostGemm):
 
     @property
     def _needs_products(self) -> bool:
-        """Whether products have a register of their own, as there are no multiply-adds."""
+        """Whether products have a register of their own, as there are no multiply-adds (an ARM has
+        them, and registers to spare)."""
         return self.vector_bytes == planning.LEAST_VECTOR
 
     def _cycles(self, rows: int) -> float:

@@ -1,7 +1,9 @@
 // The handler of custom calls on a CPU: kernels are functions of this process.
 #pragma once
 
+#if defined(__SSE__)
 #include <xmmintrin.h>
+#endif
 
 #include "kronop_jax/call.hpp"
 
@@ -10,12 +12,25 @@ namespace {
 // XLA's threads flush denormal numbers to zero. The kernels' own threads don't, so neither does the
 // thread that calls them: a result must not depend on the thread that computed it.
 class DefaultArithmetic {
+#if defined(__SSE__)
  public:
   DefaultArithmetic() : before_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
   ~DefaultArithmetic() { _mm_setcsr(before_); }
 
  private:
   unsigned before_;
+#elif defined(__aarch64__)
+ public:
+  DefaultArithmetic() {
+    __asm__ volatile("mrs %0, fpcr" : "=r"(before_));
+    set(0);
+  }
+  ~DefaultArithmetic() { set(before_); }
+
+ private:
+  static void set(uint64_t control) { __asm__ volatile("msr fpcr, %0" : : "r"(control)); }
+  uint64_t before_;
+#endif
 };
 
 XLA_FFI_Error* handle(XLA_FFI_CallFrame* frame) {

@@ -61,6 +61,9 @@ template <class A>
 inline constexpr bool is_same<A, A> = true;
 
 KRONOP_INLINE float from_half(uint16_t half) {
+#if defined(__aarch64__)
+  return float(bit_cast<__fp16>(half));  // of which compilers make vectors
+#else
   const uint32_t magnitude = half & 0x7fffu;
   const uint32_t sign = uint32_t(half & 0x8000u) << 16;
   const uint32_t normal = (magnitude << 13) + (112u << 23);
@@ -70,6 +73,7 @@ KRONOP_INLINE float from_half(uint16_t half) {
   const uint32_t small = bit_cast<uint32_t>(bit_cast<float>(0x38800000u | (magnitude << 13)) - 0x1p-14f);
   const uint32_t finite = magnitude < 0x0400u ? small : normal;
   return bit_cast<float>((magnitude >= 0x7c00u ? special : finite) | sign);
+#endif
 }
 
 KRONOP_INLINE uint16_t to_half(float value) {

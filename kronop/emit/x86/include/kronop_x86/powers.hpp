@@ -59,19 +59,10 @@ struct Format<double> {
                                      0.32061638813224547, 0.2614442493522915, 0.2429160853987535};
 };
 
-template <class T>
-struct Bare {
-  using type = T;
-};
-template <class T>
-struct Bare<T&> {
-  using type = T;
-};
-
 // The type of the numbers in V, and unsigned integers of the same sizes.
 template <class V>
 struct Shape {
-  using Element = typename Bare<decltype(V{}[0])>::type;
+  using Element = decltype(+V{}[0]);  // a value: compilers make references of V{}[0]
   using Bits = Vector<typename Format<Element>::Bits, int(sizeof(V) / sizeof(Element))>;
 };
 template <>

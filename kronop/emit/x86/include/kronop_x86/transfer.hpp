@@ -79,6 +79,17 @@ KRONOP_INLINE void convert_eight(float* to, const half_t* from) {
 KRONOP_INLINE void convert_eight(half_t* to, const float* from) {
   store(reinterpret_cast<short*>(to), __builtin_ia32_vcvtps2ph256(load<float, 8>(from), 0));
 }
+#elif defined(__aarch64__)
+// NOTE: GCC 12 makes vectors of a loop over float(__fp16), but none of one over __fp16(float).
+template <class To, class From>
+inline constexpr bool kConvertsEight = detail::is_same<To, half_t> && detail::is_same<From, float>;
+KRONOP_INLINE void convert_eight(half_t* to, const float* from) {
+  for (int i = 0; i < 8; i += 4) {
+    Vector<short, 4> halves;
+    asm("fcvtn %0.4h, %1.4s" : "=w"(halves) : "w"(load<float, 4>(from + i)));
+    store(to + i, halves);
+  }
+}
 #else
 template <class To, class From>
 inline constexpr bool kConvertsEight = false;

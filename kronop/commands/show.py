@@ -34,7 +34,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target",
         default="x86",
-        help="80, 90, sm_80, sm_90a, x86, x86-avx2, arm64, ... (default x86)",
+        help="a GPU, as 80, sm_80 or cuda; x86, x86-avx2, arm64, ... (default x86)",
     )
     parser.add_argument("--dtype", default="float32", choices=list(TENSOR_TYPES))
     parser.add_argument(

@@ -46,7 +46,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         help="one or several (default float32)",
     )
     parser.add_argument(
-        "--target", default="x86", help="x86, or the GPU's: 80, 90, sm_80, sm_90a (default x86)"
+        "--target", default="x86", help="x86, or the GPU's: cuda, 80, sm_80, ... (default x86)"
     )
     parser.add_argument("--candidates", type=int, default=16, help="how many at most (default 16)")
     parser.add_argument("--quiet", action="store_true", help="draw no bar")

@@ -23,8 +23,8 @@ class DistanceOperation(
     kernel: of the `kernel` given here only the form counts.
 
     Args:
-        target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), "arm64", 80, 90, "sm_80" or
-            "sm_90a".
+        target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), "arm64", a GPU, as 80
+            or "sm_80", or "cuda".
         tile_description: tile sizes and math, or None for the planner's choice.
         X1, X2, Y: descriptions of the points, (M, K) and (N, K), and of the result, (M, N).
         epilogue_functor: one of the four, or a visitor tree.
@@ -58,8 +58,8 @@ class DistanceGradientOperation(
     It runs on `DistanceGradientArguments`, for any sizes, and with any value of a general power.
 
     Args:
-        target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), "arm64", 80, 90, "sm_80" or
-            "sm_90a".
+        target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), "arm64", a GPU, as 80
+            or "sm_80", or "cuda".
         tile_description: tile sizes and math, or None for the planner's choice.
         A, B, C, D, Y: descriptions of weights of pairs (K, M), points (N, K), coefficients (O, K),
             points (N, M) and the result (O, N, M).

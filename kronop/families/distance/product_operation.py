@@ -21,8 +21,8 @@ class KernelMatmulOperation(
     values of the kernel: of the `kernel` given here only the form counts.
 
     Args:
-        target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), "arm64", 80, 90, "sm_80" or
-            "sm_90a".
+        target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), "arm64", a GPU, as 80
+            or "sm_80", or "cuda".
         tile_description: tile sizes and math, or None for the planner's choice.
         X1, X2, V, Y: descriptions of the points, (M, K) and (N, K), of the matrix, (N, C), and of
             the result, (M, C).

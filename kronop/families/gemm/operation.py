@@ -20,8 +20,8 @@ class GemmOperationUniversal(
     It runs on `GemmArguments`.
 
     Args:
-        target: "x86" (or "x86-amx", "x86-avx512", "x86-avx2", "x86-generic"), "arm64", 80, 90,
-            "sm_80" or "sm_90a"; also by PyCUTLASS's name, `arch`.
+        target: "x86" (or "x86-amx", "x86-avx512", "x86-avx2", "x86-generic"), "arm64", a GPU,
+            as 80 or "sm_80", or "cuda"; also by PyCUTLASS's name, `arch`.
         tile_description: tile sizes and math, or None for the planner's choice.
         A, B, C: descriptions of the operands and of the source; the result D is like C.
         epilogue_functor: one of the four, or a visitor tree.

@@ -16,8 +16,8 @@ class KronMatmulOperation(
     It runs on `KronMatmulArguments`, for any number of rows M and any batch.
 
     Args:
-        target: "x86" (or "x86-amx", "x86-avx512", "x86-avx2", "x86-generic"), "arm64", 80, 90,
-            "sm_80" or "sm_90a".
+        target: "x86" (or "x86-amx", "x86-avx512", "x86-avx2", "x86-generic"), "arm64", a GPU,
+            as 80 or "sm_80", or "cuda".
         tile_description: tile sizes and math, or None for the planner's choice.
         X, F, Y: descriptions of the operand, of the factors and of the result.
         epilogue_functor: one of the four, or a visitor tree.

@@ -26,8 +26,8 @@ class KSparseOperation(
     alignments (in elements) that X, W and Y promise, so arguments that break them are refused.
 
     Args:
-        target: "x86" (or "x86-amx", "x86-avx512", "x86-avx2", "x86-generic"), "arm64", 80, 90,
-            "sm_80" or "sm_90a".
+        target: "x86" (or "x86-amx", "x86-avx512", "x86-avx2", "x86-generic"), "arm64", a GPU,
+            as 80 or "sm_80", or "cuda".
         tile_description: tile sizes and math, or None for the planner's choice.
         X, W, Y: descriptions of the operand, of the weights and of the result.
         epilogue_functor: one of the four, where the bias is added before the activation, or a
@@ -64,8 +64,8 @@ class KSparseChainOperation(
     adjacent factors are one launch where the planner expects that to be faster.
 
     Args:
-        target: "x86" (or "x86-amx", "x86-avx512", "x86-avx2", "x86-generic"), "arm64", 80, 90,
-            "sm_80" or "sm_90a".
+        target: "x86" (or "x86-amx", "x86-avx512", "x86-avx2", "x86-generic"), "arm64", a GPU,
+            as 80 or "sm_80", or "cuda".
         tile_description: tile sizes and math of every product, each of which is then a launch of
             its own; None for the planner's choice.
         X, W, Y: descriptions of the operand, of all weights and of the result.
@@ -106,7 +106,7 @@ class KSparseGradientOperation(
     It runs on `KSparseGradientArguments`, on GPUs only. `weight_gradient` has the formulas.
 
     Args:
-        target: 80, 90, "sm_80" or "sm_90a".
+        target: a GPU, as 80 or "sm_80", or "cuda".
         tile_description: tile sizes and math, or None for the planner's choice.
         X, G, Y: descriptions of the product's operand, of its result's gradient and of the result.
         epilogue_functor: one of the four.

@@ -19,6 +19,7 @@ class Feature(enum.Enum):
     """What kernels ask for because some generations lack it, by the macro KRONOP_HAS_ and its name.
 
     Attributes:
+        grid_constants: kernels read parameters where these are, and take 32 KB of them, not 4.
         half_products: tensor cores multiply float16, 16 x 8 x 8; matrices are loaded whole.
         asynchronous_copies: from global to shared memory, past the registers.
         wide_products: tensor cores multiply 16-bit floats 16 x 8 x 16, TF32 and 8-bit integers.
@@ -30,6 +31,7 @@ class Feature(enum.Enum):
         warp_groups: products of four warps, with operands in shared memory.
     """
 
+    grid_constants = enum.auto()
     half_products = enum.auto()
     asynchronous_copies = enum.auto()
     wide_products = enum.auto()
@@ -50,6 +52,7 @@ class Feature(enum.Enum):
 
 # The first compute capability that has it, and all later ones have; the others are in the table.
 _SINCE = {
+    Feature.grid_constants: (7, 0),
     Feature.half_products: (7, 5),
     Feature.asynchronous_copies: (8, 0),
     Feature.wide_products: (8, 0),

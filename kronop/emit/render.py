@@ -16,6 +16,8 @@ from kronop.emit.design import Constant, Functor, Instantiation
 from kronop.emit.plan import Plan, Step
 from kronop.emit.render_visitor import visitor_functor
 from kronop.errors import DescriptionError, mismatch
+from kronop.machine import Feature
+from kronop.target import Target
 
 _ROOT = Path(__file__).parent
 _INCLUDE = {"cuda": _ROOT / "cuda" / "include", "x86": _ROOT / "x86" / "include"}
@@ -27,8 +29,8 @@ _ENTRY = {
     "x86": 'extern "C" int {entry}(const void* parameters, int alone) {{\n'
     "  return {template}<Step>(*static_cast<const Parameters*>(parameters), alone != 0);\n}}\n",
 }
-# Bytes of parameters that a kernel of CUDA takes, from sm_70 on with CUDA 12.1 or later.
-_MOST_PARAMETERS = 32764
+# Bytes of parameters that a kernel takes on a GPU, and those on one without `grid_constants`.
+_MOST_PARAMETERS, _FEW_PARAMETERS = 32764, 4096
 # Most columns of a line; lines may be indented by two more.
 _COLUMNS, _NO_BREAK = 98, "\N{NO-BREAK SPACE}"
 # Host kernels are in an unnamed namespace: every shared object has a `Step`, and without internal
@@ -42,7 +44,7 @@ def render(plan: Plan) -> tuple[Source, ...]:
     return tuple(
         Source(
             entry=step.entry,
-            text=_text(step, made, backend),
+            text=_text(step, made, plan.target),
             language=_LANGUAGE[backend],
             include_directories=(*made.folders, str(_INCLUDE[backend])),
             options=made.options,
@@ -53,13 +55,14 @@ def render(plan: Plan) -> tuple[Source, ...]:
     )
 
 
-def _text(step: Step, made: Instantiation, backend: str) -> str:
-    design = step.design
-    if backend == "cuda" and design.signature.size > _MOST_PARAMETERS:
+def _text(step: Step, made: Instantiation, target: Target) -> str:
+    design, backend = step.design, target.backend
+    most = _MOST_PARAMETERS if target.has(Feature.grid_constants) else _FEW_PARAMETERS
+    if backend == "cuda" and design.signature.size > most:
         raise DescriptionError(
             mismatch(
                 f"the parameters of {step.entry}",
-                expected=f"at most {_MOST_PARAMETERS} bytes on a GPU",
+                expected=f"at most {most} bytes on {target}",
                 got=f"{design.signature.size} bytes, for its values and operands",
                 hint="compute it in several operations, or let kernels share their values",
             )

@@ -4,6 +4,12 @@
 // Nothing here needs a CUDA header, so that NVRTC compiles it in milliseconds.
 #pragma once
 
+// KRONOP_HAS_ and a feature's name is defined where the target has the feature (kronop/machine.py).
+#if !defined(KRONOP_EMULATION) && !defined(KRONOP_HAS_GRID_CONSTANTS)
+#undef __grid_constant__
+#define __grid_constant__
+#endif
+
 #if defined(KRONOP_EMULATION)
 #include <cmath>
 #define KRONOP_INLINE inline

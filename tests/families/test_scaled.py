@@ -144,7 +144,7 @@ def test_commands_know_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "scaled", "8", "--target", "sm_90a"]) == 0
     assert "X times W" in capsys.readouterr().out
     assert main(["tune", "scaled", "8", "--rows", "4", "--quiet"]) == 0
-    assert "| scaled | sm_50 to sm_121, x86 | float64, float32, " in matrix.table()
+    assert "| scaled | sm_50 to sm_121, x86, arm64 | float64, float32, " in matrix.table()
 
 
 def test_a_family_without_a_command_changes_no_command() -> None:

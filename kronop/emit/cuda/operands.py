@@ -113,7 +113,9 @@ def fastest(element: DataType, target: Target, *, halves: bool = False) -> MathI
         chosen = MathInstruction(
             (16, 8, 16), element, element, float32, OpClass.TensorOp, MathOperation.multiply_add
         )
-    return chosen if has_products(chosen, target) else MathInstruction.simt(element)
+    # A target without products of 8-bit floats refuses these types whatever multiplies.
+    has = element in FLOAT8 or has_products(chosen, target)
+    return chosen if has else MathInstruction.simt(element)
 
 
 def accept_products(instruction: MathInstruction, target: Target) -> Status:

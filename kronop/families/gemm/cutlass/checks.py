@@ -23,6 +23,7 @@ from kronop.descriptions.datatype import (
 )
 from kronop.families.gemm.cuda.mma_design import multiplies
 from kronop.families.gemm.cutlass import headers, words
+from kronop.machine import Feature
 from kronop.target import Target
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ _OUTPUTS = {
 def status(design: CutlassGemm, target: Target) -> Status:
     """Whether CUTLASS has the design's kernel, it fits the target, and headers are installed."""
     rules: tuple[Callable[[CutlassGemm], str], ...] = (
+        lambda _: _served(target),
         _types,
         _layouts,
         _divisions,
@@ -61,6 +63,12 @@ def status(design: CutlassGemm, target: Target) -> Status:
         lambda item: headers.missing(),
     )
     return Status.first_of(rule(design) for rule in rules)
+
+
+def _served(target: Target) -> str:
+    """Why the target has none of these kernels, which are CUTLASS's for sm_80."""
+    has = target.has(Feature.wide_products) and target.has(Feature.asynchronous_copies)
+    return "" if has else f"CUTLASS's kernels are for sm_80 and later, not for {target}"
 
 
 def _types(design: CutlassGemm) -> str:

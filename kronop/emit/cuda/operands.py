@@ -234,7 +234,10 @@ def resident_blocks(threads: int, registers: int, shared_bytes: int, target: Tar
     with a bound of one block, it hoisted loads until a thread had 255 registers.
     """
     by_registers = REGISTERS // (threads * round_up(registers, 8))
-    return max(1, min(by_registers, target.shared_bytes // shared_bytes, MOST_RESIDENT))
+    assert target.gpu is not None
+    by_threads = target.gpu.resident_threads // threads
+    by_memory = target.shared_bytes // shared_bytes
+    return max(1, min(by_registers, by_threads, by_memory, MOST_RESIDENT))
 
 
 def affordable_blocks(blocks: int, threads: int, registers: int) -> int:

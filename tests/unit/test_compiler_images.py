@@ -44,7 +44,7 @@ def elf(order: str) -> bytes:
 @pytest.mark.parametrize(
     "order", ["bytes segments sections", "bytes sections segments", "segments sections bytes"]
 )
-@pytest.mark.parametrize("kind", BinaryFormat)
+@pytest.mark.parametrize("kind", [BinaryFormat.CUBIN, BinaryFormat.SHARED_OBJECT])
 def test_a_file_is_whole_or_refused(order: str, kind: BinaryFormat) -> None:
     if kind is BinaryFormat.SHARED_OBJECT and sys.platform != "linux":
         pytest.skip("shared objects of this system are no ELF files")
@@ -66,3 +66,9 @@ def test_other_systems_load_other_files(monkeypatch: pytest.MonkeyPatch) -> None
     check_image(make(b"MZ and what follows", BinaryFormat.SHARED_OBJECT))
     with pytest.raises(BrokenImageError, match="the image is empty"):
         check_image(make(b"", BinaryFormat.SHARED_OBJECT))
+
+
+def test_text_for_the_driver_is_only_not_empty() -> None:
+    check_image(make(b".version 8.4", BinaryFormat.PTX))
+    with pytest.raises(BrokenImageError, match="the image is empty"):
+        check_image(make(b"", BinaryFormat.PTX))

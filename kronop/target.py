@@ -8,6 +8,7 @@ import functools
 import platform
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
@@ -120,6 +121,25 @@ class Target:
         if fitting[-1].gpu.capability[0] == major:
             return target
         return dataclasses.replace(target, flags=(_PTX.format(target.arch[3:]), *target.flags[1:]))
+
+    def of_card(self, cores: int, hertz: float, shared_bytes: int = 0, **figures: Any) -> Target:
+        """This target for another card, whose tensor cores do as much in a cycle.
+
+        Args:
+            cores, shared_bytes: the attributes; 0 means this target's shared memory.
+            hertz, figures: attributes of its `Gpu`.
+        """
+        assert self.gpu is not None
+        faster = cores * hertz / (self.cores * self.gpu.hertz)
+        gpu = dataclasses.replace(
+            self.gpu,
+            hertz=hertz,
+            products=self.gpu.products * faster,
+            double_products=self.gpu.double_products * faster,
+            **figures,
+        )
+        shared_bytes = shared_bytes or self.shared_bytes
+        return dataclasses.replace(self, cores=cores, shared_bytes=shared_bytes, gpu=gpu)
 
     @property
     def compiled_for(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -195,17 +194,14 @@ def card_of(index: int) -> Target:
     )
     if all(abs(new / old - 1) <= _ALIKE for new, old in zip(found, known, strict=True)):
         return typical
-    faster = cores * hertz / (typical.cores * typical.gpu.hertz)
-    gpu = dataclasses.replace(
-        typical.gpu,
+    return typical.of_card(
+        cores,
+        hertz,
+        shared_bytes,
         card=name_of_device(index),
-        hertz=hertz,
         bandwidth=bandwidth,
         level_2_bytes=_attribute(index, names.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
-        products=typical.gpu.products * faster,
-        double_products=typical.gpu.double_products * faster,
     )
-    return dataclasses.replace(typical, cores=cores, shared_bytes=shared_bytes, gpu=gpu)
 
 
 def card_at_hand() -> Target:

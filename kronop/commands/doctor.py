@@ -20,7 +20,7 @@ from kronop import compiler, cpus, knobs
 from kronop.cuda_line import LEAST, cuda_extra, driver_release, version_of_package
 from kronop.errors import CompileError, KronopError, installing
 from kronop.progress import Progress
-from kronop.target import detect_x86_arch
+from kronop.target import Target, detect_x86_arch
 
 _CUDA = "cuda"  # The extra of the line of CUDA that fits here.
 # Packages, what they are for, and the extra that brings them.
@@ -193,16 +193,21 @@ def _on_gpus() -> str:
     status = compiler.cuda_devices()
     if not status:
         raise CompileError(status.reason)
-    from kronop.args.device import check, cuda_driver, name_of_device, target_of_device
-    from kronop.args.view import Device
+    from kronop.args.device import card_of, check, cuda_driver, name_of_device
 
-    driver = cuda_driver()
-    count = int(check(driver.cuDeviceGetCount(), "counting GPUs"))
-    found = []
-    for index in range(count):
-        target = target_of_device(Device("cuda", index))
-        found.append(f"{name_of_device(index)} ({target})")
-    return ", ".join(found)
+    count = int(check(cuda_driver().cuDeviceGetCount(), "counting GPUs"))
+    return "; ".join(f"{name_of_device(index)}: {_card(card_of(index))}" for index in range(count))
+
+
+def _card(target: Target) -> str:
+    """The figures of a GPU that plans are made by."""
+    gpu = target.gpu
+    assert gpu is not None
+    return (
+        f"{target}, {target.cores} multiprocessors at {gpu.hertz / 1e9:.2f} GHz with"
+        f" {target.shared_bytes / 1024:.0f} KB of shared memory, copies at"
+        f" {gpu.bandwidth / 1e9:.0f} GB/s, {gpu.level_2_bytes / 2**20:.0f} MB of level-2 cache"
+    )
 
 
 def _operation(target: str) -> kronop.KronMatmulOperation:

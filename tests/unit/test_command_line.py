@@ -67,6 +67,13 @@ def test_doctor_says_that_nothing_runs(monkeypatch: pytest.MonkeyPatch, capsys) 
     assert "got neither" in printed.err
 
 
+def test_doctor_tells_the_figures_of_a_gpu() -> None:
+    assert doctor._card(kronop.Target.parse("sm_89")) == (
+        "sm_89, 128 multiprocessors at 2.52 GHz with 99 KB of shared memory, copies at 877 GB/s,"
+        " 72 MB of level-2 cache"
+    )
+
+
 _Release = tuple[int, int] | None
 
 

@@ -102,6 +102,16 @@ def test_choice() -> None:
     assert CudaEmitter().instruction(float8_e5m2, target) == _TENSOR_OP(float8_e5m2)
 
 
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [("sm_75", _SIMT), ("sm_80", _TENSOR_OP), ("sm_86", _SIMT), ("sm_89", _SIMT)]
+    + [("sm_90a", _TENSOR_OP), ("sm_100", _TENSOR_OP), ("sm_120", _SIMT)],
+)
+def test_float32_is_multiplied_by_the_faster_cores(target: str, expected: Any) -> None:
+    """A GeForce's ordinary cores do more than a third of the TF32 products of its tensor cores."""
+    assert CudaEmitter().instruction(float32, Target.parse(target)) == expected(float32)
+
+
 @pytest.mark.parametrize("math", [_SIMT(float8_e5m2), _TENSOR_OP(float8_e5m2)])
 def test_8_bit_floats_need_a_gpu_that_converts_them(math: MathInstruction) -> None:
     result = kronop.TensorDescription(float16)

@@ -104,8 +104,10 @@ def test_choice() -> None:
 
 @pytest.mark.parametrize(
     ("target", "expected"),
-    [("sm_75", _SIMT), ("sm_80", _TENSOR_OP), ("sm_86", _SIMT), ("sm_89", _SIMT)]
-    + [("sm_90a", _TENSOR_OP), ("sm_100", _TENSOR_OP), ("sm_120", _SIMT)],
+    [
+        *(("sm_75", _SIMT), ("sm_80", _TENSOR_OP), ("sm_86", _SIMT), ("sm_89", _SIMT)),
+        *(("sm_90a", _TENSOR_OP), ("sm_100", _TENSOR_OP), ("sm_120", _SIMT)),
+    ],
 )
 def test_float32_is_multiplied_by_the_faster_cores(target: str, expected: Any) -> None:
     """A GeForce's ordinary cores do more than a third of the TF32 products of its tensor cores."""

@@ -5,6 +5,7 @@ The models were measured on one H200; other cards take their figures in proporti
 
 from __future__ import annotations
 
+from kronop.descriptions.datatype import DataType
 from kronop.machine import GENERATIONS, Feature, Gpu
 from kronop.target import Target
 
@@ -23,7 +24,7 @@ _BYTES_OF_MULTIPLY_ADD, _HERTZ = 0.17, 1.6e9
 # Of the H200 too: multiply-adds of a multiprocessor's tensor cores in a cycle by bytes of what is
 # multiplied, for products of warps: some 0.62 of what those of warp groups reach.
 _WARP_PRODUCTS = {8: 128.0, 4: 620.0, 2: 1240.0, 1: 2480.0}
-_H200 = GENERATIONS["sm_90a"]
+H200 = GENERATIONS["sm_90a"]
 
 
 def gpu_of(target: Target) -> Gpu:
@@ -32,25 +33,31 @@ def gpu_of(target: Target) -> Gpu:
     return target.gpu
 
 
+def memory_share(target: Target) -> float:
+    """Bytes of memory traffic in a cycle of one multiprocessor, over those of an H200."""
+    card, known = gpu_of(target), H200.gpu
+    each = card.bandwidth / (target.cores * card.hertz)
+    return each / (known.bandwidth / (H200.cores * known.hertz))
+
+
 def memory_bytes_per_cycle(target: Target) -> float:
     """Bytes of memory traffic in a cycle of one multiprocessor."""
-    card, known = gpu_of(target), _H200.gpu
-    each = card.bandwidth / (target.cores * card.hertz)
-    return H200_BYTES_PER_CYCLE * (each / (known.bandwidth / (_H200.cores * known.hertz)))
+    return H200_BYTES_PER_CYCLE * memory_share(target)
 
 
-def bytes_of_multiply_adds(target: Target, accumulator_bytes: int) -> float:
+def bytes_of_multiply_adds(target: Target, sums: DataType) -> float:
     """The bytes that memory moves in the time of one multiply-add of the ordinary cores."""
-    card, known = gpu_of(target), _H200.gpu
-    cycles = memory_bytes_per_cycle(target) / H200_BYTES_PER_CYCLE
-    if accumulator_bytes == 4:
+    card, known = gpu_of(target), H200.gpu
+    cycles = memory_share(target)
+    if sums.bytes == 4:
         return _BYTES_OF_MULTIPLY_ADD * (cycles / (card.float32 / known.float32))
-    return 2 * _BYTES_OF_MULTIPLY_ADD * (cycles / (card.float64 / known.float64))
+    pipe = "int32" if sums.kind == "int" else "float64"
+    return 2 * _BYTES_OF_MULTIPLY_ADD * (cycles / (getattr(card, pipe) / getattr(known, pipe)))
 
 
 def hertz(target: Target) -> float:
     """Cycles in a second while products are computed."""
-    return _HERTZ * (gpu_of(target).hertz / _H200.gpu.hertz)
+    return _HERTZ * (gpu_of(target).hertz / H200.gpu.hertz)
 
 
 def warp_products(target: Target, multiplied_bytes: int) -> float:

@@ -20,6 +20,7 @@ from kronop.emit.cuda.machine import (
     SHARED_BYTES_PER_CYCLE,
     bytes_of_multiply_adds,
     memory_bytes_per_cycle,
+    memory_share,
     warp_slowness,
 )
 from kronop.target import Target
@@ -47,7 +48,7 @@ def of_simt(tile: SimtContract, target: Target) -> float:
     again = operands.cover(produced, tile.n) - 1
     shared = 1 + (1 / tile.thread_m + 1 / tile.thread_n) * 2
     arithmetic = padded * operands.round_up(contracted, tile.k) / contracted * shared
-    multiply_adds = arithmetic * bytes_of_multiply_adds(target, work.accumulator.bytes)
+    multiply_adds = arithmetic * bytes_of_multiply_adds(target, work.accumulator)
     return (x * (1 + 0.3 * again) + y + multiply_adds) * SIMT_OVERHEAD
 
 
@@ -116,8 +117,7 @@ def units(tile: MmaContract) -> tuple[float, ...]:
 def _on(used: tuple[float, ...], target: Target) -> tuple[float, ...]:
     """What `units` says, on another card."""
     memory, level_2, products, *others = used
-    memory *= H200_BYTES_PER_CYCLE / memory_bytes_per_cycle(target)
-    return memory, level_2, products * warp_slowness(target), *others
+    return memory / memory_share(target), level_2, products * warp_slowness(target), *others
 
 
 def _brought(tile: MmaContract) -> tuple[int, int, int]:

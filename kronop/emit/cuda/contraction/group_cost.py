@@ -9,7 +9,7 @@ from kronop.emit.cuda.contraction import group_chains as chains
 from kronop.emit.cuda.contraction.group import GroupContract
 from kronop.emit.cuda.contraction.group_room import TEAM_ROWS
 from kronop.emit.cuda.contraction.work import Order
-from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT, SHARED_BYTES_PER_CYCLE
+from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT, SHARED_BYTES_PER_CYCLE, memory_share
 from kronop.target import Target
 
 # NOTE: fitted, then rounded, to 719 tiles of 204 problems with their layouts (float16 and float32,
@@ -59,7 +59,7 @@ def cycles(tile: GroupContract, all_rows: int, target: Target) -> float:
     blocks = tile.blocks_of(parts, rows, target.cores)
     turns = operands.cover(parts * rows, blocks)
     torn = _TORN if _run(tile) < _LINE and tile.k < work.contracted else 1.0
-    memory = (x / outputs * torn + y) / _MEMORY
+    memory = (x / outputs * torn + y) / (_MEMORY * memory_share(target))
     if tile.resident and blocks % parts:
         memory *= _APART
     asked = (x / _run(tile) + w / _LINE + _asked_to_write(tile, y)) / _REQUESTS

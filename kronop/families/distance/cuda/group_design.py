@@ -19,6 +19,7 @@ from kronop.descriptions.datatype import DataType, bfloat16, float16, float32
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import H200, gpu_of, hertz
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.distance import parts
 from kronop.families.distance.description import DistanceProblem, varying
@@ -46,9 +47,9 @@ _BUFFERS = 2
 _PACK_THREADS, _PACK_ROWS, _PACK_BLOCKS = 256, 32, 3
 _PACK_SHARED = 4 * (1024 + 8 * _PACK_ROWS)
 # Figures of an H200: products of 16-bit elements that a multiprocessor does in a cycle (measured:
-# those of torch's product of matrices, at this clock), cycles in a second, bytes of memory in a
-# second, the seconds of a launch, and those until memory answers.
-_RATE, _CLOCK, _MEMORY, _LAUNCH, _LATENCY = 1700, 1.6e9, 4.0e12, 3e-6, 0.8e-6
+# those of torch's product of matrices), bytes of memory in a second, the seconds of a launch, and
+# those until memory answers.
+_RATE, _MEMORY, _LAUNCH, _LATENCY = 1700, 4.0e12, 3e-6, 0.8e-6
 # Features that a thread's loads in flight reach over, where a team of them packs a point.
 _PACK_FEATURES = 128
 # Cycles from the last product of a tile to the first one of the next.
@@ -169,12 +170,13 @@ class DistanceGroup(Design):
             tiles = (tiles + size.batch * max(rows, columns)) / 2
         products = slabs * self.slab * (3 if self.split else 1) * ROWS * self.n
         waves = math.ceil(tiles / target.cores)
-        multiply = waves * (products / _RATE + _TILE_CYCLES) / _CLOCK
+        multiply = waves * (products / _RATE + _TILE_CYCLES) / hertz(target)
+        memory = _MEMORY * (gpu_of(target).bandwidth / H200.gpu.bandwidth)
         elements = (size.m + (0 if self.symmetric else size.n)) * size.k * size.batch
-        pack = elements * (2 * self.source.bytes + slabs * ROW_BYTES / max(1, size.k)) / _MEMORY
+        pack = elements * (2 * self.source.bytes + slabs * ROW_BYTES / max(1, size.k)) / memory
         passes = 2 if self.split else 1
         waiting = (passes * operands.cover(size.k, _PACK_FEATURES) + 1) * _LATENCY
-        return 2 * _LAUNCH + max(pack, waiting) + max(multiply, results / _MEMORY)
+        return 2 * _LAUNCH + max(pack, waiting) + max(multiply, results / memory)
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cheapest import ROUNDED
@@ -70,7 +71,7 @@ def least(design: KronTile | KronMma, target: Target, rows: int | None) -> float
         cost /= few_rows.cycles_of_a_byte(target)
     else:
         work = design.work
-        arithmetic = _arithmetic(work.shape, work.accumulator.bytes, target) * _ragged(design)
+        arithmetic = _arithmetic(work.shape, work.accumulator, target) * _ragged(design)
         cost = _least_overlapped(work.bytes_per_element, arithmetic)
     cost *= ROUNDED
     if rows is None:
@@ -128,7 +129,7 @@ def _tile_cost(tile: KronTile, target: Target) -> float:
     memory = tile.work.bytes_per_element * partial * narrow
     elements = shape.group_in * tile.columns * tile.rows
     factors = tile.layout.factor_elements * 0.5 * accumulator.bytes / elements
-    arithmetic = _arithmetic(shape, accumulator.bytes, target) * _ragged(tile)
+    arithmetic = _arithmetic(shape, accumulator, target) * _ragged(tile)
     phases = len(tile.phases) * 0.6 * accumulator.bytes / 4
     blocks = tile.blocks(target)
     resident = min(blocks * tile.threads, 512) / 512
@@ -138,10 +139,10 @@ def _tile_cost(tile: KronTile, target: Target) -> float:
     return (slow + exposed * fast + factors) * (1 + 0.15 * (1 - resident)) * SIMT_OVERHEAD
 
 
-def _arithmetic(shape: PassShape, accumulator_bytes: int, target: Target) -> float:
+def _arithmetic(shape: PassShape, sums: DataType, target: Target) -> float:
     """Multiply-adds of ordinary cores, in bytes per element of X."""
     work = multiply_adds(sorted(shape.group, key=shrinking), 1, 1) / shape.group_in
-    return work * bytes_of_multiply_adds(target, accumulator_bytes)
+    return work * bytes_of_multiply_adds(target, sums)
 
 
 @mma_style.remembered
@@ -166,7 +167,7 @@ def _least_of_mma(
 def least_of_pass(work: PassWork, target: Target, rows: int | None) -> float:
     """A lower bound of `cost` for all tiles of a pass, from its traffic and arithmetic."""
     least = work.bytes_per_element
-    ordinary = _least_overlapped(least, _arithmetic(work.shape, work.accumulator.bytes, target))
+    ordinary = _least_overlapped(least, _arithmetic(work.shape, work.accumulator, target))
     if splits_of(work.math) is None:
         least = ordinary
     elif rows is None and len(work.shape.group) > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import memory_share
 from kronop.families.ksparse.cuda.gradient_group import LINE, TEAM_ROWS, GradientGroup
 from kronop.target import Target
 
@@ -37,15 +38,20 @@ _MOST_ROWS = 32768
 
 def shares(design: GradientGroup, rows: int, target: Target) -> int:
     """The number of shares, parts of the rows, with the least time."""
-    return _best(design, rows, target.cores)[1]
+    return _best(design, rows, target)[1]
 
 
 def cycles(design: GradientGroup, rows: int, target: Target) -> float:
     """Cycles of a call, including adding the shares up and separating lanes."""
     moved = 0.0
     if design.lanes > 1:
-        moved = 2 * (_bytes(design, rows) / (target.cores * _MOVED) + _MOVE)
-    return _best(design, rows, target.cores)[0] + moved
+        moved = 2 * (_bytes(design, rows) / _in_cycle(_MOVED, target) + _MOVE)
+    return _best(design, rows, target)[0] + moved
+
+
+def _in_cycle(moved: float, target: Target) -> float:
+    """Bytes of memory in a cycle where a multiprocessor of an H200 moves so many."""
+    return target.cores * moved * memory_share(target)
 
 
 def _tiles(design: GradientGroup) -> int:
@@ -55,25 +61,25 @@ def _tiles(design: GradientGroup) -> int:
     return across * design.products
 
 
-def _best(design: GradientGroup, rows: int, cores: int) -> tuple[float, int]:
+def _best(design: GradientGroup, rows: int, target: Target) -> tuple[float, int]:
     tiles, steps = _tiles(design), operands.cover(rows, design.k)
     least = operands.cover(rows, _MOST_ROWS)
     rounds = range(1, _MOST_ROUNDS + 1)
-    counts = {min(steps, max(least, count * cores // tiles)) for count in rounds}
-    return min((_sums(design, count, rows, cores), count) for count in counts)
+    counts = {min(steps, max(least, count * target.cores // tiles)) for count in rounds}
+    return min((_sums(design, count, rows, target), count) for count in counts)
 
 
-def _sums(design: GradientGroup, count: int, rows: int, cores: int) -> float:
+def _sums(design: GradientGroup, count: int, rows: int, target: Target) -> float:
     """Cycles of the sums with `count` shares, including adding these up."""
     work = design.work
-    turns = operands.cover(_tiles(design) * count, cores)
+    turns = operands.cover(_tiles(design) * count, target.cores)
     steps = operands.cover(operands.cover(rows, design.k), count)
     sums = 4 * min(design.p, work.p) * min(design.q, work.q)
     one = steps * _step(design) + sums / _WRITTEN + _TILE
     partial = 4 * count * design.products * work.p * work.q
     slow = _BROKEN if _is_broken(design) else 1.0
-    memory = slow * (_read(design, rows) + partial) / (cores * _MEMORY)
-    return FIXED + max(turns * one, memory) + partial / (cores * _ADDED)
+    memory = slow * (_read(design, rows) + partial) / _in_cycle(_MEMORY, target)
+    return FIXED + max(turns * one, memory) + partial / _in_cycle(_ADDED, target)
 
 
 def _bytes(design: GradientGroup, rows: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import memory_share, warp_slowness
 from kronop.families.ksparse.cuda.gradient_group_cost import FIXED
 from kronop.families.ksparse.cuda.gradient_tile import GradientTile
 from kronop.families.ksparse.cuda.gradient_tile_sums import HALF
@@ -47,12 +48,14 @@ def _of_bite(design: GradientTile, target: Target) -> float:
     blocks, warps = design.blocks(target), tiles * design.warps_p * design.warps_q
     products = operands.cover(design.halves_p, 2) * design.halves_q * (3 if work.split else 1)
     multiplied = products * _PRODUCT_CLOCKS[work.math.element_accumulator.bytes]
+    multiplied *= warp_slowness(target)
     each = (multiplied, products * _PRODUCT_SLOTS + _other_slots(design))
     busy = sum(clocks**_SHARPNESS for clocks in each) ** (1 / _SHARPNESS)
     busy *= warps / 4 * (1 + _ALONE / blocks)
     read = (min(design.p, work.p) + min(design.q, work.q)) * tiles * HALF * work.element.bytes
     under_way = blocks * (design.stages - 1) * sum(design.stage_bytes)
-    moved = read / _BYTES_A_CLOCK * max(1.0, _UNDER_WAY / under_way)
+    share = memory_share(target)
+    moved = read / (_BYTES_A_CLOCK * share) * max(1.0, _UNDER_WAY * share / under_way)
     both = busy**_MEMORY_SHARPNESS + moved**_MEMORY_SHARPNESS
     return float(both ** (1 / _MEMORY_SHARPNESS))
 

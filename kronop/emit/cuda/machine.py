@@ -51,8 +51,8 @@ def bytes_of_multiply_adds(target: Target, sums: DataType) -> float:
     cycles = memory_share(target)
     if sums.bytes == 4:
         return _BYTES_OF_MULTIPLY_ADD * (cycles / (card.float32 / known.float32))
-    pipe = "int32" if sums.kind == "int" else "float64"
-    return 2 * _BYTES_OF_MULTIPLY_ADD * (cycles / (getattr(card, pipe) / getattr(known, pipe)))
+    of_int, of_float = card.int32 / known.int32, card.float64 / known.float64
+    return 2 * _BYTES_OF_MULTIPLY_ADD * (cycles / (of_int if sums.kind == "int" else of_float))
 
 
 def hertz(target: Target) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
+import hashlib
 import platform
 from collections.abc import Callable
 from pathlib import Path
@@ -162,6 +163,14 @@ class Target:
         """The target that every CPU of this one's kind runs; a GPU's is itself."""
         is_x86 = self.backend == "x86" and self.arch != "arm64"
         return _TARGETS["x86-generic"] if is_x86 else self
+
+    @property
+    def mark(self) -> str:
+        """The name, and behind it, of another card than the one that the name stands for, a digest
+        of everything that is known of it."""
+        if self == _TARGETS.get(self.name):
+            return self.name
+        return f"{self.name}:{hashlib.sha256(repr(self).encode()).hexdigest()[:12]}"
 
     def __str__(self) -> str:
         return self.name

@@ -67,10 +67,11 @@ def cpu_targets() -> list[str]:
 
 
 def cuda_target() -> str:
-    """The target of this machine's GPU; without one, a target that only serves to name tests."""
+    """The name of the target of this machine's GPU, whatever card of it; without one, a target that
+    only serves to name tests."""
     if not compiler.cuda_devices():
         return "sm_90a"
-    return target_of_device(default_device())
+    return str(target_of_device(default_device()))
 
 
 def numpy_type(element: DataType) -> np.dtype[Any]:

@@ -44,12 +44,14 @@ def execute(options: argparse.Namespace) -> None:
         )
     arrays_for(options.device)  # Raises with a helpful message if torch or the GPU is missing.
     warn_of_load(options.device)
-    target, processes = str(case.target_of(options.device)), 2 * options.processes
+    # By this word, and not by the card's name, the processes find the card itself.
+    target, processes = "cuda" if options.device == "cuda" else "x86", 2 * options.processes
     announce(processes, "processes", _SECONDS[options.device] * processes)
     with Progress(processes, f"processes, {shape.text}") as progress:
         found = start.measure(
             shape, options.dtype, target, options.device, options.processes, progress.advance
         )
-    print(f"kronop {kronop.__version__}, {shape.text} {options.dtype} for {target}")
+    name = case.target_of(options.device)
+    print(f"kronop {kronop.__version__}, {shape.text} {options.dtype} for {name}")
     for line in start.lines(found):
         print(line)

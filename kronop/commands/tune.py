@@ -21,7 +21,7 @@ _SECONDS_OF_A_KERNEL = 2
 EXAMPLES = {
     "tune kron 1024:8^5": "the fastest here, from 1024 to 2047 rows",
     "tune kron 8^5 64,64 --rows 64 4096 --dtype float32 float64": "eight products, one by one",
-    "tune ksparse 6,64,64,1 --target 90": "on the H100 of this machine",
+    "tune ksparse 6,64,64,1 --target cuda": "on this machine's GPU",
 }
 _ENDINGS = ("", " --candidates 4")
 
@@ -80,7 +80,7 @@ def execute(options: argparse.Namespace) -> None:
         tensor = functools.partial(arrays.random, dtype=dtype)
         arguments = family.arguments(options, shape, rows, tensor)
         operation: Any = arguments.operation
-        if operation.target != target:
+        if operation.target.name != target.name:
             raise ArgumentError(
                 mismatch(
                     "--target",

@@ -91,10 +91,15 @@ def _checked(index: int, entry: Any) -> Winner:
         got = f"entry {index} with text that is not printed or a number beyond 64 bits"
         raise _refused(got, "export it again")
     try:
-        Target.parse(found.target)
+        _target_of(found)
     except DescriptionError as error:
         raise _refused(f"entry {index} ({error})", "tune with this version and export") from error
     return found
+
+
+def _target_of(found: Winner) -> Target:
+    """The target of that name, for whatever card of it."""
+    return Target.parse(found.target.partition(":")[0])
 
 
 def _is_shown(text: object) -> bool:
@@ -109,7 +114,7 @@ def _refused(got: str, hint: str) -> ArgumentError:
 
 def _adopted(found: Winner) -> Winner | None:
     """The entry rewritten for this machine's device; None if that is of another model."""
-    target = Target.parse(found.target)
+    target = _target_of(found)
     if target.backend == "cuda" and not compiler.cuda_devices():
         return None
     index = default_device().index if target.backend == "cuda" else 0

@@ -77,7 +77,7 @@ def recall(
     few = size.bucket()
     if index is None:
         return remembered.plan(description, emitter, target, few)
-    key = key_of(repr(description), target.name, machine(target, index), few.told())
+    key = key_of(repr(description), target.mark, machine(target, index), few.told())
     cache = compiler.default_cache()
     winner = _process.found.get((cache.path, key)) or cache.winner(key)
     if winner is not None and winner.place > 0:
@@ -104,7 +104,7 @@ def remember(
         untuned: milliseconds of one run of the planner's own choice.
     """
     # Descriptions consist of frozen values only, so their repr identifies them completely.
-    of = (repr(description), plan.target.name, machine(plan.target, index))
+    of = (repr(description), plan.target.mark, machine(plan.target, index))
     few = size.bucket()
     keep(
         Winner(
@@ -147,6 +147,6 @@ def fingerprint(plan: Plan) -> str:
 
 
 def key_of(description: str, target: str, device: str, size: str) -> str:
-    """The key of a winner: a digest of the description's repr, the target's name, the device's
+    """The key of a winner: a digest of the description's repr, the target's mark, the device's
     name, and the bucket as `Size.told` words it."""
     return digest("kronop winner", SCHEMA, __version__, description, target, device, size)

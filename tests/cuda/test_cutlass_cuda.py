@@ -57,7 +57,7 @@ def _torch() -> Any:
 
 @functools.cache
 def _target() -> str:
-    return target_of_device(default_device())
+    return str(target_of_device(default_device()))
 
 
 @functools.cache

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 import kronop
+from kronop.machine import Feature
+from kronop.target import Target
 from tests import support
 
 pytestmark = pytest.mark.cuda
@@ -27,7 +29,7 @@ _ELEMENTS = pytest.mark.parametrize("element", support.FLOAT8, ids=lambda item: 
 @pytest.fixture
 def torch() -> Any:
     torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (9, 0):
+    if not (torch.cuda.is_available() and Target.parse("cuda").has(Feature.float8)):
         pytest.skip("no GPU that converts 8-bit floats")
     return torch
 

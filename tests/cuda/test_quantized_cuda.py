@@ -11,6 +11,7 @@ import pytest
 import kronop
 from kronop.families.quantized.api import quantized_arguments
 from kronop.families.quantized.samples import EPILOGUE, Y
+from tests import support
 
 torch: Any = pytest.importorskip("torch")
 
@@ -74,7 +75,7 @@ def test_one_kernel(factors: Any, bits: int, kind: Any) -> None:
     torch.manual_seed(0)
     x, matrices = drawn(factors, 1201, kind)
     x[7] = 0
-    if torch.cuda.get_device_capability()[0] >= 9 and (kind, len(factors)) != (torch.float16, 4):
+    if support.cuda_target() == "sm_90a" and (kind, len(factors)) != (torch.float16, 4):
         assert "quantized_pair" in entries(x, matrices, bits)
     wanted = check(x, matrices, bits)
     for _ in range(3):  # From the third call on it is repeated.
@@ -160,9 +161,8 @@ def test_it_is_captured_in_a_graph() -> None:
 
 def test_host_arrays_come_back_to_the_host() -> None:
     tensor = kronop.TensorDescription(kronop.float16)
-    target = f"sm_{'90a' if torch.cuda.get_device_capability()[0] >= 9 else '80'}"
     operation = kronop.QuantizedKronOperation(
-        target, None, tensor, tensor, Y, EPILOGUE, [(8, 8), (8, 8)], bits=4
+        support.cuda_target(), None, tensor, tensor, Y, EPILOGUE, [(8, 8), (8, 8)], bits=4
     )
     x, matrices = drawn([(8, 8), (8, 8)], 9, torch.float16)
     on_host = [item.cpu().numpy() for item in (x, *matrices)]

@@ -8,6 +8,7 @@ import pytest
 import kronop
 from kronop import knobs
 from kronop.families.kron.api import kron_arguments
+from tests import support
 
 pytestmark = pytest.mark.cuda
 
@@ -42,7 +43,7 @@ def test_host_arrays_are_staged(tmp_path) -> None:
     epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
     with knobs.using(cache_dir=tmp_path):
         operation = kronop.KronMatmulOperation(
-            _arch(), None, matrix, matrix, matrix, epilogue, [(8, 8)] * 2
+            support.cuda_target(), None, matrix, matrix, matrix, epilogue, [(8, 8)] * 2
         )
         arguments = kronop.KronMatmulArguments(operation=operation, X=x, factors=factors)
         report = kronop.tune(operation, arguments, candidates=3, progress=False)
@@ -50,8 +51,3 @@ def test_host_arrays_are_staged(tmp_path) -> None:
         operation.run(arguments)
         arguments.sync()
     np.testing.assert_allclose(arguments.Y, x, rtol=1e-6)
-
-
-def _arch() -> str:
-    torch = pytest.importorskip("torch")
-    return {8: "sm_80", 9: "sm_90a"}[torch.cuda.get_device_capability()[0]]

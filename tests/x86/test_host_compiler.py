@@ -23,7 +23,7 @@ import pytest
 import kronop
 from kronop import compiler, knobs
 from kronop.artifacts import Binary, BinaryFormat, Language, Launch, Origin, Source
-from kronop.compiler import host_backend, host_kernel, images, loading
+from kronop.compiler import host_backend, host_kernel, images, loading, versions
 from kronop.errors import CompileError, DeviceError
 from kronop.target import Target
 from tests import support
@@ -462,6 +462,7 @@ def test_a_zig_in_the_current_folder_is_neither_found_nor_run(
     monkeypatch.setenv("CXX", "")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(wheel))
+    monkeypatch.setattr(versions, "_answers", {})
     host_backend._find.cache_clear()
     assert host_backend.HostCompiler().identity().startswith("wheel #")
     host_backend._find.cache_clear()

@@ -58,7 +58,7 @@ class _Export:
                 if source not in self.sources:
                     self.sources.append(source)
                 self._step_of[plan_at, step_at] = self.sources.index(source)
-        of = (repr(operation.description), operation.target.name, repr(sorted(more.items())))
+        of = (repr(operation.description), operation.target.mark, repr(sorted(more.items())))
         self.mark = digest("exported operation", *of)
         self.values = {
             **text.common(operation, name, sizes, self.in_parts),

@@ -61,14 +61,16 @@ def hertz(target: Target) -> float:
 
 
 def warp_products(target: Target, multiplied_bytes: int) -> float:
-    """Multiply-adds of a multiprocessor's tensor cores in a cycle, for products of warps."""
+    """Multiply-adds of a multiprocessor's tensor cores in a cycle, for products of warps: at most
+    an H200's, since Blackwell's full speed takes instructions that kronop does not use."""
+    most = _WARP_PRODUCTS[multiplied_bytes]
     if target.has(Feature.warp_groups):
-        return _WARP_PRODUCTS[multiplied_bytes]
+        return most
     card = gpu_of(target)
     cycles = target.cores * card.hertz
     if multiplied_bytes == 8:
-        return card.double_products / cycles
-    return card.products / cycles * 2 / multiplied_bytes
+        return min(most, card.double_products / cycles)
+    return min(most, card.products / cycles * 2 / multiplied_bytes)
 
 
 def ordinary_products(target: Target, kind: str, sum_bytes: int) -> float:

@@ -72,7 +72,7 @@ class Pipes:
             arithmetic=cores.arithmetic,
             special=cores.special,
             issued=cores.issued,
-            products=target.gpu.products * 2 / multiplied,
+            products=target.gpu.products * 2 / multiplied or math.inf,  # None asked of no unit.
             memory=target.gpu.bandwidth,
         )
 

@@ -11,13 +11,14 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import gpu_of
+from kronop.emit.cuda.machine import H200, gpu_of
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.distance import parts
 from kronop.families.distance.description import DistanceProblem
 from kronop.families.distance.form import GENERAL_POWERS, Form, TermKind
 from kronop.families.distance.size import DistanceSize
 from kronop.frozen import dataclass
+from kronop.machine import Gpu
 from kronop.target import Target
 
 # Cycles of a quarter of a multiprocessor in which it computes a term of 32 pairs in float32; those
@@ -212,7 +213,7 @@ class DistanceTile(Design):
         rounds = operands.cover(tiles, target.cores * resident)
         warps = self.threads / _WARP
         wanted = _BUSY_POWERS if self._has_powers else _BUSY_WARPS
-        slab = warps * self.tile_k * self._cycles_of_warp()
+        slab = warps * self.tile_k * self._cycles_of_warp(card)
         alone, together = slab * max(1, wanted / warps), slab * max(resident, wanted / warps)
         slabs = operands.cover(size.k, self.tile_k)
         results = self.tile_m * self.tile_n * _RESULT
@@ -220,7 +221,7 @@ class DistanceTile(Design):
         written = size.batch * size.m * size.n * self.output.bytes / card.bandwidth
         return max(rounds * cycles / card.hertz, written)
 
-    def _cycles_of_warp(self) -> float:
+    def _cycles_of_warp(self, card: Gpu) -> float:
         """Cycles of a multiprocessor for a feature of a warp's pairs."""
         m, n, tile_m, tile_n = self.thread_m, self.thread_n, self.tile_m, self.tile_n
         each = sum(_CYCLES[kind] for kind in self._kinds) + self.form.vectors
@@ -228,6 +229,9 @@ class DistanceTile(Design):
         each += _SLAB / self.tile_k
         if self._is_double:
             each = _DOUBLE * each + _DOUBLE_POWER * self._has_powers
+            each *= H200.gpu.float64 / card.float64
+        else:
+            each *= H200.gpu.float32 / card.float32
         return m * n * each / _QUARTERS
 
     def _tiles(self, m: int, n: int) -> int:

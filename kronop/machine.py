@@ -104,6 +104,12 @@ class Generation:
     gpu: Gpu
 
 
+def share_of_products(card: str) -> float:
+    """The share of a generation's products of 16-bit floats that a card of that name makes where
+    sums are of float32: GeForce cards make half."""
+    return 0.5 if "GeForce" in card else 1.0
+
+
 _F64 = (Feature.double_products,)
 _HOPPER = (*_F64, Feature.deep_double_products, Feature.warp_groups)
 # NOTE: from the CUDA C++ Programming Guide, tables "Technical Specifications per Compute
@@ -114,21 +120,21 @@ _HOPPER = (*_F64, Feature.deep_double_products, Feature.warp_groups)
 # cores what torch's products reach, 1700 multiply-adds of a multiprocessor in a cycle at 1.6 GHz.
 _TABLE = (
     # arch, card, cores, GHz, GB/s, level 2, block's KB, threads, f32, f64, i32, tensor f16, f64
-    ("sm_50", "GTX 750 Ti", 5, 1.085, 86.4, 2, 48, 2048, 128, 4, 32, 0, 0, ()),
-    ("sm_52", "GTX 980", 16, 1.216, 224, 2, 48, 2048, 128, 4, 32, 0, 0, ()),
+    ("sm_50", "GeForce GTX 750 Ti", 5, 1.085, 86.4, 2, 48, 2048, 128, 4, 32, 0, 0, ()),
+    ("sm_52", "GeForce GTX 980", 16, 1.216, 224, 2, 48, 2048, 128, 4, 32, 0, 0, ()),
     ("sm_60", "P100", 56, 1.48, 732, 4, 48, 2048, 64, 32, 32, 0, 0, ()),
-    ("sm_61", "GTX 1080 Ti", 28, 1.582, 484, 2.75, 48, 2048, 128, 4, 32, 0, 0, ()),
+    ("sm_61", "GeForce GTX 1080 Ti", 28, 1.582, 484, 2.75, 48, 2048, 128, 4, 32, 0, 0, ()),
     ("sm_70", "V100", 80, 1.53, 900, 6, 96, 2048, 64, 32, 64, 0, 0, ()),
     ("sm_75", "T4", 40, 1.59, 320, 4, 64, 1024, 64, 2, 64, 65, 0, ()),
     ("sm_80", "A100", 108, 1.41, 2039, 40, 163, 2048, 64, 32, 64, 312, 19.5, _F64),
-    ("sm_86", "RTX 3090", 82, 1.695, 936, 6, 99, 1536, 128, 2, 64, 71, 0, ()),
+    ("sm_86", "GeForce RTX 3090", 82, 1.695, 936, 6, 99, 1536, 128, 2, 64, 71, 0, ()),
     ("sm_87", "Jetson AGX Orin", 16, 1.3, 204.8, 4, 163, 1536, 128, 2, 64, 42.5, 0, ()),
-    ("sm_89", "RTX 4090", 128, 2.52, 1008, 72, 99, 1536, 128, 2, 64, 165, 0, ()),
+    ("sm_89", "GeForce RTX 4090", 128, 2.52, 1008, 72, 99, 1536, 128, 2, 64, 165, 0, ()),
     ("sm_90a", "H200", 132, 1.98, 4917, 50, 227, 2048, 128, 64, 64, 718, 67, _HOPPER),
     ("sm_100", "B200", 148, 1.965, 8000, 126, 227, 2048, 128, 64, 64, 2250, 40, _F64),
     ("sm_103", "B300", 148, 2.032, 8000, 126, 227, 2048, 128, 2, 64, 2250, 0, ()),
     ("sm_110", "Jetson T5000", 20, 1.575, 273, 32, 227, 1536, 128, 2, 64, 258, 0, ()),
-    ("sm_120", "RTX 5090", 170, 2.407, 1792, 96, 99, 1536, 128, 2, 64, 209.5, 0, ()),
+    ("sm_120", "GeForce RTX 5090", 170, 2.407, 1792, 96, 99, 1536, 128, 2, 64, 209.5, 0, ()),
     ("sm_121", "DGX Spark", 48, 2.418, 273, 24, 99, 1536, 128, 2, 64, 62, 0, ()),
 )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
-from kronop.machine import GENERATIONS, Feature, Generation, Gpu
+from kronop.machine import GENERATIONS, Feature, Generation, Gpu, share_of_products
 
 # What asks the driver for the card at hand; kronop/__init__.py puts it here: leaves ask no driver.
 at_hand: list[Callable[[], Target]] = []
@@ -123,24 +123,25 @@ class Target:
             return target
         return dataclasses.replace(target, flags=(_PTX.format(target.arch[3:]), *target.flags[1:]))
 
-    def of_card(self, cores: int, hertz: float, shared_bytes: int = 0, **figures: Any) -> Target:
+    def of_card(self, card: str, cores: int, hertz: float, **figures: Any) -> Target:
         """This target for another card, whose tensor cores do as much in a cycle.
 
         Args:
-            cores, shared_bytes: the attributes; 0 means this target's shared memory.
-            hertz, figures: attributes of its `Gpu`.
+            cores: multiprocessors.
+            card, hertz, figures: attributes of its `Gpu`.
         """
         assert self.gpu is not None
         faster = cores * hertz / (self.cores * self.gpu.hertz)
+        faster *= share_of_products(card) / share_of_products(self.gpu.card)
         gpu = dataclasses.replace(
             self.gpu,
+            card=card,
             hertz=hertz,
             products=self.gpu.products * faster,
             double_products=self.gpu.double_products * faster,
             **figures,
         )
-        shared_bytes = shared_bytes or self.shared_bytes
-        return dataclasses.replace(self, cores=cores, shared_bytes=shared_bytes, gpu=gpu)
+        return dataclasses.replace(self, cores=cores, gpu=gpu)
 
     @property
     def compiled_for(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +15,8 @@ from kronop.late import imported
 from kronop.machine import COPIED_SHARE
 from kronop.target import Target
 
-# A card whose figures are all this close to the table's is the table's, and shares its plans.
+# A card whose speeds are this close to the table's, and that has as many multiprocessors, is the
+# table's, and shares its plans.
 _ALIKE = 0.03
 
 
@@ -188,17 +190,17 @@ def card_of(index: int) -> Target:
     moved = 1e3 * _attribute(index, names.CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) * 2 * bits / 8
     bandwidth = COPIED_SHARE * moved or typical.gpu.bandwidth
     hertz = hertz or typical.gpu.hertz
-    found, known = (
-        (cores, hertz, bandwidth, shared_bytes),
-        (typical.cores, typical.gpu.hertz, typical.gpu.bandwidth, typical.shared_bytes),
+    card = dataclasses.replace(typical, shared_bytes=shared_bytes)
+    is_fast = (
+        abs(hertz / typical.gpu.hertz - 1) <= _ALIKE
+        and abs(bandwidth / typical.gpu.bandwidth - 1) <= _ALIKE
     )
-    if all(abs(new / old - 1) <= _ALIKE for new, old in zip(found, known, strict=True)):
+    if cores == typical.cores and card == typical and is_fast:
         return typical
-    return typical.of_card(
+    return card.of_card(
+        name_of_device(index),
         cores,
         hertz,
-        shared_bytes,
-        card=name_of_device(index),
         bandwidth=bandwidth,
         level_2_bytes=_attribute(index, names.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
     )

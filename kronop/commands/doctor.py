@@ -89,10 +89,7 @@ def findings() -> Iterator[Finding]:
     nvrtc = _tried("NVRTC", _by_nvrtc)
     yield nvrtc
     yield _cuda(_released(nvrtc.told), driver_release())
-    gpus = _tried("GPUs", _on_gpus)
-    if gpus.works and not nvrtc.works:
-        gpus = Finding("GPUs", False, f"{gpus.told}, but no NVRTC")
-    yield gpus
+    yield _tried("GPUs", _on_gpus)
     for name, what, extra in _PACKAGES:
         yield _package(name, what, extra)
     yield _cache()
@@ -125,9 +122,13 @@ def _own_cache() -> Iterator[None]:
 
 
 def _on_cpu() -> str:
+    return f"{detect_x86_arch()}; {_tried_on('x86')}"
+
+
+def _tried_on(target: str) -> str:
     """Compiles a product into a cache of its own, and compares its numbers with NumPy's."""
     with _own_cache():
-        operation = _operation("x86")
+        operation = _operation(target)
         seconds = _compiled(operation)
         x = np.arange(32, dtype=np.float32).reshape(2, 16)
         factors = [np.arange(16, dtype=np.float32).reshape(4, 4) for _ in range(2)]
@@ -141,7 +142,7 @@ def _on_cpu() -> str:
         (binary,) = operation.binaries
     if not np.array_equal(y, x @ np.kron(*factors)):
         raise CompileError(f"a trial kernel by {binary.compiler} gives wrong numbers")
-    return f"{detect_x86_arch()}; {binary.compiler}; a trial kernel took {seconds:.1f} s"
+    return f"{binary.compiler}; a trial kernel took {seconds:.1f} s"
 
 
 def _by_nvrtc() -> str:
@@ -196,7 +197,8 @@ def _on_gpus() -> str:
     from kronop.args.device import card_of, check, cuda_driver, name_of_device
 
     count = int(check(cuda_driver().cuDeviceGetCount(), "counting GPUs"))
-    return "; ".join(f"{name_of_device(index)}: {_card(card_of(index))}" for index in range(count))
+    found = [f"{name_of_device(index)}: {_card(card_of(index))}" for index in range(count)]
+    return "; ".join((*found, _tried_on("cuda")))
 
 
 def _card(target: Target) -> str:

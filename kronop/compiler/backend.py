@@ -22,6 +22,7 @@ class Product:
     image: bytes
     resources: Resources
     log: str
+    is_ptx: bool = False
 
 
 class RefusalError(Exception):

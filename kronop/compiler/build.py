@@ -422,7 +422,7 @@ def _compile(job: _Job) -> Binary:
         key=job.key,
         entry=job.source.entry,
         arch=job.target.arch,
-        format=BinaryFormat.PTX if job.target.is_ptx else job.compiler.format,
+        format=BinaryFormat.PTX if product.is_ptx else job.compiler.format,
         image=product.image,
         resources=product.resources,
         log=product.log,

@@ -40,9 +40,10 @@ class NvccCompiler:
         return source
 
     def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
-        kind = "-ptx" if any(map(is_of_ptx, flags)) else "-cubin"
-        image, log = self._run(kind, source, flags)
-        return Product(image=image, resources=resources_of(source.entry, log), log=log)
+        is_ptx = any(map(is_of_ptx, flags))
+        image, log = self._run("-ptx" if is_ptx else "-cubin", source, flags)
+        resources = resources_of(source.entry, log)
+        return Product(image=image, resources=resources, log=log, is_ptx=is_ptx)
 
     def assembly(self, source: Source, flags: tuple[str, ...]) -> str:
         return self._run("-ptx", source, flags)[0].decode(errors="replace")

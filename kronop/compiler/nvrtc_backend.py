@@ -18,7 +18,7 @@ from kronop.compiler.cache import Cache
 from kronop.compiler.cuda_headers import whole_headers
 from kronop.compiler.ptxas import resources_of
 from kronop.cuda_line import LEAST, NEWEST, cuda_extra
-from kronop.errors import CompileError, installing, mismatch
+from kronop.errors import CompileError, installing, mismatch, warn
 from kronop.late import imported, whole
 from kronop.target import Target, is_of_ptx
 
@@ -70,9 +70,11 @@ class NvrtcCompiler:
         return dataclasses.replace(source, include_directories=folders)
 
     def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
-        kind = "PTX" if any(map(is_of_ptx, flags)) else "CUBIN"
-        image, log = _compile(source, flags, kind)
-        return Product(image=image, resources=resources_of(source.entry, log), log=log)
+        flags = _understood(_nvrtc(), flags)
+        is_ptx = any(map(is_of_ptx, flags))
+        image, log = _compile(source, flags, "PTX" if is_ptx else "CUBIN")
+        resources = resources_of(source.entry, log)
+        return Product(image=image, resources=resources, log=log, is_ptx=is_ptx)
 
     def assembly(self, source: Source, flags: tuple[str, ...]) -> str:
         return _compile(source, flags, "PTX")[0].decode(errors="replace").rstrip("\0")
@@ -117,6 +119,25 @@ def _nvrtc() -> Any:
     return module
 
 
+def _understood(nvrtc: Any, flags: tuple[str, ...]) -> tuple[str, ...]:
+    """The flags for a GPU that is newer than this release: it runs binaries for an earlier minor
+    compute capability of its own major one, and PTX for any earlier one."""
+    arch, *others = flags
+    found = re.fullmatch(r"-arch=(sm|compute)_(\d+)", arch)
+    known = nvrtc.nvrtcGetSupportedArchs()[1] if found else []
+    if not found or int(found[2]) in known:
+        return flags
+    asked = int(found[2])
+    nearest = max((number for number in known if number < asked), default=None)
+    if nearest is None:
+        return flags
+    alike = found[1] == "sm" and nearest // 10 == asked // 10
+    chosen = f"{'sm' if alike else 'compute'}_{nearest}"
+    release = ".".join(map(str, nvrtc.nvrtcVersion()[1:]))
+    warn(f"NVRTC {release} does not know {found[0][6:]}, and compiles for {chosen} in its place")
+    return (f"-arch={chosen}", *others)
+
+
 def _compile(source: Source, flags: tuple[str, ...], result: str) -> tuple[bytes, str]:
     """(the CUBIN or PTX of `source`, the log)."""
     nvrtc = _nvrtc()
@@ -136,8 +157,8 @@ def _known(nvrtc: Any, log: str) -> str:
         return ""
     major, minor = nvrtc.nvrtcVersion()[1:]
     known = ", ".join(f"sm_{number}" for number in nvrtc.nvrtcGetSupportedArchs()[1])
-    hint = "newer GPUs need a newer release, older ones CUDA 12"
-    return f"\nNVRTC {major}.{minor} knows {known}: {hint}"
+    hint = "" if major < NEWEST else f"; for older GPUs: {installing('cuda12')}"
+    return f"\nNVRTC {major}.{minor} knows {known}{hint}"
 
 
 def _options(nvrtc: Any, source: Source, flags: tuple[str, ...]) -> list[bytes]:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from kronop.compiler import build, cuda_headers, nvcc_backend, nvrtc_backend
 from kronop.compiler.backend import RefusalError
 from kronop.compiler.nvcc_backend import find_cuda_tool
 from kronop.compiler.nvrtc_backend import NvrtcCompiler
-from kronop.cuda_line import cuda_extra
+from kronop.cuda_line import NEWEST, cuda_extra
 from kronop.errors import CompileError, DeviceError, installing
 from kronop.target import Target
 
@@ -209,8 +210,42 @@ def test_only_an_nvrtc_with_a_cache_is_told_not_to_use_it(
 
 def test_an_architecture_that_this_release_does_not_know_is_told_with_those_it_knows() -> None:
     with pytest.raises(RefusalError) as caught:
-        nvrtc_backend._compile(make(), ("-arch=sm_999",), "CUBIN")
-    assert re.search(r"knows sm_.*, sm_80, .*sm_90.*: newer GPUs need", caught.value.log)
+        nvrtc_backend._compile(make(), ("-arch=sm_20",), "CUBIN")
+    assert re.search(r"knows sm_.*, sm_80, .*sm_90", caught.value.log)
+    is_newest = nvrtc_backend._nvrtc().nvrtcVersion()[1] >= NEWEST
+    assert ("for older GPUs: pip install" in caught.value.log) == is_newest
+
+
+@pytest.mark.parametrize(
+    ("asked", "chosen"),
+    [
+        ("sm_89", "sm_89"),
+        ("sm_90a", "sm_90a"),
+        ("sm_103", "sm_100"),
+        ("sm_121", "compute_100"),
+        ("compute_121", "compute_100"),
+        ("sm_70", "sm_70"),
+    ],
+)
+def test_what_is_newer_than_this_release_is_served_by_what_it_knows(
+    asked: str, chosen: str
+) -> None:
+    nvrtc = _bindings(12, 8)
+    nvrtc.nvrtcGetSupportedArchs = lambda: (0, [75, 80, 89, 90, 100])
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        flags = nvrtc_backend._understood(nvrtc, (f"-arch={asked}", "-DX"))
+    assert flags == (f"-arch={chosen}", "-DX")
+    assert bool(told) == (asked != chosen)
+
+
+def test_ptx_of_a_gpu_that_is_newer_than_this_release() -> None:
+    with pytest.warns(RuntimeWarning, match="does not know sm_999, and compiles for compute_"):
+        product = NvrtcCompiler(compiler.default_cache).compile(
+            make(), ("-arch=sm_999", "--std=c++20")
+        )
+    assert product.is_ptx
+    assert b".target sm_" in product.image
 
 
 def test_importing_the_compiler_imports_no_cuda() -> None:

@@ -32,18 +32,18 @@ _DATA = Path(__file__).parents[2] / "docs" / "data"
 _CLOCK = 1.755 / 1.98
 
 
-def _card(target: str, cores: int, gigahertz: float, gigabytes: float) -> Target:
+def _card(target: str, name: str, cores: int, gigahertz: float, gigabytes: float) -> Target:
     bandwidth = COPIED_SHARE * gigabytes * 1e9
-    return Target.parse(target).of_card(cores, gigahertz * 1e9, bandwidth=bandwidth)
+    return Target.parse(target).of_card(name, cores, gigahertz * 1e9, bandwidth=bandwidth)
 
 
-_H200, _H100 = Target.parse("sm_90a"), _card("sm_90a", 132, 1.98, 3352)
+_H200, _H100 = Target.parse("sm_90a"), _card("sm_90a", "H100", 132, 1.98, 3352)
 _CARDS = {
     "V100": Target.parse("sm_70"),
     "A100": Target.parse("sm_80"),
     "RTX 3090": Target.parse("sm_86"),
     "RTX 4090": Target.parse("sm_89"),
-    "L4": _card("sm_89", 58, 2.04, 300),
+    "L4": _card("sm_89", "L4", 58, 2.04, 300),
     "RTX 5090": Target.parse("sm_120"),
     "H100": _H100,
     "H200": _H200,

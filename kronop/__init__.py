@@ -102,9 +102,9 @@ else:  # Checkers know the names above, and tell of others.
             ) from error
 
 
+_at_hand.append(lambda: _imported("kronop.args.device").card_at_hand())
 # Importing kronop is cheap, because it imports descriptions only. These names, which plan, compile
 # and run, are imported when they are first used.
-_at_hand.append(lambda: _imported("kronop.args.device").card_at_hand())
 _LATER = {
     "CGInfo": "kronop.operators.conjugate_gradients",
     "EpilogueVisitTree": "kronop.descriptions.tracing",

@@ -21,7 +21,7 @@ _SUMMARY = "Kronecker-structured operations: planned, compiled, measured and exp
 _EXAMPLES = {
     "doctor": "what works here, and what to install",
     "demo": "a product from its description to its result",
-    "show kron 8^5 --target sm_90a": "its plan on an H100, without one",
+    "show kron 8^5 --target sm_90a": "its plan on an H200, without one",
     "bench kron --shapes 256:8^3": "its speed here, beside other libraries'",
     "tune kron 1024:8^5": "the fastest tiles for later runs",
     "export kron 8^5 --out folder": "a C library",

@@ -25,7 +25,8 @@ class Feature(enum.Enum):
         wide_products: tensor cores multiply 16-bit floats 16 x 8 x 16, TF32 and 8-bit integers.
         bfloat16: conversions to bfloat16, and maxima that NaN comes through.
         float8: conversions and products of 8-bit floats.
-        clusters: clusters of blocks, bulk copies, launches that overlap.
+        clusters: clusters of blocks, bulk copies, launches that overlap, matrices of 16-bit
+            elements stored whole.
         double_products: tensor cores multiply float64 faster than the ordinary ones.
         deep_double_products: the same, 16 x 8 x 8.
         warp_groups: products of four warps, with operands in shared memory.
@@ -73,6 +74,7 @@ class Gpu:
         hertz: the highest clock of its multiprocessors.
         bandwidth: bytes of memory that large copies move in a second.
         level_2_bytes: second-level cache.
+        resident_bytes: shared memory of a multiprocessor, which its blocks divide.
         resident_threads: the most threads of a multiprocessor.
         float32, float64, int32: multiply-adds of a multiprocessor in a cycle, on ordinary cores.
         products: multiply-adds of 16-bit floats with float32 sums that the tensor cores do in a
@@ -86,6 +88,7 @@ class Gpu:
     hertz: float
     bandwidth: float
     level_2_bytes: int
+    resident_bytes: int
     resident_threads: int
     float32: int
     float64: int
@@ -113,29 +116,30 @@ def share_of_products(card: str) -> float:
 _F64 = (Feature.double_products,)
 _HOPPER = (*_F64, Feature.deep_double_products, Feature.warp_groups)
 # NOTE: from the CUDA C++ Programming Guide, tables "Technical Specifications per Compute
-# Capability" and "Throughput of Native Arithmetic Instructions": shared memory of a block, resident
-# threads, multiply-adds in a cycle. From the cards' data sheets: multiprocessors, clock (GHz),
+# Capability" and "Throughput of Native Arithmetic Instructions": shared memory, resident threads,
+# multiply-adds in a cycle. From the cards' data sheets: multiprocessors, clock (GHz),
 # memory (GB/s), second-level cache (MB), and tensor cores (dense TFLOP/s of float16 with float32
 # sums, and of float64). Of the H200, measured: its memory as the driver tells, and of its tensor
 # cores what torch's products reach, 1700 multiply-adds of a multiprocessor in a cycle at 1.6 GHz.
 _TABLE = (
-    # arch, card, cores, GHz, GB/s, level 2, block's KB, threads, f32, f64, i32, tensor f16, f64
-    ("sm_50", "GeForce GTX 750 Ti", 5, 1.085, 86.4, 2, 48, 2048, 128, 4, 32, 0, 0, ()),
-    ("sm_52", "GeForce GTX 980", 16, 1.216, 224, 2, 48, 2048, 128, 4, 32, 0, 0, ()),
-    ("sm_60", "P100", 56, 1.48, 732, 4, 48, 2048, 64, 32, 32, 0, 0, ()),
-    ("sm_61", "GeForce GTX 1080 Ti", 28, 1.582, 484, 2.75, 48, 2048, 128, 4, 32, 0, 0, ()),
-    ("sm_70", "V100", 80, 1.53, 900, 6, 96, 2048, 64, 32, 64, 0, 0, ()),
-    ("sm_75", "T4", 40, 1.59, 320, 4, 64, 1024, 64, 2, 64, 65, 0, ()),
-    ("sm_80", "A100", 108, 1.41, 2039, 40, 163, 2048, 64, 32, 64, 312, 19.5, _F64),
-    ("sm_86", "GeForce RTX 3090", 82, 1.695, 936, 6, 99, 1536, 128, 2, 64, 71, 0, ()),
-    ("sm_87", "Jetson AGX Orin", 16, 1.3, 204.8, 4, 163, 1536, 128, 2, 64, 42.5, 0, ()),
-    ("sm_89", "GeForce RTX 4090", 128, 2.52, 1008, 72, 99, 1536, 128, 2, 64, 165, 0, ()),
-    ("sm_90a", "H200", 132, 1.98, 4917, 50, 227, 2048, 128, 64, 64, 718, 67, _HOPPER),
-    ("sm_100", "B200", 148, 1.965, 8000, 126, 227, 2048, 128, 64, 64, 2250, 40, _F64),
-    ("sm_103", "B300", 148, 2.032, 8000, 126, 227, 2048, 128, 2, 64, 2250, 0, ()),
-    ("sm_110", "Jetson T5000", 20, 1.575, 273, 32, 227, 1536, 128, 2, 64, 258, 0, ()),
-    ("sm_120", "GeForce RTX 5090", 170, 2.407, 1792, 96, 99, 1536, 128, 2, 64, 209.5, 0, ()),
-    ("sm_121", "DGX Spark", 48, 2.418, 273, 24, 99, 1536, 128, 2, 64, 62, 0, ()),
+    # arch, card, cores, GHz, GB/s, level 2, KB of a block and of a multiprocessor, threads, f32,
+    # f64, i32, tensor f16, f64
+    ("sm_50", "GeForce GTX 750 Ti", 5, 1.085, 86.4, 2, 48, 64, 2048, 128, 4, 32, 0, 0, ()),
+    ("sm_52", "GeForce GTX 980", 16, 1.216, 224, 2, 48, 96, 2048, 128, 4, 32, 0, 0, ()),
+    ("sm_60", "P100", 56, 1.48, 732, 4, 48, 64, 2048, 64, 32, 32, 0, 0, ()),
+    ("sm_61", "GeForce GTX 1080 Ti", 28, 1.582, 484, 2.75, 48, 96, 2048, 128, 4, 32, 0, 0, ()),
+    ("sm_70", "V100", 80, 1.53, 900, 6, 96, 96, 2048, 64, 32, 64, 0, 0, ()),
+    ("sm_75", "T4", 40, 1.59, 320, 4, 64, 64, 1024, 64, 2, 64, 65, 0, ()),
+    ("sm_80", "A100", 108, 1.41, 2039, 40, 163, 164, 2048, 64, 32, 64, 312, 19.5, _F64),
+    ("sm_86", "GeForce RTX 3090", 82, 1.695, 936, 6, 99, 100, 1536, 128, 2, 64, 71, 0, ()),
+    ("sm_87", "Jetson AGX Orin", 16, 1.3, 204.8, 4, 163, 164, 1536, 128, 2, 64, 42.5, 0, ()),
+    ("sm_89", "GeForce RTX 4090", 128, 2.52, 1008, 72, 99, 100, 1536, 128, 2, 64, 165, 0, ()),
+    ("sm_90a", "H200", 132, 1.98, 4917, 50, 227, 228, 2048, 128, 64, 64, 718, 67, _HOPPER),
+    ("sm_100", "B200", 148, 1.965, 8000, 126, 227, 228, 2048, 128, 64, 64, 2250, 40, _F64),
+    ("sm_103", "B300", 148, 2.032, 8000, 126, 227, 228, 2048, 128, 2, 64, 2250, 0, ()),
+    ("sm_110", "Jetson T5000", 20, 1.575, 273, 32, 227, 228, 1536, 128, 2, 64, 258, 0, ()),
+    ("sm_120", "GeForce RTX 5090", 170, 2.407, 1792, 96, 99, 100, 1536, 128, 2, 64, 209.5, 0, ()),
+    ("sm_121", "DGX Spark", 48, 2.418, 273, 24, 99, 100, 1536, 128, 2, 64, 62, 0, ()),
 )
 
 
@@ -147,6 +151,7 @@ def _line(
     gigabytes: float,
     level_2: float,
     kilobytes: int,
+    resident: int,
     threads: int,
     float32: int,
     float64: int,
@@ -166,6 +171,7 @@ def _line(
         hertz=gigahertz * 1e9,
         bandwidth=COPIED_SHARE * gigabytes * 1e9,
         level_2_bytes=int(level_2 * 2**20),
+        resident_bytes=resident * 1024,
         resident_threads=threads,
         float32=float32,
         float64=float64,

@@ -87,7 +87,7 @@ class Target:
                     "target",
                     expected=f"one of {known}",
                     got=repr(value),
-                    hint="80 is an A100, 90 an H100 or H200, x86 this machine's CPU",
+                    hint="80 is an A100, 90 an H200, x86 this machine's CPU",
                 )
             )
         return _TARGETS[name]

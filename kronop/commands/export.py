@@ -23,7 +23,7 @@ _ACCESS = 16  # The bytes of the widest access, to which rows are aligned where 
 
 EXAMPLES = {
     "export kron 8^5 --out kron8": "a library for CPUs like this one",
-    "export kron 8^5 --target sm_90a --out kron8": "C that holds the kernels, for an H100",
+    "export kron 8^5 --target sm_90a --out kron8": "C that holds the kernels, for an H200",
 }
 _ENDINGS = (" --out folder", " --out folder --target x86-avx2")
 

@@ -20,7 +20,7 @@ from kronop.errors import CompileError
 
 EXAMPLES = {
     "show kron 8^5": "the plan for this CPU",
-    "show kron 8^5 --target sm_90a": "for an H100, without one",
+    "show kron 8^5 --target sm_90a": "for an H200, without one",
     "show ksparse 6,64,64,1 --view source": "what the compiler gets",
 }
 _ENDINGS = ("", " --target sm_90a")

@@ -31,6 +31,8 @@ REGISTERS = 65536
 MOST_RESIDENT = 8
 VECTOR_BYTES = 16
 _WARP, _QUARTERS = 32, 4
+# Shared memory of a multiprocessor that the system keeps.
+_KEPT_BYTES = 1024
 # A separate plan for few rows means another kernel to compile, so it has to be faster by this
 # factor. Measured: three plans with a modelled gain of 17 to 24 % were slower when they ran (16 x
 # 8^4, 1024 x 16^3, 1024 x 9^4).
@@ -236,7 +238,9 @@ def resident_blocks(threads: int, registers: int, shared_bytes: int, target: Tar
     by_registers = REGISTERS // (threads * round_up(registers, 8))
     assert target.gpu is not None
     by_threads = target.gpu.resident_threads // threads
-    by_memory = target.shared_bytes // shared_bytes
+    # A block may have all of it but what the system keeps.
+    resident_bytes = max(target.shared_bytes, target.gpu.resident_bytes - _KEPT_BYTES)
+    by_memory = resident_bytes // shared_bytes
     return max(1, min(by_registers, by_threads, by_memory, MOST_RESIDENT))
 
 

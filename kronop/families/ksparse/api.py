@@ -59,7 +59,8 @@ def ksmm(
 
     Args:
         x: (..., a c d), or (a c d, ...) with `batch_last`; of NumPy, torch or CuPy, any strides, in
-            float64, 32 or 16, bfloat16, int64, 32 or 8, or (x86, sm_90a) an 8-bit float.
+            float64, 32 or 16, bfloat16, int64, 32 or 8, or (CPUs, GPUs since sm_89) an 8-bit
+            float.
         weights: one (a, b, c, d) tensor of x's type and device, or a list, tuple or
             ParameterList of them, the right-most factor, which is applied first, first.
         batch_last: the batch is behind the features.

@@ -235,7 +235,9 @@ class ProductMma(ProductKernel):
         if self.math.element_accumulator is not float32 or self.depth > _MOST_DEPTH:
             return Status.reject(f"sums in float32, of at most {_MOST_DEPTH} features")
         if not target.has(Feature.clusters):
-            return Status.reject(f"not for {target}")
+            return Status.reject(
+                f"{target} is none of the GPUs since sm_90, where it pays as measured"
+            )
         if self.shared_bytes > target.shared_bytes:
             return Status.reject(f"takes {self.shared_bytes} bytes of shared memory")
         return operands.accept_math(self.math)

@@ -11,7 +11,7 @@ from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType, bfloat16, float16
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import memory_bytes_per_cycle
+from kronop.emit.cuda.machine import memory_bytes_per_cycle, warp_slowness
 from kronop.emit.cuda.operands import View
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.quantized.description import QuantizedKronProblem
@@ -186,7 +186,8 @@ class PairDesign(Design):
             return Status.reject(
                 f"takes {self.shared_bytes} bytes of shared memory, at most {target.shared_bytes}"
             )
-        if self.multiply_adds / _MULTIPLY_ADDS_PER_CYCLE > self._two_steps(target):
+        rate = _MULTIPLY_ADDS_PER_CYCLE / warp_slowness(target)
+        if self.multiply_adds / rate > self._two_steps(target):
             return Status.reject(
                 f"{self.multiply_adds} multiply-adds of padded tiles for a row take longer than to"
                 " write the product and read it again"

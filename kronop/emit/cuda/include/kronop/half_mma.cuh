@@ -17,7 +17,7 @@ namespace kronop {
 // Two numbers, rounded to nearest even, in one register.
 template <class T>
 KRONOP_INLINE unsigned pack(float low, float high) {
-#if defined(KRONOP_EMULATION) || !defined(KRONOP_HAS_WIDE_PRODUCTS)
+#if defined(KRONOP_EMULATION) || !defined(KRONOP_HAS_BFLOAT16)
   return convert<T>(low).bits | unsigned(convert<T>(high).bits) << 16;
 #else
   unsigned word;

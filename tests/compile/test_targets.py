@@ -56,8 +56,8 @@ _OPERATIONS: dict[str, Callable[[str], Operation]] = {
 }
 
 
-# Bytes that kernels spill, at most.
-_SPILLS = {"distances": 80}
+# Bytes that kernels spill, at most. NVRTC 13.5 spills 68 and none, 13.0 and 12.9 these.
+_SPILLS = {"distances": 140, "gradient": 182}
 # What only some of the others have instructions for.
 _OWN = [("sm_89", "ksparse e4m3"), ("sm_100", "kron f64"), ("sm_120", "ksparse e4m3")]
 

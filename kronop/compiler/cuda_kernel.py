@@ -203,6 +203,8 @@ def check(result: tuple[Any, ...], subject: str) -> Any:
     )
     if name == "CUDA_ERROR_OUT_OF_MEMORY":
         raise OutOfMemoryError(f"{subject}: {name} ({text}); free device memory and try again")
+    if name == "CUDA_ERROR_UNSUPPORTED_PTX_VERSION":
+        text += "; PTX of an NVRTC that is newer than the driver: install a newer driver"
     raise DeviceError(f"{subject}: {name} ({text})")
 
 

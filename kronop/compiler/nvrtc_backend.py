@@ -77,6 +77,7 @@ class NvrtcCompiler:
         return Product(image=image, resources=resources, log=log, is_ptx=is_ptx)
 
     def assembly(self, source: Source, flags: tuple[str, ...]) -> str:
+        flags = _understood(_nvrtc(), flags)
         return _compile(source, flags, "PTX")[0].decode(errors="replace").rstrip("\0")
 
 

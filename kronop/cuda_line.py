@@ -10,6 +10,8 @@ import ctypes
 from kronop.late import imported
 
 NEWEST = 13
+# The least compute capability that CUDA 13 compiles for.
+_LEAST_OF_13 = (7, 5)
 # The oldest release that is served, which drivers since 550 know.
 LEAST = (12, 4)
 
@@ -37,9 +39,35 @@ def version_of_package(name: str) -> str:
         return ""
 
 
+def _oldest_gpu() -> tuple[int, int] | None:
+    """The least compute capability of the GPUs here; None where nothing tells it. NVML does not
+    start CUDA, which a process that forks could not use in its children then."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        if nvml.nvmlInit_v2():
+            return None
+        count, found = ctypes.c_uint(), []
+        nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+        for index in range(count.value):
+            gpu, major, minor = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
+            told = map(ctypes.byref, (major, minor))
+            if not nvml.nvmlDeviceGetHandleByIndex_v2(
+                index, ctypes.byref(gpu)
+            ) and not nvml.nvmlDeviceGetCudaComputeCapability(gpu, *told):
+                found.append((major.value, minor.value))
+        nvml.nvmlShutdown()
+    except (OSError, AttributeError):
+        return None
+    return min(found, default=None)
+
+
 def cuda_extra() -> str:
-    """The extra of pyproject.toml that fits here: "cuda12" under a driver of CUDA 12 or beside
-    packages of it, such as those that torch brings, else "cuda13"."""
+    """The extra of pyproject.toml that fits here: "cuda12" under a driver of CUDA 12, beside
+    packages of it, such as those that torch brings, or for GPUs that CUDA 13 does not know, else
+    "cuda13"."""
+    oldest = _oldest_gpu()
+    if oldest and oldest < _LEAST_OF_13:
+        return "cuda12"
     driver = driver_release()
     bindings = version_of_package("cuda-bindings").partition(".")[0]
     if not bindings and version_of_package("nvidia-cuda-runtime-cu12"):

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import platform
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -82,13 +83,12 @@ class Target:
         name = _ALIASES.get(name, name) if isinstance(name, str) else ""
         if name not in _TARGETS:
             known = ", ".join(["80", "90", "'cuda'", "'x86'", *map(repr, _TARGETS)])
+            hint = "80 is an A100, 90 an H200, x86 this machine's CPU"
+            if number := re.fullmatch(r"(?:sm_)?(\d+)(\d)", name):
+                near = cls.of_capability(int(number[1]), int(number[2]))
+                hint = f"GPUs of compute capability {number[1]}.{number[2]} run what is for {near}"
             raise DescriptionError(
-                mismatch(
-                    "target",
-                    expected=f"one of {known}",
-                    got=repr(value),
-                    hint="80 is an A100, 90 an H200, x86 this machine's CPU",
-                )
+                mismatch("target", expected=f"one of {known}", got=repr(value), hint=hint)
             )
         return _TARGETS[name]
 

@@ -17,6 +17,7 @@ from kronop.bench.arrays import Arrays
 from kronop.bench.protocol import Call, Clock, needs_flush, rounds, sets_for
 from kronop.bench.shapes import Shape
 from kronop.descriptions.datatype import TENSOR_TYPES
+from kronop.machine import Feature
 from kronop.progress import Progress
 from kronop.target import Target
 
@@ -104,14 +105,16 @@ def floor_of(
 
 
 def passes_that_fit(shape: Shape, element_bytes: int, target: Target) -> int:
-    """1 if the shared memory of a cluster holds a row, else 2, which suffice for every shape.
+    """1 if the shared memory of a cluster, or of a block where there are none, holds a row, else 2,
+    which suffice for every shape.
 
     On a CPU it is 1, because further passes over a row find it in a cache.
     """
     if target.backend != "cuda":
         return 1
     row = element_bytes * max(shape.input_columns, shape.output_columns)
-    return 1 if row <= _CLUSTER * target.shared_bytes else 2
+    blocks = _CLUSTER if target.has(Feature.clusters) else 1
+    return 1 if row <= blocks * target.shared_bytes else 2
 
 
 def measure(arrays: Arrays, clock: Clock, dtypes: Sequence[str]) -> Ceilings:

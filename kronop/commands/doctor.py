@@ -179,7 +179,10 @@ def _cuda(nvrtc: tuple[int, int] | None, driver: tuple[int, int] | None) -> Find
     if len(lines) > 1 or (driver and driver[0] < max(lines)):
         newer = f", or a driver for CUDA {max(lines)}" if driver and driver[0] < max(lines) else ""
         return Finding(
-            "CUDA", False, told, f"all have to be of one line: {installing(cuda_extra())}{newer}"
+            "CUDA",
+            False,
+            told,
+            f"all have to be of one line: in a new environment, {installing(cuda_extra())}{newer}",
         )
     if driver and driver < nvrtc:
         return Finding("CUDA", True, told, "the driver loads the kernels, but no PTX of this NVRTC")

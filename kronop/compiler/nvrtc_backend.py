@@ -20,6 +20,7 @@ from kronop.compiler.ptxas import resources_of
 from kronop.cuda_line import LEAST, NEWEST, cuda_extra
 from kronop.errors import CompileError, installing, mismatch, warn
 from kronop.late import imported, whole
+from kronop.machine import GENERATIONS
 from kronop.target import Target, is_of_ptx
 
 # -default-device: NVRTC 13.0 treats a lambda inside a device function as a host function.
@@ -122,19 +123,31 @@ def _nvrtc() -> Any:
 
 def _understood(nvrtc: Any, flags: tuple[str, ...]) -> tuple[str, ...]:
     """The flags for a GPU that is newer than this release: it runs binaries for an earlier minor
-    compute capability of its own major one, and PTX for any earlier one."""
+    compute capability of its own major one, and PTX for any earlier one.
+
+    Raises:
+        CompileError: the GPU is older than all that this release knows.
+    """
     arch, *others = flags
     found = re.fullmatch(r"-arch=(sm|compute)_(\d+)", arch)
     known = nvrtc.nvrtcGetSupportedArchs()[1] if found else []
     if not found or int(found[2]) in known:
         return flags
-    asked = int(found[2])
-    nearest = max((number for number in known if number < asked), default=None)
-    if nearest is None:
-        return flags
+    asked, release = int(found[2]), ".".join(map(str, nvrtc.nvrtcVersion()[1:]))
+    # Others may be those of a Jetson, whose binaries other GPUs of the same number do not run.
+    earlier = [number for number in known if f"sm_{number}" in GENERATIONS and number < asked]
+    if not earlier:
+        raise CompileError(
+            mismatch(
+                f"NVRTC {release}",
+                expected=f"one that knows {found[0][6:]}",
+                got=f"sm_{min(known)} and later",
+                hint=f"in a new environment: {installing('cuda12')}",
+            )
+        )
+    nearest = max(earlier)
     alike = found[1] == "sm" and nearest // 10 == asked // 10
     chosen = f"{'sm' if alike else 'compute'}_{nearest}"
-    release = ".".join(map(str, nvrtc.nvrtcVersion()[1:]))
     warn(f"NVRTC {release} does not know {found[0][6:]}, and compiles for {chosen} in its place")
     return (f"-arch={chosen}", *others)
 
@@ -148,18 +161,8 @@ def _compile(source: Source, flags: tuple[str, ...], result: str) -> tuple[bytes
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
         log = _read(nvrtc, program, "ProgramLog").decode(errors="replace").strip("\0 \n")
         if int(status) != 0:
-            raise RefusalError((log or status.name) + _known(nvrtc, log))
+            raise RefusalError(log or status.name)
         return _read(nvrtc, program, result), log
-
-
-def _known(nvrtc: Any, log: str) -> str:
-    """What follows the refusal of an architecture: a release knows neither all older nor newer."""
-    if "--gpu-architecture" not in log:
-        return ""
-    major, minor = nvrtc.nvrtcVersion()[1:]
-    known = ", ".join(f"sm_{number}" for number in nvrtc.nvrtcGetSupportedArchs()[1])
-    hint = "" if major < NEWEST else f"; for older GPUs: {installing('cuda12')}"
-    return f"\nNVRTC {major}.{minor} knows {known}{hint}"
 
 
 def _options(nvrtc: Any, source: Source, flags: tuple[str, ...]) -> list[bytes]:

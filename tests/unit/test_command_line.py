@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -84,8 +85,14 @@ _Release = tuple[int, int] | None
         ((12, 9), "12.9.10", (13, 2), True, "a driver for CUDA 13.2"),
         ((13, 5), "13.4.4", None, True, "NVRTC 13.5, cuda-bindings 13.4.4, no driver"),
         ((12, 9), "12.9.10", (12, 4), True, "12.4; the driver loads the kernels, but no PTX"),
-        ((13, 0), "13.0.3", (12, 9), False, "one line: pip .*cuda12.*, or a driver for CUDA 13"),
-        ((13, 0), "12.9.10", (13, 0), False, "of one line: pip .*cuda1"),
+        (
+            (13, 0),
+            "13.0.3",
+            (12, 9),
+            False,
+            "one line: in a new .*cuda12.*, or a driver for CUDA 13",
+        ),
+        ((13, 0), "12.9.10", (13, 0), False, "of one line: in a new environment, pip .*cuda1"),
         ((12, 9), "12.9.10", (12, 2), False, "12.2; install a driver for CUDA 12.4 or later"),
         (None, "", (12, 4), False, "no NVRTC, no cuda-bindings, .* 12.4; pip .*cuda12"),
         (None, "", None, False, "no driver; pip .*cuda13"),
@@ -127,7 +134,39 @@ def test_the_extra_is_of_the_line_that_driver_and_packages_fit(
 ) -> None:
     monkeypatch.setattr(cuda_line, "driver_release", lambda: driver)
     monkeypatch.setattr(cuda_line, "version_of_package", lambda name: packages.get(name, ""))
+    monkeypatch.setattr(cuda_line, "_oldest_gpu", lambda: None)
     assert cuda_line.cuda_extra() == extra
+    for oldest, chosen in (((7, 5), extra), ((7, 0), "cuda12")):
+        monkeypatch.setattr(cuda_line, "_oldest_gpu", lambda oldest=oldest: oldest)
+        assert cuda_line.cuda_extra() == chosen
+
+
+def test_nvml_tells_the_oldest_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = [(8, 6), (7, 0)]
+
+    def handle(index: int, gpu: Any) -> int:
+        gpu._obj.value = index + 1
+        return 0
+
+    def capability(gpu: Any, major: Any, minor: Any) -> int:
+        major._obj.value, minor._obj.value = told[gpu.value - 1]
+        return 0
+
+    def count(number: Any) -> int:
+        number._obj.value = len(told)
+        return 0
+
+    nvml = SimpleNamespace(
+        nvmlInit_v2=lambda: 0,
+        nvmlShutdown=lambda: 0,
+        nvmlDeviceGetCount_v2=count,
+        nvmlDeviceGetHandleByIndex_v2=handle,
+        nvmlDeviceGetCudaComputeCapability=capability,
+    )
+    monkeypatch.setattr(cuda_line.ctypes, "CDLL", lambda name: nvml)
+    assert cuda_line._oldest_gpu() == (7, 0)
+    nvml.nvmlInit_v2 = lambda: 9
+    assert cuda_line._oldest_gpu() is None
 
 
 def test_the_release_that_a_driver_serves_is_asked_without_a_package(
@@ -265,7 +304,7 @@ def test_a_kernel_is_shown_by_its_name_where_only_one_has_it(capsys) -> None:
     [
         (["show", "kron", "4x0"], "positive"),
         (["demo", "--rows", "0"], "--rows: expected at least 1, got 0"),
-        (["show", "kron", "4x4", "--target", "sm_20"], "sm_90a"),
+        (["show", "kron", "4x4", "--target", "sm_107"], "10.7 run what is for sm_103"),
         (["cache", "show", "none"], "cache list"),
         (["show", "ksparse", "6,64,64,1", "--left"], "leave it out"),
         (["show", "kron", "8x8", "--batch-last"], "leave it out"),

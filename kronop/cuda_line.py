@@ -6,6 +6,7 @@ An environment has packages of one line. A driver serves every line up to its ow
 from __future__ import annotations
 
 import ctypes
+import functools
 
 from kronop.late import imported
 
@@ -39,8 +40,9 @@ def version_of_package(name: str) -> str:
         return ""
 
 
-def _oldest_gpu() -> tuple[int, int] | None:
-    """The least compute capability of the GPUs here; None where nothing tells it. NVML does not
+@functools.cache
+def newest_gpu() -> tuple[int, int] | None:
+    """The highest compute capability of the GPUs here; None where nothing tells it. NVML does not
     start CUDA, which a process that forks could not use in its children then."""
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
@@ -58,15 +60,20 @@ def _oldest_gpu() -> tuple[int, int] | None:
         nvml.nvmlShutdown()
     except (OSError, AttributeError):
         return None
-    return min(found, default=None)
+    return max(found, default=None)
+
+
+def needs_cuda12() -> bool:
+    """Whether CUDA 13 compiles for none of the GPUs here."""
+    newest = newest_gpu()
+    return newest is not None and newest < _LEAST_OF_13
 
 
 def cuda_extra() -> str:
     """The extra of pyproject.toml that fits here: "cuda12" under a driver of CUDA 12, beside
     packages of it, such as those that torch brings, or for GPUs that CUDA 13 does not know, else
     "cuda13"."""
-    oldest = _oldest_gpu()
-    if oldest and oldest < _LEAST_OF_13:
+    if needs_cuda12():
         return "cuda12"
     driver = driver_release()
     bindings = version_of_package("cuda-bindings").partition(".")[0]

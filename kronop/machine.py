@@ -51,6 +51,9 @@ class Feature(enum.Enum):
         return self.name
 
 
+# Of Jetsons, whose binaries are not those of other cards of their generation, nor is there a CUDA
+# 12.4 for them.
+OLD_JETSONS = ((5, 3), (6, 2), (7, 2))
 # The first compute capability that has it, and all later ones have; the others are in the table.
 _SINCE = {
     Feature.grid_constants: (7, 0),

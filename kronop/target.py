@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import functools
@@ -14,7 +15,14 @@ from typing import Any
 
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
-from kronop.machine import GENERATIONS, Feature, Generation, Gpu, share_of_products
+from kronop.machine import (
+    GENERATIONS,
+    OLD_JETSONS,
+    Feature,
+    Generation,
+    Gpu,
+    share_of_products,
+)
 
 # What asks the driver for the card at hand; kronop/__init__.py puts it here: leaves ask no driver.
 at_hand: list[Callable[[], Target]] = []
@@ -84,9 +92,10 @@ class Target:
         if name not in _TARGETS:
             known = ", ".join(["80", "90", "'cuda'", "'x86'", *map(repr, _TARGETS)])
             hint = "80 is an A100, 90 an H200, x86 this machine's CPU"
-            if number := re.fullmatch(r"(?:sm_)?(\d+)(\d)", name):
-                near = cls.of_capability(int(number[1]), int(number[2]))
-                hint = f"GPUs of compute capability {number[1]}.{number[2]} run what is for {near}"
+            number = re.fullmatch(r"(?:sm_)?(\d{1,2})(\d)", name)
+            with contextlib.suppress(DescriptionError):
+                if number and (near := cls.of_capability(int(number[1]), int(number[2]))):
+                    hint = f"compute capability {number[1]}.{number[2]} runs what is for {near}"
             raise DescriptionError(
                 mismatch("target", expected=f"one of {known}", got=repr(value), hint=hint)
             )
@@ -108,12 +117,12 @@ class Target:
         """
         lines = sorted(GENERATIONS.values(), key=lambda line: line.gpu.capability)
         fitting = [line for line in lines if line.gpu.capability <= (major, minor)]
-        if not fitting:
+        if not fitting or (major, minor) in OLD_JETSONS:
             least = "{}.{}".format(*lines[0].gpu.capability)
             raise DescriptionError(
                 mismatch(
                     "GPU",
-                    expected=f"compute capability {least} or later",
+                    expected=f"compute capability {least} or later, and no Jetson before Orin",
                     got=f"{major}.{minor}",
                     hint="use a supported GPU, or an x86 operation on host tensors",
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import platform
 import re
@@ -17,7 +18,7 @@ import numpy as np
 
 import kronop
 from kronop import compiler, cpus, knobs
-from kronop.cuda_line import LEAST, cuda_extra, driver_release, version_of_package
+from kronop.cuda_line import LEAST, cuda_extra, driver_release, needs_cuda12, version_of_package
 from kronop.errors import CompileError, KronopError, installing
 from kronop.progress import Progress
 from kronop.target import Target, detect_x86_arch
@@ -89,7 +90,7 @@ def findings() -> Iterator[Finding]:
     nvrtc = _tried("NVRTC", _by_nvrtc)
     yield nvrtc
     yield _cuda(_released(nvrtc.told), driver_release())
-    yield _tried("GPUs", _on_gpus)
+    yield _gpus()
     for name, what, extra in _PACKAGES:
         yield _package(name, what, extra)
     yield _cache()
@@ -98,8 +99,9 @@ def findings() -> Iterator[Finding]:
 def _tried(name: str, attempt: Callable[[], str]) -> Finding:
     try:
         return Finding(name, True, attempt())
-    except (KronopError, ImportError) as error:  # As where cuda-bindings is, and no cuda-core.
-        told, _, hint = str(error).partition("; ")
+    except Exception as error:  # Of a broken installation, of which the other findings may tell.
+        text = str(error) if isinstance(error, KronopError) else repr(error)
+        told, _, hint = text.partition("; ")
         return Finding(name, False, told.splitlines()[0], hint.splitlines()[0] if hint else "")
 
 
@@ -184,6 +186,9 @@ def _cuda(nvrtc: tuple[int, int] | None, driver: tuple[int, int] | None) -> Find
             told,
             f"all have to be of one line: in a new environment, {installing(cuda_extra())}{newer}",
         )
+    if max(lines) > LEAST[0] and needs_cuda12():
+        hint = f"these GPUs need CUDA 12: in a new environment, {installing('cuda12')}"
+        return Finding("CUDA", False, told, hint)
     if driver and driver < nvrtc:
         return Finding("CUDA", True, told, "the driver loads the kernels, but no PTX of this NVRTC")
     return Finding("CUDA", True, told)
@@ -193,15 +198,29 @@ def _dotted(release: tuple[int, int]) -> str:
     return ".".join(map(str, release))
 
 
-def _on_gpus() -> str:
+def _gpus() -> Finding:
     status = compiler.cuda_devices()
     if not status:
-        raise CompileError(status.reason)
-    from kronop.args.device import card_of, check, cuda_driver, name_of_device
+        told, _, hint = status.reason.partition("; ")
+        return Finding("GPUs", False, told, hint)
+    from kronop.args.device import check, cuda_driver
 
     count = int(check(cuda_driver().cuDeviceGetCount(), "counting GPUs"))
-    found = [f"{name_of_device(index)}: {_card(card_of(index))}" for index in range(count)]
-    return "; ".join((*found, _tried_on("cuda")))
+    found = [_tried("GPUs", functools.partial(_on_gpu, index)) for index in range(count)]
+    works = all(item.works for item in found)
+    hint = next((item.hint for item in found if item.hint), "")
+    return Finding("GPUs", works, "; ".join(item.told for item in found), hint)
+
+
+def _on_gpu(index: int) -> str:
+    from kronop.args.device import card_of, current, name_of_device
+
+    told = f"{name_of_device(index)}, {_card(card_of(index))}"
+    try:
+        with current(index):
+            return f"{told}, {_tried_on('cuda')}"
+    except Exception as error:  # The figures are told all the same.
+        raise CompileError(f"{told}: {str(error) or repr(error)}") from error
 
 
 def _card(target: Target) -> str:

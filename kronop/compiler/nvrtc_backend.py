@@ -135,7 +135,8 @@ def _understood(nvrtc: Any, flags: tuple[str, ...]) -> tuple[str, ...]:
         return flags
     asked, release = int(found[2]), ".".join(map(str, nvrtc.nvrtcVersion()[1:]))
     # Others may be those of a Jetson, whose binaries other GPUs of the same number do not run.
-    earlier = [number for number in known if f"sm_{number}" in GENERATIONS and number < asked]
+    targets = {name.rstrip("a") for name in GENERATIONS}
+    earlier = [number for number in known if f"sm_{number}" in targets and number < asked]
     if not earlier:
         raise CompileError(
             mismatch(

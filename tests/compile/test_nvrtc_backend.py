@@ -14,14 +14,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from kronop import compiler, knobs, late
+from kronop import compiler, knobs, late, machine
 from kronop.artifacts import Binary, BinaryFormat, Language, Origin, Source
 from kronop.compiler import build, cuda_headers, nvcc_backend, nvrtc_backend
 from kronop.compiler.nvcc_backend import find_cuda_tool
 from kronop.compiler.nvrtc_backend import NvrtcCompiler
 from kronop.cuda_line import cuda_extra
 from kronop.errors import CompileError, DeviceError, installing
-from kronop.target import Target
+from kronop.target import Target, every_target
 
 ROOT = Path(__file__).parents[2]
 SCALE = """
@@ -213,26 +213,54 @@ def test_what_is_older_than_all_that_this_release_knows_is_told_what_to_install(
         NvrtcCompiler(compiler.default_cache).compile(make(), ("-arch=sm_20",))
 
 
+# What releases know, of what is in question: 101 is a Jetson, which is 110 since 13.0.
+_KNOWN = {
+    (12, 4): [70, 75, 80, 86, 87, 89, 90],
+    (12, 8): [70, 75, 80, 86, 87, 89, 90, 100, 101, 120],
+    (12, 9): [70, 75, 80, 86, 87, 89, 90, 100, 101, 103, 120, 121],
+    (13, 0): [75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121],
+}
+
+
 @pytest.mark.parametrize(
-    ("asked", "chosen"),
+    ("release", "asked", "chosen"),
     [
-        ("sm_89", "sm_89"),
-        ("sm_90a", "sm_90a"),
-        ("sm_103", "sm_100"),
-        ("sm_121", "compute_100"),
-        ("compute_121", "compute_100"),
+        ((12, 4), "sm_89", "sm_89"),
+        ((12, 4), "sm_90a", "sm_90a"),
+        ((12, 4), "sm_100", "compute_90"),
+        ((12, 4), "compute_121", "compute_90"),
+        ((12, 8), "sm_103", "sm_100"),
+        ((12, 8), "sm_110", "compute_100"),
+        ((12, 8), "sm_121", "sm_120"),
+        ((12, 8), "compute_121", "compute_120"),
+        ((12, 9), "sm_121", "sm_121"),
+        ((13, 0), "sm_130", "compute_121"),
     ],
 )
-def test_what_is_newer_than_this_release_is_served_by_what_it_knows(
-    asked: str, chosen: str
+def test_what_is_newer_than_a_release_is_served_by_what_that_knows(
+    release: tuple[int, int], asked: str, chosen: str
 ) -> None:
-    nvrtc = _bindings(12, 8)
-    nvrtc.nvrtcGetSupportedArchs = lambda: (0, [75, 80, 89, 90, 100, 101])
+    nvrtc = _bindings(*release)
+    nvrtc.nvrtcGetSupportedArchs = lambda: (0, _KNOWN[release])
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         flags = nvrtc_backend._understood(nvrtc, (f"-arch={asked}", "-DX"))
     assert flags == (f"-arch={chosen}", "-DX")
     assert bool(told) == (asked != chosen)
+
+
+@pytest.mark.parametrize("release", _KNOWN)
+@pytest.mark.filterwarnings("ignore:NVRTC")
+def test_what_a_release_compiles_for_has_the_features_of_the_target(
+    release: tuple[int, int],
+) -> None:
+    nvrtc = _bindings(*release)
+    nvrtc.nvrtcGetSupportedArchs = lambda: (0, _KNOWN[release])
+    newer = [target for target in every_target() if target.gpu and target.gpu.capability >= (7, 5)]
+    for target in newer:
+        arch = nvrtc_backend._understood(nvrtc, target.flags)[0].rpartition("_")[2].rstrip("a")
+        capability = int(arch) // 10, int(arch) % 10
+        assert all(machine._SINCE.get(item, (0, 0)) <= capability for item in target.gpu.features)
 
 
 def test_ptx_of_a_gpu_that_is_newer_than_this_release() -> None:

@@ -17,6 +17,7 @@ from kronop.machine import GENERATIONS, Feature
 from kronop.target import Target, every_target
 from tests import support
 from tests.families import samples
+from tests.perf import other_cards
 
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
 
@@ -108,6 +109,15 @@ def test_the_page_has_every_target_and_its_card() -> None:
     for line in lines:
         cards = ", ".join(GENERATIONS[name].gpu.card for name in re.findall(r"`(sm_\w+)`", line))
         assert line.split("|")[2].strip() == cards
+
+
+def test_the_page_tells_what_plans_expect() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "gpus.md").read_text()
+    (line,) = (line for line in page.splitlines() if line.startswith("| float32, `1024:8^5`"))
+    cells = [cell.strip() for cell in line.split("|")[2:-1]]
+    for place, card in enumerate(other_cards._CARDS.values()):
+        if place % 2:  # It takes time, and models of all cards change together.
+            assert cells[place] == str(other_cards.kron("float32", [(8, 8)] * 5, 1024, card))
 
 
 @pytest.mark.parametrize("target", _GPUS, ids=str)

@@ -45,8 +45,6 @@ _CARDS = {
     "RTX 4090": Target.parse("sm_89"),
     "L4": _card("sm_89", "L4", 58, 2.04, 300),
     "RTX 5090": Target.parse("sm_120"),
-    "H100": _H100,
-    "H200": _H200,
 }
 _Sizes = list[tuple[int, int]]
 _PRODUCTS: list[tuple[str, int, _Sizes]] = [

@@ -206,10 +206,11 @@ def test_another_generation_is_refused(gpu: Driver) -> None:
     forget_gpus()
     with pytest.raises(ArgumentError, match="sm_80, got sm_120"):
         KronMatmulArguments(operation=operation, X=np.ones((2, 6)), factors=_factors())
-    gpu.abilities = (3, 7, 48 * 1024)
-    forget_gpus()
-    with pytest.raises(DescriptionError, match=r"5\.0 or later, got 3\.7"):
-        device.target_of_device(device.default_device())
+    for major, minor in ((3, 7), (7, 2)):  # The latter a Jetson.
+        gpu.abilities = (major, minor, 48 * 1024)
+        forget_gpus()
+        with pytest.raises(DescriptionError, match=rf"5\.0 or later, .*, got {major}\.{minor}"):
+            device.target_of_device(device.default_device())
 
 
 @pytest.mark.parametrize(

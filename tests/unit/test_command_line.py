@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import os
@@ -18,10 +19,13 @@ import pytest
 import kronop
 from kronop import compiler, cuda_line, families, knobs
 from kronop.__main__ import main
+from kronop.args import device
+from kronop.artifacts import Status
 from kronop.bench.arrays import uninterrupted
 from kronop.commands import doctor
 from kronop.commands.cache import _key
 from kronop.commands.matrix import table
+from kronop.errors import KronopError
 from kronop.families.kron.command import shape_of
 from kronop.target import every_target
 
@@ -75,6 +79,34 @@ def test_doctor_tells_the_figures_of_a_gpu() -> None:
     )
 
 
+@pytest.mark.cuda
+def test_doctor_runs_a_kernel_on_each_gpu() -> None:
+    finding = doctor._gpus()
+    assert finding.works, str(finding)
+    assert "a trial kernel took" in finding.told
+
+
+@pytest.mark.parametrize("trial", [KronopError("no kernel; install one"), RuntimeError("of CUDA")])
+def test_doctor_tells_the_figures_of_a_gpu_whose_trial_fails(
+    trial: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(index: int) -> str:
+        raise trial
+
+    monkeypatch.setattr(compiler, "cuda_devices", lambda: Status.accept())
+    monkeypatch.setattr(device, "cuda_driver", lambda: SimpleNamespace(cuDeviceGetCount=lambda: 2))
+    monkeypatch.setattr(device, "check", lambda result, doing: result)
+    monkeypatch.setattr(device, "name_of_device", lambda index: f"card {index}")
+    monkeypatch.setattr(device, "card_of", lambda index: kronop.Target.parse("sm_89"))
+    monkeypatch.setattr(device, "current", lambda index: contextlib.nullcontext())
+    monkeypatch.setattr(doctor, "_tried_on", fail)
+    finding = doctor._gpus()
+    assert not finding.works
+    assert "card 0, sm_89, 128 multiproc" in finding.told
+    assert "card 1, sm_89, 128 multiproc" in finding.told
+    assert finding.hint == ("install one" if isinstance(trial, KronopError) else "")
+
+
 _Release = tuple[int, int] | None
 
 
@@ -110,9 +142,13 @@ def test_doctor_says_whether_packages_and_driver_are_of_one_line_of_cuda(
     for module in (doctor, cuda_line):
         monkeypatch.setattr(module, "version_of_package", {"cuda-bindings": bindings}.get)
     monkeypatch.setattr("importlib.metadata.requires", lambda name: None)
+    monkeypatch.setattr(cuda_line, "newest_gpu", lambda: None)
     finding = doctor._cuda(nvrtc, driver)
     assert finding.works == works
     assert re.search(told, str(finding))
+    if works:
+        monkeypatch.setattr(cuda_line, "newest_gpu", lambda: (7, 0))
+        assert doctor._cuda(nvrtc, driver).works == (nvrtc < (13, 0))
 
 
 @pytest.mark.parametrize(
@@ -134,14 +170,12 @@ def test_the_extra_is_of_the_line_that_driver_and_packages_fit(
 ) -> None:
     monkeypatch.setattr(cuda_line, "driver_release", lambda: driver)
     monkeypatch.setattr(cuda_line, "version_of_package", lambda name: packages.get(name, ""))
-    monkeypatch.setattr(cuda_line, "_oldest_gpu", lambda: None)
-    assert cuda_line.cuda_extra() == extra
-    for oldest, chosen in (((7, 5), extra), ((7, 0), "cuda12")):
-        monkeypatch.setattr(cuda_line, "_oldest_gpu", lambda oldest=oldest: oldest)
+    for newest, chosen in ((None, extra), ((7, 5), extra), ((7, 0), "cuda12")):
+        monkeypatch.setattr(cuda_line, "newest_gpu", lambda newest=newest: newest)
         assert cuda_line.cuda_extra() == chosen
 
 
-def test_nvml_tells_the_oldest_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvml_tells_the_newest_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     told = [(8, 6), (7, 0)]
 
     def handle(index: int, gpu: Any) -> int:
@@ -164,9 +198,9 @@ def test_nvml_tells_the_oldest_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         nvmlDeviceGetCudaComputeCapability=capability,
     )
     monkeypatch.setattr(cuda_line.ctypes, "CDLL", lambda name: nvml)
-    assert cuda_line._oldest_gpu() == (7, 0)
+    assert cuda_line.newest_gpu.__wrapped__() == (8, 6)
     nvml.nvmlInit_v2 = lambda: 9
-    assert cuda_line._oldest_gpu() is None
+    assert cuda_line.newest_gpu.__wrapped__() is None
 
 
 def test_the_release_that_a_driver_serves_is_asked_without_a_package(
@@ -304,7 +338,7 @@ def test_a_kernel_is_shown_by_its_name_where_only_one_has_it(capsys) -> None:
     [
         (["show", "kron", "4x0"], "positive"),
         (["demo", "--rows", "0"], "--rows: expected at least 1, got 0"),
-        (["show", "kron", "4x4", "--target", "sm_107"], "10.7 run what is for sm_103"),
+        (["show", "kron", "4x4", "--target", "sm_107"], "10.7 runs what is for sm_103"),
         (["cache", "show", "none"], "cache list"),
         (["show", "ksparse", "6,64,64,1", "--left"], "leave it out"),
         (["show", "kron", "8x8", "--batch-last"], "leave it out"),

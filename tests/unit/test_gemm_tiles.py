@@ -110,8 +110,13 @@ def test_choice() -> None:
     ],
 )
 def test_float32_is_multiplied_by_the_faster_cores(target: str, expected: Any) -> None:
-    """A GeForce's ordinary cores do more than a third of the TF32 products of its tensor cores."""
-    assert CudaEmitter().instruction(float32, Target.parse(target)) == expected(float32)
+    """Three products of TF32 take longer than one of ordinary cores on the cards that have twice
+    as many of these, also on those whose tensor cores are twice as fast as a GeForce's."""
+    card = Target.parse(target)
+    assert CudaEmitter().instruction(float32, card) == expected(float32)
+    assert card.gpu is not None
+    twice = card.of_card("L4", card.cores, card.gpu.hertz)
+    assert CudaEmitter().instruction(float32, twice) == expected(float32)
 
 
 @pytest.mark.parametrize("math", [_SIMT(float8_e5m2), _TENSOR_OP(float8_e5m2)])

@@ -49,10 +49,12 @@ def bytes_of_multiply_adds(target: Target, sums: DataType) -> float:
     """The bytes that memory moves in the time of one multiply-add of the ordinary cores."""
     card, known = gpu_of(target), H200.gpu
     cycles = memory_share(target)
-    if sums.bytes == 4:
-        return _BYTES_OF_MULTIPLY_ADD * (cycles / (card.float32 / known.float32))
-    of_int, of_float = card.int32 / known.int32, card.float64 / known.float64
-    return 2 * _BYTES_OF_MULTIPLY_ADD * (cycles / (of_int if sums.kind == "int" else of_float))
+    share = card.float32 / known.float32
+    if sums.kind == "int":
+        share = card.int32 / known.int32
+    elif sums.bytes == 8:
+        share = card.float64 / known.float64
+    return sums.bytes / 4 * _BYTES_OF_MULTIPLY_ADD * (cycles / share)
 
 
 def hertz(target: Target) -> float:

@@ -27,7 +27,7 @@ class CudaEmitter(Searching):
 
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
         """Tensor cores, as accurate as ordinary ones, where they multiply such elements faster: on
-        most GeForce cards three products of TF32 take longer than one of float32."""
+        cards of sm_86, 89, 120 and 121 three products of TF32 take longer than one of float32."""
         split = warp_products(target, 4) / PRODUCTS_OF_SPLIT
         if element is float32 and split < ordinary_products(target, "float", 4):
             return MathInstruction.simt(element)

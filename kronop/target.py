@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import dataclasses
 import functools
-import hashlib
 import platform
 import re
 from collections.abc import Callable
@@ -176,11 +175,13 @@ class Target:
 
     @property
     def mark(self) -> str:
-        """The name, and behind it, of another card than the one that the name stands for, a digest
-        of everything that is known of it."""
-        if self == _TARGETS.get(self.name):
+        """The name, and behind it, of another card than the one that the name stands for, what
+        its driver tells of it."""
+        gpu = self.gpu
+        if gpu is None or self == _TARGETS.get(self.name):
             return self.name
-        return f"{self.name}:{hashlib.sha256(repr(self).encode()).hexdigest()[:12]}"
+        told = (gpu.card, self.cores, gpu.hertz, gpu.bandwidth, self.shared_bytes, self.flags[0])
+        return f"{self.name}:{', '.join(map(str, told))}"
 
     def __str__(self) -> str:
         return self.name

@@ -51,10 +51,16 @@ def test_a_table_decides_what_runs_on_another_machine(folder: Path, capsys) -> N
         assert tuning_table.export_table() == table.read_text()
 
 
-def test_the_same_gpu_with_another_driver(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+_H200 = kronop.Target.parse("sm_90a")
+
+
+@pytest.mark.parametrize("card", [_H200, _H200.of_card("H100", 132, 1.98e9, bandwidth=2.9e12)])
+def test_the_same_gpu_with_another_driver(
+    card: kronop.Target, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(compiler, "cuda_devices", lambda: True)
     monkeypatch.setattr(tuning_table, "default_device", lambda: Device("cuda", 0))
-    operation = make_operation("sm_90a")
+    operation = make_operation(card)
     plans = operation.candidates(3, ROWS)
     for place, measured in enumerate(("H200, driver 13000", "A100, driver 1"), 1):
         monkeypatch.setattr(winners, "machine", lambda *_, name=measured: name)
@@ -67,7 +73,10 @@ def test_the_same_gpu_with_another_driver(folder: Path, monkeypatch: pytest.Monk
         devices = [item.device for item in compiler.default_cache().winners()]
         assert devices == ["H200, driver 13010", "A100, driver 1"]
         winners._process.found.clear()
-        assert make_operation("sm_90a").plan_for(ROWS, 0).steps == plans[1].steps
+        assert make_operation(card).plan_for(ROWS, 0).steps == plans[1].steps
+        if card != _H200:
+            planned = make_operation(_H200).plan_for(ROWS, 0).steps
+            assert planned == make_operation(_H200).candidates(1, ROWS)[0].steps
 
 
 @pytest.mark.parametrize(

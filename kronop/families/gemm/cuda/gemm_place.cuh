@@ -53,13 +53,11 @@ class Sums {
       ResultsOf<Step, Parameters, Layout> results(p, place.problem);
       results.begin(place.row + Layout::row(), place.column + Layout::column());
       if constexpr (kReduces<typename Step::Epilogue>) results.open(place.row, place.column);
-#pragma unroll
-      for (int piece = 0; piece < Layout::kPieces; ++piece) store(results, piece, piece_of(piece));
+      for_each_piece([&](int piece) { store(results, piece, piece_of(piece)); });
       if constexpr (kReduces<typename Step::Epilogue>) results.close();
     } else {
       Sum* const to = start(p, place, place.slice);
-#pragma unroll
-      for (int piece = 0; piece < Layout::kPieces; ++piece) {
+      for_each_piece([&](int piece) {
         const Piece held = piece_of(piece);
 #pragma unroll
         for (int v = 0; v < kVectors; ++v) {
@@ -68,7 +66,7 @@ class Sums {
           for (int i = 0; i < kWidth; ++i) vector.data[i] = at(held, v * kWidth + i);
           store_whole<Sum, kWidth>(to + (piece * kVectors + v) * (Step::kThreads * kWidth), vector);
         }
-      }
+      });
     }
   }
 
@@ -84,6 +82,15 @@ class Sums {
   }
 
  private:
+  // NVRTC before 12.8 leaves so long a loop rolled, and the sums that it reads by an index in a stack.
+  template <int kPiece = 0, class Visit>
+  KRONOP_INLINE static void for_each_piece(const Visit& visit) {
+    if constexpr (kPiece < Layout::kPieces) {
+      visit(kPiece);
+      for_each_piece<kPiece + 1>(visit);
+    }
+  }
+
   template <class Parameters>
   KRONOP_INLINE static void add_slices(const Parameters& p, long long block) {
     const int piece = int(split(block, Layout::kPieces));

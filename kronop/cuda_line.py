@@ -52,10 +52,10 @@ def newest_gpu() -> tuple[int, int] | None:
         nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
         for index in range(count.value):
             gpu, major, minor = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
-            told = map(ctypes.byref, (major, minor))
-            if not nvml.nvmlDeviceGetHandleByIndex_v2(
-                index, ctypes.byref(gpu)
-            ) and not nvml.nvmlDeviceGetCudaComputeCapability(gpu, *told):
+            to = [ctypes.byref(item) for item in (gpu, major, minor)]
+            if nvml.nvmlDeviceGetHandleByIndex_v2(index, to[0]):
+                continue
+            if not nvml.nvmlDeviceGetCudaComputeCapability(gpu, *to[1:]):
                 found.append((major.value, minor.value))
         nvml.nvmlShutdown()
     except (OSError, AttributeError):

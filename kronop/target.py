@@ -91,9 +91,9 @@ class Target:
         if name not in _TARGETS:
             known = ", ".join(["80", "90", "'cuda'", "'x86'", *map(repr, _TARGETS)])
             hint = "80 is an A100, 90 an H200, x86 this machine's CPU"
-            number = re.fullmatch(r"(?:sm_)?(\d{1,2})(\d)", name)
-            with contextlib.suppress(DescriptionError):
-                if number and (near := cls.of_capability(int(number[1]), int(number[2]))):
+            if number := re.fullmatch(r"(?:sm_)?(\d{1,2})(\d)", name):
+                with contextlib.suppress(DescriptionError):
+                    near = cls.of_capability(int(number[1]), int(number[2]))
                     hint = f"compute capability {number[1]}.{number[2]} runs what is for {near}"
             raise DescriptionError(
                 mismatch("target", expected=f"one of {known}", got=repr(value), hint=hint)

@@ -99,7 +99,7 @@ def findings() -> Iterator[Finding]:
 def _tried(name: str, attempt: Callable[[], str]) -> Finding:
     try:
         return Finding(name, True, attempt())
-    except Exception as error:  # Of a broken installation, of which the other findings may tell.
+    except Exception as error:  # A broken installation raises anything.
         text = str(error) if isinstance(error, KronopError) else repr(error)
         told, _, hint = text.partition("; ")
         return Finding(name, False, told.splitlines()[0], hint.splitlines()[0] if hint else "")

@@ -126,7 +126,8 @@ def test_what_is_not_refused_is_planned_within_the_limits(target: Target) -> Non
         if "e4m3" in name and not target.has(Feature.float8):
             continue
         plan = make(target.name).plan
-        assert all(step.entry in str(plan) for step in plan.steps)  # With floors of the target.
+        # The text tells floors, which are reckoned from the target's figures.
+        assert all(step.entry in str(plan) for step in plan.steps)
         for step in plan.steps:
             assert step.design.shared_bytes <= target.shared_bytes
             assert step.design.threads <= 1024

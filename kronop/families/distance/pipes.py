@@ -68,11 +68,13 @@ class Pipes:
             return cls(arithmetic=arithmetic, memory=_CORE_MEMORY)
         assert target.gpu is not None
         cores = cls.of_gpu(target, sums, target.cores, target.gpu.hertz)
+        # Without tensor cores no products are counted, which then take no time.
+        products = target.gpu.products * 2 / multiplied or math.inf
         return cls(
             arithmetic=cores.arithmetic,
             special=cores.special,
             issued=cores.issued,
-            products=target.gpu.products * 2 / multiplied or math.inf,  # None asked of no unit.
+            products=products,
             memory=target.gpu.bandwidth,
         )
 

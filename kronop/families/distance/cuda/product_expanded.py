@@ -236,7 +236,7 @@ class ProductMma(ProductKernel):
             return Status.reject(f"sums in float32, of at most {_MOST_DEPTH} features")
         if not target.has(Feature.clusters):
             return Status.reject(
-                f"{target} is none of the GPUs since sm_90, where it pays as measured"
+                f"it was measured to pay on GPUs since sm_90 only, not on {target}"
             )
         if self.shared_bytes > target.shared_bytes:
             return Status.reject(f"takes {self.shared_bytes} bytes of shared memory")

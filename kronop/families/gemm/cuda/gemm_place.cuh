@@ -82,7 +82,8 @@ class Sums {
   }
 
  private:
-  // NVRTC before 12.8 leaves so long a loop rolled, and the sums that it reads by an index in a stack.
+  // A recursion, since NVRTC before 12.8 does not unroll so long a loop, which then reads the sums
+  // by an index, from a stack.
   template <int kPiece = 0, class Visit>
   KRONOP_INLINE static void for_each_piece(const Visit& visit) {
     if constexpr (kPiece < Layout::kPieces) {

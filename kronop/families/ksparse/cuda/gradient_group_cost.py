@@ -50,7 +50,7 @@ def cycles(design: GradientGroup, rows: int, target: Target) -> float:
 
 
 def _in_cycle(moved: float, target: Target) -> float:
-    """Bytes of memory in a cycle where a multiprocessor of an H200 moves so many."""
+    """Bytes that all multiprocessors move in a cycle, if one of an H200 moves `moved`."""
     return target.cores * moved * memory_share(target)
 
 

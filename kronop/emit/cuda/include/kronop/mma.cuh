@@ -12,8 +12,9 @@
 
 namespace kronop {
 
-// The same product on the ordinary cores: its operands come from the threads that hold them. A loop that is unrolled
-// exchanges everything first, and a warp that has 32 such products in a row spills 39 KB a thread.
+// The same product on the ordinary cores: its operands come from the threads that hold them. The
+// loop stays a loop: unrolled, all products' operands are exchanged before the first is multiplied,
+// and threads spill up to 39 KB.
 template <class T>
 KRONOP_INLINE void threads_multiply_add(T (&sums)[4], const T (&a)[4], const T (&b)[2]) {
   const int lane = threadIdx.x % 32;

@@ -54,13 +54,19 @@ _OPERATIONS: dict[str, Callable[[str], Operation]] = {
     "quantized": _sample("quantized Kronecker", _BFLOAT16),
     "gemm f16": _sample("matrix products", _FLOAT16),
     "gemm s8": _sample("matrix products", kronop.int8),
+    "gemm e4m3": _sample("matrix products", kronop.float8_e4m3fn),
 }
 
 
 # Bytes that kernels spill, at most. NVRTC 13.5 spills 68 and none, 13.0 and 12.9 these.
 _SPILLS = {"distances": 140, "gradient": 182}
 # What only some of the others have instructions for.
-_OWN = [("sm_89", "ksparse e4m3"), ("sm_100", "kron f64"), ("sm_120", "ksparse e4m3")]
+_OWN = [
+    ("sm_89", "ksparse e4m3"),
+    ("sm_90a", "gemm e4m3"),
+    ("sm_100", "kron f64"),
+    ("sm_120", "ksparse e4m3"),
+]
 
 
 def _cases(full: bool) -> Iterator[tuple[str, str]]:

@@ -29,7 +29,20 @@ KRONOP_INLINE void warp_multiply_add_halves(unsigned (&sums)[2], const unsigned 
   }
 #endif
 }
-// A product of 8-bit floats. NOTE: the instructions need Feature.float8.
+// A product of 8-bit floats. On Hopper, whose warps have no instruction for it, CUDA makes it of two
+// of float16. NOTE: CUDA 12.4 adds them to themselves, not to the sums, where a loop carries these; for
+// it the two are written out, which took up to 28 % longer (docs/gotchas.md).
+#if defined(KRONOP_HAS_WARP_GROUPS) && __CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ < 5
+template <class T>
+KRONOP_INLINE void warp_multiply_add_quarters(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+#pragma unroll
+  for (int upper = 0; upper < 2; ++upper) {
+    const auto wide = [&](unsigned word) { return detail::widen_pair<T>(word, upper); };
+    warp_multiply_add<half_t>(sums, {wide(a[0]), wide(a[1]), wide(a[2]), wide(a[3])}, wide(b[0]), wide(b[1]));
+  }
+}
+#else
+// NOTE: the instructions need Feature.float8.
 #define KRONOP_QUARTER_PRODUCT(type)                                                                              \
   asm("mma.sync.aligned.m16n8k32.row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])                                                \
@@ -43,6 +56,7 @@ KRONOP_INLINE void warp_multiply_add_quarters(float (&sums)[4], const unsigned (
   }
 }
 #undef KRONOP_QUARTER_PRODUCT
+#endif
 #endif
 
 namespace gemm {

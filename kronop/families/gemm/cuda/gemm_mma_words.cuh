@@ -29,16 +29,18 @@ KRONOP_INLINE void warp_multiply_add_halves(unsigned (&sums)[2], const unsigned 
   }
 #endif
 }
-// A product of 8-bit floats. On Hopper, whose warps have no instruction for it, CUDA makes it of two
-// of float16. NOTE: CUDA 12.4 adds them to themselves, not to the sums, where a loop carries these; for
-// it the two are written out, which took up to 28 % longer (docs/gotchas.md).
+// A product of 8-bit floats. Warps of Hopper have no instruction for it: the compiler makes two
+// products of float16. NOTE: that of CUDA 12.4 adds them to themselves, not to the sums, where a
+// loop carries the sums. For it they are written out, which is slower (docs/gotchas.md).
 #if defined(KRONOP_HAS_WARP_GROUPS) && __CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ < 5
 template <class T>
-KRONOP_INLINE void warp_multiply_add_quarters(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+KRONOP_INLINE void warp_multiply_add_quarters(float (&sums)[4], const unsigned (&a)[4],
+                                              const unsigned (&b)[2]) {
 #pragma unroll
   for (int upper = 0; upper < 2; ++upper) {
     const auto wide = [&](unsigned word) { return detail::widen_pair<T>(word, upper); };
-    warp_multiply_add<half_t>(sums, {wide(a[0]), wide(a[1]), wide(a[2]), wide(a[3])}, wide(b[0]), wide(b[1]));
+    const unsigned left[4] = {wide(a[0]), wide(a[1]), wide(a[2]), wide(a[3])};
+    warp_multiply_add<half_t>(sums, left, wide(b[0]), wide(b[1]));
   }
 }
 #else

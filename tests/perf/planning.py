@@ -19,7 +19,7 @@ import pkgutil
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,11 +103,11 @@ def _named(
 def others(count: int) -> Iterator[Case]:
     """Random ones, the same every time."""
     for seed in range(count):
-        yield f"random {seed}", lambda seed=seed: _random(random.Random(seed))
+        yield f"random {seed}", lambda seed=seed: random_operation(random.Random(seed))
 
 
-def _random(chance: random.Random) -> Any:
-    target, element = chance.choice(_TARGETS), chance.choice([*TENSOR_TYPES.values()])
+def random_operation(chance: random.Random, targets: Sequence[str] = _TARGETS) -> Any:
+    target, element = chance.choice(targets), chance.choice([*TENSOR_TYPES.values()])
     here = {"alignment": chance.choice((1, 1, 2, 4)), "layout": chance.choice([*kronop.Layout])}
     last = {"batch_last": chance.random() < 0.5}
     pattern = tuple(chance.choice((1, 2, 3, 4, 6, 16, 48, 64, 100, 192, 256)) for _ in range(4))

@@ -29,7 +29,7 @@ struct TileStep : Decided {
                        kOfLargest = kOfC + Decided::kDepth * Decided::kOutputs;
   static constexpr int kSlab = kOfLargest + kIsRelative * Decided::kDepth * kPitchM;
   // Shared memory has slabs first, and later results on their way out.
-  static constexpr int kShared = Decided::kStages * kSlab > Decided::kTileN* kPitchM
+  static constexpr int kShared = Decided::kStages * kSlab > (Decided::kTileN * kPitchM)
                                      ? Decided::kStages * kSlab
                                      : Decided::kTileN * kPitchM;
   // Elements that need no conversion are copied to shared memory without registers.

@@ -24,9 +24,8 @@ struct Scaled {
   // infinity.
   KRONOP_INLINE float times(double more) const {
     const double all = factor * more, most = 3.4e38, least = 1.4e-45;
-    const double size = all < 0 ? -all : all, within = size > most                ? most
-                                                       : size < least && size > 0 ? least
-                                                                                  : size;
+    const double size = all < 0 ? -all : all;
+    const double within = size > most ? most : size < least && size > 0 ? least : size;
     return x * float(all < 0 ? -within : within);
   }
   KRONOP_INLINE float value() const { return times(1.0); }

@@ -17,7 +17,8 @@ inline constexpr int run_of = 16 / sizeof(T);
 // Where item i of lane 0 is; that of the next lane is a run further on.
 template <class T, int kLanes>
 KRONOP_INLINE constexpr int place(int i) {
-  return i / run_of<T> * (kLanes * run_of<T>)+i % run_of<T>;
+  constexpr int run = run_of<T>;
+  return i / run * (kLanes * run) + i % run;
 }
 
 template <class T, int kLanes, int kCount>

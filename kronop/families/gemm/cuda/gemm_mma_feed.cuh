@@ -119,10 +119,11 @@ class MmaFeed {
     for (int u = 0; u < kEach; ++u) {
       const Input* const from =
           from_ + (lines_on(u) * line_step + within_on(u) * (kDirectly && kUnit > 1 ? 1 : step_));
-      const int along = length - within_on(u), there = kWhole                               ? kUnit
-                                                       : lines <= lines_on(u) || along <= 0 ? 0
-                                                       : along < kUnit                      ? along
-                                                                                            : kUnit;
+      const int along = length - within_on(u);
+      const int there = kWhole                               ? kUnit
+                        : lines <= lines_on(u) || along <= 0 ? 0
+                        : along < kUnit                      ? along
+                                                             : kUnit;
       if constexpr (!kDirectly) {
         held_[u] = Input{};
         if (there) held_[u] = *from;

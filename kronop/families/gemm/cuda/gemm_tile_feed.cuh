@@ -93,10 +93,11 @@ class TileFeed {
                         : other <= 0 || along <= 0 ? 0
                         : along < kUnit            ? along
                                                    : kUnit;
+      constexpr int size = sizeof(Input);
       if constexpr (kDirectly && kWhole) {
-        copy_asynchronously<kUnit* int(sizeof(Input))>(slab + place(u), from);
+        copy_asynchronously<size * kUnit>(slab + place(u), from);
       } else if constexpr (kDirectly) {
-        copy_or_clear<kUnit* int(sizeof(Input))>(slab + place(u), from, there * int(sizeof(Input)));
+        copy_or_clear<size * kUnit>(slab + place(u), from, there * size);
       } else if (there == kUnit) {
         held_[u] = load<Input, kUnit>(from);
       } else {

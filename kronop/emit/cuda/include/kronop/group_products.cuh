@@ -31,10 +31,8 @@ struct GroupMatrix {
   unsigned start, rest;
   KRONOP_INLINE GroupMatrix(const void* from, int eight_rows, int row_bytes, int part = 16) {
     start = (unsigned(__cvta_generic_to_shared(from)) & 0x3ffff) >> 4 | unsigned(part >> 4) << 16;
-    rest = unsigned(eight_rows >> 4) | unsigned(row_bytes == 128  ? 1
-                                                : row_bytes == 64 ? 2
-                                                                  : 3)
-                                           << 30;
+    const int swizzle = row_bytes == 128 ? 1 : row_bytes == 64 ? 2 : 3;
+    rest = unsigned(eight_rows >> 4) | unsigned(swizzle) << 30;
   }
   KRONOP_INLINE unsigned long long after(int bytes) const {
     return (unsigned long long)rest << 32 | (start + (bytes >> 4));

@@ -156,10 +156,8 @@ struct GroupResults {
   KRONOP_INLINE void deposit_lanes(const Sums& sums, Output* part, int m, int n) const {
     constexpr bool by_lanes = Step::kYOrder == kAlongLanes,
                    joined = by_lanes && Sums::kLanes == Step::kLanes;
-    constexpr int count = 2 * Sums::kLanes, together = joined     ? count
-                                                       : by_lanes ? Sums::kLanes
-                                                       : kByRows  ? 1
-                                                                  : 2;
+    constexpr int count = 2 * Sums::kLanes;
+    constexpr int together = joined ? count : by_lanes ? Sums::kLanes : kByRows ? 1 : 2;
     constexpr int vector = vector_of_lanes<together, sizeof(Output)>;
     const int row = first_row() + threadIdx.x % 32 / 4, t = threadIdx.x % 4 * 2,
               column = n * 8 % Step::kPartN + t;

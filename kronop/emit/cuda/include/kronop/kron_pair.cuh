@@ -204,19 +204,18 @@ KRONOP_INLINE void write_blocks(const typename Of::Sums& sums, int m,
   using Accumulator = typename Step::Accumulator;
   constexpr int vector = Of::kLanes / Of::kPlaces;
   const int own = Of::row(threadIdx.x % 32 / 4) * Of::kStride1 + threadIdx.x % 4 * Of::kStride2;
-  for_each_result<Step, Phase>(
-      sums, m, [&](const Accumulator(&values)[Of::kLanes], int first, int second) {
+  const auto write = [&](const Accumulator(&values)[Of::kLanes], int first, int second) {
 #pragma unroll
-        for (int i = 0; i < Of::kPlaces; ++i) {
-          Vector<Accumulator, vector> row;
+    for (int i = 0; i < Of::kPlaces; ++i) {
+      Vector<Accumulator, vector> row;
 #pragma unroll
-          for (int v = 0; v < vector; ++v) row.data[v] = values[i * vector + v];
-          if (live[i])
-            store<Accumulator, vector>(
-                tile + places[i].shared + own + (first * Of::kStride1 + second * Of::kStride2),
-                row);
-        }
-      });
+      for (int v = 0; v < vector; ++v) row.data[v] = values[i * vector + v];
+      if (live[i])
+        store<Accumulator, vector>(
+            tile + places[i].shared + own + (first * Of::kStride1 + second * Of::kStride2), row);
+    }
+  };
+  for_each_result<Step, Phase>(sums, m, write);
 }
 
 // Writes the same results through the epilogue to Y.
@@ -235,18 +234,18 @@ KRONOP_INLINE void write_blocks(const typename Of::Sums& sums, int m,
     own[i].k += Of::row(threadIdx.x % 32 / 4) * at1 + threadIdx.x % 4 * at2;
     spots[i] = sink.at(own[i]);
   }
-  for_each_result<Step, Phase>(sums, m,
-                               [&](const Accumulator(&values)[Of::kLanes], int first, int second) {
+  const auto write = [&](const Accumulator(&values)[Of::kLanes], int first, int second) {
 #pragma unroll
-                                 for (int i = 0; i < Of::kPlaces; ++i) {
-                                   Accumulator row[vector];
+    for (int i = 0; i < Of::kPlaces; ++i) {
+      Accumulator row[vector];
 #pragma unroll
-                                   for (int v = 0; v < vector; ++v) row[v] = values[i * vector + v];
-                                   if (live[i])
-                                     sink.template write<vector, Step::kColumns == 1>(
-                                         row, own[i], spots[i], first * at1 + second * at2);
-                                 }
-                               });
+      for (int v = 0; v < vector; ++v) row[v] = values[i * vector + v];
+      if (live[i])
+        sink.template write<vector, Step::kColumns == 1>(row, own[i], spots[i],
+                                                         first * at1 + second * at2);
+    }
+  };
+  for_each_result<Step, Phase>(sums, m, write);
 }
 
 // A phase at work on a window: what a thread keeps, how it fetches a piece of the blocks, and how

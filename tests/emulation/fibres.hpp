@@ -13,8 +13,8 @@
 
 #pragma GCC push_options
 #pragma GCC optimize("O2")
-// For what most of a run takes: without optimisation of the whole the compiler inlines nothing
-// else.
+// For the functions that take most of a run: without optimisation of the whole, the
+// compiler inlines no others.
 #define EMULATION_INLINED __attribute__((always_inline))
 #define EMULATION_INLINE inline EMULATION_INLINED
 #define KRONOP_EMULATION

@@ -29,9 +29,9 @@ EMULATION_INLINE float operand(float x) {
 }
 EMULATION_INLINE double operand(double x) { return x; }
 
-// Adds to a thread's share of 16 rows x 8 `count` sums the products of left(row, k) and
-// right(column, k), of k < kSteps. Each is read once, since what it takes to find one is most of a
-// run.
+// Adds to a thread's share of 16 rows x 8 `count` sums the products of left(row, k)
+// and right(column, k), of k < kSteps. Each element is read once, since finding one
+// takes most of a run.
 template <class Wide, int kSteps, class Sum, class Left, class Right>
 EMULATION_INLINE void add_products(Sum (*sums)[4], int count, bool more, Left left, Right right) {
   const int thread = int(current % 32);
@@ -215,8 +215,8 @@ inline void warp_multiply_add(Sum (&sums)[4], const unsigned (&a)[2 * N], const 
   wait(Waiting::warp);
 }
 
-// An 8-bit float: e5m2 is the upper byte of a float16; the float16 with e4m3's fields is 2^8 times
-// too small.
+// An 8-bit float: e5m2 is the upper byte of a float16; the float16 with e4m3's fields is
+// 2^8 times too small.
 template <class T>
 EMULATION_INLINE double widened_byte(unsigned byte) {
   if (__is_same(T, kronop::float_e5m2_t))

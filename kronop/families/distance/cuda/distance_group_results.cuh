@@ -22,8 +22,8 @@ class GroupResults {
   // product of both rests is missing. Where points are near each other this is 1.5e-7 of the sum in
   // the mean, by a model that explains the errors measured on one H200; this takes most of it back.
   static constexpr float kTwice = Step::kSplit ? 2 + 0x1p-22f : 2;
-  // How many blocks of eight columns there are whose elements a quad of threads exchanges, so that
-  // each row's are 32 bytes, which is how much memory takes at once.
+  // How many blocks of eight columns a quad of threads exchanges elements of, so that its elements
+  // of a row fill 32 bytes: a sector, the least that memory writes.
   static constexpr int kJoined = 4 / int(sizeof(Output) < 4 ? sizeof(Output) : 4);
   static constexpr bool kMayJoin = kJoined <= 2 && sizeof(Output) <= 4;
 
@@ -101,8 +101,8 @@ class GroupResults {
   }
 
  private:
-  // Whether a point of this warp's has a length whose square leaves the range of float32, as Pack
-  // marks it.
+  // Whether one of this warp's points has a length whose square leaves the range of float32;
+  // Pack marks such points.
   KRONOP_INLINE static bool has_unusual(const Facts* of_rows, const Facts* of_columns) {
     bool found = of_rows[0].norm < 0 || of_rows[8].norm < 0;
 #pragma unroll 1
@@ -141,8 +141,8 @@ class GroupResults {
     const long long row_step = parameters_.y_row;
     const int quad = threadIdx.x % 32 / 4 * 4, t = threadIdx.x % 4;
     const Facts a[2] = {of_rows[0], of_rows[8]};
-    // Where this thread's run begins, from its first element: in block t / 2 of two that are
-    // joined.
+    // Where this thread's run begins, counted from its first element: in block t / 2 of
+    // the two joined ones.
     const int to = kJoined == 1 ? 0 : t / 2 * 8 + t % 2 * 4 - t * 2;
     Output* const y[2] = {share.y + to, share.y + (8 * row_step + to)};
     Output* mirrored = share.mirrored;
@@ -229,8 +229,8 @@ class GroupResults {
             : finish_(result);
   }
 
-  // As `write_each`, in double precision. Kernels of lengths are not symmetric: the two norms
-  // differ.
+  // As `write_each`, in double precision. Kernels of lengths are not symmetric:
+  // the two norms differ.
   KRONOP_INLINE void write_wide(const Share& share, const float (&sums)[kN][4],
                                 const Facts* of_rows, const Facts* of_columns) const {
 #pragma unroll 1

@@ -41,9 +41,8 @@ inline constexpr int kGranule = 64, kRowBytes = 128, kImage = kGranule * kRowByt
 template <class Step>
 inline constexpr int kSlab = kRowBytes / (Step::kSplit ? 4 : 2);  // features of an image
 
-// What is known of a point: its elements in images are multiplied by `scale` to be what they were,
-// and `norm` is the sum of their squares (or that of the multiplied elements', as distance_pack.cuh
-// says).
+// What is known of a point: its elements are those in the images times `scale`, and `norm` is the
+// sum of their squares (or of the squares of those in the images, where distance_pack.cuh says so).
 struct Facts {
   float scale, norm;
 };

@@ -1,5 +1,5 @@
-// Kernels of lengths and inner products alone, such as the cosine, where a square of a length
-// leaves the range of float32: once more, in double precision.
+// Kernels of lengths and inner products alone, such as the cosine, are computed once more, in
+// double precision, where the square of a length leaves the range of float32.
 #pragma once
 
 #include "kronop/memory.cuh"

@@ -2,13 +2,13 @@
 //
 // Blocks take kRows points at a time, kTeams threads each. Where kSplit, an element becomes the sum
 // of two float16 numbers, with an error of 2^-24 of the point's largest element: the elements of a
-// point are multiplied by a power of two, so that the largest is between 2^13 and 2^14. So they are
-// where kLengths, and squares of lengths that leave the range of float32 are those of the
-// multiplied elements, negative to mark them.
+// point are multiplied by a power of two, so that the largest is between 2^13 and 2^14. Elements
+// are multiplied so where kLengths, too; a squared length that leaves the range of float32 is then
+// stored as that of the multiplied elements, with a minus sign to mark it.
 //
 // Where kCentred, only differences of points matter, and the same centre is subtracted from all of
-// them: errors are relative to norms, which points have that are far from zero and near each other.
-// The centre is the mean of some points of x2.
+// them: errors are relative to norms, which are large where points are far from zero, however near
+// each other. The centre is the mean of some points of x2.
 #pragma once
 
 #include "distance_group_tiles.cuh"

@@ -88,8 +88,8 @@ class Sums {
                                                       : kM * kN;
     return (rounds(kind(first)) ? own : 0) + rounded(first + 1);
   }
-  // Ends a chain of additions: adds it to the totals, or makes it the totals if it is the first
-  // one.
+  // Ends a chain of additions: adds it to the totals, or makes it the totals if
+  // it is the first one.
   template <int kRound>
   KRONOP_INLINE void end_chain(Scalar* totals, bool is_first) {
     for_each_rounded<kRound>([&](Scalar& sum, int at) {

@@ -31,8 +31,8 @@ struct ProductStep : Decided {
                 2 * kSlab >= kTileN * kPitchM);
 };
 
-// Where a product finds index k of 8: a thread has two neighbouring ones of its operand, which are
-// 4 apart for the tensor cores.
+// Where a product finds index k of 8: a thread holds two neighbouring indices of its operand, which
+// tensor cores take for indices that are 4 apart.
 KRONOP_INLINE constexpr int place_of_k(int k) { return k / 8 * 8 + k % 8 / 2 + k % 2 * 4; }
 
 template <class Step, class Parameters>

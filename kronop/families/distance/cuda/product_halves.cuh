@@ -1,8 +1,8 @@
 // Points as products on tensor cores read them: away from their centre, times a power of two, and
 // as the sum of two float16 numbers. Their products then have 22 bits.
 //
-// Where there are few features, they are there three times: the three products of halves that count
-// are then one.
+// Where there are few features, each is stored three times, so that one product does the work of
+// the three products of halves that count.
 //
 // Threads of such products hold what half_mma.cuh says. Row i of thread group g is row 32 (i / 4) +
 // 4 g + i % 4 of the warp's points of x1. Of 16 points of x2, two blocks of 8 have columns of the

@@ -7,9 +7,9 @@
 namespace kronop {
 namespace product {
 
-// The number x * factor. What is the same for all pairs, such as a bandwidth, gathers in the
-// factor, which is computed once and in double precision: of the Gaussian kernel one multiplication
-// and one exponential are left for each pair.
+// The number x * factor. What is the same for all pairs, such as a bandwidth, is collected in the
+// factor, which is computed once and in double precision: a Gaussian kernel then takes one
+// multiplication and one exponential for each pair.
 struct Scaled {
   float x = 0;
   double factor = 1;
@@ -20,8 +20,8 @@ struct Scaled {
 
   KRONOP_INLINE static Scaled varying(float x) { return {x, 1.0}; }
   KRONOP_INLINE static Scaled uniform(float x) { return {1.0f, double(x)}; }
-  // Factors beyond float32 stay finite and do not vanish: they are multiplied with 0 and with
-  // infinity.
+  // Factors beyond float32 stay finite and do not vanish: they are multiplied with
+  // 0 and with infinity.
   KRONOP_INLINE float times(double more) const {
     const double all = factor * more, most = 3.4e38, least = 1.4e-45;
     const double size = all < 0 ? -all : all;

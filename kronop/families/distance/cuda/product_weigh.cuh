@@ -82,12 +82,12 @@ class WeighAlone {
   T sums_[kM][kColumns] = {}, totals_[kM][kColumns] = {};
 };
 
-// Sums of a warp, with the tensor cores: each float32 is a TF32 number and a rest, and three of the
-// four products count. Those of rests are of bfloat16 numbers, twice as many of which take the same
-// time; their own errors are below 2^-19 of the whole product.
+// Sums of a warp, with the tensor cores: each float32 is split into a TF32 number and a rest, and
+// three of the four products count. Products with a rest are computed in bfloat16, at twice the
+// rate; their errors are below 2^-19 of the whole product.
 //
-// A thread's items are those that the left operand has of it. In TF32, column t of the operand
-// stands for the first of two neighbours, and column t + 4 for the second.
+// A thread's items are the elements of the left operand that it holds. In TF32, column t of the
+// operand stands for the first of two neighbours, and column t + 4 for the second.
 template <class T, int kM, int kN, int kColumns, int kPitch>
 class WeighTogether {
   static constexpr int kOperands = kM / 2, kBlocks = kColumns / 8;

@@ -8,7 +8,7 @@ namespace kronop {
 namespace distance {
 
 // The reciprocal of a largest difference, rounded upwards: times that difference, it is at least 1.
-// Of 0, infinity and NaN, and of what is not a normal number, 1.
+// For 0, infinity, NaN and subnormal numbers, it is 1.
 KRONOP_INLINE float reciprocal_of_largest(float largest) {
   const bool is_normal = largest >= 0x1p-126f && largest <= 0x1.fffffep127f;
   return is_normal ? detail::bits_to_float(bits_of(1 / largest) + 1) : 1;
@@ -26,8 +26,8 @@ KRONOP_INLINE double relative(double d, double reciprocal) {
   return smaller(magnitude(d) * reciprocal, 1.0);
 }
 
-// The power that is computed with in place of a tensor's, of which larger or smaller ones give the
-// same. Numbers have these bounds already.
+// A power that comes from a tensor, within bounds beyond which results stay the same. Powers that
+// are given as numbers are within these bounds already.
 KRONOP_INLINE float bounded_power(float p) { return larger(smaller(p, 0x1p40f), 0x1p-40f); }
 KRONOP_INLINE double bounded_power(double p) { return larger(smaller(p, 0x1p70), 0x1p-70); }
 

@@ -1,5 +1,5 @@
-// Kernels of lengths and inner products alone, such as the cosine, where a square of a length
-// leaves the range of float32: once more, in double precision.
+// Kernels of lengths and inner products alone, such as the cosine, are computed once more, in
+// double precision, where the square of a length leaves the range of float32.
 #pragma once
 
 #include "distance_tile.hpp"
@@ -34,8 +34,8 @@ class Lengths {
            Step::kTerms == (kOfA >= 0) + (kOfB >= 0) + (kDot >= 0);
   }
 
-  // Whether a pair of a row's may need `mend`. Terms of the sums are `apart`; the first row of the
-  // tile has the same points b.
+  // Whether a pair of a row may need `mend`. Sums of the next term are `apart` elements further on;
+  // the first row of the tile has the same points b.
   KRONOP_INLINE static bool has_unusual(const Compute* sums, const Compute* first_row,
                                         index_t apart) {
     if (kOfA >= 0 && is_unusual(sums[kOfA * apart])) return true;
@@ -52,8 +52,8 @@ class Lengths {
     return some != 0;
   }
 
-  // Computes the kernel's values for point a and `count` points b again where they need it, and
-  // makes the others of the panel 0 then.
+  // Computes the kernel's values for point a and `count` points b again where they need it. The
+  // panel's values after these become 0.
   __attribute__((noinline)) static void mend(Compute* values, const Compute* sums, index_t apart,
                                              Points a, Points b, index_t count, index_t k,
                                              const Shared<Step>& shared) {

@@ -72,9 +72,9 @@ KRONOP_INLINE void read_sums(typename Step::Numbers* of_pairs, const typename St
   if constexpr (t + 1 < Step::kTerms) read_sums<Step, t + 1>(of_pairs, row, first_row, apart, v);
 }
 
-// Whether a - b is computed as 1 a - b, where differences and sums would wait for the same two
-// pipes while those of multiply-adds are idle. (On Zen 3, |d| takes 0.041 ns for each number so,
-// else 0.047.)
+// Whether a - b is computed as the multiply-add 1 a - b, where differences and sums would wait for
+// the same two pipes while those of multiply-adds are idle. (On Zen 3, |d| takes 0.041 ns for each
+// number so, else 0.047.)
 #if defined(__FMA__)
 template <TermKind kKind>
 inline constexpr bool kMultiplies = kKind == TermKind::One;
@@ -92,8 +92,8 @@ KRONOP_INLINE T hidden_one() {
 }
 
 // Sums of one term over a slab of features, for kRows rows of x1 and the rows of x2 in a panel.
-// Those of a NormA or NormB don't depend on one of them, and exist once. Nothing is done in another
-// round than the term's.
+// Sums of a NormA or NormB depend on one of the two only, and exist once. In a round that is not
+// the term's, nothing is done.
 template <class Step, int kTerm, int kRows, int kRound>
 struct Sums {
   using Compute = typename Step::Compute;

@@ -1,7 +1,7 @@
 // The product of a kernel matrix and a matrix, without the former in memory:
 //
 //     Y[m, c] = epilogue(sum over n of (kernel(x1[m], x2[n]) + regularization [m = n]) v[n, c],
-//     Z[m, c])
+//                        Z[m, c])
 //
 // A thread takes a block of rows through all columns n, kBlockColumns of them at a time. Register
 // tiles sum over features, as in distance.hpp; the kernel's values of a row are multiplied by the

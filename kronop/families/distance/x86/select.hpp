@@ -7,8 +7,8 @@
 
 namespace kronop {
 
-// `matrix` has `columns` columns from column `before` of a wider one on. What was chosen of the
-// columns before these is in `values` and `indices`, (rows, k) each.
+// `matrix` is the part of a wider matrix that has `columns` columns from column `before` on. What
+// was chosen from the columns in front of that is in `values` and `indices`, (rows, k) each.
 struct SelectParameters {
   void *matrix, *values, *indices;
   index_t rows, columns, before, k, largest, threads;

@@ -79,8 +79,8 @@ KRONOP_INLINE void load_slab(unsigned char* to, int k, int first, Load load) {
   }
 }
 
-// Has the maps of the tile after this one at hand, if they are another product's: the first copy by
-// a map waits for it. A product without steps of the sum has no maps of operands.
+// Prefetches the tensor maps of the next tile, if it is of another product: the first copy by a map
+// waits until the map is there. A product that sums over nothing (k = 0) has no maps of operands.
 template <class Walk>
 KRONOP_INLINE void prefetch_next(Walk walk) {
   const auto* const own = &walk.member();
@@ -178,7 +178,7 @@ struct GroupSums {
   }
 
   // The products of a slab are a chain of their own: small ones first, as everywhere (mma.cuh).
-  // NOTE: tensor cores cut sums off instead of rounding them, those of 8-bit floats to about 14
+  // NOTE: tensor cores truncate sums instead of rounding them, those of 8-bit floats to about 14
   // bits, so chains are added up here.
   KRONOP_INLINE void add_up_chains(int slabs, GroupRoom<Step>& room, Turn<Step::kStages>& turn) {
     static_assert(Step::kParts == 1, "sums and a chain take as many registers");

@@ -26,8 +26,8 @@ struct GemmGroupParameters {
 };
 
 // The same where the epilogue is a visitor tree: `visited` are its operands, then its results, D
-// first. Parts of result i, where it is a reduction, begin at folds[i] of `partial`; where `joins`
-// is not 0, a launch joins them, so many threads those of a result. `batch` counts the problems.
+// first. If result i is a reduction, its partial results begin at folds[i] of `partial`; a launch
+// with `joins` > 0 joins them, `joins` threads for each result. `batch` counts the problems.
 template <int kScalars, class Scalar, int kVisited, int kResults>
 struct GemmGroupVisitorParameters {
   TensorMap a_map, b_map;

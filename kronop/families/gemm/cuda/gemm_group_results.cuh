@@ -121,8 +121,8 @@ class GroupResults {
     }
   }
 
-  // How C, or the bias, is read: by pairs of neighbours, which all rows share, or any element
-  // apart.
+  // How C, or the bias, is read: by pairs of neighbours, which all rows share,
+  // or any element apart.
   enum class Reads { kNone, kPairs, kAny };
 
   // Whether all rows have the same bias, in whole and aligned pairs.

@@ -53,8 +53,8 @@ class GroupVisits {
   template <class Sums>
   KRONOP_INLINE void write(const Parameters& p, const Sums& sums, long long m, long long n,
                            int problem) {
-    // Of the last tile, or of a cluster's last one, a team may have nothing, and there is no part
-    // for it.
+    // A team may have no rows of the last tile, or of a cluster's last tile; there is no
+    // partial result for it then.
     if (m >= p.m) return;
     Results results(p, problem);
     results.begin(m + Own::holder_of_column(), n + Own::holder_of_row() * Own::kRun);

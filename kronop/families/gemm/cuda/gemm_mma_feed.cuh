@@ -9,9 +9,9 @@ namespace gemm {
 // A slab of kRows rows of A, or columns of B, in shared memory. Its lines are contiguous in memory:
 // a row's indices k or, if kAcross, all rows of an index k.
 //
-// Pieces of 16 bytes change places with others of their line, so that what a warp reads at once is
-// in different banks: 8 lines at a time where matrices are read, and else the elements of lines
-// that the threads t of a quad take, 32 bytes each.
+// Pieces of 16 bytes are swizzled within their line, so that what a warp reads at once is in
+// different banks: pieces of 8 lines where whole matrices are read (ldmatrix), and else 32 bytes
+// from the line of each thread t of a quad.
 template <class Step, int kRows, bool kAcross>
 struct Slab {
   using Input = typename Step::Input;
@@ -33,10 +33,10 @@ struct Slab {
   KRONOP_INLINE static int place(int line, int byte) {
     return line * kLineBytes + ((byte / 16 ^ swizzle(line)) * 16 | byte % 16);
   }
-  // Where what is `lines` lines and `bytes` bytes further on than `place` lies. Of the bits that
-  // change pieces' places, the last four of a line and those of a span, none is set in both. NOTE:
-  // where both are known, instructions add most of them to an address that is computed once; the
-  // compiler does not find that.
+  // The place of what is `lines` lines and `bytes` bytes further on than what lies at `place`. Of
+  // the bits that change pieces' places, the last four of a line and those of a span, none is set
+  // in both. NOTE: where both are known, instructions add most of them to an address that is
+  // computed once; the compiler does not find that.
   KRONOP_INLINE static int further(int place, int lines, int bytes) {
     constexpr int kSpan = 16 * kSwizzled;
     return (place ^ (swizzle(lines) * 16 ^ bytes % kSpan)) + lines * kLineBytes +
@@ -112,8 +112,8 @@ class MmaFeed {
     // What is found ahead of the loop over slabs, for each unit, would take registers.
     const long long line_step = renewed(line_step_);
     const int lines = (kAcross ? left : rows_) - line_, length = (kAcross ? rows_ : left) - within_;
-    // NOTE: a loop where the slab is no whole one: unrolled, its copies and those of whole slabs
-    // were one sequence under predicates, more than twice as long.
+    // NOTE: not unrolled where the slab is no whole one: else the compiler made its copies and
+    // those of whole slabs one sequence under predicates, more than twice as long.
     constexpr int kUnrolled = kWhole || !kDirectly ? kEach : 1;
 #pragma unroll kUnrolled
     for (int u = 0; u < kEach; ++u) {

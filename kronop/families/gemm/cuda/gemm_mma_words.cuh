@@ -151,10 +151,10 @@ struct Words {
   }
 };
 
-// The same of float32, 16 elements deep, rounded to Step::Rounded as it is loaded. Which contracted
-// index is which does not matter: a register has two of one half of a step. NOTE: rounded where
-// they are multiplied, operands of two steps were twice the registers, which spilled from 64 x 64
-// sums on.
+// The same of float32, 16 elements deep, rounded to Step::Rounded as it is loaded. The order of
+// contracted indices does not matter: a register has two of one half of a step. NOTE: if elements
+// were rounded only when they are multiplied, operands of two steps would take twice the registers,
+// which spilled from 64 x 64 sums on.
 template <class Step, class RoomOfA, class RoomOfB>
 struct RoundedWords {
   static constexpr int kM = Step::kWarpM / 16, kN = Step::kWarpN / 8, kDeep = 16;
@@ -210,8 +210,8 @@ struct Doubles {
   }
 
  private:
-  // That of row `row`, a multiple of 8, and index `k`, one of 4, further on than the thread's first
-  // one.
+  // The element `row` rows, a multiple of 8, and `k` indices, a multiple of 4, behind
+  // the thread's first one.
   template <class Room, bool kAcross>
   KRONOP_INLINE static double element(const unsigned char* slab, int first, int row, int k) {
     const int lane = threadIdx.x % 32, of_first = first + lane / 4,

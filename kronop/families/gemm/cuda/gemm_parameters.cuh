@@ -30,9 +30,9 @@ struct GemmParameters {
 };
 
 // The same where the epilogue is a visitor tree: `visited` are its operands, then its results, D
-// first. Parts of result i, where it is a reduction, begin at folds[i] of `partial`. Sums of a tree
-// that reduces are not cut: where `adds_up` is not 0, a launch joins the parts, so many threads
-// those of a result.
+// first. If result i is a reduction, its partial results begin at folds[i] of `partial`. Sums of a
+// tree that reduces are not cut into slices: a launch with `adds_up` > 0 joins partial results,
+// `adds_up` threads for each result.
 template <int kScalars, class Scalar, int kVisited, int kResults>
 struct GemmVisitorParameters {
   void *a, *b;

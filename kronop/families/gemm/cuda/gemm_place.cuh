@@ -73,8 +73,8 @@ class Sums {
     }
   }
 
-  // Adds up the slices' sums of piece `block` of all tiles' pieces; of a tree that reduces, joins
-  // the parts of results instead.
+  // Adds up the slices' sums of piece `block` of all tiles' pieces; if a tree reduces, joins
+  // partial results instead.
   template <class Parameters>
   KRONOP_INLINE static void add_up(const Parameters& p, long long block) {
     if constexpr (kReduces<typename Step::Epilogue>) {

@@ -17,8 +17,8 @@ class TileFeed {
   using Input = typename Step::Input;
   using Sum = typename Step::Accumulator;
   static constexpr bool kDirectly = detail::same<Input, Sum>;
-  // What lies along k goes to different lines of shared memory, which takes a copy for each
-  // element.
+  // What lies along k goes to different lines of shared memory, which takes a
+  // copy for each element.
   static constexpr int kUnit = kDirectly && !kAcross ? 1 : kPromised;
   // Units of a line in memory, lines that all threads take at once, and units of a thread.
   static constexpr int kOfLine = (kAcross ? kRows : Step::kTileK) / kUnit,

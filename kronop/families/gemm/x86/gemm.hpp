@@ -3,10 +3,10 @@
 //     Y[m, n] = epilogue(sum over k of A[m, k] B[k, n], Z[m, n], bias[m, n]).
 //
 // An item of work is a block of results. It goes through k slab by slab: the slab's columns are
-// packed at once, and its rows kBlockRows at a time, which stay in the second-level cache. Tiles of
-// sums take a panel of columns, which stays in the first-level cache, and one panel of rows after
-// the other. Sums of slabs are added up in scratch, tile by tile, which also keeps rounding errors
-// small.
+// packed at once, and its rows kBlockRows at a time, which stay in the second-level cache. Tiles
+// of sums take a panel of columns, which stays in the first-level cache, and one panel of rows
+// after the other. Sums of slabs are added up in scratch, tile by tile, which also keeps
+// rounding errors small.
 #pragma once
 
 #include "gemm_results.hpp"

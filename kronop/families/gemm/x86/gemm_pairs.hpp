@@ -7,8 +7,7 @@
 namespace kronop::gemm {
 
 // Adds the products of both numbers of each place. They and their sums fit in 32 bits.
-// NOTE: GCC and Clang have different builtins for 64 bytes; the masked one is the only one of
-// GCC's.
+// NOTE: GCC and Clang have different builtins for 64 bytes; GCC has the masked one only.
 template <int kWidth>
 KRONOP_INLINE Vector<int32_t, kWidth> multiply_pairs(Vector<int32_t, kWidth> a,
                                                      Vector<int32_t, kWidth> b) {

@@ -25,8 +25,8 @@ struct GemmParameters {
 };
 
 // The same for products whose epilogue is a visitor tree: `visited` are its operands, then its
-// results, D first. If the problem is the transpose of the operation's, `turned` is 1. Parts of
-// result i, where it is a reduction, begin at folds[i] of the workspace.
+// results, D first. If the problem is the transpose of the operation's, `turned` is 1. If result i
+// is a reduction, its partial results begin at folds[i] of the workspace.
 template <int kScalars, class Scalar, int kVisited, int kResults>
 struct GemmVisitorParameters {
   void *a, *b, *workspace;

@@ -6,10 +6,10 @@
 
 namespace kronop::gemm {
 
-// A panel is two stretches of 16 rows or columns, each packed as tiles, one for each step along k.
-// A line of a tile of rows is a row's numbers along k; a line of a tile of columns has a unit,
-// which is kPack neighbours along k, of every column. So one is the transposed other, in units of
-// 32 bits.
+// A panel is two stretches of 16 rows or columns, each packed as tiles, one for each step along
+// k. A line of a tile of rows is a row's numbers along k; a line of a tile of columns has a
+// unit, which is kPack neighbours along k, of every column. So one is the transpose of the
+// other, in units of 32 bits.
 template <class Decided>
 struct TileStep : Decided {
   using Packed = typename Decided::Input;

@@ -28,9 +28,9 @@ struct VectorStep : Decided {
     load_panel<ColumnLanes>(to, from, row, column, count, depth);
   }
 
-  // Sums of the first kHeight rows of a tile, in rows kPanel apart; `joins`: added to what is
-  // there. NOTE: a function of its own, because GCC keeps the sums in registers only where little
-  // else is.
+  // Sums of the first kHeight rows of a tile, in rows kPanel apart, are added to what is there if
+  // `joins`, else replace it. NOTE: a function of its own, because GCC keeps the sums in registers
+  // only where a function has little else.
   template <int kHeight>
   __attribute__((noinline)) static void multiply(const Packed* rows, const Packed* columns,
                                                  index_t depth, Packed* to, bool joins) {

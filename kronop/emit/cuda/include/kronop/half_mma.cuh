@@ -154,8 +154,8 @@ KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], u
       : KRONOP_SUMS(0), KRONOP_SUMS(1), KRONOP_SUMS(2), KRONOP_SUMS(3)            \
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(more)))
 // clang-format on
-// The descriptor of a matrix, made once: those of places some bytes further on differ in the lower
-// half only.
+// The descriptor of a matrix, made once: the descriptors of matrices some bytes further on differ
+// from it in the lower half only.
 struct Matrix {
   unsigned start, rest;
   KRONOP_INLINE Matrix(const void* from, int columns) {

@@ -5,9 +5,9 @@
 
 namespace kronop {
 
-// NOTE: the approximate ones take the place of functions that cost up to ten times as much. PTX
-// promises relative errors of 2^-22 or less (of logarithms near 0, absolute ones); numbers that are
-// not normal are zeros to them.
+// NOTE: approximate instructions take the place of functions that cost up to ten times as much. PTX
+// promises relative errors of 2^-22 or less (absolute errors for logarithms near 0); subnormal
+// numbers count as zeros.
 #if defined(KRONOP_EMULATION)
 inline float fast_root(float x) { return std::sqrt(x); }
 inline float fast_inverse_root(float x) { return 1 / std::sqrt(x); }

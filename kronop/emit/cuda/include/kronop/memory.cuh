@@ -65,10 +65,9 @@ KRONOP_INLINE int cluster_rank() {
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return int(rank);
 }
-// NOTE: a release to the cluster would also wait for all stores of the block to global memory.
-// Other blocks read values from this block's shared memory, of which there is no other copy, so
-// that an order within the block is one for all; and they use barriers that it has published to
-// them.
+// NOTE: a release at the scope of the cluster would also wait for all stores of the block to global
+// memory. The scope of the block suffices: other blocks read this block's shared memory, of which
+// there is no cached copy, and use barriers that the block has published to them.
 KRONOP_INLINE void cluster_barrier() {
   asm volatile(
       "fence.acq_rel.cta;\n"

@@ -316,8 +316,8 @@ KRONOP_INLINE float inverse_root(float x) {
 #if defined(KRONOP_EMULATION)
   return inverse(::sqrtf(x));
 #else
-  // The instruction is wrong by 2 units in the last place; a step of Newton's method leaves less
-  // than 1.
+  // The instruction is wrong by 2 units in the last place; a step of Newton's
+  // method leaves less than 1.
   const float near = ::rsqrtf(x), root = ::fmaf(near * 0.5f, ::fmaf(-x * near, near, 1.0f), near);
   return x == 0 || near == 0 ? 0 : root;
 #endif

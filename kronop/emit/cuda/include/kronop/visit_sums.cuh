@@ -1,17 +1,17 @@
 // A visitor tree as a pass of its own, over sums that other kernels left in the workspace.
 //
 // A block has a tile of the result, in which neighbours in memory belong to lanes of a warp. If the
-// tree reduces, a second launch joins the parts that blocks leave.
+// tree reduces, a second launch joins the partial results of blocks.
 #pragma once
 
 #include "visitor_results.cuh"
 
 namespace kronop {
 
-// Strides are in elements, and `sums_` those of the sums, which have the accumulator's type.
-// `visited` are the tree's operands, then its results, D first. Parts of result i, where it is a
-// reduction, begin at folds[i] of `partial`; where `joins` is not 0, a launch joins them, so many
-// threads those of a result.
+// Strides are in elements; the members `sums_...` are the strides of the sums, which have the
+// accumulator's type. `visited` are the tree's operands, then its results, D first. If result i is
+// a reduction, its partial results begin at folds[i] of `partial`; a launch with `joins` > 0 joins
+// them, `joins` threads for each result.
 template <int kScalars, class Scalar, int kVisited, int kResults>
 struct VisitSumsParameters {
   void *sums, *partial;
@@ -28,8 +28,8 @@ struct VisitSumsParameters {
 
 namespace visiting {
 
-// A thread has kThreadM x kThreadN results, in runs of kRun along a row. Where sums are contiguous
-// along rows, lanes have neighbours in a row, else in a column.
+// A thread has kThreadM x kThreadN results, in runs of kRun along a row. Neighbouring lanes have
+// neighbours in a row where sums are contiguous along rows, else in a column.
 template <class Step>
 struct Layout : OfBlock {
   static constexpr int kLanes = 32, kWarps = Step::kThreads / kLanes;

@@ -1,8 +1,8 @@
 // Where sums go through a visitor tree: operands are read, D and auxiliary results are written.
 //
-// Of reductions, threads join what they have of a row, or of a column, each in a place of its own
-// in shared memory. The block joins these places to one part, and a second launch joins the parts
-// of all blocks. So the order does not depend on which block is faster.
+// For a reduction, each thread joins its values of a row, or of a column, in a place of its own in
+// shared memory. The block joins these places to one partial result, and a second launch joins the
+// partial results of all blocks. So the order does not depend on which block is faster.
 #pragma once
 
 #include "visitor_places.cuh"
@@ -12,8 +12,8 @@ namespace kronop {
 inline constexpr int kVisitedBatch = 4;
 
 // The results of one problem of the batch. A Layout says how many threads hold sums of a row, or of
-// a column, of a tile, and which of them this thread is; which of the kThreads that have the tile,
-// how these wait for each other, and where they join values.
+// a column, of a tile, and which of them this thread is. It also says which of the tile's kThreads
+// threads this one is, how these threads wait for each other, and where they join values.
 template <class Step, class Parameters, class Layout>
 class VisitorResults {
  public:
@@ -61,9 +61,9 @@ class VisitorResults {
     Layout::wait();
   }
 
-  // The results of kM x kN sums, `m` rows and `n` columns behind the thread's first one. Those
-  // beyond the problem are left out. A row is done before the next one begins, which takes fewer
-  // registers.
+  // The results of kM x kN sums, `m` rows and `n` columns behind the thread's first one.
+  // Those beyond the problem are left out. A row is done before the next one begins, which
+  // takes fewer registers.
   template <int kM, int kN>
   KRONOP_INLINE void store(int m, int n, const Sum (&sums)[kM][kN]) const {
     const int rows = near(p_.m - m_ - m), columns = near(p_.n - n_ - n);
@@ -77,8 +77,8 @@ class VisitorResults {
     }
   }
 
-  // Whether all results from row `m` and column `n` behind the thread's first one on exist, of
-  // `rows` rows and kN columns, and each of these is read and written at once.
+  // Whether `rows` rows of kN results, from row `m` and column `n` behind the thread's first result
+  // on, all exist, and each such row is read and written in whole accesses.
   template <int kN>
   KRONOP_INLINE bool is_whole(int m, int n, int rows) const {
     bool whole = near(p_.m - m_ - m) >= rows && near(p_.n - n_ - n) >= kN;
@@ -92,9 +92,9 @@ class VisitorResults {
     return whole;
   }
 
-  // The results of kM rows that are kApart from each other, where they are whole. What all of them
-  // read is on its way before the first one is computed. NOTE: without a condition in between,
-  // since values that two ways bring are waited for where these meet.
+  // The results of kM rows that are kApart from each other, where they are whole. Everything they
+  // read is requested before the first one is computed. NOTE: there is no condition in between:
+  // where two branches load a value, the load is waited for where they meet.
   template <int kApart, int kM, int kN>
   KRONOP_INLINE void store_whole_rows(int m, int n, const Sum (&sums)[kM][kN]) const {
     Loaded<kN> loaded[kM];
@@ -134,8 +134,8 @@ class VisitorResults {
     });
   }
 
-  // Joins the parts of kThreads / `shares` results of every reduction, those of block `block`. So
-  // many threads, a power of two, share the parts of a result.
+  // Joins the partial results of every reduction, for the kThreads / `shares` results of block
+  // `block`: `shares` threads, a power of two, for each result.
   KRONOP_INLINE static void join(const Parameters& p, long long block, int shares) {
     long long problem = block;
     const int together = Step::kThreads / shares;

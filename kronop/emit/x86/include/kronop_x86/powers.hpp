@@ -1,6 +1,6 @@
 // Powers, exponentials and logarithms of vectors of numbers, without branches or tables. Relative
-// errors are below two units in the last place, of powers below 1 + p of them. Results that are
-// hardly normal numbers may be 0.
+// errors are below two units in the last place, those of powers below 1 + p units. Results near the
+// smallest normal number may be 0.
 #pragma once
 
 #include "kronop_x86/simd.hpp"
@@ -133,8 +133,9 @@ KRONOP_INLINE V polynomial(V x, const T (&coefficients)[kCount]) {
 template <class V>
 KRONOP_INLINE V times_exp2(V rest, V whole) {
   using F = FormatOf<V>;
-  // The integer becomes the low bits of a number, and they are shifted to where the exponent is.
-  // The polynomial has a factor of 2, so that the exponent is one less, and reaches 0 and infinity.
+  // The addition leaves the integer in the low bits of a number, which are then shifted to the
+  // exponent's place. The polynomial has a factor of 2, so that the exponent is one less, and
+  // results reach 0 and infinity.
   const V low = whole + (F::kWhole + (F::kBias - 1));
   return polynomial(rest, F::kExp2) * bit_cast<V>(bits_of(low) << F::kMantissaBits);
 }
@@ -196,7 +197,7 @@ KRONOP_INLINE auto is_ordinary(V x) {
 }
 
 // exponent * p - whole, which is small although the product is large. The exponent has so few bits
-// that its product with the upper half of those of p is exact.
+// that its product with the upper half of p's bits is exact.
 template <class V, class P>
 KRONOP_INLINE V rest_of_product(V exponent, P p, V whole) {
   using Bits = typename FormatOf<V>::Bits;

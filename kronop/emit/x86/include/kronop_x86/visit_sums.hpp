@@ -6,10 +6,10 @@
 
 namespace kronop {
 
-// Strides are in elements, and `sums_` those of the sums, which have the accumulator's type. An
-// item of work is `rows` rows. If the matrices are transposes of the operation's, `turned` is 1.
-// `visited` are the tree's operands, then its results, D first; parts of result i, where it is a
-// reduction, begin at folds[i] of the workspace.
+// Strides are in elements; the members `sums_...` are the strides of the sums, which have the
+// accumulator's type. An item of work is `rows` rows. If the matrices are transposes of the
+// operation's, `turned` is 1. `visited` are the tree's operands, then its results, D first; if
+// result i is a reduction, its partial results begin at folds[i] of the workspace.
 template <int kScalars, class Scalar, int kVisited, int kResults>
 struct VisitSumsParameters {
   void *sums, *workspace;

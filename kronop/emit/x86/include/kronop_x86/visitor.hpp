@@ -126,7 +126,7 @@ class VisitedRun {
 };
 
 // Joins `count` values, at most kMost, in an order that depends on their number alone: in vectors,
-// where there are kMost.
+// where there are kMost values.
 template <class Join, int kMost, class T>
 KRONOP_INLINE T join_run(const T* values, index_t count) {
   constexpr int kWidth = kMost % 8 ? 1 : 8;

@@ -8,9 +8,9 @@
 
 namespace kronop {
 
-// The parts of a reduction. Values along a row are joined as far as they come at once, and those
-// along a column in the rows of an item: so the order in which values are joined does not depend on
-// which thread is faster.
+// The partial results of a reduction. Values of a row are joined over the columns that come at
+// once, values of a column over the rows of an item of work: so the order in which values are
+// joined does not depend on which thread is faster.
 template <class Step, class Parameters>
 class Parts {
  public:
@@ -46,8 +46,8 @@ class VisitorResults {
       offsets_[i] = place.offset(p_.visited_batch + i * kBatchDims);
   }
 
-  // The results of row m in the `columns` columns from n on, at most kPanel. Of the rows of an
-  // item, the upper ones come first.
+  // The results of row m in the `columns` columns from n on, at most kPanel. The rows of an item
+  // come from top to bottom.
   void row(const typename Step::Accumulator* sums, index_t m, index_t n, index_t columns) const {
     Run run;
     for_each_type(typename Epilogue::Operands{}, [&]<class Element>(int i) {

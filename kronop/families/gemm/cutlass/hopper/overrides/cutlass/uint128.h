@@ -1,5 +1,5 @@
-// In place of CUTLASS's header of this name, whose division is a breakpoint on a device: a
-// scheduler of tiles divides, where their numbers are no powers of two.
+// Takes the place of CUTLASS's header of this name, whose division is a breakpoint on a device:
+// CUTLASS's tile scheduler divides where numbers of tiles are no powers of two.
 #pragma once
 
 #include "cutlass/cutlass.h"

@@ -9,6 +9,7 @@ import dataclasses
 from typing import Any
 
 from kronop.emit.floor import Floor
+from kronop.emit.pipes import Pipes, Work, floor_of
 from kronop.families.distance import gradient_size, product_size
 from kronop.families.distance import size as matrix_size
 from kronop.families.distance.form import TermKind
@@ -21,8 +22,7 @@ from kronop.families.distance.least import (
     LeastOfPack,
     LeastOfPairs,
 )
-from kronop.families.distance.pipes import Pipes, floor_of
-from kronop.families.distance.work import Work, work_of_gradient, work_of_matmul, work_of_matrix
+from kronop.families.distance.work import work_of_gradient, work_of_matmul, work_of_matrix
 from kronop.target import Target
 
 # The powers that derivatives of powers are: p - 1 for p, without its sign.

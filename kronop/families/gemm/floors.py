@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kronop.descriptions.datatype import DataType, float64
 from kronop.emit.floor import Floor
-from kronop.families.distance.pipes import Pipes
+from kronop.emit.pipes import Pipes
 from kronop.families.gemm.least import LeastOfGemm, LeastOfReduction
 from kronop.families.gemm.size import USUAL, GemmSize
 from kronop.target import Target

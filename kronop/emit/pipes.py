@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping
 from typing import Self
 
-from kronop.families.distance.work import Work
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -77,6 +76,25 @@ class Pipes:
             products=products,
             memory=target.gpu.bandwidth,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Operations of a problem.
+
+    Attributes:
+        arithmetic: additions, multiplications and multiply-adds, apart from matrix products.
+        special: roots, logarithms and exponentials of a GPU's special function units.
+        movable: how many of the special ones are exponentials, which arithmetic can replace.
+        products: multiply-adds of matrix products.
+        bytes: every input read once, every result written once.
+    """
+
+    arithmetic: float = 0
+    special: float = 0
+    movable: float = 0
+    products: float = 0
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

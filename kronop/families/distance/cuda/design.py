@@ -255,7 +255,7 @@ class DistanceTile(Design):
                 *parts.constants_of(self.form),
                 ("kSymmetric", self.symmetric),
             ),
-            folders=(package_folder("kronop.families.distance.cuda"),),
+            folders=(package_folder(__package__),),
             functors=parts.functors_of(self.form, self.math.element_accumulator),
         )
 

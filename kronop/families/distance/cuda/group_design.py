@@ -197,7 +197,7 @@ class DistanceGroup(Design):
                 ("kSymmetric", self.symmetric),
                 *(item for item in parts.constants_of(self.form) if item[0] in _READ),
             ),
-            folders=(package_folder("kronop.families.distance.cuda"),),
+            folders=(package_folder(__package__),),
             functors=parts.functors_of(self.form, self.math.element_accumulator),
         )
 
@@ -301,5 +301,5 @@ class DistancePack(Design):
                 ("kLengths", parts.widens(product.form, product.math.element_accumulator)),
                 ("kSymmetric", product.symmetric),
             ),
-            folders=(package_folder("kronop.families.distance.cuda"),),
+            folders=(package_folder(__package__),),
         )

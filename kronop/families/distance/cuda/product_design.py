@@ -164,7 +164,7 @@ class ProductTile(ProductKernel):
                 ("kTogether", self.together),
                 ("kEither", self.either),
             ),
-            folders=(package_folder("kronop.families.distance.cuda"),),
+            folders=(package_folder(__package__),),
             functors=parts.functors_of(form, self.math.element_accumulator, "Numbers"),
         )
 

@@ -204,7 +204,7 @@ class DistanceTiles(RegisterTiles):
                 ("kSymmetric", self.symmetric),
                 ("kExpanded", self.expanded),
             ),
-            folders=(package_folder("kronop.families.distance.x86"),),
+            folders=(package_folder(__package__),),
             functors=parts.functors_of(self.form, accumulator, "Numbers"),
         )
 

@@ -22,7 +22,7 @@ from kronop.emit.cuda.machine import (
     memory_bytes_per_cycle,
 )
 from kronop.emit.cuda.visit_sums import shared_bytes_of_tree, shares_of_join
-from kronop.emit.design import Constant, Design, package_folder
+from kronop.emit.design import Constant, Design
 from kronop.families.gemm.cuda import parameters
 from kronop.families.gemm.cuda.parameters import Slicing
 from kronop.families.gemm.description import GemmProblem
@@ -30,7 +30,6 @@ from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-FOLDERS = (package_folder("kronop.families.gemm.cuda"),)
 # Bytes that a multiprocessor gets of the level-2 cache in a cycle. NOTE: docs/gotchas.md, where
 # asynchronous copies go.
 _CACHE_BYTES_PER_CYCLE = 32

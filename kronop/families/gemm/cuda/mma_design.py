@@ -17,9 +17,9 @@ from kronop.descriptions.datatype import (
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT, warp_products
-from kronop.emit.design import Instantiation
+from kronop.emit.design import Instantiation, package_folder
 from kronop.families.gemm.cuda import parameters
-from kronop.families.gemm.cuda.blocks import FOLDERS, TREE_STYLES, GemmBlocks
+from kronop.families.gemm.cuda.blocks import TREE_STYLES, GemmBlocks
 from kronop.frozen import dataclass
 from kronop.machine import Feature
 from kronop.target import Target
@@ -269,7 +269,7 @@ class GemmMma(GemmBlocks):
                 ("kWarpN", n),
                 ("kWay", int(self.way)),
             ),
-            folders=FOLDERS,
+            folders=(package_folder(__package__),),
         )
 
 

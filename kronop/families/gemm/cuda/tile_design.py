@@ -8,9 +8,9 @@ from typing import ClassVar
 from kronop.artifacts import Status
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import ordinary_products
-from kronop.emit.design import Instantiation
+from kronop.emit.design import Instantiation, package_folder
 from kronop.families.gemm.cuda import parameters
-from kronop.families.gemm.cuda.blocks import FOLDERS, TREE_STYLES, GemmBlocks
+from kronop.families.gemm.cuda.blocks import TREE_STYLES, GemmBlocks
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -140,5 +140,5 @@ class GemmTile(GemmBlocks):
                 ("kThreadM", self.thread_m),
                 ("kThreadN", self.thread_n),
             ),
-            folders=FOLDERS,
+            folders=(package_folder(__package__),),
         )

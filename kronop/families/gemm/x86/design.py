@@ -148,7 +148,7 @@ class HostGemm(Design):
                 ("kWidth", self.width),
                 *self._constants,
             ),
-            folders=(package_folder("kronop.families.gemm.x86"),),
+            folders=(package_folder(__package__),),
         )
 
     @property

@@ -13,7 +13,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.design import Constant, Design, Instantiation
+from kronop.emit.design import Constant, Design, Instantiation, package_folder
 from kronop.families.kron.cuda.shapes import PassWork
 from kronop.families.kron.description import KronProblem
 from kronop.frozen import dataclass
@@ -103,12 +103,13 @@ class TiledPass(KronPass):
     def instantiation(self, target: Target) -> Instantiation:
         ends, scalar = self.work.ends, operands.scalar_kind(self.epilogue)
         return Instantiation(
-            header=f"kronop/{self.kernel}.cuh",
+            header=f"{self.kernel}.cuh",
             template=f"kronop::{self.kernel}",
             parameters=(f"kronop::KronTileParameters<{scalar.cxx}, {len(self.work.shape.group)}>"),
             types=operands.element_types(self.work.math, ends.source, ends.output, self.epilogue),
             constants=self.constants(target),
             cluster=self.cluster,
+            folders=(package_folder(__package__),),
         )
 
     def tiles(self, rows: int) -> int:

@@ -16,7 +16,7 @@ from kronop.emit.cuda.contraction import banks
 from kronop.emit.cuda.contraction.design import Extents, offsets_bytes
 from kronop.emit.cuda.contraction.mma import MmaContract
 from kronop.emit.cuda.contraction.work import ORDERS, ROW_AXES, Contraction, Order, orders
-from kronop.emit.design import Constant, Design, Instantiation
+from kronop.emit.design import Constant, Design, Instantiation, package_folder
 from kronop.families.ksparse.chain_description import KSparseChainProblem, StridedFactor
 from kronop.families.ksparse.cuda.emitter import view
 from kronop.frozen import dataclass, derived
@@ -231,11 +231,12 @@ class ChainMma(Design):
     def instantiation(self, target: Target) -> Instantiation:
         one, other, scalar = self.first.work, self.second.work, operands.scalar_kind(self.epilogue)
         return Instantiation(
-            header="kronop/chain_mma.cuh",
+            header="chain_mma.cuh",
             template="kronop::chain_mma",
             parameters=f"kronop::ChainParameters<{scalar.cxx}>",
             types=operands.element_types(one.math, one.source, other.output, self.epilogue),
             constants=self._constants(target),
+            folders=(package_folder(__package__),),
         )
 
     def _constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:

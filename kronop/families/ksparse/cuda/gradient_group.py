@@ -12,7 +12,7 @@ from typing import ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.design import Constant, Instantiation
+from kronop.emit.design import Constant, Instantiation, package_folder
 from kronop.emit.plan import Step
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums
 from kronop.families.ksparse.cuda.lanes import Apart, MoveLanes
@@ -179,11 +179,12 @@ class GradientGroup(GradientSums):
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
-            header="kronop/gradient_group.cuh",
+            header="gradient_group.cuh",
             template="kronop::gradient_group",
             parameters="kronop::GradientGroupParameters",
             types=self.types,
             constants=self._constants(),
+            folders=(package_folder(__package__),),
         )
 
     def _constants(self) -> tuple[tuple[str, Constant], ...]:

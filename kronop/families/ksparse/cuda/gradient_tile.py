@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.emit.cuda import operands
-from kronop.emit.design import Constant, Instantiation
+from kronop.emit.design import Constant, Instantiation, package_folder
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums
 from kronop.families.ksparse.cuda.gradient_tile_sums import HALF, TileSums
 from kronop.families.ksparse.gradient_description import KSparseGradientProblem
@@ -159,11 +159,12 @@ class GradientTile(GradientSums):
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
-            header="kronop/ksparse_gradient.cuh",
+            header="ksparse_gradient.cuh",
             template="kronop::ksparse_gradient",
             parameters="kronop::KSparseGradientParameters",
             types=self.types,
             constants=self._constants(target),
+            folders=(package_folder(__package__),),
         )
 
     def _constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:

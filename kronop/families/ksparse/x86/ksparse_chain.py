@@ -26,6 +26,7 @@ class KSparseChain(HostDesign):
         chunk: rows of a chunk.
     """
 
+    package: ClassVar[str] = __package__
     header: ClassVar[str] = "ksparse_chain.hpp"
     template: ClassVar[str] = "ksparse_chain"
     parameters: ClassVar[str] = "KSparseChainParameters"

@@ -80,6 +80,7 @@ class KSparseDesign(HostDesign):
         row_tile: rows of one item of work.
     """
 
+    package: ClassVar[str] = __package__
     parameters: ClassVar[str] = "KSparseParameters"
     along_batch: ClassVar[bool]
 

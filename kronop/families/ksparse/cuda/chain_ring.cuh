@@ -2,7 +2,7 @@
 // tiles of X and of both factors come.
 #pragma once
 
-#include "contract_mma.cuh"
+#include "kronop/contract_mma.cuh"
 
 namespace kronop {
 namespace chain {

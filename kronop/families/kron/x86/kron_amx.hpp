@@ -13,7 +13,7 @@
 #pragma once
 
 #include "kronop_x86/amx_results.hpp"
-#include "kronop_x86/kron.hpp"
+#include "kron.hpp"
 
 namespace kronop {
 namespace kron_amx {

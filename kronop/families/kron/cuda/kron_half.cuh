@@ -6,7 +6,7 @@
 // for rows that do not exist: one of zeros to read, and one to write that nobody reads.
 #pragma once
 
-#include "half_mma.cuh"
+#include "kronop/half_mma.cuh"
 #include "kron_ends.cuh"
 
 namespace kronop {

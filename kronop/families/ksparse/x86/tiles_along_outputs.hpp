@@ -1,7 +1,7 @@
 // A Kronecker-sparse product of one slice on AMX tiles, along the outputs (ksparse_amx.hpp).
 #pragma once
 
-#include "kronop_x86/ksparse_tiles.hpp"
+#include "ksparse_tiles.hpp"
 
 namespace kronop {
 namespace ksparse {

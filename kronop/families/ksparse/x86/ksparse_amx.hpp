@@ -10,8 +10,8 @@
 // infinity in the other would turn into a NaN.
 #pragma once
 
-#include "kronop_x86/tiles_along_batch.hpp"
-#include "kronop_x86/tiles_along_outputs.hpp"
+#include "tiles_along_batch.hpp"
+#include "tiles_along_outputs.hpp"
 
 namespace kronop {
 

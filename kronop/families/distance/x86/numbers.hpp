@@ -2,7 +2,7 @@
 // operators and functions of single numbers, and become the same instructions as hand-written ones.
 #pragma once
 
-#include "kronop_x86/powers.hpp"
+#include "powers.hpp"
 
 namespace kronop {
 

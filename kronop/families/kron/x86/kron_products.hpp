@@ -1,7 +1,7 @@
 // The products of one pass of a Kronecker matmul on a block, in a thread's scratch.
 #pragma once
 
-#include "kronop_x86/kron_step.hpp"
+#include "kron_step.hpp"
 #include "kronop_x86/transfer.hpp"
 
 namespace kronop {

@@ -6,7 +6,7 @@
 // are loaded and stored without a transposition.
 #pragma once
 
-#include "kronop_x86/ksparse.hpp"
+#include "ksparse.hpp"
 
 namespace kronop {
 

@@ -6,7 +6,7 @@
 // are collected from there element by element. The own indices of a matrix are whole pieces.
 #pragma once
 
-#include "memory.cuh"
+#include "kronop/memory.cuh"
 
 namespace kronop {
 

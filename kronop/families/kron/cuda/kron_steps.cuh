@@ -2,7 +2,7 @@
 // tiles.
 #pragma once
 
-#include "memory.cuh"
+#include "kronop/memory.cuh"
 
 namespace kronop {
 namespace kron {

@@ -11,7 +11,7 @@
 // costs about 5e-5 of a sum, which is below the rounding of a 16-bit result.
 #pragma once
 
-#include "group_tiles.cuh"
+#include "kronop/group_tiles.cuh"
 
 namespace kronop {
 

@@ -12,8 +12,8 @@
 // every `trail` columns of the pass that reads it, or as (columns, rows) where lanes are rows.
 #pragma once
 
-#include "kronop_x86/kron_parameters.hpp"
-#include "kronop_x86/kron_products.hpp"
+#include "kron_parameters.hpp"
+#include "kron_products.hpp"
 #include "kronop_x86/parallel.hpp"
 
 namespace kronop {

@@ -1,7 +1,7 @@
 // A Kronecker-sparse product on AMX tiles, along the batch (ksparse_amx.hpp).
 #pragma once
 
-#include "kronop_x86/ksparse_tiles.hpp"
+#include "ksparse_tiles.hpp"
 
 namespace kronop {
 namespace ksparse {

@@ -3,7 +3,7 @@
 // gradient times the elements of the others. A block computes one element.
 #pragma once
 
-#include "memory.cuh"
+#include "kronop/memory.cuh"
 
 namespace kronop {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kronop_x86/amx_results.hpp"
-#include "kronop_x86/ksparse.hpp"
+#include "ksparse.hpp"
 #include "kronop_x86/units.hpp"
 
 namespace kronop {

@@ -2,7 +2,7 @@
 // from there to registers.
 #pragma once
 
-#include "mma.cuh"
+#include "kronop/mma.cuh"
 
 namespace kronop {
 namespace gradient {

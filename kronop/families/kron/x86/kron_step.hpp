@@ -2,7 +2,7 @@
 // packing of their factors.
 #pragma once
 
-#include "kronop_x86/sweep.hpp"
+#include "sweep.hpp"
 
 namespace kronop::kron {
 

@@ -2,7 +2,7 @@
 // order, and takes the totals through the epilogue.
 #pragma once
 
-#include "memory.cuh"
+#include "kronop/memory.cuh"
 
 namespace kronop {
 

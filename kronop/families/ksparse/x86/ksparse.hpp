@@ -8,7 +8,7 @@
 // (ksparse_ways.hpp).
 #pragma once
 
-#include "kronop_x86/ksparse_ways.hpp"
+#include "ksparse_ways.hpp"
 #include "kronop_x86/parallel.hpp"
 
 namespace kronop {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "kron_parameters.cuh"
-#include "byte_mma.cuh"
-#include "group_mma.cuh"
+#include "kronop/byte_mma.cuh"
+#include "kronop/group_mma.cuh"
 
 namespace kronop {
 namespace kron {

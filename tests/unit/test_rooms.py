@@ -55,6 +55,7 @@ _GUARDED = {"torch", "jax", "cupy", "rmm", "cuda", "ml_dtypes", "nvmath", "scipy
 # Packages without which the modules of these names do not load.
 _ON_DEMAND = ("distributed", "jax", "linear_operator", "torch")
 _OF_TORCH = ("distributed", "families/torch", "linear_operator", "torch")
+_FAMILIES = {family.name: family for family in families.FAMILIES}
 _MODULES = sorted(path for path in _ROOT.rglob("*.py"))
 
 
@@ -167,6 +168,41 @@ def _check_imports(path: Path, tree: ast.Module) -> None:
 def test_what_runs_the_other_way_is_seen(room: str, line: str) -> None:
     with pytest.raises(AssertionError, match=r"import|name the module"):
         _check_imports(_ROOT / room / "made_up.py", ast.parse(line))
+
+
+@pytest.mark.parametrize("name", _FAMILIES)
+def test_families_import_from_their_bases_alone(name: str) -> None:
+    trees = [ast.parse(path.read_text()) for path in (_ROOT / "families" / name).rglob("*.py")]
+    assert set().union(*map(_families_of, trees)) - {name} == set(_FAMILIES[name].bases)
+
+
+def _families_of(tree: ast.Module) -> set[str]:
+    """The families from which a module imports."""
+    names = [name.split(".") for name in _imports(tree, top_level_only=False)]
+    return {parts[2] for parts in names if parts[:2] == ["kronop", "families"]} & {*_FAMILIES}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from kronop.families import gemm",
+        "from kronop.families.gemm.cuda.blocks import GemmBlocks",
+        "def f():\n    imported('kronop.families.gemm.floors')",
+    ],
+)
+def test_imports_from_other_families_are_seen(line: str) -> None:
+    assert _families_of(ast.parse(line)) == {"gemm"}
+
+
+@pytest.mark.parametrize("name", _FAMILIES)
+def test_headers_of_families_include_their_own_and_shared_ones(name: str) -> None:
+    folder = _ROOT / "families" / name
+    files = [path for path in folder.rglob("*") if path.suffix in (".cuh", ".hpp")]
+    shared = [_ROOT / "emit" / backend / "include" for backend in ("cuda", "x86")]
+    own = {path.name for path in files}
+    for path in files:
+        for header in re.findall('#include "(.*)"', path.read_text()):
+            assert header in own or any((folder / header).is_file() for folder in shared), path
 
 
 def _not_late(tree: ast.Module) -> list[str]:

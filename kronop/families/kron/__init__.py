@@ -30,6 +30,7 @@ MATMUL = Kind(
 FAMILY = Family(
     name="kron",
     kinds=(MATMUL,),
+    bases=("ksparse",),  # Gradients of factors are gradients of tied weights.
     exports={
         "KronMatmulArguments": f"{_HERE}.arguments",
         "KronMatmulDescription": f"{_HERE}.description",

@@ -38,6 +38,7 @@ QUANTIZED = Kind(
 FAMILY = Family(
     name="quantized",
     kinds=(QUANTIZED,),
+    bases=("kron",),
     exports={
         "QuantizedKronArguments": f"{_HERE}.arguments",
         "QuantizedKronDescription": f"{_HERE}.description",

@@ -50,7 +50,8 @@ struct Barrier {
   }
   void arrive_after_copies() { arrive(); }
   void arrive_with(void* to, const void* from, int bytes) {
-    if ((reinterpret_cast<std::size_t>(to) | reinterpret_cast<std::size_t>(from) | bytes) % 16 != 0) std::abort();
+    if ((reinterpret_cast<std::size_t>(to) | reinterpret_cast<std::size_t>(from) | bytes) % 16 != 0)
+      std::abort();
     std::memcpy(to, from, bytes);
     arrive();
   }

@@ -75,7 +75,9 @@ inline void copy_asynchronously(void* to, const void* from) {
 }
 template <int Bytes>
 inline void copy_or_clear(void* to, const void* from, int bytes) {
-  if (reinterpret_cast<std::size_t>(to) % Bytes != 0 || (bytes > 0 && reinterpret_cast<std::size_t>(from) % Bytes != 0)) std::abort();
+  if (reinterpret_cast<std::size_t>(to) % Bytes != 0 ||
+      (bytes > 0 && reinterpret_cast<std::size_t>(from) % Bytes != 0))
+    std::abort();
   std::memset(to, 0, Bytes);
   if (bytes > 0) std::memcpy(to, from, bytes);
 }

@@ -13,7 +13,8 @@
 
 #pragma GCC push_options
 #pragma GCC optimize("O2")
-// For what most of a run takes: without optimisation of the whole the compiler inlines nothing else.
+// For what most of a run takes: without optimisation of the whole the compiler inlines nothing
+// else.
 #define EMULATION_INLINED __attribute__((always_inline))
 #define EMULATION_INLINE inline EMULATION_INLINED
 #define KRONOP_EMULATION
@@ -129,12 +130,14 @@ inline void run_cluster(unsigned first, unsigned threads) {
     }
     for (unsigned at = 0; at < threads; at += 32) release(at, at + 32, Waiting::warp);
     for (unsigned at = 0; at + 128 <= threads; at += 128) release(at, at + 128, Waiting::group);
-    for (unsigned at = 0; at < threads; at += threads_of_block) release(at, at + threads_of_block, Waiting::block);
+    for (unsigned at = 0; at < threads; at += threads_of_block)
+      release(at, at + threads_of_block, Waiting::block);
     release(0, threads, Waiting::cluster);
   }
 }
 
-inline void run(void (*kernel)(), unsigned blocks, unsigned threads, unsigned shared_bytes, unsigned cluster) {
+inline void run(void (*kernel)(), unsigned blocks, unsigned threads, unsigned shared_bytes,
+                unsigned cluster) {
   const unsigned every = threads * cluster;
   if (cluster > most_blocks || every > most_threads) std::abort();
   body = kernel;

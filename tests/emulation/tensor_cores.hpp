@@ -29,8 +29,9 @@ EMULATION_INLINE float operand(float x) {
 }
 EMULATION_INLINE double operand(double x) { return x; }
 
-// Adds to a thread's share of 16 rows x 8 `count` sums the products of left(row, k) and right(column, k),
-// of k < kSteps. Each is read once, since what it takes to find one is most of a run.
+// Adds to a thread's share of 16 rows x 8 `count` sums the products of left(row, k) and
+// right(column, k), of k < kSteps. Each is read once, since what it takes to find one is most of a
+// run.
 template <class Wide, int kSteps, class Sum, class Left, class Right>
 EMULATION_INLINE void add_products(Sum (*sums)[4], int count, bool more, Left left, Right right) {
   const int thread = int(current % 32);
@@ -58,22 +59,33 @@ inline void warp_multiply_add(T (&sums)[4], const T (&a)[4], const T (&b)[2]) {
   wait(Waiting::warp);
   const Operands<T>& all = operands<T>[warp];
   add_products<double, 8>(
-      &sums, 1, true, [&](int lane, int k) EMULATION_INLINED { return double(operand(all.a[lane % 8 * 4 + k % 4][lane / 8 + 2 * (k / 4)])); },
-      [&](int produced, int k) EMULATION_INLINED { return double(operand(all.b[produced * 4 + k % 4][k / 4])); });
+      &sums, 1, true,
+      [&](int lane, int k) EMULATION_INLINED {
+        return double(operand(all.a[lane % 8 * 4 + k % 4][lane / 8 + 2 * (k / 4)]));
+      },
+      [&](int produced, int k)
+          EMULATION_INLINED { return double(operand(all.b[produced * 4 + k % 4][k / 4])); });
   wait(Waiting::warp);
 }
 
 // A product of a warp group in TF32. Each warp computes its own rows, so warps do not wait for
 // others of the group.
 template <int N>
-inline void group_multiply_add(float (&sums)[N][4], const float (&a)[4], const float* b, int columns, bool more) {
+inline void group_multiply_add(float (&sums)[N][4], const float (&a)[4], const float* b,
+                               int columns, bool more) {
   const unsigned warp = current / 32, thread = current % 32;
   std::memcpy(operands<float>[warp].a[thread], a, sizeof(a));
   wait(Waiting::warp);
   const Operands<float>& all = operands<float>[warp];
   add_products<double, 8>(
-      sums, N, more, [&](int lane, int k) EMULATION_INLINED { return double(operand(all.a[lane % 8 * 4 + k % 4][lane / 8 + 2 * (k / 4)])); },
-      [&](int column, int k) EMULATION_INLINED { return double(operand(b[(k / 4 * (columns / 8) + column / 8) * 32 + column % 8 * 4 + k % 4])); });
+      sums, N, more,
+      [&](int lane, int k) EMULATION_INLINED {
+        return double(operand(all.a[lane % 8 * 4 + k % 4][lane / 8 + 2 * (k / 4)]));
+      },
+      [&](int column, int k) EMULATION_INLINED {
+        return double(
+            operand(b[(k / 4 * (columns / 8) + column / 8) * 32 + column % 8 * 4 + k % 4]));
+      });
   wait(Waiting::warp);
 }
 
@@ -93,7 +105,8 @@ inline void move_matrices(unsigned (&words)[N], const void* row) {
   for (int m = 0; m < N; ++m) {
     for (int r = 0; r < 2; ++r) {
       const int lane = thread / 4, index = thread % 4 * 2 + r;
-      unsigned short& element = kTurned ? matrices[warp].rows[8 * m + index][lane] : matrices[warp].rows[8 * m + lane][index];
+      unsigned short& element = kTurned ? matrices[warp].rows[8 * m + index][lane]
+                                        : matrices[warp].rows[8 * m + lane][index];
       if constexpr (kStore) {
         element = static_cast<unsigned short>(words[m] >> 16 * r);
       } else {
@@ -112,7 +125,8 @@ inline Words words_of[most_warps];
 
 // Row `lane` and contracted index k of the left operand.
 EMULATION_INLINE unsigned short left_of(const Words& all, int lane, int k) {
-  return static_cast<unsigned short>(all.a[lane % 8 * 4 + k % 8 / 2][lane / 8 + k / 8 * 2] >> 16 * (k % 2));
+  return static_cast<unsigned short>(all.a[lane % 8 * 4 + k % 8 / 2][lane / 8 + k / 8 * 2] >>
+                                     16 * (k % 2));
 }
 
 // Byte k % 4 of a word.
@@ -139,7 +153,8 @@ inline float from_lane(float value, int lane) {
 }
 inline double from_lane(double value, int lane) {
   const auto bits = __builtin_bit_cast(unsigned long long, value);
-  const unsigned long long low = from_lane(unsigned(bits), lane), high = from_lane(unsigned(bits >> 32), lane);
+  const unsigned long long low = from_lane(unsigned(bits), lane),
+                           high = from_lane(unsigned(bits >> 32), lane);
   return __builtin_bit_cast(double, high << 32 | low);
 }
 
@@ -164,8 +179,12 @@ inline void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned
   wait(Waiting::warp);
   const Words& all = words_of[warp];
   add_products<double, 16>(
-      &sums, 1, true, [&](int lane, int k) EMULATION_INLINED { return widened<T>(left_of(all, lane, k)); },
-      [&](int produced, int k) EMULATION_INLINED { return widened<T>(static_cast<unsigned short>(all.b[produced * 4 + k % 8 / 2][k / 8] >> 16 * (k % 2))); });
+      &sums, 1, true,
+      [&](int lane, int k) EMULATION_INLINED { return widened<T>(left_of(all, lane, k)); },
+      [&](int produced, int k) EMULATION_INLINED {
+        return widened<T>(
+            static_cast<unsigned short>(all.b[produced * 4 + k % 8 / 2][k / 8] >> 16 * (k % 2)));
+      });
   wait(Waiting::warp);
 }
 
@@ -177,7 +196,8 @@ inline void half_multiply_add(float (&sums)[4], unsigned a0, unsigned a1, unsign
 
 // A product of bytes. Those of the left operand are signed or not; sums wrap.
 template <class Sum, int N>
-inline void warp_multiply_add(Sum (&sums)[4], const unsigned (&a)[2 * N], const unsigned (&b)[N], bool is_signed) {
+inline void warp_multiply_add(Sum (&sums)[4], const unsigned (&a)[2 * N], const unsigned (&b)[N],
+                              bool is_signed) {
   const unsigned warp = current / 32, thread = current % 32;
   std::memcpy(words_of[warp].a[thread], a, sizeof(a));
   std::memcpy(words_of[warp].b[thread], b, sizeof(b));
@@ -188,38 +208,49 @@ inline void warp_multiply_add(Sum (&sums)[4], const unsigned (&a)[2 * N], const 
     return unsigned(is_signed ? int(static_cast<signed char>(byte)) : int(byte));
   };
   const auto right = [&](int produced, int k) EMULATION_INLINED {
-    return unsigned(int(static_cast<signed char>(byte_of(all.b[produced * 4 + k % 16 / 4][k / 16], k))));
+    return unsigned(
+        int(static_cast<signed char>(byte_of(all.b[produced * 4 + k % 16 / 4][k / 16], k))));
   };
-  add_products<unsigned, 16 * N>(reinterpret_cast<int(*)[4]>(&sums), 1, true, left, right);
+  add_products<unsigned, 16 * N>(reinterpret_cast<int (*)[4]>(&sums), 1, true, left, right);
   wait(Waiting::warp);
 }
 
-// An 8-bit float: e5m2 is the upper byte of a float16; the float16 with e4m3's fields is 2^8 times too
-// small.
+// An 8-bit float: e5m2 is the upper byte of a float16; the float16 with e4m3's fields is 2^8 times
+// too small.
 template <class T>
 EMULATION_INLINE double widened_byte(unsigned byte) {
-  if (__is_same(T, kronop::float_e5m2_t)) return double(of_half(static_cast<unsigned short>(byte << 8)));
+  if (__is_same(T, kronop::float_e5m2_t))
+    return double(of_half(static_cast<unsigned short>(byte << 8)));
   if ((byte & 0x7f) == 0x7f) return __builtin_nan("");
-  return 256 * double(of_half(static_cast<unsigned short>((byte & 0x80) << 8 | (byte & 0x7f) << 7)));
+  return 256 *
+         double(of_half(static_cast<unsigned short>((byte & 0x80) << 8 | (byte & 0x7f) << 7)));
 }
 
 template <class T>
-inline void warp_multiply_add_quarters(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+inline void warp_multiply_add_quarters(float (&sums)[4], const unsigned (&a)[4],
+                                       const unsigned (&b)[2]) {
   const unsigned warp = current / 32, thread = current % 32;
   std::memcpy(words_of[warp].a[thread], a, sizeof(a));
   std::memcpy(words_of[warp].b[thread], b, sizeof(b));
   wait(Waiting::warp);
   const Words& all = words_of[warp];
   add_products<double, 32>(
-      &sums, 1, true, [&](int lane, int k) EMULATION_INLINED { return widened_byte<T>(byte_of(all.a[lane % 8 * 4 + k % 16 / 4][lane / 8 + k / 16 * 2], k)); },
-      [&](int produced, int k) EMULATION_INLINED { return widened_byte<T>(byte_of(all.b[produced * 4 + k % 16 / 4][k / 16], k)); });
+      &sums, 1, true,
+      [&](int lane, int k) EMULATION_INLINED {
+        return widened_byte<T>(byte_of(all.a[lane % 8 * 4 + k % 16 / 4][lane / 8 + k / 16 * 2], k));
+      },
+      [&](int produced, int k) EMULATION_INLINED {
+        return widened_byte<T>(byte_of(all.b[produced * 4 + k % 16 / 4][k / 16], k));
+      });
   wait(Waiting::warp);
 }
 
 // A product of float16 whose sums are float16, two in a word.
-inline void warp_multiply_add_halves(unsigned (&sums)[2], const unsigned (&a)[4], const unsigned (&b)[2]) {
+inline void warp_multiply_add_halves(unsigned (&sums)[2], const unsigned (&a)[4],
+                                     const unsigned (&b)[2]) {
   float wide[4];
-  for (int e = 0; e < 4; ++e) wide[e] = of_half(static_cast<unsigned short>(sums[e / 2] >> 16 * (e % 2)));
+  for (int e = 0; e < 4; ++e)
+    wide[e] = of_half(static_cast<unsigned short>(sums[e / 2] >> 16 * (e % 2)));
   warp_multiply_add<kronop::half_t>(wide, a, b[0], b[1]);
   for (int e = 0; e < 4; ++e) {
     const unsigned half = __builtin_bit_cast(unsigned short, _Float16(wide[e]));
@@ -237,11 +268,13 @@ inline unsigned take_bytes(unsigned first, unsigned second, unsigned which) {
 struct Matrix {
   const unsigned char* from;
   int columns;
-  Matrix(const void* from, int columns) : from(static_cast<const unsigned char*>(from)), columns(columns) {}
+  Matrix(const void* from, int columns)
+      : from(static_cast<const unsigned char*>(from)), columns(columns) {}
 };
 
 template <class T, int N>
-inline void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4], const Matrix& matrix, int bytes, bool more) {
+inline void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4], const Matrix& matrix,
+                               int bytes, bool more) {
   const auto* b = reinterpret_cast<const unsigned short*>(matrix.from + bytes);
   const int columns = matrix.columns;
   const unsigned warp = current / 32, thread = current % 32;
@@ -249,8 +282,10 @@ inline void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4], cons
   wait(Waiting::warp);
   const Words& all = words_of[warp];
   add_products<double, 16>(
-      sums, N, more, [&](int lane, int k) EMULATION_INLINED { return widened<T>(left_of(all, lane, k)); },
-      [&](int column, int k) EMULATION_INLINED { return widened<T>(b[(k / 8 * columns + column) * 8 + k % 8]); });
+      sums, N, more,
+      [&](int lane, int k) EMULATION_INLINED { return widened<T>(left_of(all, lane, k)); },
+      [&](int column, int k)
+          EMULATION_INLINED { return widened<T>(b[(k / 8 * columns + column) * 8 + k % 8]); });
   wait(Waiting::warp);
 }
 
@@ -259,7 +294,8 @@ struct GroupMatrix {
   std::size_t from;
   int eight_rows, row_bytes, part;
   GroupMatrix(const void* from, int eight_rows, int row_bytes, int part = 16)
-      : from(reinterpret_cast<std::size_t>(from)), eight_rows(eight_rows), row_bytes(row_bytes), part(part) {}
+      : from(reinterpret_cast<std::size_t>(from)), eight_rows(eight_rows), row_bytes(row_bytes),
+        part(part) {}
   GroupMatrix after(int bytes) const {
     GroupMatrix result = *this;
     result.from += bytes;
@@ -269,58 +305,92 @@ struct GroupMatrix {
   EMULATION_INLINE T at(int row, int along) const {
     // A row's bytes are a power of two, and a division takes longer than all else here.
     const int bytes = along * int(sizeof(T)), parts = bytes >> __builtin_ctz(unsigned(row_bytes));
-    const std::size_t place = from + parts * part + row / 8 * eight_rows + row % 8 * row_bytes + (bytes & (row_bytes - 1));
+    const std::size_t place = from + parts * part + row / 8 * eight_rows + row % 8 * row_bytes +
+                              (bytes & (row_bytes - 1));
     const std::size_t mask = row_bytes == 128 ? 7 : row_bytes == 64 ? 3 : 1;
     return *reinterpret_cast<const T*>(place ^ (place >> 7 & mask) << 4);
   }
 };
 
 template <class T, int N>
-inline void group_product(float (&sums)[N][4], const unsigned (&a)[4], const GroupMatrix& b, bool more) {
+inline void group_product(float (&sums)[N][4], const unsigned (&a)[4], const GroupMatrix& b,
+                          bool more) {
   const unsigned warp = current / 32;
   std::memcpy(words_of[warp].a[current % 32], a, sizeof(a));
   wait(Waiting::warp);
   const Words& all = words_of[warp];
   if constexpr (sizeof(T) == 4) {
-    const auto left = [&](int row, int k) EMULATION_INLINED { return double(operand(__builtin_bit_cast(float, all.a[row % 8 * 4 + k % 4][row / 8 + 2 * (k / 4)]))); };
-    add_products<double, 8>(sums, N, more, left, [&](int column, int k) EMULATION_INLINED { return double(operand(b.at<float>(column, k))); });
+    const auto left = [&](int row, int k) EMULATION_INLINED {
+      return double(
+          operand(__builtin_bit_cast(float, all.a[row % 8 * 4 + k % 4][row / 8 + 2 * (k / 4)])));
+    };
+    add_products<double, 8>(sums, N, more, left, [&](int column, int k) EMULATION_INLINED {
+      return double(operand(b.at<float>(column, k)));
+    });
   } else {
-    const auto left = [&](int row, int k) EMULATION_INLINED { return widened<T>(left_of(all, row, k)); };
-    add_products<double, 16>(sums, N, more, left, [&](int column, int k) EMULATION_INLINED { return widened<T>(b.at<unsigned short>(column, k)); });
+    const auto left = [&](int row, int k)
+                          EMULATION_INLINED { return widened<T>(left_of(all, row, k)); };
+    add_products<double, 16>(sums, N, more, left, [&](int column, int k) EMULATION_INLINED {
+      return widened<T>(b.at<unsigned short>(column, k));
+    });
   }
   wait(Waiting::warp);
 }
 
 // A float32 as a copy by a tensor map rounds it to TF32. NaN stays NaN.
 inline float rounded_as_copied(float x) {
-  return x == x ? __builtin_bit_cast(float, (__builtin_bit_cast(unsigned, x) + 0x1000u) & 0xffffe000u) : x;
+  return x == x
+             ? __builtin_bit_cast(float, (__builtin_bit_cast(unsigned, x) + 0x1000u) & 0xffffe000u)
+             : x;
 }
 
 // Products of TF32, and of bytes, whose operands are both in shared memory.
 template <int N>
-inline void product_of(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more, float) {
+inline void product_of(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more,
+                       float) {
   const int first = int(current / 32 % 4 * 16);
-  const auto left = [&](int row, int k) EMULATION_INLINED { return double(operand(a.at<float>(first + row, k))); };
-  add_products<double, 8>(sums, N, more, left, [&](int column, int k) EMULATION_INLINED { return double(operand(b.at<float>(column, k))); });
+  const auto left = [&](int row, int k)
+                        EMULATION_INLINED { return double(operand(a.at<float>(first + row, k))); };
+  add_products<double, 8>(sums, N, more, left, [&](int column, int k) EMULATION_INLINED {
+    return double(operand(b.at<float>(column, k)));
+  });
 }
 template <int N, class Byte>
-inline void product_of(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more, Byte) {
+inline void product_of(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more,
+                       Byte) {
   const int first = int(current / 32 % 4 * 16);
-  const auto left = [&](int row, int k) EMULATION_INLINED { return widened_byte<Byte>(a.at<unsigned char>(first + row, k)); };
-  add_products<double, 32>(sums, N, more, left, [&](int column, int k) EMULATION_INLINED { return widened_byte<Byte>(b.at<unsigned char>(column, k)); });
+  const auto left = [&](int row, int k) EMULATION_INLINED {
+    return widened_byte<Byte>(a.at<unsigned char>(first + row, k));
+  };
+  add_products<double, 32>(sums, N, more, left, [&](int column, int k) EMULATION_INLINED {
+    return widened_byte<Byte>(b.at<unsigned char>(column, k));
+  });
 }
 template <class Sum, int N, class Byte>
-inline void product_of(Sum (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more, Byte) {
+inline void product_of(Sum (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more,
+                       Byte) {
   const int first = int(current / 32 % 4 * 16);
-  const auto left = [&](int row, int k) EMULATION_INLINED { return unsigned(int(a.at<signed char>(first + row, k))); };
-  add_products<unsigned, 32>(reinterpret_cast<int(*)[4]>(sums), N, more, left, [&](int column, int k) EMULATION_INLINED { return unsigned(int(b.at<signed char>(column, k))); });
+  const auto left = [&](int row, int k) EMULATION_INLINED {
+    return unsigned(int(a.at<signed char>(first + row, k)));
+  };
+  add_products<unsigned, 32>(reinterpret_cast<int (*)[4]>(sums), N, more, left,
+                             [&](int column, int k) EMULATION_INLINED {
+                               return unsigned(int(b.at<signed char>(column, k)));
+                             });
 }
 
 template <class T, bool kTurned, bool kTurnedRight = false, int N>
-inline void group_product(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more) {
+inline void group_product(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b,
+                          bool more) {
   const int first = int(current / 32 % 4 * 16);
-  const auto left = [&](int row, int k) EMULATION_INLINED { return widened<T>(kTurned ? a.at<unsigned short>(k, first + row) : a.at<unsigned short>(first + row, k)); };
-  const auto right = [&](int column, int k) EMULATION_INLINED { return widened<T>(kTurnedRight ? b.at<unsigned short>(k, column) : b.at<unsigned short>(column, k)); };
+  const auto left = [&](int row, int k) EMULATION_INLINED {
+    return widened<T>(kTurned ? a.at<unsigned short>(k, first + row)
+                              : a.at<unsigned short>(first + row, k));
+  };
+  const auto right = [&](int column, int k) EMULATION_INLINED {
+    return widened<T>(kTurnedRight ? b.at<unsigned short>(k, column)
+                                   : b.at<unsigned short>(column, k));
+  };
   add_products<double, 16>(sums, N, more, left, right);
 }
 

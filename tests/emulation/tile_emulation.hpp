@@ -67,7 +67,8 @@ inline void check(const Tile& sum, const Tile& a, const Tile& b) {
     emulation::Tile& tile = emulation::tiles[i];
     tile.bytes = bytes[16 + 2 * i] + 256 * bytes[17 + 2 * i];
     tile.lines = bytes[48 + i];
-    emulation::require(tile.bytes <= 64 && tile.lines <= 16 && (tile.bytes > 0) == (tile.lines > 0));
+    emulation::require(tile.bytes <= 64 && tile.lines <= 16 &&
+                       (tile.bytes > 0) == (tile.lines > 0));
     std::memset(tile.data, 0, sizeof(tile.data));
   }
   emulation::configured = true;
@@ -81,12 +82,14 @@ inline void check(const Tile& sum, const Tile& a, const Tile& b) {
   emulation::Tile& to = emulation::tiles[tile];
   emulation::require(emulation::configured);
   std::memset(to.data, 0, sizeof(to.data));
-  for (int i = 0; i < to.lines; ++i) std::memcpy(to.data[i], static_cast<const char*>(from) + i * stride, to.bytes);
+  for (int i = 0; i < to.lines; ++i)
+    std::memcpy(to.data[i], static_cast<const char*>(from) + i * stride, to.bytes);
 }
 [[gnu::noinline]] inline void _tile_stored(int tile, void* to, long stride) {
   const emulation::Tile& from = emulation::tiles[tile];
   emulation::require(emulation::configured);
-  for (int i = 0; i < from.lines; ++i) std::memcpy(static_cast<char*>(to) + i * stride, from.data[i], from.bytes);
+  for (int i = 0; i < from.lines; ++i)
+    std::memcpy(static_cast<char*>(to) + i * stride, from.data[i], from.bytes);
 }
 
 [[gnu::noinline]] inline void _tile_dpbf16ps(int sum, int left, int right) {
@@ -96,7 +99,8 @@ inline void check(const Tile& sum, const Tile& a, const Tile& b) {
   const int depth = tiles[right].lines;
   const auto widen = [](const Tile& tile, float (&wide)[16][32]) {
     for (int i = 0; i < tile.lines; ++i) {
-      for (int j = 0; j < tile.bytes / 2; ++j) wide[i][j] = from_bits(at<unsigned short>(tile, i, j));
+      for (int j = 0; j < tile.bytes / 2; ++j)
+        wide[i][j] = from_bits(at<unsigned short>(tile, i, j));
     }
   };
   float a[16][32], b[16][32];
@@ -133,7 +137,8 @@ inline void check(const Tile& sum, const Tile& a, const Tile& b) {
 
 namespace kronop::packed {
 
-[[gnu::noinline]] inline Vector<uint16_t, 32> narrow(Vector<float, 16> low, Vector<float, 16> high) {
+[[gnu::noinline]] inline Vector<uint16_t, 32> narrow(Vector<float, 16> low,
+                                                     Vector<float, 16> high) {
   float values[32];
   std::memcpy(values, &low, 64);
   std::memcpy(values + 16, &high, 64);

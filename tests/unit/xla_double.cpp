@@ -13,11 +13,11 @@ struct Question {
   int64_t key, arguments, results;
   const uint64_t* addresses;
   const int64_t* sizes;  // Of the parameters of each launch, in bytes.
-  void* launcher;       // Out: the double of cuLaunchKernelEx.
-  int64_t launches;     // Out.
+  void* launcher;        // Out: the double of cuLaunchKernelEx.
+  int64_t launches;      // Out.
   const void* launched;  // Out: as many of `Launched`.
-  const char* message;  // Out: the error's, or null.
-  int64_t major;        // Out: the version of the interface that the handler tells.
+  const char* message;   // Out: the error's, or null.
+  int64_t major;         // Out: the version of the interface that the handler tells.
 };
 
 struct Launched {
@@ -37,8 +37,8 @@ CUresult launch(const CUlaunchConfig* config, CUfunction kernel, void** paramete
   const unsigned block[] = {config->blockDimX, config->blockDimY, config->blockDimZ};
   for (int at = 0; at < 3; ++at) kept.grid[at] = grid[at], kept.block[at] = block[at];
   kept.shared_bytes = config->sharedMemBytes;
-  kept.overlaps = config->numAttrs ? config->attrs[0].value.programmaticStreamSerializationAllowed
-                                   : 0;
+  kept.overlaps =
+      config->numAttrs ? config->attrs[0].value.programmaticStreamSerializationAllowed : 0;
   memcpy(kept.words, parameters[0], sizes[count - 1]);
   return CUDA_SUCCESS;
 }

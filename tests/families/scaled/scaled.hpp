@@ -24,7 +24,8 @@ int scaled(const Parameters& parameters, bool alone) {
     for (index_t item = first; item < end; ++item) {
       const auto x = convert<Accumulator>(static_cast<const Input*>(parameters.x)[item]);
       const auto w = convert<Accumulator>(static_cast<const Input*>(parameters.w)[item]);
-      const auto z = parameters.z ? convert<Compute>(static_cast<const Output*>(parameters.z)[item]) : Compute{};
+      const auto z = parameters.z ? convert<Compute>(static_cast<const Output*>(parameters.z)[item])
+                                  : Compute{};
       const auto result = epilogue(convert<Compute>(x * w), z, Compute{});
       static_cast<Output*>(parameters.y)[item] = convert<Output>(result);
     }

@@ -25,7 +25,8 @@ static char* kronop_rounded(void* workspace) {
 static int kronop_keeps_promises(const KronopGiven* given, int64_t start) {
   for (int slot = 0; slot < KRONOP_SLOTS; ++slot) {
     const char* address = given->addresses[slot];
-    if (address != NULL && (uintptr_t)(address + start * kronop_row_bytes[slot]) % kronop_promised[slot])
+    if (address != NULL &&
+        (uintptr_t)(address + start * kronop_row_bytes[slot]) % kronop_promised[slot])
       return 0;
   }
   return 1;
@@ -48,9 +49,9 @@ static int kronop_run_part(const struct KRONOP_HANDLE* handle, int rows, const K
     memcpy(words, kronop_words + call->first_word, call->word_count * sizeof *words);
     for (int place = 0; place < call->patch_count; ++place) {
       const KronopPatch* patch = &kronop_patches[call->first_patch + place];
-      words[patch->word] = patch->is_scalar
-                               ? given->scalars[patch->slot]
-                               : (uint64_t)(uintptr_t)addresses[patch->slot] + (uint64_t)patch->offset;
+      words[patch->word] =
+          patch->is_scalar ? given->scalars[patch->slot]
+                           : (uint64_t)(uintptr_t)addresses[patch->slot] + (uint64_t)patch->offset;
     }
     const int error = kronop_launch(handle, call, words, stream);
     if (error != KRONOP_SUCCESS) return error;
@@ -118,14 +119,21 @@ static int kronop_run(const struct KRONOP_HANDLE* handle, int64_t rows, KronopGi
 static const char* kronop_status_text(int status) {
   switch (status) {
     case KRONOP_SUCCESS: return "success";
-    case KRONOP_NULL: return "a handle, an operand or the workspace is NULL; pass all but an unread Z and bias";
-    case KRONOP_ROWS: return "the number of rows is negative, or none that the export can run; export it with --rows";
-    case KRONOP_MACHINE: return "this machine lacks the instructions; export for a target that it has";
-    case KRONOP_ALIGNMENT: return "an address is not aligned as the operation promises; align operands to 16 bytes, or export without the promise";
+    case KRONOP_NULL:
+      return "a handle, an operand or the workspace is NULL; pass all but an unread Z and bias";
+    case KRONOP_ROWS:
+      return "the number of rows is negative, or none that the export can run; export it with "
+             "--rows";
+    case KRONOP_MACHINE:
+      return "this machine lacks the instructions; export for a target that it has";
+    case KRONOP_ALIGNMENT:
+      return "an address is not aligned as the operation promises; align operands to 16 bytes, or "
+             "export without the promise";
     case KRONOP_SOURCE: return "beta is not 0 and Z is NULL; pass Z, or beta = 0";
     case KRONOP_MEMORY: return "no memory for a handle; free some";
     case KRONOP_KERNEL: return "a kernel failed; its result is not to be used";
-    case KRONOP_LARGE: return "an operand of so many rows has more bytes than an address can name; pass fewer rows";
+    case KRONOP_LARGE:
+      return "an operand of so many rows has more bytes than an address can name; pass fewer rows";
     case KRONOP_THREADS: return "the number of threads is below 1; pass at least 1";
   }
   return status >= KRONOP_DRIVER ? "an error of the CUDA driver: its code is the status less 1000"

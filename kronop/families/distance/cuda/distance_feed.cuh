@@ -16,19 +16,23 @@ class Feed {
   using Input = typename Step::Input;
   using Scalar = typename Step::Accumulator;
   // Neighbouring columns: 32 bytes of 4-byte elements, the unit of the level-2 cache.
-  static constexpr int kColumns = Step::kTileK < 8 ? Step::kTileK : 8, kGroups = Step::kTileK / kColumns;
+  static constexpr int kColumns = Step::kTileK < 8 ? Step::kTileK : 8,
+                       kGroups = Step::kTileK / kColumns;
 
  public:
-  // NOTE: 4 words more than a multiple of 32 banks: the 8 columns of 4 rows that a warp stores are in
-  // different banks.
+  // NOTE: 4 words more than a multiple of 32 banks: the 8 columns of 4 rows that a warp stores are
+  // in different banks.
   static constexpr int kPitch = kTile + 16 / int(sizeof(Scalar));
   static constexpr int kEach = kTile * Step::kTileK / Step::kThreads;  // elements of a thread
-  static_assert(Step::kTileK % kColumns == 0 && kTile * Step::kTileK % Step::kThreads == 0 && kEach % kGroups == 0);
+  static_assert(Step::kTileK % kColumns == 0 && kTile * Step::kTileK % Step::kThreads == 0 &&
+                kEach % kGroups == 0);
   static_assert(Step::kThreads % kTile == 0 && Step::kThreads % kColumns == 0);
 
   // The tile starts at row `first` of `rows`; rows start at `from`.
-  KRONOP_INLINE Feed(const Input* from, long long first, long long rows, long long row_step, long long column_step)
-      : row_step_(row_step), column_step_(column_step), along_rows_(row_step == 1 && column_step != 1) {
+  KRONOP_INLINE Feed(const Input* from, long long first, long long rows, long long row_step,
+                     long long column_step)
+      : row_step_(row_step), column_step_(column_step),
+        along_rows_(row_step == 1 && column_step != 1) {
     const long long left = rows - first;
     rows_ = left < kTile ? int(left) : kTile;
     const Places at(along_rows_);
@@ -55,7 +59,8 @@ class Feed {
     for (int i = 0; i < kEach; ++i) {
       const Scalar value = convert<Scalar>(held_[i]);
       plain = is_plain(value) && plain;
-      slab[shared_ + (along_rows_ ? Places::shared_of(true, i) : Places::shared_of(false, i))] = value;
+      slab[shared_ + (along_rows_ ? Places::shared_of(true, i) : Places::shared_of(false, i))] =
+          value;
     }
     return plain;
   }
@@ -69,11 +74,15 @@ class Feed {
       row = along_rows ? thread % kTile : thread / kColumns;
       column = along_rows ? thread / kTile : thread % kColumns;
     }
-    KRONOP_INLINE static constexpr int row_of(bool along_rows, int i) { return along_rows ? 0 : i / kGroups * (Step::kThreads / kColumns); }
+    KRONOP_INLINE static constexpr int row_of(bool along_rows, int i) {
+      return along_rows ? 0 : i / kGroups * (Step::kThreads / kColumns);
+    }
     KRONOP_INLINE static constexpr int column_of(bool along_rows, int i) {
       return along_rows ? i * (Step::kThreads / kTile) : i % kGroups * kColumns;
     }
-    KRONOP_INLINE static constexpr int shared_of(bool along_rows, int i) { return column_of(along_rows, i) * kPitch + row_of(along_rows, i); }
+    KRONOP_INLINE static constexpr int shared_of(bool along_rows, int i) {
+      return column_of(along_rows, i) * kPitch + row_of(along_rows, i);
+    }
   };
 
   const Input* from_;

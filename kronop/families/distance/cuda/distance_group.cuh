@@ -23,8 +23,10 @@ KRONOP_INLINE void fill_stages(const Parameters& parameters, GroupRoom<Step>& ro
   const int part = threadIdx.x % kTeam;
   if (part >= Room::kParts) return;
   const bool is_row = part < of_rows;
-  const long long granules = granules_of(is_row ? parameters.m : parameters.n), slabs = ceil_div(parameters.k, kSlab<Step>);
-  const auto* images = static_cast<const unsigned char*>(is_row ? parameters.images1 : parameters.images2);
+  const long long granules = granules_of(is_row ? parameters.m : parameters.n),
+                  slabs = ceil_div(parameters.k, kSlab<Step>);
+  const auto* images =
+      static_cast<const unsigned char*>(is_row ? parameters.images1 : parameters.images2);
   const auto* facts = static_cast<const Facts*>(is_row ? parameters.facts1 : parameters.facts2);
   const auto bring = [](Barrier& filled, bool there, void* to, const void* from, int bytes) {
     if (there) {
@@ -38,14 +40,17 @@ KRONOP_INLINE void fill_stages(const Parameters& parameters, GroupRoom<Step>& ro
   wait_for_launch_before();
 #pragma unroll 1
   for (GroupWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
-    const long long problem = packed_problem(parameters, walk.problem, is_row ? parameters.packed1 : parameters.packed2);
-    const long long within = is_row ? walk.row * of_rows + part : walk.column * (Step::kTileN / kGranule) + (part - of_rows);
+    const long long problem =
+        packed_problem(parameters, walk.problem, is_row ? parameters.packed1 : parameters.packed2);
+    const long long within = is_row ? walk.row * of_rows + part
+                                    : walk.column * (Step::kTileN / kGranule) + (part - of_rows);
     const bool there = within < granules;
     const long long granule = problem * granules + within;
     const unsigned char* image = images + granule * slabs * kImage;
     // In the first round all stages and buffers are free.
     room.facts_free[buffer.stage].wait(buffer.parity ^ 1);
-    bring(room.facts_filled[buffer.stage], there, room.facts[buffer.stage][part], facts + granule * kGranule, facts_bytes);
+    bring(room.facts_filled[buffer.stage], there, room.facts[buffer.stage][part],
+          facts + granule * kGranule, facts_bytes);
     buffer.advance();
 #pragma unroll 1
     for (long long slab = 0; slab < slabs; ++slab) {

@@ -22,8 +22,8 @@ class GroupResults {
   // product of both rests is missing. Where points are near each other this is 1.5e-7 of the sum in
   // the mean, by a model that explains the errors measured on one H200; this takes most of it back.
   static constexpr float kTwice = Step::kSplit ? 2 + 0x1p-22f : 2;
-  // How many blocks of eight columns there are whose elements a quad of threads exchanges, so that each row's are 32
-  // bytes, which is how much memory takes at once.
+  // How many blocks of eight columns there are whose elements a quad of threads exchanges, so that
+  // each row's are 32 bytes, which is how much memory takes at once.
   static constexpr int kJoined = 4 / int(sizeof(Output) < 4 ? sizeof(Output) : 4);
   static constexpr bool kMayJoin = kJoined <= 2 && sizeof(Output) <= 4;
 
@@ -35,9 +35,9 @@ class GroupResults {
   struct Share {
     Output *y, *mirrored;  // its first element, and the one on the other side of the diagonal
     const Output *z, *z_mirrored;
-    int rows, columns;               // that exist from the first element on
+    int rows, columns;                                // that exist from the first element on
     int diagonal, itself, regular, regular_mirrored;  // where 8 n + r - 8 h is this, it is so
-    bool crosses;                    // whether a part of the tile is below the diagonal, and left out
+    bool crosses;  // whether a part of the tile is below the diagonal, and left out
     float h[Step::kValues > 0 ? Step::kValues : 1];
   };
 
@@ -49,14 +49,18 @@ class GroupResults {
   }
 
   // `facts` are those of the tile's rows, then of its columns.
-  KRONOP_INLINE void write(const GroupWalk<Step, Parameters>& walk, const float (&sums)[kN][4], const Facts* facts) const {
+  KRONOP_INLINE void write(const GroupWalk<Step, Parameters>& walk, const float (&sums)[kN][4],
+                           const Facts* facts) const {
     const Parameters& p = parameters_;
-    const int row_within = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, column_within = threadIdx.x % 4 * 2;
+    const int row_within = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4,
+              column_within = threadIdx.x % 4 * 2;
     const long long tile_column = (long long)walk.column * Step::kTileN;
-    const long long row = (long long)walk.row * Step::kTileM + row_within, column = tile_column + column_within;
+    const long long row = (long long)walk.row * Step::kTileM + row_within,
+                    column = tile_column + column_within;
     Share share;
     Output* const y = static_cast<Output*>(p.y) + offset_in_batch(walk.problem, p.batch, p.y_batch);
-    const Output* const z = static_cast<const Output*>(p.z) + offset_in_batch(walk.problem, p.batch, p.z_batch);
+    const Output* const z =
+        static_cast<const Output*>(p.z) + offset_in_batch(walk.problem, p.batch, p.z_batch);
     share.y = y + row * p.y_row + column * p.y_column;
     share.mirrored = y + column * p.y_row + row * p.y_column;
     share.z = z + row * p.z_row + column * p.z_column;
@@ -72,7 +76,8 @@ class GroupResults {
     const long long apart = (long long)walk.row * Step::kTileM - tile_column;
     constexpr int run = 2 * kJoined;  // elements that are written at once
     const bool whole = share.columns + column_within >= Step::kTileN || p.n % run == 0;
-    const bool aligned = p.y_column == 1 && p.y_row % run == 0 && (unsigned long long)y % (run * sizeof(Output)) == 0;
+    const bool aligned = p.y_column == 1 && p.y_row % run == 0 &&
+                         (unsigned long long)y % (run * sizeof(Output)) == 0;
     const Facts* const of_rows = facts + row_within;
     const Facts* const of_columns = facts + Step::kTileM + column_within;
     // All threads of a warp decide alike.
@@ -83,7 +88,10 @@ class GroupResults {
       }
     }
     if constexpr (kMayJoin) {
-      const bool special = share.crosses || (same_ && is_inside(apart)) || (Step::kRegularized && (is_inside(apart + p.diagonal) || (Step::kSymmetric && is_inside(apart - p.diagonal))));
+      const bool special =
+          share.crosses || (same_ && is_inside(apart)) ||
+          (Step::kRegularized &&
+           (is_inside(apart + p.diagonal) || (Step::kSymmetric && is_inside(apart - p.diagonal))));
       if (whole && aligned && !p.z && !special) {
         write_runs(share, sums, of_rows, of_columns);
         return;
@@ -93,19 +101,25 @@ class GroupResults {
   }
 
  private:
-  // Whether a point of this warp's has a length whose square leaves the range of float32, as Pack marks it.
+  // Whether a point of this warp's has a length whose square leaves the range of float32, as Pack
+  // marks it.
   KRONOP_INLINE static bool has_unusual(const Facts* of_rows, const Facts* of_columns) {
     bool found = of_rows[0].norm < 0 || of_rows[8].norm < 0;
 #pragma unroll 1
-    for (int n = threadIdx.x % 32 / 4; n < kN; n += 8) found = found || of_columns[8 * n].norm < 0 || of_columns[8 * n + 1].norm < 0;
+    for (int n = threadIdx.x % 32 / 4; n < kN; n += 8)
+      found = found || of_columns[8 * n].norm < 0 || of_columns[8 * n + 1].norm < 0;
     return some_of_warp(found);
   }
 
   // A number whose size matters only if it is small.
-  KRONOP_INLINE static int near(long long x) { return x < kNever ? x > -kNever ? int(x) : -kNever : kNever; }
+  KRONOP_INLINE static int near(long long x) {
+    return x < kNever ? x > -kNever ? int(x) : -kNever : kNever;
+  }
 
   // Whether a diagonal goes through the tile, from its first row and column so far apart.
-  KRONOP_INLINE static bool is_inside(long long apart) { return apart > -Step::kTileM && apart < Step::kTileN; }
+  KRONOP_INLINE static bool is_inside(long long apart) {
+    return apart > -Step::kTileM && apart < Step::kTileN;
+  }
 
   KRONOP_INLINE void load_values(float* h, long long problem) const {
     const Parameters& p = parameters_;
@@ -113,17 +127,22 @@ class GroupResults {
     for (int i = 0; i < Step::kValues; ++i) {
       const float* from = static_cast<const float*>(p.value[i]);
       long long at = 0;
-      if (from) for_each_digit<kBatchDims>(problem, p.batch, [&](int d, long long digit) { at += digit * p.value_batch[kBatchDims * i + d]; });
+      if (from)
+        for_each_digit<kBatchDims>(problem, p.batch, [&](int d, long long digit) {
+          at += digit * p.value_batch[kBatchDims * i + d];
+        });
       h[i] = from ? from[at] : float(p.number[i]);
     }
   }
 
   // Writes rows in whole runs, where no pair is special.
-  KRONOP_INLINE void write_runs(const Share& share, const float (&sums)[kN][4], const Facts* of_rows, const Facts* of_columns) const {
+  KRONOP_INLINE void write_runs(const Share& share, const float (&sums)[kN][4],
+                                const Facts* of_rows, const Facts* of_columns) const {
     const long long row_step = parameters_.y_row;
     const int quad = threadIdx.x % 32 / 4 * 4, t = threadIdx.x % 4;
     const Facts a[2] = {of_rows[0], of_rows[8]};
-    // Where this thread's run begins, from its first element: in block t / 2 of two that are joined.
+    // Where this thread's run begins, from its first element: in block t / 2 of two that are
+    // joined.
     const int to = kJoined == 1 ? 0 : t / 2 * 8 + t % 2 * 4 - t * 2;
     Output* const y[2] = {share.y + to, share.y + (8 * row_step + to)};
     Output* mirrored = share.mirrored;
@@ -139,12 +158,14 @@ class GroupResults {
         for (int h = 0; h < 2; ++h) {
           Output values[2];
 #pragma unroll
-          for (int r = 0; r < 2; ++r) values[r] = finish_(value(sums[n + j][2 * h + r], a[h], b.data[r], false, share));
+          for (int r = 0; r < 2; ++r)
+            values[r] = finish_(value(sums[n + j][2 * h + r], a[h], b.data[r], false, share));
           set_words(words[j][h], values[0], values[1]);
           if constexpr (Step::kSymmetric) {
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
-              if (8 * h < share.rows && 8 * (n + j) + r < share.columns) mirrored[r * row_step + 8 * h] = values[r];
+              if (8 * h < share.rows && 8 * (n + j) + r < share.columns)
+                mirrored[r * row_step + 8 * h] = values[r];
             }
           }
         }
@@ -160,7 +181,8 @@ class GroupResults {
           // Of each block of eight columns two threads have four; pairs of columns go to them.
           const int from = t == 1 ? 2 : t == 2 ? 1 : t;
           const unsigned first = from_lane(t % 2 ? words[1][h][0] : words[0][h][0], quad + from);
-          const unsigned second = from_lane(t % 2 ? words[0][h][0] : words[1][h][0], quad + (from ^ 1));
+          const unsigned second =
+              from_lane(t % 2 ? words[0][h][0] : words[1][h][0], quad + (from ^ 1));
           run[0] = t < 2 ? first : second;
           run[1] = t < 2 ? second : first;
         }
@@ -172,10 +194,13 @@ class GroupResults {
     words[0] = __builtin_bit_cast(unsigned, first);
     words[1] = __builtin_bit_cast(unsigned, second);
   }
-  KRONOP_INLINE static void set_words(unsigned (&words)[1], Output first, Output second) { words[0] = first.bits | unsigned(second.bits) << 16; }
+  KRONOP_INLINE static void set_words(unsigned (&words)[1], Output first, Output second) {
+    words[0] = first.bits | unsigned(second.bits) << 16;
+  }
 
   // Writes element by element.
-  KRONOP_INLINE void write_each(const Share& share, const float (&sums)[kN][4], const Facts* of_rows, const Facts* of_columns) const {
+  KRONOP_INLINE void write_each(const Share& share, const float (&sums)[kN][4],
+                                const Facts* of_rows, const Facts* of_columns) const {
 #pragma unroll
     for (int n = 0; n < kN; ++n) {
       if (8 * n >= share.columns) break;
@@ -186,7 +211,8 @@ class GroupResults {
         float values[2];
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-          values[r] = value(sums[n][2 * h + r], of_rows[8 * h], b.data[r], 8 * n + r - 8 * h == share.itself, share);
+          values[r] = value(sums[n][2 * h + r], of_rows[8 * h], b.data[r],
+                            8 * n + r - 8 * h == share.itself, share);
           write_one(share, n, h, r, values[r]);
         }
         if constexpr (Step::kSymmetric) write_mirrored(share, n, h, values);
@@ -198,11 +224,15 @@ class GroupResults {
     const int place = 8 * n + r - 8 * h;
     if (8 * n + r >= share.columns || (share.crosses && place < share.diagonal)) return;
     const float result = regularized(value, place == share.regular, share);
-    share.y[8 * h * p.y_row + (8 * n + r) * p.y_column] = p.z ? finish_(result, share.z[8 * h * p.z_row + (8 * n + r) * p.z_column]) : finish_(result);
+    share.y[8 * h * p.y_row + (8 * n + r) * p.y_column] =
+        p.z ? finish_(result, share.z[8 * h * p.z_row + (8 * n + r) * p.z_column])
+            : finish_(result);
   }
 
-  // As `write_each`, in double precision. Kernels of lengths are not symmetric: the two norms differ.
-  KRONOP_INLINE void write_wide(const Share& share, const float (&sums)[kN][4], const Facts* of_rows, const Facts* of_columns) const {
+  // As `write_each`, in double precision. Kernels of lengths are not symmetric: the two norms
+  // differ.
+  KRONOP_INLINE void write_wide(const Share& share, const float (&sums)[kN][4],
+                                const Facts* of_rows, const Facts* of_columns) const {
 #pragma unroll 1
     for (int at = 0; at < 4 * kN; ++at) {
       const int n = at / 4, h = at / 2 % 2, r = at % 2;
@@ -215,24 +245,29 @@ class GroupResults {
   }
 
   // Writes two elements on the other side of the diagonal.
-  KRONOP_INLINE void write_mirrored(const Share& share, int n, int h, const float (&values)[2]) const {
+  KRONOP_INLINE void write_mirrored(const Share& share, int n, int h,
+                                    const float (&values)[2]) const {
     const Parameters& p = parameters_;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int place = 8 * n + r - 8 * h;
       if (8 * n + r >= share.columns || place <= share.diagonal) continue;
       const float result = regularized(values[r], place == share.regular_mirrored, share);
-      share.mirrored[(8 * n + r) * p.y_row + 8 * h * p.y_column] = p.z ? finish_(result, share.z_mirrored[(8 * n + r) * p.z_row + 8 * h * p.z_column]) : finish_(result);
+      share.mirrored[(8 * n + r) * p.y_row + 8 * h * p.y_column] =
+          p.z ? finish_(result, share.z_mirrored[(8 * n + r) * p.z_row + 8 * h * p.z_column])
+              : finish_(result);
     }
   }
 
   KRONOP_INLINE static float regularized(float value, bool is_regular, const Share& share) {
-    if constexpr (Step::kRegularized) return is_regular ? value + share.h[Step::kValues - 1] : value;
+    if constexpr (Step::kRegularized)
+      return is_regular ? value + share.h[Step::kValues - 1] : value;
     return value;
   }
 
   // The kernel's value; `itself` where both points are one.
-  KRONOP_INLINE static float value(float product, Facts a, Facts b, bool itself, const Share& share) {
+  KRONOP_INLINE static float value(float product, Facts a, Facts b, bool itself,
+                                   const Share& share) {
     float s[kTerms];
     // NOTE: the product of both scales alone may overflow.
     if constexpr (kScales) product *= a.scale;
@@ -240,18 +275,24 @@ class GroupResults {
     return Step::Kernel::value(s, share.h);
   }
   KRONOP_INLINE static float wide_value(float product, Facts a, Facts b, const float* h) {
-    return Lengths<Step>::value(product * double(a.scale) * b.scale, wide_square(a), wide_square(b), h);
+    return Lengths<Step>::value(product * double(a.scale) * b.scale, wide_square(a), wide_square(b),
+                                h);
   }
-  KRONOP_INLINE static double wide_square(Facts of) { return of.norm < 0 ? -of.norm * double(of.scale) * of.scale : of.norm; }
+  KRONOP_INLINE static double wide_square(Facts of) {
+    return of.norm < 0 ? -of.norm * double(of.scale) * of.scale : of.norm;
+  }
   template <int kTerm>
   KRONOP_INLINE static void set(float (&s)[kTerms], float product, Facts a, Facts b, bool itself) {
     constexpr TermKind kind = TermKind(Step::kTerm[kTerm]);
     const float scale = kScales ? b.scale : 1.0f;
     if constexpr (kind == TermKind::kTwo) {
       // A square that does not exist, as that of a distance from infinity to itself, is no zero.
-      s[kTerm] = larger(itself ? a.norm - a.norm : multiply_add(product, -kTwice * scale, a.norm + b.norm), 0.0f);
+      s[kTerm] = larger(
+          itself ? a.norm - a.norm : multiply_add(product, -kTwice * scale, a.norm + b.norm), 0.0f);
     } else {
-      s[kTerm] = kind == TermKind::kDot ? product * scale : kind == TermKind::kNormA ? a.norm : b.norm;
+      s[kTerm] = kind == TermKind::kDot     ? product * scale
+                 : kind == TermKind::kNormA ? a.norm
+                                            : b.norm;
     }
     if constexpr (kTerm + 1 < kTerms) set<kTerm + 1>(s, product, a, b, itself);
   }

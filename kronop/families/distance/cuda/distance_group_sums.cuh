@@ -10,8 +10,10 @@ namespace distance {
 // barriers for both.
 template <class Step>
 struct GroupRoom {
-  static constexpr int kParts = (Step::kTileM + Step::kTileN) / kGranule, kStageBytes = kParts * kImage;
-  static constexpr int kBuffers = 2, kFactsBytes = kParts * kGranule * int(sizeof(Facts)), kWarps = Step::kTileM / 16;
+  static constexpr int kParts = (Step::kTileM + Step::kTileN) / kGranule,
+                       kStageBytes = kParts * kImage;
+  static constexpr int kBuffers = 2, kFactsBytes = kParts * kGranule * int(sizeof(Facts)),
+                       kWarps = Step::kTileM / 16;
   unsigned char stages[Step::kStages][kStageBytes];
   Facts facts[kBuffers][kParts][kGranule];
   Barrier filled[Step::kStages], free[Step::kStages], facts_filled[kBuffers], facts_free[kBuffers];
@@ -65,7 +67,9 @@ struct GroupSums {
       const int stage = stages.next(), first = stage * GroupRoom<Step>::kStageBytes;
       begin_group_products();
 #pragma unroll
-      for (int at = 0; at < kRowBytes; at += 32) group_product<Element, false>(of, stages.left.after(first + at), stages.right.after(first + at), true);
+      for (int at = 0; at < kRowBytes; at += 32)
+        group_product<Element, false>(of, stages.left.after(first + at),
+                                      stages.right.after(first + at), true);
       commit_group_products();
       wait_for_group_products<1>();
       if (before >= 0) stages.release(before);
@@ -102,7 +106,8 @@ struct GroupSums<Step, true> {
     for (int i = 0; i < kCount; ++i) numbers[i] = stages.next();
     float chain[kN][4];
     const auto multiply = [&](int left, int right, bool more) {
-      group_product<Element, false>(chain, stages.left.after(left), stages.right.after(right), more);
+      group_product<Element, false>(chain, stages.left.after(left), stages.right.after(right),
+                                    more);
     };
     begin_group_products();
 #pragma unroll

@@ -23,13 +23,15 @@ struct DistanceGroupParameters {
   long long batch[kBatchDims];
   long long x1_batch[kBatchDims], x2_batch[kBatchDims], y_batch[kBatchDims], z_batch[kBatchDims];
   long long x1_row, x1_column, x2_row, x2_column, y_row, y_column, z_row, z_column;
-  long long value_batch[kBatchDims * kValues], vector_batch[kBatchDims * kVectors], vector_column[kVectors];
+  long long value_batch[kBatchDims * kValues], vector_batch[kBatchDims * kVectors],
+      vector_column[kVectors];
   long long diagonal;
   long long threads;
   double number[kValues];
   Scalar scalars[kScalars];
   void *images1, *images2, *facts1, *facts2;
-  long long packed1[kBatchDims], packed2[kBatchDims];  // extents of the problems whose points are packed
+  long long packed1[kBatchDims],
+      packed2[kBatchDims];  // extents of the problems whose points are packed
 };
 
 namespace distance {
@@ -40,7 +42,8 @@ template <class Step>
 inline constexpr int kSlab = kRowBytes / (Step::kSplit ? 4 : 2);  // features of an image
 
 // What is known of a point: its elements in images are multiplied by `scale` to be what they were,
-// and `norm` is the sum of their squares (or that of the multiplied elements', as distance_pack.cuh says).
+// and `norm` is the sum of their squares (or that of the multiplied elements', as distance_pack.cuh
+// says).
 struct Facts {
   float scale, norm;
 };
@@ -49,7 +52,8 @@ KRONOP_INLINE long long granules_of(long long points) { return ceil_div(points, 
 
 // The number of the problem among those whose points are packed.
 template <class Parameters>
-KRONOP_INLINE long long packed_problem(const Parameters& parameters, long long problem, const long long (&packed)[kBatchDims]) {
+KRONOP_INLINE long long packed_problem(const Parameters& parameters, long long problem,
+                                       const long long (&packed)[kBatchDims]) {
   long long at = 0, stride = 1;
   for_each_digit<kBatchDims>(problem, parameters.batch, [&](int d, long long digit) {
     at += packed[d] == 1 ? 0 : digit * stride;
@@ -59,9 +63,11 @@ KRONOP_INLINE long long packed_problem(const Parameters& parameters, long long p
 }
 
 // The offset of a problem in an operand.
-KRONOP_INLINE long long offset_in_batch(long long problem, const long long (&extents)[kBatchDims], const long long (&strides)[kBatchDims]) {
+KRONOP_INLINE long long offset_in_batch(long long problem, const long long (&extents)[kBatchDims],
+                                        const long long (&strides)[kBatchDims]) {
   long long at = 0;
-  for_each_digit<kBatchDims>(problem, extents, [&](int d, long long digit) { at += digit * strides[d]; });
+  for_each_digit<kBatchDims>(problem, extents,
+                             [&](int d, long long digit) { at += digit * strides[d]; });
   return at;
 }
 

@@ -1,5 +1,5 @@
-// Kernels of lengths and inner products alone, such as the cosine, where a square of a length leaves
-// the range of float32: once more, in double precision.
+// Kernels of lengths and inner products alone, such as the cosine, where a square of a length
+// leaves the range of float32: once more, in double precision.
 #pragma once
 
 #include "kronop/memory.cuh"
@@ -18,11 +18,14 @@ class Lengths {
     for (int t = 0; t < count_of(Step::kTerm); ++t) place = Step::kTerm[t] == kind ? t : place;
     return place;
   }
-  static constexpr int kOfA = place_of(kNormAKind), kOfB = place_of(kNormBKind), kDot = place_of(kDotKind);
+  static constexpr int kOfA = place_of(kNormAKind), kOfB = place_of(kNormBKind),
+                       kDot = place_of(kDotKind);
 
  public:
   // Whether the form has lengths, and nothing but products, in float32.
-  static constexpr bool kAreAll = sizeof(typename Step::Accumulator) == 4 && (kOfA >= 0 || kOfB >= 0) && count_of(Step::kTerm) == (kOfA >= 0) + (kOfB >= 0) + (kDot >= 0);
+  static constexpr bool kAreAll = sizeof(typename Step::Accumulator) == 4 &&
+                                  (kOfA >= 0 || kOfB >= 0) &&
+                                  count_of(Step::kTerm) == (kOfA >= 0) + (kOfB >= 0) + (kDot >= 0);
 
   // The kernel of sums in double precision.
   KRONOP_INLINE static float value(double dot, double of_a, double of_b, const float* h) {
@@ -39,7 +42,9 @@ class Lengths {
   // Computes those of a thread's values again that need it. `first(i, k)` and `second(j, k)` are
   // elements of its points, 0 where there is no point.
   template <int kM, int kN, class First, class Second>
-  KRONOP_INLINE static void mend(float (&of)[kM][kN], const float (&squares1)[kM], const float (&squares2)[kN], long long features, const float* h, const First& first, const Second& second) {
+  KRONOP_INLINE static void mend(float (&of)[kM][kN], const float (&squares1)[kM],
+                                 const float (&squares2)[kN], long long features, const float* h,
+                                 const First& first, const Second& second) {
     unsigned left1 = kOfA >= 0 ? unusual(squares1) : 0, left2 = kOfB >= 0 ? unusual(squares2) : 0;
     if ((left1 | left2) == 0) return;
     left1 &= ~zeros<kM>(left1, features, first);

@@ -2,9 +2,9 @@
 //
 // Blocks take kRows points at a time, kTeams threads each. Where kSplit, an element becomes the sum
 // of two float16 numbers, with an error of 2^-24 of the point's largest element: the elements of a
-// point are multiplied by a power of two, so that the largest is between 2^13 and 2^14. So they are where
-// kLengths, and squares of lengths that leave the range of float32 are those of the multiplied elements,
-// negative to mark them.
+// point are multiplied by a power of two, so that the largest is between 2^13 and 2^14. So they are
+// where kLengths, and squares of lengths that leave the range of float32 are those of the
+// multiplied elements, negative to mark them.
 //
 // Where kCentred, only differences of points matter, and the same centre is subtracted from all of
 // them: errors are relative to norms, which points have that are far from zero and near each other.
@@ -42,18 +42,21 @@ class Pack {
 
  public:
   KRONOP_INLINE explicit Pack(const Parameters& parameters)
-      : parameters_(parameters), centre_(reinterpret_cast<float*>(shared_memory())), partial_(centre_ + kCentreFeatures) {}
+      : parameters_(parameters), centre_(reinterpret_cast<float*>(shared_memory())),
+        partial_(centre_ + kCentreFeatures) {}
 
   // Packs kRows points from `first` on; points beyond the last are zeros.
   KRONOP_INLINE void pack(const Points<Input>& points, long long first, const Input* x2) {
     centre_from_ = x2;
     // Neighbouring threads read neighbouring elements.
     const bool across = points.row == 1 && points.column != 1;
-    const int row = across ? threadIdx.x % kRows : threadIdx.x / kTeams, mine = across ? threadIdx.x / kRows : threadIdx.x % kTeams;
+    const int row = across ? threadIdx.x % kRows : threadIdx.x / kTeams,
+              mine = across ? threadIdx.x / kRows : threadIdx.x % kTeams;
     const long long point = first + row;
     const bool there = point < points.count;
     const Input* const from = points.from + (there ? point * points.row : 0);
-    const bool vectors = points.column == 1 && points.row % (16 / int(sizeof(Input))) == 0 && (unsigned long long)points.from % 16 == 0;
+    const bool vectors = points.column == 1 && points.row % (16 / int(sizeof(Input))) == 0 &&
+                         (unsigned long long)points.from % 16 == 0;
     float most = 0, norm = 0;
     for_each_piece<false>(mine, [&](long long feature, const float* centre) {
       float values[kPiece];
@@ -70,13 +73,15 @@ class Pack {
     if constexpr (kScales) most = of_team<true>(most, row, mine);
     norm = of_team<false>(norm, row, mine);
     // The exponent of a number below 2^-113 is taken to be that: both powers of two are normal.
-    const int bits = int(__builtin_bit_cast(unsigned, most) >> 23) - 127, exponent = bits < -113 ? -113 : bits;
+    const int bits = int(__builtin_bit_cast(unsigned, most) >> 23) - 127,
+              exponent = bits < -113 ? -113 : bits;
     const float scale = kScales ? detail::bits_to_float(unsigned(127 + 13 - exponent) << 23) : 1.0f;
     const float back = kScales ? detail::bits_to_float(unsigned(127 - 13 + exponent) << 23) : 1.0f;
     if (!Step::kLengths && mine == 0) points.facts[point] = Facts{back, norm};
     norm = 0;
     const long long slabs = ceil_div(parameters_.k, kSlab<Step>);
-    unsigned char* const line = points.images + (point / kGranule * slabs * kGranule + point % kGranule) * kRowBytes;
+    unsigned char* const line =
+        points.images + (point / kGranule * slabs * kGranule + point % kGranule) * kRowBytes;
     const int turned = int(point % 8);
     for_each_piece<true>(mine, [&](long long feature, const float* centre) {
       float values[kPiece];
@@ -94,12 +99,15 @@ class Pack {
       }
       norm += square;
       store_whole<Element, kPiece>(reinterpret_cast<Element*>(to + (piece ^ turned) * 16), high);
-      if constexpr (Step::kSplit) store_whole<Element, kPiece>(reinterpret_cast<Element*>(to + ((piece + kPieces / 2) ^ turned) * 16), low);
+      if constexpr (Step::kSplit)
+        store_whole<Element, kPiece>(
+            reinterpret_cast<Element*>(to + ((piece + kPieces / 2) ^ turned) * 16), low);
     });
     if constexpr (Step::kLengths) {
       norm = of_team<false>(norm, row, mine);
       const float square = norm * back * back;
-      if (mine == 0) points.facts[point] = Facts{back, norm > 0 && is_unusual(square) ? -norm : square};
+      if (mine == 0)
+        points.facts[point] = Facts{back, norm > 0 && is_unusual(square) ? -norm : square};
     }
   }
 
@@ -125,14 +133,18 @@ class Pack {
       float sum = 0;
 #pragma unroll
       for (int i = 0; i < kSamples; ++i) {
-        const float value = convert<float>(centre_from_[p.n * i / kSamples * p.x2_row + (first + at) * p.x2_column]) / kSamples;
+        const float value =
+            convert<float>(
+                centre_from_[p.n * i / kSamples * p.x2_row + (first + at) * p.x2_column]) /
+            kSamples;
         sum += value - value == 0 ? value : 0.0f;
       }
       centre_[at] = sum;
     }
     __syncthreads();
   }
-  KRONOP_INLINE void read(float (&values)[kPiece], const Input* from, long long column, long long feature, bool there, bool vectors, const float* centre) const {
+  KRONOP_INLINE void read(float (&values)[kPiece], const Input* from, long long column,
+                          long long feature, bool there, bool vectors, const float* centre) const {
     const long long left = there ? parameters_.k - feature : 0;
     if (vectors && left >= kPiece) {
       constexpr int each = 16 / int(sizeof(Input));
@@ -144,7 +156,8 @@ class Pack {
       }
     } else {
 #pragma unroll
-      for (int i = 0; i < kPiece; ++i) values[i] = i < left ? convert<float>(from[(feature + i) * column]) : 0.0f;
+      for (int i = 0; i < kPiece; ++i)
+        values[i] = i < left ? convert<float>(from[(feature + i) * column]) : 0.0f;
     }
     if constexpr (Step::kCentred) {
 #pragma unroll
@@ -183,22 +196,28 @@ KRONOP_INLINE void distance_pack(const Parameters& parameters) {
   }
   // A symmetric kernel multiplies x1 with itself.
   const long long of1 = granules_of(p.m) * kGranule, of2 = granules_of(p.n) * kGranule;
-  const long long items1 = problems1 * (of1 / kRows), items2 = Step::kSymmetric ? 0 : problems2 * (of2 / kRows);
+  const long long items1 = problems1 * (of1 / kRows),
+                  items2 = Step::kSymmetric ? 0 : problems2 * (of2 / kRows);
   Pack<Step, Parameters> pack(p);
 #pragma unroll 1
   for (long long item = blockIdx.x; item < items1 + items2; item += gridDim.x) {
     const bool is_first = item < items1;
-    const long long count = is_first ? of1 : of2, within = is_first ? item : item - items1, problem = within / (count / kRows);
+    const long long count = is_first ? of1 : of2, within = is_first ? item : item - items1,
+                    problem = within / (count / kRows);
     long long at1 = 0, at2 = 0;
-    for_each_digit<kBatchDims>(problem, is_first ? p.packed1 : p.packed2, [&](int d, long long digit) {
-      at1 += digit * p.x1_batch[d];
-      at2 += digit * p.x2_batch[d];
-    });
+    for_each_digit<kBatchDims>(problem, is_first ? p.packed1 : p.packed2,
+                               [&](int d, long long digit) {
+                                 at1 += digit * p.x1_batch[d];
+                                 at2 += digit * p.x2_batch[d];
+                               });
     const auto* x1 = static_cast<const Input*>(p.x1) + at1;
     const auto* x2 = static_cast<const Input*>(p.x2) + at2;
-    unsigned char* images = static_cast<unsigned char*>(is_first ? p.images1 : p.images2) + problem * count * ceil_div(p.k, kSlab<Step>) * kRowBytes;
+    unsigned char* images = static_cast<unsigned char*>(is_first ? p.images1 : p.images2) +
+                            problem * count * ceil_div(p.k, kSlab<Step>) * kRowBytes;
     Facts* facts = static_cast<Facts*>(is_first ? p.facts1 : p.facts2) + problem * count;
-    const Points<Input> points = is_first ? Points<Input>{x1, p.m, p.x1_row, p.x1_column, images, facts} : Points<Input>{x2, p.n, p.x2_row, p.x2_column, images, facts};
+    const Points<Input> points = is_first
+                                     ? Points<Input>{x1, p.m, p.x1_row, p.x1_column, images, facts}
+                                     : Points<Input>{x2, p.n, p.x2_row, p.x2_column, images, facts};
     pack.pack(points, within % (count / kRows) * kRows, x2);
   }
 }

@@ -38,7 +38,8 @@ struct DistanceParameters {
   long long batch[kBatchDims];
   long long x1_batch[kBatchDims], x2_batch[kBatchDims], y_batch[kBatchDims], z_batch[kBatchDims];
   long long x1_row, x1_column, x2_row, x2_column, y_row, y_column, z_row, z_column;
-  long long value_batch[kBatchDims * kValues], vector_batch[kBatchDims * kVectors], vector_column[kVectors];
+  long long value_batch[kBatchDims * kValues], vector_batch[kBatchDims * kVectors],
+      vector_column[kVectors];
   long long diagonal;  // row m meets column m + diagonal
   long long threads;
   double number[kValues];

@@ -22,7 +22,9 @@ class Sums {
   // How often features are gone through: relative terms are summed in a second round, when the
   // largest difference is known.
   static constexpr int kRounds = has(TermKind::kRelative) ? 2 : 1;
-  KRONOP_INLINE static constexpr bool is_of_round(int term, int round) { return (kind(term) == TermKind::kRelative) == (round > 0); }
+  KRONOP_INLINE static constexpr bool is_of_round(int term, int round) {
+    return (kind(term) == TermKind::kRelative) == (round > 0);
+  }
 
   // `values` are those that all terms may use.
   KRONOP_INLINE explicit Sums(const Scalar* values) { begin<0>(values); }
@@ -32,7 +34,8 @@ class Sums {
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
 #pragma unroll
-      for (int j = 0; j < kN; ++j) of_largest_[i][j] = reciprocal_of_largest(sums_[place_of(TermKind::kLargest)][i][j]);
+      for (int j = 0; j < kN; ++j)
+        of_largest_[i][j] = reciprocal_of_largest(sums_[place_of(TermKind::kLargest)][i][j]);
     }
   }
 
@@ -44,7 +47,8 @@ class Sums {
   }
 
   template <bool kPlain, int t>
-  KRONOP_INLINE void add_one(const Scalar (&x1)[kM], const Scalar (&x2)[kN], const Scalar* weights) {
+  KRONOP_INLINE void add_one(const Scalar (&x1)[kM], const Scalar (&x2)[kN],
+                             const Scalar* weights) {
     constexpr TermKind kind_of = kind(t);
     constexpr int vector = Step::kTermVector[t];
     const Scalar weight = vector >= 0 ? weights[vector * Step::kTileK] : Scalar(1);
@@ -66,7 +70,8 @@ class Sums {
           if constexpr (kind_of == TermKind::kGeneral) {
             sum = powers_[t].template add_to<kPlain>(sum, d, i * kN + j);
           } else if constexpr (kind_of == TermKind::kRelative) {
-            sum = powers_[t].template add_to<false, true>(sum, relative(d, of_largest_[i][j]), i * kN + j);
+            sum = powers_[t].template add_to<false, true>(sum, relative(d, of_largest_[i][j]),
+                                                          i * kN + j);
           } else {
             sum = add_term<kind_of>(sum, d);
           }
@@ -78,10 +83,13 @@ class Sums {
   // How many sums round: a thread keeps as many totals of chains in shared memory.
   KRONOP_INLINE static constexpr int rounded(int first = 0) {
     if (first == kTerms) return 0;
-    const int own = kind(first) == TermKind::kNormA ? kM : kind(first) == TermKind::kNormB ? kN : kM * kN;
+    const int own = kind(first) == TermKind::kNormA   ? kM
+                    : kind(first) == TermKind::kNormB ? kN
+                                                      : kM * kN;
     return (rounds(kind(first)) ? own : 0) + rounded(first + 1);
   }
-  // Ends a chain of additions: adds it to the totals, or makes it the totals if it is the first one.
+  // Ends a chain of additions: adds it to the totals, or makes it the totals if it is the first
+  // one.
   template <int kRound>
   KRONOP_INLINE void end_chain(Scalar* totals, bool is_first) {
     for_each_rounded<kRound>([&](Scalar& sum, int at) {
@@ -93,7 +101,8 @@ class Sums {
   // Adds the totals to the last chain.
   template <int kRound>
   KRONOP_INLINE void add_totals(const Scalar* totals) {
-    for_each_rounded<kRound>([&](Scalar& sum, int at) { sum += totals[at * Step::kThreads + int(threadIdx.x)]; });
+    for_each_rounded<kRound>(
+        [&](Scalar& sum, int at) { sum += totals[at * Step::kThreads + int(threadIdx.x)]; });
   }
 
   // Replaces the sums of a pair by the kernel's value, which is in `of` afterwards.
@@ -112,7 +121,8 @@ class Sums {
 
   // Computes values again whose lengths have left the range of float32; see distance_lengths.cuh.
   template <class First, class Second>
-  KRONOP_INLINE void mend(const Scalar* values, long long features, const First& first, const Second& second) {
+  KRONOP_INLINE void mend(const Scalar* values, long long features, const First& first,
+                          const Second& second) {
     Scalar squares1[kM], squares2[kN];
 #pragma unroll
     for (int i = 0; i < kM; ++i) squares1[i] = square<TermKind::kNormA>(i, 0);
@@ -133,7 +143,8 @@ class Sums {
   // Calls visit(sum, how many came before it) for those of a round.
   template <int kRound, int t = 0, class Visit>
   KRONOP_INLINE void for_each_rounded(const Visit& visit, int before = 0) {
-    constexpr int rows = kind(t) == TermKind::kNormB ? 1 : kM, columns = kind(t) == TermKind::kNormA ? 1 : kN;
+    constexpr int rows = kind(t) == TermKind::kNormB ? 1 : kM,
+                  columns = kind(t) == TermKind::kNormA ? 1 : kN;
     if constexpr (rounds(kind(t)) && is_of_round(t, kRound)) {
 #pragma unroll
       for (int i = 0; i < rows; ++i) {

@@ -25,9 +25,10 @@ struct Power {
 // The special-function unit takes a logarithm or an exponential of a warp every 8 cycles, so that
 // both would take 16 cycles for a pair. It computes kOfUnit exponentials of each kOutOf, and
 // multiply-adds the others, as 2^floor(y) times a polynomial in the rest: 8 instructions more.
-// NOTE: measured on an H200, p = 1.3: 369 ms for 30000 x 30000 points of 1024 features with 5 of 16,
-// 371 with 4 and 374 with 6. The unit alone would need 290; but instructions with three operands in
-// registers wait for these: FADD, FMUL and FFMA in turn issue 0.83 instructions a cycle, FADD 0.98.
+// NOTE: measured on an H200, p = 1.3: 369 ms for 30000 x 30000 points of 1024 features with 5 of
+// 16, 371 with 4 and 374 with 6. The unit alone would need 290; but instructions with three
+// operands in registers wait for these: FADD, FMUL and FFMA in turn issue 0.83 instructions a
+// cycle, FADD 0.98.
 //
 // Elements are plain if no power of a difference leaves the range of float32: all of them are
 // finite, and small enough for p; and those that are not zero are so large that differences,
@@ -36,9 +37,11 @@ struct Power {
 template <>
 struct Power<float> {
   static constexpr int kOfUnit = 5, kOutOf = 16;
-  float p, least, most;        // the power; bounds of the logarithm, beyond which the result is 0 or infinity
+  float p, least,
+      most;       // the power; bounds of the logarithm, beyond which the result is 0 or infinity
   float leading;  // of the polynomial, in a register: a multiply-add has room for one constant
-  unsigned smallest, between;  // bits of the smallest plain element, and those of the largest less these
+  unsigned smallest,
+      between;  // bits of the smallest plain element, and those of the largest less these
 
   Power() = default;
   KRONOP_INLINE explicit Power(float p) : p(p), least(-126.9f / p), most(128.1f / p) {
@@ -68,7 +71,8 @@ struct Power<float> {
     const float sum_of_whole = multiply_add_downwards(log, p, whole);
     const float floor = sum_of_whole - whole;
     // Where d is 0, the rest would be NaN; saturated, it is 0.
-    const float rest = kPlain ? multiply_add_saturated(log, p, -floor) : multiply_add(log, p, -floor);
+    const float rest =
+        kPlain ? multiply_add_saturated(log, p, -floor) : multiply_add(log, p, -floor);
     // NOTE: the largest relative error of this polynomial between 0 and 1 is 8.2e-8; a degree less
     // has 2.9e-6.
     float power = multiply_add(leading, rest, 0.009017029f);

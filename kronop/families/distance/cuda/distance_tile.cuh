@@ -24,7 +24,9 @@ struct Share {
   static constexpr int kRun = 16 / sizeof(Scalar), kThreads = kTile / kOwn;
   static_assert(kOwn % kRun == 0 && kTile % kOwn == 0);
   // The place of item i of thread 0.
-  KRONOP_INLINE static constexpr int place(int i) { return i / kRun * (kThreads * kRun) + i % kRun; }
+  KRONOP_INLINE static constexpr int place(int i) {
+    return i / kRun * (kThreads * kRun) + i % kRun;
+  }
 };
 
 // Which tile a block has, in bands of kBand rows of tiles: blocks that run at the same time share
@@ -40,7 +42,8 @@ struct TilePlace {
     const long long all = ceil_div(parameters.m, Step::kTileM);
     // Of a symmetric matrix, the rows of a triangle, two of which make a row of a rectangle: the
     // first with the last.
-    const long long rows = Step::kSymmetric ? (all + 1) / 2 : all, columns = Step::kSymmetric ? all | 1 : ceil_div(parameters.n, Step::kTileN);
+    const long long rows = Step::kSymmetric ? (all + 1) / 2 : all,
+                    columns = Step::kSymmetric ? all | 1 : ceil_div(parameters.n, Step::kTileN);
     long long within = split(tile, rows * columns);
     batch = tile;
     column = split(within, kBand * columns);
@@ -71,7 +74,8 @@ class Weights {
   Scalar held_;
 
  public:
-  KRONOP_INLINE Weights(const Parameters& parameters, const long long (&offsets)[Parameters::kOfVectors]) {
+  KRONOP_INLINE Weights(const Parameters& parameters,
+                        const long long (&offsets)[Parameters::kOfVectors]) {
 #pragma unroll
     for (int v = 0; v < Step::kVectors; ++v) {
       from_[v] = static_cast<const Scalar*>(parameters.vector[v]) + offsets[v];
@@ -83,7 +87,8 @@ class Weights {
     held_ = 1;
 #pragma unroll
     for (int v = 0; v < Step::kVectors; ++v) {
-      if (threadIdx.x / Step::kTileK == v && column < left) held_ = from_[v][(first + column) * step_[v]];
+      if (threadIdx.x / Step::kTileK == v && column < left)
+        held_ = from_[v][(first + column) * step_[v]];
     }
   }
   KRONOP_INLINE void store_to(Scalar* slab) const {
@@ -104,9 +109,11 @@ class Tile {
   static constexpr int kRun = Rows::kRun;
   // The lanes of a warp: those of 8 columns have the same rows.
   static constexpr int kLanesN = 8, kLanesM = 4, kWarpsN = Columns::kThreads / kLanesN;
-  static_assert(Rows::kThreads * Columns::kThreads == Step::kThreads && Columns::kThreads % kLanesN == 0 && Rows::kThreads % kLanesM == 0);
+  static_assert(Rows::kThreads * Columns::kThreads == Step::kThreads &&
+                Columns::kThreads % kLanesN == 0 && Rows::kThreads % kLanesM == 0);
   // Powers of plain elements are cheaper; vectors would change what is plain.
-  static constexpr bool kGeneral = All::has(TermKind::kGeneral), kChecks = kGeneral && Step::kVectors == 0 && sizeof(Scalar) == 4;
+  static constexpr bool kGeneral = All::has(TermKind::kGeneral),
+                        kChecks = kGeneral && Step::kVectors == 0 && sizeof(Scalar) == 4;
   // Elements need no registers on their way to shared memory if they stay as they are.
   static constexpr bool kDirectly = sizeof(typename Step::Input) == sizeof(Scalar) && !kChecks;
   using FeedOf1 = Feed<Step, Step::kTileM, kDirectly>;
@@ -127,7 +134,8 @@ class Tile {
   int row_, column_;  // the thread's first ones in the tile
 
  public:
-  KRONOP_INLINE Tile(const Parameters& parameters, long long tile) : parameters_(parameters), place_(parameters, tile) {
+  KRONOP_INLINE Tile(const Parameters& parameters, long long tile)
+      : parameters_(parameters), place_(parameters, tile) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     row_ = (warp / kWarpsN * kLanesM + lane / kLanesN) * kRun;
     column_ = (warp % kWarpsN * kLanesN + lane % kLanesN) * kRun;
@@ -144,11 +152,20 @@ class Tile {
     sums.finish(values_);
     if constexpr (Lengths<Step>::kAreAll) {
       const Parameters& p = parameters_;
-      const auto element = [&](const void* from, long long at, long long point, long long points, long long row_step) {
-        return point < points ? convert<Scalar>(static_cast<const typename Step::Input*>(from)[at + point * row_step]) : Scalar(0);
+      const auto element = [&](const void* from, long long at, long long point, long long points,
+                               long long row_step) {
+        return point < points ? convert<Scalar>(static_cast<const typename Step::Input*>(
+                                    from)[at + point * row_step])
+                              : Scalar(0);
       };
-      const auto first = [&](int i, long long k) { return element(p.x1, x1_ + k * p.x1_column, place_.row + row_ + Rows::place(i), p.m, p.x1_row); };
-      const auto second = [&](int j, long long k) { return element(p.x2, x2_ + k * p.x2_column, place_.column + column_ + Columns::place(j), p.n, p.x2_row); };
+      const auto first = [&](int i, long long k) {
+        return element(p.x1, x1_ + k * p.x1_column, place_.row + row_ + Rows::place(i), p.m,
+                       p.x1_row);
+      };
+      const auto second = [&](int j, long long k) {
+        return element(p.x2, x2_ + k * p.x2_column, place_.column + column_ + Columns::place(j),
+                       p.n, p.x2_row);
+      };
       sums.mend(values_, p.k, first, second);
     }
     write<false>(sums);
@@ -170,13 +187,16 @@ class Tile {
       y_ += digit * p.y_batch[axis];
       z_ += digit * p.z_batch[axis];
 #pragma unroll
-      for (int v = 0; v < Step::kValues; ++v) of_value[v] += digit * p.value_batch[kBatchDims * v + axis];
+      for (int v = 0; v < Step::kValues; ++v)
+        of_value[v] += digit * p.value_batch[kBatchDims * v + axis];
 #pragma unroll
-      for (int v = 0; v < Step::kVectors; ++v) vectors_[v] += digit * p.vector_batch[kBatchDims * v + axis];
+      for (int v = 0; v < Step::kVectors; ++v)
+        vectors_[v] += digit * p.vector_batch[kBatchDims * v + axis];
     });
 #pragma unroll
     for (int v = 0; v < Step::kValues; ++v) {
-      values_[v] = p.value[v] ? static_cast<const Scalar*>(p.value[v])[of_value[v]] : Scalar(p.number[v]);
+      values_[v] =
+          p.value[v] ? static_cast<const Scalar*>(p.value[v])[of_value[v]] : Scalar(p.number[v]);
     }
     bound_powers<Step, int(TermKind::kRelative)>(values_);
   }
@@ -186,7 +206,8 @@ class Tile {
   KRONOP_INLINE void add_up(All& sums) {
     using Input = typename Step::Input;
     const Parameters& p = parameters_;
-    const int whole = int(p.k / Step::kTileK), rest = int(p.k % Step::kTileK), slabs = whole + (rest > 0);
+    const int whole = int(p.k / Step::kTileK), rest = int(p.k % Step::kTileK),
+              slabs = whole + (rest > 0);
     if (slabs == 0) return;
     FeedOf1 feed1(static_cast<const Input*>(p.x1) + x1_, place_.row, p.m, p.x1_row, p.x1_column);
     FeedOf2 feed2(static_cast<const Input*>(p.x2) + x2_, place_.column, p.n, p.x2_row, p.x2_column);
@@ -232,7 +253,8 @@ class Tile {
       if (more) finish(slab + 1);
       __syncthreads();
       if constexpr (kHasChains) {
-        if (more && (slab + 1) % kSlabsOfChain == 0) sums.template end_chain<kRound>(totals(), slab < kSlabsOfChain);
+        if (more && (slab + 1) % kSlabsOfChain == 0)
+          sums.template end_chain<kRound>(totals(), slab < kSlabsOfChain);
       }
     }
     if constexpr (kHasChains) {
@@ -244,15 +266,14 @@ class Tile {
     return reinterpret_cast<Scalar*>(shared_memory()) + (slab & 1) * kSlab;
   }
   // The number of a slab that is not plain.
-  KRONOP_INLINE static int& mark_of(int slab) {
-    return marks()[slab & 1];
-  }
+  KRONOP_INLINE static int& mark_of(int slab) { return marks()[slab & 1]; }
   KRONOP_INLINE static int* marks() { return reinterpret_cast<int*>(slab_of(0) + 2 * kSlab); }
   KRONOP_INLINE static Scalar* totals() { return reinterpret_cast<Scalar*>(marks() + kMarks); }
 
   template <int kRound, bool kPlain>
   KRONOP_INLINE void add_slab(const Scalar* slab, All& sums) const {
-    const Scalar *from1 = slab + row_, *from2 = slab + kOf1 + column_, *weights = slab + kOf1 + kOf2;
+    const Scalar *from1 = slab + row_, *from2 = slab + kOf1 + column_,
+                 *weights = slab + kOf1 + kOf2;
     // More than this would not stay in the instruction cache.
     constexpr int unroll = kGeneral || kRound > 0 ? 1 : 4;
 #pragma unroll(unroll)
@@ -275,8 +296,10 @@ class Tile {
   }
 
   // Whether runs of columns of Y, or of Z, are aligned.
-  KRONOP_INLINE static bool has_runs(const Output* from, long long row_step, long long column_step) {
-    return (unsigned long long)from % (kRun * sizeof(Output)) == 0 && column_step == 1 && row_step % kRun == 0;
+  KRONOP_INLINE static bool has_runs(const Output* from, long long row_step,
+                                     long long column_step) {
+    return (unsigned long long)from % (kRun * sizeof(Output)) == 0 && column_step == 1 &&
+           row_step % kRun == 0;
   }
 
   // Writes the tile or, where kMirrored, the tile on the other side of the diagonal.
@@ -297,11 +320,14 @@ class Tile {
   KRONOP_INLINE void write_as(const All& sums, Output* y, const Output* z) const {
     using Outer = Either<kMirrored, Columns, Rows>;
     using Inner = Either<kMirrored, Rows, Columns>;
-    constexpr int outer = kMirrored ? Step::kThreadN : Step::kThreadM, inner = kMirrored ? Step::kThreadM : Step::kThreadN;
+    constexpr int outer = kMirrored ? Step::kThreadN : Step::kThreadM,
+                  inner = kMirrored ? Step::kThreadM : Step::kThreadN;
     const Parameters& p = parameters_;
     const Finish<Step> finish(p);
-    const long long m = place_.row + row_, n = place_.column + column_, row0 = kMirrored ? n : m, column0 = kMirrored ? m : n;
-    const long long rows_left = p.m - row0, columns_left = p.n - column0, on_diagonal = row0 + p.diagonal - column0;
+    const long long m = place_.row + row_, n = place_.column + column_, row0 = kMirrored ? n : m,
+                    column0 = kMirrored ? m : n;
+    const long long rows_left = p.m - row0, columns_left = p.n - column0,
+                    on_diagonal = row0 + p.diagonal - column0;
     const long long y_column = kRuns ? 1 : p.y_column, z_column = kRuns ? 1 : p.z_column;
     y += row0 * p.y_row + column0 * y_column;
     z += row0 * p.z_row + column0 * z_column;

@@ -12,10 +12,13 @@ template <class Step, int kExtent, int kPitch>
 class Feed {
   using T = typename Step::T;
   using Input = typename Step::Input;
-  static constexpr int kDepth = Step::kDepth, kThreads = Step::kThreads, kItems = ceil_div(kDepth * kExtent, kThreads);
+  static constexpr int kDepth = Step::kDepth, kThreads = Step::kThreads,
+                       kItems = ceil_div(kDepth * kExtent, kThreads);
   // Along the extent, threads beyond it are at further k; along k, at further elements of it.
-  static constexpr int kAcross = kExtent > kThreads ? kExtent / kThreads : 1, kDown = kExtent > kThreads ? 1 : kThreads / kExtent;
-  static_assert(kThreads % kDepth == 0 && kExtent % (kThreads / kDepth) == 0 && (kExtent % kThreads == 0 || kThreads % kExtent == 0));
+  static constexpr int kAcross = kExtent > kThreads ? kExtent / kThreads : 1,
+                       kDown = kExtent > kThreads ? 1 : kThreads / kExtent;
+  static_assert(kThreads % kDepth == 0 && kExtent % (kThreads / kDepth) == 0 &&
+                (kExtent % kThreads == 0 || kThreads % kExtent == 0));
 
  public:
   // `from` is where the first part begins; `k_stride` and `stride` lead along k and across.
@@ -108,7 +111,8 @@ struct Place {
     problem = item;
   }
   KRONOP_INLINE static long long count(const Parameters& p) {
-    long long items = ceil_div(p.m, Step::kTileM) * ceil_div(p.n, Step::kTileN) * ceil_div(p.o, Step::kOutputs);
+    long long items =
+        ceil_div(p.m, Step::kTileM) * ceil_div(p.n, Step::kTileN) * ceil_div(p.o, Step::kOutputs);
 #pragma unroll
     for (int d = 0; d < kBatchDims; ++d) items *= p.batch[d];
     return items;
@@ -118,11 +122,13 @@ struct Place {
 // Calls visit(n, m) for all pairs of a tile that exist, neighbours along the smaller stride in
 // neighbouring threads.
 template <class Step, class Visit>
-KRONOP_INLINE void for_each_pair(long long rows, long long columns, long long row, long long column, Visit visit) {
+KRONOP_INLINE void for_each_pair(long long rows, long long columns, long long row, long long column,
+                                 Visit visit) {
   const bool is_along_n = (row < 0 ? -row : row) < (column < 0 ? -column : column);
 #pragma unroll 4
   for (int i = threadIdx.x; i < Step::kTileN * Step::kTileM; i += Step::kThreads) {
-    const int n = is_along_n ? i % Step::kTileN : i / Step::kTileM, m = is_along_n ? i / Step::kTileN : i % Step::kTileM;
+    const int n = is_along_n ? i % Step::kTileN : i / Step::kTileM,
+              m = is_along_n ? i / Step::kTileN : i % Step::kTileM;
     if (n < rows && m < columns) visit(n, m);
   }
 }

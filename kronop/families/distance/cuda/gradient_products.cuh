@@ -22,27 +22,31 @@ struct ProductStep : Decided {
   static constexpr int kTileN = 128, kTileM = 64, kGroupN = 64, kPitchM = kTileM + 4;
   // Rows of b are this far apart, so that those of a quarter of a warp have banks of their own.
   static constexpr int kPitchB = Decided::kDepth + 8;
-  static constexpr int kOfRest = Decided::kDepth * kTileM, kOfB = 2 * kOfRest, kOfC = kOfB + kTileN * kPitchB;
+  static constexpr int kOfRest = Decided::kDepth * kTileM, kOfB = 2 * kOfRest,
+                       kOfC = kOfB + kTileN * kPitchB;
   static constexpr int kSlab = kOfC + Decided::kOutputs * Decided::kDepth;
   static constexpr int kItems = kTileM / 2;
   static constexpr bool kCopies = false;
-  static_assert(Decided::kThreads == 256 && Decided::kOutputs <= 4 && Decided::kDepth % 8 == 0 && 2 * kSlab >= kTileN * kPitchM);
+  static_assert(Decided::kThreads == 256 && Decided::kOutputs <= 4 && Decided::kDepth % 8 == 0 &&
+                2 * kSlab >= kTileN * kPitchM);
 };
 
-// Where a product finds index k of 8: a thread has two neighbouring ones of its operand, which are 4
-// apart for the tensor cores.
+// Where a product finds index k of 8: a thread has two neighbouring ones of its operand, which are
+// 4 apart for the tensor cores.
 KRONOP_INLINE constexpr int place_of_k(int k) { return k / 8 * 8 + k % 8 / 2 + k % 2 * 4; }
 
 template <class Step, class Parameters>
 class ProductBlock {
-  static constexpr int kDepth = Step::kDepth, kOutputs = Step::kOutputs, kItems = Step::kItems, kThreads = Step::kThreads;
+  static constexpr int kDepth = Step::kDepth, kOutputs = Step::kOutputs, kItems = Step::kItems,
+                       kThreads = Step::kThreads;
   using Input = typename Step::Input;
   using Output = typename Step::Output;
 
  public:
   KRONOP_INLINE ProductBlock(const Parameters& parameters, const Place<Step, Parameters>& place)
-      : p(parameters), at_(place), rows_(p.n - place.n), columns_(p.m - place.m), shared_(reinterpret_cast<float*>(shared_memory())),
-        sums_(shared_ + 2 * Step::kSlab), whole_(sums_ + kOutputs * kItems * kThreads), centre_(whole_ + kOutputs * Step::kTileM) {
+      : p(parameters), at_(place), rows_(p.n - place.n), columns_(p.m - place.m),
+        shared_(reinterpret_cast<float*>(shared_memory())), sums_(shared_ + 2 * Step::kSlab),
+        whole_(sums_ + kOutputs * kItems * kThreads), centre_(whole_ + kOutputs * Step::kTileM) {
     const int thread = threadIdx.x, lane = thread % 32;
     quad_ = lane / 4;
     in_quad_ = lane % 4;
@@ -52,7 +56,8 @@ class ProductBlock {
   KRONOP_INLINE void run() {
     const int thread = threadIdx.x;
     const Input* const b = input(p.b, p.b_batch) + at_.n * p.b_row;
-    if (thread < Step::kTileN) centre_[thread] = p.k > 0 && thread < rows_ ? b[thread * p.b_row] : 0.0f;
+    if (thread < Step::kTileN)
+      centre_[thread] = p.k > 0 && thread < rows_ ? b[thread * p.b_row] : 0.0f;
 #pragma unroll
     for (int i = 0; i < kOutputs * kItems; ++i) sums_[i * kThreads + thread] = 0;
     __syncthreads();
@@ -70,11 +75,13 @@ class ProductBlock {
   }
 
   KRONOP_INLINE void add_all(const Input* from_b) {
-    Feed<Step, Step::kTileM, 0> a(input(p.a, p.a_batch) + at_.m * p.a_column, p.a_row, p.a_column, columns_);
+    Feed<Step, Step::kTileM, 0> a(input(p.a, p.a_batch) + at_.m * p.a_column, p.a_row, p.a_column,
+                                  columns_);
     Feed<Step, Step::kTileN, 0> b(from_b, p.b_column, p.b_row, rows_);
     const int thread = threadIdx.x, c_k = thread % kDepth, c_o = thread / kDepth;
     const bool has_c = c_o < kOutputs && at_.o + c_o < p.o;
-    const Input* const c = p.c && has_c ? input(p.c, p.c_batch) + (at_.o + c_o) * p.c_row + c_k * p.c_column : nullptr;
+    const Input* const c =
+        p.c && has_c ? input(p.c, p.c_batch) + (at_.o + c_o) * p.c_row + c_k * p.c_column : nullptr;
     float c_value = has_c ? 1.0f : 0.0f;
     const auto begin = [&](long long k) {
       const int depth = int(p.k - k < kDepth ? p.k - k : kDepth);
@@ -89,7 +96,9 @@ class ProductBlock {
         slab[place] = rounded;
         slab[Step::kOfRest + place] = value - rounded;
       });
-      b.for_each([&](int k, int n, float value) { slab[Step::kOfB + n * Step::kPitchB + k] = value - centre_[n]; });
+      b.for_each([&](int k, int n, float value) {
+        slab[Step::kOfB + n * Step::kPitchB + k] = value - centre_[n];
+      });
       if (c_o < kOutputs) slab[Step::kOfC + c_o * kDepth + c_k] = c_value;
       publish_to_group_products();
     };
@@ -116,14 +125,16 @@ class ProductBlock {
     }
   }
 
-  KRONOP_INLINE void add_products(float (&sums)[kOutputs][Step::kTileM / 8][4], const float* slab, int k, bool more) const {
+  KRONOP_INLINE void add_products(float (&sums)[kOutputs][Step::kTileM / 8][4], const float* slab,
+                                  int k, bool more) const {
     Split<float, 4, true> left[kOutputs];
     const float* const b = slab + Step::kOfB + row_ * Step::kPitchB + k + 2 * in_quad_;
     const Vector<float, 2> upper = load<float, 2>(b), lower = load<float, 2>(b + 8 * Step::kPitchB);
 #pragma unroll
     for (int o = 0; o < kOutputs; ++o) {
       const Vector<float, 2> c = load<float, 2>(slab + Step::kOfC + o * kDepth + k + 2 * in_quad_);
-      const float products[4] = {upper.data[0] * c.data[0], lower.data[0] * c.data[0], upper.data[1] * c.data[1], lower.data[1] * c.data[1]};
+      const float products[4] = {upper.data[0] * c.data[0], lower.data[0] * c.data[0],
+                                 upper.data[1] * c.data[1], lower.data[1] * c.data[1]};
       left[o] = Split<float, 4, true>(products);
     }
     const float* const value = slab + k * Step::kTileM;
@@ -146,9 +157,12 @@ class ProductBlock {
 #pragma unroll
     for (int k = 0; k < kDepth; k += 4) {
       const unsigned place = place_in_cores(k, m, Step::kTileM);
-      const Vector<float, 4> value = load<float, 4>(slab + place), rest = load<float, 4>(slab + Step::kOfRest + place);
+      const Vector<float, 4> value = load<float, 4>(slab + place),
+                             rest = load<float, 4>(slab + Step::kOfRest + place);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) whole_sum_ = multiply_add(c[k / 8 * 8 + 2 * i + k % 8 / 4], value.data[i] + rest.data[i], whole_sum_);
+      for (int i = 0; i < 4; ++i)
+        whole_sum_ = multiply_add(c[k / 8 * 8 + 2 * i + k % 8 / 4], value.data[i] + rest.data[i],
+                                  whole_sum_);
     }
   }
 
@@ -156,7 +170,8 @@ class ProductBlock {
 #pragma unroll
     for (int o = 0; o < kOutputs; ++o) {
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) sums_[(o * kItems + i) * kThreads + threadIdx.x] += sums[o][i / 4][i % 4];
+      for (int i = 0; i < kItems; ++i)
+        sums_[(o * kItems + i) * kThreads + threadIdx.x] += sums[o][i / 4][i % 4];
     }
   }
 
@@ -168,12 +183,18 @@ class ProductBlock {
     }
     __syncthreads();
     const Input* const d = input(p.d, p.d_batch) + at_.n * p.d_row + at_.m * p.d_column;
-    Output* const y = static_cast<Output*>(p.y) + offset_of(at_.problem, p.batch, p.y_batch) + (at_.o + o) * p.y_output + at_.n * p.y_row + at_.m * p.y_column;
-    const Output* const z = p.z ? static_cast<const Output*>(p.z) + offset_of(at_.problem, p.batch, p.z_batch) + (at_.o + o) * p.z_output + at_.n * p.z_row + at_.m * p.z_column : nullptr;
+    Output* const y = static_cast<Output*>(p.y) + offset_of(at_.problem, p.batch, p.y_batch) +
+                      (at_.o + o) * p.y_output + at_.n * p.y_row + at_.m * p.y_column;
+    const Output* const z =
+        p.z ? static_cast<const Output*>(p.z) + offset_of(at_.problem, p.batch, p.z_batch) +
+                  (at_.o + o) * p.z_output + at_.n * p.z_row + at_.m * p.z_column
+            : nullptr;
     for_each_pair<Step>(rows_, columns_, p.y_row, p.y_column, [&](int n, int m) {
       const float from = d[n * p.d_row + m * p.d_column] - centre_[n];
-      const float value = multiply_add(from, whole_[o * Step::kTileM + m], -shared_[n * Step::kPitchM + m]);
-      y[n * p.y_row + m * p.y_column] = finish(value, z ? z[n * p.z_row + m * p.z_column] : Output{});
+      const float value =
+          multiply_add(from, whole_[o * Step::kTileM + m], -shared_[n * Step::kPitchM + m]);
+      y[n * p.y_row + m * p.y_column] =
+          finish(value, z ? z[n * p.z_row + m * p.z_column] : Output{});
     });
     __syncthreads();
   }

@@ -13,27 +13,44 @@ constexpr int kBatchDims = 4;
 
 template <int kScalars, class Scalar>
 struct Parameters {
-  void *a, *b, *c, *d, *y, *z, *largest, *power;  // Coefficients c that are null are ones; a power that is null is in `number`.
+  void *a, *b, *c, *d, *y, *z, *largest,
+      *power;  // Coefficients c that are null are ones; a power that is null is in `number`.
   long long m, n, k, o;
   long long batch[kBatchDims];
-  long long a_batch[kBatchDims], b_batch[kBatchDims], c_batch[kBatchDims], d_batch[kBatchDims], y_batch[kBatchDims], z_batch[kBatchDims], largest_batch[kBatchDims], power_batch[kBatchDims];
-  long long a_row, a_column, b_row, b_column, c_row, c_column, d_row, d_column, y_row, y_column, z_row, z_column, largest_row, largest_column;
+  long long a_batch[kBatchDims], b_batch[kBatchDims], c_batch[kBatchDims], d_batch[kBatchDims],
+      y_batch[kBatchDims], z_batch[kBatchDims], largest_batch[kBatchDims], power_batch[kBatchDims];
+  long long a_row, a_column, b_row, b_column, c_row, c_column, d_row, d_column, y_row, y_column,
+      z_row, z_column, largest_row, largest_column;
   long long y_output, z_output, threads;
   double number;
   Scalar scalars[kScalars];
 };
 
-KRONOP_INLINE long long offset_of(long long problem, const long long (&extents)[kBatchDims], const long long (&strides)[kBatchDims]) {
+KRONOP_INLINE long long offset_of(long long problem, const long long (&extents)[kBatchDims],
+                                  const long long (&strides)[kBatchDims]) {
   long long at = 0;
-  for_each_digit<kBatchDims>(problem, extents, [&](int d, long long digit) { at += digit * strides[d]; });
+  for_each_digit<kBatchDims>(problem, extents,
+                             [&](int d, long long digit) { at += digit * strides[d]; });
   return at;
 }
 
 // The numbers are those of TermKind in form.py.
-enum class Power : int { Half = 1, One, ThreeHalves, Two, FiveHalves, Three, Four, General, Relative = 14 };
+enum class Power : int {
+  Half = 1,
+  One,
+  ThreeHalves,
+  Two,
+  FiveHalves,
+  Three,
+  Four,
+  General,
+  Relative = 14
+};
 
 // Of an x that is not negative.
-KRONOP_INLINE float with_sign_of(float x, float t) { return detail::bits_to_float(bits_of(x) | (bits_of(t) & 0x80000000u)); }
+KRONOP_INLINE float with_sign_of(float x, float t) {
+  return detail::bits_to_float(bits_of(x) | (bits_of(t) & 0x80000000u));
+}
 KRONOP_INLINE double with_sign_of(double x, double t) { return t != t ? t : ::copysign(x, t); }
 
 template <class T>
@@ -42,7 +59,9 @@ template <>
 inline constexpr double kLeastNormal<double> = 2.22507385850720138309e-308;
 
 // |t|^less for a t that is not 0; `less` is p - 1. The power 0 of infinity is 1.
-KRONOP_INLINE float powered(float size, float less) { return fast_exp2(less * smaller(fast_log2(size), 3e38f)); }
+KRONOP_INLINE float powered(float size, float less) {
+  return fast_exp2(less * smaller(fast_log2(size), 3e38f));
+}
 KRONOP_INLINE double powered(double size, double less) {
   // A power of 0 is 1 even of NaN.
   return size == size ? ::pow(size, less) : size;

@@ -5,8 +5,8 @@
 // Of a Relative power, differences are divided by largest[k, m] first.
 //
 // A block has kTileN x kTileM results for kOutputs rows of c. It goes through k in slabs of kDepth,
-// of which kStages are in shared memory or on their way to it. A thread has kItemsN x kItemsM of the
-// differences, and all kOutputs sums of each.
+// of which kStages are in shared memory or on their way to it. A thread has kItemsN x kItemsM of
+// the differences, and all kOutputs sums of each.
 #pragma once
 
 #include "gradient_feed.cuh"
@@ -20,14 +20,18 @@ template <class Decided>
 struct TileStep : Decided {
   using T = typename Decided::Accumulator;
   static constexpr Power kKind = Power(Decided::kPower);
-  static constexpr int kItemsM = Decided::kTileM / Decided::kThreadsM, kItemsN = Decided::kTileN * Decided::kThreadsM / Decided::kThreads;
+  static constexpr int kItemsM = Decided::kTileM / Decided::kThreadsM,
+                       kItemsN = Decided::kTileN * Decided::kThreadsM / Decided::kThreads;
   static constexpr int kPadding = 16 / int(sizeof(T));
   static constexpr int kPitchM = Decided::kTileM + kPadding, kPitchN = Decided::kTileN + kPadding;
   static constexpr bool kIsRelative = kKind == Power::Relative;
-  static constexpr int kOfB = Decided::kDepth * kPitchM, kOfC = kOfB + Decided::kDepth * kPitchN, kOfLargest = kOfC + Decided::kDepth * Decided::kOutputs;
+  static constexpr int kOfB = Decided::kDepth * kPitchM, kOfC = kOfB + Decided::kDepth * kPitchN,
+                       kOfLargest = kOfC + Decided::kDepth * Decided::kOutputs;
   static constexpr int kSlab = kOfLargest + kIsRelative * Decided::kDepth * kPitchM;
   // Shared memory has slabs first, and later results on their way out.
-  static constexpr int kShared = Decided::kStages * kSlab > Decided::kTileN * kPitchM ? Decided::kStages * kSlab : Decided::kTileN * kPitchM;
+  static constexpr int kShared = Decided::kStages * kSlab > Decided::kTileN* kPitchM
+                                     ? Decided::kStages * kSlab
+                                     : Decided::kTileN * kPitchM;
   // Elements that need no conversion are copied to shared memory without registers.
   static constexpr bool kCopies = detail::same<T, typename Decided::Input>;
   // Signs of float32 are computed as saturated multiply-adds, in which NaN gets lost.
@@ -69,7 +73,9 @@ struct Unordered {
  private:
   KRONOP_INLINE static float value_at(const float* slab, int i) {
     const int at = threadIdx.x + i * Step::kThreads;
-    return at < Step::kDepth * Step::kTileN ? slab[at / Step::kTileN * Step::kPitchN + at % Step::kTileN] : 0;
+    return at < Step::kDepth * Step::kTileN
+               ? slab[at / Step::kTileN * Step::kPitchN + at % Step::kTileN]
+               : 0;
   }
 };
 
@@ -83,12 +89,14 @@ struct Sums {
   T whole[kItemsM];  // Sums of a c alone, which signs need.
 
   // Adds what one k contributes.
-  KRONOP_INLINE void add(const T* a_row, const T* b_row, const T* c_row, const T* largest_row, T less) {
+  KRONOP_INLINE void add(const T* a_row, const T* b_row, const T* c_row, const T* largest_row,
+                         T less) {
     T a[kItemsM], b[kItemsN], c[kOutputs], reciprocal[kItemsM];
     if constexpr (Step::kIsRelative) {
       read<kItemsM>(reciprocal, largest_row);
 #pragma unroll
-      for (int i = 0; i < kItemsM; ++i) reciprocal[i] = distance::reciprocal_of_largest(reciprocal[i]);
+      for (int i = 0; i < kItemsM; ++i)
+        reciprocal[i] = distance::reciprocal_of_largest(reciprocal[i]);
     }
     read<kItemsM>(a, a_row);
     read<kItemsN>(b, b_row);
@@ -163,11 +171,13 @@ class Block {
   using T = typename Step::T;
   using Input = typename Step::Input;
   using Output = typename Step::Output;
-  static constexpr int kDepth = Step::kDepth, kOutputs = Step::kOutputs, kItemsN = Step::kItemsN, kItemsM = Step::kItemsM;
+  static constexpr int kDepth = Step::kDepth, kOutputs = Step::kOutputs, kItemsN = Step::kItemsN,
+                       kItemsM = Step::kItemsM;
 
  public:
   KRONOP_INLINE Block(const Parameters& parameters, const Place<Step, Parameters>& place)
-      : p(parameters), at_(place), rows_(p.n - place.n), columns_(p.m - place.m), shared_(reinterpret_cast<T*>(shared_memory())),
+      : p(parameters), at_(place), rows_(p.n - place.n), columns_(p.m - place.m),
+        shared_(reinterpret_cast<T*>(shared_memory())),
         unordered_(*reinterpret_cast<Unordered<Step>*>(shared_ + Step::kShared)) {
     const int thread = threadIdx.x;
     m_ = thread % Step::kThreadsM * kItemsM;
@@ -193,7 +203,9 @@ class Block {
 
   KRONOP_INLINE void take_points() {
     const Input* d = input(p.d, p.d_batch) + at_.n * p.d_row + at_.m * p.d_column;
-    for_each_pair<Step>(rows_, columns_, p.d_row, p.d_column, [&](int n, int m) { shared_[n * Step::kPitchM + m] = convert<T>(d[n * p.d_row + m * p.d_column]); });
+    for_each_pair<Step>(rows_, columns_, p.d_row, p.d_column, [&](int n, int m) {
+      shared_[n * Step::kPitchM + m] = convert<T>(d[n * p.d_row + m * p.d_column]);
+    });
     if constexpr (Step::kSaturates) unordered_.clear();
     __syncthreads();
 #pragma unroll
@@ -210,16 +222,22 @@ class Block {
   }
 
   KRONOP_INLINE void add_all() {
-    Feed<Step, Step::kTileM, Step::kPitchM> a(input(p.a, p.a_batch) + at_.m * p.a_column, p.a_row, p.a_column, columns_);
-    Feed<Step, Step::kTileN, Step::kPitchN> b(input(p.b, p.b_batch) + at_.n * p.b_row, p.b_column, p.b_row, rows_);
-    Feed<Step, Step::kTileM, Step::kPitchM> largest(Step::kIsRelative ? input(p.largest, p.largest_batch) + at_.m * p.largest_column : nullptr, p.largest_row, p.largest_column, columns_);
+    Feed<Step, Step::kTileM, Step::kPitchM> a(input(p.a, p.a_batch) + at_.m * p.a_column, p.a_row,
+                                              p.a_column, columns_);
+    Feed<Step, Step::kTileN, Step::kPitchN> b(input(p.b, p.b_batch) + at_.n * p.b_row, p.b_column,
+                                              p.b_row, rows_);
+    Feed<Step, Step::kTileM, Step::kPitchM> largest(
+        Step::kIsRelative ? input(p.largest, p.largest_batch) + at_.m * p.largest_column : nullptr,
+        p.largest_row, p.largest_column, columns_);
     static_assert(kDepth * kOutputs <= Step::kThreads);
     const int thread = threadIdx.x, c_k = thread % kDepth, c_o = thread / kDepth;
     const bool has_c = c_o < kOutputs && at_.o + c_o < p.o;
-    const Input* c = p.c && has_c ? input(p.c, p.c_batch) + (at_.o + c_o) * p.c_row + c_k * p.c_column : nullptr;
+    const Input* c =
+        p.c && has_c ? input(p.c, p.c_batch) + (at_.o + c_o) * p.c_row + c_k * p.c_column : nullptr;
     T c_value = has_c ? T(1) : T(0);
     T less = T(p.number) - T(1);
-    if (p.power) less = static_cast<const T*>(p.power)[offset_of(at_.problem, p.batch, p.power_batch)] - T(1);
+    if (p.power)
+      less = static_cast<const T*>(p.power)[offset_of(at_.problem, p.batch, p.power_batch)] - T(1);
 
     const auto begin = [&](long long k, int stage) {
       T* const slab = shared_ + stage * Step::kSlab;
@@ -259,7 +277,8 @@ class Block {
 #pragma unroll 4
       for (int i = 0; i < depth; ++i) {
         const T* const row = slab + i * Step::kPitchM + m_;
-        sums_.add(row, slab + Step::kOfB + i * Step::kPitchN + n_, slab + Step::kOfC + i * kOutputs, row + Step::kOfLargest, less);
+        sums_.add(row, slab + Step::kOfB + i * Step::kPitchN + n_, slab + Step::kOfC + i * kOutputs,
+                  row + Step::kOfLargest, less);
       }
       if (is_more) end(last);
       stage = stage == kAhead ? 0 : stage + 1;
@@ -284,16 +303,23 @@ class Block {
   // Results go through shared memory, so that threads store neighbours whatever the strides.
   KRONOP_INLINE void store_output(int o, const Finish<Step>& finish) {
 #pragma unroll
-    for (int j = 0; j < kItemsN; ++j) sums_.template write<kItemsM>(shared_ + (n_ + j) * Step::kPitchM + m_, sums_.sum[o][j]);
+    for (int j = 0; j < kItemsN; ++j)
+      sums_.template write<kItemsM>(shared_ + (n_ + j) * Step::kPitchM + m_, sums_.sum[o][j]);
     __syncthreads();
-    Output* const y = static_cast<Output*>(p.y) + offset_of(at_.problem, p.batch, p.y_batch) + (at_.o + o) * p.y_output + at_.n * p.y_row + at_.m * p.y_column;
+    Output* const y = static_cast<Output*>(p.y) + offset_of(at_.problem, p.batch, p.y_batch) +
+                      (at_.o + o) * p.y_output + at_.n * p.y_row + at_.m * p.y_column;
     if (p.z) {
-      const Output* const z = static_cast<const Output*>(p.z) + offset_of(at_.problem, p.batch, p.z_batch) + (at_.o + o) * p.z_output + at_.n * p.z_row + at_.m * p.z_column;
+      const Output* const z = static_cast<const Output*>(p.z) +
+                              offset_of(at_.problem, p.batch, p.z_batch) +
+                              (at_.o + o) * p.z_output + at_.n * p.z_row + at_.m * p.z_column;
       for_each_pair<Step>(rows_, columns_, p.y_row, p.y_column, [&](int n, int m) {
-        y[n * p.y_row + m * p.y_column] = finish(shared_[n * Step::kPitchM + m], z[n * p.z_row + m * p.z_column]);
+        y[n * p.y_row + m * p.y_column] =
+            finish(shared_[n * Step::kPitchM + m], z[n * p.z_row + m * p.z_column]);
       });
     } else {
-      for_each_pair<Step>(rows_, columns_, p.y_row, p.y_column, [&](int n, int m) { y[n * p.y_row + m * p.y_column] = finish(shared_[n * Step::kPitchM + m], Output{}); });
+      for_each_pair<Step>(rows_, columns_, p.y_row, p.y_column, [&](int n, int m) {
+        y[n * p.y_row + m * p.y_column] = finish(shared_[n * Step::kPitchM + m], Output{});
+      });
     }
     __syncthreads();
   }

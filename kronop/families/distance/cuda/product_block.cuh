@@ -11,11 +11,12 @@ template <int kValues, int kVectors>
 struct ProductParameters {
   void *x1, *x2, *v, *partial;
   void *halves1, *halves2, *norms1, *norms2;  // norms: squares of the lengths of centred points
-  void* largest;                              // [points][operand][kParts] norms; null: no product takes halves
-  long long m, c, k, depth;                           // depth: features with padding
+  void* largest;             // [points][operand][kParts] norms; null: no product takes halves
+  long long m, c, k, depth;  // depth: features with padding
   long long row_tiles, column_tiles, shares, chunks;  // chunks of kColumns columns of v
   long long batch[4], x1_batch[4], x2_batch[4], v_batch[4];
-  long long points_batch[4];  // Problems of the same points share halves, norms and the largest ones.
+  long long
+      points_batch[4];  // Problems of the same points share halves, norms and the largest ones.
   void *value[kValues], *vector[kVectors];  // A value that is null there is in `number`.
   long long value_batch[4 * kValues], vector_batch[4 * kVectors], vector_column[kVectors];
   double number[kValues];
@@ -42,7 +43,8 @@ struct Place {
     chunk = split(block, p.chunks);
     problem = block;
     points = 0;
-    long long of_x1 = 0, of_x2 = 0, of_v = 0, of_value[Step::kValues > 0 ? Step::kValues : 1] = {}, of_vector[Step::kVectors > 0 ? Step::kVectors : 1] = {};
+    long long of_x1 = 0, of_x2 = 0, of_v = 0, of_value[Step::kValues > 0 ? Step::kValues : 1] = {},
+              of_vector[Step::kVectors > 0 ? Step::kVectors : 1] = {};
     for_each_digit<4>(problem, p.batch, [&](int d, long long digit) {
       of_x1 += digit * p.x1_batch[d];
       of_x2 += digit * p.x2_batch[d];
@@ -57,9 +59,11 @@ struct Place {
     x2 = static_cast<const T*>(p.x2) + of_x2;
     v = static_cast<const T*>(p.v) + of_v;
 #pragma unroll
-    for (int i = 0; i < Step::kValues; ++i) h[i] = p.value[i] ? static_cast<const T*>(p.value[i])[of_value[i]] : T(p.number[i]);
+    for (int i = 0; i < Step::kValues; ++i)
+      h[i] = p.value[i] ? static_cast<const T*>(p.value[i])[of_value[i]] : T(p.number[i]);
 #pragma unroll
-    for (int i = 0; i < Step::kVectors; ++i) vector[i] = static_cast<const T*>(p.vector[i]) + of_vector[i];
+    for (int i = 0; i < Step::kVectors; ++i)
+      vector[i] = static_cast<const T*>(p.vector[i]) + of_vector[i];
   }
 
   KRONOP_INLINE long long first_tile() const { return share * p.column_tiles / p.shares; }
@@ -73,7 +77,8 @@ KRONOP_INLINE void copy_all(T* to, const T* from) {
 #pragma unroll
   for (int i = 0; i < kCount; i += Step::kThreads * kRun) {
     const int at = i + int(threadIdx.x) * kRun;
-    if (kCount % (Step::kThreads * kRun) == 0 || at < kCount) copy_asynchronously<16>(to + at, from + at);
+    if (kCount % (Step::kThreads * kRun) == 0 || at < kCount)
+      copy_asynchronously<16>(to + at, from + at);
   }
 }
 
@@ -86,7 +91,8 @@ KRONOP_INLINE void leave(Weigh& weigh, const Place<Step, Parameters>& place, T* 
   const int warp = threadIdx.x / 32, first = warp / Step::kWarpsN * (8 * Step::kThreadM);
   __syncthreads();
   weigh.finish([&](int thread, int row, int column, T total) {
-    shared[(warp % Step::kWarpsN * Weigh::kSums + thread) * kPart + (first + row) * Step::kColumns + column] = total;
+    shared[(warp % Step::kWarpsN * Weigh::kSums + thread) * kPart + (first + row) * Step::kColumns +
+           column] = total;
   });
   __syncthreads();
   long long problems = 1;
@@ -94,7 +100,8 @@ KRONOP_INLINE void leave(Weigh& weigh, const Place<Step, Parameters>& place, T* 
   for (int d = 0; d < 4; ++d) problems *= p.batch[d];
   T* const to = static_cast<T*>(p.partial) + (place.share * problems + place.problem) * p.m * p.c;
   for (int item = threadIdx.x; item < kPart; item += Step::kThreads) {
-    const long long row = place.row_tile * Step::kTileM + item / Step::kColumns, column = place.chunk * Step::kColumns + item % Step::kColumns;
+    const long long row = place.row_tile * Step::kTileM + item / Step::kColumns,
+                    column = place.chunk * Step::kColumns + item % Step::kColumns;
     T sum = shared[item];
 #pragma unroll
     for (int part = 1; part < kParts; ++part) sum += shared[part * kPart + item];
@@ -105,7 +112,8 @@ KRONOP_INLINE void leave(Weigh& weigh, const Place<Step, Parameters>& place, T* 
 // The largest square of a length among the points of an operand (0 or 1), away from their centre.
 template <class Step, class Parameters>
 KRONOP_INLINE float largest_norm(const Place<Step, Parameters>& place, int operand) {
-  const float* from = static_cast<const float*>(place.p.largest) + (place.points * 2 + operand) * kParts;
+  const float* from =
+      static_cast<const float*>(place.p.largest) + (place.points * 2 + operand) * kParts;
   float most = 0;
   for (int i = 0; i < kParts; ++i) most = from[i] > most ? from[i] : most;
   return most;
@@ -135,9 +143,11 @@ KRONOP_INLINE bool is_expanded(const Place<Step, Parameters>& place) {
     float distance = 0;
 #pragma unroll 1
     for (int i = 0; i < 12; ++i, distance = i == 1 ? most / 512 : 2 * distance) {
-      const float value = kernel(distance), bound = kChange * magnitude(value) + kNothing * magnitude(first);
+      const float value = kernel(distance),
+                  bound = kChange * magnitude(value) + kNothing * magnitude(first);
       // NOTE: comparisons with NaN fail.
-      accurate = accurate && magnitude(kernel(distance + error) - value) <= bound && magnitude(kernel(distance - error) - value) <= bound;
+      accurate = accurate && magnitude(kernel(distance + error) - value) <= bound &&
+                 magnitude(kernel(distance - error) - value) <= bound;
     }
     return accurate;
   }

@@ -1,8 +1,8 @@
 // Points as products on tensor cores read them: away from their centre, times a power of two, and
 // as the sum of two float16 numbers. Their products then have 22 bits.
 //
-// Where there are few features, they are there three times: the three products of halves that count are
-// then one.
+// Where there are few features, they are there three times: the three products of halves that count
+// are then one.
 //
 // Threads of such products hold what half_mma.cuh says. Row i of thread group g is row 32 (i / 4) +
 // 4 g + i % 4 of the warp's points of x1. Of 16 points of x2, two blocks of 8 have columns of the
@@ -41,7 +41,8 @@ template <class Step, class Parameters>
 KRONOP_INLINE void product_halves(const Parameters& parameters) {
   using namespace product;
   using Input = typename Step::Input;
-  constexpr int kDepth = Step::kDepth, kPitch = kDepth + 1, kRows = Step::kRows, kSteps = kDepth / 16, kOperands = Step::kWarpRows / 16;
+  constexpr int kDepth = Step::kDepth, kPitch = kDepth + 1, kRows = Step::kRows,
+                kSteps = kDepth / 16, kOperands = Step::kWarpRows / 16;
   static_assert(kRows % Step::kWarpRows == 0);
   const Parameters& p = parameters;
   float* const points = reinterpret_cast<float*>(shared_memory());
@@ -50,16 +51,20 @@ KRONOP_INLINE void product_halves(const Parameters& parameters) {
   const bool second = tile >= p.tiles1;
   if (second) tile -= p.tiles1;
   long long at = 0;
-  for_each_digit<4>(problem, p.batch, [&](int d, long long digit) { at += digit * (second ? p.x2_batch[d] : p.x1_batch[d]); });
+  for_each_digit<4>(problem, p.batch, [&](int d, long long digit) {
+    at += digit * (second ? p.x2_batch[d] : p.x1_batch[d]);
+  });
   const Input* from = static_cast<const Input*>(second ? p.x2 : p.x1) + at;
-  const long long rows = second ? p.n : p.m, row_step = second ? p.x2_row : p.x1_row, column_step = second ? p.x2_column : p.x1_column;
+  const long long rows = second ? p.n : p.m, row_step = second ? p.x2_row : p.x1_row,
+                  column_step = second ? p.x2_column : p.x1_column;
   const float* centre = static_cast<const float*>(p.centre) + problem * p.k;
   const bool along = column_step == 1;
   for (int item = threadIdx.x; item < kRows * kDepth; item += Step::kThreads) {
     const int row = along ? item / kDepth : item % kRows, k = along ? item % kDepth : item / kRows;
     // Behind the last point are copies of it.
     const long long source = tile * kRows + row < rows ? tile * kRows + row : rows - 1;
-    points[row * kPitch + k] = k < p.k ? convert<float>(from[source * row_step + k * column_step]) - centre[k] : 0.0f;
+    points[row * kPitch + k] =
+        k < p.k ? convert<float>(from[source * row_step + k * column_step]) - centre[k] : 0.0f;
   }
   float largest = 0;
   for (int i = 0; i < kParts; ++i) {
@@ -71,10 +76,12 @@ KRONOP_INLINE void product_halves(const Parameters& parameters) {
   const long long place = problem * (second ? p.tiles2 : p.tiles1) + tile;
   for (int row = threadIdx.x; row < kRows; row += Step::kThreads) {
     float norm = 0;
-    for (int k = 0; k < kDepth; ++k) norm = multiply_add(points[row * kPitch + k], points[row * kPitch + k], norm);
+    for (int k = 0; k < kDepth; ++k)
+      norm = multiply_add(points[row * kPitch + k], points[row * kPitch + k], norm);
     static_cast<float*>(second ? p.norms2 : p.norms1)[place * kRows + row] = norm;
   }
-  unsigned* const to = static_cast<unsigned*>(second ? p.halves2 : p.halves1) + place * kRows * kDepth;
+  unsigned* const to =
+      static_cast<unsigned*>(second ? p.halves2 : p.halves1) + place * kRows * kDepth;
   for (int word = threadIdx.x; word < kRows * kDepth; word += Step::kThreads) {
     int row, k, rest;
     bool is_rest;
@@ -89,7 +96,8 @@ KRONOP_INLINE void product_halves(const Parameters& parameters) {
       const int h = word % 2, i = word / 2 % 2, thread = word / kWordsOf1 % 32;
       is_rest = word % kWordsOf1 >= 4;
       rest = word / (kWordsOf1 * 32);
-      const int step = rest % kSteps, item = rest / kSteps % kOperands * 2 + h, warp = rest / (kSteps * kOperands);
+      const int step = rest % kSteps, item = rest / kSteps % kOperands * 2 + h,
+                warp = rest / (kSteps * kOperands);
       row = warp * Step::kWarpRows + item / 4 * 32 + thread / 4 * 4 + item % 4;
       k = 16 * step + 8 * i + 2 * (thread % 4);
     }
@@ -103,7 +111,8 @@ KRONOP_INLINE void product_halves(const Parameters& parameters) {
         is_rest = turn == int(second);
         feature = turn < 3 ? feature - turn * int(p.k) : kDepth - 1;
       }
-      const float x = points[row * kPitch + feature] * scale, rounded = convert<float>(convert<half_t>(x));
+      const float x = points[row * kPitch + feature] * scale,
+                  rounded = convert<float>(convert<half_t>(x));
       pair[r] = is_rest ? x - rounded : rounded;
     }
     to[word] = pack<half_t>(pair[0], pair[1]);

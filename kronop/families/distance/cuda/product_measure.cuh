@@ -12,8 +12,8 @@ struct ProductMeasureParameters {
   long long x1_row, x1_column, x2_row, x2_column;
 };
 
-// A block takes one of kParts parts of the points of one operand. All find the same centre: the mean
-// of kSamples points.
+// A block takes one of kParts parts of the points of one operand. All find the same centre: the
+// mean of kSamples points.
 template <class Step, class Parameters>
 KRONOP_INLINE void product_measure(const Parameters& parameters) {
   using namespace product;
@@ -30,18 +30,22 @@ KRONOP_INLINE void product_measure(const Parameters& parameters) {
     of_x1 += digit * p.x1_batch[d];
     of_x2 += digit * p.x2_batch[d];
   });
-  const Input *x1 = static_cast<const Input*>(p.x1) + of_x1, *x2 = static_cast<const Input*>(p.x2) + of_x2;
+  const Input *x1 = static_cast<const Input*>(p.x1) + of_x1,
+              *x2 = static_cast<const Input*>(p.x2) + of_x2;
   for (int k = threadIdx.x; k < p.k; k += Step::kThreads) {
     float sum = 0;
-    for (int i = 0; i < kSamples; ++i) sum += convert<float>(x2[i * p.n / kSamples * p.x2_row + k * p.x2_column]);
+    for (int i = 0; i < kSamples; ++i)
+      sum += convert<float>(x2[i * p.n / kSamples * p.x2_row + k * p.x2_column]);
     centre[k] = sum / kSamples;
     static_cast<float*>(p.centre)[problem * p.k + k] = centre[k];
   }
   __syncthreads();
   const Input* from = operand == 0 ? x1 : x2;
-  const long long rows = operand == 0 ? p.m : p.n, row_step = operand == 0 ? p.x1_row : p.x2_row, column_step = operand == 0 ? p.x1_column : p.x2_column;
+  const long long rows = operand == 0 ? p.m : p.n, row_step = operand == 0 ? p.x1_row : p.x2_row,
+                  column_step = operand == 0 ? p.x1_column : p.x2_column;
   float most = 0;
-  for (long long row = (long long)part * Step::kThreads + threadIdx.x; row < rows; row += kParts * Step::kThreads) {
+  for (long long row = (long long)part * Step::kThreads + threadIdx.x; row < rows;
+       row += kParts * Step::kThreads) {
     float norm = 0;
     for (long long k = 0; k < p.k; ++k) {
       const float x = convert<float>(from[row * row_step + k * column_step]) - centre[k];

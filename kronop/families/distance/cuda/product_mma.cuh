@@ -14,8 +14,10 @@ template <class Step, class Parameters>
 KRONOP_INLINE void product_mma(const Parameters& parameters) {
   using namespace product;
   using T = typename Step::Accumulator;
-  constexpr int kM = Step::kThreadM, kN = run_of<T>, kOperands = kM / 2, kDepth = Step::kDepth, kSteps = kDepth / 16, kTileN = Step::kTileN;
-  using Weigh = Either<Step::kTogether, WeighTogether<T, kM, kN, Step::kColumns, kTileN>, WeighAlone<T, kM, kN, Step::kColumns, kTileN>>;
+  constexpr int kM = Step::kThreadM, kN = run_of<T>, kOperands = kM / 2, kDepth = Step::kDepth,
+                kSteps = kDepth / 16, kTileN = Step::kTileN;
+  using Weigh = Either<Step::kTogether, WeighTogether<T, kM, kN, Step::kColumns, kTileN>,
+                       WeighAlone<T, kM, kN, Step::kColumns, kTileN>>;
   constexpr int kOfX2 = kTileN * kDepth, kOfV = Step::kColumns * kTileN;
   const Place<Step, Parameters> place(parameters);
   if (!is_expanded<Step>(place)) return;
@@ -23,10 +25,12 @@ KRONOP_INLINE void product_mma(const Parameters& parameters) {
   unsigned* const of_x2 = reinterpret_cast<unsigned*>(shared_memory());
   T *const of_v = reinterpret_cast<T*>(of_x2 + 2 * kOfX2), *const of_norms = of_v + 2 * kOfV;
   const long long first = place.first_tile(), tiles = place.end_tile() - first;
-  const long long row_base = place.points * parameters.row_tiles * Step::kTileM + place.row_tile * Step::kTileM;
+  const long long row_base =
+      place.points * parameters.row_tiles * Step::kTileM + place.row_tile * Step::kTileM;
   const long long column_base = (place.points * parameters.column_tiles + first) * kTileN;
   const unsigned* x2 = static_cast<const unsigned*>(parameters.halves2) + column_base * kDepth;
-  const T *norms2 = static_cast<const T*>(parameters.norms2) + column_base, *v = place.v + (first * parameters.chunks + place.chunk) * kOfV;
+  const T *norms2 = static_cast<const T*>(parameters.norms2) + column_base,
+          *v = place.v + (first * parameters.chunks + place.chunk) * kOfV;
   const auto copy = [&](int buffer) {
     copy_all<Step, kOfX2>(of_x2 + buffer * kOfX2, x2);
     copy_all<Step, kOfV>(of_v + buffer * kOfV, v);
@@ -42,7 +46,8 @@ KRONOP_INLINE void product_mma(const Parameters& parameters) {
   float norms1[kM];
   {
     const long long row = row_base + warp * Step::kWarpRows;
-    const unsigned* from = static_cast<const unsigned*>(parameters.halves1) + row * kDepth + lane * kWordsOf1;
+    const unsigned* from =
+        static_cast<const unsigned*>(parameters.halves1) + row * kDepth + lane * kWordsOf1;
 #pragma unroll
     for (int a = 0; a < kOperands; ++a) {
 #pragma unroll
@@ -81,7 +86,8 @@ KRONOP_INLINE void product_mma(const Parameters& parameters) {
         for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
           for (int q = 0; q < 2; ++q) {
-            const auto right = load<unsigned, 2>(from + (step * 2 + q) * 32 * kWordsOf2 + 2 - 2 * part);
+            const auto right =
+                load<unsigned, 2>(from + (step * 2 + q) * 32 * kWordsOf2 + 2 - 2 * part);
 #pragma unroll
             for (int i = kAll; i < 1 + part; ++i) {
 #pragma unroll
@@ -100,7 +106,8 @@ KRONOP_INLINE void product_mma(const Parameters& parameters) {
       for (int i = 0; i < kM; ++i) {
 #pragma unroll
         for (int j = 0; j < kN; ++j) {
-          const typename Numbers<T>::type s[1] = {Numbers<T>::varying(multiply_add(sums[i / 2][j / 2][i % 2 * 2 + j % 2], back, norms1[i] + norms[j]))};
+          const typename Numbers<T>::type s[1] = {Numbers<T>::varying(
+              multiply_add(sums[i / 2][j / 2][i % 2 * 2 + j % 2], back, norms1[i] + norms[j]))};
           of[i][j] = value_of(Step::Kernel::value(s, h));
         }
       }

@@ -7,9 +7,9 @@
 namespace kronop {
 namespace product {
 
-// The number x * factor. What is the same for all pairs, such as a bandwidth, gathers in the factor,
-// which is computed once and in double precision: of the Gaussian kernel one multiplication and one
-// exponential are left for each pair.
+// The number x * factor. What is the same for all pairs, such as a bandwidth, gathers in the
+// factor, which is computed once and in double precision: of the Gaussian kernel one multiplication
+// and one exponential are left for each pair.
 struct Scaled {
   float x = 0;
   double factor = 1;
@@ -20,18 +20,25 @@ struct Scaled {
 
   KRONOP_INLINE static Scaled varying(float x) { return {x, 1.0}; }
   KRONOP_INLINE static Scaled uniform(float x) { return {1.0f, double(x)}; }
-  // Factors beyond float32 stay finite and do not vanish: they are multiplied with 0 and with infinity.
+  // Factors beyond float32 stay finite and do not vanish: they are multiplied with 0 and with
+  // infinity.
   KRONOP_INLINE float times(double more) const {
     const double all = factor * more, most = 3.4e38, least = 1.4e-45;
-    const double size = all < 0 ? -all : all, within = size > most ? most : size < least && size > 0 ? least : size;
+    const double size = all < 0 ? -all : all, within = size > most                ? most
+                                                       : size < least && size > 0 ? least
+                                                                                  : size;
     return x * float(all < 0 ? -within : within);
   }
   KRONOP_INLINE float value() const { return times(1.0); }
 };
 
 KRONOP_INLINE Scaled operator*(Scaled a, Scaled b) { return {a.x * b.x, a.factor * b.factor}; }
-KRONOP_INLINE Scaled operator/(Scaled a, Scaled b) { return {a.x * (1.0f / b.x), a.factor / b.factor}; }
-KRONOP_INLINE Scaled operator+(Scaled a, Scaled b) { return Scaled::varying(a.value() + b.value()); }
+KRONOP_INLINE Scaled operator/(Scaled a, Scaled b) {
+  return {a.x * (1.0f / b.x), a.factor / b.factor};
+}
+KRONOP_INLINE Scaled operator+(Scaled a, Scaled b) {
+  return Scaled::varying(a.value() + b.value());
+}
 
 KRONOP_INLINE float value_of(Scaled x) { return x.value(); }
 KRONOP_INLINE double value_of(double x) { return x; }
@@ -91,14 +98,30 @@ KRONOP_INLINE T add_term(T sum, T d, T p) {
 
 namespace math {
 
-KRONOP_INLINE product::Scaled exp(product::Scaled x) { return product::Scaled::varying(fast_exp2(x.times(1.4426950408889634))); }
-KRONOP_INLINE product::Scaled sqrt(product::Scaled x) { return product::Scaled::varying(fast_root(x.value())); }
-KRONOP_INLINE product::Scaled fade(product::Scaled x, product::Scaled y) { return product::Scaled::varying(fade(x.value(), y.value())); }
-KRONOP_INLINE product::Scaled times_log(product::Scaled x, product::Scaled y) { return product::Scaled::varying(times_log(x.value(), y.value())); }
-KRONOP_INLINE product::Scaled inverse(product::Scaled x) { return product::Scaled::varying(inverse(x.value())); }
-KRONOP_INLINE product::Scaled inverse_root(product::Scaled x) { return product::Scaled::varying(inverse_root(x.value())); }
-KRONOP_INLINE product::Scaled power(product::Scaled x, product::Scaled p) { return product::Scaled::varying(::powf(x.value(), p.value())); }
-KRONOP_INLINE product::Scaled max(product::Scaled a, product::Scaled b) { return product::Scaled::varying(max(a.value(), b.value())); }
+KRONOP_INLINE product::Scaled exp(product::Scaled x) {
+  return product::Scaled::varying(fast_exp2(x.times(1.4426950408889634)));
+}
+KRONOP_INLINE product::Scaled sqrt(product::Scaled x) {
+  return product::Scaled::varying(fast_root(x.value()));
+}
+KRONOP_INLINE product::Scaled fade(product::Scaled x, product::Scaled y) {
+  return product::Scaled::varying(fade(x.value(), y.value()));
+}
+KRONOP_INLINE product::Scaled times_log(product::Scaled x, product::Scaled y) {
+  return product::Scaled::varying(times_log(x.value(), y.value()));
+}
+KRONOP_INLINE product::Scaled inverse(product::Scaled x) {
+  return product::Scaled::varying(inverse(x.value()));
+}
+KRONOP_INLINE product::Scaled inverse_root(product::Scaled x) {
+  return product::Scaled::varying(inverse_root(x.value()));
+}
+KRONOP_INLINE product::Scaled power(product::Scaled x, product::Scaled p) {
+  return product::Scaled::varying(::powf(x.value(), p.value()));
+}
+KRONOP_INLINE product::Scaled max(product::Scaled a, product::Scaled b) {
+  return product::Scaled::varying(max(a.value(), b.value()));
+}
 
 }  // namespace math
 }  // namespace kronop

@@ -25,7 +25,8 @@ KRONOP_INLINE void product_sum(const Parameters& parameters) {
   const Parameters& p = parameters;
   const long long results = p.problems * p.m * p.c;
   const Finish<Step> finish(p);
-  for (long long result = (long long)blockIdx.x * Step::kThreads + threadIdx.x; result < results; result += (long long)gridDim.x * Step::kThreads) {
+  for (long long result = (long long)blockIdx.x * Step::kThreads + threadIdx.x; result < results;
+       result += (long long)gridDim.x * Step::kThreads) {
     long long problem = result;
     const long long column = split(problem, p.c), row = split(problem, p.m);
     long long y = row * p.y_row + column * p.y_column, z = row * p.z_row + column * p.z_column;
@@ -41,7 +42,9 @@ KRONOP_INLINE void product_sum(const Parameters& parameters) {
     for (long long share = 0; share < p.shares; ++share) sum += from[share * results];
     if constexpr (Step::kRegularized) {
       const T* values = static_cast<const T*>(p.regularization);
-      if (row < p.n) sum = multiply_add(values ? values[regularization] : T(p.number), convert<T>(static_cast<const Input*>(p.v)[v]), sum);
+      if (row < p.n)
+        sum = multiply_add(values ? values[regularization] : T(p.number),
+                           convert<T>(static_cast<const Input*>(p.v)[v]), sum);
     }
     const Output source = p.z ? static_cast<const Output*>(p.z)[z] : Output{};
     static_cast<Output*>(p.y)[y] = finish(sum, source);

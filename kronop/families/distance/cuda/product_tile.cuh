@@ -1,7 +1,7 @@
-// Products of kernel matrices by direct differences of features. A block has kTileM rows of x1 and a
-// share of the columns n, through which it goes tile by tile: it sums over features in registers,
-// applies the kernel to the sums, and multiplies its values by the rows of v at once. Slabs of kSlab
-// features come to shared memory while the slab before is computed.
+// Products of kernel matrices by direct differences of features. A block has kTileM rows of x1 and
+// a share of the columns n, through which it goes tile by tile: it sums over features in registers,
+// applies the kernel to the sums, and multiplies its values by the rows of v at once. Slabs of
+// kSlab features come to shared memory while the slab before is computed.
 #pragma once
 
 #include "distance_lengths.cuh"
@@ -40,14 +40,16 @@ class Sums {
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
 #pragma unroll
-      for (int j = 0; j < kN; ++j) of_largest_[i][j] = distance::reciprocal_of_largest(sums_[place_of(kLargest)][i][j]);
+      for (int j = 0; j < kN; ++j)
+        of_largest_[i][j] = distance::reciprocal_of_largest(sums_[place_of(kLargest)][i][j]);
     }
   }
 
   // Adds the terms of a round, of one feature of all pairs. `reciprocals` are those of the vectors'
   // elements.
   template <int t = 0>
-  KRONOP_INLINE void add(int round, const T (&a)[kM], const T (&b)[kN], const T* reciprocals, const T* h) {
+  KRONOP_INLINE void add(int round, const T (&a)[kM], const T (&b)[kN], const T* reciprocals,
+                         const T* h) {
     constexpr bool in_second = Step::kTerm[t] == kRelative;
     if (kRounds == 1 || in_second == (round > 0)) add_one<t>(a, b, reciprocals, h);
     if constexpr (t + 1 < kTerms) add<t + 1>(round, a, b, reciprocals, h);
@@ -79,7 +81,8 @@ class Sums {
 
   // Computes such values again; see distance_lengths.cuh.
   template <class First, class Second>
-  KRONOP_INLINE void mend(const T* h, T (&of)[kM][kN], long long features, const First& first, const Second& second) const {
+  KRONOP_INLINE void mend(const T* h, T (&of)[kM][kN], long long features, const First& first,
+                          const Second& second) const {
     T squares1[kM], squares2[kN];
 #pragma unroll
     for (int i = 0; i < kM; ++i) squares1[i] = square<kNormA>(i, 0);
@@ -131,7 +134,8 @@ class Sums {
 
   template <int t, class Values>
   KRONOP_INLINE void take(int i, int j, Values (&s)[kTerms]) const {
-    s[t] = Numbers<T>::varying(sums_[t][Step::kTerm[t] == kNormB ? 0 : i][Step::kTerm[t] == kNormA ? 0 : j]);
+    s[t] = Numbers<T>::varying(
+        sums_[t][Step::kTerm[t] == kNormB ? 0 : i][Step::kTerm[t] == kNormA ? 0 : j]);
     if constexpr (t + 1 < kTerms) take<t + 1>(i, j, s);
   }
 };
@@ -143,11 +147,14 @@ KRONOP_INLINE void product_tile(const Parameters& parameters) {
   using namespace product;
   using T = typename Step::Accumulator;
   constexpr int kM = Step::kThreadM, kN = Step::kThreadN, kVectors = Step::kVectors;
-  using Weigh = Either<Step::kTogether, WeighTogether<T, kM, kN, Step::kColumns, Step::kTileN>, WeighAlone<T, kM, kN, Step::kColumns, Step::kTileN>>;
+  using Weigh = Either<Step::kTogether, WeighTogether<T, kM, kN, Step::kColumns, Step::kTileN>,
+                       WeighAlone<T, kM, kN, Step::kColumns, Step::kTileN>>;
   // Two slabs of x1, x2 and reciprocals, and two tiles of v.
-  constexpr int kSlab1 = Step::kSlab * Step::kTileM, kSlab2 = Step::kSlab * Step::kTileN, kOfV = Step::kColumns * Step::kTileN;
+  constexpr int kSlab1 = Step::kSlab * Step::kTileM, kSlab2 = Step::kSlab * Step::kTileN,
+                kOfV = Step::kColumns * Step::kTileN;
   T* const shared = reinterpret_cast<T*>(shared_memory());
-  T *const slabs1 = shared, *const slabs2 = slabs1 + 2 * kSlab1, *const of_v = slabs2 + 2 * kSlab2, *const reciprocals = of_v + 2 * kOfV;
+  T *const slabs1 = shared, *const slabs2 = slabs1 + 2 * kSlab1, *const of_v = slabs2 + 2 * kSlab2,
+           *const reciprocals = of_v + 2 * kOfV;
 
   Place<Step, Parameters> place(parameters);
   distance::bound_powers<Step, kRelative>(place.h);
@@ -171,7 +178,8 @@ KRONOP_INLINE void product_tile(const Parameters& parameters) {
     for (int i = 0; i < kVectors; ++i) {
       const long long k = slab * Step::kSlab + threadIdx.x;
       if (int(threadIdx.x) < Step::kSlab) {
-        reciprocals[(buffer * kVectors + i) * Step::kSlab + threadIdx.x] = k < parameters.k ? T(1) / place.vector[i][k * parameters.vector_column[i]] : T(1);
+        reciprocals[(buffer * kVectors + i) * Step::kSlab + threadIdx.x] =
+            k < parameters.k ? T(1) / place.vector[i][k * parameters.vector_column[i]] : T(1);
       }
     }
   };
@@ -180,7 +188,9 @@ KRONOP_INLINE void product_tile(const Parameters& parameters) {
 #pragma unroll
   for (int i = 0; i < Step::kValues; ++i) h[i] = Numbers<T>::uniform(place.h[i]);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int row = warp / Step::kWarpsN * (8 * kM) + lane / 4 * run_of<T>, warp_column = warp % Step::kWarpsN * (4 * kN), column = warp_column + lane % 4 * run_of<T>;
+  const int row = warp / Step::kWarpsN * (8 * kM) + lane / 4 * run_of<T>,
+            warp_column = warp % Step::kWarpsN * (4 * kN),
+            column = warp_column + lane % 4 * run_of<T>;
   Sums<Step> sums;
   Weigh weigh;
   if (tiles > 0) copy(0, 0, 0, 0, true);
@@ -196,10 +206,12 @@ KRONOP_INLINE void product_tile(const Parameters& parameters) {
       const bool last = slab + 1 == slabs, last_of_all = last && round + 1 == kRounds;
       // One slab of x1 stays where it is.
       if (!last_of_all || tile + 1 < tiles) {
-        copy(last_of_all ? 0 : round + last, last ? 0 : slab + 1, buffer ^ 1, int(tile + last_of_all) & 1, slabs > 1);
+        copy(last_of_all ? 0 : round + last, last ? 0 : slab + 1, buffer ^ 1,
+             int(tile + last_of_all) & 1, slabs > 1);
       }
       if (round > 0 && slab == 0) sums.take_largest();
-      const T *from1 = slabs1 + (slabs > 1 ? buffer : 0) * kSlab1 + row, *from2 = slabs2 + buffer * kSlab2 + column;
+      const T *from1 = slabs1 + (slabs > 1 ? buffer : 0) * kSlab1 + row,
+              *from2 = slabs2 + buffer * kSlab2 + column;
       const long long left = parameters.k - (long long)slab * Step::kSlab;
 #pragma unroll
       for (int k = 0; k < Step::kSlab; ++k) {
@@ -218,8 +230,12 @@ KRONOP_INLINE void product_tile(const Parameters& parameters) {
       is_weighed = sums.has_unusual();
       if (is_weighed) {
         const T* const of_x2 = place.x2 + (first + tile) * slabs * kSlab2;
-        const auto first_point = [&](int i, long long k) { return x1[k * Step::kTileM + row + product::place<T, 8>(i)]; };
-        const auto second_point = [&](int j, long long k) { return of_x2[k * Step::kTileN + column + product::place<T, 4>(j)]; };
+        const auto first_point = [&](int i, long long k) {
+          return x1[k * Step::kTileM + row + product::place<T, 8>(i)];
+        };
+        const auto second_point = [&](int j, long long k) {
+          return of_x2[k * Step::kTileN + column + product::place<T, 4>(j)];
+        };
         sums.mend(place.h, of, parameters.k, first_point, second_point);
         weigh.add(of, weights);
       }

@@ -17,7 +17,7 @@ inline constexpr int run_of = 16 / sizeof(T);
 // Where item i of lane 0 is; that of the next lane is a run further on.
 template <class T, int kLanes>
 KRONOP_INLINE constexpr int place(int i) {
-  return i / run_of<T> * (kLanes * run_of<T>) + i % run_of<T>;
+  return i / run_of<T> * (kLanes * run_of<T>)+i % run_of<T>;
 }
 
 template <class T, int kLanes, int kCount>
@@ -72,7 +72,8 @@ class WeighAlone {
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) visit(lane % 4, lane / 4 * run_of<T> + place<T, 8>(i), c, totals_[i][c]);
+      for (int c = 0; c < kColumns; ++c)
+        visit(lane % 4, lane / 4 * run_of<T> + place<T, 8>(i), c, totals_[i][c]);
     }
   }
 
@@ -84,8 +85,8 @@ class WeighAlone {
 // four products count. Those of rests are of bfloat16 numbers, twice as many of which take the same
 // time; their own errors are below 2^-19 of the whole product.
 //
-// A thread's items are those that the left operand has of it. In TF32, column t of the operand stands
-// for the first of two neighbours, and column t + 4 for the second.
+// A thread's items are those that the left operand has of it. In TF32, column t of the operand
+// stands for the first of two neighbours, and column t + 4 for the second.
 template <class T, int kM, int kN, int kColumns, int kPitch>
 class WeighTogether {
   static constexpr int kOperands = kM / 2, kBlocks = kColumns / 8;
@@ -103,11 +104,13 @@ class WeighTogether {
     for (int j = 0; j < kN; j += run_of<T>) {
       Vector<T, run_of<T>> factor[kBlocks];
 #pragma unroll
-      for (int b = 0; b < kBlocks; ++b) factor[b] = load<T, run_of<T>>(from + 8 * b * kPitch + place<T, 4>(j));
+      for (int b = 0; b < kBlocks; ++b)
+        factor[b] = load<T, run_of<T>>(from + 8 * b * kPitch + place<T, 4>(j));
       float right[kBlocks][4];
       unsigned right_parts[kBlocks][2], right_rests[kBlocks][2];
 #pragma unroll
-      for (int b = 0; b < kBlocks; ++b) part_run(factor[b].data, right[b], right_parts[b], right_rests[b]);
+      for (int b = 0; b < kBlocks; ++b)
+        part_run(factor[b].data, right[b], right_parts[b], right_rests[b]);
 #pragma unroll
       for (int a = 0; a < kOperands; ++a) {
         float left[2][4];
@@ -121,14 +124,19 @@ class WeighTogether {
         const unsigned all_parts[4] = {parts[0][0], parts[1][0], parts[0][1], parts[1][1]};
         const unsigned all_rests[4] = {rests[0][0], rests[1][0], rests[0][1], rests[1][1]};
 #pragma unroll
-        for (int b = 0; b < kBlocks; ++b) warp_multiply_add<bfloat16_t>(sums_[a][b], all_rests, right_parts[b][0], right_parts[b][1]);
+        for (int b = 0; b < kBlocks; ++b)
+          warp_multiply_add<bfloat16_t>(sums_[a][b], all_rests, right_parts[b][0],
+                                        right_parts[b][1]);
 #pragma unroll
-        for (int b = 0; b < kBlocks; ++b) warp_multiply_add<bfloat16_t>(sums_[a][b], all_parts, right_rests[b][0], right_rests[b][1]);
+        for (int b = 0; b < kBlocks; ++b)
+          warp_multiply_add<bfloat16_t>(sums_[a][b], all_parts, right_rests[b][0],
+                                        right_rests[b][1]);
 #pragma unroll
         for (int i = 0; i < 4; i += 2) {
           const float operand[4] = {left[0][i], left[1][i], left[0][i + 1], left[1][i + 1]};
 #pragma unroll
-          for (int b = 0; b < kBlocks; ++b) warp_multiply_add(sums_[a][b], operand, {right[b][i], right[b][i + 1]});
+          for (int b = 0; b < kBlocks; ++b)
+            warp_multiply_add(sums_[a][b], operand, {right[b][i], right[b][i + 1]});
         }
       }
     }
@@ -161,12 +169,14 @@ class WeighTogether {
   int products_ = 0;
 
   // Four numbers, of which TF32 takes the upper bits, the same in bfloat16, and what TF32 leaves.
-  KRONOP_INLINE static void part_run(const T (&from)[4], float (&whole)[4], unsigned (&parts)[2], unsigned (&rests)[2]) {
+  KRONOP_INLINE static void part_run(const T (&from)[4], float (&whole)[4], unsigned (&parts)[2],
+                                     unsigned (&rests)[2]) {
     float rest[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       whole[i] = from[i];
-      rest[i] = from[i] - __builtin_bit_cast(float, __builtin_bit_cast(unsigned, from[i]) & 0xffffe000u);
+      rest[i] =
+          from[i] - __builtin_bit_cast(float, __builtin_bit_cast(unsigned, from[i]) & 0xffffe000u);
     }
 #pragma unroll
     for (int i = 0; i < 2; ++i) {

@@ -1,5 +1,5 @@
-// Powers of differences relative to the largest one of their pair, (|d| / max |d|)^p: they are between 0 and 1,
-// so that their sum is in range whatever p and the differences are.
+// Powers of differences relative to the largest one of their pair, (|d| / max |d|)^p: they are
+// between 0 and 1, so that their sum is in range whatever p and the differences are.
 #pragma once
 
 #include "kronop/instructions.cuh"
@@ -7,8 +7,8 @@
 namespace kronop {
 namespace distance {
 
-// The reciprocal of a largest difference, rounded upwards: times that difference, it is at least 1. Of 0,
-// infinity and NaN, and of what is not a normal number, 1.
+// The reciprocal of a largest difference, rounded upwards: times that difference, it is at least 1.
+// Of 0, infinity and NaN, and of what is not a normal number, 1.
 KRONOP_INLINE float reciprocal_of_largest(float largest) {
   const bool is_normal = largest >= 0x1p-126f && largest <= 0x1.fffffep127f;
   return is_normal ? detail::bits_to_float(bits_of(1 / largest) + 1) : 1;
@@ -19,11 +19,15 @@ KRONOP_INLINE double reciprocal_of_largest(double largest) {
 }
 
 // |d| / max |d|. In float32, NaN becomes 0: it is the largest difference too.
-KRONOP_INLINE float relative(float d, float reciprocal) { return multiply_add_saturated(magnitude(d), reciprocal, 0.0f); }
-KRONOP_INLINE double relative(double d, double reciprocal) { return smaller(magnitude(d) * reciprocal, 1.0); }
+KRONOP_INLINE float relative(float d, float reciprocal) {
+  return multiply_add_saturated(magnitude(d), reciprocal, 0.0f);
+}
+KRONOP_INLINE double relative(double d, double reciprocal) {
+  return smaller(magnitude(d) * reciprocal, 1.0);
+}
 
-// The power that is computed with in place of a tensor's, of which larger or smaller ones give the same. Numbers
-// have these bounds already.
+// The power that is computed with in place of a tensor's, of which larger or smaller ones give the
+// same. Numbers have these bounds already.
 KRONOP_INLINE float bounded_power(float p) { return larger(smaller(p, 0x1p40f), 0x1p-40f); }
 KRONOP_INLINE double bounded_power(double p) { return larger(smaller(p, 0x1p70), 0x1p-70); }
 

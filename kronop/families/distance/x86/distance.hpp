@@ -4,8 +4,8 @@
 //     Y[m, n]   = epilogue(kernel(s_0, s_1, ...; h) + regularization [n == m + diagonal], Z[m, n]).
 //
 // An item of work is a block of at most kBlockRows by kBlockColumns results. It goes through the
-// features kDepth at a time: rows of both are packed, and register tiles sum over these features. Sums
-// of such slabs are added up in scratch, which also keeps rounding errors small.
+// features kDepth at a time: rows of both are packed, and register tiles sum over these features.
+// Sums of such slabs are added up in scratch, which also keeps rounding errors small.
 #pragma once
 
 #include "distance_expanded.hpp"
@@ -15,9 +15,9 @@
 
 namespace kronop::distances {
 
-// How results are cut into blocks. Where there are few features, blocks are wider, so that long runs of
-// results are stored; where threads would have no block, they are lower. Where x1 is x2, blocks below
-// the diagonal are left out.
+// How results are cut into blocks. Where there are few features, blocks are wider, so that long
+// runs of results are stored; where threads would have no block, they are lower. Where x1 is x2,
+// blocks below the diagonal are left out.
 template <class Step>
 struct Blocks {
   index_t m, n, columns, rows, each, items;
@@ -27,7 +27,9 @@ struct Blocks {
     index_t problems = 1;
     for (int d = 0; d < kBatchDims; ++d) problems *= p.batch[d];
     const index_t fitting = Step::kBlockColumns * Step::kDepth / (p.k > 0 ? p.k : 1);
-    columns = p.k > Step::kDepth ? Step::kBlockColumns : lesser(fitting / Step::kPanel * Step::kPanel, Step::kMostColumns);
+    columns = p.k > Step::kDepth
+                  ? Step::kBlockColumns
+                  : lesser(fitting / Step::kPanel * Step::kPanel, Step::kMostColumns);
     const index_t across = parts(n, columns) * problems, wanted = parts(p.threads, across);
     index_t count = parts(m, Step::kBlockRows);
     count = count < wanted ? lesser(wanted, parts(m, Step::kRows)) : count;
@@ -86,13 +88,16 @@ class Worker {
     z_ = p_.z ? static_cast<const Output*>(p_.z) + place.offset(p_.z_batch) : nullptr;
     for (int i = 0; i < Step::kValues; ++i) {
       const auto* value = static_cast<const Compute*>(p_.value[i]);
-      s_.shared.take(i, value ? value[place.offset(p_.value_batch + kBatchDims * i)] : Compute(p_.number[i]));
+      s_.shared.take(
+          i, value ? value[place.offset(p_.value_batch + kBatchDims * i)] : Compute(p_.number[i]));
     }
     for (int i = 0; i < Step::kVectorCount; ++i) {
-      vector_[i] = static_cast<const Compute*>(p_.vector[i]) + place.offset(p_.vector_batch + kBatchDims * i);
+      vector_[i] = static_cast<const Compute*>(p_.vector[i]) +
+                   place.offset(p_.vector_batch + kBatchDims * i);
     }
     // Whether row m of x1 is row m + itself_ of x2 in memory.
-    const index_t apart = (bit_cast<index_t>(x1_) - bit_cast<index_t>(x2_)) / index_t(sizeof(Input));
+    const index_t apart =
+        (bit_cast<index_t>(x1_) - bit_cast<index_t>(x2_)) / index_t(sizeof(Input));
     const bool is_alike = p_.x1_row == p_.x2_row && p_.x1_column == p_.x2_column;
     is_itself_ = is_alike && p_.x1_row != 0 && apart % p_.x1_row == 0;
     itself_ = is_itself_ ? apart / p_.x1_row : 0;
@@ -108,13 +113,15 @@ class Worker {
 
   template <int kRound>
   void go_through(index_t m, index_t n, bool packed) {
-    const index_t rows = lesser(p_.m - m, blocks_.rows), columns = lesser(p_.n - n, blocks_.columns);
+    const index_t rows = lesser(p_.m - m, blocks_.rows),
+                  columns = lesser(p_.n - n, blocks_.columns);
     index_t k = 0;
     do {
       const index_t depth = lesser(p_.k - k, Step::kDepth);
       if (!packed || p_.k > Step::kDepth) pack_columns(n, columns, k, depth);
       index_t i = 0;
-      for (; i + Step::kRows <= rows; i += Step::kRows) tiles<Step::kRows, kRound>(m, n, i, columns, k, depth);
+      for (; i + Step::kRows <= rows; i += Step::kRows)
+        tiles<Step::kRows, kRound>(m, n, i, columns, k, depth);
       for (; i < rows; ++i) tiles<1, kRound>(m, n, i, columns, k, depth);
       k += Step::kDepth;
     } while (k < p_.k);
@@ -126,7 +133,8 @@ class Worker {
     for (int r = 0; r < kRows; ++r) {
       Compute* to = s_.rows + r * Step::kPitch;
       load_run(to, x1_ + (m + i + r) * p_.x1_row + k * p_.x1_column, p_.x1_column, depth);
-      if constexpr (Step::kExpanded) s_.centred.move_row(to, i + r, depth, k == 0, s_.shared.reciprocal[0]);
+      if constexpr (Step::kExpanded)
+        s_.centred.move_row(to, i + r, depth, k == 0, s_.shared.reciprocal[0]);
     }
     for (index_t j = 0; j < columns; j += Step::kPanel) tile<kRows, kRound>(m, n, i, j, k, depth);
   }
@@ -134,7 +142,8 @@ class Worker {
   void pack_columns(index_t n, index_t columns, index_t k, index_t depth) {
     for (int i = 0; i < Step::kVectorCount; ++i) {
       const Compute* from = vector_[i] + k * p_.vector_column[i];
-      for (index_t at = 0; at < depth; ++at) s_.shared.reciprocal[i][at] = 1 / from[at * p_.vector_column[i]];
+      for (index_t at = 0; at < depth; ++at)
+        s_.shared.reciprocal[i][at] = 1 / from[at * p_.vector_column[i]];
     }
     const Input* from = x2_ + n * p_.x2_row + k * p_.x2_column;
     for (index_t j = 0; j < columns; j += Step::kPanel) {
@@ -160,15 +169,17 @@ class Worker {
     } else {
       constexpr index_t kApart = Step::kBlockRows * Step::kBlockColumns;
       Compute* sums = s_.sums + i * Step::kBlockColumns + j;
-      sum_slab<Summed, kRows, kRound>(s_.rows, panel, depth, s_.shared, sums, Step::kBlockColumns, kApart, k > 0);
-      if (kRound + 1 == Step::kRounds && k + depth == p_.k) finish<kRows>(sums, Step::kBlockColumns, kApart, m, n, i, j);
+      sum_slab<Summed, kRows, kRound>(s_.rows, panel, depth, s_.shared, sums, Step::kBlockColumns,
+                                      kApart, k > 0);
+      if (kRound + 1 == Step::kRounds && k + depth == p_.k)
+        finish<kRows>(sums, Step::kBlockColumns, kApart, m, n, i, j);
     }
   }
 
   // Stores the results of a tile.
   template <int kRows>
-  KRONOP_INLINE void finish(Compute* sums, index_t pitch, index_t apart, index_t block_m, index_t block_n, index_t i,
-                            index_t j) {
+  KRONOP_INLINE void finish(Compute* sums, index_t pitch, index_t apart, index_t block_m,
+                            index_t block_n, index_t i, index_t j) {
     const index_t n = block_n + j, columns = lesser(p_.n - n, Step::kPanel);
     const Compute* first_row = sums;
     for (int r = 0; r < kRows; ++r, sums += pitch) {
@@ -177,7 +188,8 @@ class Worker {
         s_.centred.expand(sums, i + r, j);
         const index_t same = m + itself_ - n;
         const Compute norm = s_.centred.norms_of_rows[i + r];
-        if (is_itself_ && same >= 0 && same < Step::kPanel) sums[same] = norm == norm ? Compute(0) : norm;
+        if (is_itself_ && same >= 0 && same < Step::kPanel)
+          sums[same] = norm == norm ? Compute(0) : norm;
       }
       alignas(64) Compute values[Step::kPanel];
       KRONOP_UNROLL
@@ -189,8 +201,9 @@ class Worker {
       }
       if constexpr (Lengths<Step>::are_all()) {
         if (Lengths<Step>::has_unusual(sums, first_row, apart)) {
-          Lengths<Step>::mend(values, sums, apart, {x1_ + m * p_.x1_row, 0, p_.x1_column}, {x2_ + n * p_.x2_row, p_.x2_row, p_.x2_column},
-                              columns, p_.k, s_.shared);
+          Lengths<Step>::mend(values, sums, apart, {x1_ + m * p_.x1_row, 0, p_.x1_column},
+                              {x2_ + n * p_.x2_row, p_.x2_row, p_.x2_column}, columns, p_.k,
+                              s_.shared);
         }
       }
       index_t first = 0;
@@ -206,13 +219,15 @@ class Worker {
       if (first == 0 && columns == Step::kPanel && sink.along(p_.y_column == 1, p_.z_column == 1)) {
         sink.template run<Step::kPanel, true>(values, 0, 0, 0);
       } else {
-        for (index_t c = first; c < columns; ++c) sink.one(values[c], c * p_.y_column, c * p_.z_column, 0);
+        for (index_t c = first; c < columns; ++c)
+          sink.one(values[c], c * p_.y_column, c * p_.z_column, 0);
       }
     }
   }
 
   // Stores results of row m, from column n + first on, to column m too.
-  KRONOP_INLINE void mirror(const Compute* values, index_t first, index_t columns, index_t m, index_t n) const {
+  KRONOP_INLINE void mirror(const Compute* values, index_t first, index_t columns, index_t m,
+                            index_t n) const {
     const auto sink = sink_at(n, m);
     for (index_t c = n + first == m ? first + 1 : first; c < columns; ++c) {
       Compute value = values[c];
@@ -224,7 +239,8 @@ class Worker {
   }
 
   KRONOP_INLINE OutputSink<Step> sink_at(index_t m, index_t n) const {
-    return {epilogue_, y_ + m * p_.y_row + n * p_.y_column, z_ ? z_ + m * p_.z_row + n * p_.z_column : z_, nullptr};
+    return {epilogue_, y_ + m * p_.y_row + n * p_.y_column,
+            z_ ? z_ + m * p_.z_row + n * p_.z_column : z_, nullptr};
   }
 
   const Parameters& p_;

@@ -1,5 +1,5 @@
-// Squared distances as |a|^2 + |b|^2 - 2 a b, with a common centre subtracted first: the products cost
-// one multiply-add, but are exact only relative to the squares of the norms.
+// Squared distances as |a|^2 + |b|^2 - 2 a b, with a common centre subtracted first: the products
+// cost one multiply-add, but are exact only relative to the squares of the norms.
 #pragma once
 
 #include "distance_tile.hpp"
@@ -23,8 +23,8 @@ struct Centred {
   alignas(64) Compute norms_of_rows[Step::kBlockRows], norms_of_columns[Step::kMostColumns];
 
   // Takes the mean of the first panel as the centre: any point among the rows keeps the norms about
-  // as small as the distances. A feature of which it is not finite stays where it is, since NaN in one
-  // row must not reach the others.
+  // as small as the distances. A feature of which it is not finite stays where it is, since NaN in
+  // one row must not reach the others.
   void settle(const Compute* panel, index_t depth) {
     for (index_t k = 0; k < depth; ++k) {
       Compute sum = 0;
@@ -34,8 +34,9 @@ struct Centred {
     }
   }
 
-  // Moves the panel from row j on, divides it by the vector, if there is one, and adds to the norms.
-  // Sums of even and odd features of a slab are apart, so that chains of additions stay short.
+  // Moves the panel from row j on, divides it by the vector, if there is one, and adds to the
+  // norms. Sums of even and odd features of a slab are apart, so that chains of additions stay
+  // short.
   void move_panel(Compute* panel, index_t j, index_t depth, bool first, const Compute* reciprocal) {
     V sums[2][Step::kVectors] = {};
     for (index_t k = 0; k < depth; ++k) {

@@ -1,5 +1,5 @@
-// Kernels of lengths and inner products alone, such as the cosine, where a square of a length leaves the
-// range of float32: once more, in double precision.
+// Kernels of lengths and inner products alone, such as the cosine, where a square of a length
+// leaves the range of float32: once more, in double precision.
 #pragma once
 
 #include "distance_tile.hpp"
@@ -18,7 +18,8 @@ class Lengths {
     for (int t = 0; t < Step::kTerms; ++t) place = kind_of<Step>(t) == kind ? t : place;
     return place;
   }
-  static constexpr int kOfA = place_of(TermKind::NormA), kOfB = place_of(TermKind::NormB), kDot = place_of(TermKind::Dot);
+  static constexpr int kOfA = place_of(TermKind::NormA), kOfB = place_of(TermKind::NormB),
+                       kDot = place_of(TermKind::Dot);
 
  public:
   // Points with a common stride of their features.
@@ -29,12 +30,14 @@ class Lengths {
 
   // Whether the form has lengths, and nothing but products, in float32.
   static constexpr bool are_all() {
-    return sizeof(Compute) == 4 && (kOfA >= 0 || kOfB >= 0) && Step::kTerms == (kOfA >= 0) + (kOfB >= 0) + (kDot >= 0);
+    return sizeof(Compute) == 4 && (kOfA >= 0 || kOfB >= 0) &&
+           Step::kTerms == (kOfA >= 0) + (kOfB >= 0) + (kDot >= 0);
   }
 
-  // Whether a pair of a row's may need `mend`. Terms of the sums are `apart`; the first row of the tile has
-  // the same points b.
-  KRONOP_INLINE static bool has_unusual(const Compute* sums, const Compute* first_row, index_t apart) {
+  // Whether a pair of a row's may need `mend`. Terms of the sums are `apart`; the first row of the
+  // tile has the same points b.
+  KRONOP_INLINE static bool has_unusual(const Compute* sums, const Compute* first_row,
+                                        index_t apart) {
     if (kOfA >= 0 && is_unusual(sums[kOfA * apart])) return true;
     decltype(V{} < V{}) found{};
     KRONOP_UNROLL
@@ -49,14 +52,16 @@ class Lengths {
     return some != 0;
   }
 
-  // Computes the kernel's values for point a and `count` points b again where they need it, and makes
-  // the others of the panel 0 then.
-  __attribute__((noinline)) static void mend(Compute* values, const Compute* sums, index_t apart, Points a, Points b, index_t count, index_t k,
+  // Computes the kernel's values for point a and `count` points b again where they need it, and
+  // makes the others of the panel 0 then.
+  __attribute__((noinline)) static void mend(Compute* values, const Compute* sums, index_t apart,
+                                             Points a, Points b, index_t count, index_t k,
                                              const Shared<Step>& shared) {
     const bool of_a = kOfA >= 0 && has_left(sums[kOfA * apart], a, k);
     index_t c = 0;
     for (; c < count; ++c, b.from += b.row) {
-      if (of_a || (kOfB >= 0 && has_left(sums[kOfB * apart + c], b, k))) values[c] = value(a, b, k, shared);
+      if (of_a || (kOfB >= 0 && has_left(sums[kOfB * apart + c], b, k)))
+        values[c] = value(a, b, k, shared);
     }
     for (; c < Step::kPanel; ++c) values[c] = 0;
   }
@@ -67,13 +72,15 @@ class Lengths {
   // The square of a point that is 0 is right.
   static bool has_left(Compute square, Points point, index_t k) {
     bool is_zero = true;
-    for (index_t at = 0; square == 0 && at < k; ++at) is_zero &= convert<Compute>(point.from[at * point.column]) == 0;
+    for (index_t at = 0; square == 0 && at < k; ++at)
+      is_zero &= convert<Compute>(point.from[at * point.column]) == 0;
     return square == 0 ? !is_zero : is_unusual(square);
   }
   static Compute value(Points a, Points b, index_t k, const Shared<Step>& shared) {
     double s[Step::kTerms] = {}, h[Step::kValues > 0 ? Step::kValues : 1];
     for (index_t at = 0; at < k; ++at) {
-      const double x = convert<Compute>(a.from[at * a.column]), y = convert<Compute>(b.from[at * b.column]);
+      const double x = convert<Compute>(a.from[at * a.column]),
+                   y = convert<Compute>(b.from[at * b.column]);
       if constexpr (kDot >= 0) s[kDot] += x * y;
       if constexpr (kOfA >= 0) s[kOfA] += x * x;
       if constexpr (kOfB >= 0) s[kOfB] += y * y;

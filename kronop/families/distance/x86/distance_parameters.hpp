@@ -6,8 +6,8 @@
 namespace kronop {
 
 // Strides are in elements, and may be 0 or negative. Extents of the batch are 1 where it has fewer
-// dimensions. A value whose pointer is null is in `number`. Row m and column m + diagonal are the same
-// point.
+// dimensions. A value whose pointer is null is in `number`. Row m and column m + diagonal are the
+// same point.
 template <int kValues, int kVectors, int kScalars, class Scalar>
 struct DistanceParameters {
   void *x1, *x2, *y, *z;
@@ -16,7 +16,8 @@ struct DistanceParameters {
   index_t batch[kBatchDims];
   index_t x1_batch[kBatchDims], x2_batch[kBatchDims], y_batch[kBatchDims], z_batch[kBatchDims];
   index_t x1_row, x1_column, x2_row, x2_column, y_row, y_column, z_row, z_column;
-  index_t value_batch[kBatchDims * kValues], vector_batch[kBatchDims * kVectors], vector_column[kVectors];
+  index_t value_batch[kBatchDims * kValues], vector_batch[kBatchDims * kVectors],
+      vector_column[kVectors];
   index_t diagonal;
   index_t threads;
   double number[kValues];

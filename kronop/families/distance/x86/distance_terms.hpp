@@ -42,26 +42,27 @@ KRONOP_INLINE V greater(V a, V b) {
   return bit_cast<V>(first > second ? first : second);
 }
 
-// The reciprocal of a largest difference, rounded upwards: times that difference, it is at least 1. Of 0,
-// infinity and NaN, and of what is not a normal number, 1.
+// The reciprocal of a largest difference, rounded upwards: times that difference, it is at least 1.
+// Of 0, infinity and NaN, and of what is not a normal number, 1.
 template <class V>
 KRONOP_INLINE V reciprocal_of_largest(V largest) {
   using Format = powers::FormatOf<V>;
   using Element = typename powers::Shape<V>::Element;
-  const auto is_normal = (largest >= Format::kLeastNormal) & (largest < bit_cast<Element>(Format::kInfinity));
+  const auto is_normal =
+      (largest >= Format::kLeastNormal) & (largest < bit_cast<Element>(Format::kInfinity));
   return is_normal ? bit_cast<V>(powers::bits_of(V(1 / largest)) + 1) : powers::all<V>(1);
 }
 
-// The power that is computed with in place of a tensor's, of which larger or smaller ones give the same.
-// Numbers have these bounds already.
+// The power that is computed with in place of a tensor's, of which larger or smaller ones give the
+// same. Numbers have these bounds already.
 template <class T>
 KRONOP_INLINE T bounded_power(T p) {
   constexpr T kMost = sizeof(T) == 4 ? T(0x1p40) : T(0x1p70);
   return math::max(math::min(p, kMost), 1 / kMost);
 }
 
-// The term of a difference. `exponent` is that of a General or a Relative one, whose difference is divided by
-// the largest one.
+// The term of a difference. `exponent` is that of a General or a Relative one, whose difference is
+// divided by the largest one.
 template <TermKind kKind, class V, class T>
 KRONOP_INLINE V term(V d, T exponent) {
   const V size = powers::absolute(d);

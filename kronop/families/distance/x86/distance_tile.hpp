@@ -17,7 +17,9 @@ struct Shared;
 // The place of the first term of a kind; the number of terms if there is none.
 template <class Step>
 constexpr int place_of(TermKind kind, int first = 0) {
-  return first == count_of(Step::kTerm) || kind_of<Step>(first) == kind ? first : place_of<Step>(kind, first + 1);
+  return first == count_of(Step::kTerm) || kind_of<Step>(first) == kind
+             ? first
+             : place_of<Step>(kind, first + 1);
 }
 
 // What follows from the decisions. Rows of x1 are packed one after the other, kPitch apart: kDepth
@@ -28,8 +30,8 @@ struct TileStep : Decided {
   using Compute = typename Decided::Accumulator;
   using Together = Shared<TileStep>;
   static constexpr int kTerms = count_of(Decided::kTerm);
-  // How often features are gone through: relative terms are summed in a second round, when the largest
-  // difference is known.
+  // How often features are gone through: relative terms are summed in a second round, when the
+  // largest difference is known.
   static constexpr int kRounds = place_of<Decided>(TermKind::Relative) < kTerms ? 2 : 1;
   static constexpr int kVectorCount = Decided::kVectors, kVectors = Decided::kTileVectors;
   static constexpr int kPanel = Decided::kWidth * kVectors;
@@ -37,8 +39,8 @@ struct TileStep : Decided {
   static constexpr int kPitch = Decided::kDepth + 64 / int(sizeof(Compute));
 };
 
-// What all pairs of a problem have in common: the values, as numbers and in all lanes, and reciprocals
-// of vectors for the features at hand.
+// What all pairs of a problem have in common: the values, as numbers and in all lanes, and
+// reciprocals of vectors for the features at hand.
 template <class Step>
 struct Shared {
   using Compute = typename Step::Compute;
@@ -48,28 +50,31 @@ struct Shared {
 
   void take(int index, Compute number) {
     for (int term = 0; term < count_of(Step::kTerm); ++term) {
-      if (kind_of<Step>(term) == TermKind::Relative && Step::kTermValue[term] == index) number = bounded_power(number);
+      if (kind_of<Step>(term) == TermKind::Relative && Step::kTermValue[term] == index)
+        number = bounded_power(number);
     }
     of_kernel[index] = value[index] = number;
   }
 };
 
-// Reads the sums of a row's pairs from column v on, whose terms are `apart`. Lengths are read where all
-// pairs of a point have them, so that what the kernel computes of them alone is computed once.
+// Reads the sums of a row's pairs from column v on, whose terms are `apart`. Lengths are read where
+// all pairs of a point have them, so that what the kernel computes of them alone is computed once.
 template <class Step, int t = 0>
-KRONOP_INLINE void read_sums(typename Step::Numbers* of_pairs, const typename Step::Compute* row, const typename Step::Compute* first_row,
-                             index_t apart, int v) {
+KRONOP_INLINE void read_sums(typename Step::Numbers* of_pairs, const typename Step::Compute* row,
+                             const typename Step::Compute* first_row, index_t apart, int v) {
   constexpr TermKind kKind = kind_of<Step>(t);
   if constexpr (kKind == TermKind::NormA) {
     of_pairs[t] = row[t * apart];
   } else {
-    of_pairs[t] = load<typename Step::Compute, Step::kWidth>((kKind == TermKind::NormB ? first_row : row) + t * apart + v);
+    of_pairs[t] = load<typename Step::Compute, Step::kWidth>(
+        (kKind == TermKind::NormB ? first_row : row) + t * apart + v);
   }
   if constexpr (t + 1 < Step::kTerms) read_sums<Step, t + 1>(of_pairs, row, first_row, apart, v);
 }
 
-// Whether a - b is computed as 1 a - b, where differences and sums would wait for the same two pipes
-// while those of multiply-adds are idle. (On Zen 3, |d| takes 0.041 ns for each number so, else 0.047.)
+// Whether a - b is computed as 1 a - b, where differences and sums would wait for the same two
+// pipes while those of multiply-adds are idle. (On Zen 3, |d| takes 0.041 ns for each number so,
+// else 0.047.)
 #if defined(__FMA__)
 template <TermKind kKind>
 inline constexpr bool kMultiplies = kKind == TermKind::One;
@@ -86,9 +91,9 @@ KRONOP_INLINE T hidden_one() {
   return one;
 }
 
-// Sums of one term over a slab of features, for kRows rows of x1 and the rows of x2 in a panel. Those
-// of a NormA or NormB don't depend on one of them, and exist once. Nothing is done in another round
-// than the term's.
+// Sums of one term over a slab of features, for kRows rows of x1 and the rows of x2 in a panel.
+// Those of a NormA or NormB don't depend on one of them, and exist once. Nothing is done in another
+// round than the term's.
 template <class Step, int kTerm, int kRows, int kRound>
 struct Sums {
   using Compute = typename Step::Compute;
@@ -96,7 +101,8 @@ struct Sums {
   static constexpr TermKind kKind = kind_of<Step>(kTerm);
   static constexpr int kOwnRows = kKind == TermKind::NormB ? 1 : kRows;
   static constexpr int kOwnVectors = kKind == TermKind::NormA ? 1 : Step::kVectors;
-  static constexpr bool kIsRelative = kKind == TermKind::Relative, kIsSummed = kIsRelative == (kRound > 0);
+  static constexpr bool kIsRelative = kKind == TermKind::Relative,
+                        kIsSummed = kIsRelative == (kRound > 0);
   V at[kOwnRows][kOwnVectors] = {};
   V of_largest[kIsRelative ? kRows : 1][kIsRelative ? Step::kVectors : 1];
 
@@ -108,19 +114,23 @@ struct Sums {
       for (int r = 0; r < kRows; ++r) {
         KRONOP_UNROLL
         for (int v = 0; v < Step::kVectors; ++v) {
-          of_largest[r][v] = reciprocal_of_largest(load<Compute, Step::kWidth>(largest + r * pitch + v * Step::kWidth));
+          of_largest[r][v] = reciprocal_of_largest(
+              load<Compute, Step::kWidth>(largest + r * pitch + v * Step::kWidth));
         }
       }
     }
   }
 
-  KRONOP_INLINE void add(V a, V b, int r, int v, const V* reciprocal, const Compute* values, V one) {
+  KRONOP_INLINE void add(V a, V b, int r, int v, const V* reciprocal, const Compute* values,
+                         V one) {
     if constexpr (!kIsSummed) {
     } else if constexpr (is_of_difference(kKind)) {
       V difference = kMultiplies<kKind> ? V(a * one - b) : V(a - b);
-      if constexpr (Step::kTermVector[kTerm] >= 0) difference *= reciprocal[Step::kTermVector[kTerm]];
+      if constexpr (Step::kTermVector[kTerm] >= 0)
+        difference *= reciprocal[Step::kTermVector[kTerm]];
       if constexpr (kIsRelative) difference *= of_largest[r][v];
-      const Compute exponent = Step::kTermValue[kTerm] < 0 ? Compute(0) : values[Step::kTermValue[kTerm]];
+      const Compute exponent =
+          Step::kTermValue[kTerm] < 0 ? Compute(0) : values[Step::kTermValue[kTerm]];
       at[r][v] = joined_with<kKind>(at[r][v], term<kKind>(difference, exponent));
     } else if constexpr (kKind == TermKind::Dot) {
       at[r][v] += a * b;
@@ -157,7 +167,8 @@ struct TileSums<Step, kRows, kRound, Indices<kTerm...>> : Sums<Step, kTerm, kRow
   KRONOP_INLINE void begin(const Compute* sums, index_t pitch, index_t apart) {
     (Sums<Step, kTerm, kRows, kRound>::begin(sums, pitch, apart), ...);
   }
-  KRONOP_INLINE void add(V a, V b, int r, int v, const V* reciprocal, const Compute* values, V one) {
+  KRONOP_INLINE void add(V a, V b, int r, int v, const V* reciprocal, const Compute* values,
+                         V one) {
     (Sums<Step, kTerm, kRows, kRound>::add(a, b, r, v, reciprocal, values, one), ...);
   }
   template <bool kJoins>
@@ -171,9 +182,10 @@ struct TileSums<Step, kRows, kRound, Indices<kTerm...>> : Sums<Step, kTerm, kRow
 // NOTE: a function of its own, because GCC keeps the sums in registers only where little else is.
 template <class Step, int kRows, int kRound>
 __attribute__((noinline)) void sum_tile(const typename Step::Compute* __restrict rows,
-                                        const typename Step::Compute* __restrict panel, index_t k, index_t end,
-                                        const typename Step::Together& shared, typename Step::Compute* __restrict to,
-                                        index_t pitch, index_t apart, bool joins) {
+                                        const typename Step::Compute* __restrict panel, index_t k,
+                                        index_t end, const typename Step::Together& shared,
+                                        typename Step::Compute* __restrict to, index_t pitch,
+                                        index_t apart, bool joins) {
   using Compute = typename Step::Compute;
   using V = Vector<Compute, Step::kWidth>;
   TileSums<Step, kRows, kRound, decltype(FirstIndices<Step::kTerms>{})> sums;
@@ -189,7 +201,8 @@ __attribute__((noinline)) void sum_tile(const typename Step::Compute* __restrict
       b[v] = load<Compute, Step::kWidth>(panel + k * Step::kPanel + v * Step::kWidth);
     }
     KRONOP_UNROLL
-    for (int i = 0; i < Step::kVectorCount; ++i) reciprocal[i] = powers::all<V>(shared.reciprocal[i][k]);
+    for (int i = 0; i < Step::kVectorCount; ++i)
+      reciprocal[i] = powers::all<V>(shared.reciprocal[i][k]);
     KRONOP_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const V a = powers::all<V>(rows[r * Step::kPitch + k]);
@@ -206,22 +219,25 @@ __attribute__((noinline)) void sum_tile(const typename Step::Compute* __restrict
 
 // Sums over a slab, as `sum_tile`, in chains of additions that are short enough for few roundings.
 template <class Step, int kRows, int kRound = 0>
-KRONOP_INLINE void sum_slab(const typename Step::Compute* rows, const typename Step::Compute* panel, index_t depth,
-                            const typename Step::Together& shared, typename Step::Compute* to, index_t pitch,
-                            index_t apart, bool joins) {
+KRONOP_INLINE void sum_slab(const typename Step::Compute* rows, const typename Step::Compute* panel,
+                            index_t depth, const typename Step::Together& shared,
+                            typename Step::Compute* to, index_t pitch, index_t apart, bool joins) {
   constexpr index_t kChain = Step::kDepth / 2;
   for (index_t k = 0; k == 0 || k < depth; k += kChain) {
-    sum_tile<Step, kRows, kRound>(rows, panel, k, lesser(k + kChain, depth), shared, to, pitch, apart, joins || k > 0);
+    sum_tile<Step, kRows, kRound>(rows, panel, k, lesser(k + kChain, depth), shared, to, pitch,
+                                  apart, joins || k > 0);
   }
 }
 
 // Sums over the slab that has all features, in one round after the other.
 template <class Step, int kRows, int kRound = 0>
-KRONOP_INLINE void sum_whole(const typename Step::Compute* rows, const typename Step::Compute* panel, index_t depth,
-                             const typename Step::Together& shared, typename Step::Compute* to, index_t pitch,
-                             index_t apart) {
+KRONOP_INLINE void sum_whole(const typename Step::Compute* rows,
+                             const typename Step::Compute* panel, index_t depth,
+                             const typename Step::Together& shared, typename Step::Compute* to,
+                             index_t pitch, index_t apart) {
   sum_slab<Step, kRows, kRound>(rows, panel, depth, shared, to, pitch, apart, false);
-  if constexpr (kRound + 1 < Step::kRounds) sum_whole<Step, kRows, kRound + 1>(rows, panel, depth, shared, to, pitch, apart);
+  if constexpr (kRound + 1 < Step::kRounds)
+    sum_whole<Step, kRows, kRound + 1>(rows, panel, depth, shared, to, pitch, apart);
 }
 
 }  // namespace kronop::distances

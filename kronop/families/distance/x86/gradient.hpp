@@ -47,7 +47,8 @@ struct Blocks {
   index_t rows, lanes, across, down, items;
 
   template <class Parameters>
-  explicit Blocks(const Parameters& p) : rows(Step::kLanesAreRows ? p.m : p.n), lanes(Step::kLanesAreRows ? p.n : p.m) {
+  explicit Blocks(const Parameters& p)
+      : rows(Step::kLanesAreRows ? p.m : p.n), lanes(Step::kLanesAreRows ? p.n : p.m) {
     across = parts(lanes, Step::kBlockLanes);
     down = parts(rows, Step::kBlockRows);
     items = across * down * parts(p.o, Step::kOutputs);
@@ -59,7 +60,8 @@ struct Blocks {
 template <class Step, class Parameters>
 class Worker {
  public:
-  Worker(const Parameters& parameters, const Blocks<Step>& blocks) : p_(parameters), blocks_(blocks), epilogue_(p_.scalars) {}
+  Worker(const Parameters& parameters, const Blocks<Step>& blocks)
+      : p_(parameters), blocks_(blocks), epilogue_(p_.scalars) {}
 
   void run(index_t first, index_t end) {
     for (index_t item = first; item < end; ++item) {
@@ -69,7 +71,8 @@ class Worker {
         rest /= extent;
         return digit;
       };
-      const index_t lane = take(blocks_.across) * Step::kBlockLanes, row = take(blocks_.down) * Step::kBlockRows;
+      const index_t lane = take(blocks_.across) * Step::kBlockLanes,
+                    row = take(blocks_.down) * Step::kBlockRows;
       const index_t output = take(parts(p_.o, Step::kOutputs)) * Step::kOutputs;
       enter(Place(rest, p_.batch));
       block(row, lane, output);
@@ -85,21 +88,27 @@ class Worker {
   static constexpr bool kLanesHaveReciprocals = Step::kIsRelative && !Step::kLanesAreRows;
 
   void enter(const Place& place) {
-    const auto input = [&](const void* of, const index_t* strides) { return static_cast<const Input*>(of) + place.offset(strides); };
+    const auto input = [&](const void* of, const index_t* strides) {
+      return static_cast<const Input*>(of) + place.offset(strides);
+    };
     a_ = {input(p_.a, p_.a_batch), p_.a_column, p_.a_row};
     b_ = {input(p_.b, p_.b_batch), p_.b_row, p_.b_column};
-    largest_ = {Step::kIsRelative ? input(p_.largest, p_.largest_batch) : nullptr, p_.largest_column, p_.largest_row};
+    largest_ = {Step::kIsRelative ? input(p_.largest, p_.largest_batch) : nullptr,
+                p_.largest_column, p_.largest_row};
     c_ = {p_.c ? input(p_.c, p_.c_batch) : nullptr, p_.c_row, p_.c_column};
     d_ = Step::kLanesAreRows ? Matrix<const Input>{input(p_.d, p_.d_batch), p_.d_column, p_.d_row}
                              : Matrix<const Input>{input(p_.d, p_.d_batch), p_.d_row, p_.d_column};
     y_ = static_cast<Output*>(p_.y) + place.offset(p_.y_batch);
     z_ = p_.z ? static_cast<const Output*>(p_.z) + place.offset(p_.z_batch) : nullptr;
-    const Compute power = p_.power ? static_cast<const Compute*>(p_.power)[place.offset(p_.power_batch)] : Compute(p_.number);
+    const Compute power = p_.power
+                              ? static_cast<const Compute*>(p_.power)[place.offset(p_.power_batch)]
+                              : Compute(p_.number);
     less_ = power - 1;
   }
 
   // Elements for the lanes from `lane` on, of which `count` exist; the last one is repeated.
-  void pack(Compute* to, const Matrix<const Input>& from, index_t lane, index_t lane_step, index_t k, index_t step, index_t count, index_t depth) {
+  void pack(Compute* to, const Matrix<const Input>& from, index_t lane, index_t lane_step,
+            index_t k, index_t step, index_t count, index_t depth) {
     Lanes<kPanel> lanes;
     for (index_t i = 0; i < kPanel; ++i) lanes.offset[i] = lesser(i, count - 1) * lane_step;
     lanes.contiguous = lane_step == 1 && count >= kPanel;
@@ -107,7 +116,8 @@ class Worker {
   }
 
   void block(index_t row, index_t lane, index_t output) {
-    const index_t rows = lesser(blocks_.rows - row, Step::kBlockRows), lanes = lesser(blocks_.lanes - lane, Step::kBlockLanes);
+    const index_t rows = lesser(blocks_.rows - row, Step::kBlockRows),
+                  lanes = lesser(blocks_.lanes - lane, Step::kBlockLanes);
     const Matrix<const Input>& of_lanes = Step::kLanesAreRows ? b_ : a_;
     const Matrix<const Input>& of_rows = Step::kLanesAreRows ? a_ : b_;
     for (index_t j = 0; j < lanes; j += kPanel) {
@@ -128,7 +138,8 @@ class Worker {
       for (index_t j = 0; j < lanes; j += kPanel) {
         pack(panel_, of_lanes, lane + j, of_lanes.row, k, of_lanes.column, lanes - j, depth);
         if constexpr (kLanesHaveReciprocals) {
-          pack(reciprocals_, largest_, lane + j, largest_.row, k, largest_.column, lanes - j, depth);
+          pack(reciprocals_, largest_, lane + j, largest_.row, k, largest_.column, lanes - j,
+               depth);
           invert(reciprocals_, kPanel * depth);
         }
         if constexpr (kOutputs == 1 && !Step::kLanesAreRows) weigh<kPanel>(panel_, depth);
@@ -139,7 +150,8 @@ class Worker {
     }
     for (index_t j = 0; j < lanes; j += kPanel) {
       for (index_t i = 0; i < rows; ++i) {
-        for (int o = 0; o < kOutputs && output + o < p_.o; ++o) finish(sums_at(i, j) + o * kPanel, row + i, lane + j, output + o, lanes - j);
+        for (int o = 0; o < kOutputs && output + o < p_.o; ++o)
+          finish(sums_at(i, j) + o * kPanel, row + i, lane + j, output + o, lanes - j);
       }
     }
   }
@@ -148,7 +160,8 @@ class Worker {
     if (!c_.pointer) return;
     for (int o = 0; o < kOutputs; ++o) {
       // Those that don't exist are whatever is there, for sums that are not stored.
-      if (output + o < p_.o) load_run(coefficients_ + o * kPitch, c_.at(output + o, k), c_.column, depth);
+      if (output + o < p_.o)
+        load_run(coefficients_ + o * kPitch, c_.at(output + o, k), c_.column, depth);
     }
   }
 
@@ -166,25 +179,31 @@ class Worker {
     for (index_t i = 0; i < count; ++i) largest[i] = distances::reciprocal_of_largest(largest[i]);
   }
 
-  Compute* sums_at(index_t i, index_t j) { return sums_ + (j * Step::kBlockRows + i * kPanel) * kOutputs; }
+  Compute* sums_at(index_t i, index_t j) {
+    return sums_ + (j * Step::kBlockRows + i * kPanel) * kOutputs;
+  }
 
   template <int kRows>
   void tile(index_t i, index_t j, index_t depth) {
     const Compute* d = d_from_ + j * Step::kBlockRows + i * kPanel;
     const Compute* reciprocals = reciprocals_ + (kRowsHaveReciprocals ? i * kPitch : 0);
-    add_tile<Step, kRows>(sums_at(i, j), d, panel_, rows_ + i * kPitch, coefficients_, reciprocals, depth, less_);
+    add_tile<Step, kRows>(sums_at(i, j), d, panel_, rows_ + i * kPitch, coefficients_, reciprocals,
+                          depth, less_);
   }
 
   // Stores results for a row and the lanes of a panel, of which `count` exist.
   void finish(const Compute* sums, index_t row, index_t lane, index_t output, index_t count) const {
     const index_t n = Step::kLanesAreRows ? lane : row, m = Step::kLanesAreRows ? row : lane;
-    const index_t y_step = Step::kLanesAreRows ? p_.y_row : p_.y_column, z_step = Step::kLanesAreRows ? p_.z_row : p_.z_column;
-    const OutputSink<Step> sink{epilogue_, y_ + output * p_.y_output + n * p_.y_row + m * p_.y_column,
-                                z_ ? z_ + output * p_.z_output + n * p_.z_row + m * p_.z_column : nullptr, nullptr};
+    const index_t y_step = Step::kLanesAreRows ? p_.y_row : p_.y_column,
+                  z_step = Step::kLanesAreRows ? p_.z_row : p_.z_column;
+    const OutputSink<Step> sink{
+        epilogue_, y_ + output * p_.y_output + n * p_.y_row + m * p_.y_column,
+        z_ ? z_ + output * p_.z_output + n * p_.z_row + m * p_.z_column : nullptr, nullptr};
     if (count >= kPanel && sink.along(y_step == 1, z_step == 1)) {
       sink.template run<kPanel, true>(sums, 0, 0, 0);
     } else {
-      for (index_t i = 0; i < lesser(count, kPanel); ++i) sink.one(sums[i], i * y_step, i * z_step, 0);
+      for (index_t i = 0; i < lesser(count, kPanel); ++i)
+        sink.one(sums[i], i * y_step, i * z_step, 0);
     }
   }
 
@@ -197,7 +216,9 @@ class Worker {
   Compute less_ = 0;
   alignas(64) Compute panel_[kPanel * Step::kDepth];
   alignas(64) Compute rows_[Step::kBlockRows * kPitch];
-  alignas(64) Compute reciprocals_[kRowsHaveReciprocals ? Step::kBlockRows * kPitch : kLanesHaveReciprocals ? kPanel * Step::kDepth : 1];
+  alignas(64) Compute reciprocals_[kRowsHaveReciprocals    ? Step::kBlockRows * kPitch
+                                   : kLanesHaveReciprocals ? kPanel * Step::kDepth
+                                                           : 1];
   alignas(64) Compute coefficients_[kOutputs * kPitch] = {};
   alignas(64) Compute d_from_[Step::kBlockRows * Step::kBlockLanes];
   alignas(64) Compute sums_[kOutputs * Step::kBlockRows * Step::kBlockLanes];

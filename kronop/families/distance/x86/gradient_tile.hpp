@@ -12,19 +12,31 @@ constexpr int kBatchDims = 4;
 
 template <int kScalars, class Scalar>
 struct Parameters {
-  void *a, *b, *c, *d, *y, *z, *largest, *power;  // Coefficients c that are null are ones; a power that is null is in `number`.
+  void *a, *b, *c, *d, *y, *z, *largest,
+      *power;  // Coefficients c that are null are ones; a power that is null is in `number`.
   index_t m, n, k, o;
   index_t batch[kBatchDims];
-  index_t a_batch[kBatchDims], b_batch[kBatchDims], c_batch[kBatchDims], d_batch[kBatchDims], y_batch[kBatchDims], z_batch[kBatchDims],
-      largest_batch[kBatchDims], power_batch[kBatchDims];
-  index_t a_row, a_column, b_row, b_column, c_row, c_column, d_row, d_column, y_row, y_column, z_row, z_column, largest_row, largest_column;
+  index_t a_batch[kBatchDims], b_batch[kBatchDims], c_batch[kBatchDims], d_batch[kBatchDims],
+      y_batch[kBatchDims], z_batch[kBatchDims], largest_batch[kBatchDims], power_batch[kBatchDims];
+  index_t a_row, a_column, b_row, b_column, c_row, c_column, d_row, d_column, y_row, y_column,
+      z_row, z_column, largest_row, largest_column;
   index_t y_output, z_output, threads;
   double number;
   Scalar scalars[kScalars];
 };
 
 // The numbers are those of TermKind in form.py.
-enum class Power : int { Half = 1, One, ThreeHalves, Two, FiveHalves, Three, Four, General, Relative = 14 };
+enum class Power : int {
+  Half = 1,
+  One,
+  ThreeHalves,
+  Two,
+  FiveHalves,
+  Three,
+  Four,
+  General,
+  Relative = 14
+};
 
 template <class V>
 KRONOP_INLINE V with_sign_of(V x, V t) {
@@ -40,7 +52,10 @@ KRONOP_INLINE V root(V x) {
 template <class V, class T>
 KRONOP_INLINE V powered(V size, T less) {
   // Infinity to the power: a power of 0 is 1.
-  const V infinite = powers::all<V>(less > 0 ? __builtin_inf() : less < 0 ? T(0) : less == 0 ? T(1) : less);
+  const V infinite = powers::all<V>(less > 0    ? __builtin_inf()
+                                    : less < 0  ? T(0)
+                                    : less == 0 ? T(1)
+                                                : less);
   const V special = size == size ? infinite : size;
   return powers::is_ordinary(size) ? powers::power_of_ordinary(size, less) : special;
 }
@@ -94,13 +109,17 @@ struct TileStep : Decided {
 // differences, laid out as elements of a. Sums are [row][output][lane].
 // NOTE: a function of its own, because GCC keeps the sums in registers only where little else is.
 template <class Step, int kRows>
-__attribute__((noinline)) void add_tile(typename Step::Compute* __restrict sums, const typename Step::Compute* __restrict d,
-                                        const typename Step::Compute* __restrict panel, const typename Step::Compute* __restrict rows,
+__attribute__((noinline)) void add_tile(typename Step::Compute* __restrict sums,
+                                        const typename Step::Compute* __restrict d,
+                                        const typename Step::Compute* __restrict panel,
+                                        const typename Step::Compute* __restrict rows,
                                         const typename Step::Compute* __restrict c,
-                                        const typename Step::Compute* __restrict reciprocals, index_t depth, typename Step::Compute less) {
+                                        const typename Step::Compute* __restrict reciprocals,
+                                        index_t depth, typename Step::Compute less) {
   using V = typename Step::V;
   using T = typename Step::Compute;
-  constexpr int kVectors = Step::kVectors, kWidth = Step::kWidth, kOutputs = Step::kOutputs, kPanel = Step::kPanel;
+  constexpr int kVectors = Step::kVectors, kWidth = Step::kWidth, kOutputs = Step::kOutputs,
+                kPanel = Step::kPanel;
   V sum[kRows][kOutputs][kVectors], from[kRows][kVectors];
   KRONOP_UNROLL
   for (int r = 0; r < kRows; ++r) {
@@ -108,7 +127,8 @@ __attribute__((noinline)) void add_tile(typename Step::Compute* __restrict sums,
     for (int v = 0; v < kVectors; ++v) {
       from[r][v] = load<T, kWidth>(d + r * kPanel + v * kWidth);
       KRONOP_UNROLL
-      for (int o = 0; o < kOutputs; ++o) sum[r][o][v] = load<T, kWidth>(sums + (r * kOutputs + o) * kPanel + v * kWidth);
+      for (int o = 0; o < kOutputs; ++o)
+        sum[r][o][v] = load<T, kWidth>(sums + (r * kOutputs + o) * kPanel + v * kWidth);
     }
   }
   for (index_t k = 0; k < depth; ++k) {
@@ -123,7 +143,8 @@ __attribute__((noinline)) void add_tile(typename Step::Compute* __restrict sums,
       for (int v = 0; v < kVectors; ++v) {
         V t = from[r][v] - (Step::kLanesAreRows ? lane[v] : row);
         if constexpr (Step::kIsRelative) {
-          t *= Step::kLanesAreRows ? powers::all<V>(reciprocals[r * Step::kPitch + k]) : load<T, kWidth>(reciprocals + k * kPanel + v * kWidth);
+          t *= Step::kLanesAreRows ? powers::all<V>(reciprocals[r * Step::kPitch + k])
+                                   : load<T, kWidth>(reciprocals + k * kPanel + v * kWidth);
         }
         product[v] = slope<Step::kKind>(t, less);
         const V a = Step::kLanesAreRows ? row : lane[v];
@@ -148,7 +169,8 @@ __attribute__((noinline)) void add_tile(typename Step::Compute* __restrict sums,
     KRONOP_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       KRONOP_UNROLL
-      for (int o = 0; o < kOutputs; ++o) store(sums + (r * kOutputs + o) * kPanel + v * kWidth, sum[r][o][v]);
+      for (int o = 0; o < kOutputs; ++o)
+        store(sums + (r * kOutputs + o) * kPanel + v * kWidth, sum[r][o][v]);
     }
   }
 }

@@ -1,6 +1,6 @@
-// Powers, exponentials and logarithms of vectors of numbers, without branches or tables. Relative errors
-// are below two units in the last place, of powers below 1 + p of them. Results that are hardly normal
-// numbers may be 0.
+// Powers, exponentials and logarithms of vectors of numbers, without branches or tables. Relative
+// errors are below two units in the last place, of powers below 1 + p of them. Results that are
+// hardly normal numbers may be 0.
 #pragma once
 
 #include "kronop_x86/simd.hpp"
@@ -23,13 +23,15 @@ struct Format<float> {
   static constexpr float kLeast = -126, kMost = 129;
   // A float from kWhole on is an integer, and its low bits are that integer.
   static constexpr float kWhole = 0x1p23f, kRounding = 0x1.8p23f;
-  static constexpr float kLog2Half = 0.693359375f, kLog2Rest = -2.12194440e-4f, kOverLog2 = 1.4426950408889634f;
+  static constexpr float kLog2Half = 0.693359375f, kLog2Rest = -2.12194440e-4f,
+                         kOverLog2 = 1.4426950408889634f;
   // 2 * 2^x for |x| <= 1/2.
-  static constexpr float kExp2[] = {2.0f,          1.3862943649f,   0.48045301437f,   0.11100654304f,
+  static constexpr float kExp2[] = {2.0f,          1.3862943649f,  0.48045301437f, 0.11100654304f,
                                     0.0192361139f, 0.00268008560f, 0.000309228897f};
   // log2(1 + x) / x for 1 + x in [1/sqrt(2), sqrt(2)].
-  static constexpr float kLog2[] = {1.442695022f,   -0.72134745121f, 0.48091074824f, -0.36069327593f, 0.28790324926f,
-                                    -0.23916988075f, 0.21607822180f, -0.20586188138f, 0.12310968339f};
+  static constexpr float kLog2[] = {1.442695022f,    -0.72134745121f, 0.48091074824f,
+                                    -0.36069327593f, 0.28790324926f,  -0.23916988075f,
+                                    0.21607822180f,  -0.20586188138f, 0.12310968339f};
 };
 
 template <>
@@ -37,7 +39,8 @@ struct Format<double> {
   using Bits = uint64_t;
   using Signed = int64_t;
   static constexpr int kMantissaBits = 52;
-  static constexpr Bits kInfinity = 0x7ff0000000000000u, kRootOfHalf = 0x3fe6a09e667f3bcdu, kSign = 1ull << 63;
+  static constexpr Bits kInfinity = 0x7ff0000000000000u, kRootOfHalf = 0x3fe6a09e667f3bcdu,
+                        kSign = 1ull << 63;
   static constexpr double kBias = 1023, kLeastNormal = 0x1p-1022, kRaise = 0x1p53, kRaised = 53;
   static constexpr double kLeast = -1022, kMost = 1025;
   static constexpr double kWhole = 0x1p52, kRounding = 0x1.8p52;
@@ -55,8 +58,9 @@ struct Format<double> {
                                      2.0417380599916612e-07,
                                      1.4145171898538447e-08};
   // log2((1 + x) / (1 - x)) / x as a polynomial in x^2, for (1 + x) / (1 - x) in that range.
-  static constexpr double kLog2[] = {2.885390081777927,  0.9617966939243345, 0.5770780172463286, 0.4121984020482752,
-                                     0.32061638813224547, 0.2614442493522915, 0.2429160853987535};
+  static constexpr double kLog2[] = {2.885390081777927,  0.9617966939243345,  0.5770780172463286,
+                                     0.4121984020482752, 0.32061638813224547, 0.2614442493522915,
+                                     0.2429160853987535};
 };
 
 // The type of the numbers in V, and unsigned integers of the same sizes.
@@ -111,7 +115,8 @@ KRONOP_INLINE V polynomial_part(const V* powers, const T (&coefficients)[kAll]) 
     return powers[0] * coefficients[kFirst + 1] + coefficients[kFirst];
   } else {
     constexpr int kLevel = kCount > 8 ? 3 : kCount > 4 ? 2 : 1, kHalf = 1 << kLevel;
-    return polynomial_part<kFirst + kHalf, kCount - kHalf, V>(powers, coefficients) * powers[kLevel] +
+    return polynomial_part<kFirst + kHalf, kCount - kHalf, V>(powers, coefficients) *
+               powers[kLevel] +
            polynomial_part<kFirst, kHalf, V>(powers, coefficients);
   }
 }
@@ -128,8 +133,8 @@ KRONOP_INLINE V polynomial(V x, const T (&coefficients)[kCount]) {
 template <class V>
 KRONOP_INLINE V times_exp2(V rest, V whole) {
   using F = FormatOf<V>;
-  // The integer becomes the low bits of a number, and they are shifted to where the exponent is. The
-  // polynomial has a factor of 2, so that the exponent is one less, and reaches 0 and infinity.
+  // The integer becomes the low bits of a number, and they are shifted to where the exponent is.
+  // The polynomial has a factor of 2, so that the exponent is one less, and reaches 0 and infinity.
   const V low = whole + (F::kWhole + (F::kBias - 1));
   return polynomial(rest, F::kExp2) * bit_cast<V>(bits_of(low) << F::kMantissaBits);
 }
@@ -170,8 +175,10 @@ KRONOP_INLINE Logarithm<V> logarithm(V x) {
   constexpr Bits kBias = Bits(F::kBias) << F::kMantissaBits;
   const auto is_small = x < F::kLeastNormal;
   const BitsOf<V> bits = bits_of<V>(is_small ? V(x * F::kRaise) : x) - F::kRootOfHalf;
-  const V shift = is_small ? all<V>(F::kWhole + F::kBias + F::kRaised) : all<V>(F::kWhole + F::kBias);
-  const V exponent = bit_cast<V>(((bits + kBias) >> F::kMantissaBits) | bit_cast<Bits>(F::kWhole)) - shift;
+  const V shift =
+      is_small ? all<V>(F::kWhole + F::kBias + F::kRaised) : all<V>(F::kWhole + F::kBias);
+  const V exponent =
+      bit_cast<V>(((bits + kBias) >> F::kMantissaBits) | bit_cast<Bits>(F::kWhole)) - shift;
   const V mantissa = bit_cast<V>((bits & kMantissa) + F::kRootOfHalf);
   if constexpr (sizeof(Element) == 4) {
     const V x1 = mantissa - 1.0f;
@@ -188,8 +195,8 @@ KRONOP_INLINE auto is_ordinary(V x) {
   return (x > Element(0)) & (x < bit_cast<Element>(FormatOf<V>::kInfinity));
 }
 
-// exponent * p - whole, which is small although the product is large. The exponent has so few bits that
-// its product with the upper half of those of p is exact.
+// exponent * p - whole, which is small although the product is large. The exponent has so few bits
+// that its product with the upper half of those of p is exact.
 template <class V, class P>
 KRONOP_INLINE V rest_of_product(V exponent, P p, V whole) {
   using Bits = typename FormatOf<V>::Bits;
@@ -231,7 +238,9 @@ KRONOP_INLINE V log(V x) {
   using Element = typename Shape<V>::Element;
   const Element infinity = bit_cast<Element>(FormatOf<V>::kInfinity);
   const Logarithm<V> log = logarithm(x);
-  const V special = x == Element(0) ? all<V>(-infinity) : x < Element(0) ? all<V>(infinity - infinity) : x;
+  const V special = x == Element(0)  ? all<V>(-infinity)
+                    : x < Element(0) ? all<V>(infinity - infinity)
+                                     : x;
   return is_ordinary(x) ? (log.exponent + log.of_mantissa) * Element(0.6931471805599453) : special;
 }
 

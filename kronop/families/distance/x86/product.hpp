@@ -1,11 +1,12 @@
 // The product of a kernel matrix and a matrix, without the former in memory:
 //
-//     Y[m, c] = epilogue(sum over n of (kernel(x1[m], x2[n]) + regularization [m = n]) v[n, c], Z[m, c])
+//     Y[m, c] = epilogue(sum over n of (kernel(x1[m], x2[n]) + regularization [m = n]) v[n, c],
+//     Z[m, c])
 //
 // A thread takes a block of rows through all columns n, kBlockColumns of them at a time. Register
-// tiles sum over features, as in distance.hpp; the kernel's values of a row are multiplied by the rows
-// of v at once. Vectors of sums over the columns are added up block by block, which keeps rounding
-// errors small, and their lanes at the end.
+// tiles sum over features, as in distance.hpp; the kernel's values of a row are multiplied by the
+// rows of v at once. Vectors of sums over the columns are added up block by block, which keeps
+// rounding errors small, and their lanes at the end.
 #pragma once
 
 #include "distance_lengths.hpp"
@@ -20,11 +21,13 @@ struct ProductParameters {
   void *x1, *x2, *v, *y, *z, *scratch;
   index_t m, n, k, c, rows, scratch_bytes;
   index_t batch[kBatchDims];
-  index_t x1_batch[kBatchDims], x2_batch[kBatchDims], v_batch[kBatchDims], y_batch[kBatchDims], z_batch[kBatchDims];
+  index_t x1_batch[kBatchDims], x2_batch[kBatchDims], v_batch[kBatchDims], y_batch[kBatchDims],
+      z_batch[kBatchDims];
   index_t x1_row, x1_column, x2_row, x2_column, v_row, v_column, y_row, y_column, z_row, z_column;
   index_t threads;
   void *value[kValues], *vector[kVectors];
-  index_t value_batch[kBatchDims * kValues], vector_batch[kBatchDims * kVectors], vector_column[kVectors];
+  index_t value_batch[kBatchDims * kValues], vector_batch[kBatchDims * kVectors],
+      vector_column[kVectors];
   double number[kValues];
   Scalar scalars[kScalars];
 };
@@ -61,7 +64,8 @@ class Worker {
 
   index_t offset(index_t problem, const index_t* strides) const {
     index_t sum = 0;
-    for (int d = kBatchDims - 1; d >= 0; problem /= p_.batch[d--]) sum += problem % p_.batch[d] * strides[d];
+    for (int d = kBatchDims - 1; d >= 0; problem /= p_.batch[d--])
+      sum += problem % p_.batch[d] * strides[d];
     return sum;
   }
 
@@ -73,10 +77,12 @@ class Worker {
     z_ = p_.z ? static_cast<const Output*>(p_.z) + offset(problem, p_.z_batch) : nullptr;
     for (int i = 0; i < Step::kValues; ++i) {
       const auto* value = static_cast<const Compute*>(p_.value[i]);
-      shared_.take(i, value ? value[offset(problem, p_.value_batch + kBatchDims * i)] : Compute(p_.number[i]));
+      shared_.take(i, value ? value[offset(problem, p_.value_batch + kBatchDims * i)]
+                            : Compute(p_.number[i]));
     }
     for (int i = 0; i < Step::kVectorCount; ++i) {
-      vector_[i] = static_cast<const Compute*>(p_.vector[i]) + offset(problem, p_.vector_batch + kBatchDims * i);
+      vector_[i] = static_cast<const Compute*>(p_.vector[i]) +
+                   offset(problem, p_.vector_batch + kBatchDims * i);
     }
   }
 
@@ -102,7 +108,8 @@ class Worker {
       const index_t depth = lesser(p_.k - k, Step::kDepth);
       pack_columns(n, columns, k, depth);
       index_t i = 0;
-      for (; i + Step::kRows <= rows; i += Step::kRows) tiles<Step::kRows, kRound>(m, n, i, columns, k, depth);
+      for (; i + Step::kRows <= rows; i += Step::kRows)
+        tiles<Step::kRows, kRound>(m, n, i, columns, k, depth);
       for (; i < rows; ++i) tiles<1, kRound>(m, n, i, columns, k, depth);
       k += Step::kDepth;
     } while (k < p_.k);
@@ -111,11 +118,13 @@ class Worker {
   void pack_columns(index_t n, index_t columns, index_t k, index_t depth) {
     for (int i = 0; i < Step::kVectorCount; ++i) {
       const Compute* from = vector_[i] + k * p_.vector_column[i];
-      for (index_t at = 0; at < depth; ++at) shared_.reciprocal[i][at] = 1 / from[at * p_.vector_column[i]];
+      for (index_t at = 0; at < depth; ++at)
+        shared_.reciprocal[i][at] = 1 / from[at * p_.vector_column[i]];
     }
     const Input* from = x2_ + n * p_.x2_row + k * p_.x2_column;
     for (index_t j = 0; j < columns; j += kPanel) {
-      load_panel<Step>(panels_ + j * depth, from + j * p_.x2_row, p_.x2_row, p_.x2_column, columns - j, depth);
+      load_panel<Step>(panels_ + j * depth, from + j * p_.x2_row, p_.x2_row, p_.x2_column,
+                       columns - j, depth);
     }
   }
 
@@ -123,7 +132,8 @@ class Worker {
   template <int kRows, int kRound>
   void tiles(index_t m, index_t n, index_t i, index_t columns, index_t k, index_t depth) {
     for (int r = 0; r < kRows; ++r) {
-      load_run(rows_ + r * Step::kPitch, x1_ + (m + i + r) * p_.x1_row + k * p_.x1_column, p_.x1_column, depth);
+      load_run(rows_ + r * Step::kPitch, x1_ + (m + i + r) * p_.x1_row + k * p_.x1_column,
+               p_.x1_column, depth);
     }
     const bool is_last = k + depth == p_.k && (kRound + 1 == Step::kRounds || p_.k <= Step::kDepth);
     if (is_last) {
@@ -139,7 +149,8 @@ class Worker {
       } else {
         const index_t apart = p_.rows * kColumns;
         Compute* sums = sums_ + i * kColumns + j;
-        distances::sum_slab<Step, kRows, kRound>(rows_, panel, depth, shared_, sums, kColumns, apart, k > 0);
+        distances::sum_slab<Step, kRows, kRound>(rows_, panel, depth, shared_, sums, kColumns,
+                                                 apart, k > 0);
         if (is_last) weigh<kRows>(sums, kColumns, apart, m + i, n + j, j);
       }
     }
@@ -151,17 +162,20 @@ class Worker {
   }
 
   // Computes a row's values again. Those of others stay in registers.
-  KRONOP_INLINE void mend(V (&values)[Step::kVectors], const Compute* sums, index_t apart, index_t m, index_t n) {
+  KRONOP_INLINE void mend(V (&values)[Step::kVectors], const Compute* sums, index_t apart,
+                          index_t m, index_t n) {
     alignas(64) Compute of_row[kPanel];
     for (int v = 0; v < Step::kVectors; ++v) store(of_row + v * kWidth, values[v]);
-    Lengths::mend(of_row, sums, apart, {x1_ + m * p_.x1_row, 0, p_.x1_column}, {x2_ + n * p_.x2_row, p_.x2_row, p_.x2_column},
-                  lesser(p_.n - n, kPanel), p_.k, shared_);
+    Lengths::mend(of_row, sums, apart, {x1_ + m * p_.x1_row, 0, p_.x1_column},
+                  {x2_ + n * p_.x2_row, p_.x2_row, p_.x2_column}, lesser(p_.n - n, kPanel), p_.k,
+                  shared_);
     for (int v = 0; v < Step::kVectors; ++v) values[v] = load<Compute, kWidth>(of_row + v * kWidth);
   }
 
   // Multiplies the kernel's values of the tile at (m, n), column j of the block, by v.
   template <int kRows>
-  KRONOP_INLINE void weigh(const Compute* sums, index_t pitch, index_t apart, index_t m, index_t n, index_t j) {
+  KRONOP_INLINE void weigh(const Compute* sums, index_t pitch, index_t apart, index_t m, index_t n,
+                           index_t j) {
     const index_t diagonal = m - n;
     V values[kRows][Step::kVectors];
     KRONOP_UNROLL
@@ -174,7 +188,8 @@ class Worker {
         values[r][v] = value.value;
       }
       if constexpr (Lengths::are_all()) {
-        if (Lengths::has_unusual(sums + r * pitch, sums, apart)) mend(values[r], sums + r * pitch, apart, m + r, n);
+        if (Lengths::has_unusual(sums + r * pitch, sums, apart))
+          mend(values[r], sums + r * pitch, apart, m + r, n);
       }
     }
     if constexpr (Step::kRegularized) {
@@ -183,7 +198,8 @@ class Worker {
     for (index_t c = 0; c < p_.c; ++c) {
       V factor[Step::kVectors];
       KRONOP_UNROLL
-      for (int v = 0; v < Step::kVectors; ++v) factor[v] = load<Compute, kWidth>(v_columns_ + c * kColumns + j + v * kWidth);
+      for (int v = 0; v < Step::kVectors; ++v)
+        factor[v] = load<Compute, kWidth>(v_columns_ + c * kColumns + j + v * kWidth);
       KRONOP_UNROLL
       for (int r = 0; r < kRows; ++r) {
         Compute* to = part_ + (r * p_.c + c) * kWidth;
@@ -199,7 +215,8 @@ class Worker {
   void regularize(V (&values)[kRows][Step::kVectors], index_t diagonal) const {
     for (int r = 0; r < kRows; ++r) {
       const index_t at = diagonal + r;
-      if (at >= 0 && at < kPanel) values[r][at / kWidth][at % kWidth] += shared_.value[Step::kValues - 1];
+      if (at >= 0 && at < kPanel)
+        values[r][at / kWidth][at % kWidth] += shared_.value[Step::kValues - 1];
     }
   }
 
@@ -210,7 +227,8 @@ class Worker {
         const Compute* lanes = totals_ + (i * p_.c + c) * kWidth;
         Compute sum = 0;
         for (int lane = 0; lane < kWidth; ++lane) sum += lanes[lane];
-        const index_t of_y = (m + i) * p_.y_row + c * p_.y_column, of_z = (m + i) * p_.z_row + c * p_.z_column;
+        const index_t of_y = (m + i) * p_.y_row + c * p_.y_column,
+                      of_z = (m + i) * p_.z_row + c * p_.z_column;
         sink.one(sum, of_y, of_z, 0);
       }
     }
@@ -235,10 +253,13 @@ int product(const Parameters& parameters, bool alone) {
   const index_t blocks = parts(parameters.m, parameters.rows);
   index_t problems = 1;
   for (int d = 0; d < kBatchDims; ++d) problems *= parameters.batch[d];
-  share_out(blocks * problems, parameters.threads, alone, [&](index_t share, index_t first, index_t end) {
-    products::Worker<Step, Parameters> worker(parameters, static_cast<char*>(parameters.scratch) + share * parameters.scratch_bytes);
-    for (index_t item = first; item < end; ++item) worker.run(item / blocks, item % blocks * parameters.rows);
-  });
+  share_out(
+      blocks * problems, parameters.threads, alone, [&](index_t share, index_t first, index_t end) {
+        products::Worker<Step, Parameters> worker(
+            parameters, static_cast<char*>(parameters.scratch) + share * parameters.scratch_bytes);
+        for (index_t item = first; item < end; ++item)
+          worker.run(item / blocks, item % blocks * parameters.rows);
+      });
   return 0;
 }
 

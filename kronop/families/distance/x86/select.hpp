@@ -1,5 +1,5 @@
-// The k numbers of each row that come first, and their columns: the smallest or the largest ones, in
-// order, NaN before all others, and of equal numbers those of the lower columns.
+// The k numbers of each row that come first, and their columns: the smallest or the largest ones,
+// in order, NaN before all others, and of equal numbers those of the lower columns.
 #pragma once
 
 #include "kronop_x86/parallel.hpp"
@@ -7,8 +7,8 @@
 
 namespace kronop {
 
-// `matrix` has `columns` columns from column `before` of a wider one on. What was chosen of the columns
-// before these is in `values` and `indices`, (rows, k) each.
+// `matrix` has `columns` columns from column `before` of a wider one on. What was chosen of the
+// columns before these is in `values` and `indices`, (rows, k) each.
 struct SelectParameters {
   void *matrix, *values, *indices;
   index_t rows, columns, before, k, largest, threads;
@@ -39,7 +39,9 @@ struct Chosen {
   index_t k, kept;
 
   KRONOP_INLINE Compute last() const { return values[k - 1]; }
-  KRONOP_INLINE bool takes(Compute value) const { return kept < k || precedes<kLargest>(value, last()); }
+  KRONOP_INLINE bool takes(Compute value) const {
+    return kept < k || precedes<kLargest>(value, last());
+  }
 
   KRONOP_INLINE void take(Compute value, index_t column) {
     index_t place = kept < k ? kept++ : k - 1;
@@ -53,8 +55,8 @@ struct Chosen {
 };
 
 template <class Step, bool kLargest>
-void select_row(const typename Step::Element* row, const SelectParameters& p, typename Step::Element* values,
-                int64_t* indices) {
+void select_row(const typename Step::Element* row, const SelectParameters& p,
+                typename Step::Element* values, int64_t* indices) {
   using Compute = typename Step::Compute;
   constexpr int kBlock = 64, kPiece = 16;
   Chosen<Step, kLargest> chosen;
@@ -64,7 +66,8 @@ void select_row(const typename Step::Element* row, const SelectParameters& p, ty
     if (chosen.takes(value)) chosen.take(value, p.before + column);
   };
   index_t column = 0;
-  for (; column < p.columns && chosen.kept < p.k; ++column) offer(convert<Compute>(row[column]), column);
+  for (; column < p.columns && chosen.kept < p.k; ++column)
+    offer(convert<Compute>(row[column]), column);
   for (; column + kBlock <= p.columns; column += kBlock) {
     Compute block[kBlock];
     convert_run<kBlock, Step::kWidth>(block, row + column);
@@ -75,7 +78,8 @@ void select_row(const typename Step::Element* row, const SelectParameters& p, ty
     }
   }
   for (; column < p.columns; ++column) offer(convert<Compute>(row[column]), column);
-  for (index_t i = 0; i < chosen.kept; ++i) values[i] = convert<typename Step::Element>(chosen.values[i]);
+  for (index_t i = 0; i < chosen.kept; ++i)
+    values[i] = convert<typename Step::Element>(chosen.values[i]);
 }
 
 }  // namespace selection

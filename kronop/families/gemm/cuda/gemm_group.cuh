@@ -27,7 +27,8 @@ class GroupWalk {
  public:
   int row = 0, column = 0, problem = 0, turn = 0;
 
-  KRONOP_INLINE explicit GroupWalk(const Parameters& parameters) : p_(parameters), at_(blockIdx.x / Step::kCluster) {
+  KRONOP_INLINE explicit GroupWalk(const Parameters& parameters)
+      : p_(parameters), at_(blockIdx.x / Step::kCluster) {
     measure();
     find();
   }
@@ -56,7 +57,8 @@ class GroupWalk {
     problem = int(at_ / each);
     const int of_band = Step::kBand * along_, band = index / of_band, within = index % of_band;
     const int left = across_ - band * Step::kBand, rows = left < Step::kBand ? left : Step::kBand;
-    row = (band * Step::kBand + within % rows) * Step::kCluster + (Step::kCluster > 1 ? cluster_rank() : 0);
+    row = (band * Step::kBand + within % rows) * Step::kCluster +
+          (Step::kCluster > 1 ? cluster_rank() : 0);
     column = within / rows;
   }
 
@@ -70,14 +72,15 @@ template <int kCount, bool kTurned, class Load>
 KRONOP_INLINE void load_slab(unsigned char* to, int k, int first, Load load) {
   if constexpr (kTurned) {
 #pragma unroll
-    for (int part = 0; part < kCount / kLine; ++part) load(to + part * kBlock, first + part * kLine, k);
+    for (int part = 0; part < kCount / kLine; ++part)
+      load(to + part * kBlock, first + part * kLine, k);
   } else {
     load(to, k, first);
   }
 }
 
-// Has the maps of the tile after this one at hand, if they are another product's: the first copy by a map
-// waits for it. A product without steps of the sum has no maps of operands.
+// Has the maps of the tile after this one at hand, if they are another product's: the first copy by
+// a map waits for it. A product without steps of the sum has no maps of operands.
 template <class Walk>
 KRONOP_INLINE void prefetch_next(Walk walk) {
   const auto* const own = &walk.member();
@@ -99,7 +102,8 @@ KRONOP_INLINE void bring_slabs(const Parameters& parameters, GroupRoom<Step>& ro
   for (GroupWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
     const auto& p = walk.member();
     if constexpr (requires { parameters.members; }) prefetch_next(walk);
-    const int a_problem = p.a_repeats ? 0 : walk.problem, b_problem = p.b_repeats ? 0 : walk.problem, slabs = walk.slabs();
+    const int a_problem = p.a_repeats ? 0 : walk.problem,
+              b_problem = p.b_repeats ? 0 : walk.problem, slabs = walk.slabs();
 #pragma unroll 1
     for (int slab = 0; slab < slabs; ++slab, turn.advance()) {
       // In the first round all stages are free.
@@ -108,19 +112,24 @@ KRONOP_INLINE void bring_slabs(const Parameters& parameters, GroupRoom<Step>& ro
       expect_bytes(filled, Step::kStageBytes);
 #pragma unroll
       for (int plane = 0; plane < Step::kPlanes; ++plane) {
-        const int of_a = a_problem * Step::kPlanes + plane, of_b = b_problem * Step::kPlanes + plane;
+        const int of_a = a_problem * Step::kPlanes + plane,
+                  of_b = b_problem * Step::kPlanes + plane;
         unsigned char* const a = room.stages[turn.stage] + plane * Step::kPlaneBytes;
-        load_slab<Step::kTileM, Step::kTurnedA>(a, slab * Step::kSlab, walk.row * Step::kTileM, [&](void* to, int along, int across) {
-          load_box(to, p.a_map, filled, BoxPlace{along, across, of_a});
-        });
+        load_slab<Step::kTileM, Step::kTurnedA>(
+            a, slab * Step::kSlab, walk.row * Step::kTileM, [&](void* to, int along, int across) {
+              load_box(to, p.a_map, filled, BoxPlace{along, across, of_a});
+            });
         unsigned char* const b = a + (Step::kTileM + rank * share) * kLineBytes;
-        load_slab<share, Step::kTurnedB>(b, slab * Step::kSlab, walk.column * Step::kTileN + rank * share, [&](void* to, int along, int across) {
-          if constexpr (Step::kCluster > 1) {
-            load_box_of_cluster(to, p.b_map, filled, BoxPlace{along, across, of_b}, (1u << Step::kCluster) - 1);
-          } else {
-            load_box(to, p.b_map, filled, BoxPlace{along, across, of_b});
-          }
-        });
+        load_slab<share, Step::kTurnedB>(
+            b, slab * Step::kSlab, walk.column * Step::kTileN + rank * share,
+            [&](void* to, int along, int across) {
+              if constexpr (Step::kCluster > 1) {
+                load_box_of_cluster(to, p.b_map, filled, BoxPlace{along, across, of_b},
+                                    (1u << Step::kCluster) - 1);
+              } else {
+                load_box(to, p.b_map, filled, BoxPlace{along, across, of_b});
+              }
+            });
       }
     }
   }
@@ -153,8 +162,8 @@ struct GroupSums {
       for (int step = 0; step < 4; ++step) {
 #pragma unroll
         for (int part = 0; part < Step::kParts; ++part) {
-          multiply(of[part], a.after(part * kBlock + step * (Step::kTurnedA ? 2048 : 32)), b.after(step * (Step::kTurnedB ? 2048 : 32)),
-                   slab > 0 || step > 0);
+          multiply(of[part], a.after(part * kBlock + step * (Step::kTurnedA ? 2048 : 32)),
+                   b.after(step * (Step::kTurnedB ? 2048 : 32)), slab > 0 || step > 0);
         }
       }
       commit_group_products();
@@ -169,8 +178,8 @@ struct GroupSums {
   }
 
   // The products of a slab are a chain of their own: small ones first, as everywhere (mma.cuh).
-  // NOTE: tensor cores cut sums off instead of rounding them, those of 8-bit floats to about 14 bits,
-  // so chains are added up here.
+  // NOTE: tensor cores cut sums off instead of rounding them, those of 8-bit floats to about 14
+  // bits, so chains are added up here.
   KRONOP_INLINE void add_up_chains(int slabs, GroupRoom<Step>& room, Turn<Step::kStages>& turn) {
     static_assert(Step::kParts == 1, "sums and a chain take as many registers");
     constexpr int rest = Step::kPlaneBytes;
@@ -189,7 +198,8 @@ struct GroupSums {
         }
       }
 #pragma unroll
-      for (int step = 0; step < 4; ++step) multiply(chain, a.after(step * 32), b.after(step * 32), Step::kSplit || step > 0);
+      for (int step = 0; step < 4; ++step)
+        multiply(chain, a.after(step * 32), b.after(step * 32), Step::kSplit || step > 0);
       commit_group_products();
       wait_for_group_products<0>();
       release(room, turn.stage);
@@ -228,7 +238,8 @@ struct GroupSums {
   }
   KRONOP_INLINE void clear() {
 #pragma unroll
-    for (int i = 0; i < Step::kParts * Step::kTileN / 2; ++i) (&of[0][0][0])[i] = typename Step::Accumulator{};
+    for (int i = 0; i < Step::kParts * Step::kTileN / 2; ++i)
+      (&of[0][0][0])[i] = typename Step::Accumulator{};
   }
 };
 

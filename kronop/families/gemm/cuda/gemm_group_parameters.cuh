@@ -25,9 +25,9 @@ struct GemmGroupParameters {
   KRONOP_INLINE const GemmGroupParameters& member(int) const { return *this; }
 };
 
-// The same where the epilogue is a visitor tree: `visited` are its operands, then its results, D first.
-// Parts of result i, where it is a reduction, begin at folds[i] of `partial`; where `joins` is not 0, a
-// launch joins them, so many threads those of a result. `batch` counts the problems.
+// The same where the epilogue is a visitor tree: `visited` are its operands, then its results, D
+// first. Parts of result i, where it is a reduction, begin at folds[i] of `partial`; where `joins`
+// is not 0, a launch joins them, so many threads those of a result. `batch` counts the problems.
 template <int kScalars, class Scalar, int kVisited, int kResults>
 struct GemmGroupVisitorParameters {
   TensorMap a_map, b_map;
@@ -36,7 +36,8 @@ struct GemmGroupVisitorParameters {
   long long m, n, k, problems;
   long long a_repeats, b_repeats, joins;
   long long batch[kVisitedBatch];
-  long long visited_batch[kVisited * kVisitedBatch], visited_row[kVisited], visited_column[kVisited];
+  long long visited_batch[kVisited * kVisitedBatch], visited_row[kVisited],
+      visited_column[kVisited];
   long long folds[kResults];
   Scalar scalars[kScalars];
 
@@ -51,7 +52,9 @@ struct GemmManyParameters {
   long long used;
 
   KRONOP_INLINE int count() const { return int(used); }
-  KRONOP_INLINE const GemmGroupParameters<Scalar, kScalars>& member(int index) const { return members[index]; }
+  KRONOP_INLINE const GemmGroupParameters<Scalar, kScalars>& member(int index) const {
+    return members[index];
+  }
 };
 
 }  // namespace kronop

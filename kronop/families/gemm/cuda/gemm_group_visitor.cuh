@@ -1,5 +1,6 @@
-// How sums of warp groups pass through a visitor tree: a team puts a piece of them into its shared memory,
-// and takes whole runs of neighbours from there, so that it reads operands and writes results in runs too.
+// How sums of warp groups pass through a visitor tree: a team puts a piece of them into its shared
+// memory, and takes whole runs of neighbours from there, so that it reads operands and writes
+// results in runs too.
 #pragma once
 
 #include "gemm_group_results.cuh"
@@ -17,14 +18,17 @@ struct TeamStep : Step {
 // Neighbours of a row of a piece belong to neighbouring threads, kRun to each.
 template <class Step>
 struct TeamLayout {
-  static constexpr int kRun = 16 / int(sizeof(typename Step::Accumulator)), kAcross = Step::kPiece / kRun, kDown = kTeam / kAcross;
+  static constexpr int kRun = 16 / int(sizeof(typename Step::Accumulator)),
+                       kAcross = Step::kPiece / kRun, kDown = kTeam / kAcross;
   static constexpr int kHoldersOfRows = kAcross, kHoldersOfColumns = kDown;
   // Behind the room of all stages.
   static constexpr int kPlaces = (int(sizeof(GroupRoom<Step>)) + 15) / 16 * 16;
 
   KRONOP_INLINE static int thread() { return threadIdx.x % kTeam; }
   KRONOP_INLINE static void wait() { wait_for_team<kTeam>(threadIdx.x / kTeam); }
-  KRONOP_INLINE static unsigned char* places() { return shared_memory() + kPlaces + threadIdx.x / kTeam * Step::kFoldBytes; }
+  KRONOP_INLINE static unsigned char* places() {
+    return shared_memory() + kPlaces + threadIdx.x / kTeam * Step::kFoldBytes;
+  }
   KRONOP_INLINE static int holder_of_row() { return thread() % kAcross; }
   KRONOP_INLINE static int holder_of_column() { return thread() / kAcross; }
 };
@@ -38,7 +42,8 @@ class GroupVisits {
   static constexpr int kTogether = 4;
 
  public:
-  KRONOP_INLINE GroupVisits(const Parameters&, GroupRoom<Step>& room) : own_(room.results[threadIdx.x / kTeam][0]) {
+  KRONOP_INLINE GroupVisits(const Parameters&, GroupRoom<Step>& room)
+      : own_(room.results[threadIdx.x / kTeam][0]) {
     static_assert(Own::kPlaces + Step::kTeams * Step::kFoldBytes <= Step::kSharedBytes);
   }
 
@@ -46,8 +51,10 @@ class GroupVisits {
 
   // As of GroupResults.
   template <class Sums>
-  KRONOP_INLINE void write(const Parameters& p, const Sums& sums, long long m, long long n, int problem) {
-    // Of the last tile, or of a cluster's last one, a team may have nothing, and there is no part for it.
+  KRONOP_INLINE void write(const Parameters& p, const Sums& sums, long long m, long long n,
+                           int problem) {
+    // Of the last tile, or of a cluster's last one, a team may have nothing, and there is no part
+    // for it.
     if (m >= p.m) return;
     Results results(p, problem);
     results.begin(m + Own::holder_of_column(), n + Own::holder_of_row() * Own::kRun);
@@ -68,18 +75,22 @@ class GroupVisits {
   // Grids are of whole clusters, so that a block may be one too many.
   KRONOP_INLINE static void join(const Parameters& p, long long block) {
     const long long extent = p.m > p.n ? p.m : p.n;
-    if (block < p.problems * ceil_div(extent, kTeam / int(p.joins))) Results::join(p, block, int(p.joins));
+    if (block < p.problems * ceil_div(extent, kTeam / int(p.joins)))
+      Results::join(p, block, int(p.joins));
   }
 
  private:
   template <class Sums>
   KRONOP_INLINE void fill(const Sums& sums, int first) const {
-    const int thread = threadIdx.x % 32, row = threadIdx.x % kTeam / 32 * 16 + thread / 4, column = thread % 4 * 2;
+    const int thread = threadIdx.x % 32, row = threadIdx.x % kTeam / 32 * 16 + thread / 4,
+              column = thread % 4 * 2;
 #pragma unroll
     for (int j = 0; j < Step::kPiece; j += 8) {
       const auto& own = sums[(first + j) / 8];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) *reinterpret_cast<Vector<Sum, 2>*>(place_in_lines<Step>(own_, row + i * 8, column + j)) = {own[i * 2], own[i * 2 + 1]};
+      for (int i = 0; i < 2; ++i)
+        *reinterpret_cast<Vector<Sum, 2>*>(place_in_lines<Step>(own_, row + i * 8, column + j)) = {
+            own[i * 2], own[i * 2 + 1]};
     }
   }
 
@@ -105,7 +116,8 @@ class GroupVisits {
   // A thread's run of a piece.
   KRONOP_INLINE void read(int row, Sum (&sums)[Own::kRun]) const {
     const int column = Own::holder_of_row() * Own::kRun;
-    const auto run = *reinterpret_cast<const Vector<Sum, Own::kRun>*>(place_in_lines<Step>(own_, row + Own::holder_of_column(), column));
+    const auto run = *reinterpret_cast<const Vector<Sum, Own::kRun>*>(
+        place_in_lines<Step>(own_, row + Own::holder_of_column(), column));
 #pragma unroll
     for (int v = 0; v < Own::kRun; ++v) sums[v] = run.data[v];
   }

@@ -1,8 +1,8 @@
 // Products by the tensor cores of warps, of any strides.
 //
-// A block has a tile of the result, and a warp kWarpM x kWarpN sums of it. Slabs of kTileK indices k
-// of both operands are in shared memory, kStages of them: while one is multiplied, the others are on
-// their way. A warp loads what it multiplies in the next step before it multiplies.
+// A block has a tile of the result, and a warp kWarpM x kWarpN sums of it. Slabs of kTileK indices
+// k of both operands are in shared memory, kStages of them: while one is multiplied, the others are
+// on their way. A warp loads what it multiplies in the next step before it multiplies.
 #pragma once
 
 #include "gemm_mma_products.cuh"
@@ -19,20 +19,37 @@ struct MmaLayout : OfBlock {
   static constexpr int kN = kTurnsB ? 4 : 2, kM = 1, kBlocks = kTurnsB ? 4 : 2;
   static constexpr int kOfRow = Of::kN / (kTurnsB ? 4 : 1), kPieces = Of::kM * kOfRow;
 
-  KRONOP_INLINE static int warp_row() { return int(threadIdx.x / 32 % Step::kWarpsM) * Step::kWarpM; }
-  KRONOP_INLINE static int warp_column() { return int(threadIdx.x / 32 / Step::kWarpsM) * Step::kWarpN; }
-  KRONOP_INLINE static int row() { return warp_row() + int(threadIdx.x % 32 / 4) * (kTurnsA ? 4 : 1); }
-  KRONOP_INLINE static int column() { return warp_column() + int(threadIdx.x % 4) * (kTurnsB ? 8 : 2); }
+  KRONOP_INLINE static int warp_row() {
+    return int(threadIdx.x / 32 % Step::kWarpsM) * Step::kWarpM;
+  }
+  KRONOP_INLINE static int warp_column() {
+    return int(threadIdx.x / 32 / Step::kWarpsM) * Step::kWarpN;
+  }
+  KRONOP_INLINE static int row() {
+    return warp_row() + int(threadIdx.x % 32 / 4) * (kTurnsA ? 4 : 1);
+  }
+  KRONOP_INLINE static int column() {
+    return warp_column() + int(threadIdx.x % 4) * (kTurnsB ? 8 : 2);
+  }
   // Threads that have sums of a row, or of a column, and which of them this one is.
-  static constexpr int kHoldersOfRows = Step::kTileN / Step::kWarpN * 4, kHoldersOfColumns = Step::kWarpsM * 8;
-  KRONOP_INLINE static int holder_of_row() { return int(threadIdx.x / 32 / Step::kWarpsM * 4 + threadIdx.x % 4); }
-  KRONOP_INLINE static int holder_of_column() { return int(threadIdx.x / 32 % Step::kWarpsM * 8 + threadIdx.x % 32 / 4); }
+  static constexpr int kHoldersOfRows = Step::kTileN / Step::kWarpN * 4,
+                       kHoldersOfColumns = Step::kWarpsM * 8;
+  KRONOP_INLINE static int holder_of_row() {
+    return int(threadIdx.x / 32 / Step::kWarpsM * 4 + threadIdx.x % 4);
+  }
+  KRONOP_INLINE static int holder_of_column() {
+    return int(threadIdx.x / 32 % Step::kWarpsM * 8 + threadIdx.x % 32 / 4);
+  }
   KRONOP_INLINE static constexpr int row_of(int piece) {
     const int i = piece / kOfRow;
     return kTurnsA ? i / 2 * 32 + i % 2 * 2 : i * 16;
   }
-  KRONOP_INLINE static constexpr int column_of(int piece) { return piece % kOfRow * (kTurnsB ? 32 : 8); }
-  KRONOP_INLINE static constexpr int row_in(int block) { return block / (kBlocks / 2) * (kTurnsA ? 1 : 8); }
+  KRONOP_INLINE static constexpr int column_of(int piece) {
+    return piece % kOfRow * (kTurnsB ? 32 : 8);
+  }
+  KRONOP_INLINE static constexpr int row_in(int block) {
+    return block / (kBlocks / 2) * (kTurnsA ? 1 : 8);
+  }
   KRONOP_INLINE static constexpr int column_in(int block) { return kTurnsB ? block % 2 * 4 : 0; }
 };
 
@@ -57,7 +74,8 @@ class Mma {
 
   // Adds up slab after slab of `depth` indices k.
   KRONOP_INLINE void add(FeedOfA& a, FeedOfB& b, long long depth) {
-    const int whole = int(depth / Step::kTileK), rest = int(depth % Step::kTileK), slabs = whole + (rest > 0);
+    const int whole = int(depth / Step::kTileK), rest = int(depth % Step::kTileK),
+              slabs = whole + (rest > 0);
     if (depth <= 0) return;
     const auto fetch = [&](int slab, int stage) {
       const int left = slab < whole ? Step::kTileK : rest;
@@ -112,14 +130,17 @@ class Mma {
     for (int block = 0; block < Layout::kBlocks; ++block) {
 #pragma unroll
       for (int n = 0; n < Layout::kN; ++n) {
-        held.of[block][0][n] = together == 4 ? products_.sum(i, j + n, block) : products_.sum(i, j, block * 2 + n);
+        held.of[block][0][n] =
+            together == 4 ? products_.sum(i, j + n, block) : products_.sum(i, j, block * 2 + n);
       }
     }
     return held;
   }
 
  private:
-  KRONOP_INLINE static unsigned char* stage_at(int stage) { return shared_memory() + stage * kStageBytes; }
+  KRONOP_INLINE static unsigned char* stage_at(int stage) {
+    return shared_memory() + stage * kStageBytes;
+  }
 
   KRONOP_INLINE static void load(Of& of, int stage, int step) {
     const unsigned char* const from = stage_at(stage);

@@ -9,15 +9,17 @@ namespace gemm {
 // A slab of kRows rows of A, or columns of B, in shared memory. Its lines are contiguous in memory:
 // a row's indices k or, if kAcross, all rows of an index k.
 //
-// Pieces of 16 bytes change places with others of their line, so that what a warp reads at once is in
-// different banks: 8 lines at a time where matrices are read, and else the elements of lines that
-// the threads t of a quad take, 32 bytes each.
+// Pieces of 16 bytes change places with others of their line, so that what a warp reads at once is
+// in different banks: 8 lines at a time where matrices are read, and else the elements of lines
+// that the threads t of a quad take, 32 bytes each.
 template <class Step, int kRows, bool kAcross>
 struct Slab {
   using Input = typename Step::Input;
-  static constexpr int kSize = sizeof(Input), kLength = kAcross ? kRows : Step::kTileK, kLines = kAcross ? Step::kTileK : kRows;
+  static constexpr int kSize = sizeof(Input), kLength = kAcross ? kRows : Step::kTileK,
+                       kLines = kAcross ? Step::kTileK : kRows;
   static constexpr int kLineBytes = kLength * kSize, kBytes = kLineBytes * kLines;
-  static constexpr int kPieces = kLineBytes / 16, kPower = kPieces & -kPieces, kSwizzled = kPower < 8 ? kPower : 8;
+  static constexpr int kPieces = kLineBytes / 16, kPower = kPieces & -kPieces,
+                       kSwizzled = kPower < 8 ? kPower : 8;
   static_assert(kLineBytes % 16 == 0);
 
   KRONOP_INLINE static int swizzle(int line) {
@@ -28,14 +30,17 @@ struct Slab {
     return other & (kSwizzled - 1);
   }
   // Where byte `byte` of a line lies.
-  KRONOP_INLINE static int place(int line, int byte) { return line * kLineBytes + ((byte / 16 ^ swizzle(line)) * 16 | byte % 16); }
-  // Where what is `lines` lines and `bytes` bytes further on than `place` lies. Of the bits that change
-  // pieces' places, the last four of a line and those of a span, none is set in both. NOTE: where both
-  // are known, instructions add most of them to an address that is computed once; the compiler does
-  // not find that.
+  KRONOP_INLINE static int place(int line, int byte) {
+    return line * kLineBytes + ((byte / 16 ^ swizzle(line)) * 16 | byte % 16);
+  }
+  // Where what is `lines` lines and `bytes` bytes further on than `place` lies. Of the bits that
+  // change pieces' places, the last four of a line and those of a span, none is set in both. NOTE:
+  // where both are known, instructions add most of them to an address that is computed once; the
+  // compiler does not find that.
   KRONOP_INLINE static int further(int place, int lines, int bytes) {
     constexpr int kSpan = 16 * kSwizzled;
-    return (place ^ (swizzle(lines) * 16 ^ bytes % kSpan)) + lines * kLineBytes + bytes / kSpan * kSpan;
+    return (place ^ (swizzle(lines) * 16 ^ bytes % kSpan)) + lines * kLineBytes +
+           bytes / kSpan * kSpan;
   }
 };
 
@@ -51,7 +56,8 @@ class MmaFeed {
 
  private:
   static constexpr int kUnit = kDirectly ? kPromised : 1, kUnitBytes = kUnit * int(sizeof(Input));
-  static constexpr int kOfLine = Room::kLength / kUnit, kThreads = Step::kThreads, kAll = kOfLine * Room::kLines, kEach = (kAll + kThreads - 1) / kThreads;
+  static constexpr int kOfLine = Room::kLength / kUnit, kThreads = Step::kThreads,
+                       kAll = kOfLine * Room::kLines, kEach = (kAll + kThreads - 1) / kThreads;
   // Lines that all threads take at once, or turns in which they take a line.
   static constexpr int kAtOnce = kThreads / kOfLine, kTurns = kAtOnce ? 1 : kOfLine / kThreads;
   static_assert(kThreads % kOfLine == 0 || kOfLine % kThreads == 0);
@@ -59,7 +65,8 @@ class MmaFeed {
 
  public:
   // The slab starts at row `first` of `rows`; rows start at `from`.
-  KRONOP_INLINE MmaFeed(const Input* from, long long first, long long rows, long long row_step, long long k_step)
+  KRONOP_INLINE MmaFeed(const Input* from, long long first, long long rows, long long row_step,
+                        long long k_step)
       : line_step_(kAcross ? k_step : row_step), step_(kAcross ? row_step : k_step) {
     line_ = kAtOnce ? threadIdx.x / kOfLine : 0;
     within_ = (kAtOnce ? threadIdx.x % kOfLine : threadIdx.x) * kUnit;
@@ -93,21 +100,29 @@ class MmaFeed {
  private:
   // How far unit u is from the thread's first one.
   KRONOP_INLINE static constexpr int lines_on(int u) { return kAtOnce ? u * kAtOnce : u / kTurns; }
-  KRONOP_INLINE static constexpr int within_on(int u) { return kAtOnce ? 0 : u % kTurns * (kThreads * kUnit); }
-  KRONOP_INLINE int place(int u) const { return Room::place(line_ + lines_on(u), (within_ + within_on(u)) * int(sizeof(Input))); }
+  KRONOP_INLINE static constexpr int within_on(int u) {
+    return kAtOnce ? 0 : u % kTurns * (kThreads * kUnit);
+  }
+  KRONOP_INLINE int place(int u) const {
+    return Room::place(line_ + lines_on(u), (within_ + within_on(u)) * int(sizeof(Input)));
+  }
 
   template <bool kWhole>
   KRONOP_INLINE void fetch_as(unsigned char* slab, int left) {
     // What is found ahead of the loop over slabs, for each unit, would take registers.
     const long long line_step = renewed(line_step_);
     const int lines = (kAcross ? left : rows_) - line_, length = (kAcross ? rows_ : left) - within_;
-    // NOTE: a loop where the slab is no whole one: unrolled, its copies and those of whole slabs were
-    // one sequence under predicates, more than twice as long.
+    // NOTE: a loop where the slab is no whole one: unrolled, its copies and those of whole slabs
+    // were one sequence under predicates, more than twice as long.
     constexpr int kUnrolled = kWhole || !kDirectly ? kEach : 1;
 #pragma unroll kUnrolled
     for (int u = 0; u < kEach; ++u) {
-      const Input* const from = from_ + (lines_on(u) * line_step + within_on(u) * (kDirectly && kUnit > 1 ? 1 : step_));
-      const int along = length - within_on(u), there = kWhole ? kUnit : lines <= lines_on(u) || along <= 0 ? 0 : along < kUnit ? along : kUnit;
+      const Input* const from =
+          from_ + (lines_on(u) * line_step + within_on(u) * (kDirectly && kUnit > 1 ? 1 : step_));
+      const int along = length - within_on(u), there = kWhole                               ? kUnit
+                                                       : lines <= lines_on(u) || along <= 0 ? 0
+                                                       : along < kUnit                      ? along
+                                                                                            : kUnit;
       if constexpr (!kDirectly) {
         held_[u] = Input{};
         if (there) held_[u] = *from;

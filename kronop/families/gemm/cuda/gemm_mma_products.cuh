@@ -8,15 +8,17 @@ namespace gemm {
 
 // The numbers are those of the Python enumeration.
 enum class Way : int {
-  kPlain,       // elements as they are
-  kTf32,        // float32, rounded
-  kSplitTf32,   // float32 as two numbers each, three products
-  kRounded,     // float32, rounded to Step::Rounded
+  kPlain,      // elements as they are
+  kTf32,       // float32, rounded
+  kSplitTf32,  // float32 as two numbers each, three products
+  kRounded,    // float32, rounded to Step::Rounded
 };
 
 template <class Step, class RoomOfA, class RoomOfB>
-using Operands = Either<RoomOfA::kSize == 8, Doubles<Step, RoomOfA, RoomOfB>,
-                        Either<Way(Step::kWay) == Way::kRounded, RoundedWords<Step, RoomOfA, RoomOfB>, Words<Step, RoomOfA, RoomOfB>>>;
+using Operands =
+    Either<RoomOfA::kSize == 8, Doubles<Step, RoomOfA, RoomOfB>,
+           Either<Way(Step::kWay) == Way::kRounded, RoundedWords<Step, RoomOfA, RoomOfB>,
+                  Words<Step, RoomOfA, RoomOfB>>>;
 
 using detail::bits_to_float;
 
@@ -32,7 +34,8 @@ class Products {
  public:
   KRONOP_INLINE Products() {
 #pragma unroll
-    for (int i = 0; i < kM * kN * (kHalves ? 2 : 4); ++i) sums_[i / (kN * kWords)][i / kWords % kN][i % kWords] = Held(0);
+    for (int i = 0; i < kM * kN * (kHalves ? 2 : 4); ++i)
+      sums_[i / (kN * kWords)][i / kWords % kN][i % kWords] = Held(0);
   }
 
   KRONOP_INLINE Sum sum(int i, int j, int e) const {
@@ -52,7 +55,8 @@ class Products {
     } else if constexpr (kWay == Way::kTf32) {
       Split<float, 2, false> b[kN];
 #pragma unroll
-      for (int j = 0; j < kN; ++j) b[j] = Split<float, 2, false>({bits_to_float(of.b[j][0]), bits_to_float(of.b[j][1])});
+      for (int j = 0; j < kN; ++j)
+        b[j] = Split<float, 2, false>({bits_to_float(of.b[j][0]), bits_to_float(of.b[j][1])});
 #pragma unroll
       for (int i = 0; i < kM; ++i) add_row(sums_[i], split_of<false>(of.a[i]), b);
     } else {
@@ -70,7 +74,8 @@ class Products {
 
   template <bool kSplit>
   KRONOP_INLINE static Split<float, 4, kSplit> split_of(const unsigned (&words)[4]) {
-    return Split<float, 4, kSplit>({bits_to_float(words[0]), bits_to_float(words[1]), bits_to_float(words[2]), bits_to_float(words[3])});
+    return Split<float, 4, kSplit>({bits_to_float(words[0]), bits_to_float(words[1]),
+                                    bits_to_float(words[2]), bits_to_float(words[3])});
   }
 
   // Small products come first. NOTE: the tensor cores cut sums off instead of rounding them, so the
@@ -79,7 +84,8 @@ class Products {
   KRONOP_INLINE void add_split(const Of& of) {
     Split<float, 2, true> b[kN][1];
 #pragma unroll
-    for (int j = 0; j < kN; ++j) b[j][0] = Split<float, 2, true>({bits_to_float(of.b[j][0]), bits_to_float(of.b[j][1])});
+    for (int j = 0; j < kN; ++j)
+      b[j][0] = Split<float, 2, true>({bits_to_float(of.b[j][0]), bits_to_float(of.b[j][1])});
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
       const Split<float, 4, true> a = split_of<true>(of.a[i]);

@@ -15,7 +15,8 @@ namespace kronop {
 #if !defined(KRONOP_EMULATION)
 // A product of 16-bit floats whose sums are float16: of row g those of two columns, then of row
 // g + 8.
-KRONOP_INLINE void warp_multiply_add_halves(unsigned (&sums)[2], const unsigned (&a)[4], const unsigned (&b)[2]) {
+KRONOP_INLINE void warp_multiply_add_halves(unsigned (&sums)[2], const unsigned (&a)[4],
+                                            const unsigned (&b)[2]) {
 #if defined(KRONOP_HAS_WIDE_PRODUCTS)
   asm("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
       : "+r"(sums[0]), "+r"(sums[1])
@@ -45,12 +46,14 @@ KRONOP_INLINE void warp_multiply_add_quarters(float (&sums)[4], const unsigned (
 }
 #else
 // NOTE: the instructions need Feature.float8.
-#define KRONOP_QUARTER_PRODUCT(type)                                                                              \
-  asm("mma.sync.aligned.m16n8k32.row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])                                                \
+#define KRONOP_QUARTER_PRODUCT(type)                               \
+  asm("mma.sync.aligned.m16n8k32.row.col.f32." type "." type       \
+      ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]) \
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
 template <class T>
-KRONOP_INLINE void warp_multiply_add_quarters(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+KRONOP_INLINE void warp_multiply_add_quarters(float (&sums)[4], const unsigned (&a)[4],
+                                              const unsigned (&b)[2]) {
   if constexpr (detail::same<T, float_e4m3_t>) {
     KRONOP_QUARTER_PRODUCT("e4m3");
   } else {
@@ -73,13 +76,15 @@ KRONOP_INLINE void load_words(unsigned (&words)[4], const unsigned char* slab, i
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        words[kLeft ? h + 2 * r : r + 2 * h] = *reinterpret_cast<const unsigned*>(slab + Room::place(step * 8 + lane % 4 + 4 * r, (row + lane / 4 + 8 * h) * 4));
+        words[kLeft ? h + 2 * r : r + 2 * h] = *reinterpret_cast<const unsigned*>(
+            slab + Room::place(step * 8 + lane % 4 + 4 * r, (row + lane / 4 + 8 * h) * 4));
       }
     }
   } else {
     const int h = kLeft ? matrix % 2 : matrix / 2, r = kLeft ? matrix / 2 : matrix % 2;
     if constexpr (kAcross) {
-      load_matrices<true>(words, slab + Room::place(step * 16 + r * 8 + lane % 8, (row + h * 8) * 2));
+      load_matrices<true>(words,
+                          slab + Room::place(step * 16 + r * 8 + lane % 8, (row + h * 8) * 2));
     } else {
       load_matrices<false>(words, slab + Room::place(row + h * 8 + lane % 8, step * 32 + r * 16));
     }
@@ -89,13 +94,16 @@ KRONOP_INLINE void load_words(unsigned (&words)[4], const unsigned char* slab, i
 // Bytes that are contiguous across k: loads those of 32 rows, of which this thread gets rows 4 g to
 // 4 g + 3 for the two halves r of a step.
 template <class Room>
-KRONOP_INLINE void load_bytes(unsigned (&words)[2][4], const unsigned char* slab, int row, int step) {
+KRONOP_INLINE void load_bytes(unsigned (&words)[2][4], const unsigned char* slab, int row,
+                              int step) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     int32_t items[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) items[i] = *reinterpret_cast<const int32_t*>(slab + Room::place(step * 32 + r * 16 + lane % 4 * 4 + i, row + lane / 4 * 4));
+    for (int i = 0; i < 4; ++i)
+      items[i] = *reinterpret_cast<const int32_t*>(
+          slab + Room::place(step * 32 + r * 16 + lane % 4 * 4 + i, row + lane / 4 * 4));
     turn_bytes(words[r], items);
   }
 }
@@ -104,10 +112,12 @@ KRONOP_INLINE void load_bytes(unsigned (&words)[2][4], const unsigned char* slab
 template <class Step, class RoomOfA, class RoomOfB>
 struct Words {
   static constexpr int kM = Step::kWarpM / 16, kN = Step::kWarpN / 8, kDeep = 32 / RoomOfA::kSize;
-  static constexpr bool kTurnsA = Step::kAcrossA && RoomOfA::kSize == 1, kTurnsB = Step::kAcrossB && RoomOfB::kSize == 1;
+  static constexpr bool kTurnsA = Step::kAcrossA && RoomOfA::kSize == 1,
+                        kTurnsB = Step::kAcrossB && RoomOfB::kSize == 1;
   unsigned a[kM][4], b[kN][2];
 
-  KRONOP_INLINE void load(const unsigned char* of_a, const unsigned char* of_b, int row, int column, int step) {
+  KRONOP_INLINE void load(const unsigned char* of_a, const unsigned char* of_b, int row, int column,
+                          int step) {
     if constexpr (kTurnsA) {
 #pragma unroll
       for (int i = 0; i < kM; i += 2) {
@@ -118,7 +128,8 @@ struct Words {
       }
     } else {
 #pragma unroll
-      for (int i = 0; i < kM; ++i) load_words<RoomOfA, Step::kAcrossA, true>(a[i], of_a, row + i * 16, step);
+      for (int i = 0; i < kM; ++i)
+        load_words<RoomOfA, Step::kAcrossA, true>(a[i], of_a, row + i * 16, step);
     }
     if constexpr (kTurnsB) {
 #pragma unroll
@@ -141,15 +152,17 @@ struct Words {
 };
 
 // The same of float32, 16 elements deep, rounded to Step::Rounded as it is loaded. Which contracted
-// index is which does not matter: a register has two of one half of a step. NOTE: rounded where they
-// are multiplied, operands of two steps were twice the registers, which spilled from 64 x 64 sums on.
+// index is which does not matter: a register has two of one half of a step. NOTE: rounded where
+// they are multiplied, operands of two steps were twice the registers, which spilled from 64 x 64
+// sums on.
 template <class Step, class RoomOfA, class RoomOfB>
 struct RoundedWords {
   static constexpr int kM = Step::kWarpM / 16, kN = Step::kWarpN / 8, kDeep = 16;
   static constexpr bool kTurnsA = false, kTurnsB = false;
   unsigned a[kM][4], b[kN][2];
 
-  KRONOP_INLINE void load(const unsigned char* of_a, const unsigned char* of_b, int row, int column, int step) {
+  KRONOP_INLINE void load(const unsigned char* of_a, const unsigned char* of_b, int row, int column,
+                          int step) {
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
       unsigned words[2][4];
@@ -164,7 +177,8 @@ struct RoundedWords {
       load_words<RoomOfB, Step::kAcrossB, false>(words[0], of_b, column + j * 8, 2 * step);
       load_words<RoomOfB, Step::kAcrossB, false>(words[1], of_b, column + j * 8, 2 * step + 1);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) b[j + e / 2][e % 2] = rounded(words[e % 2][e / 2 * 2], words[e % 2][e / 2 * 2 + 1]);
+      for (int e = 0; e < 4; ++e)
+        b[j + e / 2][e % 2] = rounded(words[e % 2][e / 2 * 2], words[e % 2][e / 2 * 2 + 1]);
     }
   }
 
@@ -174,28 +188,37 @@ struct RoundedWords {
   }
 };
 
-// The same of float64, 8 elements deep. Contracted index (t, r) is t + 4 r. NOTE: a product takes an
-// operand from neighbouring registers; elements that are loaded one by one need not be moved there,
-// as pairs along k have to be.
+// The same of float64, 8 elements deep. Contracted index (t, r) is t + 4 r. NOTE: a product takes
+// an operand from neighbouring registers; elements that are loaded one by one need not be moved
+// there, as pairs along k have to be.
 template <class Step, class RoomOfA, class RoomOfB>
 struct Doubles {
   static constexpr int kM = Step::kWarpM / 16, kN = Step::kWarpN / 8, kDeep = 8;
   static constexpr bool kTurnsA = false, kTurnsB = false;
   double a[kM][4], b[kN][2];
 
-  KRONOP_INLINE void load(const unsigned char* of_a, const unsigned char* of_b, int row, int column, int step) {
+  KRONOP_INLINE void load(const unsigned char* of_a, const unsigned char* of_b, int row, int column,
+                          int step) {
 #pragma unroll
-    for (int e = 0; e < 4 * kM; ++e) a[e / 4][e % 4] = element<RoomOfA, Step::kAcrossA>(of_a, row, e / 4 * 16 + e % 2 * 8, step * 8 + e % 4 / 2 * 4);
+    for (int e = 0; e < 4 * kM; ++e)
+      a[e / 4][e % 4] = element<RoomOfA, Step::kAcrossA>(of_a, row, e / 4 * 16 + e % 2 * 8,
+                                                         step * 8 + e % 4 / 2 * 4);
 #pragma unroll
-    for (int e = 0; e < 2 * kN; ++e) b[e / 2][e % 2] = element<RoomOfB, Step::kAcrossB>(of_b, column, e / 2 * 8, step * 8 + e % 2 * 4);
+    for (int e = 0; e < 2 * kN; ++e)
+      b[e / 2][e % 2] =
+          element<RoomOfB, Step::kAcrossB>(of_b, column, e / 2 * 8, step * 8 + e % 2 * 4);
   }
 
  private:
-  // That of row `row`, a multiple of 8, and index `k`, one of 4, further on than the thread's first one.
+  // That of row `row`, a multiple of 8, and index `k`, one of 4, further on than the thread's first
+  // one.
   template <class Room, bool kAcross>
   KRONOP_INLINE static double element(const unsigned char* slab, int first, int row, int k) {
-    const int lane = threadIdx.x % 32, of_first = first + lane / 4, from = kAcross ? Room::place(lane % 4, of_first * 8) : Room::place(of_first, lane % 4 * 8);
-    return *reinterpret_cast<const double*>(slab + (kAcross ? Room::further(from, k, row * 8) : Room::further(from, row, k * 8)));
+    const int lane = threadIdx.x % 32, of_first = first + lane / 4,
+              from = kAcross ? Room::place(lane % 4, of_first * 8)
+                             : Room::place(of_first, lane % 4 * 8);
+    return *reinterpret_cast<const double*>(
+        slab + (kAcross ? Room::further(from, k, row * 8) : Room::further(from, row, k * 8)));
   }
 };
 

@@ -21,15 +21,18 @@ struct GemmParameters {
   void* partial;  // the slices' sums
   long long m, n, k;
   long long batch[gemm::kBatchDims];
-  long long a_batch[gemm::kBatchDims], b_batch[gemm::kBatchDims], y_batch[gemm::kBatchDims], z_batch[gemm::kBatchDims];
-  long long a_row, a_column, b_row, b_column, y_row, y_column, z_row, z_column, bias_row, bias_column;
+  long long a_batch[gemm::kBatchDims], b_batch[gemm::kBatchDims], y_batch[gemm::kBatchDims],
+      z_batch[gemm::kBatchDims];
+  long long a_row, a_column, b_row, b_column, y_row, y_column, z_row, z_column, bias_row,
+      bias_column;
   long long slices, depth, adds_up;
   Scalar scalars[kScalars];
 };
 
-// The same where the epilogue is a visitor tree: `visited` are its operands, then its results, D first.
-// Parts of result i, where it is a reduction, begin at folds[i] of `partial`. Sums of a tree that reduces
-// are not cut: where `adds_up` is not 0, a launch joins the parts, so many threads those of a result.
+// The same where the epilogue is a visitor tree: `visited` are its operands, then its results, D
+// first. Parts of result i, where it is a reduction, begin at folds[i] of `partial`. Sums of a tree
+// that reduces are not cut: where `adds_up` is not 0, a launch joins the parts, so many threads
+// those of a result.
 template <int kScalars, class Scalar, int kVisited, int kResults>
 struct GemmVisitorParameters {
   void *a, *b;
@@ -39,7 +42,8 @@ struct GemmVisitorParameters {
   long long batch[gemm::kBatchDims];
   long long a_batch[gemm::kBatchDims], b_batch[gemm::kBatchDims];
   long long a_row, a_column, b_row, b_column;
-  long long visited_batch[kVisited * gemm::kBatchDims], visited_row[kVisited], visited_column[kVisited];
+  long long visited_batch[kVisited * gemm::kBatchDims], visited_row[kVisited],
+      visited_column[kVisited];
   long long slices, depth, adds_up;
   long long folds[kResults];
   Scalar scalars[kScalars];

@@ -7,9 +7,9 @@
 namespace kronop {
 namespace gemm {
 
-// Which tile block `index` has, and of which slice. The tiles of a problem follow each other, then those
-// of other problems, then the next slice's. kBand tiles along N are taken before the next ones along
-// M, so that blocks that run at the same time share operands in the level-2 cache.
+// Which tile block `index` has, and of which slice. The tiles of a problem follow each other, then
+// those of other problems, then the next slice's. kBand tiles along N are taken before the next
+// ones along M, so that blocks that run at the same time share operands in the level-2 cache.
 template <class Step>
 struct Place {
   long long row, column, problem, tile, tiles, slice;
@@ -31,14 +31,16 @@ struct Place {
 
 // A thread's sums of a tile: kPieces pieces of kBlocks small matrices, as its Layout says.
 //
-// Where sums are cut into slices, a launch leaves them in the workspace just as threads hold them, in
-// vectors of up to 16 bytes, of which those of neighbouring threads are neighbours. A second launch has a
-// block for each piece of each tile.
+// Where sums are cut into slices, a launch leaves them in the workspace just as threads hold them,
+// in vectors of up to 16 bytes, of which those of neighbouring threads are neighbours. A second
+// launch has a block for each piece of each tile.
 template <class Step, class Layout>
 class Sums {
   using Sum = typename Step::Accumulator;
-  static constexpr int kBlocks = Layout::kBlocks, kM = Layout::kM, kN = Layout::kN, kEach = kBlocks * kM * kN;
-  static constexpr int kWidth = kEach * int(sizeof(Sum)) > 16 ? 16 / int(sizeof(Sum)) : kEach, kVectors = kEach / kWidth;
+  static constexpr int kBlocks = Layout::kBlocks, kM = Layout::kM, kN = Layout::kN,
+                       kEach = kBlocks * kM * kN;
+  static constexpr int kWidth = kEach * int(sizeof(Sum)) > 16 ? 16 / int(sizeof(Sum)) : kEach,
+                       kVectors = kEach / kWidth;
   static_assert(kEach % kWidth == 0);
 
  public:
@@ -48,7 +50,8 @@ class Sums {
 
   // Writes results, or leaves the sums of a slice. `piece_of(p)` has the thread's piece p.
   template <class Parameters, class PieceOf>
-  KRONOP_INLINE static void leave(const Parameters& p, const Place<Step>& place, const PieceOf& piece_of) {
+  KRONOP_INLINE static void leave(const Parameters& p, const Place<Step>& place,
+                                  const PieceOf& piece_of) {
     if (p.slices == 1) {
       ResultsOf<Step, Parameters, Layout> results(p, place.problem);
       results.begin(place.row + Layout::row(), place.column + Layout::column());
@@ -70,8 +73,8 @@ class Sums {
     }
   }
 
-  // Adds up the slices' sums of piece `block` of all tiles' pieces; of a tree that reduces, joins the
-  // parts of results instead.
+  // Adds up the slices' sums of piece `block` of all tiles' pieces; of a tree that reduces, joins
+  // the parts of results instead.
   template <class Parameters>
   KRONOP_INLINE static void add_up(const Parameters& p, long long block) {
     if constexpr (kReduces<typename Step::Epilogue>) {
@@ -108,13 +111,15 @@ class Sums {
       for (int v = 0; v < kVectors; ++v) {
         const auto vector = load<Sum, kWidth>(from + v * (Step::kThreads * kWidth));
 #pragma unroll
-        for (int i = 0; i < kWidth; ++i) sums[v * kWidth + i] = sums[v * kWidth + i] + convert<Wide>(vector.data[i]);
+        for (int i = 0; i < kWidth; ++i)
+          sums[v * kWidth + i] = sums[v * kWidth + i] + convert<Wide>(vector.data[i]);
       }
     }
 #pragma unroll
     for (int i = 0; i < kEach; ++i) at(total, i) = convert<Sum>(sums[i]);
     ResultsOf<Step, Parameters, Layout> results(p, place.problem);
-    results.begin(place.row + Layout::row() + Layout::row_of(piece), place.column + Layout::column() + Layout::column_of(piece));
+    results.begin(place.row + Layout::row() + Layout::row_of(piece),
+                  place.column + Layout::column() + Layout::column_of(piece));
     store_piece(results, 0, 0, total);
   }
 
@@ -123,7 +128,9 @@ class Sums {
 
   template <class Parameters>
   KRONOP_INLINE static Sum* start(const Parameters& p, const Place<Step>& place, long long slice) {
-    return static_cast<Sum*>(p.partial) + (slice * place.tiles + place.tile) * (Step::kTileM * Step::kTileN) + int(threadIdx.x) * kWidth;
+    return static_cast<Sum*>(p.partial) +
+           (slice * place.tiles + place.tile) * (Step::kTileM * Step::kTileN) +
+           int(threadIdx.x) * kWidth;
   }
   template <class Of>
   KRONOP_INLINE static auto& at(Of& piece, int i) {
@@ -135,16 +142,18 @@ class Sums {
     store_piece(results, Layout::row_of(piece), Layout::column_of(piece), held);
   }
   template <class Out>
-  KRONOP_INLINE static void store_piece(const Out& results, int row, int column, const Piece& held) {
+  KRONOP_INLINE static void store_piece(const Out& results, int row, int column,
+                                        const Piece& held) {
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
-      results.template store<kM, kN>(row + Layout::row_in(block), column + Layout::column_in(block), held.of[block]);
+      results.template store<kM, kN>(row + Layout::row_in(block), column + Layout::column_in(block),
+                                     held.of[block]);
     }
   }
 };
 
-// Computes a block's tile. `Own` adds up its sums, which it holds in pieces (`Own::Held`), from what
-// its feeds bring of both operands.
+// Computes a block's tile. `Own` adds up its sums, which it holds in pieces (`Own::Held`), from
+// what its feeds bring of both operands.
 template <class Step, class Own, class Parameters>
 KRONOP_INLINE void run_tile(const Parameters& p, long long index) {
   using Input = typename Step::Input;
@@ -155,8 +164,10 @@ KRONOP_INLINE void run_tile(const Parameters& p, long long index) {
     a += digit * p.a_batch[axis];
     b += digit * p.b_batch[axis];
   });
-  typename Own::FeedOfA of_a(static_cast<const Input*>(p.a) + a, place.row, p.m, p.a_row, p.a_column);
-  typename Own::FeedOfB of_b(static_cast<const Input*>(p.b) + b, place.column, p.n, p.b_column, p.b_row);
+  typename Own::FeedOfA of_a(static_cast<const Input*>(p.a) + a, place.row, p.m, p.a_row,
+                             p.a_column);
+  typename Own::FeedOfB of_b(static_cast<const Input*>(p.b) + b, place.column, p.n, p.b_column,
+                             p.b_row);
   Own own;
   own.add(of_a, of_b, left < p.depth ? left : p.depth);
   // The place is found again: kept all the while, it would take registers.

@@ -14,7 +14,8 @@ class Results {
   using Output = typename Step::Output;
   using Sum = typename Step::Accumulator;
 
-  KRONOP_INLINE Results(const Parameters& parameters, long long problem) : p_(parameters), finish_(parameters) {
+  KRONOP_INLINE Results(const Parameters& parameters, long long problem)
+      : p_(parameters), finish_(parameters) {
     long long y = 0, z = 0;
     for_each_digit(problem, p_.batch, [&](int axis, long long digit) {
       y += digit * p_.y_batch[axis];
@@ -32,11 +33,12 @@ class Results {
     columns_ = near(p_.n - n);
     y_ += m * p_.y_row + n * p_.y_column;
     if (z_) z_ += m * p_.z_row + n * p_.z_column;
-    bias_ = p_.bias ? static_cast<const Output*>(p_.bias) + m * p_.bias_row + n * p_.bias_column : nullptr;
+    bias_ = p_.bias ? static_cast<const Output*>(p_.bias) + m * p_.bias_row + n * p_.bias_column
+                    : nullptr;
   }
 
-  // Stores kM x kN results, `m` rows and `n` columns behind the thread's first one. Those beyond the
-  // problem are left out. Rows are multiples of kM, and columns of kN.
+  // Stores kM x kN results, `m` rows and `n` columns behind the thread's first one. Those beyond
+  // the problem are left out. Rows are multiples of kM, and columns of kN.
   template <int kM, int kN>
   KRONOP_INLINE void store(int m, int n, const Sum (&sums)[kM][kN]) const {
     const int rows = rows_ - m, columns = columns_ - n;
@@ -68,7 +70,8 @@ class Results {
     int by_columns, by_rows;
     Runs() = default;
     KRONOP_INLINE Runs(const Output* from, long long row, long long column)
-        : by_columns(column == 1 ? run_of((unsigned long long)from, row) : 1), by_rows(row == 1 ? run_of((unsigned long long)from, column) : 1) {}
+        : by_columns(column == 1 ? run_of((unsigned long long)from, row) : 1),
+          by_rows(row == 1 ? run_of((unsigned long long)from, column) : 1) {}
     template <int kCount>
     KRONOP_INLINE static bool has(int run) {
       return run >= width<kCount>;
@@ -82,7 +85,8 @@ class Results {
   };
   // How many of kCount neighbours are moved at once.
   template <int kCount>
-  static constexpr int width = kCount * int(sizeof(Output)) > 16 ? 16 / int(sizeof(Output)) : kCount;
+  static constexpr int width =
+      kCount * int(sizeof(Output)) > 16 ? 16 / int(sizeof(Output)) : kCount;
 
   // A sum through the epilogue, in row `m` and column `n` from the thread's first one.
   KRONOP_INLINE Output finish(int m, int n, Sum sum, Output source, bool there) const {
@@ -92,7 +96,8 @@ class Results {
   }
 
   template <int kM, int kN>
-  KRONOP_INLINE void load_source(const Output* z, bool whole, int rows, int columns, Output (&values)[kM][kN]) const {
+  KRONOP_INLINE void load_source(const Output* z, bool whole, int rows, int columns,
+                                 Output (&values)[kM][kN]) const {
     constexpr int kWidth = width<kN>;
     if (whole && of_z_.template has<kN>(of_z_.by_columns)) {
 #pragma unroll
@@ -145,7 +150,8 @@ class Results {
     }
   }
   template <int kM, int kN>
-  KRONOP_INLINE void store_each(Output* y, int rows, int columns, const Output (&values)[kM][kN]) const {
+  KRONOP_INLINE void store_each(Output* y, int rows, int columns,
+                                const Output (&values)[kM][kN]) const {
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
 #pragma unroll
@@ -156,7 +162,9 @@ class Results {
   }
 
   // A number whose size matters only if it is small.
-  KRONOP_INLINE static int near(long long value) { return value < (1 << 20) ? int(value) : 1 << 20; }
+  KRONOP_INLINE static int near(long long value) {
+    return value < (1 << 20) ? int(value) : 1 << 20;
+  }
 
   const Parameters& p_;
   const Finish<Step> finish_;

@@ -20,9 +20,10 @@ struct GemmSplitParameters {
 template <class Step>
 KRONOP_INLINE void gemm_split(const GemmSplitParameters& p) {
   constexpr int size = 32, rows = Step::kThreads / size;
-  auto& tile = *reinterpret_cast<float(*)[size][size + 1]>(shared_memory());
+  auto& tile = *reinterpret_cast<float (*)[size][size + 1]>(shared_memory());
   const int x = threadIdx.x % size, y = threadIdx.x / size;
-  const long long across = ceil_div(p.lines, size), along = ceil_div(p.depth, size), count = across * along * p.problems;
+  const long long across = ceil_div(p.lines, size), along = ceil_div(p.depth, size),
+                  count = across * along * p.problems;
   const bool by_lines = p.line == 1 && p.along != 1;
 #pragma unroll 1
   for (long long at = blockIdx.x; at < count; at += gridDim.x) {
@@ -32,7 +33,8 @@ KRONOP_INLINE void gemm_split(const GemmSplitParameters& p) {
 #pragma unroll
     for (int i = y; i < size; i += rows) {
       const int l = by_lines ? x : i, d = by_lines ? i : x;
-      if (line + l < p.lines && k + d < p.depth) tile[l][d] = from[(line + l) * p.line + (k + d) * p.along];
+      if (line + l < p.lines && k + d < p.depth)
+        tile[l][d] = from[(line + l) * p.line + (k + d) * p.along];
     }
     __syncthreads();
     auto* const to = static_cast<float*>(p.to) + problem * 2 * p.lines * p.pitch;

@@ -1,8 +1,8 @@
 // Products by ordinary cores, of any types and strides.
 //
-// A block has a tile of the result, and a thread kThreadM x kThreadN sums of it, in runs of 16 bytes
-// of rows and columns. Slabs of kTileK indices k of both operands are in shared memory, as [k][row],
-// twice: one is computed while the other is brought.
+// A block has a tile of the result, and a thread kThreadM x kThreadN sums of it, in runs of 16
+// bytes of rows and columns. Slabs of kTileK indices k of both operands are in shared memory, as
+// [k][row], twice: one is computed while the other is brought.
 #pragma once
 
 #include "gemm_tile_feed.cuh"
@@ -15,20 +15,31 @@ template <class Step>
 struct TileLayout : OfBlock {
   static constexpr int kRun = 16 / int(sizeof(typename Step::Accumulator));
   static constexpr int kBlocks = 1, kM = kRun, kN = kRun;
-  static constexpr int kRowRuns = Step::kThreadM / kRun, kColumnRuns = Step::kThreadN / kRun, kPieces = kRowRuns * kColumnRuns;
-  static constexpr int kThreadsM = Step::kTileM / Step::kThreadM, kThreadsN = Step::kTileN / Step::kThreadN;
+  static constexpr int kRowRuns = Step::kThreadM / kRun, kColumnRuns = Step::kThreadN / kRun,
+                       kPieces = kRowRuns * kColumnRuns;
+  static constexpr int kThreadsM = Step::kTileM / Step::kThreadM,
+                       kThreadsN = Step::kTileN / Step::kThreadN;
   // The lanes of a warp: those of 8 columns have the same rows.
   static constexpr int kLanesN = 8, kLanesM = 4, kWarpsN = kThreadsN / kLanesN;
-  static_assert(kThreadsM * kThreadsN == Step::kThreads && kThreadsN % kLanesN == 0 && kThreadsM % kLanesM == 0);
+  static_assert(kThreadsM * kThreadsN == Step::kThreads && kThreadsN % kLanesN == 0 &&
+                kThreadsM % kLanesM == 0);
 
-  KRONOP_INLINE static int row() { return int(threadIdx.x / 32 / kWarpsN * kLanesM + threadIdx.x % 32 / kLanesN) * kRun; }
-  KRONOP_INLINE static int column() { return int(threadIdx.x / 32 % kWarpsN * kLanesN + threadIdx.x % kLanesN) * kRun; }
+  KRONOP_INLINE static int row() {
+    return int(threadIdx.x / 32 / kWarpsN * kLanesM + threadIdx.x % 32 / kLanesN) * kRun;
+  }
+  KRONOP_INLINE static int column() {
+    return int(threadIdx.x / 32 % kWarpsN * kLanesN + threadIdx.x % kLanesN) * kRun;
+  }
   // Threads that have sums of a row, or of a column, and which of them this one is.
   static constexpr int kHoldersOfRows = kThreadsN, kHoldersOfColumns = kThreadsM;
   KRONOP_INLINE static int holder_of_row() { return column() / kRun; }
   KRONOP_INLINE static int holder_of_column() { return row() / kRun; }
-  KRONOP_INLINE static constexpr int row_of(int piece) { return piece / kColumnRuns * (kThreadsM * kRun); }
-  KRONOP_INLINE static constexpr int column_of(int piece) { return piece % kColumnRuns * (kThreadsN * kRun); }
+  KRONOP_INLINE static constexpr int row_of(int piece) {
+    return piece / kColumnRuns * (kThreadsM * kRun);
+  }
+  KRONOP_INLINE static constexpr int column_of(int piece) {
+    return piece % kColumnRuns * (kThreadsN * kRun);
+  }
   KRONOP_INLINE static constexpr int row_in(int) { return 0; }
   KRONOP_INLINE static constexpr int column_in(int) { return 0; }
 };
@@ -42,8 +53,10 @@ class Tile {
  private:
   using Sum = typename Step::Accumulator;
   using Layout = TileLayout<Step>;
-  static constexpr int kRun = Layout::kRun, kRowRuns = Layout::kRowRuns, kColumnRuns = Layout::kColumnRuns;
-  static constexpr int kOfA = FeedOfA::kPitch * Step::kTileK, kSlab = kOfA + FeedOfB::kPitch * Step::kTileK;
+  static constexpr int kRun = Layout::kRun, kRowRuns = Layout::kRowRuns,
+                       kColumnRuns = Layout::kColumnRuns;
+  static constexpr int kOfA = FeedOfA::kPitch * Step::kTileK,
+                       kSlab = kOfA + FeedOfB::kPitch * Step::kTileK;
 
  public:
   using Held = Sums<Step, Layout>;
@@ -58,7 +71,8 @@ class Tile {
 
   // Adds up slab after slab of `depth` indices k.
   KRONOP_INLINE void add(FeedOfA& a, FeedOfB& b, long long depth) {
-    const int whole = int(depth / Step::kTileK), rest = int(depth % Step::kTileK), slabs = whole + (rest > 0);
+    const int whole = int(depth / Step::kTileK), rest = int(depth % Step::kTileK),
+              slabs = whole + (rest > 0);
     if (depth <= 0) return;
     const auto fetch = [&](int slab) {
       Sum* const to = slab_of(slab);
@@ -95,7 +109,9 @@ class Tile {
   }
 
  private:
-  KRONOP_INLINE static Sum* slab_of(int slab) { return reinterpret_cast<Sum*>(shared_memory()) + (slab & 1) * kSlab; }
+  KRONOP_INLINE static Sum* slab_of(int slab) {
+    return reinterpret_cast<Sum*>(shared_memory()) + (slab & 1) * kSlab;
+  }
 
   KRONOP_INLINE void add_slab(const Sum* slab) {
     const Sum *from_a = slab + Layout::row(), *from_b = slab + kOfA + Layout::column();
@@ -104,13 +120,16 @@ class Tile {
     for (int k = 0; k < Step::kTileK; ++k) {
       Sum a[Step::kThreadM], b[Step::kThreadN];
 #pragma unroll
-      for (int i = 0; i < kRowRuns; ++i) load_run(from_a + k * FeedOfA::kPitch + Layout::row_of(i * kColumnRuns), a + i * kRun);
+      for (int i = 0; i < kRowRuns; ++i)
+        load_run(from_a + k * FeedOfA::kPitch + Layout::row_of(i * kColumnRuns), a + i * kRun);
 #pragma unroll
-      for (int j = 0; j < kColumnRuns; ++j) load_run(from_b + k * FeedOfB::kPitch + Layout::column_of(j), b + j * kRun);
+      for (int j = 0; j < kColumnRuns; ++j)
+        load_run(from_b + k * FeedOfB::kPitch + Layout::column_of(j), b + j * kRun);
 #pragma unroll
       for (int i = 0; i < Step::kThreadM; ++i) {
 #pragma unroll
-        for (int j = 0; j < Step::kThreadN; ++j) sums_[i][j] = multiply_add(a[i], b[j], sums_[i][j]);
+        for (int j = 0; j < Step::kThreadN; ++j)
+          sums_[i][j] = multiply_add(a[i], b[j], sums_[i][j]);
       }
     }
   }

@@ -17,20 +17,25 @@ class TileFeed {
   using Input = typename Step::Input;
   using Sum = typename Step::Accumulator;
   static constexpr bool kDirectly = detail::same<Input, Sum>;
-  // What lies along k goes to different lines of shared memory, which takes a copy for each element.
+  // What lies along k goes to different lines of shared memory, which takes a copy for each
+  // element.
   static constexpr int kUnit = kDirectly && !kAcross ? 1 : kPromised;
   // Units of a line in memory, lines that all threads take at once, and units of a thread.
-  static constexpr int kOfLine = (kAcross ? kRows : Step::kTileK) / kUnit, kLines = Step::kThreads / kOfLine;
-  static constexpr int kAll = kRows * Step::kTileK / kUnit, kEach = (kAll + Step::kThreads - 1) / Step::kThreads;
-  static_assert(Step::kThreads % kOfLine == 0 && (kAll % Step::kThreads == 0 || kAll < Step::kThreads));
+  static constexpr int kOfLine = (kAcross ? kRows : Step::kTileK) / kUnit,
+                       kLines = Step::kThreads / kOfLine;
+  static constexpr int kAll = kRows * Step::kTileK / kUnit,
+                       kEach = (kAll + Step::kThreads - 1) / Step::kThreads;
+  static_assert(Step::kThreads % kOfLine == 0 &&
+                (kAll % Step::kThreads == 0 || kAll < Step::kThreads));
 
  public:
-  // NOTE: 16 bytes more than a multiple of 32 banks: what a warp stores of 8 indices k of 4 rows goes
-  // to different banks.
+  // NOTE: 16 bytes more than a multiple of 32 banks: what a warp stores of 8 indices k of 4 rows
+  // goes to different banks.
   static constexpr int kPitch = kRows + 16 / int(sizeof(Sum));
 
   // The slab starts at row `first` of `rows`; rows start at `from`.
-  KRONOP_INLINE TileFeed(const void* from, long long first, long long rows, long long row_step, long long k_step)
+  KRONOP_INLINE TileFeed(const void* from, long long first, long long rows, long long row_step,
+                         long long k_step)
       : row_step_(row_step), k_step_(k_step) {
     const int line = threadIdx.x / kOfLine, within = threadIdx.x % kOfLine * kUnit;
     row_ = kAcross ? within : line;
@@ -62,7 +67,8 @@ class TileFeed {
       for (int u = 0; u < kEach; ++u) {
         Sum* const to = slab + place(u);
 #pragma unroll
-        for (int e = 0; e < kUnit; ++e) to[kAcross ? e : e * kPitch] = convert<Sum>(held_[u].data[e]);
+        for (int e = 0; e < kUnit; ++e)
+          to[kAcross ? e : e * kPitch] = convert<Sum>(held_[u].data[e]);
       }
     }
   }
@@ -81,12 +87,16 @@ class TileFeed {
 #pragma unroll
     for (int u = 0; u < kEach; ++u, from += apart) {
       // How many elements of the unit exist.
-      const int rows = rows_ - rows_on(u), ks = left - k_ - k_on(u), along = kAcross ? rows : ks, other = kAcross ? ks : rows;
-      const int there = kWhole ? kUnit : other <= 0 || along <= 0 ? 0 : along < kUnit ? along : kUnit;
+      const int rows = rows_ - rows_on(u), ks = left - k_ - k_on(u), along = kAcross ? rows : ks,
+                other = kAcross ? ks : rows;
+      const int there = kWhole                     ? kUnit
+                        : other <= 0 || along <= 0 ? 0
+                        : along < kUnit            ? along
+                                                   : kUnit;
       if constexpr (kDirectly && kWhole) {
-        copy_asynchronously<kUnit * int(sizeof(Input))>(slab + place(u), from);
+        copy_asynchronously<kUnit* int(sizeof(Input))>(slab + place(u), from);
       } else if constexpr (kDirectly) {
-        copy_or_clear<kUnit * int(sizeof(Input))>(slab + place(u), from, there * int(sizeof(Input)));
+        copy_or_clear<kUnit* int(sizeof(Input))>(slab + place(u), from, there * int(sizeof(Input)));
       } else if (there == kUnit) {
         held_[u] = load<Input, kUnit>(from);
       } else {

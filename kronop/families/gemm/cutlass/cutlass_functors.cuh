@@ -31,7 +31,8 @@ struct FunctorBase {
 
 // The rendered epilogue. The source is read where `reads`.
 template <class Step, int kWidth>
-struct RenderedFunctor : FunctorBase<typename Step::ElementOutput, typename Step::ElementAccumulator, kWidth> {
+struct RenderedFunctor
+    : FunctorBase<typename Step::ElementOutput, typename Step::ElementAccumulator, kWidth> {
   using Base = FunctorBase<typename Step::ElementOutput, typename Step::ElementAccumulator, kWidth>;
   using Compute = typename Step::Epilogue::Compute;
   using typename Base::FragmentAccumulator;
@@ -41,11 +42,13 @@ struct RenderedFunctor : FunctorBase<typename Step::ElementOutput, typename Step
   bool reads;
 
   template <class Scalar>
-  KRONOP_INLINE RenderedFunctor(const Scalar* scalars, bool reads) : epilogue(scalars), reads(reads) {}
+  KRONOP_INLINE RenderedFunctor(const Scalar* scalars, bool reads)
+      : epilogue(scalars), reads(reads) {}
 
   KRONOP_INLINE bool is_source_needed() const { return reads; }
 
-  KRONOP_INLINE FragmentOutput operator()(const FragmentAccumulator& sums, const FragmentOutput& source) const {
+  KRONOP_INLINE FragmentOutput operator()(const FragmentAccumulator& sums,
+                                          const FragmentOutput& source) const {
     FragmentOutput results;
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
@@ -62,8 +65,10 @@ struct RenderedFunctor : FunctorBase<typename Step::ElementOutput, typename Step
   }
 
  private:
-  KRONOP_INLINE typename Base::ElementOutput result_of(typename Base::ElementAccumulator sum, Compute source) const {
-    const Compute value = epilogue(convert<Compute>(same_bits<typename Step::Accumulator>(sum)), source, Compute(0));
+  KRONOP_INLINE typename Base::ElementOutput result_of(typename Base::ElementAccumulator sum,
+                                                       Compute source) const {
+    const Compute value =
+        epilogue(convert<Compute>(same_bits<typename Step::Accumulator>(sum)), source, Compute(0));
     return same_bits<typename Base::ElementOutput>(convert<typename Step::Output>(value));
   }
 };
@@ -76,7 +81,10 @@ struct SumFunctor : FunctorBase<Sum, Sum, kWidth> {
   using typename Base::FragmentOutput;
 
   KRONOP_INLINE bool is_source_needed() const { return false; }
-  KRONOP_INLINE FragmentOutput operator()(const FragmentAccumulator& sums, const FragmentOutput&) const { return sums; }
+  KRONOP_INLINE FragmentOutput operator()(const FragmentAccumulator& sums,
+                                          const FragmentOutput&) const {
+    return sums;
+  }
   KRONOP_INLINE FragmentOutput operator()(const FragmentAccumulator& sums) const { return sums; }
 };
 

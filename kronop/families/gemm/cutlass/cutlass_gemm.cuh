@@ -29,17 +29,22 @@ struct EpilogueOf;
 
 template <class Step, class Functor>
 struct EpilogueOf<Step, cutlass::arch::OpClassSimt, false, Functor> {
-  using Type = typename epilogues::DefaultEpilogueSimt<typename Step::Tile, typename Step::Mma::Operator, Functor, Functor::kCount>::Epilogue;
+  using Type =
+      typename epilogues::DefaultEpilogueSimt<typename Step::Tile, typename Step::Mma::Operator,
+                                              Functor, Functor::kCount>::Epilogue;
 };
 template <class Step, class Functor>
 struct EpilogueOf<Step, cutlass::arch::OpClassTensorOp, false, Functor> {
-  using Type = typename epilogues::DefaultEpilogueTensorOp<typename Step::Tile, typename Step::Mma::Operator,
-                                       Step::kPartitions, Functor, Functor::kCount>::Epilogue;
+  using Type =
+      typename epilogues::DefaultEpilogueTensorOp<typename Step::Tile, typename Step::Mma::Operator,
+                                                  Step::kPartitions, Functor,
+                                                  Functor::kCount>::Epilogue;
 };
 template <class Step, class Functor>
 struct EpilogueOf<Step, cutlass::arch::OpClassTensorOp, true, Functor> {
-  using Type = typename epilogues::DefaultInterleavedEpilogueTensorOp<typename Step::Tile, typename Step::Mma::Operator,
-                                       Step::kPartitions, Functor, Functor::kCount, Step::kInterleave>::Epilogue;
+  using Type = typename epilogues::DefaultInterleavedEpilogueTensorOp<
+      typename Step::Tile, typename Step::Mma::Operator, Step::kPartitions, Functor,
+      Functor::kCount, Step::kInterleave>::Epilogue;
 };
 
 // The main loop of interleaved operands: CUTLASS's, but for the order of B's columns.
@@ -47,28 +52,39 @@ template <class Mma, bool kInterleaved>
 struct MainLoop {
   using Type = Mma;
 };
-template <class Shape, class IteratorA, class SharedA, cutlass::arch::CacheOperation::Kind kCacheA, class IteratorB, class SharedB,
-          cutlass::arch::CacheOperation::Kind kCacheB, class Sum, class Layout, class Policy, int kStages>
-struct MainLoop<threadblock::MmaMultistage<Shape, IteratorA, SharedA, kCacheA, IteratorB, SharedB, kCacheB, Sum, Layout, Policy, kStages>, true> {
-  using Type = threadblock::MmaMultistage<Shape, IteratorA, SharedA, kCacheA, InOrderOfSums<IteratorB>, SharedB, kCacheB, Sum, Layout, Policy, kStages>;
+template <class Shape, class IteratorA, class SharedA, cutlass::arch::CacheOperation::Kind kCacheA,
+          class IteratorB, class SharedB, cutlass::arch::CacheOperation::Kind kCacheB, class Sum,
+          class Layout, class Policy, int kStages>
+struct MainLoop<threadblock::MmaMultistage<Shape, IteratorA, SharedA, kCacheA, IteratorB, SharedB,
+                                           kCacheB, Sum, Layout, Policy, kStages>,
+                true> {
+  using Type =
+      threadblock::MmaMultistage<Shape, IteratorA, SharedA, kCacheA, InOrderOfSums<IteratorB>,
+                                 SharedB, kCacheB, Sum, Layout, Policy, kStages>;
 };
 
 // What follows from the planner's decisions.
 template <class Decisions>
 struct GemmStep : Decisions {
   static constexpr bool kInterleaved = Decisions::kInterleave > 1;
-  static constexpr bool kSimt = cutlass::platform::is_same<typename Decisions::OperatorClass, cutlass::arch::OpClassSimt>::value;
+  static constexpr bool kSimt = cutlass::platform::is_same<typename Decisions::OperatorClass,
+                                                           cutlass::arch::OpClassSimt>::value;
   static constexpr int kPartitions = Decisions::kTileK / Decisions::kWarpK;
   using Tile = cutlass::gemm::GemmShape<Decisions::kTileM, Decisions::kTileN, Decisions::kTileK>;
-  using WarpTile = cutlass::gemm::GemmShape<Decisions::kWarpM, Decisions::kWarpN, Decisions::kWarpK>;
-  using Instruction = cutlass::gemm::GemmShape<Decisions::kInstructionM, Decisions::kInstructionN, Decisions::kInstructionK>;
-  using PlainMma = typename threadblock::DefaultMma<typename Decisions::ElementA, typename Decisions::LayoutA, Decisions::kAlignmentA, typename Decisions::ElementB,
-                                                    typename Decisions::LayoutB, Decisions::kAlignmentB, typename Decisions::ElementAccumulator,
-                                                    typename Decisions::LayoutC, typename Decisions::OperatorClass, cutlass::arch::Sm80, Tile, WarpTile,
-                                                    Instruction, Decisions::kStages, typename Decisions::Operator, kInterleaved>::ThreadblockMma;
+  using WarpTile =
+      cutlass::gemm::GemmShape<Decisions::kWarpM, Decisions::kWarpN, Decisions::kWarpK>;
+  using Instruction = cutlass::gemm::GemmShape<Decisions::kInstructionM, Decisions::kInstructionN,
+                                               Decisions::kInstructionK>;
+  using PlainMma = typename threadblock::DefaultMma<
+      typename Decisions::ElementA, typename Decisions::LayoutA, Decisions::kAlignmentA,
+      typename Decisions::ElementB, typename Decisions::LayoutB, Decisions::kAlignmentB,
+      typename Decisions::ElementAccumulator, typename Decisions::LayoutC,
+      typename Decisions::OperatorClass, cutlass::arch::Sm80, Tile, WarpTile, Instruction,
+      Decisions::kStages, typename Decisions::Operator, kInterleaved>::ThreadblockMma;
   using Mma = typename MainLoop<PlainMma, kInterleaved>::Type;
   using Functor = RenderedFunctor<Decisions, Decisions::kAlignmentC>;
-  using Epilogue = typename EpilogueOf<GemmStep, typename Decisions::OperatorClass, kInterleaved, Functor>::Type;
+  using Epilogue =
+      typename EpilogueOf<GemmStep, typename Decisions::OperatorClass, kInterleaved, Functor>::Type;
   using OutputIterator = typename Epilogue::OutputTileIterator;
 };
 
@@ -87,8 +103,10 @@ struct Slices {
     return Params(cutlass::layout::RowMajor(p.ld_partial));
   }
   template <class Known>
-  KRONOP_INLINE static void store(typename Epilogue::SharedStorage& room, const Known& known, cutlass::MatrixCoord extent, cutlass::MatrixCoord start,
-                                  int thread, int warp, int lane, const typename Step::Mma::FragmentC& sums) {
+  KRONOP_INLINE static void store(typename Epilogue::SharedStorage& room, const Known& known,
+                                  cutlass::MatrixCoord extent, cutlass::MatrixCoord start,
+                                  int thread, int warp, int lane,
+                                  const typename Step::Mma::FragmentC& sums) {
     const Output result(known.of_partial, known.partial, extent, thread, start);
     Epilogue epilogue(room, thread, warp, lane);
     epilogue(Functor(), result, sums, result);
@@ -116,17 +134,20 @@ struct Place {
 
   template <class Step, class Parameters>
   KRONOP_INLINE static Place of_block(const Parameters& p) {
-    const int rows = int((p.m + Step::kTileM - 1) / Step::kTileM), columns = int((p.n + Step::kTileN - 1) / Step::kTileN);
+    const int rows = int((p.m + Step::kTileM - 1) / Step::kTileM),
+              columns = int((p.n + Step::kTileN - 1) / Step::kTileN);
     const long long each = (long long)rows * columns;
     const long long within = blockIdx.x % each, of_band = (long long)rows * Step::kSwizzle;
     const int band = int(within / of_band), inside = int(within % of_band);
-    const int left = columns - band * Step::kSwizzle, width = left < Step::kSwizzle ? left : Step::kSwizzle;
+    const int left = columns - band * Step::kSwizzle,
+              width = left < Step::kSwizzle ? left : Step::kSwizzle;
     return {inside / width, band * Step::kSwizzle + inside % width, int(blockIdx.x / each)};
   }
 };
 
 // The distance of a problem of the batch from the first.
-KRONOP_INLINE long long distance_to(int problem, const long long (&extents)[kBatchDims], const long long (&strides)[kBatchDims]) {
+KRONOP_INLINE long long distance_to(int problem, const long long (&extents)[kBatchDims],
+                                    const long long (&strides)[kBatchDims]) {
   long long left = problem, found = 0;
 #pragma unroll
   for (int i = kBatchDims - 1; i >= 0; --i) {
@@ -160,9 +181,12 @@ struct Prepared {
     const int slice = p.partial ? problem : 0, member = p.partial ? 0 : problem;
     a = static_cast<typename Step::ElementA*>(p.a) + distance_to(member, p.batch, p.a_batch);
     b = static_cast<typename Step::ElementB*>(p.b) + distance_to(member, p.batch, p.b_batch);
-    source = static_cast<typename Step::ElementOutput*>(p.source) + distance_to(member, p.batch, p.source_batch);
-    result = static_cast<typename Step::ElementOutput*>(p.result) + distance_to(member, p.batch, p.result_batch);
-    partial = static_cast<typename Step::ElementAccumulator*>(p.partial) + slice * p.m * p.ld_partial;
+    source = static_cast<typename Step::ElementOutput*>(p.source) +
+             distance_to(member, p.batch, p.source_batch);
+    result = static_cast<typename Step::ElementOutput*>(p.result) +
+             distance_to(member, p.batch, p.result_batch);
+    partial =
+        static_cast<typename Step::ElementAccumulator*>(p.partial) + slice * p.m * p.ld_partial;
   }
 };
 
@@ -184,8 +208,10 @@ KRONOP_INLINE void cutlass_gemm(const Parameters& p) {
   using namespace cutlass_kernels;
   using Step = GemmStep<Decisions>;
   using Mma = typename Step::Mma;
-  static_assert(sizeof(Room<Step>) <= Decisions::kSharedBytes, "the planner counts too little shared memory");
-  static_assert(Decisions::kThreads == 32 * Mma::WarpCount::kCount, "the planner counts other threads");
+  static_assert(sizeof(Room<Step>) <= Decisions::kSharedBytes,
+                "the planner counts too little shared memory");
+  static_assert(Decisions::kThreads == 32 * Mma::WarpCount::kCount,
+                "the planner counts other threads");
   extern __shared__ __align__(16) char memory[];
   Room<Step>& room = *reinterpret_cast<Room<Step>*>(memory);
 
@@ -200,8 +226,10 @@ KRONOP_INLINE void cutlass_gemm(const Parameters& p) {
 
   const int first = p.partial ? place.index * int(p.depth) : 0;
   const int left = int(p.k) - first, depth = p.partial && left > p.depth ? int(p.depth) : left;
-  const int m = int(p.m), n = int(p.n), row = place.row * Step::kTileM, column = place.column * Step::kTileN;
-  const int thread = threadIdx.x, warp = cutlass::canonical_warp_idx_sync(), lane = threadIdx.x % 32;
+  const int m = int(p.m), n = int(p.n), row = place.row * Step::kTileM,
+            column = place.column * Step::kTileN;
+  const int thread = threadIdx.x, warp = cutlass::canonical_warp_idx_sync(),
+            lane = threadIdx.x % 32;
   typename Mma::IteratorA a(known.of_a, known.a, {m, first + depth}, thread, {row, first});
   typename Mma::IteratorB b(known.of_b, known.b, {first + depth, n}, thread, {first, column});
   typename Mma::FragmentC sums;

@@ -20,8 +20,9 @@ struct CutlassParameters {
   void* bias;     // read only where sums are added up; null where there is none
   void* partial;  // [slice][row][ld_partial]; null where there are no slices
   long long m, n, k, ld_a, ld_b, ld_source, ld_result, ld_partial;
-  long long batch[cutlass_kernels::kBatchDims], a_batch[cutlass_kernels::kBatchDims], b_batch[cutlass_kernels::kBatchDims],
-      source_batch[cutlass_kernels::kBatchDims], result_batch[cutlass_kernels::kBatchDims];
+  long long batch[cutlass_kernels::kBatchDims], a_batch[cutlass_kernels::kBatchDims],
+      b_batch[cutlass_kernels::kBatchDims], source_batch[cutlass_kernels::kBatchDims],
+      result_batch[cutlass_kernels::kBatchDims];
   long long bias_row, bias_column;
   long long slices, depth, adds_up;
   Scalar scalars[4];

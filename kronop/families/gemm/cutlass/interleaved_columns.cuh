@@ -20,18 +20,23 @@ struct InOrderOfSums : Iterator {
   using Access = typename Iterator::AccessType;
   using Place = typename Iterator::TensorCoord;
 
-  KRONOP_INLINE InOrderOfSums(const typename Iterator::Params& params, typename Iterator::Pointer start, Place extent, int thread, Place first)
+  KRONOP_INLINE InOrderOfSums(const typename Iterator::Params& params,
+                              typename Iterator::Pointer start, Place extent, int thread,
+                              Place first)
       : Iterator(params, start, extent, thread, first), start_(low_bits(start)) {}
 
   KRONOP_INLINE Access* get() const {
     Access* const place = Iterator::get();
     const unsigned column = (low_bits(place) - start_) / 32;
     const int thread = column / 2 % 4, instruction = column / 8 % 4;
-    return reinterpret_cast<Access*>(reinterpret_cast<char*>(place) + 32 * 6 * (thread - instruction));
+    return reinterpret_cast<Access*>(reinterpret_cast<char*>(place) +
+                                     32 * 6 * (thread - instruction));
   }
 
  private:
-  KRONOP_INLINE static unsigned low_bits(const void* pointer) { return unsigned(reinterpret_cast<unsigned long long>(pointer)); }
+  KRONOP_INLINE static unsigned low_bits(const void* pointer) {
+    return unsigned(reinterpret_cast<unsigned long long>(pointer));
+  }
 
   unsigned start_;
 };

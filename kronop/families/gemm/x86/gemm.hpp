@@ -2,10 +2,11 @@
 //
 //     Y[m, n] = epilogue(sum over k of A[m, k] B[k, n], Z[m, n], bias[m, n]).
 //
-// An item of work is a block of results. It goes through k slab by slab: the slab's columns are packed
-// at once, and its rows kBlockRows at a time, which stay in the second-level cache. Tiles of sums take
-// a panel of columns, which stays in the first-level cache, and one panel of rows after the other.
-// Sums of slabs are added up in scratch, tile by tile, which also keeps rounding errors small.
+// An item of work is a block of results. It goes through k slab by slab: the slab's columns are
+// packed at once, and its rows kBlockRows at a time, which stay in the second-level cache. Tiles of
+// sums take a panel of columns, which stays in the first-level cache, and one panel of rows after
+// the other. Sums of slabs are added up in scratch, tile by tile, which also keeps rounding errors
+// small.
 #pragma once
 
 #include "gemm_results.hpp"
@@ -34,7 +35,8 @@ struct Items {
   Item at(index_t index) const {
     const index_t m = index % down * p.rows, block = index / down;
     const index_t n = block % across * p.columns, part = block / across;
-    return {part / p.slices, part % p.slices, m, n, lesser(p.m - m, p.rows), lesser(p.n - n, p.columns)};
+    return {part / p.slices,         part % p.slices,           m, n,
+            lesser(p.m - m, p.rows), lesser(p.n - n, p.columns)};
   }
 };
 
@@ -72,7 +74,8 @@ class Worker {
     do {
       const index_t depth = lesser(end - k, p_.depth);
       pack_columns(item, k, depth);
-      for (index_t i = 0; i < item.rows; i += Step::kBlockRows) block(item, i, k, depth, k > first, k + depth == end);
+      for (index_t i = 0; i < item.rows; i += Step::kBlockRows)
+        block(item, i, k, depth, k > first, k + depth == end);
       k += p_.depth;
     } while (k < end);
   }
@@ -89,8 +92,8 @@ class Worker {
     if (from == held_ && depth == held_depth_ && item.columns <= held_columns_) return;
     held_ = from, held_depth_ = depth, held_columns_ = item.columns;
     for (index_t j = 0; j < item.columns; j += Step::kPanel) {
-      Step::pack_columns(columns_ + j * padded(depth), from + j * p_.b_column, p_.b_column, p_.b_row, item.columns - j,
-                         depth);
+      Step::pack_columns(columns_ + j * padded(depth), from + j * p_.b_column, p_.b_column,
+                         p_.b_row, item.columns - j, depth);
     }
   }
 
@@ -99,7 +102,8 @@ class Worker {
     const index_t end = lesser(item.rows, i + Step::kBlockRows), length = padded(depth);
     const Input* from = a_ + item.m * p_.a_row + k * p_.a_column;
     for (index_t row = i; row < end; row += Step::kRows) {
-      Step::pack_rows(rows_ + (row - i) * length, from + row * p_.a_row, p_.a_row, p_.a_column, end - row, depth);
+      Step::pack_rows(rows_ + (row - i) * length, from + row * p_.a_row, p_.a_row, p_.a_column,
+                      end - row, depth);
     }
     const index_t panels = parts(item.columns, Step::kPanel);
     alignas(64) Sum own[kTile];
@@ -116,7 +120,8 @@ class Worker {
 
   // A tile of at least `rows` rows: the lowest of which there is a kernel.
   template <int kHeight>
-  static void multiply(index_t rows, const Packed* a, const Packed* b, index_t depth, Sum* sums, bool joins) {
+  static void multiply(index_t rows, const Packed* a, const Packed* b, index_t depth, Sum* sums,
+                       bool joins) {
     if constexpr (kHeight > Step::kLeastRows) {
       if (rows <= kHeight / 2) return multiply<kHeight / 2>(rows, a, b, depth, sums, joins);
     }

@@ -1,5 +1,5 @@
-// Products of int8 on vectors: an instruction multiplies pairs of neighbours along k, which are packed
-// as two numbers of 16 bits in the place of a sum.
+// Products of int8 on vectors: an instruction multiplies pairs of neighbours along k, which are
+// packed as two numbers of 16 bits in the place of a sum.
 #pragma once
 
 #include "gemm_vectors.hpp"
@@ -7,9 +7,11 @@
 namespace kronop::gemm {
 
 // Adds the products of both numbers of each place. They and their sums fit in 32 bits.
-// NOTE: GCC and Clang have different builtins for 64 bytes; the masked one is the only one of GCC's.
+// NOTE: GCC and Clang have different builtins for 64 bytes; the masked one is the only one of
+// GCC's.
 template <int kWidth>
-KRONOP_INLINE Vector<int32_t, kWidth> multiply_pairs(Vector<int32_t, kWidth> a, Vector<int32_t, kWidth> b) {
+KRONOP_INLINE Vector<int32_t, kWidth> multiply_pairs(Vector<int32_t, kWidth> a,
+                                                     Vector<int32_t, kWidth> b) {
   [[maybe_unused]] constexpr int kBytes = kWidth * int(sizeof(int32_t));
   using V = Vector<int32_t, kWidth>;
   using Halves = Vector<short, 2 * kWidth>;
@@ -18,15 +20,18 @@ KRONOP_INLINE Vector<int32_t, kWidth> multiply_pairs(Vector<int32_t, kWidth> a, 
 #if defined(__clang__)
     return bit_cast<V>(__builtin_ia32_pmaddwd512(bit_cast<Halves>(a), bit_cast<Halves>(b)));
 #else
-    return bit_cast<V>(__builtin_ia32_pmaddwd512_mask(bit_cast<Halves>(a), bit_cast<Halves>(b), V{}, uint16_t(~0)));
+    return bit_cast<V>(__builtin_ia32_pmaddwd512_mask(bit_cast<Halves>(a), bit_cast<Halves>(b), V{},
+                                                      uint16_t(~0)));
 #endif
   }
 #endif
 #if defined(__AVX2__)
-  if constexpr (kBytes == 32) return bit_cast<V>(__builtin_ia32_pmaddwd256(bit_cast<Halves>(a), bit_cast<Halves>(b)));
+  if constexpr (kBytes == 32)
+    return bit_cast<V>(__builtin_ia32_pmaddwd256(bit_cast<Halves>(a), bit_cast<Halves>(b)));
 #endif
 #if defined(__SSE2__)
-  if constexpr (kBytes == 16) return bit_cast<V>(__builtin_ia32_pmaddwd128(bit_cast<Halves>(a), bit_cast<Halves>(b)));
+  if constexpr (kBytes == 16)
+    return bit_cast<V>(__builtin_ia32_pmaddwd128(bit_cast<Halves>(a), bit_cast<Halves>(b)));
 #endif
   return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
 }
@@ -40,21 +45,23 @@ struct PairStep : VectorStep<Decided> {
   static constexpr index_t kUnit = 2;
 
   template <class Input>
-  static void pack_rows(Packed* to, const Input* from, index_t row, index_t column, index_t count, index_t depth) {
+  static void pack_rows(Packed* to, const Input* from, index_t row, index_t column, index_t count,
+                        index_t depth) {
     pack<Decided::kRows>(to, depth, [&](Sum* held, index_t k, index_t some) {
       Lanes::pack_rows(held, from + k * column, row, column, count, some);
     });
   }
   template <class Input>
-  static void pack_columns(Packed* to, const Input* from, index_t row, index_t column, index_t count, index_t depth) {
+  static void pack_columns(Packed* to, const Input* from, index_t row, index_t column,
+                           index_t count, index_t depth) {
     pack<kPanel>(to, depth, [&](Sum* held, index_t k, index_t some) {
       Lanes::pack_columns(held, from + k * column, row, column, count, some);
     });
   }
 
   template <int kHeight>
-  __attribute__((noinline)) static void multiply(const Packed* rows, const Packed* columns, index_t depth, Sum* to,
-                                                 bool joins) {
+  __attribute__((noinline)) static void multiply(const Packed* rows, const Packed* columns,
+                                                 index_t depth, Sum* to, bool joins) {
     constexpr int kWidth = Decided::kWidth;
     using V = Vector<Sum, kWidth>;
     V sums[kHeight][Decided::kVectors];
@@ -68,7 +75,8 @@ struct PairStep : VectorStep<Decided> {
     for (index_t k = 0; k < depth; k += 2, rows += 2 * Decided::kRows, columns += 2 * kPanel) {
       V b[Decided::kVectors];
       KRONOP_UNROLL
-      for (int v = 0; v < Decided::kVectors; ++v) b[v] = bit_cast<V>(load<Packed, 2 * kWidth>(columns + 2 * v * kWidth));
+      for (int v = 0; v < Decided::kVectors; ++v)
+        b[v] = bit_cast<V>(load<Packed, 2 * kWidth>(columns + 2 * v * kWidth));
       KRONOP_UNROLL
       for (int r = 0; r < kHeight; ++r) {
         const V a = V{} + bit_cast<Sum>(load<Packed, 2>(rows + 2 * r));
@@ -84,8 +92,8 @@ struct PairStep : VectorStep<Decided> {
   }
 
  private:
-  // Packs some of k at a time as numbers of 32 bits, and makes pairs of them. The last of an odd number
-  // has a partner of 0.
+  // Packs some of k at a time as numbers of 32 bits, and makes pairs of them. The last of an odd
+  // number has a partner of 0.
   template <int kLanes, class PackSome>
   KRONOP_INLINE static void pack(Packed* to, index_t depth, const PackSome& pack_some) {
     constexpr index_t kSome = 32;

@@ -6,16 +6,17 @@
 namespace kronop {
 
 // Strides are in elements, and may be 0 or negative. Extents of the batch are 1 where it has fewer
-// dimensions. An item of work is a block of `rows` by `columns` results, for one of `slices` parts of
-// k, each `slice` long, of which `depth` is packed at a time. A thread has `scratch_bytes` of the
-// workspace, in which packed columns begin at `packed_columns` and sums at `sums`; sums of slices
-// begin at `partial` of the workspace, in rows `pitch` apart.
+// dimensions. An item of work is a block of `rows` by `columns` results, for one of `slices` parts
+// of k, each `slice` long, of which `depth` is packed at a time. A thread has `scratch_bytes` of
+// the workspace, in which packed columns begin at `packed_columns` and sums at `sums`; sums of
+// slices begin at `partial` of the workspace, in rows `pitch` apart.
 template <int kScalars, class Scalar>
 struct GemmParameters {
   void *a, *b, *y, *z, *bias, *workspace;
   index_t m, n, k;
   index_t batch[kBatchDims];
-  index_t a_batch[kBatchDims], b_batch[kBatchDims], y_batch[kBatchDims], z_batch[kBatchDims], bias_batch[kBatchDims];
+  index_t a_batch[kBatchDims], b_batch[kBatchDims], y_batch[kBatchDims], z_batch[kBatchDims],
+      bias_batch[kBatchDims];
   index_t a_row, a_column, b_row, b_column, y_row, y_column, z_row, z_column, bias_row, bias_column;
   index_t rows, columns, depth, slice, slices;
   index_t scratch_bytes, packed_columns, sums, partial, pitch;
@@ -23,9 +24,9 @@ struct GemmParameters {
   Scalar scalars[kScalars];
 };
 
-// The same for products whose epilogue is a visitor tree: `visited` are its operands, then its results,
-// D first. If the problem is the transpose of the operation's, `turned` is 1. Parts of result i, where
-// it is a reduction, begin at folds[i] of the workspace.
+// The same for products whose epilogue is a visitor tree: `visited` are its operands, then its
+// results, D first. If the problem is the transpose of the operation's, `turned` is 1. Parts of
+// result i, where it is a reduction, begin at folds[i] of the workspace.
 template <int kScalars, class Scalar, int kVisited, int kResults>
 struct GemmVisitorParameters {
   void *a, *b, *workspace;

@@ -24,7 +24,8 @@ class Results {
   // The results of row m in the `columns` columns from n on, at most kMost.
   KRONOP_INLINE void row(const Compute* sums, index_t m, index_t n, index_t columns) const {
     alignas(64) Wide bias[kMost];
-    if (bias_) load_run(bias, bias_ + m * p_.bias_row + n * p_.bias_column, p_.bias_column, columns);
+    if (bias_)
+      load_run(bias, bias_ + m * p_.bias_row + n * p_.bias_column, p_.bias_column, columns);
     Output* to = y_ + m * p_.y_row + n * p_.y_column;
     const Output* from = z_ ? z_ + m * p_.z_row + n * p_.z_column : z_;
     index_t z_column = p_.z_column;

@@ -6,9 +6,10 @@
 
 namespace kronop::gemm {
 
-// A panel is two stretches of 16 rows or columns, each packed as tiles, one for each step along k. A
-// line of a tile of rows is a row's numbers along k; a line of a tile of columns has a unit, which is
-// kPack neighbours along k, of every column. So one is the transposed other, in units of 32 bits.
+// A panel is two stretches of 16 rows or columns, each packed as tiles, one for each step along k.
+// A line of a tile of rows is a row's numbers along k; a line of a tile of columns has a unit,
+// which is kPack neighbours along k, of every column. So one is the transposed other, in units of
+// 32 bits.
 template <class Decided>
 struct TileStep : Decided {
   using Packed = typename Decided::Input;
@@ -23,19 +24,22 @@ struct TileStep : Decided {
     State() { engine.template begin<packed::Shape{kWhole, kWhole, kTile}>(); }
   };
 
-  static void pack_rows(Packed* to, const Packed* from, index_t row, index_t column, index_t count, index_t depth) {
+  static void pack_rows(Packed* to, const Packed* from, index_t row, index_t column, index_t count,
+                        index_t depth) {
     pack<true>(to, from, row, column, count, depth);
   }
-  static void pack_columns(Packed* to, const Packed* from, index_t row, index_t column, index_t count, index_t depth) {
+  static void pack_columns(Packed* to, const Packed* from, index_t row, index_t column,
+                           index_t count, index_t depth) {
     pack<false>(to, from, row, column, count, depth);
   }
 
   template <int kHeight>
-  __attribute__((noinline)) static void multiply(const Packed* rows, const Packed* columns, index_t depth, Sum* to,
-                                                 bool joins) {
+  __attribute__((noinline)) static void multiply(const Packed* rows, const Packed* columns,
+                                                 index_t depth, Sum* to, bool joins) {
     constexpr packed::Shape kShape{packed::Cut{kTile, kHeight - kTile}, kWhole, kTile};
     const index_t step = kTile * packed::kLineBytes, second = depth / kLine * step;
-    const packed::Operand a{rows, packed::kLineBytes, second, step}, b{columns, packed::kLineBytes, second, step};
+    const packed::Operand a{rows, packed::kLineBytes, second, step},
+        b{columns, packed::kLineBytes, second, step};
     if (joins) {
       packed::TileEngine::block<kShape, true>(a, b, int(depth / kLine), to, kPanel);
     } else {
@@ -48,10 +52,12 @@ struct TileStep : Decided {
   using Line = Vector<int32_t, kTile>;
 
   template <bool kOfRows>
-  static void pack(Packed* to, const Packed* from, index_t row, index_t column, index_t count, index_t depth) {
+  static void pack(Packed* to, const Packed* from, index_t row, index_t column, index_t count,
+                   index_t depth) {
     for (int half = 0; half < 2; ++half, count -= kTile, from += kTile * row) {
       for (index_t k = 0; k < depth; k += kLine, to += kTile * kLine) {
-        pack_tile<kOfRows>(to, from + k * column, row, column, lesser(count, kTile), lesser(depth - k, kLine));
+        pack_tile<kOfRows>(to, from + k * column, row, column, lesser(count, kTile),
+                           lesser(depth - k, kLine));
       }
     }
   }
@@ -59,7 +65,8 @@ struct TileStep : Decided {
   // A tile of `count` rows and `depth` numbers of each, filled up with zeros. Both operands are: if
   // only one were zero along k, an infinity in the other would turn into NaN.
   template <bool kOfRows>
-  static void pack_tile(Packed* to, const Packed* from, index_t row, index_t column, index_t count, index_t depth) {
+  static void pack_tile(Packed* to, const Packed* from, index_t row, index_t column, index_t count,
+                        index_t depth) {
     const bool is_whole = count == kTile && depth == kLine;
     Line lines[kTile];
     if (is_whole && row == 1) {
@@ -71,7 +78,8 @@ struct TileStep : Decided {
     }
     if (is_whole && column == 1) {
       KRONOP_UNROLL
-      for (int i = 0; i < kTile; ++i) lines[i] = bit_cast<Line>(Units::load_numbers(from + i * row));
+      for (int i = 0; i < kTile; ++i)
+        lines[i] = bit_cast<Line>(Units::load_numbers(from + i * row));
     } else {
       alignas(64) Packed staged[kTile * kLine] = {};
       for (index_t i = 0; i < count; ++i) {

@@ -18,19 +18,22 @@ struct VectorStep : Decided {
   struct State {};
 
   template <class Input>
-  static void pack_rows(Packed* to, const Input* from, index_t row, index_t column, index_t count, index_t depth) {
+  static void pack_rows(Packed* to, const Input* from, index_t row, index_t column, index_t count,
+                        index_t depth) {
     load_panel<RowLanes>(to, from, row, column, count, depth);
   }
   template <class Input>
-  static void pack_columns(Packed* to, const Input* from, index_t row, index_t column, index_t count, index_t depth) {
+  static void pack_columns(Packed* to, const Input* from, index_t row, index_t column,
+                           index_t count, index_t depth) {
     load_panel<ColumnLanes>(to, from, row, column, count, depth);
   }
 
-  // Sums of the first kHeight rows of a tile, in rows kPanel apart; `joins`: added to what is there.
-  // NOTE: a function of its own, because GCC keeps the sums in registers only where little else is.
+  // Sums of the first kHeight rows of a tile, in rows kPanel apart; `joins`: added to what is
+  // there. NOTE: a function of its own, because GCC keeps the sums in registers only where little
+  // else is.
   template <int kHeight>
-  __attribute__((noinline)) static void multiply(const Packed* rows, const Packed* columns, index_t depth, Packed* to,
-                                                 bool joins) {
+  __attribute__((noinline)) static void multiply(const Packed* rows, const Packed* columns,
+                                                 index_t depth, Packed* to, bool joins) {
     if (joins) {
       tile<kHeight>(rows, columns, depth, to, true);
     } else {
@@ -50,9 +53,10 @@ struct VectorStep : Decided {
   };
 
   template <int kHeight>
-  KRONOP_INLINE static void tile(const Packed* rows, const Packed* columns, index_t depth, Packed* to, bool joins) {
-    register_tile<kHeight, Decided::kVectors, Decided::kWidth, Decided::kUnroll>(rows, 1, Decided::kRows, columns,
-                                                                                  kPanel, to, kPanel, depth, joins);
+  KRONOP_INLINE static void tile(const Packed* rows, const Packed* columns, index_t depth,
+                                 Packed* to, bool joins) {
+    register_tile<kHeight, Decided::kVectors, Decided::kWidth, Decided::kUnroll>(
+        rows, 1, Decided::kRows, columns, kPanel, to, kPanel, depth, joins);
   }
 };
 

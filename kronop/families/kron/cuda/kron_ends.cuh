@@ -48,12 +48,14 @@ template <class Step, int Phase, int kEnd, int kStep, class Work>
 KRONOP_INLINE void work_on_pieces(const Work& work, int start) {
   using Piece = typename Work::Piece;
   for_each_piece_of_phase<Step, Piece, kEnd, kStep, reads_ahead<Step, Phase>>(
-      start, [&](Piece& piece, int first, int offset) { work.fetch(piece, first, offset); }, [&](const Piece& piece) { work.use(piece); });
+      start, [&](Piece& piece, int first, int offset) { work.fetch(piece, first, offset); },
+      [&](const Piece& piece) { work.use(piece); });
 }
 
 // Calls visit.template operator()<Access>() with the access that this window allows this phase.
 template <class Step, int Phase, class Parameters, class Visit>
-KRONOP_INLINE void with_access(const Parameters& parameters, const Window<Step>& window, Visit visit) {
+KRONOP_INLINE void with_access(const Parameters& parameters, const Window<Step>& window,
+                               Visit visit) {
   constexpr bool reads = reads_memory<Step, Phase>, writes = writes_memory<Step, Phase>;
   if constexpr (!reads && !writes) {
     visit.template operator()<Access::kPlain>();
@@ -74,7 +76,8 @@ KRONOP_INLINE void with_access(const Parameters& parameters, const Window<Step>&
 // are columns.
 template <class Step>
 KRONOP_INLINE bool exists(const Place& place, int lane, const Window<Step>& window) {
-  return (Step::kRows == 1 || place.row < window.rows) && (Step::kColumns == 1 || place.column + lane < window.columns);
+  return (Step::kRows == 1 || place.row < window.rows) &&
+         (Step::kColumns == 1 || place.column + lane < window.columns);
 }
 
 // Offset of a row of the window. Where a tile has a single row, its offset has been added to the
@@ -100,12 +103,14 @@ struct Source {
 
   template <class Parameters>
   KRONOP_INLINE Source(const Parameters& parameters, const Window<Step>& where)
-      : x(static_cast<const Input*>(parameters.x) + only_row(where, 0)), strides(parameters.digit_x, parameters.inner_x), window(where) {
+      : x(static_cast<const Input*>(parameters.x) + only_row(where, 0)),
+        strides(parameters.digit_x, parameters.inner_x), window(where) {
     x += rank_of_block<Step>() * (Step::kGroupIn / Step::kCluster) * strides.digit;
   }
 
   KRONOP_INLINE const Input* at(const Place& place) const {
-    return x + (row_offset(window, 0, place) + place.k * strides.digit + place.column * strides.inner);
+    return x +
+           (row_offset(window, 0, place) + place.k * strides.digit + place.column * strides.inner);
   }
   // Reads N elements along the digits, or along the columns, from index k after `place` on, with
   // zeros beyond the window.
@@ -116,7 +121,8 @@ struct Source {
     for (int first = 0; first < N; first += vector) {
       Vector<Input, vector> part{};
       const long long step = first * (kAlongDigits ? strides.digit : strides.inner);
-      if (exists(place, kAlongDigits ? 0 : first, window)) part = load<Input, vector>(from + (k * strides.digit + step));
+      if (exists(place, kAlongDigits ? 0 : first, window))
+        part = load<Input, vector>(from + (k * strides.digit + step));
 #pragma unroll
       for (int v = 0; v < vector; ++v) items[first + v] = part.data[v];
     }
@@ -141,31 +147,37 @@ struct Sink {
   const Finish<Step> finish;
 
   template <class Parameters>
-  KRONOP_INLINE Sink(const Parameters& parameters, const Window<Step>& where, const Finish<Step>& functor)
+  KRONOP_INLINE Sink(const Parameters& parameters, const Window<Step>& where,
+                     const Finish<Step>& functor)
       : y(static_cast<Output*>(parameters.y) + only_row(where, 1)),
         z(parameters.z ? static_cast<const Output*>(parameters.z) + only_row(where, 2) : nullptr),
         y_strides(parameters.digit_y, parameters.inner_y),
-        z_strides(parameters.digit_z, parameters.inner_z),
-        window(where),
-        finish(functor) {}
+        z_strides(parameters.digit_z, parameters.inner_z), window(where), finish(functor) {}
 
   KRONOP_INLINE Spot at(const Place& place) const {
-    return {y + (row_offset(window, 1, place) + place.k * y_strides.digit + place.column * y_strides.inner),
-            z + (row_offset(window, 2, place) + place.k * z_strides.digit + place.column * z_strides.inner)};
+    return {y + (row_offset(window, 1, place) + place.k * y_strides.digit +
+                 place.column * y_strides.inner),
+            z + (row_offset(window, 2, place) + place.k * z_strides.digit +
+                 place.column * z_strides.inner)};
   }
   // Writes N sums along the digits, or along the columns, from index k after `place` on.
   template <int N, bool kAlongDigits>
-  KRONOP_INLINE void write(const Accumulator (&values)[N], const Place& place, const Spot& to, int k) const {
+  KRONOP_INLINE void write(const Accumulator (&values)[N], const Place& place, const Spot& to,
+                           int k) const {
     constexpr int vector = N < kVector ? N : kVector;
 #pragma unroll
     for (int first = 0; first < N; first += vector) {
       if (!exists(place, kAlongDigits ? 0 : first, window)) continue;
-      const long long y_step = k * y_strides.digit + first * (kAlongDigits ? y_strides.digit : y_strides.inner);
-      const long long z_step = k * z_strides.digit + first * (kAlongDigits ? z_strides.digit : z_strides.inner);
+      const long long y_step =
+          k * y_strides.digit + first * (kAlongDigits ? y_strides.digit : y_strides.inner);
+      const long long z_step =
+          k * z_strides.digit + first * (kAlongDigits ? z_strides.digit : z_strides.inner);
       Vector<Output, vector> source{}, result;
       if (kSource && z) source = load<Output, vector>(to.z + z_step);
 #pragma unroll
-      for (int v = 0; v < vector; ++v) result.data[v] = kSource ? finish(values[first + v], source.data[v]) : finish(values[first + v]);
+      for (int v = 0; v < vector; ++v)
+        result.data[v] =
+            kSource ? finish(values[first + v], source.data[v]) : finish(values[first + v]);
       store<Output, vector>(to.y + y_step, result);
     }
   }
@@ -181,15 +193,20 @@ struct Ends {
       : source(parameters, window), sink(parameters, window, Finish<Step>(parameters)) {}
 
   template <class Visit>
-  KRONOP_INLINE void with_source(Visit visit) const { visit.template operator()<kAccess>(source); }
+  KRONOP_INLINE void with_source(Visit visit) const {
+    visit.template operator()<kAccess>(source);
+  }
   template <class Visit>
-  KRONOP_INLINE void with_sink(Visit visit) const { visit.template operator()<kAccess>(sink); }
+  KRONOP_INLINE void with_sink(Visit visit) const {
+    visit.template operator()<kAccess>(sink);
+  }
 };
 template <class Step, class Parameters>
 struct Ends<Step, Access::kAny, Parameters> {
   const Parameters& parameters;
   const Window<Step>& window;
-  KRONOP_INLINE Ends(const Parameters& from, const Window<Step>& where) : parameters(from), window(where) {}
+  KRONOP_INLINE Ends(const Parameters& from, const Window<Step>& where)
+      : parameters(from), window(where) {}
 
   template <class Visit>
   KRONOP_INLINE void with_source(Visit visit) const {
@@ -203,11 +220,14 @@ struct Ends<Step, Access::kAny, Parameters> {
   KRONOP_INLINE void with_sink(Visit visit) const {
     const Finish<Step> finish(parameters);
     if (!wide<Step>(Step::kYVector, parameters.y_vector, window)) {
-      visit.template operator()<Access::kNarrow>(Sink<Step, Access::kNarrow>(parameters, window, finish));
+      visit.template operator()<Access::kNarrow>(
+          Sink<Step, Access::kNarrow>(parameters, window, finish));
     } else if (parameters.z) {
-      visit.template operator()<Access::kSource>(Sink<Step, Access::kSource>(parameters, window, finish));
+      visit.template operator()<Access::kSource>(
+          Sink<Step, Access::kSource>(parameters, window, finish));
     } else {
-      visit.template operator()<Access::kPlain>(Sink<Step, Access::kPlain>(parameters, window, finish));
+      visit.template operator()<Access::kPlain>(
+          Sink<Step, Access::kPlain>(parameters, window, finish));
     }
   }
 };

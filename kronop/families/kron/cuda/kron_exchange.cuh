@@ -13,21 +13,24 @@ namespace kronop {
 namespace kron {
 
 template <class Step, int Phase, class Parameters, int kEach>
-using PlainWork = Either<(Step::kPhaseOther[Phase] >= 0), PairWork<Step, Phase, Access::kPlain, kEach>,
-                         PhaseWork<Step, Phase, Access::kPlain, Parameters, kEach>>;
+using PlainWork =
+    Either<(Step::kPhaseOther[Phase] >= 0), PairWork<Step, Phase, Access::kPlain, kEach>,
+           PhaseWork<Step, Phase, Access::kPlain, Parameters, kEach>>;
 
 // Runs the last phase of tile `before`, if `leaves`, and the first phase of tile `now`, if `comes`.
 // The first X is loaded ahead of the barrier that both begin with.
 template <class Step, class Parameters>
-KRONOP_INLINE void run_exchange(unsigned char* shared, const Parameters& parameters, const Window<Step>& before, bool leaves,
-                                const Window<Step>& now, bool comes) {
+KRONOP_INLINE void run_exchange(unsigned char* shared, const Parameters& parameters,
+                                const Window<Step>& before, bool leaves, const Window<Step>& now,
+                                bool comes) {
   using Last = PlainWork<Step, Step::kPhases - 1, Parameters, 0>;
   using First = PlainWork<Step, 0, Parameters, Step::kExchange>;
   // A crew, the threads that take chunks together, is a warp or the four warps of a group.
   constexpr int warps = Step::kPhaseGrouped[0] ? 4 : 1, crews = Step::kThreads / 32 / warps;
   constexpr int coming = warps * First::kAtOnce, leaving = warps * Last::kAtOnce;
   constexpr int tasks = First::kFibers / coming, pieces = Last::kFibers / tasks / leaving;
-  static_assert(First::kFibers % (coming * crews) == 0 && Last::kFibers % (tasks * leaving) == 0, "crews take whole chunks");
+  static_assert(First::kFibers % (coming * crews) == 0 && Last::kFibers % (tasks * leaving) == 0,
+                "crews take whole chunks");
   const int warp = threadIdx.x / 32 % warps, crew = threadIdx.x / 32 / warps;
   // renewed() hides that `leaves` and `comes` are the same in every round. The compiler would
   // otherwise make a loop for each case, and move the first phase, which waits for X, ahead of the
@@ -35,7 +38,8 @@ KRONOP_INLINE void run_exchange(unsigned char* shared, const Parameters& paramet
   typename First::Piece in;
   const First ahead(shared, parameters, now);  // only fetches X, for which no barrier is needed
   const auto fetch = [&](int task) {
-    if (task < tasks && renewed(unsigned(comes))) ahead.fetch(in, task * coming + warp * First::kAtOnce, 0);
+    if (task < tasks && renewed(unsigned(comes)))
+      ahead.fetch(in, task * coming + warp * First::kAtOnce, 0);
   };
   fetch(crew);
   __syncthreads();

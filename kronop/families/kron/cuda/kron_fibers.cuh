@@ -9,8 +9,9 @@ namespace kron {
 
 // Reads the fibers of a thread from X. All loads are issued before the first one is needed.
 template <class Step, int Phase, Access kAccess, class Of = PhaseOf<Step, Phase>, class Element>
-KRONOP_INLINE void read_memory(Element (&a)[Of::kContractedParts][Of::kGroups][4], const Place (&places)[Of::kPlaces],
-                               const bool (&live)[Of::kPlaces], const Source<Step, kAccess>& source) {
+KRONOP_INLINE void read_memory(Element (&a)[Of::kContractedParts][Of::kGroups][4],
+                               const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
+                               const Source<Step, kAccess>& source) {
   using Input = typename Step::Input;
   // The elements of one access: a pair of a contiguous digit, if pairs end with the digit; or all
   // lanes.
@@ -29,9 +30,11 @@ KRONOP_INLINE void read_memory(Element (&a)[Of::kContractedParts][Of::kGroups][4
       for (int r = 0; r < 2; r += Of::kUnit ? width : 1) {
         if (Of::kContracted % 8 != 0 && Of::index(s, r) >= Of::kContracted) continue;
         Input part[width];
-        source.template read<width, Step::kColumns == 1>(part, place, from, (8 * s + (Of::kUnit ? r : 4 * r)) * at);
+        source.template read<width, Step::kColumns == 1>(part, place, from,
+                                                         (8 * s + (Of::kUnit ? r : 4 * r)) * at);
 #pragma unroll
-        for (int v = 0; v < width; ++v) items[s][Of::kUnit ? r + v : r][Of::kUnit ? i : i + v] = part[v];
+        for (int v = 0; v < width; ++v)
+          items[s][Of::kUnit ? r + v : r][Of::kUnit ? i : i + v] = part[v];
       }
     }
   }
@@ -50,7 +53,8 @@ KRONOP_INLINE void read_memory(Element (&a)[Of::kContractedParts][Of::kGroups][4
 // Where index p of the digit is: in this block's tile or, for the last phase of a cluster, in that
 // of the block that has the index.
 template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
-KRONOP_INLINE const typename Step::Accumulator* of_digit(const typename Step::Accumulator* tile, int p) {
+KRONOP_INLINE const typename Step::Accumulator* of_digit(const typename Step::Accumulator* tile,
+                                                         int p) {
   if constexpr (Step::kCluster > 1 && Phase + 1 == Step::kPhases) {
     constexpr int share = Of::kContracted / Step::kCluster;
     return of_block(tile, p / share) + p % share * Of::kStride;
@@ -61,7 +65,8 @@ KRONOP_INLINE const typename Step::Accumulator* of_digit(const typename Step::Ac
 
 // Reads the fibers of a thread from the tile.
 template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
-KRONOP_INLINE void read_tile(typename Of::Fibers& a, const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
+KRONOP_INLINE void read_tile(typename Of::Fibers& a, const Place (&places)[Of::kPlaces],
+                             const bool (&live)[Of::kPlaces],
                              const typename Step::Accumulator* tile) {
   using Accumulator = typename Step::Accumulator;
   constexpr bool whole = Of::kContracted % 8 == 0;
@@ -75,7 +80,9 @@ KRONOP_INLINE void read_tile(typename Of::Fibers& a, const Place (&places)[Of::k
         const bool there = live[lane] && (whole || p < Of::kContracted);
         const auto pair = load_if<Accumulator, 2>(there, tile + places[lane].shared + p);
 #pragma unroll
-        for (int r = 0; r < 2; ++r) a[s][lane / 2][lane % 2 + 2 * r] = whole || p + r < Of::kContracted ? pair.data[r] : Accumulator{};
+        for (int r = 0; r < 2; ++r)
+          a[s][lane / 2][lane % 2 + 2 * r] =
+              whole || p + r < Of::kContracted ? pair.data[r] : Accumulator{};
       }
     } else {
       constexpr int vector = Of::kNeighbours ? Of::kLanes : 1;
@@ -86,9 +93,11 @@ KRONOP_INLINE void read_tile(typename Of::Fibers& a, const Place (&places)[Of::k
 #pragma unroll
         for (int first = 0; first < Of::kLanes; first += vector) {
           const bool there = live[first / vector] && (whole || p < Of::kContracted);
-          const auto row = load_if<Accumulator, vector>(there, from + places[first / vector].shared);
+          const auto row =
+              load_if<Accumulator, vector>(there, from + places[first / vector].shared);
 #pragma unroll
-          for (int v = 0; v < vector; ++v) a[s][(first + v) / 2][(first + v) % 2 + 2 * r] = row.data[v];
+          for (int v = 0; v < vector; ++v)
+            a[s][(first + v) / 2][(first + v) % 2 + 2 * r] = row.data[v];
         }
       }
     }
@@ -97,8 +106,9 @@ KRONOP_INLINE void read_tile(typename Of::Fibers& a, const Place (&places)[Of::k
 
 // Writes the sums of the produced indices of part n, as [r][lane], to the tile.
 template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
-KRONOP_INLINE void write_tile(const typename Step::Accumulator (&values)[2][Of::kLanes], int n, const bool (&live)[Of::kPlaces],
-                              const Place (&places)[Of::kPlaces], typename Step::Accumulator* tile) {
+KRONOP_INLINE void write_tile(const typename Step::Accumulator (&values)[2][Of::kLanes], int n,
+                              const bool (&live)[Of::kPlaces], const Place (&places)[Of::kPlaces],
+                              typename Step::Accumulator* tile) {
   using Accumulator = typename Step::Accumulator;
   constexpr bool whole = Of::kProduced % 8 == 0;
   if constexpr (Of::kUnit) {
@@ -106,7 +116,8 @@ KRONOP_INLINE void write_tile(const typename Step::Accumulator (&values)[2][Of::
     if (!whole && q >= Of::kProduced) return;
 #pragma unroll
     for (int lane = 0; lane < Of::kLanes; ++lane) {
-      if (live[lane]) store<Accumulator, 2>(tile + places[lane].shared + q, {values[0][lane], values[1][lane]});
+      if (live[lane])
+        store<Accumulator, 2>(tile + places[lane].shared + q, {values[0][lane], values[1][lane]});
     }
   } else {
 #pragma unroll
@@ -148,7 +159,8 @@ KRONOP_INLINE void write_memory(const typename Step::Accumulator (&values)[2][Of
       Accumulator part[width];
 #pragma unroll
       for (int v = 0; v < width; ++v) part[v] = Of::kUnit ? values[r + v][i] : values[r][i + v];
-      sink.template write<width, Step::kColumns == 1>(part, place, spot, (8 * n + (Of::kUnit ? r : 4 * r)) * at);
+      sink.template write<width, Step::kColumns == 1>(part, place, spot,
+                                                      (8 * n + (Of::kUnit ? r : 4 * r)) * at);
     }
   }
 }

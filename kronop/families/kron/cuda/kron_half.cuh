@@ -21,7 +21,8 @@ struct HalfOf {
   static constexpr bool kUnit = kStride == 1;
   static constexpr bool kReads = reads_memory<Step, Phase>, kWrites = writes_memory<Step, Phase>;
   static constexpr int kParts = (kContracted + 15) / 16;  // of the contracted index
-  static constexpr int kGroups = Step::kPhaseLanes[Phase] / 2;  // of 16 fibers that a warp takes at once
+  static constexpr int kGroups =
+      Step::kPhaseLanes[Phase] / 2;  // of 16 fibers that a warp takes at once
   // A contiguous digit's fibers are counted one by one, those of other digits by groups of 8
   // neighbours.
   static constexpr int kOfGroup = kUnit ? 16 : 2, kOfWarp = kOfGroup * kGroups;
@@ -29,7 +30,8 @@ struct HalfOf {
   static constexpr bool kGrouped = Step::kPhaseGrouped[Phase];
   static constexpr bool kAll = kFibers % (kGrouped ? 4 * kOfWarp : kOfWarp) == 0;
   // Elements of one access of a thread to memory.
-  static constexpr int kRead = kReads ? Step::kReadVector : 2, kWrite = kWrites ? Step::kWriteVector : 2;
+  static constexpr int kRead = kReads ? Step::kReadVector : 2,
+                       kWrite = kWrites ? Step::kWriteVector : 2;
   // 16s of produced indices: those whose sums a thread holds at once, and all of them.
   static constexpr int kAtOnce = kGrouped ? (kProduced > 32 ? 4 : 2) : kWrite == 8 ? 2 : 1;
   static constexpr int kProducedParts = (kProduced + 16 * kAtOnce - 1) / (16 * kAtOnce) * kAtOnce;
@@ -41,7 +43,9 @@ struct HalfOf {
 
   // Index along the digit of element j of thread t of a quad. The threads have vectors of `width`
   // in turn.
-  KRONOP_INLINE static constexpr int along(int width, int t, int j) { return j / width * 4 * width + t * width + j % width; }
+  KRONOP_INLINE static constexpr int along(int width, int t, int j) {
+    return j / width * 4 * width + t * width + j % width;
+  }
 
   struct Fragments {
     static constexpr int kDigit = HalfOf::kDigit, kCount = kProducedParts * kParts, kElements = 8;
@@ -77,20 +81,23 @@ struct HalfOf {
 
 // Where the row starts that a thread points to, for each group: row lane % 8 of matrix lane / 8.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
-KRONOP_INLINE void rows_of(const typename Of::Element* (&rows)[Of::kGroups], bool (&live)[Of::kGroups], int start,
-                           const typename Of::Element* tile) {
+KRONOP_INLINE void rows_of(const typename Of::Element* (&rows)[Of::kGroups],
+                           bool (&live)[Of::kGroups], int start, const typename Of::Element* tile) {
   const int lane = threadIdx.x % 32, upper = lane / 16 * 8;
   Place places[Of::kGroups];
   const int own = Of::kUnit ? lane % 16 : lane / 8 % 2;
   places_of<Step, Phase, Of::kOfGroup, Of::kAll>(places, live, start + own, 0, Of::kFibers);
 #pragma unroll
-  for (int u = 0; u < Of::kGroups; ++u) rows[u] = tile + places[u].shared + (Of::kUnit ? upper : (upper + lane % 8) * Of::kStride);
+  for (int u = 0; u < Of::kGroups; ++u)
+    rows[u] = tile + places[u].shared + (Of::kUnit ? upper : (upper + lane % 8) * Of::kStride);
 }
 
 // Reads the fibers of a thread from the tile.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
-KRONOP_INLINE void read_half_tile(typename Of::Fibers& a, const typename Of::Element* const (&rows)[Of::kGroups],
-                                  const bool (&live)[Of::kGroups], const typename Of::Element* zeros) {
+KRONOP_INLINE void read_half_tile(typename Of::Fibers& a,
+                                  const typename Of::Element* const (&rows)[Of::kGroups],
+                                  const bool (&live)[Of::kGroups],
+                                  const typename Of::Element* zeros) {
   const int lane = threadIdx.x % 32, row = lane / 16 * 8 + (Of::kUnit ? 0 : lane % 8), t = lane % 4;
 #pragma unroll
   for (int s = 0; s < Of::kParts; ++s) {
@@ -114,7 +121,8 @@ KRONOP_INLINE void read_half_tile(typename Of::Fibers& a, const typename Of::Ele
 
 // Writes the sums of produced parts n0 ... to the tile.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
-KRONOP_INLINE void write_half_tile(const typename Of::Sums& sums, int n0, const typename Of::Element* const (&rows)[Of::kGroups],
+KRONOP_INLINE void write_half_tile(const typename Of::Sums& sums, int n0,
+                                   const typename Of::Element* const (&rows)[Of::kGroups],
                                    const bool (&live)[Of::kGroups], typename Of::Element* unread) {
   using Element = typename Of::Element;
   const int lane = threadIdx.x % 32, row = lane / 16 * 8 + (Of::kUnit ? 0 : lane % 8);
@@ -127,8 +135,11 @@ KRONOP_INLINE void write_half_tile(const typename Of::Sums& sums, int n0, const 
     for (int u = 0; u < Of::kGroups; ++u) {
       unsigned words[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) words[i] = pack<Element>(sums[u][2 * n + i / 2][i % 2 * 2], sums[u][2 * n + i / 2][i % 2 * 2 + 1]);
-      store_matrices<!Of::kUnit>(there && live[u] ? const_cast<Element*>(rows[u]) + q * Of::kStride : unread, words);
+      for (int i = 0; i < 4; ++i)
+        words[i] =
+            pack<Element>(sums[u][2 * n + i / 2][i % 2 * 2], sums[u][2 * n + i / 2][i % 2 * 2 + 1]);
+      store_matrices<!Of::kUnit>(
+          there && live[u] ? const_cast<Element*>(rows[u]) + q * Of::kStride : unread, words);
     }
   }
 }
@@ -136,13 +147,15 @@ KRONOP_INLINE void write_half_tile(const typename Of::Sums& sums, int n0, const 
 // The places in memory of a thread's fibers along a contiguous digit: fibers g and g + 8 of each
 // group.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
-KRONOP_INLINE void places_in_memory(Place (&places)[2 * Of::kGroups], bool (&live)[2 * Of::kGroups], int start) {
+KRONOP_INLINE void places_in_memory(Place (&places)[2 * Of::kGroups], bool (&live)[2 * Of::kGroups],
+                                    int start) {
   places_of<Step, Phase, 8, Of::kAll>(places, live, start + threadIdx.x % 32 / 4, 0, Of::kFibers);
 }
 
 // Reads the fibers of a thread from X. All loads are issued before the first one is needed.
 template <class Step, int Phase, Access kAccess, class Of = HalfOf<Step, Phase>>
-KRONOP_INLINE void read_half_memory(typename Of::Fibers& a, int start, const Source<Step, kAccess>& source,
+KRONOP_INLINE void read_half_memory(typename Of::Fibers& a, int start,
+                                    const Source<Step, kAccess>& source,
                                     const Window<Step>& window) {
   constexpr int width = Of::kRead, vector = Source<Step, kAccess>::kVector;
   Place places[2 * Of::kGroups];
@@ -162,18 +175,22 @@ KRONOP_INLINE void read_half_memory(typename Of::Fibers& a, int start, const Sou
 #pragma unroll
         for (int v = 0; v < width; v += vector) {
           Vector<unsigned, vector / 2> part{};
-          if (some) part = load<unsigned, vector / 2>(reinterpret_cast<const unsigned*>(from + (p + v) * source.strides.digit));
+          if (some)
+            part = load<unsigned, vector / 2>(
+                reinterpret_cast<const unsigned*>(from + (p + v) * source.strides.digit));
 #pragma unroll
           for (int w = 0; w < vector / 2; ++w) words[v / 2 + w] = part.data[w];
         }
       } else {
 #pragma unroll
         for (int v = 0; v < width; ++v) {
-          if (some && first + p + v < Of::kContracted) words[v / 2] |= unsigned(from[(p + v) * source.strides.digit].bits) << 16 * (v % 2);
+          if (some && first + p + v < Of::kContracted)
+            words[v / 2] |= unsigned(from[(p + v) * source.strides.digit].bits) << 16 * (v % 2);
         }
       }
 #pragma unroll
-      for (int w = 0; w < width / 2; ++w) a[j / 4 + (j % 4 + 2 * w) / 4][i / 2][i % 2 + (j + 2 * w) % 4] = words[w];
+      for (int w = 0; w < width / 2; ++w)
+        a[j / 4 + (j % 4 + 2 * w) / 4][i / 2][i % 2 + (j + 2 * w) % 4] = words[w];
     }
   }
 }
@@ -181,7 +198,8 @@ KRONOP_INLINE void read_half_memory(typename Of::Fibers& a, int start, const Sou
 // Writes the sums of produced parts n0 ... to Y. With a source they go through the epilogue here;
 // without one they have been through it (finish_sums).
 template <class Step, int Phase, Access kAccess, class Of = HalfOf<Step, Phase>>
-KRONOP_INLINE void write_half_memory(const typename Of::Sums& sums, int n0, int start, const Sink<Step, kAccess>& sink) {
+KRONOP_INLINE void write_half_memory(const typename Of::Sums& sums, int n0, int start,
+                                     const Sink<Step, kAccess>& sink) {
   using Output = typename Step::Output;
   constexpr int width = Of::kWrite, vector = Sink<Step, kAccess>::kVector;
   Place places[2 * Of::kGroups];
@@ -201,14 +219,17 @@ KRONOP_INLINE void write_half_memory(const typename Of::Sums& sums, int n0, int 
       if (q >= Of::kProduced || (Of::kProduced % 16 != 0 && first + q >= Of::kProduced)) continue;
       float values[vector];
 #pragma unroll
-      for (int v = 0; v < vector; ++v) values[v] = sums[i / 2][(j + v) / 2][i % 2 * 2 + (j + v) % 2];
+      for (int v = 0; v < vector; ++v)
+        values[v] = sums[i / 2][(j + v) / 2][i % 2 * 2 + (j + v) % 2];
       if (Sink<Step, kAccess>::kSource && sink.z) {
         sink.template write<vector, true>(values, place, sink.at(place), q);
       } else if constexpr (vector > 1) {
         Vector<unsigned, vector / 2> words;
 #pragma unroll
-        for (int w = 0; w < vector / 2; ++w) words.data[w] = pack<Output>(values[2 * w], values[2 * w + 1]);
-        store<unsigned, vector / 2>(reinterpret_cast<unsigned*>(to + q * sink.y_strides.digit), words);
+        for (int w = 0; w < vector / 2; ++w)
+          words.data[w] = pack<Output>(values[2 * w], values[2 * w + 1]);
+        store<unsigned, vector / 2>(reinterpret_cast<unsigned*>(to + q * sink.y_strides.digit),
+                                    words);
       } else {
         to[q * sink.y_strides.digit] = convert<Output>(values[0]);
       }
@@ -218,7 +239,8 @@ KRONOP_INLINE void write_half_memory(const typename Of::Sums& sums, int n0, int 
 
 // Computes the sums of produced parts n0 ...
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
-KRONOP_INLINE void multiply_half(typename Of::Sums& sums, const typename Of::Fibers& a, int n0, const typename Of::Factor* factor) {
+KRONOP_INLINE void multiply_half(typename Of::Sums& sums, const typename Of::Fibers& a, int n0,
+                                 const typename Of::Factor* factor) {
 #pragma unroll
   for (int n = 0; n < Of::kAtOnce; ++n) {
 #pragma unroll
@@ -234,7 +256,8 @@ KRONOP_INLINE void multiply_half(typename Of::Sums& sums, const typename Of::Fib
 #pragma unroll
         for (int u = 0; u < Of::kGroups; ++u) {
           if (Of::kWrite == 2 && 16 * (n0 + n) + 8 * i >= Of::kProduced) continue;
-          warp_multiply_add<typename Of::Element>(sums[u][2 * n + i], a[s][u], b.data[2 * i], b.data[2 * i + 1]);
+          warp_multiply_add<typename Of::Element>(sums[u][2 * n + i], a[s][u], b.data[2 * i],
+                                                  b.data[2 * i + 1]);
         }
       }
     }
@@ -243,13 +266,15 @@ KRONOP_INLINE void multiply_half(typename Of::Sums& sums, const typename Of::Fib
 
 // Computes the same sums by four warps together.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
-KRONOP_INLINE void multiply_half_grouped(typename Of::Sums& sums, const typename Of::Fibers& a, int n0, const Matrix& factor) {
+KRONOP_INLINE void multiply_half_grouped(typename Of::Sums& sums, const typename Of::Fibers& a,
+                                         int n0, const Matrix& factor) {
   begin_group_products();
 #pragma unroll
   for (int u = 0; u < Of::kGroups; ++u) {
 #pragma unroll
     for (int s = 0; s < Of::kParts; ++s) {
-      group_multiply_add<typename Of::Element>(sums[u], a[s][u], factor, 16 * (2 * s * Of::kColumns + 16 * n0), s > 0);
+      group_multiply_add<typename Of::Element>(sums[u], a[s][u], factor,
+                                               16 * (2 * s * Of::kColumns + 16 * n0), s > 0);
     }
   }
   commit_group_products();
@@ -273,12 +298,15 @@ KRONOP_INLINE void finish_sums(float (&sums)[N][4], const Finish<Step>& finish) 
 #pragma unroll
   for (int n = 0; n < N; ++n) {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) sums[n][e] = convert<float>(finish.functor(convert<Compute>(sums[n][e]), Compute{}, Finish<Step>::no_bias()));
+    for (int e = 0; e < 4; ++e)
+      sums[n][e] = convert<float>(
+          finish.functor(convert<Compute>(sums[n][e]), Compute{}, Finish<Step>::no_bias()));
   }
 }
 
 template <class Step, int Phase, Access kAccess, class Parameters>
-KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
+KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
+                            const Window<Step>& window) {
   using Of = HalfOf<Step, Phase>;
   using Element = typename Of::Element;
   constexpr bool last = Phase + 1 == Step::kPhases;
@@ -291,10 +319,12 @@ KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
   constexpr int at_once = Step::kThreads / 32 * Of::kOfWarp, together = 4 * Of::kOfWarp;
 #pragma unroll 1
   // The warps of a group multiply together, so they do the same number of rounds.
-  for (int start = threadIdx.x / 32 * Of::kOfWarp; (Of::kGrouped ? start / together * together : start) < Of::kFibers; start += at_once) {
+  for (int start = threadIdx.x / 32 * Of::kOfWarp;
+       (Of::kGrouped ? start / together * together : start) < Of::kFibers; start += at_once) {
     const Element* rows[Of::kGroups];
     bool live[Of::kGroups];
-    if constexpr (!Of::kReads || !Of::kWrites) rows_of<Step, Phase>(rows, live, start, tile_of<Step>(shared, window));
+    if constexpr (!Of::kReads || !Of::kWrites)
+      rows_of<Step, Phase>(rows, live, start, tile_of<Step>(shared, window));
     typename Of::Fibers a;
     if constexpr (Of::kReads) {
       read_half_memory<Step, Phase, kAccess>(a, start, source, window);
@@ -307,7 +337,9 @@ KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
       if constexpr (Of::kGrouped) {
         multiply_half_grouped<Step, Phase>(sums, a, n0, matrix);
       } else {
-        multiply_half<Step, Phase>(sums, a, n0, reinterpret_cast<const typename Of::Factor*>(shared + factor_at) + threadIdx.x % 32);
+        multiply_half<Step, Phase>(
+            sums, a, n0,
+            reinterpret_cast<const typename Of::Factor*>(shared + factor_at) + threadIdx.x % 32);
       }
       if (last && !parameters.z) {
 #pragma unroll
@@ -325,7 +357,8 @@ KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
 // Writes the row of zeros, which is read where a tile has no row.
 template <class Step>
 KRONOP_INLINE void put_zeros(unsigned char* shared) {
-  if (threadIdx.x == 0) store<unsigned, 4>(reinterpret_cast<unsigned*>(shared + Step::kTileBytesAt) - 8, {});
+  if (threadIdx.x == 0)
+    store<unsigned, 4>(reinterpret_cast<unsigned*>(shared + Step::kTileBytesAt) - 8, {});
 }
 
 }  // namespace kron

@@ -23,7 +23,9 @@ KRONOP_INLINE void load_factors(const Factors<Step, Parameters>& factors, Then t
     const auto rest = [&]<int kMore>() { load_factors<Step, Phase + 1, kMore>(factors, then); };
     if constexpr (Step::kHalf) {
       using Of = HalfOf<Step, Phase>;
-      load_fragments<Step, Either<Of::kGrouped, typename Of::GroupFragments, typename Of::Fragments>, kHeld>(factors, rest);
+      load_fragments<
+          Step, Either<Of::kGrouped, typename Of::GroupFragments, typename Of::Fragments>, kHeld>(
+          factors, rest);
     } else if constexpr (Step::kPhaseOther[Phase] >= 0) {
       using Of = PairOf<Step, Phase>;
       load_fragments<Step, typename Of::LeftFragments, kHeld>(factors, [&]<int kMore>() {
@@ -31,7 +33,9 @@ KRONOP_INLINE void load_factors(const Factors<Step, Parameters>& factors, Then t
       });
     } else {
       using Of = PhaseOf<Step, Phase>;
-      load_fragments<Step, Either<Of::kGrouped, typename Of::GroupFragments, typename Of::Fragments>, kHeld>(factors, rest);
+      load_fragments<
+          Step, Either<Of::kGrouped, typename Of::GroupFragments, typename Of::Fragments>, kHeld>(
+          factors, rest);
     }
   }
 }
@@ -39,7 +43,8 @@ KRONOP_INLINE void load_factors(const Factors<Step, Parameters>& factors, Then t
 // Loads the factors for the first tile of a batch, whose phases wait for them, and prefetches X
 // where a phase reads it from memory.
 template <class Step, class Parameters>
-KRONOP_INLINE void prepare(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
+KRONOP_INLINE void prepare(unsigned char* shared, const Parameters& parameters,
+                           const Window<Step>& window) {
   const Factors<Step, Parameters> factors(shared, parameters, window.batch);
   load_factors<Step, 0, 0>(factors, [&]() {
     if constexpr (!Step::kStagedIn) {
@@ -52,7 +57,8 @@ KRONOP_INLINE void prepare(unsigned char* shared, const Parameters& parameters, 
 }
 
 template <class Step, int Phase, Access kAccess, class Parameters>
-KRONOP_INLINE void run_one(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
+KRONOP_INLINE void run_one(unsigned char* shared, const Parameters& parameters,
+                           const Window<Step>& window) {
   if constexpr (Step::kHalf) {
     run_half<Step, Phase, kAccess>(shared, parameters, window);
   } else if constexpr (Step::kPhaseOther[Phase] >= 0) {
@@ -76,12 +82,14 @@ KRONOP_INLINE constexpr bool chooses_inside() {
 // Runs phases Phase to kEnd - 1. After the first phase the next tile's X is prefetched, where that
 // phase reads X itself; where there are two tiles, X is copied to the other one.
 template <class Step, int Phase = 0, int kEnd = Step::kPhases, class Parameters>
-KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameters, const Window<Step>& window,
-                              const Window<Step>& next) {
+KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameters,
+                              const Window<Step>& window, const Window<Step>& next) {
   if constexpr (chooses_inside<Step, Phase>()) {
     run_one<Step, Phase, Access::kAny>(shared, parameters, window);
   } else {
-    with_access<Step, Phase>(parameters, window, [&]<Access kAccess>() { run_one<Step, Phase, kAccess>(shared, parameters, window); });
+    with_access<Step, Phase>(parameters, window, [&]<Access kAccess>() {
+      run_one<Step, Phase, kAccess>(shared, parameters, window);
+    });
   }
   if constexpr (Phase + 1 < kEnd) {
     wait_for_threads<Step, Phase + 2 == Step::kPhases>();
@@ -96,8 +104,9 @@ KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameter
 // Runs the last phase of tile `before`, if `leaves`, and the first phase of tile `now`, if `comes`:
 // together where they access memory in the plain way, else one after the other.
 template <class Step, class Parameters>
-KRONOP_INLINE void end_and_begin(unsigned char* shared, const Parameters& parameters, const Window<Step>& before, bool leaves,
-                                 const Window<Step>& now, bool comes) {
+KRONOP_INLINE void end_and_begin(unsigned char* shared, const Parameters& parameters,
+                                 const Window<Step>& before, bool leaves, const Window<Step>& now,
+                                 bool comes) {
   constexpr int last = Step::kPhases - 1;
   const bool wide_in = wide<Step>(Step::kXVector, parameters.x_vector, now);
   const bool wide_out = wide<Step>(Step::kYVector, parameters.y_vector, before);
@@ -170,7 +179,8 @@ KRONOP_INLINE void walk_over_tiles(const Parameters& parameters) {
       kron::stage_in<Step>(kron::tile_of<Step>(shared, now), parameters, now);
     }
     if (now.batch != loaded) {
-      if (loaded < 0 || kron::batched_factors<Step>(parameters)) kron::prepare<Step>(shared, parameters, now);
+      if (loaded < 0 || kron::batched_factors<Step>(parameters))
+        kron::prepare<Step>(shared, parameters, now);
       loaded = now.batch;
     }
     wait_for_copies();

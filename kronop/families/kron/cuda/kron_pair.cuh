@@ -13,7 +13,8 @@ namespace kron {
 
 // Reads the blocks of a thread from X. All loads are issued before the first one is needed.
 template <class Step, int Phase, Access kAccess, class Of = PairOf<Step, Phase>, class Element>
-KRONOP_INLINE void read_blocks(Element (&x)[Of::kLanes][Of::kParts1][Of::kParts2][2], const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
+KRONOP_INLINE void read_blocks(Element (&x)[Of::kLanes][Of::kParts1][Of::kParts2][2],
+                               const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
                                const Source<Step, kAccess>& source) {
   using Input = typename Step::Input;
   // The elements of one access: a pair of a contiguous digit, if pairs end with the digit; or all
@@ -37,9 +38,11 @@ KRONOP_INLINE void read_blocks(Element (&x)[Of::kLanes][Of::kParts1][Of::kParts2
         for (int r = 0; r < 2; r += Of::kUnit ? width : 1) {
           if (Of::kP1 % 8 != 0 && 8 * s + Of::along(t, r) >= Of::kP1) continue;
           Input part[width];
-          source.template read<width, Step::kColumns == 1>(part, place, from, (8 * s + (Of::kUnit ? r : 4 * r)) * at1 + 8 * j * at2);
+          source.template read<width, Step::kColumns == 1>(
+              part, place, from, (8 * s + (Of::kUnit ? r : 4 * r)) * at1 + 8 * j * at2);
 #pragma unroll
-          for (int v = 0; v < width; ++v) items[s][j][Of::kUnit ? 2 * i + r + v : 2 * (i + v) + r] = part[v];
+          for (int v = 0; v < width; ++v)
+            items[s][j][Of::kUnit ? 2 * i + r + v : 2 * (i + v) + r] = part[v];
         }
       }
     }
@@ -49,21 +52,24 @@ KRONOP_INLINE void read_blocks(Element (&x)[Of::kLanes][Of::kParts1][Of::kParts2
 #pragma unroll
     for (int j = 0; j < Of::kParts2; ++j) {
 #pragma unroll
-      for (int e = 0; e < 2 * Of::kLanes; ++e) x[e / 2][s][j][e % 2] = convert<Element>(items[s][j][e]);
+      for (int e = 0; e < 2 * Of::kLanes; ++e)
+        x[e / 2][s][j][e % 2] = convert<Element>(items[s][j][e]);
     }
   }
 }
 
 // Reads the blocks of a thread from the tile.
 template <class Step, int Phase, class Of = PairOf<Step, Phase>>
-KRONOP_INLINE void read_blocks(typename Of::Elements& x, const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
+KRONOP_INLINE void read_blocks(typename Of::Elements& x, const Place (&places)[Of::kPlaces],
+                               const bool (&live)[Of::kPlaces],
                                const typename Step::Accumulator* tile) {
   using Accumulator = typename Step::Accumulator;
   constexpr int vector = Of::kNeighbours ? Of::kLanes : 1;
   const int t = threadIdx.x % 4, g = threadIdx.x % 32 / 4;
 #pragma unroll
   for (int i = 0; i < Of::kPlaces; ++i) {
-    const Accumulator* from = tile + places[i].shared + Of::along(t, 0) * Of::kStride1 + g * Of::kStride2;
+    const Accumulator* from =
+        tile + places[i].shared + Of::along(t, 0) * Of::kStride1 + g * Of::kStride2;
 #pragma unroll
     for (int s = 0; s < Of::kParts1; ++s) {
 #pragma unroll
@@ -72,14 +78,17 @@ KRONOP_INLINE void read_blocks(typename Of::Elements& x, const Place (&places)[O
         if constexpr (Of::kUnit) {
           // A digit has an even number of slots, so that a pair stays within them.
           const int p = 8 * s + 2 * t;
-          const auto pair = load_if<Accumulator, 2>(outer && (Of::kP1 % 8 == 0 || p < Of::kP1), from + 8 * s + 8 * j * Of::kStride2);
+          const auto pair = load_if<Accumulator, 2>(outer && (Of::kP1 % 8 == 0 || p < Of::kP1),
+                                                    from + 8 * s + 8 * j * Of::kStride2);
 #pragma unroll
-          for (int r = 0; r < 2; ++r) x[i][s][j][r] = Of::kP1 % 8 == 0 || p + r < Of::kP1 ? pair.data[r] : Accumulator{};
+          for (int r = 0; r < 2; ++r)
+            x[i][s][j][r] = Of::kP1 % 8 == 0 || p + r < Of::kP1 ? pair.data[r] : Accumulator{};
         } else {
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
             const bool there = outer && (Of::kP1 % 8 == 0 || 8 * s + t + 4 * r < Of::kP1);
-            const auto row = load_if<Accumulator, vector>(there, from + (8 * s + 4 * r) * Of::kStride1 + 8 * j * Of::kStride2);
+            const auto row = load_if<Accumulator, vector>(
+                there, from + (8 * s + 4 * r) * Of::kStride1 + 8 * j * Of::kStride2);
 #pragma unroll
             for (int v = 0; v < vector; ++v) x[i + v][s][j][r] = row.data[v];
           }
@@ -92,7 +101,8 @@ KRONOP_INLINE void read_blocks(typename Of::Elements& x, const Place (&places)[O
 // Computes the first product of a block: 16 produced indices, or 8 where there are no more.
 template <class Step, int Phase, class Of = PairOf<Step, Phase>>
 KRONOP_INLINE void multiply_left(typename Step::Accumulator (&sums)[Of::kParts2][4],
-                                 const typename Step::Accumulator (&x)[Of::kParts1][Of::kParts2][2], const typename Of::LeftFactor& factor, int m) {
+                                 const typename Step::Accumulator (&x)[Of::kParts1][Of::kParts2][2],
+                                 const typename Of::LeftFactor& factor, int m) {
   using Accumulator = typename Step::Accumulator;
 #pragma unroll
   for (int first = 0; first < Of::kParts1; first += Of::kTogether) {
@@ -131,8 +141,10 @@ KRONOP_INLINE void multiply_left(typename Step::Accumulator (&sums)[Of::kParts2]
 
 // Computes the second product of one set of blocks from the sums of the first.
 template <class Step, int Phase, class Of = PairOf<Step, Phase>>
-KRONOP_INLINE void multiply_right(typename Step::Accumulator (&sums)[Of::kProduced2][4],
-                                  const typename Step::Accumulator (&left)[Of::kHalf ? 2 : 1][Of::kParts2][4], const typename Of::RightFactor& factor) {
+KRONOP_INLINE void multiply_right(
+    typename Step::Accumulator (&sums)[Of::kProduced2][4],
+    const typename Step::Accumulator (&left)[Of::kHalf ? 2 : 1][Of::kParts2][4],
+    const typename Of::RightFactor& factor) {
   using Accumulator = typename Step::Accumulator;
 #pragma unroll
   for (int first = 0; first < Of::kParts2; first += Of::kTogether) {
@@ -143,7 +155,8 @@ KRONOP_INLINE void multiply_right(typename Step::Accumulator (&sums)[Of::kProduc
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
 #pragma unroll
-        for (int r = 0; r < 2; ++r) fiber[h + 2 * r] = Of::kHalf ? left[h][j][r] : left[0][j][2 * h + r];
+        for (int r = 0; r < 2; ++r)
+          fiber[h + 2 * r] = Of::kHalf ? left[h][j][r] : left[0][j][2 * h + r];
       }
       const Split<Accumulator, 4, Step::kSplit> a(fiber);
       typename Of::Right b[Of::kProduced2];
@@ -185,25 +198,31 @@ KRONOP_INLINE void for_each_result(const typename Of::Sums& sums, int m, Visit v
 }
 
 template <class Step, int Phase, class Of = PairOf<Step, Phase>>
-KRONOP_INLINE void write_blocks(const typename Of::Sums& sums, int m, const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
+KRONOP_INLINE void write_blocks(const typename Of::Sums& sums, int m,
+                                const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
                                 typename Step::Accumulator* tile) {
   using Accumulator = typename Step::Accumulator;
   constexpr int vector = Of::kLanes / Of::kPlaces;
   const int own = Of::row(threadIdx.x % 32 / 4) * Of::kStride1 + threadIdx.x % 4 * Of::kStride2;
-  for_each_result<Step, Phase>(sums, m, [&](const Accumulator (&values)[Of::kLanes], int first, int second) {
+  for_each_result<Step, Phase>(
+      sums, m, [&](const Accumulator(&values)[Of::kLanes], int first, int second) {
 #pragma unroll
-    for (int i = 0; i < Of::kPlaces; ++i) {
-      Vector<Accumulator, vector> row;
+        for (int i = 0; i < Of::kPlaces; ++i) {
+          Vector<Accumulator, vector> row;
 #pragma unroll
-      for (int v = 0; v < vector; ++v) row.data[v] = values[i * vector + v];
-      if (live[i]) store<Accumulator, vector>(tile + places[i].shared + own + (first * Of::kStride1 + second * Of::kStride2), row);
-    }
-  });
+          for (int v = 0; v < vector; ++v) row.data[v] = values[i * vector + v];
+          if (live[i])
+            store<Accumulator, vector>(
+                tile + places[i].shared + own + (first * Of::kStride1 + second * Of::kStride2),
+                row);
+        }
+      });
 }
 
 // Writes the same results through the epilogue to Y.
 template <class Step, int Phase, Access kAccess, class Of = PairOf<Step, Phase>>
-KRONOP_INLINE void write_blocks(const typename Of::Sums& sums, int m, const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
+KRONOP_INLINE void write_blocks(const typename Of::Sums& sums, int m,
+                                const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
                                 const Sink<Step, kAccess>& sink) {
   using Accumulator = typename Step::Accumulator;
   constexpr int vector = Of::kLanes / Of::kPlaces;
@@ -216,15 +235,18 @@ KRONOP_INLINE void write_blocks(const typename Of::Sums& sums, int m, const Plac
     own[i].k += Of::row(threadIdx.x % 32 / 4) * at1 + threadIdx.x % 4 * at2;
     spots[i] = sink.at(own[i]);
   }
-  for_each_result<Step, Phase>(sums, m, [&](const Accumulator (&values)[Of::kLanes], int first, int second) {
+  for_each_result<Step, Phase>(sums, m,
+                               [&](const Accumulator(&values)[Of::kLanes], int first, int second) {
 #pragma unroll
-    for (int i = 0; i < Of::kPlaces; ++i) {
-      Accumulator row[vector];
+                                 for (int i = 0; i < Of::kPlaces; ++i) {
+                                   Accumulator row[vector];
 #pragma unroll
-      for (int v = 0; v < vector; ++v) row[v] = values[i * vector + v];
-      if (live[i]) sink.template write<vector, Step::kColumns == 1>(row, own[i], spots[i], first * at1 + second * at2);
-    }
-  });
+                                   for (int v = 0; v < vector; ++v) row[v] = values[i * vector + v];
+                                   if (live[i])
+                                     sink.template write<vector, Step::kColumns == 1>(
+                                         row, own[i], spots[i], first * at1 + second * at2);
+                                 }
+                               });
 }
 
 // A phase at work on a window: what a thread keeps, how it fetches a piece of the blocks, and how
@@ -234,7 +256,8 @@ struct PairWork {
   using Of = PairOf<Step, Phase>;
   using Accumulator = typename Step::Accumulator;
   static constexpr int kFibers = Of::kBlocks, kAtOnce = Of::kLanes;  // of a warp
-  static constexpr int kLeftAt = Step::kFactorBytesAt[Of::kInner], kRightAt = Step::kFactorBytesAt[Of::kOuter];
+  static constexpr int kLeftAt = Step::kFactorBytesAt[Of::kInner],
+                       kRightAt = Step::kFactorBytesAt[Of::kOuter];
   struct Piece {
     Place places[Of::kPlaces];
     bool live[Of::kPlaces];
@@ -247,15 +270,16 @@ struct PairWork {
   const Sink<Step, kAccess> sink;
 
   template <class Parameters>
-  KRONOP_INLINE PairWork(unsigned char* shared, const Parameters& parameters, const Window<Step>& window)
+  KRONOP_INLINE PairWork(unsigned char* shared, const Parameters& parameters,
+                         const Window<Step>& window)
       : left(reinterpret_cast<const typename Of::Left*>(shared + kLeftAt) + threadIdx.x % 32),
         right(reinterpret_cast<const typename Of::Right*>(shared + kRightAt) + threadIdx.x % 32),
         tile(reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt)),
-        source(parameters, window),
-        sink(parameters, window, Finish<Step>(parameters)) {}
+        source(parameters, window), sink(parameters, window, Finish<Step>(parameters)) {}
 
   KRONOP_INLINE void fetch(Piece& to, int start, int offset) const {
-    places_of<Step, Phase, Of::kLanes / Of::kPlaces, Of::kBlocks % Of::kLanes == 0, kEach>(to.places, to.live, start, offset, kFibers);
+    places_of<Step, Phase, Of::kLanes / Of::kPlaces, Of::kBlocks % Of::kLanes == 0, kEach>(
+        to.places, to.live, start, offset, kFibers);
     if constexpr (reads_memory<Step, Phase>) {
       read_blocks<Step, Phase, kAccess>(to.elements, to.places, to.live, source);
     } else {
@@ -276,7 +300,8 @@ struct PairWork {
         constexpr int count = Of::kHalf ? 2 : 1;
         Accumulator first[count][Of::kParts2][4];
 #pragma unroll
-        for (int h = 0; h < count; ++h) multiply_left<Step, Phase>(first[h], elements[set * count + h], left, m);
+        for (int h = 0; h < count; ++h)
+          multiply_left<Step, Phase>(first[h], elements[set * count + h], left, m);
         multiply_right<Step, Phase>(sums[set], first, right);
       }
       if constexpr (writes_memory<Step, Phase>) {
@@ -289,7 +314,8 @@ struct PairWork {
 };
 
 template <class Step, int Phase, Access kAccess, class Parameters>
-KRONOP_INLINE void run_pair(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
+KRONOP_INLINE void run_pair(unsigned char* shared, const Parameters& parameters,
+                            const Window<Step>& window) {
   using Work = PairWork<Step, Phase, kAccess>;
   const Work work(shared, parameters, window);
   constexpr int at_once = Step::kThreads / 32 * Work::kAtOnce;

@@ -50,7 +50,8 @@ struct PairOf {
   static constexpr int kStride1 = Step::kStride[kInner], kStride2 = Step::kStride[kOuter];
   static constexpr bool kUnit = kStride1 == 1;
   // Parts of 8 contracted or second produced indices, and of 16 first produced ones.
-  static constexpr int kParts1 = (kP1 + 7) / 8, kParts2 = (kP2 + 7) / 8, kProduced2 = (kQ2 + 7) / 8, kProduced1 = (kQ1 + 15) / 16;
+  static constexpr int kParts1 = (kP1 + 7) / 8, kParts2 = (kP2 + 7) / 8, kProduced2 = (kQ2 + 7) / 8,
+                       kProduced1 = (kQ1 + 15) / 16;
   static constexpr int kLanes = Step::kPhaseLanes[Phase];  // blocks that a warp takes at once
   static constexpr bool kNeighbours = Step::kPhaseNeighbours[Phase];
   static constexpr int kPlaces = kNeighbours ? 1 : kLanes;
@@ -60,12 +61,14 @@ struct PairOf {
   static constexpr bool kHalf = kQ1 <= 8;
   static constexpr int kSets = kHalf ? kLanes / 2 : kLanes;
   static constexpr bool kStacked = kHalf && Step::kSplit;
-  static constexpr int kTogether = Step::kSplit ? 2 : 1 << 20;  // parts whose products are one chain of sums
+  static constexpr int kTogether =
+      Step::kSplit ? 2 : 1 << 20;  // parts whose products are one chain of sums
   using Left = Either<kStacked, Stacked<Accumulator>, Split<Accumulator, 4, Step::kSplit>>;
   using Right = Split<Accumulator, 2, Step::kSplit>;
   static constexpr int kLeftCount = kProduced1 * kParts1, kRightCount = kParts2 * kProduced2;
   // Whether the factors are held in registers for the whole phase, since they are few.
-  static constexpr bool kHoldFactors = kProduced1 == 1 && kLeftCount * sizeof(Left) + kRightCount * sizeof(Right) <= 64;
+  static constexpr bool kHoldFactors =
+      kProduced1 == 1 && kLeftCount * sizeof(Left) + kRightCount * sizeof(Right) <= 64;
   using LeftFactor = Held<Left, kLeftCount, kHoldFactors>;
   using RightFactor = Held<Right, kRightCount, kHoldFactors>;
   template <class T>
@@ -89,7 +92,8 @@ struct PairOf {
       return part / kParts1 * 16 + row(thread / 4) + (kStacked ? 0 : i % 2 * 8);
     }
     KRONOP_INLINE static unsigned place(unsigned e) { return e; }
-    KRONOP_INLINE static void put(Accumulator* to, unsigned e, const Accumulator (&items)[kElements]) {
+    KRONOP_INLINE static void put(Accumulator* to, unsigned e,
+                                  const Accumulator (&items)[kElements]) {
       reinterpret_cast<Operand*>(to)[e] = Operand(items);
     }
   };
@@ -97,7 +101,9 @@ struct PairOf {
     using Operand = Right;
     static constexpr int kDigit = kOuter, kCount = kRightCount, kElements = 2;
     static constexpr bool kWhole = kP2 % 8 == 0 && kQ2 % 8 == 0;
-    KRONOP_INLINE static unsigned contracted(unsigned part, unsigned thread, int r) { return part / kProduced2 * 8 + thread % 4 * 2 + r; }
+    KRONOP_INLINE static unsigned contracted(unsigned part, unsigned thread, int r) {
+      return part / kProduced2 * 8 + thread % 4 * 2 + r;
+    }
     KRONOP_INLINE static unsigned produced(unsigned part, unsigned thread, int) {
       const unsigned g = thread / 4;
       return part % kProduced2 * 8 + g / 2 + g % 2 * 4;

@@ -103,7 +103,8 @@ KRONOP_INLINE TileElement<Step>* tile_of(unsigned char* shared, const Window<Ste
 // none. The loop stays rolled, since a block runs it once or twice: four copies of a division would
 // be code that comes from memory first.
 template <class Parameters, class Visit>
-KRONOP_INLINE void for_each_batch_digit(long long batch, const Parameters& parameters, Visit visit) {
+KRONOP_INLINE void for_each_batch_digit(long long batch, const Parameters& parameters,
+                                        Visit visit) {
 #pragma unroll 1
   for (int axis = 3; batch != 0; --axis) visit(axis, split(batch, parameters.batch_extent[axis]));
 }
@@ -115,14 +116,17 @@ struct Tiles {
   const Parameters& parameters;
 
   KRONOP_INLINE explicit Tiles(const Parameters& from) : parameters(from) {}
-  KRONOP_INLINE long long outer() const { return parameters.outer_extent[0] * parameters.outer_extent[1]; }
+  KRONOP_INLINE long long outer() const {
+    return parameters.outer_extent[0] * parameters.outer_extent[1];
+  }
   KRONOP_INLINE long long count() const { return parameters.tiles[2]; }
 
   // Writes the row offsets of tile `index` to shared memory from byte `at` on; a barrier has to
   // make them visible.
   KRONOP_INLINE Window<Step> open(long long index, int at) const {
     long long batch = index, x = 0, y = 0, z = 0;
-    const long long column = split(batch, parameters.tiles[0]) * Step::kColumns, row = split(batch, parameters.tiles[1]) * Step::kRows;
+    const long long column = split(batch, parameters.tiles[0]) * Step::kColumns,
+                    row = split(batch, parameters.tiles[1]) * Step::kRows;
     for_each_batch_digit(batch, parameters, [&](int axis, long long digit) {
       x += digit * parameters.batch_x[axis];
       y += digit * parameters.batch_y[axis];
@@ -152,12 +156,14 @@ struct Tiles {
 
 // Elements from the factors `first` ... of batch 0 to those of the batch with this linear index.
 template <int N, class Parameters>
-KRONOP_INLINE void factor_offsets(long long (&offsets)[N], const Parameters& parameters, int first, long long batch) {
+KRONOP_INLINE void factor_offsets(long long (&offsets)[N], const Parameters& parameters, int first,
+                                  long long batch) {
 #pragma unroll
   for (int i = 0; i < N; ++i) offsets[i] = 0;
   for_each_batch_digit(batch, parameters, [&](int axis, long long digit) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) offsets[i] += digit * parameters.factor_batch[(first + i) * 4 + axis];
+    for (int i = 0; i < N; ++i)
+      offsets[i] += digit * parameters.factor_batch[(first + i) * 4 + axis];
   });
 }
 

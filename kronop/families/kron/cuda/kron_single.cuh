@@ -9,7 +9,8 @@ namespace kron {
 // Adds all products of one part of the contraction to the sums of parts n0 ... of the produced
 // index.
 template <int kIndex, int kParts, class T, bool kSplit, int kGroups, int kAtOnce>
-KRONOP_INLINE void add_products(T (&sums)[kAtOnce][kGroups][4], const Split<T, 4, kSplit> (&a)[kGroups],
+KRONOP_INLINE void add_products(T (&sums)[kAtOnce][kGroups][4],
+                                const Split<T, 4, kSplit> (&a)[kGroups],
                                 const Split<T, 2, kSplit> (&b)[kAtOnce], int n0) {
 #pragma unroll
   for (int n = 0; n < kAtOnce; ++n) {
@@ -23,8 +24,8 @@ KRONOP_INLINE void add_products(T (&sums)[kAtOnce][kGroups][4], const Split<T, 4
 
 // Computes the sums of parts n0 ... of the produced index.
 template <class Step, int Phase, class Of = PhaseOf<Step, Phase>, class Factor>
-KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::kGroups][4], const typename Of::Fibers& fibers, int n0,
-                            const Factor& factor) {
+KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::kGroups][4],
+                            const typename Of::Fibers& fibers, int n0, const Factor& factor) {
   // NOTE: the tensor cores truncate each sum. Where float32 accuracy is wanted, they compute short
   // sums only, which the ordinary cores add up with rounding. Measured at P = 64 and 128, errors of
   // 8e-7 and 1.7e-6 become 2e-7.
@@ -44,7 +45,8 @@ KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::
       for (int u = 0; u < Of::kGroups; ++u) {
         Accumulator fiber[4];
 #pragma unroll
-        for (int e = 0; e < 4; ++e) fiber[e] = Of::kContractedParts > 8 ? renewed(fibers[s][u][e]) : fibers[s][u][e];
+        for (int e = 0; e < 4; ++e)
+          fiber[e] = Of::kContractedParts > 8 ? renewed(fibers[s][u][e]) : fibers[s][u][e];
         a[u] = typename Of::A(fiber);
       }
       add_products<0, Of::kProducedParts>(part, a, b, n0);
@@ -54,7 +56,8 @@ KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::
 #pragma unroll
       for (int u = 0; u < Of::kGroups; ++u) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) sums[n][u][e] = first == 0 ? part[n][u][e] : sums[n][u][e] + part[n][u][e];
+        for (int e = 0; e < 4; ++e)
+          sums[n][u][e] = first == 0 ? part[n][u][e] : sums[n][u][e] + part[n][u][e];
       }
     }
   }
@@ -62,7 +65,8 @@ KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::
 
 // Takes some parts of the contraction as left operands of warp groups.
 template <class Of, int kParts>
-KRONOP_INLINE void take_parts(typename Of::A (&a)[kParts], const typename Of::Fibers& fibers, int first) {
+KRONOP_INLINE void take_parts(typename Of::A (&a)[kParts], const typename Of::Fibers& fibers,
+                              int first) {
 #pragma unroll
   for (int s = 0; s < kParts; ++s) {
     typename Of::Accumulator fiber[4];
@@ -74,9 +78,11 @@ KRONOP_INLINE void take_parts(typename Of::A (&a)[kParts], const typename Of::Fi
 
 // Starts all products of these parts; small ones come first, as everywhere.
 template <class Step, class Of, int kParts>
-KRONOP_INLINE void start_products(typename Of::Accumulator (&sums)[Of::kChunk / 8][4], const typename Of::A (&a)[kParts],
+KRONOP_INLINE void start_products(typename Of::Accumulator (&sums)[Of::kChunk / 8][4],
+                                  const typename Of::A (&a)[kParts],
                                   const typename Of::Accumulator* factor) {
-  constexpr int part_of_factor = 8 * Of::kColumns, rest_of_factor = Of::kContractedParts * part_of_factor;
+  constexpr int part_of_factor = 8 * Of::kColumns,
+                rest_of_factor = Of::kContractedParts * part_of_factor;
   begin_group_products();
 #pragma unroll
   for (int kind = 0; kind < products_of<Step::kSplit>; ++kind) {
@@ -85,7 +91,8 @@ KRONOP_INLINE void start_products(typename Of::Accumulator (&sums)[Of::kChunk / 
       const auto* b = factor + s * part_of_factor;
       const bool more = kind > 0 || s > 0;
       if constexpr (Step::kSplit) {
-        group_multiply_add(sums, kind == 0 ? a[s].rest : a[s].value, kind == 1 ? b + rest_of_factor : b, Of::kColumns, more);
+        group_multiply_add(sums, kind == 0 ? a[s].rest : a[s].value,
+                           kind == 1 ? b + rest_of_factor : b, Of::kColumns, more);
       } else {
         group_multiply_add(sums, a[s].value, b, Of::kColumns, more);
       }
@@ -97,9 +104,12 @@ KRONOP_INLINE void start_products(typename Of::Accumulator (&sums)[Of::kChunk / 
 // Computes the sums of one chunk of the produced index, by four warps together. The next parts of
 // the contraction are split while products of the ones before are under way.
 template <class Step, int Phase, int kFirst = 0, class Of = PhaseOf<Step, Phase>, int kParts>
-KRONOP_INLINE void multiply_grouped(typename Of::Accumulator (&sums)[Of::kChunk / 8][1][4], const typename Of::A (&a)[kParts],
-                                    const typename Of::Fibers& fibers, const typename Of::Accumulator* factor) {
-  constexpr int left = Of::kContractedParts - kFirst - kParts, next = left < Of::kTogether ? left : Of::kTogether;
+KRONOP_INLINE void multiply_grouped(typename Of::Accumulator (&sums)[Of::kChunk / 8][1][4],
+                                    const typename Of::A (&a)[kParts],
+                                    const typename Of::Fibers& fibers,
+                                    const typename Of::Accumulator* factor) {
+  constexpr int left = Of::kContractedParts - kFirst - kParts,
+                next = left < Of::kTogether ? left : Of::kTogether;
   typename Of::Accumulator part[Of::kChunk / 8][4];
   start_products<Step, Of>(part, a, factor + kFirst * 8 * Of::kColumns);
   typename Of::A then[next > 0 ? next : 1];
@@ -115,7 +125,8 @@ KRONOP_INLINE void multiply_grouped(typename Of::Accumulator (&sums)[Of::kChunk 
       sums[n][0][e] = kFirst == 0 ? part[n][e] : sums[n][0][e] + part[n][e];
     }
   }
-  if constexpr (next > 0) multiply_grouped<Step, Phase, kFirst + kParts>(sums, then, fibers, factor);
+  if constexpr (next > 0)
+    multiply_grouped<Step, Phase, kFirst + kParts>(sums, then, fibers, factor);
 }
 
 // A phase at work on a window: what a thread keeps, how it fetches a piece of the fibers, and how
@@ -139,7 +150,8 @@ struct PhaseWork {
   const Ends<Step, kAccess, Parameters> ends;
   B held[kParts];
 
-  KRONOP_INLINE PhaseWork(unsigned char* shared, const Parameters& parameters, const Window<Step>& window)
+  KRONOP_INLINE PhaseWork(unsigned char* shared, const Parameters& parameters,
+                          const Window<Step>& window)
       : factor(reinterpret_cast<const B*>(shared + kFactorAt) + threadIdx.x % 32),
         matrix(reinterpret_cast<const Accumulator*>(shared + kFactorAt)),
         tile(reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt)),
@@ -152,7 +164,8 @@ struct PhaseWork {
 
   KRONOP_INLINE void fetch(Piece& to, int start, int offset) const {
     constexpr bool all = Of::kFibers % (Of::kGrouped ? 64 : kAtOnce) == 0;
-    places_of<Step, Phase, Of::kNext, all, kEach>(to.places, to.live, Of::fiber(start), offset, kFibers);
+    places_of<Step, Phase, Of::kNext, all, kEach>(to.places, to.live, Of::fiber(start), offset,
+                                                  kFibers);
     if constexpr (reads_memory<Step, Phase>) {
       ends.with_source([&]<Access kNow>(const Source<Step, kNow>& source) {
         read_memory<Step, Phase, kNow>(to.elements, to.places, to.live, source);
@@ -172,11 +185,14 @@ struct PhaseWork {
     for (int n0 = 0; n0 < Of::kProducedParts; n0 += Of::kAtOnce) {
       Accumulator sums[Of::kAtOnce][Of::kGroups][4];
       if constexpr (Of::kGrouped) {
-        typename Of::A first[Of::kTogether < Of::kContractedParts ? Of::kTogether : Of::kContractedParts];
+        typename Of::A
+            first[Of::kTogether < Of::kContractedParts ? Of::kTogether : Of::kContractedParts];
         take_parts<Of>(first, elements, 0);
         multiply_grouped<Step, Phase>(sums, first, elements, matrix + n0 * 32);
       } else {
-        multiply<Step, Phase>(sums, left, n0, [&](int part) { return Of::kHoldFactor ? held[Of::kHoldFactor ? part : 0] : factor[part * 32]; });
+        multiply<Step, Phase>(sums, left, n0, [&](int part) {
+          return Of::kHoldFactor ? held[Of::kHoldFactor ? part : 0] : factor[part * 32];
+        });
       }
 #pragma unroll
       for (int n = 0; n < Of::kAtOnce; ++n) {
@@ -186,12 +202,14 @@ struct PhaseWork {
   }
 
  private:
-  KRONOP_INLINE void leave(const Accumulator (&sums)[Of::kGroups][4], int n, const Piece& now) const {
+  KRONOP_INLINE void leave(const Accumulator (&sums)[Of::kGroups][4], int n,
+                           const Piece& now) const {
     Accumulator values[2][Of::kLanes];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
 #pragma unroll
-      for (int lane = 0; lane < Of::kLanes; ++lane) values[r][lane] = sums[lane / 2][lane % 2 * 2 + r];
+      for (int lane = 0; lane < Of::kLanes; ++lane)
+        values[r][lane] = sums[lane / 2][lane % 2 * 2 + r];
     }
     if constexpr (writes_memory<Step, Phase>) {
       ends.with_sink([&]<Access kNow>(const Sink<Step, kNow>& sink) {
@@ -204,13 +222,15 @@ struct PhaseWork {
 };
 
 template <class Step, int Phase, Access kAccess, class Parameters>
-KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
+KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters,
+                             const Window<Step>& window) {
   using Work = PhaseWork<Step, Phase, kAccess, Parameters>;
   const Work work(shared, parameters, window);
   // The blocks of a cluster share the fibers of the last phase.
   constexpr int blocks = Phase + 1 == Step::kPhases ? Step::kCluster : 1;
   constexpr int at_once = Step::kThreads / 32 * Work::kAtOnce * blocks;
-  const int warp = (blocks > 1 ? rank_of_block<Step>() * (Step::kThreads / 32) : 0) + threadIdx.x / 32;
+  const int warp =
+      (blocks > 1 ? rank_of_block<Step>() * (Step::kThreads / 32) : 0) + threadIdx.x / 32;
   // The warps of a group multiply together, so they do the same number of rounds.
   constexpr int end = Work::Of::kGrouped ? (Work::kFibers + 63) / 64 * 64 : Work::kFibers;
   work_on_pieces<Step, Phase, end, at_once>(work, warp * Work::kAtOnce);

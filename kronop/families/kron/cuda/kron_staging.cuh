@@ -40,7 +40,8 @@ struct Piece {
 // no carry links a thread's first chunk with the steps to its next ones, so that steps are
 // constants.
 template <class Step, bool Produced, int kVector, class Visit>
-KRONOP_INLINE void for_each_piece(const Window<Step>& window, const long long* offsets, Visit visit) {
+KRONOP_INLINE void for_each_piece(const Window<Step>& window, const long long* offsets,
+                                  Visit visit) {
   using Part = Chunk<Step, Produced ? Step::kGroupOut : Step::kGroupIn, kVector>;
   if constexpr (Step::kRegular && Part::kCount % Step::kThreads == 0) {
     constexpr int unrolled = Part::kCount / Step::kThreads < 8 ? Part::kCount / Step::kThreads : 8;
@@ -48,27 +49,32 @@ KRONOP_INLINE void for_each_piece(const Window<Step>& window, const long long* o
 #pragma unroll 1
     for (int start = 0; start < Part::kCount; start += unrolled * Step::kThreads) {
       const Part outer(start);
-      const int row = first.row + outer.row, k = first.k + outer.k, column = first.column + outer.column;
+      const int row = first.row + outer.row, k = first.k + outer.k,
+                column = first.column + outer.column;
       const int at = row * Step::kRowStride + spread<Step, Produced>(k) + column;
       // Offsets are read ahead of the stores, because the compiler assumes that stores change them.
       long long offset[unrolled];
 #pragma unroll
       for (int u = 0; u < unrolled; ++u) {
-        const int before = u > 0 ? Part((u - 1) * Step::kThreads).row : -1, now = Part(u * Step::kThreads).row;
+        const int before = u > 0 ? Part((u - 1) * Step::kThreads).row : -1,
+                  now = Part(u * Step::kThreads).row;
         offset[u] = now == before ? offset[u > 0 ? u - 1 : 0] : offsets[row + now];
       }
 #pragma unroll
       for (int u = 0; u < unrolled; ++u) {
         const Part step(u * Step::kThreads);
-        visit(Piece{row + step.row, column + step.column, k, step.k,
-                    at + step.row * Step::kRowStride + spread<Step, Produced>(step.k) + step.column}, offset[u]);
+        visit(
+            Piece{row + step.row, column + step.column, k, step.k,
+                  at + step.row * Step::kRowStride + spread<Step, Produced>(step.k) + step.column},
+            offset[u]);
       }
     }
   } else {
 #pragma unroll 1
     for (int index = threadIdx.x; index < Part::kCount; index += Step::kThreads) {
       const Part part(index);
-      visit(Piece{part.row, part.column, part.k, 0, part.row * Step::kRowStride + spread<Step, Produced>(part.k) + part.column},
+      visit(Piece{part.row, part.column, part.k, 0,
+                  part.row * Step::kRowStride + spread<Step, Produced>(part.k) + part.column},
             part.row < window.rows ? offsets[part.row] : 0);
     }
   }
@@ -86,7 +92,8 @@ struct StageIn {
   const Window<Step>& window;
 
   KRONOP_INLINE StageIn(Element* to, const Parameters& parameters, const Window<Step>& where)
-      : x(static_cast<const Input*>(parameters.x)), strides(parameters.digit_x, parameters.inner_x), tile(to), window(where) {}
+      : x(static_cast<const Input*>(parameters.x)), strides(parameters.digit_x, parameters.inner_x),
+        tile(to), window(where) {}
 
   // Whether pieces are copied asynchronously; the copies are waited for elsewhere.
   static constexpr bool kAlone = detail::same<Input, Element> && kVector * sizeof(Input) >= 4;
@@ -126,10 +133,13 @@ struct StageIn {
         for (int u = 0; u < at_once; ++u) {
           const int index = start + u * Step::kThreads;
           const Part part(index);
-          const Piece piece{part.row, part.column, part.k, 0, part.row * Step::kRowStride + spread<Step, false>(part.k) + part.column};
+          const Piece piece{
+              part.row, part.column, part.k, 0,
+              part.row * Step::kRowStride + spread<Step, false>(part.k) + part.column};
           const bool there = index < Part::kCount && piece.in(window);
           places[u] = there ? piece.at : -1;
-          if (there) items[u] = load<Input, kVector>(piece.of(x, window.offsets(0)[part.row], strides));
+          if (there)
+            items[u] = load<Input, kVector>(piece.of(x, window.offsets(0)[part.row], strides));
         }
 #pragma unroll
         for (int u = 0; u < at_once; ++u) {
@@ -145,18 +155,24 @@ template <class Step, class Parameters>
 KRONOP_INLINE void prefetch_tile(const Parameters& parameters, const Window<Step>& window) {
   using Input = typename Step::Input;
   constexpr int group = Step::kGroupIn / Step::kCluster;
-  constexpr int run = (Step::kColumns > 1 ? Step::kColumns : group) * sizeof(Input), runs = Step::kColumns > 1 ? group : 1;
+  constexpr int run = (Step::kColumns > 1 ? Step::kColumns : group) * sizeof(Input),
+                runs = Step::kColumns > 1 ? group : 1;
   // NOTE: a warp issues the prefetch of a piece for one thread after the other, about 100 cycles
   // each, so only one thread of each warp prefetches.
   constexpr bool pieces = kPrefetchesPieces && run >= 4096;
   constexpr int warps = Step::kThreads / 32;
-  constexpr int size = !pieces ? 128 : run / warps > 4096 ? (run + warps - 1) / warps : 4096, count = (run + size - 1) / size;
+  constexpr int size = !pieces              ? 128
+                       : run / warps > 4096 ? (run + warps - 1) / warps
+                                            : 4096,
+                count = (run + size - 1) / size;
   if (pieces && threadIdx.x % 32 != 0) return;
   if (!wide<Step>(Step::kXVector, parameters.x_vector, window)) return;
   const Strides<true, Step::kXDigit> strides(parameters.digit_x, parameters.inner_x);
-  const Input* x = static_cast<const Input*>(parameters.x) + rank_of_block<Step>() * group * strides.digit;
+  const Input* x =
+      static_cast<const Input*>(parameters.x) + rank_of_block<Step>() * group * strides.digit;
 #pragma unroll 1
-  for (int i = pieces ? threadIdx.x / 32 : threadIdx.x; i < window.rows * runs * count; i += pieces ? warps : Step::kThreads) {
+  for (int i = pieces ? threadIdx.x / 32 : threadIdx.x; i < window.rows * runs * count;
+       i += pieces ? warps : Step::kThreads) {
     const int row = i / (runs * count), k = i / count % runs, at = i % count * size;
     const char* from = reinterpret_cast<const char*>(x + (window.x(row) + k * strides.digit)) + at;
     if constexpr (pieces) {
@@ -180,24 +196,24 @@ struct StageOut {
   const Window<Step>& window;
   Finish<Step> finish;
 
-  KRONOP_INLINE StageOut(const Element* from, const Parameters& parameters, const Window<Step>& where)
-      : y(static_cast<Output*>(parameters.y)),
-        z(static_cast<const Output*>(parameters.z)),
+  KRONOP_INLINE StageOut(const Element* from, const Parameters& parameters,
+                         const Window<Step>& where)
+      : y(static_cast<Output*>(parameters.y)), z(static_cast<const Output*>(parameters.z)),
         y_strides(parameters.digit_y, parameters.inner_y),
-        z_strides(parameters.digit_z, parameters.inner_z),
-        tile(from),
-        window(where),
+        z_strides(parameters.digit_z, parameters.inner_z), tile(from), window(where),
         finish(parameters) {}
 
   KRONOP_INLINE void operator()(const Piece& piece, long long row_offset) const {
     if (!piece.in(window)) return;
     if constexpr (Step::kHalf && !kSource) {
       // The last phase has taken its results through the epilogue.
-      store<Output, kVector>(piece.of(y, row_offset, y_strides), load<Output, kVector>(tile + piece.at));
+      store<Output, kVector>(piece.of(y, row_offset, y_strides),
+                             load<Output, kVector>(tile + piece.at));
       return;
     }
     Vector<Output, kVector> source{}, result;
-    if constexpr (kSource) source = load<Output, kVector>(piece.of(z, window.z(piece.row), z_strides));
+    if constexpr (kSource)
+      source = load<Output, kVector>(piece.of(z, window.z(piece.row), z_strides));
 #pragma unroll
     for (int first = 0; first < kVector; first += kPiece) {
       const auto values = load<Element, kPiece>(tile + piece.at + first);
@@ -212,7 +228,8 @@ struct StageOut {
 };
 
 template <class Step, class Parameters>
-KRONOP_INLINE void stage_in(TileElement<Step>* tile, const Parameters& parameters, const Window<Step>& window) {
+KRONOP_INLINE void stage_in(TileElement<Step>* tile, const Parameters& parameters,
+                            const Window<Step>& window) {
   if (wide<Step>(Step::kXVector, parameters.x_vector, window)) {
     StageIn<Step, true, Parameters>(tile, parameters, window).run();
   } else {
@@ -221,18 +238,22 @@ KRONOP_INLINE void stage_in(TileElement<Step>* tile, const Parameters& parameter
 }
 
 template <class Step, bool kSource, class Parameters>
-KRONOP_INLINE void stage_out(const TileElement<Step>* tile, const Parameters& parameters, const Window<Step>& window) {
+KRONOP_INLINE void stage_out(const TileElement<Step>* tile, const Parameters& parameters,
+                             const Window<Step>& window) {
   if (wide<Step>(Step::kYVector, parameters.y_vector, window)) {
     using Stage = StageOut<Step, true, kSource, Parameters>;
-    for_each_piece<Step, true, Stage::kVector>(window, window.offsets(1), Stage(tile, parameters, window));
+    for_each_piece<Step, true, Stage::kVector>(window, window.offsets(1),
+                                               Stage(tile, parameters, window));
   } else {
     using Stage = StageOut<Step, false, kSource, Parameters>;
-    for_each_piece<Step, true, Stage::kVector>(window, window.offsets(1), Stage(tile, parameters, window));
+    for_each_piece<Step, true, Stage::kVector>(window, window.offsets(1),
+                                               Stage(tile, parameters, window));
   }
 }
 
 template <class Step, class Parameters>
-KRONOP_INLINE void finish_tile(const TileElement<Step>* tile, const Parameters& parameters, const Window<Step>& window) {
+KRONOP_INLINE void finish_tile(const TileElement<Step>* tile, const Parameters& parameters,
+                               const Window<Step>& window) {
   if (parameters.z) {
     stage_out<Step, true>(tile, parameters, window);
   } else {
@@ -244,15 +265,18 @@ KRONOP_INLINE void finish_tile(const TileElement<Step>* tile, const Parameters& 
 // chunks: a thread overwrites what it has just read. Where they do not, returns false and does
 // nothing.
 template <class Step, class Parameters>
-KRONOP_INLINE bool exchange(TileElement<Step>* tile, const Parameters& parameters, const Window<Step>& now, const Window<Step>& next) {
+KRONOP_INLINE bool exchange(TileElement<Step>* tile, const Parameters& parameters,
+                            const Window<Step>& now, const Window<Step>& next) {
   if constexpr (Step::kSquare && Step::kXVector == Step::kYVector) {
-    if (!parameters.z && wide<Step>(Step::kXVector, parameters.x_vector, next) && wide<Step>(Step::kYVector, parameters.y_vector, now)) {
+    if (!parameters.z && wide<Step>(Step::kXVector, parameters.x_vector, next) &&
+        wide<Step>(Step::kYVector, parameters.y_vector, now)) {
       const StageOut<Step, true, false, Parameters> out(tile, parameters, now);
       const StageIn<Step, true, Parameters> in(tile, parameters, next);
-      for_each_piece<Step, true, Step::kXVector>(now, now.offsets(1), [&](const Piece& piece, long long row_offset) {
-        out(piece, row_offset);
-        if (piece.in(next)) in(piece, next.x(piece.row));
-      });
+      for_each_piece<Step, true, Step::kXVector>(now, now.offsets(1),
+                                                 [&](const Piece& piece, long long row_offset) {
+                                                   out(piece, row_offset);
+                                                   if (piece.in(next)) in(piece, next.x(piece.row));
+                                                 });
       return true;
     }
   }

@@ -10,7 +10,8 @@ namespace kron {
 template <class Decided>
 struct TileStep : Decided {
   static constexpr int kDigits = count_of(Decided::kContracted);
-  static constexpr int kGroupIn = product_of(Decided::kContracted), kGroupOut = product_of(Decided::kProduced);
+  static constexpr int kGroupIn = product_of(Decided::kContracted),
+                       kGroupOut = product_of(Decided::kProduced);
   // Whether no digit grows, and none shrinks.
   static constexpr bool kNoneGrows = all_at_least(Decided::kContracted, Decided::kProduced);
   static constexpr bool kNoneShrinks = all_at_least(Decided::kProduced, Decided::kContracted);
@@ -19,8 +20,10 @@ struct TileStep : Decided {
 // On the tensor cores (kron_mma.cuh).
 template <class Decided>
 struct MmaStep : TileStep<Decided> {
-  static constexpr int kFactors = count_of(Decided::kFactorContracted), kPhases = count_of(Decided::kPhaseDigit);
-  static constexpr int kTileBytes = Decided::kRows * Decided::kRowStride * 2;  // where there are two tiles, of 16-bit elements
+  static constexpr int kFactors = count_of(Decided::kFactorContracted),
+                       kPhases = count_of(Decided::kPhaseDigit);
+  static constexpr int kTileBytes =
+      Decided::kRows * Decided::kRowStride * 2;  // where there are two tiles, of 16-bit elements
   static constexpr bool kSquare = MmaStep::kNoneGrows && MmaStep::kNoneShrinks;
   // Strides are padded: the group is never contiguous in the tile.
   static constexpr bool kDenseIn = false, kDenseOut = false;
@@ -31,11 +34,13 @@ struct MmaStep : TileStep<Decided> {
 template <class Decided>
 struct SimtStep : TileStep<Decided> {
   static constexpr int kPhases = count_of(Decided::kPhaseFirst);
-  static constexpr int kVector = 16 / sizeof(typename Decided::Accumulator);  // of one access to shared memory
+  static constexpr int kVector =
+      16 / sizeof(typename Decided::Accumulator);  // of one access to shared memory
   // Accesses of a thread to X that are under way at once.
   static constexpr int kUnroll = Decided::kXVector > 2 ? 16 / Decided::kXVector : 8;
   static constexpr bool kDenseIn = SimtStep::kNoneGrows, kDenseOut = SimtStep::kNoneShrinks;
-  static constexpr bool kEqualFactors = all_equal(Decided::kContracted) && all_equal(Decided::kProduced);
+  static constexpr bool kEqualFactors =
+      all_equal(Decided::kContracted) && all_equal(Decided::kProduced);
 
   // Where the factor of a digit begins.
   KRONOP_INLINE static constexpr int factor_at(int digit) {

@@ -49,7 +49,8 @@ KRONOP_INLINE int fiber_offset(int fiber) {
 
 // Contracts one digit of a block of Before x slots x After elements that a thread holds.
 template <class Step, int Digit, int Before, int After, int Block>
-KRONOP_INLINE void contract_registers(typename Step::Accumulator (&block)[Block], const typename Step::Accumulator* factors) {
+KRONOP_INLINE void contract_registers(typename Step::Accumulator (&block)[Block],
+                                      const typename Step::Accumulator* factors) {
   using Accumulator = typename Step::Accumulator;
   constexpr int contracted = Step::kContracted[Digit], produced = Step::kProduced[Digit];
   constexpr int slots = contracted > produced ? contracted : produced;
@@ -74,7 +75,8 @@ KRONOP_INLINE void contract_registers(typename Step::Accumulator (&block)[Block]
         if (fiber < Before * After) {
           const int at = (fiber / After * slots + p) * After + fiber % After;
 #pragma unroll
-          for (int q = 0; q < produced; ++q) sums[g][q] = multiply_add(block[at], row[q], sums[g][q]);
+          for (int q = 0; q < produced; ++q)
+            sums[g][q] = multiply_add(block[at], row[q], sums[g][q]);
         }
       }
     }
@@ -93,7 +95,8 @@ KRONOP_INLINE void contract_registers(typename Step::Accumulator (&block)[Block]
 
 // All digits of a phase in a thread's block, first digit first.
 template <class Step, int Digit, int End, int Before, int Block>
-KRONOP_INLINE void contract_block(typename Step::Accumulator (&block)[Block], const typename Step::Accumulator* factors) {
+KRONOP_INLINE void contract_block(typename Step::Accumulator (&block)[Block],
+                                  const typename Step::Accumulator* factors) {
   if constexpr (Digit < End) {
     constexpr int contracted = Step::kContracted[Digit], produced = Step::kProduced[Digit];
     constexpr int slots = contracted > produced ? contracted : produced;
@@ -104,13 +107,15 @@ KRONOP_INLINE void contract_block(typename Step::Accumulator (&block)[Block], co
 
 // A phase of one or more small digits: a thread holds all their slots of a fiber.
 template <class Step, int Phase>
-KRONOP_INLINE void small_phase(typename Step::Accumulator* tile, const typename Step::Accumulator* factors) {
+KRONOP_INLINE void small_phase(typename Step::Accumulator* tile,
+                               const typename Step::Accumulator* factors) {
   using Accumulator = typename Step::Accumulator;
   constexpr int block_size = Step::kPhaseBlock[Phase];
   constexpr int stride = Step::kStride[Step::kPhaseEnd[Phase] - 1], fibers = fibers_of<Step>(Phase);
 #pragma unroll 1
   for (int fiber = threadIdx.x; fiber < fibers; fiber += Step::kThreads) {
-    const int base = fiber_offset<Step, Step::kPhaseAxis[Phase + 1] - 1, Step::kPhaseAxis[Phase]>(fiber);
+    const int base =
+        fiber_offset<Step, Step::kPhaseAxis[Phase + 1] - 1, Step::kPhaseAxis[Phase]>(fiber);
     const int placed = place<Step>(base);
     Accumulator block[block_size];
 #pragma unroll
@@ -123,7 +128,10 @@ KRONOP_INLINE void small_phase(typename Step::Accumulator* tile, const typename 
 
 // Computes Count outputs of a large digit, from q0 on, for the fibers that a thread holds in x.
 template <class Step, int Digit, int Stride, int Count, int Together, int Contracted>
-KRONOP_INLINE void produce_chunk(typename Step::Accumulator* tile, const typename Step::Accumulator* factor, const typename Step::Accumulator (&x)[Together][Contracted], const int (&base)[Together], int live, int q0) {
+KRONOP_INLINE void produce_chunk(typename Step::Accumulator* tile,
+                                 const typename Step::Accumulator* factor,
+                                 const typename Step::Accumulator (&x)[Together][Contracted],
+                                 const int (&base)[Together], int live, int q0) {
   using Accumulator = typename Step::Accumulator;
   constexpr int pitch = Step::kFactorPitch[Digit], vector = Step::kVector;
   constexpr int width = (Count + vector - 1) / vector * vector;
@@ -136,7 +144,8 @@ KRONOP_INLINE void produce_chunk(typename Step::Accumulator* tile, const typenam
 #pragma unroll
       for (int g = 0; g < Together; ++g) {
 #pragma unroll
-        for (int v = 0; v < vector; ++v) sums[g][q + v] = multiply_add(x[g][p], part.data[v], sums[g][q + v]);
+        for (int v = 0; v < vector; ++v)
+          sums[g][q + v] = multiply_add(x[g][p], part.data[v], sums[g][q + v]);
       }
     }
   }
@@ -152,11 +161,14 @@ KRONOP_INLINE void produce_chunk(typename Step::Accumulator* tile, const typenam
 // A phase of one large digit: a thread holds kPhaseTogether fibers and produces a few outputs at a
 // time.
 template <class Step, int Phase>
-KRONOP_INLINE void large_phase(typename Step::Accumulator* tile, const typename Step::Accumulator* factors) {
+KRONOP_INLINE void large_phase(typename Step::Accumulator* tile,
+                               const typename Step::Accumulator* factors) {
   using Accumulator = typename Step::Accumulator;
-  constexpr int digit = Step::kPhaseFirst[Phase], stride = Step::kStride[Step::kPhaseEnd[Phase] - 1];
+  constexpr int digit = Step::kPhaseFirst[Phase],
+                stride = Step::kStride[Step::kPhaseEnd[Phase] - 1];
   constexpr int contracted = Step::kContracted[digit], produced = Step::kProduced[digit];
-  constexpr int chunk = Step::kChunk, together = Step::kPhaseTogether[Phase], fibers = fibers_of<Step>(Phase);
+  constexpr int chunk = Step::kChunk, together = Step::kPhaseTogether[Phase],
+                fibers = fibers_of<Step>(Phase);
   constexpr int whole = produced / chunk * chunk;
   const Accumulator* factor = factors + Step::factor_at(digit);
 #pragma unroll 1
@@ -169,9 +181,11 @@ KRONOP_INLINE void large_phase(typename Step::Accumulator* tile, const typename 
       // In place of a fiber past the end, the first one is computed again and not written.
       const bool exists = fiber < fibers;
       live += exists;
-      base[g] = fiber_offset<Step, Step::kPhaseAxis[Phase + 1] - 1, Step::kPhaseAxis[Phase]>(exists ? fiber : first);
+      base[g] = fiber_offset<Step, Step::kPhaseAxis[Phase + 1] - 1, Step::kPhaseAxis[Phase]>(
+          exists ? fiber : first);
 #pragma unroll
-      for (int p = 0; p < contracted; ++p) x[g][p] = tile[place<Step>(base[g], place<Step>(base[g]), p * stride)];
+      for (int p = 0; p < contracted; ++p)
+        x[g][p] = tile[place<Step>(base[g], place<Step>(base[g]), p * stride)];
     }
 #pragma unroll 1
     for (int q0 = 0; q0 < whole; q0 += chunk) {
@@ -184,7 +198,8 @@ KRONOP_INLINE void large_phase(typename Step::Accumulator* tile, const typename 
 }
 
 template <class Step, int Phase = 0>
-KRONOP_INLINE void all_phases(typename Step::Accumulator* tile, const typename Step::Accumulator* factors) {
+KRONOP_INLINE void all_phases(typename Step::Accumulator* tile,
+                              const typename Step::Accumulator* factors) {
   if constexpr (Phase < Step::kPhases) {
     if constexpr (Step::kPhaseTogether[Phase] == 0) {
       small_phase<Step, Phase>(tile, factors);
@@ -198,7 +213,8 @@ KRONOP_INLINE void all_phases(typename Step::Accumulator* tile, const typename S
 
 // Loads one factor, converted, as [P][pitch] with zeros in the padding.
 template <class Step, int Contracted, int Produced, int Pitch, class Parameters>
-KRONOP_INLINE void load_factor(typename Step::Accumulator* to, int digit, const Parameters& parameters, long long batch) {
+KRONOP_INLINE void load_factor(typename Step::Accumulator* to, int digit,
+                               const Parameters& parameters, long long batch) {
   using Accumulator = typename Step::Accumulator;
   const auto* source = static_cast<const typename Step::Factor*>(parameters.factor[digit]);
   long long offset[1];
@@ -209,7 +225,8 @@ KRONOP_INLINE void load_factor(typename Step::Accumulator* to, int digit, const 
     const int p = e / Pitch, q = e % Pitch;
     Accumulator value{};
     if (q < Produced) {
-      value = convert<Accumulator>(source[p * parameters.factor_row[digit] + q * parameters.factor_column[digit]]);
+      value = convert<Accumulator>(
+          source[p * parameters.factor_row[digit] + q * parameters.factor_column[digit]]);
     }
     to[e] = value;
   }
@@ -218,22 +235,27 @@ KRONOP_INLINE void load_factor(typename Step::Accumulator* to, int digit, const 
 // Loads all factors of the pass. Factors of equal shapes share one loop, which keeps long products
 // quick to compile.
 template <class Step, int Digit = 0, class Parameters>
-KRONOP_INLINE void load_factors(typename Step::Accumulator* factors, const Parameters& parameters, long long batch) {
+KRONOP_INLINE void load_factors(typename Step::Accumulator* factors, const Parameters& parameters,
+                                long long batch) {
   constexpr int contracted = Step::kContracted[Digit], produced = Step::kProduced[Digit];
   constexpr int pitch = Step::kFactorPitch[Digit];
   if constexpr (Step::kEqualFactors) {
 #pragma unroll 1
     for (int digit = 0; digit < Step::kDigits; ++digit) {
-      load_factor<Step, contracted, produced, pitch>(factors + digit * contracted * pitch, digit, parameters, batch);
+      load_factor<Step, contracted, produced, pitch>(factors + digit * contracted * pitch, digit,
+                                                     parameters, batch);
     }
   } else {
-    load_factor<Step, contracted, produced, pitch>(factors + Step::factor_at(Digit), Digit, parameters, batch);
-    if constexpr (Digit + 1 < Step::kDigits) load_factors<Step, Digit + 1>(factors, parameters, batch);
+    load_factor<Step, contracted, produced, pitch>(factors + Step::factor_at(Digit), Digit,
+                                                   parameters, batch);
+    if constexpr (Digit + 1 < Step::kDigits)
+      load_factors<Step, Digit + 1>(factors, parameters, batch);
   }
 }
 
 template <class Step, class Parameters>
-KRONOP_INLINE void load_tile(typename Step::Accumulator* tile, const Parameters& parameters, const Window<Step>& window) {
+KRONOP_INLINE void load_tile(typename Step::Accumulator* tile, const Parameters& parameters,
+                             const Window<Step>& window) {
   using Input = typename Step::Input;
   using Accumulator = typename Step::Accumulator;
   constexpr int vector = Step::kXVector;
@@ -248,7 +270,8 @@ KRONOP_INLINE void load_tile(typename Step::Accumulator* tile, const Parameters&
       const int index = start + u * Step::kThreads;
       const Part part(index);
       if (index < Part::kCount && part.row < window.rows && part.column < window.columns) {
-        const Input* from = x + window.x(part.row) + part.k * parameters.digit_x + part.column * parameters.inner_x;
+        const Input* from =
+            x + window.x(part.row) + part.k * parameters.digit_x + part.column * parameters.inner_x;
         if (vector == 1 || (parameters.x_vector && part.column_of(vector - 1) < window.columns)) {
           parts[u] = load<Input, vector>(from);
         } else {
@@ -267,7 +290,8 @@ KRONOP_INLINE void load_tile(typename Step::Accumulator* tile, const Parameters&
       if (index < Part::kCount) {
 #pragma unroll
         for (int v = 0; v < vector; ++v) {
-          const int at = part.row * Step::kRowStride + spread<Step, false>(part.digit(v)) + part.column_of(v);
+          const int at =
+              part.row * Step::kRowStride + spread<Step, false>(part.digit(v)) + part.column_of(v);
           tile[place<Step>(at)] = convert<Accumulator>(parts[u].data[v]);
         }
       }
@@ -276,7 +300,8 @@ KRONOP_INLINE void load_tile(typename Step::Accumulator* tile, const Parameters&
 }
 
 template <class Step, class Parameters>
-KRONOP_INLINE void store_tile(const typename Step::Accumulator* tile, const Parameters& parameters, const Window<Step>& window) {
+KRONOP_INLINE void store_tile(const typename Step::Accumulator* tile, const Parameters& parameters,
+                              const Window<Step>& window) {
   using Output = typename Step::Output;
   constexpr int vector = Step::kYVector;
   using Part = Chunk<Step, Step::kGroupOut, vector>;
@@ -287,17 +312,22 @@ KRONOP_INLINE void store_tile(const typename Step::Accumulator* tile, const Para
   for (int index = threadIdx.x; index < Part::kCount; index += Step::kThreads) {
     const Part part(index);
     if (part.row >= window.rows || part.column >= window.columns) continue;
-    const long long from = window.z(part.row) + part.k * parameters.digit_z + part.column * parameters.inner_z;
-    const long long to = window.y(part.row) + part.k * parameters.digit_y + part.column * parameters.inner_y;
+    const long long from =
+        window.z(part.row) + part.k * parameters.digit_z + part.column * parameters.inner_z;
+    const long long to =
+        window.y(part.row) + part.k * parameters.digit_y + part.column * parameters.inner_y;
     const long long from_step = Part::kAlongDigits ? parameters.digit_z : parameters.inner_z;
     const long long to_step = Part::kAlongDigits ? parameters.digit_y : parameters.inner_y;
-    const bool wide = vector == 1 || (parameters.y_vector && part.column_of(vector - 1) < window.columns);
+    const bool wide =
+        vector == 1 || (parameters.y_vector && part.column_of(vector - 1) < window.columns);
     Vector<Output, vector> source{}, result;
     if (z && wide) source = load<Output, vector>(z + from);
 #pragma unroll
     for (int v = 0; v < vector; ++v) {
-      if (z && !wide && part.column_of(v) < window.columns) source.data[v] = z[from + v * from_step];
-      const int at = part.row * Step::kRowStride + spread<Step, true>(part.digit(v)) + part.column_of(v);
+      if (z && !wide && part.column_of(v) < window.columns)
+        source.data[v] = z[from + v * from_step];
+      const int at =
+          part.row * Step::kRowStride + spread<Step, true>(part.digit(v)) + part.column_of(v);
       result.data[v] = finish(tile[place<Step>(at)], source.data[v]);
     }
     if (wide) {

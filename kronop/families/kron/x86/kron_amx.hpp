@@ -27,7 +27,8 @@ constexpr index_t most(index_t extent) { return extent < kPitch ? extent : kPitc
 // of them, or a part. The last part is up to kPitch columns longer, so that no short part is left.
 constexpr index_t part_of(index_t rows, index_t columns) {
   constexpr index_t kHeld = 16384, kHeldInParts = 8192, kLeast = 64;
-  const index_t part = kHeldInParts / rows / kLeast * kLeast, columns_of_part = part > kLeast ? part : kLeast;
+  const index_t part = kHeldInParts / rows / kLeast * kLeast,
+                columns_of_part = part > kLeast ? part : kLeast;
   return rows * columns <= kHeld || columns < columns_of_part + kPitch ? columns : columns_of_part;
 }
 constexpr index_t held(index_t rows, index_t columns) {
@@ -44,7 +45,8 @@ constexpr index_t blocks_of(index_t extent) { return cut(extent).blocks(extent);
 // behind a digit, with the digits behind it applied and not yet applied.
 template <class Step>
 struct Layout {
-  index_t factor[Step::kDigits], lines[Step::kDigits], span[Step::kDigits], trail[Step::kDigits], inner[Step::kDigits];
+  index_t factor[Step::kDigits], lines[Step::kDigits], span[Step::kDigits], trail[Step::kDigits],
+      inner[Step::kDigits];
   index_t staged, results, bytes;
 
   constexpr Layout() : factor(), lines(), span(), trail(), inner(), staged(), results(), bytes() {
@@ -52,7 +54,8 @@ struct Layout {
     for (int d = Step::kDigits - 1; d >= 0; --d) {
       const Depth depth{Step::kContracted[d]};
       const bool alone = Step::kDigits == 1;
-      if (d == 0) results = part(alone ? kPitch * Step::kProduced[d] : held(Step::kProduced[d], produced));
+      if (d == 0)
+        results = part(alone ? kPitch * Step::kProduced[d] : held(Step::kProduced[d], produced));
       trail[d] = produced, inner[d] = contracted;
       factor[d] = part(factor_numbers(Step::kContracted[d], Step::kProduced[d]));
       if (d == Step::kDigits - 1) {
@@ -77,7 +80,6 @@ struct Layout {
 template <class Step>
 inline constexpr Layout<Step> kLayout{};
 
-
 // The work of one thread: its buffers and its tiles.
 template <class Step>
 class Worker {
@@ -97,8 +99,8 @@ class Worker {
 
   // `plain` and `past_caches` are `plain` and `stream` of the parameters.
   template <class Epilogue>
-  void run(index_t rows, const View<const Number>& x, const View<Output>& y, const View<const Output>& z,
-           const Epilogue& epilogue, bool plain, bool past_caches) {
+  void run(index_t rows, const View<const Number>& x, const View<Output>& y,
+           const View<const Output>& z, const Epilogue& epilogue, bool plain, bool past_caches) {
     if constexpr (detail::is_same<Output, Number>) {
       if (plain && y.column == 1 && (kDigits > 1 || rows >= kPitch)) {
         if constexpr (kDigits > 1) {
@@ -116,11 +118,13 @@ class Worker {
     }
     const index_t count = kDigits > 1 ? Step::kProduced[0] : rows;
     const auto sink_of = [&](index_t row) {
-      const OutputSink<Step> sink{epilogue, y.data + row * y.row, z.data ? z.data + row * z.row : nullptr, nullptr};
+      const OutputSink<Step> sink{epilogue, y.data + row * y.row,
+                                  z.data ? z.data + row * z.row : nullptr, nullptr};
       return Finished<Step>{sink, row_stride(y), y.column, row_stride(z), z.column, count};
     };
     if constexpr (kDigits > 1) {
-      run_rows(rows, x, [&](index_t row, const Number* lines) { run_first(lines, kTrail, sink_of(row)); });
+      run_rows(rows, x,
+               [&](index_t row, const Number* lines) { run_first(lines, kTrail, sink_of(row)); });
     } else {
       run_last(rows, x, sink_of(0));
     }
@@ -173,8 +177,8 @@ class Worker {
   // Applies the first digit to `columns` of the columns behind it.
   template <class Sink>
   void run_first(const Number* lines, index_t columns, const Sink& sink) {
-    LineSweep<Step::kContracted[0], Step::kProduced[0], most(kTrail)>::run(engine_, lines, line_pitch(kTrail), columns,
-                                                                           numbers(kAt.factor[0]), sink);
+    LineSweep<Step::kContracted[0], Step::kProduced[0], most(kTrail)>::run(
+        engine_, lines, line_pitch(kTrail), columns, numbers(kAt.factor[0]), sink);
   }
 
   void run_first_past(const Number* lines, Number* to) {
@@ -200,9 +204,11 @@ class Worker {
 
   // Prefetches the `count` runs of X that follow the `count` runs from x on, spread over `calls`
   // blocks.
-  void ask_after(const Number* x, index_t numbers, index_t step, index_t column, index_t count, index_t calls) {
+  void ask_after(const Number* x, index_t numbers, index_t step, index_t column, index_t count,
+                 index_t calls) {
     constexpr index_t kBytes = sizeof(Number);
-    if (ahead_ && column == 1) engine_.ahead = Ahead(x + count * step, numbers * kBytes, step * kBytes, count, calls);
+    if (ahead_ && column == 1)
+      engine_.ahead = Ahead(x + count * step, numbers * kBytes, step * kBytes, count, calls);
   }
 
   template <class Sink>
@@ -211,7 +217,8 @@ class Worker {
     using Sweep = LastSweep<kContracted, Step::kProduced[kLast], kPitch>;
     Number* staged = numbers(kAt.staged);
     const Number* tiles = numbers(kAt.factor[kLast]);
-    ask_after(x.data, kContracted, x.row, x.column, rows, blocks_of(rows) * blocks_of(Step::kProduced[kLast]));
+    ask_after(x.data, kContracted, x.row, x.column, rows,
+              blocks_of(rows) * blocks_of(Step::kProduced[kLast]));
     if (rows >= kPitch) {
       Sweep::run(engine_, x.data, x.row, x.column, rows, tiles, staged, sink);
       return;
@@ -241,7 +248,8 @@ class Worker {
         }
       }
       for (index_t i = 0; i < count; ++i) {
-        fill_last<most(kContracted)>(x + i * step, inner, column, kContracted, lines + i * kSpan, kPitchHere);
+        fill_last<most(kContracted)>(x + i * step, inner, column, kContracted, lines + i * kSpan,
+                                     kPitchHere);
         clear_lines<kContracted>(lines + i * kSpan, kPitchHere);
       }
     } else {
@@ -254,8 +262,8 @@ class Worker {
           const bool alone = p + 1 == kContracted;
           fill<kNext>(x + i * step + p * inner, inner, column, alone ? 1 : 2, next);
           LineSweep<Step::kContracted[kNext], Step::kProduced[kNext], most(kWidth)>::run_pair(
-              engine_, next, alone ? 0 : kAt.span[kNext], kNextPitch, kWidth, numbers(kAt.factor[kNext]),
-              PairLine{own + p * kPitchHere, kWidth, alone});
+              engine_, next, alone ? 0 : kAt.span[kNext], kNextPitch, kWidth,
+              numbers(kAt.factor[kNext]), PairLine{own + p * kPitchHere, kWidth, alone});
         }
         clear_lines<kContracted>(own, kPitchHere);
       }
@@ -263,9 +271,11 @@ class Worker {
   }
 
   template <index_t kRows>
-  void fill_last(const Number* x, index_t row, index_t column, index_t rows, Number* lines, index_t pitch) {
+  void fill_last(const Number* x, index_t row, index_t column, index_t rows, Number* lines,
+                 index_t pitch) {
     LastSweep<Step::kContracted[kLast], Step::kProduced[kLast], kRows>::run(
-        engine_, x, row, column, rows, numbers(kAt.factor[kLast]), numbers(kAt.staged), RowLines{lines, pitch});
+        engine_, x, row, column, rows, numbers(kAt.factor[kLast]), numbers(kAt.staged),
+        RowLines{lines, pitch});
   }
 
   char* slice_;
@@ -279,16 +289,20 @@ template <class Decided, class Parameters>
 int kron_amx_matmul(const Parameters& parameters, bool alone) {
   using Step = kron::DigitStep<Decided>;
   if (!packed::allow_tiles()) return 1;
-  share_out(kron::tile_count(parameters), parameters.threads, alone, [&](index_t share, index_t first, index_t end) {
-    kron_amx::Worker<Step> worker(static_cast<char*>(parameters.workspace) + share * parameters.slice,
-                                  parameters.ahead != 0);
-    const auto pack = [&](const index_t* offsets) { worker.pack(parameters, offsets); };
-    kron::each_tile<Step>(parameters, first, end, pack, [&](index_t rows, const auto& x, const auto& y, const auto& z) {
-      worker.run(rows, x, y, z, typename Step::Epilogue(parameters.scalars), parameters.plain != 0,
-                 parameters.stream != 0);
-    });
-    if (parameters.stream) stream_end();
-  });
+  share_out(kron::tile_count(parameters), parameters.threads, alone,
+            [&](index_t share, index_t first, index_t end) {
+              kron_amx::Worker<Step> worker(
+                  static_cast<char*>(parameters.workspace) + share * parameters.slice,
+                  parameters.ahead != 0);
+              const auto pack = [&](const index_t* offsets) { worker.pack(parameters, offsets); };
+              kron::each_tile<Step>(parameters, first, end, pack,
+                                    [&](index_t rows, const auto& x, const auto& y, const auto& z) {
+                                      worker.run(rows, x, y, z,
+                                                 typename Step::Epilogue(parameters.scalars),
+                                                 parameters.plain != 0, parameters.stream != 0);
+                                    });
+              if (parameters.stream) stream_end();
+            });
   return 0;
 }
 

@@ -35,12 +35,13 @@ struct Scratch {
 };
 
 template <class Step, class Parameters>
-KRONOP_INLINE Scratch<typename Step::Compute> scratch_of(const Parameters& parameters, index_t share,
-                                                         Ahead& ahead) {
+KRONOP_INLINE Scratch<typename Step::Compute> scratch_of(const Parameters& parameters,
+                                                         index_t share, Ahead& ahead) {
   using Compute = typename Step::Compute;
   constexpr index_t kPanelBytes = whole_lines(kTables<Step>.panels * sizeof(Compute));
   constexpr index_t kStateBytes = whole_lines(Step::kState * sizeof(Compute));
-  const index_t middle_bytes = (parameters.slice - kPanelBytes - 2 * kStateBytes) / (Step::kPasses > 2 ? 2 : 1);
+  const index_t middle_bytes =
+      (parameters.slice - kPanelBytes - 2 * kStateBytes) / (Step::kPasses > 2 ? 2 : 1);
   char* base = static_cast<char*>(parameters.workspace);
   char* own = base + share * parameters.slice;
   char* shared = parameters.together ? base : own;
@@ -71,7 +72,8 @@ constexpr bool stays_near(index_t step) {
 // two states.
 template <class Step, int kPass, class Compute>
 struct Products {
-  static constexpr int kFirst = kPass ? Step::kPassEnd[kPass - 1] : 0, kCount = Step::kPassEnd[kPass] - kFirst;
+  static constexpr int kFirst = kPass ? Step::kPassEnd[kPass - 1] : 0,
+                       kCount = Step::kPassEnd[kPass] - kFirst;
   static constexpr bool kIsWhole = Step::kPassKind[kPass] == kWhole;
 
   const Scratch<Compute>& scratch;
@@ -88,7 +90,8 @@ struct Products {
     using D = DigitOf<Step, kFirst + kCount - 1>;
     return D::kVectors * D::kWidth;
   }();
-  static constexpr bool kMayPass = kPass + 1 == Step::kPasses && kRun % kLine == 0 && kTileRun % kLine == 0;
+  static constexpr bool kMayPass =
+      kPass + 1 == Step::kPasses && kRun % kLine == 0 && kTileRun % kLine == 0;
   template <class Place>
   static KRONOP_INLINE bool fits_lines(const Place& out) {
     const index_t step = kIsWhole ? kRun : out.step;
@@ -96,7 +99,8 @@ struct Products {
   }
 
   template <int kIndex, bool kStream>
-  KRONOP_INLINE void one(index_t count, const Lined<const Compute>& in, const Lined<Compute>& out) const {
+  KRONOP_INLINE void one(index_t count, const Lined<const Compute>& in,
+                         const Lined<Compute>& out) const {
     using D = DigitOf<Step, kIndex>;
     const Compute* panels = scratch.panels + kTables<Step>.panel[Step::kOrder[kIndex]];
     constexpr index_t kLeft = Step::kLeft[kIndex], kRight = Step::kRight[kIndex];
@@ -142,8 +146,8 @@ struct Products {
     }
   }
   template <int... kIndex>
-  KRONOP_INLINE void all(index_t count, Lined<const Compute> in, Lined<Compute> out, bool past_caches,
-                         Indices<kIndex...>) const {
+  KRONOP_INLINE void all(index_t count, Lined<const Compute> in, Lined<Compute> out,
+                         bool past_caches, Indices<kIndex...>) const {
     const auto next = [&](auto index) __attribute__((always_inline)) {
       constexpr int kAt = decltype(index)::value;
       const Lined<Compute> state{scratch.state[state_after<kAt>()], Step::kLanes[kPass]};
@@ -154,7 +158,8 @@ struct Products {
         // so `out` is that buffer and not a state, and each group goes to its padded place.
         constexpr index_t kNext = kTables<Step>.pass[kPass].produced + kPadAfter<Step, kPass>;
         for (index_t group = 0; group < count; ++group) {
-          one<kFirst + kAt, false>(1, {in.data + group * held<kFirst + kAt>(), 0}, {out.data + group * kNext, 0});
+          one<kFirst + kAt, false>(1, {in.data + group * held<kFirst + kAt>(), 0},
+                                   {out.data + group * kNext, 0});
         }
       } else {
         if constexpr (kMayPass) {
@@ -167,7 +172,9 @@ struct Products {
     (next(Constant<kIndex>{}), ...);
   }
   // The state for results that cannot go to their place directly.
-  Lined<Compute> state() const { return {scratch.state[state_after<kCount - 1>()], Step::kLanes[kPass]}; }
+  Lined<Compute> state() const {
+    return {scratch.state[state_after<kCount - 1>()], Step::kLanes[kPass]};
+  }
 };
 
 }  // namespace kron

@@ -9,7 +9,8 @@ namespace kronop::kron {
 // How many factors, digits and passes there are.
 template <class Decided>
 struct DigitStep : Decided {
-  static constexpr int kFactors = count_of(Decided::kFactorRows), kDigits = count_of(Decided::kContracted);
+  static constexpr int kFactors = count_of(Decided::kFactorRows),
+                       kDigits = count_of(Decided::kContracted);
 };
 template <class Decided>
 struct PassStep : DigitStep<Decided> {
@@ -34,13 +35,15 @@ struct Tables {
     for (int digit = 0; digit < Step::kDigits; ++digit) {
       size[digit] = Step::kContracted[digit];
       panel[digit] = offset;
-      offset += panel_elements(Step::kContracted[digit], Step::kProduced[digit], Step::kPanel[digit]);
+      offset +=
+          panel_elements(Step::kContracted[digit], Step::kProduced[digit], Step::kPanel[digit]);
     }
     panels = offset;
     for (int p = 0, first = 0; p < Step::kPasses; first = Step::kPassEnd[p++]) {
       pass[p] = extents(size, first, Step::kPassEnd[p]);
       pass[p].pad = Step::kPad[p];
-      for (int i = first; i < Step::kPassEnd[p]; ++i) size[Step::kOrder[i]] = Step::kProduced[Step::kOrder[i]];
+      for (int i = first; i < Step::kPassEnd[p]; ++i)
+        size[Step::kOrder[i]] = Step::kProduced[Step::kOrder[i]];
     }
   }
 
@@ -67,17 +70,19 @@ inline constexpr Tables<Step> kTables{};
 
 // Entry (p, q) of a digit, which is the Kronecker product of one or more neighbouring factors.
 template <class Step, class Parameters>
-KRONOP_INLINE typename Step::Compute digit_entry(const Parameters& parameters, const index_t* offsets, int digit,
-                                                 index_t p, index_t q) {
+KRONOP_INLINE typename Step::Compute digit_entry(const Parameters& parameters,
+                                                 const index_t* offsets, int digit, index_t p,
+                                                 index_t q) {
   using Compute = typename Step::Compute;
   Compute product = Compute(1);
   for (int f = Step::kDigitFactor[digit + 1] - 1; f >= Step::kDigitFactor[digit]; --f) {
     const index_t row = p % Step::kFactorRows[f], column = q % Step::kFactorColumns[f];
     p /= Step::kFactorRows[f];
     q /= Step::kFactorColumns[f];
-    const auto* data = static_cast<const typename Step::Element*>(parameters.factors[f]) + offsets[f];
-    const auto entry =
-        convert<Compute>(data[row * parameters.factor_row[f] + column * parameters.factor_column[f]]);
+    const auto* data =
+        static_cast<const typename Step::Element*>(parameters.factors[f]) + offsets[f];
+    const auto entry = convert<Compute>(
+        data[row * parameters.factor_row[f] + column * parameters.factor_column[f]]);
     product = f == Step::kDigitFactor[digit + 1] - 1 ? entry : product * entry;
   }
   return product;
@@ -85,30 +90,35 @@ KRONOP_INLINE typename Step::Compute digit_entry(const Parameters& parameters, c
 
 // Packs the factors, or one of `shares` parts of each.
 template <class Step, class Parameters>
-void pack_factors(const Parameters& parameters, const index_t* offsets, typename Step::Compute* panels, index_t share,
-                  index_t shares) {
+void pack_factors(const Parameters& parameters, const index_t* offsets,
+                  typename Step::Compute* panels, index_t share, index_t shares) {
   using Compute = typename Step::Compute;
   for (int digit = 0; digit < Step::kDigits; ++digit) {
     Compute* to = panels + kTables<Step>.panel[digit];
     const int first = Step::kDigitFactor[digit];
     if (Step::kDigitFactor[digit + 1] - first == 1) {
-      const auto* data = static_cast<const typename Step::Element*>(parameters.factors[first]) + offsets[first];
+      const auto* data =
+          static_cast<const typename Step::Element*>(parameters.factors[first]) + offsets[first];
       const index_t row = parameters.factor_row[first], column = parameters.factor_column[first];
-      pack_panels(to, Step::kContracted[digit], Step::kProduced[digit], Step::kPanel[digit], share, shares,
-                  [&](index_t p, index_t q) { return convert<Compute>(data[p * row + q * column]); });
+      pack_panels(
+          to, Step::kContracted[digit], Step::kProduced[digit], Step::kPanel[digit], share, shares,
+          [&](index_t p, index_t q) { return convert<Compute>(data[p * row + q * column]); });
     } else {
-      pack_panels(to, Step::kContracted[digit], Step::kProduced[digit], Step::kPanel[digit], share, shares,
-                  [&](index_t p, index_t q) { return digit_entry<Step>(parameters, offsets, digit, p, q); });
+      pack_panels(to, Step::kContracted[digit], Step::kProduced[digit], Step::kPanel[digit], share,
+                  shares, [&](index_t p, index_t q) {
+                    return digit_entry<Step>(parameters, offsets, digit, p, q);
+                  });
     }
   }
 }
 
 // The planner's choice for the product at kIndex of all passes.
 template <class Step, int kIndex>
-using DigitOf = Digit<Step::kContracted[Step::kOrder[kIndex]], Step::kProduced[Step::kOrder[kIndex]],
-                      Step::kTileRows[Step::kOrder[kIndex]], Step::kTileVectors[Step::kOrder[kIndex]],
-                      Step::kTileWidth[Step::kOrder[kIndex]], Step::kUnroll[Step::kOrder[kIndex]],
-                      Step::kInPlace[kIndex] != 0>;
+using DigitOf =
+    Digit<Step::kContracted[Step::kOrder[kIndex]], Step::kProduced[Step::kOrder[kIndex]],
+          Step::kTileRows[Step::kOrder[kIndex]], Step::kTileVectors[Step::kOrder[kIndex]],
+          Step::kTileWidth[Step::kOrder[kIndex]], Step::kUnroll[Step::kOrder[kIndex]],
+          Step::kInPlace[kIndex] != 0>;
 
 // Unused elements after every run that the next pass reads.
 template <class Step, int kPass>

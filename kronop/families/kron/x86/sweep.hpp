@@ -8,7 +8,8 @@ namespace kronop {
 
 // What the planner chose for a digit: outputs (or rows) and vectors of the register tile, numbers
 // in a vector, unrolled steps of the contraction, and whether results overwrite their operands.
-template <int kContracted_, int kProduced_, int kRows_, int kVectors_, int kWidth_, int kUnroll_, bool kInPlace_>
+template <int kContracted_, int kProduced_, int kRows_, int kVectors_, int kWidth_, int kUnroll_,
+          bool kInPlace_>
 struct Digit {
   static constexpr int kContracted = kContracted_, kProduced = kProduced_;
   static constexpr int kRows = kRows_, kVectors = kVectors_, kWidth = kWidth_, kUnroll = kUnroll_;
@@ -30,7 +31,8 @@ struct Lined {
 // than 68). Without AVX-512 doing so is as good or up to 6 % better.
 template <class D, int kVectors, bool kStream, bool kHalves = false, class Compute>
 KRONOP_INLINE void lane_chunk(const Compute* in, index_t in_step, Compute* out, index_t out_step,
-                              const Compute* panels, Ahead& ahead, index_t in_high = 0, index_t out_high = 0) {
+                              const Compute* panels, Ahead& ahead, index_t in_high = 0,
+                              index_t out_high = 0) {
   for (index_t block = 0; block < block_count(D::kProduced, D::kRows); ++block) {
     const index_t q = block_start(block, D::kProduced, D::kRows);
     const Compute* panel = panels + block * D::kContracted * D::kRows;
@@ -38,7 +40,8 @@ KRONOP_INLINE void lane_chunk(const Compute* in, index_t in_step, Compute* out, 
     asm("" : "+r"(panel) : "r"(in));
 #endif
     register_tile<D::kRows, kVectors, D::kWidth, D::kUnroll, kStream, kHalves, D::kInPlace>(
-        panel, 1, D::kRows, in, in_step, out + q * out_step, out_step, D::kContracted, false, in_high, out_high);
+        panel, 1, D::kRows, in, in_step, out + q * out_step, out_step, D::kContracted, false,
+        in_high, out_high);
     ahead.some();
   }
 }
@@ -46,8 +49,9 @@ KRONOP_INLINE void lane_chunk(const Compute* in, index_t in_step, Compute* out, 
 // (left, P, right, lanes) -> (left, Q, right, lanes), with vectors along the lanes, of which there
 // are at least kWidth. The last vectors overlap those before them.
 template <class D, bool kStream, class Compute>
-__attribute__((noinline)) void lane_product(index_t left, index_t right, index_t lanes, Lined<const Compute> in,
-                                            Lined<Compute> out, const Compute* panels, Ahead& ahead) {
+__attribute__((noinline)) void lane_product(index_t left, index_t right, index_t lanes,
+                                            Lined<const Compute> in, Lined<Compute> out,
+                                            const Compute* panels, Ahead& ahead) {
   const index_t in_step = right * in.step, out_step = right * out.step;
   if (in.step == lanes && out.step == lanes) lanes *= right, right = 1;
   constexpr int kChunk = D::kVectors * D::kWidth;
@@ -74,12 +78,13 @@ __attribute__((noinline)) void lane_product(index_t left, index_t right, index_t
 // two neighbours along `left` share a vector.
 // NOTE: 8 x 8 factors run at 131 GFLOP/s with AVX-512, and with half vectors at 68.
 template <class D, class Compute>
-__attribute__((noinline)) void pair_product(index_t left, const Compute* in, Compute* out, const Compute* panels,
-                                            Ahead& ahead) {
+__attribute__((noinline)) void pair_product(index_t left, const Compute* in, Compute* out,
+                                            const Compute* panels, Ahead& ahead) {
   constexpr index_t kRun = D::kWidth / 2;
   for (index_t l = 0; l < left; l += 2) {
-    lane_chunk<D, 1, false, true>(in + l * D::kContracted * kRun, kRun, out + l * D::kProduced * kRun, kRun, panels,
-                                  ahead, D::kContracted * kRun, D::kProduced * kRun);
+    lane_chunk<D, 1, false, true>(in + l * D::kContracted * kRun, kRun,
+                                  out + l * D::kProduced * kRun, kRun, panels, ahead,
+                                  D::kContracted * kRun, D::kProduced * kRun);
   }
 }
 
@@ -93,13 +98,15 @@ inline constexpr index_t kRowsAtOnce = [] {
 // (rows, P) -> (rows, Q), contiguous, with vectors along Q, which is at least kWidth. The last
 // vectors overlap those before them, and so do the last rows where there are at least kRows.
 template <class D, bool kStream, class Compute>
-__attribute__((noinline)) void row_product(index_t rows, const Compute* in, Compute* out, const Compute* panels,
-                                           Ahead& ahead) {
-  constexpr index_t kOutputs = D::kVectors * D::kWidth, kBlocks = block_count(D::kProduced, kOutputs);
+__attribute__((noinline)) void row_product(index_t rows, const Compute* in, Compute* out,
+                                           const Compute* panels, Ahead& ahead) {
+  constexpr index_t kOutputs = D::kVectors * D::kWidth,
+                    kBlocks = block_count(D::kProduced, kOutputs);
   const auto tile = [&](auto height, index_t row, index_t block) __attribute__((always_inline)) {
     register_tile<decltype(height)::value, D::kVectors, D::kWidth, D::kUnroll, kStream>(
-        in + row * D::kContracted, D::kContracted, 1, panels + block * D::kContracted * kOutputs, kOutputs,
-        out + row * D::kProduced + block_start(block, D::kProduced, kOutputs), D::kProduced, D::kContracted);
+        in + row * D::kContracted, D::kContracted, 1, panels + block * D::kContracted * kOutputs,
+        kOutputs, out + row * D::kProduced + block_start(block, D::kProduced, kOutputs),
+        D::kProduced, D::kContracted);
     ahead.some();
   };
   if (rows < D::kRows) {
@@ -109,7 +116,8 @@ __attribute__((noinline)) void row_product(index_t rows, const Compute* in, Comp
     return;
   }
   for (index_t first = 0; first < rows; first += kRowsAtOnce<D, Compute>) {
-    const index_t end = first + kRowsAtOnce<D, Compute> < rows ? first + kRowsAtOnce<D, Compute> : rows;
+    const index_t end =
+        first + kRowsAtOnce<D, Compute> < rows ? first + kRowsAtOnce<D, Compute> : rows;
     for (index_t block = 0; block < kBlocks; ++block) {
       for (index_t row = first; row < end; row += D::kRows) {
         tile(Constant<D::kRows>{}, row + D::kRows <= rows ? row : rows - D::kRows, block);

@@ -11,7 +11,7 @@ struct AddSharesParameters {
   void* partial;  // [share][result]
   void* y;
   void* z;
-  long long shares, y_vector;                     // y_vector: whether kVector results lie together and aligned
+  long long shares, y_vector;  // y_vector: whether kVector results lie together and aligned
   long long extent[5], y_stride[5], z_stride[5];  // of the results, last axis fastest
   Scalar scalars[4];
 };
@@ -27,7 +27,8 @@ KRONOP_INLINE void add_shares(const Parameters& parameters) {
   constexpr int across = Step::kThreads / Step::kSlices;
   Part* slices = reinterpret_cast<Part*>(shared_memory());
   const int slice = threadIdx.x / across;
-  const long long results = parameters.extent[0] * parameters.extent[1] * parameters.extent[2] * parameters.extent[3] * parameters.extent[4];
+  const long long results = parameters.extent[0] * parameters.extent[1] * parameters.extent[2] *
+                            parameters.extent[3] * parameters.extent[4];
   const long long result = ((long long)blockIdx.x * across + threadIdx.x % across) * Step::kVector;
   const bool exists = result < results;
   const Accumulator* from = static_cast<const Accumulator*>(parameters.partial) + result;
@@ -61,7 +62,9 @@ KRONOP_INLINE void add_shares(const Parameters& parameters) {
   Vector<Output, Step::kVector> finished;
 #pragma unroll
   for (int i = 0; i < Step::kVector; ++i) {
-    const Output source = parameters.z ? static_cast<const Output*>(parameters.z)[z + i * parameters.z_stride[4]] : Output{};
+    const Output source =
+        parameters.z ? static_cast<const Output*>(parameters.z)[z + i * parameters.z_stride[4]]
+                     : Output{};
     finished.data[i] = finish(sum.data[i], source);
   }
   Output* to = static_cast<Output*>(parameters.y) + y;

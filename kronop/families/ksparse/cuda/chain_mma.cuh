@@ -23,7 +23,8 @@ struct ChainParameters {
   void* y;
   void* z;
   void* bias;
-  long long x_vector, first_vector, second_vector, y_vector;  // whether pointers and strides allow vector accesses
+  long long x_vector, first_vector, second_vector,
+      y_vector;  // whether pointers and strides allow vector accesses
   long long row_extent[3], row_x[3], row_y[3], row_z[3];
   long long contracted_x, contracted_first, contracted_second;
   long long produced_first, produced_second, produced_y, produced_z, produced_bias;
@@ -47,9 +48,11 @@ struct Middle {
   using Element = typename Step::Factor;
   using Of = Second<Step>;
   static constexpr bool kSpread = Of::kWOrder == kAlongLanes;
-  static constexpr int kMatrix = Step::kTileM * Step::kMiddlePitch, kSize = Of::kGroups * Of::kAllLanes * kMatrix;
+  static constexpr int kMatrix = Step::kTileM * Step::kMiddlePitch,
+                       kSize = Of::kGroups * Of::kAllLanes * kMatrix;
   // Whether two neighbouring outputs of the first product are neighbours in the middle as well.
-  static constexpr bool kPairs = First<Step>::kAllLanes == 1 && Of::kAllLanes == 1 && First<Step>::kProduced % 2 == 0 && Of::kContracted % 2 == 0;
+  static constexpr bool kPairs = First<Step>::kAllLanes == 1 && Of::kAllLanes == 1 &&
+                                 First<Step>::kProduced % 2 == 0 && Of::kContracted % 2 == 0;
   Element* memory;
 
   // Fills the middle with zeros, because the last tile along the contracted index reads beyond its
@@ -57,18 +60,24 @@ struct Middle {
   KRONOP_INLINE void clear() const {
     if constexpr (Of::kSteps * Of::kTileK != Of::kContracted) {
       constexpr int vector = 16 / sizeof(Element);
-      for (int at = threadIdx.x * vector; at < kSize; at += Step::kThreads * vector) store<Element, vector>(memory + at, {});
+      for (int at = threadIdx.x * vector; at < kSize; at += Step::kThreads * vector)
+        store<Element, vector>(memory + at, {});
     }
   }
   // Where a feature of the part is in row 0 of the middle.
   static KRONOP_INLINE int at(int feature) {
     const int lane = feature % Of::kAllLanes, rest = feature / Of::kAllLanes;
-    return (rest / Of::kContracted * Of::kAllLanes + lane) * kMatrix + arranged<kSpread>(rest % Of::kContracted);
+    return (rest / Of::kContracted * Of::kAllLanes + lane) * kMatrix +
+           arranged<kSpread>(rest % Of::kContracted);
   }
-  KRONOP_INLINE const Element* of(const Unit<Of>& unit) const { return memory + (unit.group * Of::kAllLanes + unit.lane) * kMatrix; }
+  KRONOP_INLINE const Element* of(const Unit<Of>& unit) const {
+    return memory + (unit.group * Of::kAllLanes + unit.lane) * kMatrix;
+  }
 
   // Stores the sums of a unit of the first product.
-  KRONOP_INLINE void take(const contract::Sums<First<Step>>& sums, const contract::Warp<First<Step>>& warp, const Unit<First<Step>>& unit) const {
+  KRONOP_INLINE void take(const contract::Sums<First<Step>>& sums,
+                          const contract::Warp<First<Step>>& warp,
+                          const Unit<First<Step>>& unit) const {
     using From = First<Step>;
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     Element* rows = memory + (warp.m + g) * Step::kMiddlePitch;
@@ -90,7 +99,8 @@ struct Middle {
               Element* place = to + (m * 16 * From::kWarpsM + 8 * h) * Step::kMiddlePitch;
               const auto& of = sums.of[l][m][n];
               if constexpr (kPairs) {
-                store<Element, 2>(place, {convert<Element>(of[2 * h]), convert<Element>(of[2 * h + 1])});
+                store<Element, 2>(place,
+                                  {convert<Element>(of[2 * h]), convert<Element>(of[2 * h + 1])});
               } else {
                 *place = convert<Element>(of[2 * h + r]);
               }
@@ -104,7 +114,9 @@ struct Middle {
 
 // The first product of a tile of rows.
 template <class Step, class Parameters>
-KRONOP_INLINE void multiply_first(Ring<Step, Parameters>& ring, const typename Step::Factor* weights, const Middle<Step>& middle) {
+KRONOP_INLINE void multiply_first(Ring<Step, Parameters>& ring,
+                                  const typename Step::Factor* weights,
+                                  const Middle<Step>& middle) {
   using Of = First<Step>;
   using X = typename contract::Sums<Of>::X;
   using W = typename contract::Sums<Of>::W;
@@ -116,7 +128,9 @@ KRONOP_INLINE void multiply_first(Ring<Step, Parameters>& ring, const typename S
 #pragma unroll 1
     for (int k = 0; k < Of::kSteps; ++k) {
       const auto* tile = ring.next();
-      sums.add(tile + at_x, (Step::kResident ? weights + (index * Of::kSteps + k) * W::kSize : tile + X::kSize) + at_w);
+      sums.add(tile + at_x,
+               (Step::kResident ? weights + (index * Of::kSteps + k) * W::kSize : tile + X::kSize) +
+                   at_w);
     }
     middle.take(sums, warp, Unit<Of>(index));
   }
@@ -124,7 +138,11 @@ KRONOP_INLINE void multiply_first(Ring<Step, Parameters>& ring, const typename S
 
 // The second product of a tile of rows, to Y.
 template <class Step, class Parameters>
-KRONOP_INLINE void multiply_second(const Parameters& parameters, const PartOfPair<Step>& part, Ring<Step, Parameters>& ring, const typename Step::Factor* weights, const Middle<Step>& middle, int rows, const RowOffsets& offsets, typename Step::Accumulator* results) {
+KRONOP_INLINE void multiply_second(const Parameters& parameters, const PartOfPair<Step>& part,
+                                   Ring<Step, Parameters>& ring,
+                                   const typename Step::Factor* weights, const Middle<Step>& middle,
+                                   int rows, const RowOffsets& offsets,
+                                   typename Step::Accumulator* results) {
   using Of = Second<Step>;
   using Whole = contract::Part<Of>;
   using X = typename contract::Sums<Of>::X;
@@ -138,14 +156,19 @@ KRONOP_INLINE void multiply_second(const Parameters& parameters, const PartOfPai
     contract::Sums<Of> sums;
 #pragma unroll 1
     for (int k = 0; k < Of::kSteps; ++k) {
-      sums.add(x + k * Of::kTileK, (Step::kResident ? weights + (index * Of::kSteps + k) * W::kSize : ring.next()) + at_w);
+      sums.add(
+          x + k * Of::kTileK,
+          (Step::kResident ? weights + (index * Of::kSteps + k) * W::kSize : ring.next()) + at_w);
     }
     const int group = part.group_of(unit), lane = part.lane_of(unit);
     contract::Place place;
     place.rows = rows, place.outputs = unit.outputs(), place.lanes = unit.lanes();
-    place.y = group * parameters.group_y + lane * parameters.lane_y + unit.output * parameters.produced_y;
-    place.z = group * parameters.group_z + lane * parameters.lane_z + unit.output * parameters.produced_z;
-    place.bias = group * parameters.group_bias + lane * parameters.lane_bias + unit.output * parameters.produced_bias;
+    place.y =
+        group * parameters.group_y + lane * parameters.lane_y + unit.output * parameters.produced_y;
+    place.z =
+        group * parameters.group_z + lane * parameters.lane_z + unit.output * parameters.produced_z;
+    place.bias = group * parameters.group_bias + lane * parameters.lane_bias +
+                 unit.output * parameters.produced_bias;
     const contract::Outcome<Of, Parameters> outcome(parameters, place, offsets);
 #pragma unroll 1
     for (int index_of_part = 0; index_of_part < Whole::kParts; ++index_of_part) {
@@ -160,7 +183,8 @@ KRONOP_INLINE void multiply_second(const Parameters& parameters, const PartOfPai
 // Lists where the rows of a tile are in Y and Z. Entries beyond the last row repeat it, so that
 // they can be read without a check.
 template <class Step, class Parameters>
-KRONOP_INLINE void list_rows(const Parameters& parameters, const RowOffsets& offsets, long long first, int rows) {
+KRONOP_INLINE void list_rows(const Parameters& parameters, const RowOffsets& offsets,
+                             long long first, int rows) {
   for (int r = threadIdx.x; r < Step::kTileM; r += Step::kThreads) {
     const long long row = first + (r < rows ? r : rows - 1);
     offsets.y[r] = row * parameters.row_y[0];
@@ -179,8 +203,10 @@ KRONOP_INLINE void chain_mma(const Parameters& parameters) {
   const chain::Middle<Step> middle{reinterpret_cast<Element*>(shared + Step::kMiddleAt)};
   Element* weights = reinterpret_cast<Element*>(shared + Step::kWeightsAt);
   auto* results = reinterpret_cast<typename Step::Accumulator*>(shared + Step::kResultsAt);
-  constexpr int first_weights = chain::First<Step>::kUnits * chain::First<Step>::kSteps * contract::Sums<chain::First<Step>>::W::kSize;
-  const long long rows = parameters.row_extent[0], tiles = ceil_div(rows, Step::kTileM), apart = gridDim.x / Step::kParts;
+  constexpr int first_weights = chain::First<Step>::kUnits * chain::First<Step>::kSteps *
+                                contract::Sums<chain::First<Step>>::W::kSize;
+  const long long rows = parameters.row_extent[0], tiles = ceil_div(rows, Step::kTileM),
+                  apart = gridDim.x / Step::kParts;
   const chain::PartOfPair<Step> part(blockIdx.x % Step::kParts);
   long long tile = blockIdx.x / Step::kParts;
   const chain::Loader<Step, Parameters> loader(parameters, part, tile, tiles, apart);
@@ -194,7 +220,8 @@ KRONOP_INLINE void chain_mma(const Parameters& parameters) {
     chain::list_rows<Step>(parameters, offsets, first, there);
     chain::multiply_first(ring, weights, middle);
     __syncthreads();
-    chain::multiply_second(parameters, part, ring, weights + first_weights, middle, there, offsets, results);
+    chain::multiply_second(parameters, part, ring, weights + first_weights, middle, there, offsets,
+                           results);
     __syncthreads();
   }
   wait_for_older_copies<0>();

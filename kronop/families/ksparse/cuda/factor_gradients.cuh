@@ -34,7 +34,8 @@ struct Sizes {
   int rows[Step::kFactors]{}, columns[Step::kFactors]{};
 
   constexpr Sizes() {
-    for (int i = 0; i < Step::kFactors; ++i) rows[i] = Step::kRows[i], columns[i] = Step::kColumns[i];
+    for (int i = 0; i < Step::kFactors; ++i)
+      rows[i] = Step::kRows[i], columns[i] = Step::kColumns[i];
   }
 };
 
@@ -58,7 +59,8 @@ struct Element {
 
 // Summand number `rest` of an element's gradient.
 template <class Step, class Parameters>
-KRONOP_INLINE typename Step::Accumulator summand(const Parameters& parameters, const Element<Step>& element, int rest) {
+KRONOP_INLINE typename Step::Accumulator summand(const Parameters& parameters,
+                                                 const Element<Step>& element, int rest) {
   using Accumulator = typename Step::Accumulator;
   constexpr Sizes<Step> sizes;
   int rows[Step::kFactors], row = 0, column = 0, weight = 1;
@@ -80,7 +82,9 @@ KRONOP_INLINE typename Step::Accumulator summand(const Parameters& parameters, c
     column += digit * weight;
     weight *= sizes.columns[i];
     const auto* factor = static_cast<const typename Step::Factor*>(parameters.factor[i]);
-    if (i != element.own) product *= convert<Accumulator>(factor[rows[i] * parameters.factor_row[i] + digit * parameters.factor_column[i]]);
+    if (i != element.own)
+      product *= convert<Accumulator>(
+          factor[rows[i] * parameters.factor_row[i] + digit * parameters.factor_column[i]]);
   }
   return product * static_cast<const Accumulator*>(parameters.sums)[column * Step::kAllRows + row];
 }
@@ -97,9 +101,11 @@ KRONOP_INLINE void factor_gradients(const Parameters& parameters) {
   constexpr gradient::Sizes<Step> sizes;
   int summands = 1;
 #pragma unroll
-  for (int i = 0; i < Step::kFactors; ++i) summands *= i == element.own ? 1 : sizes.rows[i] * sizes.columns[i];
+  for (int i = 0; i < Step::kFactors; ++i)
+    summands *= i == element.own ? 1 : sizes.rows[i] * sizes.columns[i];
   Accumulator sum{};
-  for (int rest = threadIdx.x; rest < summands; rest += Step::kThreads) sum += gradient::summand<Step>(parameters, element, rest);
+  for (int rest = threadIdx.x; rest < summands; rest += Step::kThreads)
+    sum += gradient::summand<Step>(parameters, element, rest);
   found[threadIdx.x] = sum;
 #pragma unroll
   for (int half = Step::kThreads / 2; half > 0; half /= 2) {
@@ -108,7 +114,9 @@ KRONOP_INLINE void factor_gradients(const Parameters& parameters) {
   }
   if (threadIdx.x > 0) return;
   const Finish<Step> finish(parameters);
-  const Output source = parameters.z ? static_cast<const Output*>(parameters.z)[blockIdx.x * parameters.z_stride] : Output{};
+  const Output source =
+      parameters.z ? static_cast<const Output*>(parameters.z)[blockIdx.x * parameters.z_stride]
+                   : Output{};
   static_cast<Output*>(parameters.y)[blockIdx.x * parameters.y_stride] = finish(found[0], source);
 }
 

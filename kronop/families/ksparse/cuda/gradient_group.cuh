@@ -31,16 +31,21 @@ namespace gradient {
 template <class Step, int kTile>
 struct Lines {
   using Element = typename Step::Factor;
-  static constexpr bool kTurned = !Step::kAlongSums;  // a line is a part of one row, else rows of one index
-  static constexpr int kLine = 64, kPiece = 8, kPieces = kLine / kPiece, kAtOnce = Step::kCopyThreads / kPieces;
-  static constexpr int kWhole = kTurned ? kLine : kAtOnce, kPadded = (kTile + kWhole - 1) / kWhole * kWhole;
-  using Places = contract::Swizzled<kTurned ? kAlongRows : kAlongOwn, 1, Step::kTileK, kPadded, Element>;
+  static constexpr bool kTurned =
+      !Step::kAlongSums;  // a line is a part of one row, else rows of one index
+  static constexpr int kLine = 64, kPiece = 8, kPieces = kLine / kPiece,
+                       kAtOnce = Step::kCopyThreads / kPieces;
+  static constexpr int kWhole = kTurned ? kLine : kAtOnce,
+                       kPadded = (kTile + kWhole - 1) / kWhole * kWhole;
+  using Places =
+      contract::Swizzled<kTurned ? kAlongRows : kAlongOwn, 1, Step::kTileK, kPadded, Element>;
   static constexpr int kEach = Places::kSize / kLine / kAtOnce;  // lines of a thread
   static_assert(sizeof(Element) == 2 && Places::kRow == kLine && Places::kRows % kAtOnce == 0);
 
   // The matrix that products read, from own index `own` of the operand at `tile` on.
   static KRONOP_INLINE GroupMatrix matrix(const Element* tile, int own) {
-    return GroupMatrix(tile + Places::start(0, 0, own), 8 * Places::kRowBytes, Places::kRowBytes, Places::kPart * int(sizeof(Element)));
+    return GroupMatrix(tile + Places::start(0, 0, own), 8 * Places::kRowBytes, Places::kRowBytes,
+                       Places::kPart * int(sizeof(Element)));
   }
 };
 
@@ -54,7 +59,8 @@ struct LineCopies {
   long long line, next;  // elements to the next line of a part, and to the next stage
   int piece, first, count;
 
-  KRONOP_INLINE LineCopies(const Element* base, long long own, long long row, int own_count, long long step)
+  KRONOP_INLINE LineCopies(const Element* base, long long own, long long row, int own_count,
+                           long long step)
       : line(Of::kTurned ? row : own), next(step * (Of::kTurned ? row : 1)), count(own_count) {
     const int thread = threadIdx.x % Step::kCopyThreads;
     piece = thread % Of::kPieces, first = thread / Of::kPieces;
@@ -66,7 +72,8 @@ struct LineCopies {
     Element* to = tile + first * Of::kLine + (piece ^ first % Of::kPieces) * Of::kPiece;
 #pragma unroll
     for (int i = 0; i < Of::kEach; ++i) {
-      const int at = i * Of::kAtOnce % Of::Places::kRows, part = i * Of::kAtOnce / Of::Places::kRows * Of::kLine;
+      const int at = i * Of::kAtOnce % Of::Places::kRows,
+                part = i * Of::kAtOnce / Of::Places::kRows * Of::kLine;
       int there = bytes;
       if constexpr (Of::kTurned) {
         if (part + piece * Of::kPiece >= count) break;
@@ -105,7 +112,8 @@ struct Stages {
 template <class Step>
 struct Items {
   using Element = typename Step::Factor;
-  static constexpr int kTilesP = (Step::kP + Step::kTileP - 1) / Step::kTileP, kTilesQ = (Step::kQ + Step::kTileQ - 1) / Step::kTileQ;
+  static constexpr int kTilesP = (Step::kP + Step::kTileP - 1) / Step::kTileP,
+                       kTilesQ = (Step::kQ + Step::kTileQ - 1) / Step::kTileQ;
   // NOTE: there are fewer than 2^31 items: the sums of so many would be some terabytes.
   const GradientGroupParameters& parameters;
   unsigned item, end, products;
@@ -114,7 +122,8 @@ struct Items {
   const Element *g, *x;
   float* to;
 
-  KRONOP_INLINE explicit Items(const GradientGroupParameters& with) : parameters(with), item(blockIdx.x) {
+  KRONOP_INLINE explicit Items(const GradientGroupParameters& with)
+      : parameters(with), item(blockIdx.x) {
     products = unsigned(with.matrix[0] * with.matrix[1] * with.matrix[2]);
     end = products * unsigned(with.shares) * (kTilesP * kTilesQ);
     if (more()) locate();
@@ -135,8 +144,10 @@ struct Items {
     const long long first = (long long)share * Step::kTileK;
     rows = parameters.rows - first;
     stages = int(ceil_div(rows, step()));
-    g = static_cast<const Element*>(parameters.g) + (p * parameters.g_own + first * parameters.g_row);
-    x = static_cast<const Element*>(parameters.x) + (q * parameters.x_own + first * parameters.x_row);
+    g = static_cast<const Element*>(parameters.g) +
+        (p * parameters.g_own + first * parameters.g_row);
+    x = static_cast<const Element*>(parameters.x) +
+        (q * parameters.x_own + first * parameters.x_row);
     for_each_digit<3>(product, parameters.matrix, [&](int axis, long long digit) {
       g += digit * parameters.g_matrix[axis];
       x += digit * parameters.x_matrix[axis];
@@ -153,20 +164,25 @@ struct TeamSums {
   static constexpr int kN = Step::kTileQ / 8, kStep = 16;
   float of[Step::kTeamP][kN][4] = {};
 
-  static KRONOP_INLINE int first() { return int(threadIdx.x) / contract::kTeam * (Step::kTeamP * contract::kTeamRows); }
+  static KRONOP_INLINE int first() {
+    return int(threadIdx.x) / contract::kTeam * (Step::kTeamP * contract::kTeamRows);
+  }
 
   // Starts the products of a stage. They read it for as long as they are in flight.
   KRONOP_INLINE void add(const Element* stage) {
     constexpr bool turned = Of::P::kTurned;
     using P = typename Of::P::Places;
     using Q = typename Of::Q::Places;
-    const GroupMatrix left = Of::P::matrix(stage, first()), right = Of::Q::matrix(stage + P::kSize, 0);
+    const GroupMatrix left = Of::P::matrix(stage, first()),
+                      right = Of::Q::matrix(stage + P::kSize, 0);
     begin_group_products();
 #pragma unroll
     for (int k = 0; k < Step::kTileK; k += kStep) {
 #pragma unroll
       for (int m = 0; m < Step::kTeamP; ++m) {
-        group_product<Element, turned, turned>(of[m], left.after(P::bytes(0, k, m * contract::kTeamRows)), right.after(Q::bytes(0, k, 0)), true);
+        group_product<Element, turned, turned>(of[m],
+                                               left.after(P::bytes(0, k, m * contract::kTeamRows)),
+                                               right.after(Q::bytes(0, k, 0)), true);
       }
     }
     commit_group_products();
@@ -184,7 +200,8 @@ struct TeamSums {
         if (row + further >= Step::kP) continue;
 #pragma unroll
         for (int n = 0; n < kN; ++n) {
-          const unsigned words[2] = {__builtin_bit_cast(unsigned, of[m][n][2 * h]), __builtin_bit_cast(unsigned, of[m][n][2 * h + 1])};
+          const unsigned words[2] = {__builtin_bit_cast(unsigned, of[m][n][2 * h]),
+                                     __builtin_bit_cast(unsigned, of[m][n][2 * h + 1])};
           if (column + 8 * n < Step::kQ) store_words(start + (further * Step::kQ + 8 * n), words);
         }
       }
@@ -193,12 +210,15 @@ struct TeamSums {
 };
 
 template <class Step>
-KRONOP_INLINE void fill_stages(const GradientGroupParameters& parameters, Stages<Step>& barriers, typename Step::Factor* stages) {
+KRONOP_INLINE void fill_stages(const GradientGroupParameters& parameters, Stages<Step>& barriers,
+                               typename Step::Factor* stages) {
   Turn<Step::kStages> turn;
 #pragma unroll 1
   for (Items<Step> items(parameters); items.more(); items.advance()) {
-    LineCopies<Step, Step::kTileP> g(items.g, parameters.g_own, parameters.g_row, Step::kP - items.p, items.step());
-    LineCopies<Step, Step::kTileQ> x(items.x, parameters.x_own, parameters.x_row, Step::kQ - items.q, items.step());
+    LineCopies<Step, Step::kTileP> g(items.g, parameters.g_own, parameters.g_row,
+                                     Step::kP - items.p, items.step());
+    LineCopies<Step, Step::kTileQ> x(items.x, parameters.x_own, parameters.x_row,
+                                     Step::kQ - items.q, items.step());
 #pragma unroll 1
     for (long long left = items.rows; left > 0; left -= items.step()) {
       const int rows = left < Step::kTileK ? int(left) : Step::kTileK;
@@ -214,7 +234,8 @@ KRONOP_INLINE void fill_stages(const GradientGroupParameters& parameters, Stages
 }
 
 template <class Step>
-KRONOP_INLINE void use_stages(const GradientGroupParameters& parameters, Stages<Step>& barriers, const typename Step::Factor* stages) {
+KRONOP_INLINE void use_stages(const GradientGroupParameters& parameters, Stages<Step>& barriers,
+                              const typename Step::Factor* stages) {
   const bool speaks = threadIdx.x % 32 == 0;
   Turn<Step::kStages> turn;
 #pragma unroll 1
@@ -248,7 +269,8 @@ KRONOP_INLINE void gradient_group(const Parameters& parameters) {
   unsigned char* shared = shared_memory();
   auto& barriers = *reinterpret_cast<gradient::Stages<Step>*>(shared + Step::kBarriersAt);
   auto* stages = reinterpret_cast<typename Step::Factor*>(shared);
-  static_assert(gradient::Stages<Step>::kStage * Step::kStages * sizeof(*stages) == Step::kBarriersAt);
+  static_assert(gradient::Stages<Step>::kStage * Step::kStages * sizeof(*stages) ==
+                Step::kBarriersAt);
   if (threadIdx.x == 0) {
     barriers.begin();
     publish_barriers();

@@ -48,10 +48,10 @@ KRONOP_INLINE void copy_part(unsigned char* to, const unsigned char* from, int b
 template <class Step>
 struct Slot {
   static constexpr int kSlots = Step::kAlongSums ? Step::kThreads / Step::kAcross : Step::kAcross;
-  static constexpr int kPasses = Step::kAlongSums ? 1 : Step::kPositions * Step::kAcross / Step::kThreads;
+  static constexpr int kPasses =
+      Step::kAlongSums ? 1 : Step::kPositions * Step::kAcross / Step::kThreads;
   int position, slot;
-  KRONOP_INLINE Slot()
-      : position(threadIdx.x % Step::kAcross), slot(threadIdx.x / Step::kAcross) {
+  KRONOP_INLINE Slot() : position(threadIdx.x % Step::kAcross), slot(threadIdx.x / Step::kAcross) {
     if constexpr (!Step::kAlongSums) {
       const int across = position;
       position = slot, slot = across;
@@ -66,14 +66,20 @@ struct Operand {
   using Compute = typename Step::Accumulator;
   static constexpr int kBytesOf = int(sizeof(Input)), kChunk = kChunkBytes / kBytesOf;
   // Neighbours along the digit that a thread reads at once, each for another half.
-  static constexpr int kWide = Step::kAlongSums || Step::kLanes > 1 ? 1 : kHalves < kChunk ? kHalves : kChunk;
+  static constexpr int kWide = Step::kAlongSums || Step::kLanes > 1 ? 1
+                               : kHalves < kChunk                   ? kHalves
+                                                                    : kChunk;
 
   // Which index of the digit, from the warp's first one on, is row `quad` of half h.
-  static KRONOP_INLINE int own(int h, int quad) { return h / kWide * (8 * kWide) + kWide * quad + h % kWide; }
+  static KRONOP_INLINE int own(int h, int quad) {
+    return h / kWide * (8 * kWide) + kWide * quad + h % kWide;
+  }
 
   // Starts the copies of the thread's position: `count` indices of the digit exist, and `bytes`
   // bytes of each copy (0: zeros).
-  static KRONOP_INLINE void copy(unsigned char* tile, const Input* from, long long own_stride, long long lane_stride, int position, int slot, int count, int bytes) {
+  static KRONOP_INLINE void copy(unsigned char* tile, const Input* from, long long own_stride,
+                                 long long lane_stride, int position, int slot, int count,
+                                 int bytes) {
     constexpr int vector = Step::kVector, slots = Slot<Step>::kSlots;
     // The digit may have more indices than the tile, and there may be more slots than pieces of it.
     if (count > kTile) count = kTile;
@@ -86,7 +92,8 @@ struct Operand {
       for (int j = 0; j < (kTile + slots - 1) / slots; ++j) {
         const int index = slot + j * slots;
         if (index < count) {
-          unsigned char* to = tile + index * kSlabBytes + (inner / kChunk ^ index % 2 * (kSlabChunks / 2)) * kChunkBytes;
+          unsigned char* to = tile + index * kSlabBytes +
+                              (inner / kChunk ^ index % 2 * (kSlabChunks / 2)) * kChunkBytes;
           copy_part<vector * kBytesOf>(to, reinterpret_cast<const unsigned char*>(from), bytes);
         }
         from += slots * own_stride;
@@ -97,15 +104,18 @@ struct Operand {
       for (int j = 0; j < (kTile * Step::kLanes / vector + slots - 1) / slots; ++j) {
         const int at = (slot + j * slots) * vector;
         if (at < count * Step::kLanes) {
-          const Input* source = from + at / Step::kLanes * own_stride + at % Step::kLanes * lane_stride;
-          copy_part<vector * kBytesOf>(tile + at * kBytesOf, reinterpret_cast<const unsigned char*>(source), bytes);
+          const Input* source =
+              from + at / Step::kLanes * own_stride + at % Step::kLanes * lane_stride;
+          copy_part<vector * kBytesOf>(tile + at * kBytesOf,
+                                       reinterpret_cast<const unsigned char*>(source), bytes);
         }
       }
     }
   }
 
   // Loads the warp's operand of one bite, from lane `lanes` on: [half][step][index of (t, r)].
-  static KRONOP_INLINE void load(const unsigned char* tile, int first, int bite, int lanes, Compute (&values)[kHalves][Step::kSteps][2]) {
+  static KRONOP_INLINE void load(const unsigned char* tile, int first, int bite, int lanes,
+                                 Compute (&values)[kHalves][Step::kSteps][2]) {
     const int quad = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     if constexpr (Step::kAlongSums) {
       constexpr int chunks = kSlabChunks / 2;
@@ -113,7 +123,8 @@ struct Operand {
       tile += (bite / 2 * kTile + first + quad) * kSlabBytes + chunk;
 #pragma unroll
       for (int h = 0; h < kHalves; ++h) {
-        const auto part = kronop::load<Input, kChunk>(reinterpret_cast<const Input*>(tile + h * 8 * kSlabBytes));
+        const auto part =
+            kronop::load<Input, kChunk>(reinterpret_cast<const Input*>(tile + h * 8 * kSlabBytes));
 #pragma unroll
         for (int i = 0; i < kChunk; ++i) values[h][i / 2][i % 2] = convert<Compute>(part.data[i]);
       }
@@ -123,9 +134,11 @@ struct Operand {
       for (int row = 0; row < 2 * Step::kSteps; ++row) {
 #pragma unroll
         for (int h = 0; h < kHalves; h += kWide) {
-          const auto part = kronop::load<Input, kWide>(reinterpret_cast<const Input*>(tile + 4 * row * kPitch + 8 * h * kBytesOf));
+          const auto part = kronop::load<Input, kWide>(
+              reinterpret_cast<const Input*>(tile + 4 * row * kPitch + 8 * h * kBytesOf));
 #pragma unroll
-          for (int i = 0; i < kWide; ++i) values[h + i][row / 2][row % 2] = convert<Compute>(part.data[i]);
+          for (int i = 0; i < kWide; ++i)
+            values[h + i][row / 2][row % 2] = convert<Compute>(part.data[i]);
         }
       }
     } else {
@@ -134,7 +147,8 @@ struct Operand {
       for (int r = 0; r < 2; ++r) {
 #pragma unroll
         for (int h = 0; h < kHalves; ++h) {
-          const auto part = kronop::load<Input, Step::kSteps>(reinterpret_cast<const Input*>(tile + 4 * r * kPitch + 8 * h * Step::kLanes * kBytesOf));
+          const auto part = kronop::load<Input, Step::kSteps>(reinterpret_cast<const Input*>(
+              tile + 4 * r * kPitch + 8 * h * Step::kLanes * kBytesOf));
 #pragma unroll
           for (int i = 0; i < Step::kSteps; ++i) values[h][i][r] = convert<Compute>(part.data[i]);
         }

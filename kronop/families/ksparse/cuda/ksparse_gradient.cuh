@@ -26,7 +26,8 @@ struct KSparseGradientParameters {
   long long shares, tiles;                  // blocks along k, and tiles that they take in turn
   long long extent[3], x_sum[3], g_sum[3];  // positions along the axes of k, and strides of one
   long long run;                            // elements along the last axis
-  long long pass_step[3], tile_step[3];     // digits of the positions from one pass, or tile, to the next
+  long long pass_step[3],
+      tile_step[3];  // digits of the positions from one pass, or tile, to the next
   long long x_own, g_own, x_lane, g_lane;
   long long matrix[3], x_matrix[3], g_matrix[3];  // independent products of the same sizes
 };
@@ -54,7 +55,8 @@ struct Warp {
   static constexpr int kBlocksM = (Step::kHalvesP + 1) / 2, kBlocksN = Step::kHalvesQ;
   static constexpr int kThreads = Step::kWarpsP * Step::kWarpsQ * 32;  // of those that share k
   static constexpr bool kApart = Step::kMatrices > 1;
-  static constexpr int kLaneGroups = Step::kAlongSums || Step::kLanes == 1 ? 1 : Step::kLanes / Step::kSteps;
+  static constexpr int kLaneGroups =
+      Step::kAlongSums || Step::kLanes == 1 ? 1 : Step::kLanes / Step::kSteps;
   static constexpr int kValues = Step::kMatrices * kBlocksM * kBlocksN * 4;
   Compute sums[Step::kMatrices][kBlocksM][kBlocksN][4] = {};
   int p, q, part;  // first indices in the block's tile; which of the warps along k
@@ -70,7 +72,8 @@ struct Warp {
 #pragma unroll 1
     for (int bite = part; bite < Step::kBites; bite += Step::kWarpsK) {
 #pragma unroll(kApart ? kLaneGroups : 1)
-      for (int lanes = 0; lanes < kLaneGroups; ++lanes) multiply_bite(stage, bite, lanes * Step::kSteps);
+      for (int lanes = 0; lanes < kLaneGroups; ++lanes)
+        multiply_bite(stage, bite, lanes * Step::kSteps);
     }
   }
 
@@ -105,7 +108,8 @@ struct Warp {
 
   // The left operand of one product: two halves, the second of which is zero where it does not
   // exist.
-  static KRONOP_INLINE auto row(const Compute (&left)[Step::kHalvesP][Step::kSteps][2], int m, int s) {
+  static KRONOP_INLINE auto row(const Compute (&left)[Step::kHalvesP][Step::kSteps][2], int m,
+                                int s) {
     constexpr int last = Step::kHalvesP - 1;
     Compute values[4] = {};
 #pragma unroll
@@ -154,7 +158,8 @@ struct Warp {
           for (int r = 0; r < 2; ++r) {
             const int column = q0 + q + OperandX<Step>::own(n, 2 * t + r);
             if (row < Step::kP && column < Step::kQ) {
-              to[(matrix * Step::kP + row) * Step::kQ + column] = sums[matrix][h / 2][n][h % 2 * 2 + r];
+              to[(matrix * Step::kP + row) * Step::kQ + column] =
+                  sums[matrix][h / 2][n][h % 2 * 2 + r];
             }
           }
         }
@@ -172,7 +177,8 @@ struct Place {
   const Input *g, *x;
 
   KRONOP_INLINE explicit Place(const KSparseGradientParameters& parameters) {
-    constexpr int tiles_p = (Step::kP + Step::kTileP - 1) / Step::kTileP, tiles_q = (Step::kQ + Step::kTileQ - 1) / Step::kTileQ;
+    constexpr int tiles_p = (Step::kP + Step::kTileP - 1) / Step::kTileP,
+                  tiles_q = (Step::kQ + Step::kTileQ - 1) / Step::kTileQ;
     const int tile = blockIdx.x % (tiles_p * tiles_q);
     p = tile % tiles_p * Step::kTileP, q = tile / tiles_p * Step::kTileQ;
     const long long rest = blockIdx.x / (tiles_p * tiles_q);
@@ -189,7 +195,8 @@ struct Place {
 
 // Starts the copies of the walk's next tile.
 template <class Step>
-KRONOP_INLINE void copy_tile(unsigned char* stage, const KSparseGradientParameters& parameters, const Place<Step>& place, const Slot<Step>& slot, Walk& walk) {
+KRONOP_INLINE void copy_tile(unsigned char* stage, const KSparseGradientParameters& parameters,
+                             const Place<Step>& place, const Slot<Step>& slot, Walk& walk) {
   constexpr int bytes = int(sizeof(typename Step::Input));
   const Walk start = walk;
 #pragma unroll
@@ -200,8 +207,11 @@ KRONOP_INLINE void copy_tile(unsigned char* stage, const KSparseGradientParamete
       if (there > left) there = int(left);
     }
     const int position = slot.position + pass * (Step::kPositions / Slot<Step>::kPasses);
-    OperandG<Step>::copy(stage, place.g + walk.offset(parameters.g_sum), parameters.g_own, parameters.g_lane, position, slot.slot, Step::kP - place.p, there * bytes);
-    OperandX<Step>::copy(stage + Step::kBytesP, place.x + walk.offset(parameters.x_sum), parameters.x_own, parameters.x_lane, position, slot.slot, Step::kQ - place.q, there * bytes);
+    OperandG<Step>::copy(stage, place.g + walk.offset(parameters.g_sum), parameters.g_own,
+                         parameters.g_lane, position, slot.slot, Step::kP - place.p, there * bytes);
+    OperandX<Step>::copy(stage + Step::kBytesP, place.x + walk.offset(parameters.x_sum),
+                         parameters.x_own, parameters.x_lane, position, slot.slot,
+                         Step::kQ - place.q, there * bytes);
     if (pass + 1 < Slot<Step>::kPasses) walk.advance(parameters.pass_step, parameters.extent);
   }
   if (Slot<Step>::kPasses > 1) walk = start;
@@ -219,10 +229,12 @@ KRONOP_INLINE void ksparse_gradient(const Parameters& parameters) {
   const gradient::Slot<Step> slot;
   gradient::Walk walk(place.share * Step::kPositions + slot.position, parameters.extent);
   gradient::Warp<Step> warp;
-  const int tiles = int((parameters.tiles - place.share + parameters.shares - 1) / parameters.shares);
+  const int tiles =
+      int((parameters.tiles - place.share + parameters.shares - 1) / parameters.shares);
 #pragma unroll 1
   for (int tile = 0; tile < Step::kStages - 1; ++tile) {
-    if (tile < tiles) gradient::copy_tile<Step>(shared + tile * bytes, parameters, place, slot, walk);
+    if (tile < tiles)
+      gradient::copy_tile<Step>(shared + tile * bytes, parameters, place, slot, walk);
     commit_copies();
   }
   int stage = 0, next = Step::kStages - 1;
@@ -230,7 +242,8 @@ KRONOP_INLINE void ksparse_gradient(const Parameters& parameters) {
   for (int tile = 0; tile < tiles; ++tile) {
     wait_for_older_copies<Step::kStages - 2>();
     __syncthreads();
-    if (tile + Step::kStages - 1 < tiles) gradient::copy_tile<Step>(shared + next * bytes, parameters, place, slot, walk);
+    if (tile + Step::kStages - 1 < tiles)
+      gradient::copy_tile<Step>(shared + next * bytes, parameters, place, slot, walk);
     commit_copies();
     warp.multiply(shared + stage * bytes);
     stage = stage + 1 == Step::kStages ? 0 : stage + 1;
@@ -241,7 +254,8 @@ KRONOP_INLINE void ksparse_gradient(const Parameters& parameters) {
     warp.gather(shared);
   }
   const long long products = parameters.matrix[0] * parameters.matrix[1] * parameters.matrix[2];
-  Compute* to = static_cast<Compute*>(parameters.partial) + (place.share * products + place.product) * (Step::kMatrices * Step::kP * Step::kQ);
+  Compute* to = static_cast<Compute*>(parameters.partial) +
+                (place.share * products + place.product) * (Step::kMatrices * Step::kP * Step::kQ);
   if (warp.part == 0) warp.store(to, place.p, place.q);
 }
 

@@ -27,7 +27,8 @@ namespace lanes {
 template <class Step>
 struct Tile {
   using Element = typename Step::Input;
-  static constexpr int kPiece = 16 / sizeof(Element), kLanes = Step::kLanes, kOctets = Step::kOctets;
+  static constexpr int kPiece = 16 / sizeof(Element), kLanes = Step::kLanes,
+                       kOctets = Step::kOctets;
   static constexpr int kPieces = Step::kMatrices * kOctets * kLanes;
   // Together: octets lie one after the other, kOctet elements apart.
   static constexpr int kOctet = Step::kPitch * kPiece;
@@ -59,7 +60,8 @@ struct Work {
   int matrices, own;             // how many there are, and the first own index
 
   // All threads of the block have to take part, since there is a barrier inside.
-  KRONOP_INLINE Work(const LanesParameters& with, Start<Element>* of_block) : parameters(with), starts(of_block) {
+  KRONOP_INLINE Work(const LanesParameters& with, Start<Element>* of_block)
+      : parameters(with), starts(of_block) {
     long long first = blockIdx.x;
     own = int(split(first, kParts)) * kOwns;
     first *= Step::kMatrices;
@@ -69,14 +71,21 @@ struct Work {
       long long row = first + which;
       const long long group = split(row, with.groups);
       Start<Element>& start = starts[which];
-      start.apart = static_cast<Element*>(with.apart) + (row * with.row_apart + group * with.group_apart + own);
-      start.together = static_cast<Element*>(with.together) + (row * with.row_together + group * with.group_together + own * Step::kLanes * with.column);
+      start.apart = static_cast<Element*>(with.apart) +
+                    (row * with.row_apart + group * with.group_apart + own);
+      start.together = static_cast<Element*>(with.together) +
+                       (row * with.row_together + group * with.group_together +
+                        own * Step::kLanes * with.column);
     }
     __syncthreads();
   }
   // Whether all of the tile exists and can be moved in whole accesses.
-  KRONOP_INLINE bool is_whole() const { return parameters.vector && matrices == Step::kMatrices && own + kOwns <= Step::kOwn; }
-  KRONOP_INLINE bool has(int matrix, int octet) const { return matrix < matrices && own + octet * Of::kPiece < Step::kOwn; }
+  KRONOP_INLINE bool is_whole() const {
+    return parameters.vector && matrices == Step::kMatrices && own + kOwns <= Step::kOwn;
+  }
+  KRONOP_INLINE bool has(int matrix, int octet) const {
+    return matrix < matrices && own + octet * Of::kPiece < Step::kOwn;
+  }
 };
 
 // Piece `index` of a tile where lanes are together. `at` is its first element, counted from the
@@ -86,7 +95,8 @@ struct TogetherPiece {
   using Of = Tile<Step>;
   int matrix, octet, at;
   KRONOP_INLINE explicit TogetherPiece(unsigned index)
-      : matrix(index / (Of::kOctets * Of::kLanes)), octet(index / Of::kLanes % Of::kOctets), at(index % Of::kLanes * Of::kPiece) {}
+      : matrix(index / (Of::kOctets * Of::kLanes)), octet(index / Of::kLanes % Of::kOctets),
+        at(index % Of::kLanes * Of::kPiece) {}
   KRONOP_INLINE int first() const { return octet * Of::kPiece * Of::kLanes + at; }
 };
 // Piece `index` of a tile where lanes are apart.
@@ -95,7 +105,8 @@ struct ApartPiece {
   using Of = Tile<Step>;
   int matrix, lane, octet;
   KRONOP_INLINE explicit ApartPiece(unsigned index)
-      : matrix(index / (Of::kOctets * Of::kLanes)), lane(index / Of::kOctets % Of::kLanes), octet(index % Of::kOctets) {}
+      : matrix(index / (Of::kOctets * Of::kLanes)), lane(index / Of::kOctets % Of::kLanes),
+        octet(index % Of::kOctets) {}
   KRONOP_INLINE int first() const { return lane * Step::kOwn + octet * Of::kPiece; }
 };
 
@@ -103,7 +114,8 @@ struct ApartPiece {
 template <bool kWhole, class Piece, class Step, class Move>
 KRONOP_INLINE void for_each_piece(const Work<Step>& work, const Move& move) {
   using Of = Tile<Step>;
-  constexpr int each = (Of::kPieces + Step::kThreads - 1) / Step::kThreads, unrolled = kWhole ? each : 1;
+  constexpr int each = (Of::kPieces + Step::kThreads - 1) / Step::kThreads,
+                unrolled = kWhole ? each : 1;
 #pragma unroll unrolled
   for (int i = 0; i < each; ++i) {
     const unsigned index = threadIdx.x + i * Step::kThreads;
@@ -123,7 +135,8 @@ KRONOP_INLINE void fill_together(const Work<Step>& work, typename Step::Input* t
       copy_asynchronously<16>(to, from + piece.first());
     } else {
 #pragma unroll 1
-      for (int v = 0; v < Of::kPiece; ++v) to[v] = from[(piece.first() + v) * work.parameters.column];
+      for (int v = 0; v < Of::kPiece; ++v)
+        to[v] = from[(piece.first() + v) * work.parameters.column];
     }
   });
 }
@@ -136,7 +149,8 @@ KRONOP_INLINE void store_apart(const Work<Step>& work, const typename Step::Inpu
     Vector<typename Step::Input, Of::kPiece> values;
 #pragma unroll
     for (int v = 0; v < Of::kPiece; ++v) values.data[v] = from[v * Of::kLanes];
-    store_whole<typename Step::Input, Of::kPiece>(work.starts[piece.matrix].apart + piece.first(), values);
+    store_whole<typename Step::Input, Of::kPiece>(work.starts[piece.matrix].apart + piece.first(),
+                                                  values);
   });
 }
 
@@ -144,7 +158,8 @@ template <bool kWhole, class Step>
 KRONOP_INLINE void fill_apart(const Work<Step>& work, typename Step::Input* tile) {
   using Of = Tile<Step>;
   for_each_piece<kWhole, ApartPiece<Step>>(work, [&](const ApartPiece<Step>& piece) {
-    copy_asynchronously<16>(tile + Of::apart(piece.matrix, piece.lane, piece.octet), work.starts[piece.matrix].apart + piece.first());
+    copy_asynchronously<16>(tile + Of::apart(piece.matrix, piece.lane, piece.octet),
+                            work.starts[piece.matrix].apart + piece.first());
   });
 }
 
@@ -174,7 +189,8 @@ KRONOP_INLINE void store_together(const Work<Step>& work, const typename Step::I
       store_whole<typename Step::Input, Of::kPiece>(to + piece.first(), values);
     } else {
 #pragma unroll
-      for (int v = 0; v < Of::kPiece; ++v) to[(piece.first() + v) * work.parameters.column] = values.data[v];
+      for (int v = 0; v < Of::kPiece; ++v)
+        to[(piece.first() + v) * work.parameters.column] = values.data[v];
     }
   });
 }
@@ -202,7 +218,8 @@ template <class Step, class Parameters>
 KRONOP_INLINE void move_lanes(const Parameters& parameters) {
   using Element = typename Step::Input;
   auto* tile = reinterpret_cast<Element*>(shared_memory());
-  const lanes::Work<Step> work(parameters, reinterpret_cast<lanes::Start<Element>*>(shared_memory() + Step::kStartsAt));
+  const lanes::Work<Step> work(
+      parameters, reinterpret_cast<lanes::Start<Element>*>(shared_memory() + Step::kStartsAt));
   if (work.is_whole()) {
     lanes::move<true>(work, tile);
   } else {

@@ -17,12 +17,16 @@ namespace kronop {
 
 template <class Step, class Parameters>
 int ksparse_tiles_along_batch(const Parameters& parameters, bool alone) {
-  return packed::allow_tiles() ? ksparse::matmul<ksparse::TilesAlongBatch<Step>, Step>(parameters, alone) : 1;
+  return packed::allow_tiles()
+             ? ksparse::matmul<ksparse::TilesAlongBatch<Step>, Step>(parameters, alone)
+             : 1;
 }
 
 template <class Step, class Parameters>
 int ksparse_tiles_along_outputs(const Parameters& parameters, bool alone) {
-  return packed::allow_tiles() ? ksparse::matmul<ksparse::TilesAlongOutputs<Step>, Step>(parameters, alone) : 1;
+  return packed::allow_tiles()
+             ? ksparse::matmul<ksparse::TilesAlongOutputs<Step>, Step>(parameters, alone)
+             : 1;
 }
 
 }  // namespace kronop

@@ -56,10 +56,12 @@ struct Factor : Results<Chain, kIndex + 1 == Chain::kFactors> {
   using Compute = typename Chain::Compute;
   static constexpr int kWidth = Chain::kWidth[kIndex], kVectors = Chain::kVectors[kIndex];
   static constexpr bool kDirect = Chain::kDirect[kIndex], kStreams = Chain::kStreams[kIndex];
-  static constexpr int kA = Chain::kA[kIndex], kB = Chain::kB[kIndex], kC = Chain::kC[kIndex], kD = Chain::kD[kIndex];
+  static constexpr int kA = Chain::kA[kIndex], kB = Chain::kB[kIndex], kC = Chain::kC[kIndex],
+                       kD = Chain::kD[kIndex];
   static constexpr int kRowTile = Chain::kRowTile[kIndex], kBlocks = Chain::kBlocks[kIndex];
   static constexpr int kSlices = Chain::kSlices[kIndex], kOutputs = Chain::kOutputs[kIndex];
-  static constexpr int kDepth = Chain::kDepth[kIndex], kTile = Chain::kTile[kIndex], kPitch = Chain::kPitch[kIndex];
+  static constexpr int kDepth = Chain::kDepth[kIndex], kTile = Chain::kTile[kIndex],
+                       kPitch = Chain::kPitch[kIndex];
   static constexpr int kBiasAt = Chain::kBiasAt[kIndex], kInputAt = Chain::kInputAt[kIndex];
   static constexpr int kResultsAt = Chain::kResultsAt[kIndex];
 };
@@ -77,10 +79,11 @@ struct WayOf<Step, true> {
 // The parameters of factor kIndex for the chunk of rows that begins at `row`. `slice` is the slice
 // of the thread that takes the chunk.
 template <class Chain, int kIndex, int kFactors, int kScalars, class Scalar>
-KSparseParameters<kScalars, Scalar> part_of(const KSparseChainParameters<kFactors, kScalars, Scalar>& chain, char* slice,
-                                            index_t row, index_t rows) {
+KSparseParameters<kScalars, Scalar> part_of(
+    const KSparseChainParameters<kFactors, kScalars, Scalar>& chain, char* slice, index_t row,
+    index_t rows) {
   KSparseParameters<kScalars, Scalar> part{};
-  const auto place = [](index_t (&strides)[2], index_t along_rows, index_t along_columns) {
+  const auto place = [](index_t(&strides)[2], index_t along_rows, index_t along_columns) {
     strides[0] = along_rows, strides[1] = along_columns;
   };
   part.weights = chain.weights[kIndex];
@@ -145,7 +148,8 @@ void run_chain(const Parameters& chain, index_t share, index_t shares, Indices<k
   if (shares > 1) wait_for_team();
   char* slice = static_cast<char*>(chain.workspace) + Chain::kSlicesAt + share * chain.slice;
   const index_t blocks = parts(chain.rows, Chain::kLanes);
-  const index_t begin = blocks * share / shares * Chain::kLanes, stop = blocks * (share + 1) / shares * Chain::kLanes;
+  const index_t begin = blocks * share / shares * Chain::kLanes,
+                stop = blocks * (share + 1) / shares * Chain::kLanes;
   const index_t end = stop < chain.rows ? stop : chain.rows;
   for (index_t row = begin; row < end; row += Chain::kChunk) {
     const index_t rows = row + Chain::kChunk < end ? Chain::kChunk : end - row;

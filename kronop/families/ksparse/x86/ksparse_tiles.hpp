@@ -13,15 +13,17 @@ template <class Step>
 struct Tiles {
   using Compute = typename Step::Compute;
   using Element = typename Step::Element;
-  static_assert(detail::is_same<Compute, packed::SumOf<Element>> && sizeof(Compute) == packed::kUnitBytes);
+  static_assert(detail::is_same<Compute, packed::SumOf<Element>> &&
+                sizeof(Compute) == packed::kUnitBytes);
   static constexpr packed::DepthOf<Element> kDepth{Step::kC};
   static constexpr int kPack = packed::kPackOf<Element>;
   // Units of the packed weights of one i and l.
-  static constexpr index_t kPanel = packed::factor_numbers<Element>(Step::kC, Step::kOutputs) / kPack;
+  static constexpr index_t kPanel =
+      packed::factor_numbers<Element>(Step::kC, Step::kOutputs) / kPack;
   // Whether results without an epilogue are sums rounded to bf16; else they are the sums
   // themselves.
-  static constexpr bool kRounds =
-      Step::kDirect && detail::is_same<Compute, float> && detail::is_same<typename Step::Output, bfloat16_t>;
+  static constexpr bool kRounds = Step::kDirect && detail::is_same<Compute, float> &&
+                                  detail::is_same<typename Step::Output, bfloat16_t>;
 
   // Calls action(outputs of the patch as a type). Patches have only two sizes.
   template <class Action>
@@ -37,9 +39,10 @@ struct Tiles {
   template <bool kLeft, int kOutputs>
   static void pack_any(Element* to, const Weights<Element>& weights) {
     for (index_t l = 0; l < Step::kSlices; ++l) {
-      packed::pack_factor<kLeft, Step::kC, kOutputs>(to + l * kPanel * kPack, [&](index_t k, index_t j) {
-        return weights.data[j * weights.j + k * weights.k + l * weights.l];
-      });
+      packed::pack_factor<kLeft, Step::kC, kOutputs>(
+          to + l * kPanel * kPack, [&](index_t k, index_t j) {
+            return weights.data[j * weights.j + k * weights.k + l * weights.l];
+          });
     }
   }
 
@@ -52,7 +55,8 @@ struct Tiles {
     for (index_t block = 0; block < kCut.blocks(kOutputs); ++block) {
       for (int tile = 0; tile < kCut.tiles(); ++tile) {
         const index_t j = kCut.start(block, kOutputs) + tile * kCut.second;
-        for (index_t k = 0; k < kDepth.steps() * kDepth.numbers(); k += kDepth.numbers(), to += packed::kTile * kLine) {
+        for (index_t k = 0; k < kDepth.steps() * kDepth.numbers();
+             k += kDepth.numbers(), to += packed::kTile * kLine) {
           action(to, j, k);
         }
       }

@@ -44,8 +44,10 @@ struct Output {
 // Whether register tiles of a step that may (kStreams) store results past the caches: every vector
 // of Y has to be a whole cache line.
 template <class Step>
-KRONOP_INLINE bool fits_lines(const OutputSink<Step>& sink, const typename Step::Compute* y, index_t row) {
-  return sink.stream && reinterpret_cast<unsigned long long>(y) % 64 == 0 && row * sizeof(*y) % 64 == 0;
+KRONOP_INLINE bool fits_lines(const OutputSink<Step>& sink, const typename Step::Compute* y,
+                              index_t row) {
+  return sink.stream && reinterpret_cast<unsigned long long>(y) % 64 == 0 &&
+         row * sizeof(*y) % 64 == 0;
 }
 
 // Prefetches the lines of Y that a tile will write, before its sums are computed: Y is often not in
@@ -58,14 +60,16 @@ KRONOP_INLINE void expect_rows(const Compute* y, index_t row) {
 
 // Packs the weights of outputs [first, first + width) and slice l as panel[k][pitch].
 template <class Step>
-void pack_outputs(typename Step::Compute* panel, index_t pitch, const Weights<typename Step::Element>& weights,
-                  index_t first, index_t width, index_t l) {
+void pack_outputs(typename Step::Compute* panel, index_t pitch,
+                  const Weights<typename Step::Element>& weights, index_t first, index_t width,
+                  index_t l) {
   constexpr index_t kRun = 128;
   typename Step::Compute run[kRun];
   for (index_t k = 0; k < Step::kC; k += kRun) {
     const index_t count = k + kRun <= Step::kC ? kRun : Step::kC - k;
     for (index_t q = 0; q < width; ++q) {
-      load_run(run, weights.data + (first + q) * weights.j + k * weights.k + l * weights.l, weights.k, count);
+      load_run(run, weights.data + (first + q) * weights.j + k * weights.k + l * weights.l,
+               weights.k, count);
       for (index_t i = 0; i < count; ++i) panel[(k + i) * pitch + q] = run[i];
     }
   }
@@ -112,7 +116,8 @@ struct AlongBatch {
         const Element* x = from.data + (k * Step::kD + l) * from.column;
         Compute* to = state + place(k, l);
         index_t n = 0;
-        for (; n + kLanes <= from.rows; n += kLanes, to += kBlock) convert_run<kLanes, Step::kWidth>(to, x + n);
+        for (; n + kLanes <= from.rows; n += kLanes, to += kBlock)
+          convert_run<kLanes, Step::kWidth>(to, x + n);
         for (index_t i = 0; n + i < from.rows; ++i) to[i] = convert<Compute>(x[n + i]);
       }
     }
@@ -138,7 +143,8 @@ struct AlongBatch {
           transpose(square);
           KRONOP_UNROLL
           for (int i = 0; i < kWidth; ++i) {
-            store(to + place(run + (start + i) / Step::kSlices, (start + i) % Step::kSlices), square[i]);
+            store(to + place(run + (start + i) / Step::kSlices, (start + i) % Step::kSlices),
+                  square[i]);
           }
         }
       }
@@ -153,7 +159,8 @@ struct AlongBatch {
       for (int i = 0; i < kWidth; ++i) square[i] = load<Compute, kWidth>(rows[i] + start);
     } else {
       Compute staged[kWidth * kWidth];
-      for (int i = 0; i < kWidth; ++i) convert_run<kWidth, kWidth>(staged + i * kWidth, rows[i] + start);
+      for (int i = 0; i < kWidth; ++i)
+        convert_run<kWidth, kWidth>(staged + i * kWidth, rows[i] + start);
       KRONOP_UNROLL
       for (int i = 0; i < kWidth; ++i) square[i] = load<Compute, kWidth>(staged + i * kWidth);
     }
@@ -164,7 +171,8 @@ struct AlongBatch {
       Compute* to = state + n / kLanes * kBlock + n % kLanes;
       for (index_t k = 0; k < depth; ++k) {
         for (index_t l = 0; l < Step::kSlices; ++l) {
-          to[place(k, l)] = convert<Compute>(from.data[n * from.row + (k * Step::kD + l) * from.column]);
+          to[place(k, l)] =
+              convert<Compute>(from.data[n * from.row + (k * Step::kD + l) * from.column]);
         }
       }
     }
@@ -181,9 +189,10 @@ struct AlongBatch {
   }
 
   // Not inlined, because the constants of an epilogue would take registers from the tiles.
-  __attribute__((noinline)) static void multiply(Compute* state, Compute* results, const Compute* panels,
-                                                 const Input<Element>& from, const Output<Step>& to,
-                                                 const Patch& patch, index_t k, index_t depth, const Element*) {
+  __attribute__((noinline)) static void multiply(Compute* state, Compute* results,
+                                                 const Compute* panels, const Input<Element>& from,
+                                                 const Output<Step>& to, const Patch& patch,
+                                                 index_t k, index_t depth, const Element*) {
     stage(state, from, depth);
     for (index_t l = 0; l < Step::kSlices; ++l) {
       for (index_t block = 0; block * kLanes < from.rows; ++block) {
@@ -207,12 +216,14 @@ struct AlongBatch {
           constexpr bool kPast = decltype(past)::value != 0;
           if (!kPast) expect_rows<kHeight>(y + j * row, row);
           register_tile<kHeight, Step::kVectors, Step::kWidth, kUnroll, kPast>(
-              panel + j * Step::kC + k * kHeight, 1, kHeight, x, step, y + j * row, row, depth, k > 0);
+              panel + j * Step::kC + k * kHeight, 1, kHeight, x, step, y + j * row, row, depth,
+              k > 0);
         };
         const auto all = [&](auto past) __attribute__((always_inline)) {
           constexpr int kRest = Step::kB % Step::kTile;
           index_t j = 0;
-          for (; j + Step::kTile <= patch.outputs; j += Step::kTile) tile(Constant<Step::kTile>{}, past, j);
+          for (; j + Step::kTile <= patch.outputs; j += Step::kTile)
+            tile(Constant<Step::kTile>{}, past, j);
           if constexpr (kRest > 0) {
             if (j < patch.outputs) tile(Constant<kRest>{}, past, j);
           }
@@ -228,7 +239,8 @@ struct AlongBatch {
     }
   }
 
-  static void finish(const Compute* results, const Input<Element>& from, const Output<Step>& to, const Patch& patch) {
+  static void finish(const Compute* results, const Input<Element>& from, const Output<Step>& to,
+                     const Patch& patch) {
     Lanes<kLanes> y, z;
     for (index_t block = 0; block * kLanes < from.rows; ++block) {
       if (is_direct(to, from, block)) continue;
@@ -244,8 +256,8 @@ struct AlongBatch {
       } else {
         OutputSink<Step> sink = to.sink;
         for (index_t j = 0; j < patch.outputs; ++j) {
-          store_block<Step>(sink, from_block + j * Step::kSlices * kLanes, y, to.y_column, z, to.z_column,
-                            Step::kSlices, lanes);
+          store_block<Step>(sink, from_block + j * Step::kSlices * kLanes, y, to.y_column, z,
+                            to.z_column, Step::kSlices, lanes);
           sink = sink.at(Step::kD * to.y_column, Step::kD * to.z_column);
           if (sink.bias) sink.bias += Step::kSlices;
         }
@@ -282,17 +294,20 @@ struct AlongOutputs {
   }
   // NOTE: rows a multiple of 2 KB apart fall into the same few sets of the first-level cache.
   static bool is_in_place(const Input<Element>& from) {
-    return detail::is_same<Element, Compute> && from.column == 1 && from.row * sizeof(Element) % 2048 != 0;
+    return detail::is_same<Element, Compute> && from.column == 1 &&
+           from.row * sizeof(Element) % 2048 != 0;
   }
 
   // Not inlined, because the constants of an epilogue would take registers from the tiles.
-  __attribute__((noinline)) static void multiply(Compute* state, Compute* results, const Compute* panels,
-                                                 const Input<Element>& from, const Output<Step>& to,
-                                                 const Patch& patch, index_t k, index_t depth, const Element* next) {
+  __attribute__((noinline)) static void multiply(Compute* state, Compute* results,
+                                                 const Compute* panels, const Input<Element>& from,
+                                                 const Output<Step>& to, const Patch& patch,
+                                                 index_t k, index_t depth, const Element* next) {
     Ahead ahead;
     if (next && from.column == 1) {
       constexpr index_t kSize = sizeof(Element);
-      const index_t calls = (from.rows + Step::kTile - 1) / Step::kTile * ((patch.outputs + kSpan - 1) / kSpan);
+      const index_t calls =
+          (from.rows + Step::kTile - 1) / Step::kTile * ((patch.outputs + kSpan - 1) / kSpan);
       ahead = Ahead(next, depth * kSize, from.row * kSize, from.rows, calls);
     }
     const Compute* x = state;
@@ -318,7 +333,8 @@ struct AlongOutputs {
         ahead.some();
         if (!kPast) expect_rows<kHeight>(y + n * y_row + j, y_row);
         register_tile<kHeight, kVectors, Step::kWidth, kUnroll, kPast>(
-            x + n * x_row, x_row, 1, panel, kVectors * Step::kWidth, y + n * y_row + j, y_row, depth, k > 0);
+            x + n * x_row, x_row, 1, panel, kVectors * Step::kWidth, y + n * y_row + j, y_row,
+            depth, k > 0);
       });
     };
     const auto all = [&](auto past) __attribute__((always_inline)) {
@@ -334,11 +350,12 @@ struct AlongOutputs {
     all(Constant<0>{});
   }
 
-  static void finish(const Compute* results, const Input<Element>& from, const Output<Step>& to, const Patch& patch) {
+  static void finish(const Compute* results, const Input<Element>& from, const Output<Step>& to,
+                     const Patch& patch) {
     if (is_direct(to, patch)) return;
     for (index_t n = 0; n < from.rows; ++n) {
-      store_run<Step::kWidth>(to.sink.at(n * to.y_row, n * to.z_row), results + n * kRow, to.y_column, to.z_column,
-                              patch.outputs);
+      store_run<Step::kWidth>(to.sink.at(n * to.y_row, n * to.z_row), results + n * kRow,
+                              to.y_column, to.z_column, patch.outputs);
     }
   }
 };

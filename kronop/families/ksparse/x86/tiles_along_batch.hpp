@@ -36,21 +36,25 @@ struct TilesAlongBatch : Tiles<Step> {
     });
   }
 
-  __attribute__((noinline)) static void multiply(Compute* state, Compute* results, const Compute* panels,
-                                                 const Input<Element>& from, const Output<Step>& to,
-                                                 const Patch& patch, index_t, index_t, const Element*) {
+  __attribute__((noinline)) static void multiply(Compute* state, Compute* results,
+                                                 const Compute* panels, const Input<Element>& from,
+                                                 const Output<Step>& to, const Patch& patch,
+                                                 index_t, index_t, const Element*) {
     stage(state, from);
-    const index_t whole = from.rows / kLanes, rest = from.rows % kLanes, end = whole + (rest > kTile);
+    const index_t whole = from.rows / kLanes, rest = from.rows % kLanes,
+                  end = whole + (rest > kTile);
     packed::TileEngine engine;
     Common::sized(patch, [&](auto outputs) {
       constexpr int kOutputs = decltype(outputs)::value;
       blocks<kOutputs, kLanes>(engine, {state, results, panels}, from, to, 0, end);
       // The rows that are left, at most one tile of them.
-      if (end * kLanes < from.rows) blocks<kOutputs, kTile>(engine, {state, results, panels}, from, to, end, end + 1);
+      if (end * kLanes < from.rows)
+        blocks<kOutputs, kTile>(engine, {state, results, panels}, from, to, end, end + 1);
     });
   }
 
-  static void finish(const Compute* results, const Input<Element>& from, const Output<Step>& to, const Patch& patch) {
+  static void finish(const Compute* results, const Input<Element>& from, const Output<Step>& to,
+                     const Patch& patch) {
     Way::finish(results, from, to, patch);
   }
 
@@ -83,10 +87,13 @@ struct TilesAlongBatch : Tiles<Step> {
       const Element* row = weights.data - slice + j * weights.j + k * Step::kD;
       index_t done = 0;
       for (; done + kEach <= count; done += kEach) {
-        const auto turned = Units::template turned<Step::kD>(Units::load_numbers(row + done * Step::kD));
-        const auto* parts = reinterpret_cast<const char*>(&turned) + slice * kEach * sizeof(Element);
+        const auto turned =
+            Units::template turned<Step::kD>(Units::load_numbers(row + done * Step::kD));
+        const auto* parts =
+            reinterpret_cast<const char*>(&turned) + slice * kEach * sizeof(Element);
         for (index_t l = 0; l < Step::kSlices; ++l) {
-          __builtin_memcpy(line + l * kPanel + done, parts + l * kEach * sizeof(Element), kEach * sizeof(Element));
+          __builtin_memcpy(line + l * kPanel + done, parts + l * kEach * sizeof(Element),
+                           kEach * sizeof(Element));
         }
       }
       pack_numbers(line, row + slice, Step::kD, done, count);
@@ -104,7 +111,8 @@ struct TilesAlongBatch : Tiles<Step> {
         typename Units::Type square[kTile] = {};
         KRONOP_UNROLL
         for (int i = 0; i < kTile; ++i) {
-          if (i < full) square[i] = Units::load_runs(row + i * kPack * weights.k + start, weights.k);
+          if (i < full)
+            square[i] = Units::load_runs(row + i * kPack * weights.k + start, weights.k);
         }
         transpose(square);
         KRONOP_UNROLL
@@ -119,11 +127,13 @@ struct TilesAlongBatch : Tiles<Step> {
   template <int kOutputs, class Action>
   static KRONOP_INLINE void each_line(Element* to, const Action& action) {
     Common::template each_tile<kOutputs>(to, [&](Element* tile, index_t j, index_t k) {
-      for (int q = 0; q < packed::cut(kOutputs).size; ++q) action(tile + q * Common::kLine, j + q, k, Common::count(k));
+      for (int q = 0; q < packed::cut(kOutputs).size; ++q)
+        action(tile + q * Common::kLine, j + q, k, Common::count(k));
     });
   }
 
-  static KRONOP_INLINE void pack_numbers(Element* line, const Element* row, index_t step, index_t first, index_t end) {
+  static KRONOP_INLINE void pack_numbers(Element* line, const Element* row, index_t step,
+                                         index_t first, index_t end) {
     for (index_t k = first; k < end; ++k) {
       for (index_t l = 0; l < Step::kSlices; ++l) line[l * kPanel + k] = row[k * step + l];
     }
@@ -133,11 +143,14 @@ struct TilesAlongBatch : Tiles<Step> {
 
   // ---- X ----
 
-  static constexpr index_t place(index_t unit, index_t l) { return unit * Step::kPitch + l * kLanes; }
+  static constexpr index_t place(index_t unit, index_t l) {
+    return unit * Step::kPitch + l * kLanes;
+  }
   static index_t lane(index_t n) { return n / kLanes * kBlock + n % kLanes; }
 
   // Stages numbers k in [first, end) of the rows from `row` on, one by one.
-  static void stage_numbers(Compute* state, const Input<Element>& from, index_t first, index_t end, index_t row) {
+  static void stage_numbers(Compute* state, const Input<Element>& from, index_t first, index_t end,
+                            index_t row) {
     for (index_t n = row; n < from.rows; ++n) {
       for (index_t k = first; k < end; ++k) {
         for (index_t l = 0; l < Step::kSlices; ++l) {
@@ -176,9 +189,10 @@ struct TilesAlongBatch : Tiles<Step> {
           for (index_t l = 0; l < Step::kSlices; l += kTile) {
             const index_t start = l + kTile <= Step::kSlices ? l : Step::kSlices - kTile;
             const index_t at = unit * kPack * Step::kD + start;
-            store_square(to, unit * Step::kSlices + start, [&](int i) __attribute__((always_inline)) {
-              return Units::load_runs(rows[i] + at, Step::kD);
-            });
+            store_square(to, unit * Step::kSlices + start,
+                         [&](int i) __attribute__((always_inline)) {
+                           return Units::load_runs(rows[i] + at, Step::kD);
+                         });
           }
         }
       } else {
@@ -211,7 +225,8 @@ struct TilesAlongBatch : Tiles<Step> {
     constexpr index_t kWhole = kFull * kPack;
     if constexpr (kFull < kDepth.lines()) {
       for (index_t n = 0; n < from.rows; n += kLanes) {
-        __builtin_memset(state + lane(n) + place(kFull, 0), 0, (kBlock - place(kFull, 0)) * sizeof(Compute));
+        __builtin_memset(state + lane(n) + place(kFull, 0), 0,
+                         (kBlock - place(kFull, 0)) * sizeof(Compute));
       }
       stage_numbers(state, from, kWhole, Step::kC, 0);
     }
@@ -231,8 +246,8 @@ struct TilesAlongBatch : Tiles<Step> {
 
   // Multiplies blocks [first, end) of kColumns lanes each.
   template <int kOutputs, int kColumns>
-  static void blocks(packed::TileEngine& engine, const Buffers& at, const Input<Element>& from, const Output<Step>& to,
-                     index_t first, index_t end) {
+  static void blocks(packed::TileEngine& engine, const Buffers& at, const Input<Element>& from,
+                     const Output<Step>& to, index_t first, index_t end) {
     if (first == end) return;
     constexpr packed::Shape kShape{packed::cut(kOutputs), packed::cut(kColumns), kDepth.depth()};
     constexpr index_t kLine = Step::kPitch * packed::kUnitBytes, kRow = Step::kSlices * kLanes;
@@ -240,8 +255,8 @@ struct TilesAlongBatch : Tiles<Step> {
     for (index_t l = 0; l < Step::kSlices; ++l) {
       const auto* tiles = reinterpret_cast<const Element*>(at.panels + l * Common::kPanel);
       for (index_t block = first; block < end; ++block) {
-        const packed::Operand lines{at.state + block * kBlock + l * kLanes, kLine, packed::kLineBytes,
-                                    kDepth.depth() * kLine};
+        const packed::Operand lines{at.state + block * kBlock + l * kLanes, kLine,
+                                    packed::kLineBytes, kDepth.depth() * kLine};
         if constexpr (Step::kDirect && kColumns == kLanes) {
           if (Way::is_direct(to, from, block)) {
             auto* y = to.sink.y + block * kLanes + l * to.y_column;
@@ -254,25 +269,29 @@ struct TilesAlongBatch : Tiles<Step> {
             continue;
           }
         }
-        into_memory<kShape, kOutputs>(tiles, lines, at.results + block * Step::kOutputs * kRow + l * kLanes, kRow);
+        into_memory<kShape, kOutputs>(
+            tiles, lines, at.results + block * Step::kOutputs * kRow + l * kLanes, kRow);
       }
     }
   }
 
   template <packed::Shape kShape, int kOutputs>
-  static KRONOP_INLINE void into_memory(const Element* tiles, const packed::Operand& lines, Compute* y, index_t row) {
+  static KRONOP_INLINE void into_memory(const Element* tiles, const packed::Operand& lines,
+                                        Compute* y, index_t row) {
     for (index_t q = 0; q < kShape.rows.blocks(kOutputs); ++q) {
-      packed::TileEngine::block<kShape>(packed::factor_operand<Step::kC, kOutputs>(tiles, q), lines, kDepth.steps(),
-                                        y + kShape.rows.start(q, kOutputs) * row, row);
+      packed::TileEngine::block<kShape>(packed::factor_operand<Step::kC, kOutputs>(tiles, q), lines,
+                                        kDepth.steps(), y + kShape.rows.start(q, kOutputs) * row,
+                                        row);
     }
   }
 
   template <packed::Shape kShape, int kOutputs>
-  static KRONOP_INLINE void into_rows(packed::TileEngine& engine, const Element* tiles, const packed::Operand& lines,
-                                      const packed::Rows& rows) {
+  static KRONOP_INLINE void into_rows(packed::TileEngine& engine, const Element* tiles,
+                                      const packed::Operand& lines, const packed::Rows& rows) {
     for (index_t q = 0; q < kShape.rows.blocks(kOutputs); ++q) {
-      packed::one_block<kShape, Compute>(engine, packed::factor_operand<Step::kC, kOutputs>(tiles, q), lines,
-                                         kDepth.steps(), {kShape.rows.start(q, kOutputs), 0, 0, 0}, rows);
+      packed::one_block<kShape, Compute>(
+          engine, packed::factor_operand<Step::kC, kOutputs>(tiles, q), lines, kDepth.steps(),
+          {kShape.rows.start(q, kOutputs), 0, 0, 0}, rows);
     }
   }
 };

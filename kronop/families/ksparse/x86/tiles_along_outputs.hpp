@@ -28,9 +28,10 @@ struct TilesAlongOutputs : Tiles<Step> {
     });
   }
 
-  __attribute__((noinline)) static void multiply(Compute* state, Compute* results, const Compute* panels,
-                                                 const Input<Element>& from, const Output<Step>& to,
-                                                 const Patch& patch, index_t, index_t, const Element* next) {
+  __attribute__((noinline)) static void multiply(Compute* state, Compute* results,
+                                                 const Compute* panels, const Input<Element>& from,
+                                                 const Output<Step>& to, const Patch& patch,
+                                                 index_t, index_t, const Element* next) {
     auto* staged = reinterpret_cast<Element*>(state);
     const auto* tiles = reinterpret_cast<const Element*>(panels);
     packed::TileEngine engine;
@@ -41,21 +42,26 @@ struct TilesAlongOutputs : Tiles<Step> {
     }
     Common::sized(patch, [&](auto outputs) {
       constexpr int kOutputs = decltype(outputs)::value;
-      const packed::Finished<Step> finished{to.sink, to.y_row, to.y_column, to.z_row, to.z_column, from.rows};
-      if (from.rows <= packed::kTile) return sweep_few<kOutputs, packed::kTile>(engine, from, tiles, staged, finished);
-      if (from.rows < packed::kPitch) return sweep_few<kOutputs, packed::kPitch>(engine, from, tiles, staged, finished);
+      const packed::Finished<Step> finished{to.sink,  to.y_row,    to.y_column,
+                                            to.z_row, to.z_column, from.rows};
+      if (from.rows <= packed::kTile)
+        return sweep_few<kOutputs, packed::kTile>(engine, from, tiles, staged, finished);
+      if (from.rows < packed::kPitch)
+        return sweep_few<kOutputs, packed::kPitch>(engine, from, tiles, staged, finished);
       const auto sweep = [&](index_t row, index_t rows, const auto& sink) {
         packed::LastSweep<Step::kC, kOutputs, packed::kPitch, Element>::run(
             engine, from.data + row * from.row, from.row, from.column, rows, tiles, staged, sink);
       };
       if constexpr (Step::kDirect) {
         if (to.sink.plain && to.y_column == 1) {
-          if (!to.sink.stream) return sweep(0, from.rows, typename Common::PlainRows{to.sink.y, to.y_row});
+          if (!to.sink.stream)
+            return sweep(0, from.rows, typename Common::PlainRows{to.sink.y, to.y_row});
           auto* held = reinterpret_cast<typename Step::Output*>(results);
           for (index_t block = 0; block < block_count(from.rows, packed::kPitch); ++block) {
             const index_t row = block_start(block, from.rows, packed::kPitch);
             sweep(row, packed::kPitch, typename Common::PlainRows{held, kOutputs});
-            packed::copy_rows_past(to.sink.y + row * to.y_row, to.y_row, held, packed::kPitch, kOutputs);
+            packed::copy_rows_past(to.sink.y + row * to.y_row, to.y_row, held, packed::kPitch,
+                                   kOutputs);
           }
           return;
         }
@@ -84,7 +90,8 @@ struct TilesAlongOutputs : Tiles<Step> {
       } else {
         const index_t bytes = Common::count(k) * sizeof(Element);
         __builtin_memset(square, 0, sizeof(square));
-        for (int i = 0; i < packed::kTile; ++i) __builtin_memcpy(&square[i], row + i * weights.j, bytes);
+        for (int i = 0; i < packed::kTile; ++i)
+          __builtin_memcpy(&square[i], row + i * weights.j, bytes);
       }
       transpose(square);
       KRONOP_UNROLL
@@ -100,7 +107,8 @@ struct TilesAlongOutputs : Tiles<Step> {
       const Element* columns = weights.data + j + k * weights.k;
       const index_t units = Common::count(k) / Common::kPack;
       for (index_t i = 0; i < units; ++i) {
-        store(tile + i * Common::kLine, Units::load_runs(columns + i * Common::kPack * weights.k, weights.k));
+        store(tile + i * Common::kLine,
+              Units::load_runs(columns + i * Common::kPack * weights.k, weights.k));
       }
     });
   }
@@ -108,11 +116,13 @@ struct TilesAlongOutputs : Tiles<Step> {
   // Multiplies at most kRows rows, filled up with rows of zeros, whose results `finished` does not
   // store.
   template <int kOutputs, int kRows>
-  static void sweep_few(packed::TileEngine& engine, const Input<Element>& from, const Element* tiles, Element* staged,
+  static void sweep_few(packed::TileEngine& engine, const Input<Element>& from,
+                        const Element* tiles, Element* staged,
                         const packed::Finished<Step>& finished) {
     __builtin_memset(staged, 0, kRows * Common::kDepth.padded() * sizeof(Element));
     packed::stage_rows<Step::kC>(staged, from.data, from.row, from.column, int(from.rows));
-    packed::LastSweep<Step::kC, kOutputs, kRows, Element>::run_staged(engine, staged, tiles, finished);
+    packed::LastSweep<Step::kC, kOutputs, kRows, Element>::run_staged(engine, staged, tiles,
+                                                                      finished);
   }
 };
 

@@ -17,17 +17,23 @@ template <class T>
 struct Magnitude {
   static constexpr bool kIsHalf = detail::same<T, half_t>;
   KRONOP_INLINE static unsigned of(T value) { return value.bits & 0x7fffu; }
-  KRONOP_INLINE static unsigned of_word(unsigned word) { return larger(word & 0x7fffu, word >> 16 & 0x7fffu); }
+  KRONOP_INLINE static unsigned of_word(unsigned word) {
+    return larger(word & 0x7fffu, word >> 16 & 0x7fffu);
+  }
   KRONOP_INLINE static T number(unsigned bits) {
     T value;
     value.bits = (unsigned short)bits;
     return value;
   }
-  KRONOP_INLINE static bool is_finite(unsigned bits) { return bits < (kIsHalf ? 0x7c00u : 0x7f80u); }
+  KRONOP_INLINE static bool is_finite(unsigned bits) {
+    return bits < (kIsHalf ? 0x7c00u : 0x7f80u);
+  }
 };
 template <>
 struct Magnitude<float> {
-  KRONOP_INLINE static unsigned of(float value) { return __builtin_bit_cast(unsigned, value) & 0x7fffffffu; }
+  KRONOP_INLINE static unsigned of(float value) {
+    return __builtin_bit_cast(unsigned, value) & 0x7fffffffu;
+  }
   KRONOP_INLINE static float number(unsigned bits) { return __builtin_bit_cast(float, bits); }
   KRONOP_INLINE static bool is_finite(unsigned bits) { return bits < 0x7f800000u; }
 };
@@ -62,8 +68,9 @@ struct Rounding {
     return multiply_add(multiply_add(-about, scale, value), inverse, about);
   }
 
-  // The integer of a T in the low byte, for rows that are `kept`. NOTE: a sum with 1.5 * 2^23 is rounded to a whole number, to
-  // even in ties, and ends with the bits of that number; a conversion takes twice as long.
+  // The integer of a T in the low byte, for rows that are `kept`. NOTE: a sum with 1.5 * 2^23 is
+  // rounded to a whole number, to even in ties, and ends with the bits of that number; a conversion
+  // takes twice as long.
   template <class T>
   KRONOP_INLINE unsigned byte(float value) const {
     const float scaled = quotient<T>(value);
@@ -73,9 +80,13 @@ struct Rounding {
 };
 
 // The low nibbles of four bytes, in the low 16 bits but for those in between: see `nibbles`.
-KRONOP_INLINE unsigned paired(unsigned bytes) { return (bytes & 0x000f000fu) | (bytes >> 4 & 0x00f000f0u); }
+KRONOP_INLINE unsigned paired(unsigned bytes) {
+  return (bytes & 0x000f000fu) | (bytes >> 4 & 0x00f000f0u);
+}
 // The low nibbles of eight bytes in one word, the first one lowest.
-KRONOP_INLINE unsigned nibbles(unsigned first, unsigned second) { return take_bytes(paired(first), paired(second), 0x6420u); }
+KRONOP_INLINE unsigned nibbles(unsigned first, unsigned second) {
+  return take_bytes(paired(first), paired(second), 0x6420u);
+}
 
 }  // namespace quantized
 }  // namespace kronop

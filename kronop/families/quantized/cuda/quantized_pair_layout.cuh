@@ -8,10 +8,10 @@ namespace kronop {
 template <int Factors>
 struct QuantizedPairParameters {
   void* x;
-  void* q;       // rows of bytes without gaps, in the order of the scales
+  void* q;  // rows of bytes without gaps, in the order of the scales
   void* scales;
-  long long rows, blocks;                 // of each problem of the batch
-  long long vectors_x, vectors_q;         // whether 16 bytes of them may be accessed at once
+  long long rows, blocks;          // of each problem of the batch
+  long long vectors_x, vectors_q;  // whether 16 bytes of them may be accessed at once
   long long x_row, x_column, q_row, batch_extent[4], batch_x[4], batch_q[4];
   void* factor[Factors];
   long long factor_row[Factors], factor_column[Factors], batch_factor[4 * Factors];
@@ -37,7 +37,8 @@ struct PairLayout {
   // Integers of the row, a byte each. Where a thread's two bytes are in rows of whole vectors, the
   // four rows that a quad writes to are in different banks.
   static constexpr bool kPieces = Step::kProduced[1] % 16 == 0;
-  static constexpr int kStrideQ = !kPieces ? Step::kProduced[1] : Step::kProduced[1] + (Step::kProduced[1] % 32 == 0 ? 16 : 0);
+  static constexpr int kStrideQ =
+      !kPieces ? Step::kProduced[1] : Step::kProduced[1] + (Step::kProduced[1] % 32 == 0 ? 16 : 0);
   static constexpr int kBytesQ = padded(Step::kProduced[0] * kStrideQ);
   static constexpr int kAtA = 2 * Step::kStages * Step::kRows * kTile;
   static constexpr int kAtB = kAtA + 2 * kOut0 * kStrideA;
@@ -55,28 +56,35 @@ struct PairPlace {
 
   template <class Parameters>
   KRONOP_INLINE explicit PairPlace(const Parameters& parameters) {
-    for_each_digit((long long)blockIdx.x / parameters.blocks, parameters.batch_extent, [&](int axis, long long digit) {
-      x += digit * parameters.batch_x[axis];
-      q += digit * parameters.batch_q[axis];
+    for_each_digit((long long)blockIdx.x / parameters.blocks, parameters.batch_extent,
+                   [&](int axis, long long digit) {
+                     x += digit * parameters.batch_x[axis];
+                     q += digit * parameters.batch_q[axis];
 #pragma unroll
-      for (int at = 0; at < Step::kFactors; ++at) factor[at] += digit * parameters.batch_factor[4 * at + axis];
-    });
+                     for (int at = 0; at < Step::kFactors; ++at)
+                       factor[at] += digit * parameters.batch_factor[4 * at + axis];
+                   });
   }
 };
 
 // Element (p, q) of the product of factors kFirst to kEnd - 1, not rounded.
 // NOTE: device code of nvcc has no arrays of Step, but numbers out of them.
 template <class Step, int kFirst, int kEnd, class Parameters>
-KRONOP_INLINE float number_of(const Parameters& parameters, const PairPlace<Step>& place, int p, int q) {
+KRONOP_INLINE float number_of(const Parameters& parameters, const PairPlace<Step>& place, int p,
+                              int q) {
   constexpr int at = kEnd - 1, rows = Step::kFactorRows[at], columns = Step::kFactorColumns[at];
-  const auto* const from = static_cast<const typename Step::Input*>(parameters.factor[at]) + place.factor[at];
-  const float own = convert<float>(from[p % rows * parameters.factor_row[at] + q % columns * parameters.factor_column[at]]);
-  if constexpr (at > kFirst) return own * number_of<Step, kFirst, at>(parameters, place, p / rows, q / columns);
+  const auto* const from =
+      static_cast<const typename Step::Input*>(parameters.factor[at]) + place.factor[at];
+  const float own = convert<float>(
+      from[p % rows * parameters.factor_row[at] + q % columns * parameters.factor_column[at]]);
+  if constexpr (at > kFirst)
+    return own * number_of<Step, kFirst, at>(parameters, place, p / rows, q / columns);
   return own;
 }
 
 template <class Step, int kFirst, int kEnd, class Parameters>
-KRONOP_INLINE typename Step::Input element_of(const Parameters& parameters, const PairPlace<Step>& place, int p, int q) {
+KRONOP_INLINE typename Step::Input element_of(const Parameters& parameters,
+                                              const PairPlace<Step>& place, int p, int q) {
   return convert<typename Step::Input>(number_of<Step, kFirst, kEnd>(parameters, place, p, q));
 }
 

@@ -47,13 +47,15 @@ struct Rows {
     return most;
   }
 
-  KRONOP_INLINE static void round(const Input* row, unsigned char* to, int lane, const Rounding<Step::kBits>& rounding) {
+  KRONOP_INLINE static void round(const Input* row, unsigned char* to, int lane,
+                                  const Rounding<Step::kBits>& rounding) {
     for (int column = kWidth * lane; column < Step::kColumns; column += kWidth * kLanes) {
       Input values[kWidth];
       read(values, row + column);
       unsigned bytes[kWidth];
 #pragma unroll
-      for (int i = 0; i < kWidth; ++i) bytes[i] = rounding.template byte<Input>(convert<float>(values[i])) & rounding.kept & 0xffu;
+      for (int i = 0; i < kWidth; ++i)
+        bytes[i] = rounding.template byte<Input>(convert<float>(values[i])) & rounding.kept & 0xffu;
       unsigned char* place = to + column / kOfByte;
       if constexpr (kWidth == 8) {
         const unsigned first = bytes[0] | bytes[1] << 8 | bytes[2] << 16 | bytes[3] << 24;
@@ -86,7 +88,8 @@ struct Rows {
 // The largest of the values that the threads of a warp have.
 KRONOP_INLINE unsigned largest_of_warp(unsigned value) {
 #pragma unroll
-  for (int step = 16; step > 0; step /= 2) value = larger(value, from_lane(value, int(threadIdx.x % 32) ^ step));
+  for (int step = 16; step > 0; step /= 2)
+    value = larger(value, from_lane(value, int(threadIdx.x % 32) ^ step));
   return value;
 }
 
@@ -99,8 +102,10 @@ KRONOP_INLINE void quantized_rows(const Parameters& parameters) {
   using Input = typename Step::Input;
   constexpr int warps = Step::kThreads / 32, columns = Step::kColumns;
   unsigned* const found = reinterpret_cast<unsigned*>(shared_memory());
-  const int warp = int(threadIdx.x / 32), own = warp / Step::kWarps, lane = int(threadIdx.x % Kernel::kLanes);
-  for (long long first = (long long)blockIdx.x * Kernel::kRows; first < parameters.rows; first += (long long)gridDim.x * Kernel::kRows) {
+  const int warp = int(threadIdx.x / 32), own = warp / Step::kWarps,
+            lane = int(threadIdx.x % Kernel::kLanes);
+  for (long long first = (long long)blockIdx.x * Kernel::kRows; first < parameters.rows;
+       first += (long long)gridDim.x * Kernel::kRows) {
     const long long row = first + own;
     const bool exists = row < parameters.rows;
     const Input* const from = static_cast<const Input*>(parameters.y) + row * columns;

@@ -24,7 +24,8 @@ KRONOP_INLINE uint32_t magnitude(Element value) {
 }
 
 template <class Step>
-KRONOP_INLINE void round_row(const typename Step::Element* row, int8_t* q, float* scale_of_row, float clip) {
+KRONOP_INLINE void round_row(const typename Step::Element* row, int8_t* q, float* scale_of_row,
+                             float clip) {
   constexpr int top = (1 << (Step::kBits - 1)) - 1;
   uint32_t most = 0;
   for (index_t column = 0; column < Step::kColumns; ++column) {
@@ -46,7 +47,8 @@ KRONOP_INLINE void round_row(const typename Step::Element* row, int8_t* q, float
   if constexpr (Step::kBits == 8) {
     for (index_t column = 0; column < Step::kColumns; ++column) q[column] = int8_t(integer(column));
   } else {
-    for (index_t byte = 0; byte < Step::kColumns / 2; ++byte) q[byte] = int8_t((integer(2 * byte) & 15) | integer(2 * byte + 1) << 4);
+    for (index_t byte = 0; byte < Step::kColumns / 2; ++byte)
+      q[byte] = int8_t((integer(2 * byte) & 15) | integer(2 * byte + 1) << 4);
   }
 }
 
@@ -58,8 +60,9 @@ int quantized_rows(const Parameters& parameters, bool alone) {
   const auto* const y = static_cast<const typename Step::Element*>(parameters.y);
   share_out(parameters.rows, parameters.threads, alone, [&](index_t, index_t first, index_t end) {
     for (index_t row = first; row < end; ++row) {
-      quantized::round_row<Step>(y + row * columns, static_cast<int8_t*>(parameters.q) + row * bytes,
-                                 static_cast<float*>(parameters.scales) + row, float(parameters.clip));
+      quantized::round_row<Step>(
+          y + row * columns, static_cast<int8_t*>(parameters.q) + row * bytes,
+          static_cast<float*>(parameters.scales) + row, float(parameters.clip));
     }
   });
   return 0;

@@ -1,5 +1,5 @@
-// Activations. Those whose results are rounded to 16 bits take a few instructions, where functions that
-// are right to 24 bits take 20 to 30.
+// Activations. Those whose results are rounded to 16 bits take a few instructions, where functions
+// that are right to 24 bits take 20 to 30.
 #pragma once
 
 #include "instructions.cuh"
@@ -31,10 +31,10 @@ KRONOP_INLINE T gelu(T x) {
 
 // x Phi(x), where Phi is the normal distribution: max(x, 0) - |x| Phi(-|x|).
 //
-// Phi(-u) is exp(-u^2 / 2) times a function that falls slowly, here a polynomial with relative errors of
-// at most 6.1e-5 up to 5.6. With it, a result is off by at most 0.14 of the last bit of float16 before it
-// is rounded. Beyond, where results are below 6e-8, u times that function hardly changes: it stays what it
-// is at 5.6, which is right to 2.5 %.
+// Phi(-u) is exp(-u^2 / 2) times a function that falls slowly, here a polynomial with relative
+// errors of at most 6.1e-5 up to 5.6. With it, a result is off by at most 0.14 of the last bit of
+// float16 before it is rounded. Beyond, where results are below 6e-8, u times that function hardly
+// changes: it stays what it is at 5.6, which is right to 2.5 %.
 KRONOP_INLINE float gelu_of_16_bits(float x) {
   const float u = smaller(magnitude(x), 5.6f), tail = fast_exp2(x * x * -0.72134752044f);
   float slow = -7.757568e-07f;
@@ -50,7 +50,9 @@ KRONOP_INLINE float gelu_of_16_bits(float x) {
   return multiply_add(-u, slow * tail, larger(x, 0.0f));
 }
 
-KRONOP_INLINE float sigmoid_of_16_bits(float x) { return fast_inverse(1 + fast_exp2(x * -1.4426950409f)); }
+KRONOP_INLINE float sigmoid_of_16_bits(float x) {
+  return fast_inverse(1 + fast_exp2(x * -1.4426950409f));
+}
 KRONOP_INLINE float silu_of_16_bits(float x) {
   const float within = bounded(x);
   return within * sigmoid_of_16_bits(within);

@@ -12,24 +12,44 @@ namespace kronop {
 struct Barrier {
   unsigned long long state;
 
-  KRONOP_INLINE void begin(int count) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(place()), "r"(count) : "memory"); }
-  KRONOP_INLINE void arrive() { asm volatile("{.reg .b64 state; mbarrier.arrive.shared.b64 state, [%0];}" ::"r"(place()) : "memory"); }
+  KRONOP_INLINE void begin(int count) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(place()), "r"(count) : "memory");
+  }
+  KRONOP_INLINE void arrive() {
+    asm volatile("{.reg .b64 state; mbarrier.arrive.shared.b64 state, [%0];}"
+                 :
+                 : "r"(place())
+                 : "memory");
+  }
   // Arrives as soon as the asynchronous copies that this thread has issued so far are complete.
-  KRONOP_INLINE void arrive_after_copies() { asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(place()) : "memory"); }
+  KRONOP_INLINE void arrive_after_copies() {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(place()) : "memory");
+  }
   // Waits until the phase of this parity has ended.
   KRONOP_INLINE void wait(unsigned parity) {
     asm volatile(
         "{.reg .pred done;\n"
         "again: mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
-        "@done bra over;\nbra again;\nover:}" ::"r"(place()), "r"(parity) : "memory");
+        "@done bra over;\nbra again;\nover:}"
+        :
+        : "r"(place()), "r"(parity)
+        : "memory");
   }
 
   // One thread starts a bulk copy of `bytes` bytes, a multiple of 16, to shared memory. It counts
   // as one arrival, and the phase does not end before the bytes are there.
   KRONOP_INLINE void arrive_with(void* to, const void* from, int bytes) {
-    asm volatile("{.reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;}" ::"r"(place()), "r"(bytes) : "memory");
+    asm volatile("{.reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;}"
+                 :
+                 : "r"(place()), "r"(bytes)
+                 : "memory");
     const unsigned shared = unsigned(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared), "l"(from), "r"(bytes), "r"(place()) : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1], %2, [%3];"
+        :
+        : "r"(shared), "l"(from), "r"(bytes), "r"(place())
+        : "memory");
   }
 
  private:
@@ -37,7 +57,9 @@ struct Barrier {
 };
 // Makes the barriers that this thread has begun visible to all threads that pass the next
 // __syncthreads().
-KRONOP_INLINE void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+KRONOP_INLINE void publish_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
 
 // A warp group gives registers back, and another one takes them. kCount is how many registers each
 // of its threads has afterwards.

@@ -19,21 +19,26 @@ namespace kronop {
 
 #if !defined(KRONOP_EMULATION)
 // The bytes of the left operand are signed or unsigned. Sums wrap.
-#define KRONOP_BYTE_PRODUCT(shape, type, a_registers, b_registers, ...)                                                \
-  asm("mma.sync.aligned." shape ".row.col.s32." type ".s8.s32 {%0,%1,%2,%3}, " a_registers ", " b_registers ", {%0,%1,%2,%3};" \
-      : "+r"(sums[0].value), "+r"(sums[1].value), "+r"(sums[2].value), "+r"(sums[3].value)                              \
+#define KRONOP_BYTE_PRODUCT(shape, type, a_registers, b_registers, ...)                    \
+  asm("mma.sync.aligned." shape ".row.col.s32." type ".s8.s32 {%0,%1,%2,%3}, " a_registers \
+      ", " b_registers ", {%0,%1,%2,%3};"                                                  \
+      : "+r"(sums[0].value), "+r"(sums[1].value), "+r"(sums[2].value), "+r"(sums[3].value) \
       : __VA_ARGS__)
-#define KRONOP_DEEP_PRODUCT(type) \
-  KRONOP_BYTE_PRODUCT("m16n8k32", type, "{%4,%5,%6,%7}", "{%8,%9}", "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
-#define KRONOP_SHORT_PRODUCT(type) KRONOP_BYTE_PRODUCT("m16n8k16", type, "{%4,%5}", "{%6}", "r"(a[0]), "r"(a[1]), "r"(b[0]))
-KRONOP_INLINE void warp_multiply_add(int32_t (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2], bool is_signed) {
+#define KRONOP_DEEP_PRODUCT(type)                                                         \
+  KRONOP_BYTE_PRODUCT("m16n8k32", type, "{%4,%5,%6,%7}", "{%8,%9}", "r"(a[0]), "r"(a[1]), \
+                      "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+#define KRONOP_SHORT_PRODUCT(type) \
+  KRONOP_BYTE_PRODUCT("m16n8k16", type, "{%4,%5}", "{%6}", "r"(a[0]), "r"(a[1]), "r"(b[0]))
+KRONOP_INLINE void warp_multiply_add(int32_t (&sums)[4], const unsigned (&a)[4],
+                                     const unsigned (&b)[2], bool is_signed) {
   if (is_signed) {
     KRONOP_DEEP_PRODUCT("s8");
   } else {
     KRONOP_DEEP_PRODUCT("u8");
   }
 }
-KRONOP_INLINE void warp_multiply_add(int32_t (&sums)[4], const unsigned (&a)[2], const unsigned (&b)[1], bool is_signed) {
+KRONOP_INLINE void warp_multiply_add(int32_t (&sums)[4], const unsigned (&a)[2],
+                                     const unsigned (&b)[1], bool is_signed) {
   if (is_signed) {
     KRONOP_SHORT_PRODUCT("s8");
   } else {
@@ -87,7 +92,9 @@ struct BytePlanes {
 #pragma unroll
         for (int e = 0; e < Of::kDeep; ++e) {
           const auto item = [&](int part, int r) {
-            return part < Of::kContractedParts ? fibers[part < Of::kContractedParts ? part : 0][u][e % 2 + 2 * r] : int32_t(0);
+            return part < Of::kContractedParts
+                       ? fibers[part < Of::kContractedParts ? part : 0][u][e % 2 + 2 * r]
+                       : int32_t(0);
           };
           const int part = Of::kDeep * s + e / 2 * 2;
           unsigned planes[4];
@@ -104,7 +111,8 @@ namespace kron {
 
 // Computes the sums of parts n0 ... of the produced index, the highest bytes first.
 template <class Step, int Phase, class Of, class Factor>
-KRONOP_INLINE void multiply(int32_t (&sums)[Of::kAtOnce][Of::kGroups][4], const BytePlanes<Of>& fibers, int n0, const Factor& factor) {
+KRONOP_INLINE void multiply(int32_t (&sums)[Of::kAtOnce][Of::kGroups][4],
+                            const BytePlanes<Of>& fibers, int n0, const Factor& factor) {
   typename Of::B b[Of::kSteps][Of::kAtOnce];
 #pragma unroll
   for (int s = 0; s < Of::kSteps; ++s) {
@@ -121,7 +129,8 @@ KRONOP_INLINE void multiply(int32_t (&sums)[Of::kAtOnce][Of::kGroups][4], const 
 #pragma unroll
       for (int u = 0; u < Of::kGroups; ++u) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) sums[n][u][e] = plane == last ? int32_t(0) : sums[n][u][e] * int32_t(256);
+        for (int e = 0; e < 4; ++e)
+          sums[n][u][e] = plane == last ? int32_t(0) : sums[n][u][e] * int32_t(256);
       }
     }
 #pragma unroll
@@ -130,7 +139,8 @@ KRONOP_INLINE void multiply(int32_t (&sums)[Of::kAtOnce][Of::kGroups][4], const 
       for (int n = 0; n < Of::kAtOnce; ++n) {
 #pragma unroll
         for (int u = 0; u < Of::kGroups; ++u) {
-          if (n0 + n < Of::kProducedParts) warp_multiply_add(sums[n][u], fibers.words[s][u][plane], b[s][n].words, plane == last);
+          if (n0 + n < Of::kProducedParts)
+            warp_multiply_add(sums[n][u], fibers.words[s][u][plane], b[s][n].words, plane == last);
         }
       }
     }

@@ -21,7 +21,8 @@ struct SimtStep : Decided {
   static constexpr int kVectorM = kVector < Decided::kThreadM ? kVector : Decided::kThreadM;
   static constexpr int kVectorN = kVector < Decided::kThreadN ? kVector : Decided::kThreadN;
   static constexpr int kMostSteps = 512 / (Decided::kThreadM * Decided::kThreadN);
-  static constexpr int kUnroll = kMostSteps < Decided::kTileK ? (kMostSteps > 1 ? kMostSteps : 1) : Decided::kTileK;
+  static constexpr int kUnroll =
+      kMostSteps < Decided::kTileK ? (kMostSteps > 1 ? kMostSteps : 1) : Decided::kTileK;
 };
 
 // Chunk `index` of a [lanes][Own][Width] tile: the indices of its first element. Chunks are counted
@@ -110,7 +111,8 @@ template <class Step>
 struct Thread {
   static constexpr int kM = Step::kTileM / Step::kThreadM, kN = Step::kTileN / Step::kThreadN;
   int lane, m, n;
-  KRONOP_INLINE Thread() : lane(threadIdx.x / (kM * kN)), m(threadIdx.x / kN % kM), n(threadIdx.x % kN) {}
+  KRONOP_INLINE Thread()
+      : lane(threadIdx.x / (kM * kN)), m(threadIdx.x / kN % kM), n(threadIdx.x % kN) {}
   // Row and output, in the tile, of element i of this thread. Its vectors are spread over the tile,
   // so that the threads of a warp access adjacent vectors.
   KRONOP_INLINE int row(int i) const {
@@ -123,7 +125,10 @@ struct Thread {
 
 // Adds kTileK steps of the contraction to this thread's sums.
 template <class Step>
-KRONOP_INLINE void multiply_tiles(const typename Step::Accumulator* x, const typename Step::Accumulator* w, const Thread<Step>& thread, typename Step::Accumulator (&sums)[Step::kThreadM][Step::kThreadN]) {
+KRONOP_INLINE void multiply_tiles(
+    const typename Step::Accumulator* x, const typename Step::Accumulator* w,
+    const Thread<Step>& thread,
+    typename Step::Accumulator (&sums)[Step::kThreadM][Step::kThreadN]) {
   using Accumulator = typename Step::Accumulator;
   constexpr int pitch_m = Step::kTileM + Step::kPad, pitch_n = Step::kTileN + Step::kPad;
   x += thread.lane * (Step::kTileK * pitch_m + Step::kPad);
@@ -160,14 +165,16 @@ struct Operands {
   Stage<Step, Input, Step::kXOrder, Step::kTileM, Step::kXVector> x;
   Stage<Step, Factor, Step::kWOrder, Step::kTileN, Step::kWVector> w;
 
-  KRONOP_INLINE void fetch(const Parameters& parameters, const Place& place, const RowOffsets& offsets, int k0) {
+  KRONOP_INLINE void fetch(const Parameters& parameters, const Place& place,
+                           const RowOffsets& offsets, int k0) {
     const auto exists = [&](const auto& part, int wide) {
       return part.own + k0 < Step::kContracted && part.wide < wide && part.lane < place.lanes;
     };
     x.fetch(
         static_cast<const Input*>(parameters.x) + place.x,
         [&](const auto& part) {
-          return offsets.x[part.wide] + (k0 + part.own) * parameters.contracted_x + part.lane * parameters.lane_x;
+          return offsets.x[part.wide] + (k0 + part.own) * parameters.contracted_x +
+                 part.lane * parameters.lane_x;
         },
         [&](const auto& part) { return exists(part, place.rows); },
         [&](const auto& part) {
@@ -210,7 +217,8 @@ struct Results {
     return lane * kLanePitch + (kByRows ? output * kPitch + row : row * kPitch + output);
   }
 
-  static KRONOP_INLINE void deposit(Accumulator* results, const Thread<Step>& thread, const Accumulator (&sums)[Step::kThreadM][Step::kThreadN]) {
+  static KRONOP_INLINE void deposit(Accumulator* results, const Thread<Step>& thread,
+                                    const Accumulator (&sums)[Step::kThreadM][Step::kThreadN]) {
     constexpr int vector = kByRows ? Step::kVectorM : Step::kVectorN;
 #pragma unroll
     for (int i = 0; i < Step::kThreadM; i += kByRows ? vector : 1) {
@@ -219,7 +227,8 @@ struct Results {
         Vector<Accumulator, vector> part;
 #pragma unroll
         for (int v = 0; v < vector; ++v) part.data[v] = kByRows ? sums[i + v][j] : sums[i][j + v];
-        store<Accumulator, vector>(results + at(thread.lane, thread.row(i), thread.output(j)), part);
+        store<Accumulator, vector>(results + at(thread.lane, thread.row(i), thread.output(j)),
+                                   part);
       }
     }
   }
@@ -228,14 +237,17 @@ struct Results {
 // Takes results through the epilogue to Y, in the order of Y's memory, so that stores are
 // coalesced.
 template <class Step, class Parameters>
-KRONOP_INLINE void store_results(const typename Step::Accumulator* results, const Parameters& parameters, const Place& place, const RowOffsets& offsets) {
+KRONOP_INLINE void store_results(const typename Step::Accumulator* results,
+                                 const Parameters& parameters, const Place& place,
+                                 const RowOffsets& offsets) {
   using Output = typename Step::Output;
   constexpr int vector = Step::kYVector;
   using Part = TileChunk<Step, Step::kYOrder, Step::kTileN, Step::kTileM, vector>;
   const Finish<Step> finish(parameters);
   Output* y = static_cast<Output*>(parameters.y) + place.y;
   const Output* z = parameters.z ? static_cast<const Output*>(parameters.z) + place.z : nullptr;
-  const Output* bias = parameters.bias ? static_cast<const Output*>(parameters.bias) + place.bias : nullptr;
+  const Output* bias =
+      parameters.bias ? static_cast<const Output*>(parameters.bias) + place.bias : nullptr;
   const auto inside = [&](const Part& part) {
     return part.wide < place.rows && part.own < place.outputs && part.lane < place.lanes;
   };
@@ -264,7 +276,8 @@ KRONOP_INLINE void store_results(const typename Step::Accumulator* results, cons
       if (z && !wide) source.data[v] = z[from(one)];
       Output shift{};
       if (bias) shift = bias[one.own * parameters.produced_bias + one.lane * parameters.lane_bias];
-      result.data[v] = finish(results[Results<Step>::at(one.lane, one.wide, one.own)], source.data[v], shift);
+      result.data[v] =
+          finish(results[Results<Step>::at(one.lane, one.wide, one.own)], source.data[v], shift);
       if (!wide) y[to(one)] = result.data[v];
     }
     if (wide) store<Output, vector>(y + to(part), result);
@@ -279,7 +292,8 @@ template <class Decided, class Parameters>
 KRONOP_INLINE void contract_tiles(const Parameters& parameters) {
   using Step = contract::SimtStep<Decided>;
   using Accumulator = typename Step::Accumulator;
-  constexpr int buffer = contract::tile_size<Step>(Step::kTileM) + contract::tile_size<Step>(Step::kTileN);
+  constexpr int buffer =
+      contract::tile_size<Step>(Step::kTileM) + contract::tile_size<Step>(Step::kTileN);
   unsigned char* shared = shared_memory();
   const RowOffsets offsets(shared, Step::kTileM);
   Accumulator* tiles = reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt);

@@ -17,7 +17,10 @@ namespace kronop {
 // Loads two matrices; the first 16 threads point to their rows, as in half_mma.cuh.
 KRONOP_INLINE void load_turned_matrices(unsigned (&words)[2], const void* row) {
   const unsigned from = unsigned(__cvta_generic_to_shared(row));
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "r"(from) : "memory");
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(words[0]), "=r"(words[1])
+               : "r"(from)
+               : "memory");
 }
 #endif
 
@@ -33,7 +36,8 @@ struct Four {
   unsigned words[4 * kLanes / kBytes];
 
   KRONOP_INLINE explicit Four(const T* from) {
-    using Word = Either<kAccess == 1, unsigned char, Either<kAccess == 2, unsigned short, unsigned>>;
+    using Word =
+        Either<kAccess == 1, unsigned char, Either<kAccess == 2, unsigned short, unsigned>>;
 #pragma unroll
     for (int at = 0; at < 4 * kLanes; at += kAccess) {
       const T* piece = from + at / kRun * Tile::kOwn + at % kRun;
@@ -50,7 +54,9 @@ struct Four {
     } else if constexpr (kLanes == 2 && kBytes == 4) {
       return detail::widen_pair<T>(take_bytes(words[0], words[1], 0x6420 + 0x1111 * l), i);
     } else {
-      return detail::widen_pair<T>(take_bytes(words[low / kBytes], words[high / kBytes], low % kBytes | (4 + high % kBytes) << 4), 0);
+      return detail::widen_pair<T>(take_bytes(words[low / kBytes], words[high / kBytes],
+                                              low % kBytes | (4 + high % kBytes) << 4),
+                                   0);
     }
   }
 };

@@ -23,7 +23,9 @@ namespace kronop {
 namespace contract {
 
 template <class Step, class Parameters>
-KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>& barriers, const typename Step::Factor* of_x, const typename Step::Factor* of_w, typename Step::Output* staged) {
+KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>& barriers,
+                              const typename Step::Factor* of_x, const typename Step::Factor* of_w,
+                              typename Step::Output* staged) {
   using Tiles = GroupTiles<Step>;
   static_assert(Tiles::kSteps % Step::kTogether == 0, "whole runs of stages");
   const bool speaks = threadIdx.x % 32 == 0;
@@ -55,7 +57,8 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
       for (int i = 0; i < Step::kTogether; ++i) {
         barriers.filled[turn.stage].wait(turn.parity);
         if constexpr (!Step::kResident || Step::kDirect) publish_to_group_products();
-        const auto* w = of_w + (Step::kResident ? (step + i) * Tiles::kWSize : turn.stage * Step::kWRoom);
+        const auto* w =
+            of_w + (Step::kResident ? (step + i) * Tiles::kWSize : turn.stage * Step::kWRoom);
         sums.add(of_x + turn.stage * Step::kXSize, w, i, release);
         before = turn.stage;
         turn.advance();

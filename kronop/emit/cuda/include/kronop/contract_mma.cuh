@@ -30,10 +30,12 @@ struct Part {
   static KRONOP_INLINE int output(int index) { return kByRows ? index * kOutputs : 0; }
 
   // Stores a warp's sums of part `index` to their places in shared memory.
-  static KRONOP_INLINE void deposit(Accumulator* results, const Warp<Step>& warp, const Sums<Step>& sums, int index) {
+  static KRONOP_INLINE void deposit(Accumulator* results, const Warp<Step>& warp,
+                                    const Sums<Step>& sums, int index) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     using Of = Sums<Step>;
-    Accumulator* to = results + warp.slab * Tile::kSize + Tile::at(warp.lane, warp.n + 2 * t, warp.m + g * Of::kRow);
+    Accumulator* to = results + warp.slab * Tile::kSize +
+                      Tile::at(warp.lane, warp.n + 2 * t, warp.m + g * Of::kRow);
 #pragma unroll
     for (int m = 0; m < Step::kWarpM; ++m) {
 #pragma unroll
@@ -43,7 +45,8 @@ struct Part {
         for (int h = 0; h < 2; ++h) {
 #pragma unroll
           for (int l = 0; l < Step::kWarpLanes; ++l) {
-            Accumulator* product = to + Tile::at(l, kByRows ? 0 : n * 8 * Step::kWarpsN, kByRows ? m * 16 * Step::kWarpsM : 0);
+            Accumulator* product = to + Tile::at(l, kByRows ? 0 : n * 8 * Step::kWarpsN,
+                                                 kByRows ? m * 16 * Step::kWarpsM : 0);
             Accumulator* pair = product + Tile::at(0, 0, Of::kHalf * h);
             const Accumulator(&from)[4] = sums.of[l][m][n];
             if constexpr (Step::kYOrder == kAlongOwn) {
@@ -65,7 +68,8 @@ struct Part {
 // contracted index.
 template <class Accumulator, int kCopies, int kApart, int VectorSize>
 KRONOP_INLINE Vector<Accumulator, VectorSize> collect(const Accumulator* from) {
-  constexpr int at_once = VectorSize * sizeof(Accumulator) > 16 ? 16 / sizeof(Accumulator) : VectorSize;
+  constexpr int at_once =
+      VectorSize * sizeof(Accumulator) > 16 ? 16 / sizeof(Accumulator) : VectorSize;
   Vector<Accumulator, VectorSize> sums;
 #pragma unroll
   for (int v = 0; v < VectorSize; v += at_once) {
@@ -85,31 +89,37 @@ KRONOP_INLINE Vector<Accumulator, VectorSize> collect(const Accumulator* from) {
 // Whether a block has all of its rows, at places that are one stride apart.
 template <class Step, class Parameters>
 KRONOP_INLINE bool has_even_rows(const Parameters& parameters, const Place& place) {
-  return parameters.row_extent[1] == 1 && parameters.row_extent[2] == 1 && place.rows == Step::kTileM;
+  return parameters.row_extent[1] == 1 && parameters.row_extent[2] == 1 &&
+         place.rows == Step::kTileM;
 }
 
 // Results whose rows are one stride apart, so that no list of them is needed.
 struct EvenRows {
   Evenly y, z;
 };
-KRONOP_INLINE Listed rows_from(const long long* list, bool even, long long stride, int first) { return {list + first, even, stride}; }
+KRONOP_INLINE Listed rows_from(const long long* list, bool even, long long stride, int first) {
+  return {list + first, even, stride};
+}
 KRONOP_INLINE Evenly rows_from(const Evenly& rows, bool, long long, int) { return rows; }
 KRONOP_INLINE long long start_of(const long long*, int) { return 0; }
 KRONOP_INLINE long long start_of(const Evenly& rows, int first) { return rows[first]; }
 
 // Takes the results of a part through the epilogue to Y, in the order of Y's memory.
-template <class Step, class Parameters, class Whole = Part<Step>, class Offsets = RowOffsets, class Wide = Listed>
+template <class Step, class Parameters, class Whole = Part<Step>, class Offsets = RowOffsets,
+          class Wide = Listed>
 struct Outcome {
   using Output = typename Step::Output;
   using Accumulator = typename Step::Accumulator;
   static constexpr int kVector = Step::kYVector;
-  using Mine = Share<Step::kYOrder, Step::kLanes, Whole::kOutputs, Whole::kRows, kVector, Step::kThreads>;
+  using Mine =
+      Share<Step::kYOrder, Step::kLanes, Whole::kOutputs, Whole::kRows, kVector, Step::kThreads>;
   using Chunk = typename Mine::Part;
   using Ends = Places<Output, Mine, Wide>;
   // 16-bit results whose rows no vector divides are stored two at a time where nothing is added to
   // them: neighbours along the outputs (kPairs) or along the rows (kRowPairs).
   static constexpr bool kHalves = Wide::kListed && sizeof(Output) == 2 && Step::kLanes == 1;
-  static constexpr bool kPairs = kHalves && kVector == 1 && Step::kYOrder == kAlongOwn && Whole::kOutputs % 2 == 0;
+  static constexpr bool kPairs =
+      kHalves && kVector == 1 && Step::kYOrder == kAlongOwn && Whole::kOutputs % 2 == 0;
   static constexpr bool kRowPairs = kHalves && Whole::kByRows && Whole::kRows % 2 == 0;
   const Parameters& parameters;
   const Place& place;
@@ -118,7 +128,8 @@ struct Outcome {
   const Output *y, *z, *bias;
 
   KRONOP_INLINE Outcome(const Parameters& with, const Place& here, const Offsets& rows)
-      : parameters(with), place(here), offsets(rows), finish(with), y(static_cast<const Output*>(with.y) + here.y),
+      : parameters(with), place(here), offsets(rows), finish(with),
+        y(static_cast<const Output*>(with.y) + here.y),
         z(with.z ? static_cast<const Output*>(with.z) + here.z : nullptr),
         bias(with.bias ? static_cast<const Output*>(with.bias) + here.bias : nullptr) {}
 
@@ -127,7 +138,8 @@ struct Outcome {
       if (parameters.produced_y == 1 && !z && !bias) return store_pairs(results, index);
     }
     if constexpr (kRowPairs) {
-      if ((kVector == 1 || !parameters.y_vector) && !z && !bias) return store_row_pairs(results, index);
+      if ((kVector == 1 || !parameters.y_vector) && !z && !bias)
+        return store_row_pairs(results, index);
     }
     if (Mine::kRegular && !Whole::kByRows && has_even_rows<Step>(parameters, place)) {
       store_part<true>(results, index);
@@ -146,10 +158,12 @@ struct Outcome {
     const Mine mine;
     const int row = Whole::row(index), output = Whole::output(index);
     const bool even = has_even_rows<Step>(parameters, place);
-    const Ends to(y + (output * parameters.produced_y + start_of(offsets.y, row)), parameters.produced_y, parameters.lane_y,
-        rows_from(offsets.y, even, parameters.row_y[0], row), mine);
-    const Ends from(z + (output * parameters.produced_z + start_of(offsets.z, row)), parameters.produced_z, parameters.lane_z,
-        rows_from(offsets.z, even, parameters.row_z[0], row), mine);
+    const Ends to(y + (output * parameters.produced_y + start_of(offsets.y, row)),
+                  parameters.produced_y, parameters.lane_y,
+                  rows_from(offsets.y, even, parameters.row_y[0], row), mine);
+    const Ends from(z + (output * parameters.produced_z + start_of(offsets.z, row)),
+                    parameters.produced_z, parameters.lane_z,
+                    rows_from(offsets.z, even, parameters.row_z[0], row), mine);
 #pragma unroll(Mine::kEach < 4 ? Mine::kEach : 4)
     for (int i = 0; i < Mine::kEach; ++i) {
       if (!mine.has(i)) break;
@@ -158,7 +172,9 @@ struct Outcome {
       if (rows <= 0 || chunk.own + output >= place.outputs || chunk.lane >= place.lanes) continue;
       const Accumulator* sums = results + Whole::Tile::at(chunk.lane, chunk.own, chunk.wide);
       if (kVector == 1 || (parameters.y_vector && (!Whole::kByRows || rows >= kVector))) {
-        store_whole<Output, kVector>(const_cast<Output*>(to.template at<kEven>(mine, i)), finished<kEven>(gathered<kVector>(sums), from, mine, i, output));
+        store_whole<Output, kVector>(
+            const_cast<Output*>(to.template at<kEven>(mine, i)),
+            finished<kEven>(gathered<kVector>(sums), from, mine, i, output));
       } else {
         store_each(sums, chunk, row, output);
       }
@@ -166,14 +182,18 @@ struct Outcome {
   }
   // Element v of a chunk, counted from the first output and row of the part.
   static KRONOP_INLINE Chunk element(const Chunk& chunk, int v) {
-    const int lane = chunk.lane + (Step::kYOrder == kAlongLanes ? v : 0), over = lane / Step::kLanes;
-    return Chunk(lane - over * Step::kLanes, chunk.own + (Step::kYOrder == kAlongOwn ? v : over), chunk.wide + (Whole::kByRows ? v : 0));
+    const int lane = chunk.lane + (Step::kYOrder == kAlongLanes ? v : 0),
+              over = lane / Step::kLanes;
+    return Chunk(lane - over * Step::kLanes, chunk.own + (Step::kYOrder == kAlongOwn ? v : over),
+                 chunk.wide + (Whole::kByRows ? v : 0));
   }
   KRONOP_INLINE Output shift(const Chunk& one, int output) const {
     return bias[(output + one.own) * parameters.produced_bias + one.lane * parameters.lane_bias];
   }
   template <bool kEven>
-  KRONOP_INLINE Vector<Output, kVector> finished(const Vector<Accumulator, kVector>& sums, const Ends& from, const Mine& mine, int i, int output) const {
+  KRONOP_INLINE Vector<Output, kVector> finished(const Vector<Accumulator, kVector>& sums,
+                                                 const Ends& from, const Mine& mine, int i,
+                                                 int output) const {
     Vector<Output, kVector> result;
     if (!z && !bias) {
 #pragma unroll
@@ -186,20 +206,27 @@ struct Outcome {
         for (int v = 0; v < kVector; ++v) shifts.data[v] = shift(element(mine[i], v), output);
       }
 #pragma unroll
-      for (int v = 0; v < kVector; ++v) result.data[v] = finish(sums.data[v], source.data[v], shifts.data[v]);
+      for (int v = 0; v < kVector; ++v)
+        result.data[v] = finish(sums.data[v], source.data[v], shifts.data[v]);
     }
     return result;
   }
   // Stores a chunk element by element: where Y allows no vectors, and at the last rows.
-  KRONOP_INLINE void store_each(const Accumulator* sums, const Chunk& chunk, int row, int output) const {
+  KRONOP_INLINE void store_each(const Accumulator* sums, const Chunk& chunk, int row,
+                                int output) const {
 #pragma unroll 1
     for (int v = 0; v < kVector; ++v) {
       const Chunk one = element(chunk, v);
-      if (row + one.wide >= place.rows || output + one.own >= place.outputs || one.lane >= place.lanes) continue;
+      if (row + one.wide >= place.rows || output + one.own >= place.outputs ||
+          one.lane >= place.lanes)
+        continue;
       Output source{}, moved{};
-      if (z) source = z[offsets.z[row + one.wide] + (output + one.own) * parameters.produced_z + one.lane * parameters.lane_z];
+      if (z)
+        source = z[offsets.z[row + one.wide] + (output + one.own) * parameters.produced_z +
+                   one.lane * parameters.lane_z];
       if (bias) moved = shift(one, output);
-      const long long to = offsets.y[row + one.wide] + (output + one.own) * parameters.produced_y + one.lane * parameters.lane_y;
+      const long long to = offsets.y[row + one.wide] + (output + one.own) * parameters.produced_y +
+                           one.lane * parameters.lane_y;
       const_cast<Output*>(y)[to] = finish(gathered<1>(sums + v).data[0], source, moved);
     }
   }
@@ -209,15 +236,20 @@ struct Outcome {
   KRONOP_INLINE void store_pairs(const Accumulator* results, int index) const {
     using Pairs = Share<kAlongOwn, Step::kLanes, Whole::kOutputs, Whole::kRows, 2, Step::kThreads>;
     const Pairs pairs;
-    const int row = Whole::row(index), output = Whole::output(index), outputs = place.outputs - output < Whole::kOutputs ? place.outputs - output : Whole::kOutputs;
+    const int row = Whole::row(index), output = Whole::output(index),
+              outputs = place.outputs - output < Whole::kOutputs ? place.outputs - output
+                                                                 : Whole::kOutputs;
 #pragma unroll(Pairs::kEach < 4 ? Pairs::kEach : 4)
     for (int i = 0; i < Pairs::kEach; ++i) {
       if (!pairs.has(i)) break;
       const auto pair = pairs[i];
       if (row + pair.wide >= place.rows || pair.lane >= place.lanes) continue;
-      auto* line = const_cast<Output*>(y) + (offsets.y[row + pair.wide] + output + pair.lane * parameters.lane_y);
+      auto* line = const_cast<Output*>(y) +
+                   (offsets.y[row + pair.wide] + output + pair.lane * parameters.lane_y);
       const int odd = reinterpret_cast<unsigned long long>(line) / 2 % 2, own = pair.own + odd;
-      const auto result = [&](int of) { return finish(gathered<1>(results + Whole::Tile::at(pair.lane, of, pair.wide)).data[0]); };
+      const auto result = [&](int of) {
+        return finish(gathered<1>(results + Whole::Tile::at(pair.lane, of, pair.wide)).data[0]);
+      };
       if (own + 1 < outputs) {
         store_whole<Output, 2>(line + own, {result(own), result(own + 1)});
       } else if (own < outputs) {
@@ -238,8 +270,10 @@ struct Outcome {
       const int rows = place.rows - row - pair.wide;
       if (rows <= 0 || output + pair.own >= place.outputs || pair.lane >= place.lanes) continue;
       const auto sums = gathered<2>(results + Whole::Tile::at(pair.lane, pair.own, pair.wide));
-      const long long first = offsets.y[row + pair.wide], apart = offsets.y[row + pair.wide + 1] - first;
-      auto* to = const_cast<Output*>(y) + (first + (output + pair.own) * parameters.produced_y + pair.lane * parameters.lane_y);
+      const long long first = offsets.y[row + pair.wide],
+                      apart = offsets.y[row + pair.wide + 1] - first;
+      auto* to = const_cast<Output*>(y) + (first + (output + pair.own) * parameters.produced_y +
+                                           pair.lane * parameters.lane_y);
       const Vector<Output, 2> values{finish(sums.data[0]), finish(sums.data[1])};
       if (rows > 1 && apart == 1 && reinterpret_cast<unsigned long long>(to) % 4 == 0) {
         store_whole<Output, 2>(to, values);
@@ -254,7 +288,9 @@ struct Outcome {
 // Computes all products of a block's tile. Stages are filled ahead of the one that is multiplied; a
 // single stage serves a contraction of a single step.
 template <class Step, class Parameters>
-KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, const RowOffsets& offsets, unsigned char* shared, const Warp<Step>& warp, Sums<Step>& sums) {
+KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place,
+                            const RowOffsets& offsets, unsigned char* shared,
+                            const Warp<Step>& warp, Sums<Step>& sums) {
   using Operand = typename Step::Factor;
   using X = typename Sums<Step>::X;
   using W = typename Sums<Step>::W;
@@ -263,16 +299,18 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, co
   // NOTE: with fewer than 128 registers for a thread, or several lanes, NVRTC 13.5 spilled 32 to 72
   // bytes of the pairs that are on their way.
   constexpr bool paired = Step::kLanes == 1 && Step::kThreads * Step::kBlocks <= 512;
-  using OfX = Copies<Step, Operand, X, Step::kXOrder, Step::kTileM, Step::kXVector, 0, Listed, paired && Step::kXPairs>;
-  using OfW = Copies<Step, Operand, W, Step::kWOrder, Step::kTileN, Step::kWVector, Step::kProduced, Evenly, paired && Step::kWPairs>;
+  using OfX = Copies<Step, Operand, X, Step::kXOrder, Step::kTileM, Step::kXVector, 0, Listed,
+                     paired && Step::kXPairs>;
+  using OfW = Copies<Step, Operand, W, Step::kWOrder, Step::kTileN, Step::kWVector, Step::kProduced,
+                     Evenly, paired && Step::kWPairs>;
   constexpr bool x_later = ahead > 0 && OfX::kLater, w_later = ahead > 0 && OfW::kLater;
   Operand* stages = reinterpret_cast<Operand*>(shared);
-  OfX x(
-      static_cast<const Operand*>(parameters.x) + place.x, parameters.contracted_x, parameters.lane_x, parameters.x_vector,
-      place.rows, place.lanes, Listed{offsets.x, has_even_rows<Step>(parameters, place), parameters.row_x[0]});
-  OfW w(
-      static_cast<const Operand*>(parameters.w) + place.w, parameters.contracted_w, parameters.lane_w, parameters.w_vector,
-      place.outputs, place.lanes, Evenly{parameters.produced_w});
+  OfX x(static_cast<const Operand*>(parameters.x) + place.x, parameters.contracted_x,
+        parameters.lane_x, parameters.x_vector, place.rows, place.lanes,
+        Listed{offsets.x, has_even_rows<Step>(parameters, place), parameters.row_x[0]});
+  OfW w(static_cast<const Operand*>(parameters.w) + place.w, parameters.contracted_w,
+        parameters.lane_w, parameters.w_vector, place.outputs, place.lanes,
+        Evenly{parameters.produced_w});
   const Operand* at_x = stages + X::at(warp.lane, warp.slab * kSlab, warp.m);
   const Operand* at_w = stages + X::kSize + W::at(warp.lane, warp.slab * kSlab, warp.n);
   int stage = ahead > 0 ? 1 : 0;  // of step -ahead

@@ -22,7 +22,9 @@ struct Layout {
   static constexpr int kOwn = Order == kAlongOwn ? 1 : Order == kAlongRows ? Pitch : Lanes;
   static constexpr int kWide = Order == kAlongRows ? 1 : Pitch;
   static constexpr int kSize = Order == kAlongLanes ? Wide * Pitch : Lanes * kLane;
-  static KRONOP_INLINE constexpr int at(int lane, int own, int wide) { return lane * kLane + own * kOwn + wide * kWide; }
+  static KRONOP_INLINE constexpr int at(int lane, int own, int wide) {
+    return lane * kLane + own * kOwn + wide * kWide;
+  }
   // Whether places that many runs apart differ by a constant.
   static constexpr bool even(int) { return true; }
   static constexpr bool kCrossed = false;
@@ -35,10 +37,14 @@ template <int Order, int Lanes, int Own, int Wide, int VectorSize>
 struct Piece {
   static constexpr int kCount = Lanes * Own * Wide / VectorSize;
   // Pieces of a run, and runs of a lane.
-  static constexpr int kRun = (Order == kAlongOwn ? Own : Order == kAlongRows ? Wide : Lanes * Own) / VectorSize;
+  static constexpr int kRun = (Order == kAlongOwn    ? Own
+                               : Order == kAlongRows ? Wide
+                                                     : Lanes * Own) /
+                              VectorSize;
   static constexpr int kRuns = Order == kAlongRows ? Own : Wide;
   int lane, own, wide;
-  KRONOP_INLINE constexpr Piece(int lane_of, int own_of, int wide_of) : lane(lane_of), own(own_of), wide(wide_of) {}
+  KRONOP_INLINE constexpr Piece(int lane_of, int own_of, int wide_of)
+      : lane(lane_of), own(own_of), wide(wide_of) {}
   KRONOP_INLINE explicit Piece(int index) {
     const int at = index % kRun * VectorSize, run = index / kRun;
     lane = Lanes == 1 ? 0 : Order == kAlongLanes ? at % Lanes : run / kRuns;
@@ -54,8 +60,10 @@ struct Share {
   using Part = Piece<Order, Lanes, Own, Wide, VectorSize>;
   static constexpr int kOrder = Order, kApart = Threads / Part::kRun > 0 ? Threads / Part::kRun : 1;
   static constexpr bool kRegular =
-      Part::kRun <= Threads && (Lanes == 1 || Order == kAlongLanes || Part::kRuns % kApart == 0 || kApart % Part::kRuns == 0 || Part::kCount <= Threads);
-  static constexpr int kThreads = kRegular ? kApart * Part::kRun : Threads, kEach = (Part::kCount + kThreads - 1) / kThreads;
+      Part::kRun <= Threads && (Lanes == 1 || Order == kAlongLanes || Part::kRuns % kApart == 0 ||
+                                kApart % Part::kRuns == 0 || Part::kCount <= Threads);
+  static constexpr int kThreads = kRegular ? kApart * Part::kRun : Threads,
+                       kEach = (Part::kCount + kThreads - 1) / kThreads;
   Part first{thread()};
 
   // The thread's number in its team: teams begin at multiples of their size.
@@ -106,7 +114,8 @@ struct Places {
   const Element* start;
   long long own_stride, lane_stride;
   Wide wide;
-  KRONOP_INLINE Places(const Element* base, long long own, long long lane, Wide places, const Mine& mine)
+  KRONOP_INLINE Places(const Element* base, long long own, long long lane, Wide places,
+                       const Mine& mine)
       : start(base), own_stride(own), lane_stride(lane), wide(places) {
     if constexpr (Mine::kRegular) {
       if (mine.has(0)) {
@@ -152,12 +161,16 @@ struct Pairs {
   static constexpr int kMost = 16, kAtOnce = Mine::kEach < kMost ? Mine::kEach : kMost;
   Mine mine;
   Places<Element, Mine, Wide> places;
-  long long apart, step;  // from the first element of each pair of this thread to the second, and to the next pair
+  long long apart, step;  // from the first element of each pair of this thread to the second, and
+                          // to the next pair
   int wide;
   unsigned first_of[kAtOnce], second_of[kAtOnce];
 
   KRONOP_INLINE Pairs(const Element* from, long long own_stride, int wide_there, Wide where)
-      : places(from, own_stride, 0, where, mine), apart(own_stride), step(Order == kAlongOwn ? Mine::apart(1).wide * where.stride : Mine::apart(1).own * own_stride), wide(wide_there) {
+      : places(from, own_stride, 0, where, mine), apart(own_stride),
+        step(Order == kAlongOwn ? Mine::apart(1).wide * where.stride
+                                : Mine::apart(1).own * own_stride),
+        wide(wide_there) {
     if (Order == kAlongRows && mine.has(0)) apart = where.after(mine.first.wide);
   }
   // Loads the pairs of this thread from number `begin` on, of the tile that begins at contracted
@@ -189,8 +202,10 @@ struct Pairs {
     for (int i = 0; i < kAtOnce; ++i) {
       if (begin + i >= Mine::kEach || !mine.has(begin + i)) break;
       const auto part = mine[begin + i];
-      const bool first = part.own + k0 < Step::kContracted && ((Order == kAlongOwn && kAllWide) || part.wide < wide);
-      const bool second = first && (Order == kAlongOwn ? part.own + k0 + 1 < Step::kContracted : part.wide + 1 < wide);
+      const bool first = part.own + k0 < Step::kContracted &&
+                         ((Order == kAlongOwn && kAllWide) || part.wide < wide);
+      const bool second = first && (Order == kAlongOwn ? part.own + k0 + 1 < Step::kContracted
+                                                       : part.wide + 1 < wide);
       first_of[i] = second_of[i] = 0;
       if (first) first_of[i] = from->bits;
       if (second) second_of[i] = then->bits;
@@ -207,7 +222,8 @@ struct Pairs {
     for (int i = 0; i < kAtOnce; ++i) {
       if (begin + i >= Mine::kEach || !mine.has(begin + i)) break;
       const auto part = mine[begin + i];
-      *reinterpret_cast<unsigned*>(tile + Tile::at(0, part.own, part.wide)) = first_of[i] | second_of[i] << 16;
+      *reinterpret_cast<unsigned*>(tile + Tile::at(0, part.own, part.wide)) =
+          first_of[i] | second_of[i] << 16;
     }
   }
 };
@@ -233,10 +249,12 @@ KRONOP_INLINE void copy_element(Element* to, const Element* from, bool there) {
 // contracted index. `wide` and `lanes` are how many of these indices exist. Extent is how many wide
 // indices all tiles have, or 0 where lists repeat the last one that exists. kPaired: 16-bit
 // elements that allow no vectors come as Pairs.
-template <class Step, class Element, class Tile, int Order, int Width, int VectorSize, int Extent, class Wide, bool kPaired = false>
+template <class Step, class Element, class Tile, int Order, int Width, int VectorSize, int Extent,
+          class Wide, bool kPaired = false>
 struct Copies {
   using Mine = Share<Order, Step::kLanes, Step::kTileK, Width, VectorSize, Step::kThreads>;
-  static constexpr int kBytes = VectorSize * sizeof(Element) < 4 ? 4 : VectorSize * int(sizeof(Element));
+  static constexpr int kBytes =
+      VectorSize * sizeof(Element) < 4 ? 4 : VectorSize * int(sizeof(Element));
   static constexpr bool kRaggedSteps = Step::kContracted % Step::kTileK != 0;
   static constexpr bool kRaggedWide = Extent > 0 ? Extent % Width != 0 : Order == kAlongRows;
   using OfPairs = Pairs<Step, Element, Tile, Order, Width, !kRaggedWide, Wide>;
@@ -251,8 +269,11 @@ struct Copies {
   Places<Element, Mine, Wide> places;
   Either<kPairs, OfPairs, NoPairs> pairs;
 
-  KRONOP_INLINE Copies(const Element* from, long long own_stride, long long lane_stride, bool aligned, int wide_there, int lanes_there, Wide where)
-      : base(from), vectors(aligned), wide(wide_there), lanes(lanes_there), places(from, own_stride, lane_stride, where, mine), pairs(from, own_stride, wide_there, where) {}
+  KRONOP_INLINE Copies(const Element* from, long long own_stride, long long lane_stride,
+                       bool aligned, int wide_there, int lanes_there, Wide where)
+      : base(from), vectors(aligned), wide(wide_there), lanes(lanes_there),
+        places(from, own_stride, lane_stride, where, mine),
+        pairs(from, own_stride, wide_there, where) {}
 
   // Loads the first pairs. Several operands may do so before one of them stores its pairs, so that
   // their loads overlap.
@@ -291,7 +312,8 @@ struct Copies {
     if constexpr (kRaggedWide) {
       // The last rows may end within a piece.
       const int most = (wide - part.wide) * int(sizeof(Element));
-      if (Order != kAlongRows || most < bytes) bytes = most <= 0 ? 0 : Order == kAlongRows ? most : bytes;
+      if (Order != kAlongRows || most < bytes)
+        bytes = most <= 0 ? 0 : Order == kAlongRows ? most : bytes;
     }
     if (kRaggedSteps && part.own + k0 >= Step::kContracted) bytes = 0;
     if (Step::kLanes > 1 && part.lane >= lanes) bytes = 0;
@@ -306,9 +328,11 @@ struct Copies {
       const auto part = mine[i];
       if constexpr (Mine::kRegular && Tile::even(Mine::kApart)) {
         const auto more = Mine::apart(i);
-        copy_or_clear<kBytes>(to + Tile::at(more.lane, more.own, more.wide), places.template at<kEven>(mine, i), bytes_of(part));
+        copy_or_clear<kBytes>(to + Tile::at(more.lane, more.own, more.wide),
+                              places.template at<kEven>(mine, i), bytes_of(part));
       } else {
-        copy_or_clear<kBytes>(tile + Tile::at(part.lane, part.own, part.wide), places.template at<kEven>(mine, i), bytes_of(part));
+        copy_or_clear<kBytes>(tile + Tile::at(part.lane, part.own, part.wide),
+                              places.template at<kEven>(mine, i), bytes_of(part));
       }
     }
   }
@@ -320,7 +344,8 @@ struct Copies {
     for (int index = Mine::thread(); index < One::kCount; index += Step::kThreads) {
       const One one(index);
       const bool there = one.wide < wide && one.lane < lanes && one.own + k0 < Step::kContracted;
-      const Element* from = base + ((one.own + k0) * places.own_stride + one.lane * places.lane_stride + places.wide[one.wide]);
+      const Element* from = base + ((one.own + k0) * places.own_stride +
+                                    one.lane * places.lane_stride + places.wide[one.wide]);
       copy_element(tile + Tile::at(one.lane, one.own, one.wide), there ? from : base, there);
     }
   }

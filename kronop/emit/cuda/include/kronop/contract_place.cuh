@@ -35,9 +35,11 @@ struct Place {
 
 // Finds the place of a block's tile, and writes the offsets of its rows to shared memory.
 template <class Step, class Parameters>
-KRONOP_INLINE Place locate(const Parameters& parameters, const RowOffsets& offsets, long long block) {
+KRONOP_INLINE Place locate(const Parameters& parameters, const RowOffsets& offsets,
+                           long long block) {
   constexpr int output_tiles = (Step::kProduced + Step::kTileN - 1) / Step::kTileN;
-  const long long rows = parameters.row_extent[0] * parameters.row_extent[1] * parameters.row_extent[2];
+  const long long rows =
+      parameters.row_extent[0] * parameters.row_extent[1] * parameters.row_extent[2];
   const long long row_tiles = ceil_div(rows, Step::kTileM);
   const long long lane_tiles = ceil_div(parameters.lane_extent, Step::kLanes);
   const int output = int(split(block, output_tiles)) * Step::kTileN;
@@ -46,7 +48,8 @@ KRONOP_INLINE Place locate(const Parameters& parameters, const RowOffsets& offse
   Place place;
   place.rows = int(rows - row < Step::kTileM ? rows - row : Step::kTileM);
   place.outputs = Step::kProduced - output < Step::kTileN ? Step::kProduced - output : Step::kTileN;
-  place.lanes = int(parameters.lane_extent - lane < Step::kLanes ? parameters.lane_extent - lane : Step::kLanes);
+  place.lanes = int(parameters.lane_extent - lane < Step::kLanes ? parameters.lane_extent - lane
+                                                                 : Step::kLanes);
   place.x = lane * parameters.lane_x;
   place.w = lane * parameters.lane_w + output * parameters.produced_w;
   place.y = lane * parameters.lane_y + output * parameters.produced_y;
@@ -62,11 +65,12 @@ KRONOP_INLINE Place locate(const Parameters& parameters, const RowOffsets& offse
   // Entries beyond the last row repeat it, so that they can be read without a check.
   for (int r = threadIdx.x; r < Step::kTileM; r += Step::kThreads) {
     long long x = 0, y = 0, z = 0;
-    for_each_digit<3>(row + (r < place.rows ? r : place.rows - 1), parameters.row_extent, [&](int axis, long long digit) {
-      x += digit * parameters.row_x[axis];
-      y += digit * parameters.row_y[axis];
-      z += digit * parameters.row_z[axis];
-    });
+    for_each_digit<3>(row + (r < place.rows ? r : place.rows - 1), parameters.row_extent,
+                      [&](int axis, long long digit) {
+                        x += digit * parameters.row_x[axis];
+                        y += digit * parameters.row_y[axis];
+                        z += digit * parameters.row_z[axis];
+                      });
     offsets.x[r] = x;
     offsets.y[r] = y;
     offsets.z[r] = z;
@@ -76,9 +80,10 @@ KRONOP_INLINE Place locate(const Parameters& parameters, const RowOffsets& offse
 
 template <class Step, class Parameters>
 KRONOP_INLINE long long count_blocks(const Parameters& parameters) {
-  const long long rows = parameters.row_extent[0] * parameters.row_extent[1] * parameters.row_extent[2];
-  const long long groups = parameters.group_extent[0] * parameters.group_extent[1] * parameters.group_extent[2] *
-                           parameters.group_extent[3];
+  const long long rows =
+      parameters.row_extent[0] * parameters.row_extent[1] * parameters.row_extent[2];
+  const long long groups = parameters.group_extent[0] * parameters.group_extent[1] *
+                           parameters.group_extent[2] * parameters.group_extent[3];
   return ceil_div(Step::kProduced, Step::kTileN) * ceil_div(rows, Step::kTileM) *
          ceil_div(parameters.lane_extent, Step::kLanes) * groups;
 }

@@ -36,7 +36,8 @@ KRONOP_INLINE int step_of(int t, int r) {
 
 // How many lanes one access takes, where lanes are contiguous.
 template <int kLanes, int kBytes>
-inline constexpr int vector_of_lanes = (kLanes & -kLanes) * kBytes < 16 ? (kLanes & -kLanes) : 16 / kBytes;
+inline constexpr int vector_of_lanes =
+    (kLanes & -kLanes) * kBytes < 16 ? (kLanes & -kLanes) : 16 / kBytes;
 
 // Loads what a thread holds of an operand's 16 (kHalves = 2) or 8 wide and 8 contracted indices,
 // for each of the warp's lanes. Element h + kHalves r is wide index g + kApart h, contracted index
@@ -59,7 +60,8 @@ KRONOP_INLINE void load_elements(T (&to)[kLanes][2 * kHalves], const T* tile) {
       for (int r = 0; r < 2; ++r) {
 #pragma unroll
         for (int l = 0; l < kLanes; l += vector) {
-          const auto part = load<T, vector>(from + step_of<kSpread>(t, r ^ crossed) * Tile::kOwn + l * Tile::kLane);
+          const auto part = load<T, vector>(from + step_of<kSpread>(t, r ^ crossed) * Tile::kOwn +
+                                            l * Tile::kLane);
 #pragma unroll
           for (int v = 0; v < vector; ++v) to[l + v][h + kHalves * r] = part.data[v];
         }
@@ -83,7 +85,8 @@ KRONOP_INLINE void load_words(unsigned (&to)[kLanes][4], const T* tile) {
     const int row = threadIdx.x % 8, first = threadIdx.x / 8 % 2, second = threadIdx.x / 16 % 2;
     const int h = kPairs ? second : first, i = kPairs ? first : second;
     const int step = kSpread ? row / 2 + row % 2 * 4 : row;
-    const T* from = turned ? tile + (8 * i + step) * Tile::kOwn + h * kApart : tile + (row + h * kApart) * Tile::kWide + 8 * i;
+    const T* from = turned ? tile + (8 * i + step) * Tile::kOwn + h * kApart
+                           : tile + (row + h * kApart) * Tile::kWide + 8 * i;
 #pragma unroll
     for (int l = 0; l < kLanes; ++l) load_matrices<turned>(to[l], from + l * Tile::kLane);
   } else if constexpr (!kSpread && Tile::kLanes == kLanes) {
@@ -102,7 +105,9 @@ KRONOP_INLINE void load_words(unsigned (&to)[kLanes][4], const T* tile) {
           for (int v = 0; v < vector; ++v) run[first + v] = part.data[v];
         }
 #pragma unroll
-        for (int l = 0; l < kLanes; ++l) to[l][kPairs ? 2 * h + i : h + 2 * i] = run[l].bits | unsigned(run[kLanes + l].bits) << 16;
+        for (int l = 0; l < kLanes; ++l)
+          to[l][kPairs ? 2 * h + i : h + 2 * i] = run[l].bits | unsigned(run[kLanes + l].bits)
+                                                                    << 16;
       }
     }
   } else {
@@ -117,7 +122,9 @@ KRONOP_INLINE void load_words(unsigned (&to)[kLanes][4], const T* tile) {
           const auto low = load<T, vector>(from + step_of<kSpread>(t, 0) * Tile::kOwn + l);
           const auto high = load<T, vector>(from + step_of<kSpread>(t, 1) * Tile::kOwn + l);
 #pragma unroll
-          for (int v = 0; v < vector; ++v) to[l + v][kPairs ? 2 * h + i : h + 2 * i] = low.data[v].bits | unsigned(high.data[v].bits) << 16;
+          for (int v = 0; v < vector; ++v)
+            to[l + v][kPairs ? 2 * h + i : h + 2 * i] =
+                low.data[v].bits | unsigned(high.data[v].bits) << 16;
         }
       }
     }
@@ -161,7 +168,8 @@ struct Sums {
   KRONOP_INLINE void add_words(const Operand* x, const Operand* w) {
     unsigned b[kN / 2][kLanes][4];
 #pragma unroll
-    for (int n = 0; n < kN / 2; ++n) load_words<W, kOutputsApart, kSpread, true>(b[n], w + 2 * n * kOutputsApart * W::kWide);
+    for (int n = 0; n < kN / 2; ++n)
+      load_words<W, kOutputsApart, kSpread, true>(b[n], w + 2 * n * kOutputsApart * W::kWide);
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
       unsigned a[kLanes][4];
@@ -169,7 +177,9 @@ struct Sums {
 #pragma unroll
       for (int l = 0; l < kLanes; ++l) {
 #pragma unroll
-        for (int n = 0; n < kN; ++n) warp_multiply_add<Multiplied>(of[l][m][n], a[l], b[n / 2][l][n % 2 * 2], b[n / 2][l][n % 2 * 2 + 1]);
+        for (int n = 0; n < kN; ++n)
+          warp_multiply_add<Multiplied>(of[l][m][n], a[l], b[n / 2][l][n % 2 * 2],
+                                        b[n / 2][l][n % 2 * 2 + 1]);
       }
     }
   }
@@ -184,7 +194,8 @@ struct Sums {
 #pragma unroll
       for (int step = 0; step < 2; ++step) {
         Operand values[kLanes][2];
-        load_elements<W, 1, 0, kSpread>(values, w + n * kOutputsApart * W::kWide + step * 8 * W::kOwn);
+        load_elements<W, 1, 0, kSpread>(values,
+                                        w + n * kOutputsApart * W::kWide + step * 8 * W::kOwn);
 #pragma unroll
         for (int l = 0; l < kLanes; ++l) b[step][l][n] = Split<Operand, 2, split>(values[l]);
       }
@@ -193,13 +204,16 @@ struct Sums {
     for (int m = 0; m < kM; ++m) {
       Operand a[2][kLanes][4];
 #pragma unroll
-      for (int step = 0; step < 2; ++step) load_elements<X, 2, 8, kXSpread>(a[step], x + m * kRowsApart * X::kWide + step * 8 * X::kOwn);
+      for (int step = 0; step < 2; ++step)
+        load_elements<X, 2, 8, kXSpread>(a[step],
+                                         x + m * kRowsApart * X::kWide + step * 8 * X::kOwn);
 #pragma unroll
       for (int l = 0; l < kLanes; ++l) {
         if constexpr (split) {
           Operand chains[kN][4] = {};
 #pragma unroll
-          for (int step = 0; step < 2; ++step) add_row(chains, Split<Operand, 4, true>(a[step][l]), b[step][l]);
+          for (int step = 0; step < 2; ++step)
+            add_row(chains, Split<Operand, 4, true>(a[step][l]), b[step][l]);
 #pragma unroll
           for (int n = 0; n < kN; ++n) {
 #pragma unroll
@@ -207,7 +221,8 @@ struct Sums {
           }
         } else {
 #pragma unroll
-          for (int step = 0; step < 2; ++step) add_row(of[l][m], Split<Operand, 4, false>(a[step][l]), b[step][l]);
+          for (int step = 0; step < 2; ++step)
+            add_row(of[l][m], Split<Operand, 4, false>(a[step][l]), b[step][l]);
         }
       }
     }

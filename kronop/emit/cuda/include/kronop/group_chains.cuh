@@ -15,11 +15,13 @@ struct GroupChains {
   using Operand = typename Step::Factor;
   using X = typename GroupTiles<Step>::X;
   using W = typename GroupTiles<Step>::W;
-  static constexpr int kLanes = Step::kLanes / Step::kGroupsLanes, kM = Step::kTeamM, kN = GroupTiles<Step>::kTeamN / 8;
+  static constexpr int kLanes = Step::kLanes / Step::kGroupsLanes, kM = Step::kTeamM,
+                       kN = GroupTiles<Step>::kTeamN / 8;
   static constexpr int kApart = kTeamRows * Step::kGroupsM, kSlab = 8;
   // Slabs of a fragment; fragments along the contracted steps of a stage, in a whole stage, and in
   // a chain.
-  static constexpr int kSlabs = kLanes == 1 ? 2 : 1, kDepth = Step::kTileK / (kSlab * kSlabs), kFragments = kM * kDepth;
+  static constexpr int kSlabs = kLanes == 1 ? 2 : 1, kDepth = Step::kTileK / (kSlab * kSlabs),
+                       kFragments = kM * kDepth;
   static constexpr int kLong = Step::kChainSlabs / kSlabs;
   // Outputs / 8 of a chain; chains side by side, and how many of them are held in registers.
   static constexpr int kOutputs = Step::kChainN / 8, kAcross = kN / kOutputs * kLanes;
@@ -34,10 +36,12 @@ struct GroupChains {
   // Multiplies number `stage` of the stages that are multiplied together. release() is called when
   // the products of the stage before it have ended.
   template <class Release>
-  KRONOP_INLINE void add(Sums& of, const Operand* x, const GroupMatrix& right, int stage, const Release& release) {
+  KRONOP_INLINE void add(Sums& of, const Operand* x, const GroupMatrix& right, int stage,
+                         const Release& release) {
 #pragma unroll
     for (int f = 0; f < kFragments; ++f) {
-      const int k = f % kDepth * kSlab * kSlabs, fragment = stage * kFragments + f, buffer = fragment % 2;
+      const int k = f % kDepth * kSlab * kSlabs, fragment = stage * kFragments + f,
+                buffer = fragment % 2;
       load_split(values[buffer], rest[buffer], x + k * X::kOwn + f / kDepth * kApart * X::kWide);
 #pragma unroll
       for (int i = 0; i < kAcross; ++i) {
@@ -87,7 +91,8 @@ struct GroupChains {
     }
   }
   // Small products come first, as everywhere (mma.cuh).
-  KRONOP_INLINE void multiply(Chain& chain, int buffer, int l, int k, int n, bool goes_on, const GroupMatrix& right) {
+  KRONOP_INLINE void multiply(Chain& chain, int buffer, int l, int k, int n, bool goes_on,
+                              const GroupMatrix& right) {
     constexpr int plane = W::kSize * int(sizeof(Operand));
 #pragma unroll
     for (int s = 0; s < kSlabs; ++s) {
@@ -96,7 +101,9 @@ struct GroupChains {
       group_product<Operand>(chain, values[buffer][s][l], right.after(place + plane), true);
     }
 #pragma unroll
-    for (int s = 0; s < kSlabs; ++s) group_product<Operand>(chain, values[buffer][s][l], right.after(W::bytes(l, k + s * kSlab, n)), true);
+    for (int s = 0; s < kSlabs; ++s)
+      group_product<Operand>(chain, values[buffer][s][l],
+                             right.after(W::bytes(l, k + s * kSlab, n)), true);
   }
   static KRONOP_INLINE void load_split(Fragments& to, Fragments& rest, const Operand* x) {
     Operand all[kLanes][4];

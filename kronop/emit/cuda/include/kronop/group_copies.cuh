@@ -18,17 +18,21 @@ struct GroupCopies {
   // An extent that no tile divides: how many rows exist is known only when the kernel runs, so
   // copies check every row.
   static constexpr int kAnyRows = Step::kTileM + 1;
-  using CopiesOfX = Copies<Fill, Operand, typename Tiles::X, Step::kXOrder, Step::kTileM, Step::kXVector, kAnyRows, Evenly>;
-  using CopiesOfW = Copies<Fill, Operand, typename Tiles::W, kAlongOwn, Step::kTileN, Step::kWVector, Step::kProduced, Evenly>;
+  using CopiesOfX = Copies<Fill, Operand, typename Tiles::X, Step::kXOrder, Step::kTileM,
+                           Step::kXVector, kAnyRows, Evenly>;
+  using CopiesOfW = Copies<Fill, Operand, typename Tiles::W, kAlongOwn, Step::kTileN,
+                           Step::kWVector, Step::kProduced, Evenly>;
   const Parameters& parameters;
 
   KRONOP_INLINE CopiesOfX x(const Place& place) const {
-    return CopiesOfX(static_cast<const Operand*>(parameters.x) + place.x, parameters.contracted_x, parameters.lane_x,
-        parameters.x_vector, place.rows, place.lanes, Evenly{parameters.row_x[0]});
+    return CopiesOfX(static_cast<const Operand*>(parameters.x) + place.x, parameters.contracted_x,
+                     parameters.lane_x, parameters.x_vector, place.rows, place.lanes,
+                     Evenly{parameters.row_x[0]});
   }
   KRONOP_INLINE CopiesOfW w(const Place& place, int plane) const {
-    return CopiesOfW(static_cast<const Operand*>(parameters.w) + (place.w + plane * Step::kPlane), parameters.contracted_w, parameters.lane_w,
-        parameters.w_vector, place.outputs, place.lanes, Evenly{parameters.produced_w});
+    return CopiesOfW(static_cast<const Operand*>(parameters.w) + (place.w + plane * Step::kPlane),
+                     parameters.contracted_w, parameters.lane_w, parameters.w_vector, place.outputs,
+                     place.lanes, Evenly{parameters.produced_w});
   }
   // Packs all of W for a tile, from whatever order it has in memory.
   KRONOP_INLINE void pack(const Place& place, Operand* resident) const {
@@ -36,18 +40,26 @@ struct GroupCopies {
     using Pieces = WeightPieces<Operand, Step::kWLanes>;
     constexpr int pieces = Tiles::kSteps * Step::kTileK / Pieces::kPiece;
 #pragma unroll 1
-    for (int index = threadIdx.x % kTeam; index < pieces * Step::kTileN * (Step::kLanes / Step::kWLanes); index += kTeam) {
-      const int k = index % pieces * Pieces::kPiece, n = index / pieces % Step::kTileN, lane = index / (pieces * Step::kTileN) * Step::kWLanes;
-      const Operand* from = static_cast<const Operand*>(parameters.w) + (place.w + n * parameters.produced_w + lane * parameters.lane_w + k * parameters.contracted_w);
+    for (int index = threadIdx.x % kTeam;
+         index < pieces * Step::kTileN * (Step::kLanes / Step::kWLanes); index += kTeam) {
+      const int k = index % pieces * Pieces::kPiece, n = index / pieces % Step::kTileN,
+                lane = index / (pieces * Step::kTileN) * Step::kWLanes;
+      const Operand* from = static_cast<const Operand*>(parameters.w) +
+                            (place.w + n * parameters.produced_w + lane * parameters.lane_w +
+                             k * parameters.contracted_w);
       const int lanes = place.lanes - lane;
       const bool there = n < place.outputs && lanes > 0;
-      const Pieces weights(from, parameters.contracted_w, parameters.lane_w, there ? Step::kContracted - k : 0, lanes, parameters.w_vector ? kVectors : kSingly);
+      const Pieces weights(from, parameters.contracted_w, parameters.lane_w,
+                           there ? Step::kContracted - k : 0, lanes,
+                           parameters.w_vector ? kVectors : kSingly);
       Operand* to = resident + k / Step::kTileK * Tiles::kWSize;
 #pragma unroll
       for (int l = 0; l < Step::kWLanes; ++l) {
         Operand* place_of_piece = to + W::at(lane + l, k % Step::kTileK, n);
         store_shared<Operand, Pieces::kPiece>(place_of_piece, weights.template plane<false>(l));
-        if constexpr (Step::kSplit) store_shared<Operand, Pieces::kPiece>(place_of_piece + W::kSize, weights.template plane<true>(l));
+        if constexpr (Step::kSplit)
+          store_shared<Operand, Pieces::kPiece>(place_of_piece + W::kSize,
+                                                weights.template plane<true>(l));
       }
     }
   }
@@ -76,7 +88,8 @@ struct CopiedWeights {
   using OfPlane = typename GroupCopies<Step, Parameters>::CopiesOfW;
   OfPlane first, last;
 
-  KRONOP_INLINE CopiedWeights(const GroupCopies<Step, Parameters>& copies, const Place& place) : first(copies.w(place, 0)), last(copies.w(place, Tiles::kPlanes - 1)) {}
+  KRONOP_INLINE CopiedWeights(const GroupCopies<Step, Parameters>& copies, const Place& place)
+      : first(copies.w(place, 0)), last(copies.w(place, Tiles::kPlanes - 1)) {}
   KRONOP_INLINE void fill(Operand* to, Barrier&) {
     first.fill(to);
     if constexpr (Step::kSplit) last.fill(to + Tiles::W::kSize);
@@ -89,7 +102,8 @@ struct BroughtWeights {
   static constexpr int kImage = GroupTiles<Step>::kWSize;
   const Operand* image;
 
-  KRONOP_INLINE BroughtWeights(const GroupCopies<Step, Parameters>& copies, const Place& place) : image(static_cast<const Operand*>(copies.parameters.w) + place.w) {}
+  KRONOP_INLINE BroughtWeights(const GroupCopies<Step, Parameters>& copies, const Place& place)
+      : image(static_cast<const Operand*>(copies.parameters.w) + place.w) {}
   KRONOP_INLINE void fill(Operand* to, Barrier& filled) {
     if (threadIdx.x % kTeam == 0) filled.arrive_with(to, image, kImage * int(sizeof(Operand)));
     image += kImage;
@@ -98,7 +112,8 @@ struct BroughtWeights {
 
 // Fills shared memory with all of W, which stays there.
 template <class Step, class Parameters>
-KRONOP_INLINE void fill_resident(const GroupCopies<Step, Parameters>& copies, const Place& place, Barrier& filled, typename Step::Factor* resident) {
+KRONOP_INLINE void fill_resident(const GroupCopies<Step, Parameters>& copies, const Place& place,
+                                 Barrier& filled, typename Step::Factor* resident) {
   using Tiles = GroupTiles<Step>;
   if constexpr (Step::kPacks) {
     copies.pack(place, resident);
@@ -109,16 +124,19 @@ KRONOP_INLINE void fill_resident(const GroupCopies<Step, Parameters>& copies, co
     for (int plane = 0; plane < Tiles::kPlanes; ++plane) {
       auto w = copies.w(place, plane);
 #pragma unroll 1
-      for (int step = 0; step < Tiles::kSteps; ++step) w.fill(resident + step * Tiles::kWSize + plane * Tiles::W::kSize);
+      for (int step = 0; step < Tiles::kSteps; ++step)
+        w.fill(resident + step * Tiles::kWSize + plane * Tiles::W::kSize);
     }
     copies.tell(filled);
   }
 }
 
 template <class Step, class Parameters>
-KRONOP_INLINE void fill_stages(const Parameters& parameters, GroupBarriers<Step>& barriers, typename Step::Factor* of_x, typename Step::Factor* of_w) {
+KRONOP_INLINE void fill_stages(const Parameters& parameters, GroupBarriers<Step>& barriers,
+                               typename Step::Factor* of_x, typename Step::Factor* of_w) {
   using Tiles = GroupTiles<Step>;
-  using Weights = Either<Step::kImages, BroughtWeights<Step, Parameters>, CopiedWeights<Step, Parameters>>;
+  using Weights =
+      Either<Step::kImages, BroughtWeights<Step, Parameters>, CopiedWeights<Step, Parameters>>;
   const GroupCopies<Step, Parameters> copies{parameters};
   Turn<Step::kStages> turn;
   Turn<1> w_turn;

@@ -31,9 +31,14 @@ struct GroupMatrix {
   unsigned start, rest;
   KRONOP_INLINE GroupMatrix(const void* from, int eight_rows, int row_bytes, int part = 16) {
     start = (unsigned(__cvta_generic_to_shared(from)) & 0x3ffff) >> 4 | unsigned(part >> 4) << 16;
-    rest = unsigned(eight_rows >> 4) | unsigned(row_bytes == 128 ? 1 : row_bytes == 64 ? 2 : 3) << 30;
+    rest = unsigned(eight_rows >> 4) | unsigned(row_bytes == 128  ? 1
+                                                : row_bytes == 64 ? 2
+                                                                  : 3)
+                                           << 30;
   }
-  KRONOP_INLINE unsigned long long after(int bytes) const { return (unsigned long long)rest << 32 | (start + (bytes >> 4)); }
+  KRONOP_INLINE unsigned long long after(int bytes) const {
+    return (unsigned long long)rest << 32 | (start + (bytes >> 4));
+  }
 };
 
 // Waits until all but the last N groups of products have ended.
@@ -49,56 +54,71 @@ KRONOP_INLINE void wait_for_group_products() {
 #define KRONOP_SUMS_16(i) KRONOP_SUMS_8(i), KRONOP_SUMS_8(i + 8)
 #define KRONOP_SUMS_32(i) KRONOP_SUMS_16(i), KRONOP_SUMS_16(i + 16)
 // The operands of the instruction that are so many sums.
+// clang-format off
 #define KRONOP_PLACES_2 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define KRONOP_PLACES_3 KRONOP_PLACES_2 ", %8, %9, %10, %11"
-#define KRONOP_PLACES_4 KRONOP_PLACES_2 ", " "%8, %9, %10, %11, %12, %13, %14, %15"
-#define KRONOP_PLACES_6 KRONOP_PLACES_4 ", " "%16, %17, %18, %19, %20, %21, %22, %23"
-#define KRONOP_PLACES_8 KRONOP_PLACES_6 ", " "%24, %25, %26, %27, %28, %29, %30, %31"
-#define KRONOP_PLACES_12 KRONOP_PLACES_8 ", " "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define KRONOP_PLACES_16 KRONOP_PLACES_12 ", " "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define KRONOP_PLACES_24 KRONOP_PLACES_16 ", " "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, " \
-  "%83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define KRONOP_PLACES_32 KRONOP_PLACES_24 ", " "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, " \
-  "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define KRONOP_PLACES_4 KRONOP_PLACES_2 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define KRONOP_PLACES_6 KRONOP_PLACES_4 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define KRONOP_PLACES_8 KRONOP_PLACES_6 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define KRONOP_PLACES_12 KRONOP_PLACES_8 \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define KRONOP_PLACES_16 KRONOP_PLACES_12 \
+  ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define KRONOP_PLACES_24 KRONOP_PLACES_16                                              \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define KRONOP_PLACES_32 KRONOP_PLACES_24                                                          \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 // Products with left operands from registers; `columns` is 8 n, as the instruction's name has it.
-#define KRONOP_FROM_REGISTERS(n, columns, step, type, tail, a0, a1, a2, a3, b0, m0, ...)                          \
-  asm volatile("{.reg .pred more; setp.ne.b32 more, " m0 ", 0;\n"                                                 \
-      "wgmma.mma_async.sync.aligned.m64n" columns step ".f32." type "." type " {" KRONOP_PLACES_##n "}, "         \
-      "{" a0 ", " a1 ", " a2 ", " a3 "}, " b0 ", more, 1, 1" tail ";}"                                            \
-      : __VA_ARGS__ : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(more)))
-#define KRONOP_FROM_SHARED(n, columns, type, a0, b0, m0, t0, t1, ...)                                              \
-  asm volatile("{.reg .pred more; setp.ne.b32 more, " m0 ", 0;\n"                                                 \
-      "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type " {" KRONOP_PLACES_##n "}, "            \
-      a0 ", " b0 ", more, 1, 1, " t0 ", " t1 ";}"                                                                  \
-      : __VA_ARGS__ : "l"(a), "l"(b), "r"(int(more)), "n"(int(kTurned)), "n"(int(kTurnedRight)))
-#define KRONOP_GROUP_PRODUCTS(n, columns, a0, a1, a2, a3, b0, m0, ...)                                             \
-  template <class T>                                                                                              \
-  KRONOP_INLINE void group_product(float (&sums)[n][4], const unsigned (&a)[4], unsigned long long b, bool more) { \
-    if constexpr (detail::same<T, half_t>) {                                                                      \
-      KRONOP_FROM_REGISTERS(n, columns, "k16", "f16", ", 0", a0, a1, a2, a3, b0, m0, __VA_ARGS__);                 \
-    } else if constexpr (detail::same<T, bfloat16_t>) {                                                           \
-      KRONOP_FROM_REGISTERS(n, columns, "k16", "bf16", ", 0", a0, a1, a2, a3, b0, m0, __VA_ARGS__);                \
-    } else {                                                                                                      \
-      KRONOP_FROM_REGISTERS(n, columns, "k8", "tf32", "", a0, a1, a2, a3, b0, m0, __VA_ARGS__);                    \
-    }                                                                                                             \
-  }                                                                                                               \
-  template <class T, bool kTurned, bool kTurnedRight = false>                                                     \
-  KRONOP_INLINE void group_product(float (&sums)[n][4], unsigned long long a, unsigned long long b, bool more) {   \
-    if constexpr (detail::same<T, half_t>) {                                                                      \
-      KRONOP_FROM_SHARED(n, columns, "f16", a0, a1, a2, a3, b0, __VA_ARGS__);                                          \
-    } else {                                                                                                      \
-      KRONOP_FROM_SHARED(n, columns, "bf16", a0, a1, a2, a3, b0, __VA_ARGS__);                                         \
-    }                                                                                                             \
+#define KRONOP_FROM_REGISTERS(n, columns, step, type, tail, a0, a1, a2, a3, b0, m0, ...)         \
+  asm volatile("{.reg .pred more; setp.ne.b32 more, " m0 ", 0;\n"                                \
+      "wgmma.mma_async.sync.aligned.m64n" columns step ".f32." type "." type                     \
+      " {" KRONOP_PLACES_##n "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b0 ", more, 1, 1" tail ";}" \
+      : __VA_ARGS__                                                                              \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(more)))
+#define KRONOP_FROM_SHARED(n, columns, type, a0, b0, m0, t0, t1, ...)          \
+  asm volatile("{.reg .pred more; setp.ne.b32 more, " m0 ", 0;\n"              \
+      "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type     \
+      " {" KRONOP_PLACES_##n "}, " a0 ", " b0 ", more, 1, 1, " t0 ", " t1 ";}" \
+      : __VA_ARGS__                                                            \
+      : "l"(a), "l"(b), "r"(int(more)), "n"(int(kTurned)), "n"(int(kTurnedRight)))
+// clang-format on
+#define KRONOP_GROUP_PRODUCTS(n, columns, a0, a1, a2, a3, b0, m0, ...)                             \
+  template <class T>                                                                               \
+  KRONOP_INLINE void group_product(float (&sums)[n][4], const unsigned (&a)[4],                    \
+                                   unsigned long long b, bool more) {                              \
+    if constexpr (detail::same<T, half_t>) {                                                       \
+      KRONOP_FROM_REGISTERS(n, columns, "k16", "f16", ", 0", a0, a1, a2, a3, b0, m0, __VA_ARGS__); \
+    } else if constexpr (detail::same<T, bfloat16_t>) {                                            \
+      KRONOP_FROM_REGISTERS(n, columns, "k16", "bf16", ", 0", a0, a1, a2, a3, b0, m0,              \
+                            __VA_ARGS__);                                                          \
+    } else {                                                                                       \
+      KRONOP_FROM_REGISTERS(n, columns, "k8", "tf32", "", a0, a1, a2, a3, b0, m0, __VA_ARGS__);    \
+    }                                                                                              \
+  }                                                                                                \
+  template <class T, bool kTurned, bool kTurnedRight = false>                                      \
+  KRONOP_INLINE void group_product(float (&sums)[n][4], unsigned long long a,                      \
+                                   unsigned long long b, bool more) {                              \
+    if constexpr (detail::same<T, half_t>) {                                                       \
+      KRONOP_FROM_SHARED(n, columns, "f16", a0, a1, a2, a3, b0, __VA_ARGS__);                      \
+    } else {                                                                                       \
+      KRONOP_FROM_SHARED(n, columns, "bf16", a0, a1, a2, a3, b0, __VA_ARGS__);                     \
+    }                                                                                              \
   }
 KRONOP_GROUP_PRODUCTS(2, "16", "%8", "%9", "%10", "%11", "%12", "%13", KRONOP_SUMS_2(0))
-KRONOP_GROUP_PRODUCTS(3, "24", "%12", "%13", "%14", "%15", "%16", "%17", KRONOP_SUMS_2(0), KRONOP_SUMS(2))
+KRONOP_GROUP_PRODUCTS(3, "24", "%12", "%13", "%14", "%15", "%16", "%17", KRONOP_SUMS_2(0),
+                      KRONOP_SUMS(2))
 KRONOP_GROUP_PRODUCTS(4, "32", "%16", "%17", "%18", "%19", "%20", "%21", KRONOP_SUMS_4(0))
-KRONOP_GROUP_PRODUCTS(6, "48", "%24", "%25", "%26", "%27", "%28", "%29", KRONOP_SUMS_4(0), KRONOP_SUMS_2(4))
+KRONOP_GROUP_PRODUCTS(6, "48", "%24", "%25", "%26", "%27", "%28", "%29", KRONOP_SUMS_4(0),
+                      KRONOP_SUMS_2(4))
 KRONOP_GROUP_PRODUCTS(8, "64", "%32", "%33", "%34", "%35", "%36", "%37", KRONOP_SUMS_8(0))
-KRONOP_GROUP_PRODUCTS(12, "96", "%48", "%49", "%50", "%51", "%52", "%53", KRONOP_SUMS_8(0), KRONOP_SUMS_4(8))
+KRONOP_GROUP_PRODUCTS(12, "96", "%48", "%49", "%50", "%51", "%52", "%53", KRONOP_SUMS_8(0),
+                      KRONOP_SUMS_4(8))
 KRONOP_GROUP_PRODUCTS(16, "128", "%64", "%65", "%66", "%67", "%68", "%69", KRONOP_SUMS_16(0))
-KRONOP_GROUP_PRODUCTS(24, "192", "%96", "%97", "%98", "%99", "%100", "%101", KRONOP_SUMS_16(0), KRONOP_SUMS_8(16))
+KRONOP_GROUP_PRODUCTS(24, "192", "%96", "%97", "%98", "%99", "%100", "%101", KRONOP_SUMS_16(0),
+                      KRONOP_SUMS_8(16))
 KRONOP_GROUP_PRODUCTS(32, "256", "%128", "%129", "%130", "%131", "%132", "%133", KRONOP_SUMS_32(0))
 #undef KRONOP_GROUP_PRODUCTS
 #undef KRONOP_FROM_SHARED

@@ -20,13 +20,18 @@ template <class Step>
 struct GroupRoom {
   using Output = typename Step::Output;
   static constexpr bool kByRows = Step::kYOrder == kAlongRows;
-  static constexpr int kAcross = GroupTiles<Step>::kTeamN / Step::kPartN, kParts = Step::kTeamM * kAcross, kKept = Step::kKept;
+  static constexpr int kAcross = GroupTiles<Step>::kTeamN / Step::kPartN,
+                       kParts = Step::kTeamM * kAcross, kKept = Step::kKept;
   // Units that a team has.
   static constexpr int kOfTeam = kTeamRows / Step::kPartM;
   using Tile = Layout<Step::kYOrder, Step::kLanes, Step::kPartN, Step::kPartM, Step::kYPitch>;
   static_assert(kKept == kParts || 2 * kKept == kParts, "all results at once, or halves");
-  static KRONOP_INLINE constexpr int at(int unit, int part) { return (unit * kKept + part % kKept) * Tile::kSize; }
-  static KRONOP_INLINE constexpr int shifts() { return GroupTiles<Step>::kUnits * kKept * Tile::kSize; }
+  static KRONOP_INLINE constexpr int at(int unit, int part) {
+    return (unit * kKept + part % kKept) * Tile::kSize;
+  }
+  static KRONOP_INLINE constexpr int shifts() {
+    return GroupTiles<Step>::kUnits * kKept * Tile::kSize;
+  }
 };
 
 // How a thread that multiplies hands its sums over.
@@ -36,7 +41,8 @@ struct GroupResults {
   using Sums = GroupSums<Step>;
   using Room = GroupRoom<Step>;
   using Tile = typename Room::Tile;
-  static constexpr bool kByRows = Room::kByRows, kMatrices = sizeof(Output) == 2 && Step::kLanes == 1;
+  static constexpr bool kByRows = Room::kByRows,
+                        kMatrices = sizeof(Output) == 2 && Step::kLanes == 1;
   static_assert(!kMatrices || Sums::kN % 2 == 0, "matrices of results come in pairs");
   static constexpr int kAcross = Room::kAcross;
   const Parameters& parameters;
@@ -48,7 +54,8 @@ struct GroupResults {
   Turn<1> turn, shift;
 
   KRONOP_INLINE GroupResults(const Parameters& with, GroupBarriers<Step>& of_block, Output* of_all)
-      : parameters(with), barriers(of_block), finish(with), unit(own_unit()), results(of_all + Room::at(unit, 0)),
+      : parameters(with), barriers(of_block), finish(with), unit(own_unit()),
+        results(of_all + Room::at(unit, 0)),
         shifts(of_all + Room::shifts() + Sums::output() * Step::kLanes + Sums::lane()) {}
 
   // `fresh`: whether the tile has other outputs, lanes or groups than the one before.
@@ -63,7 +70,8 @@ struct GroupResults {
 
  private:
   static KRONOP_INLINE int own_unit() {
-    return threadIdx.x / (kTeam * Step::kGroupsLanes) * Room::kOfTeam + threadIdx.x / 32 % 4 * Room::kOfTeam / 4;
+    return threadIdx.x / (kTeam * Step::kGroupsLanes) * Room::kOfTeam +
+           threadIdx.x / 32 % 4 * Room::kOfTeam / 4;
   }
   template <int kFirst>
   KRONOP_INLINE void take_parts(const Sums& sums) {
@@ -79,13 +87,16 @@ struct GroupResults {
   }
   // The bias of output `column` of the team, in its first lane. take() has advanced the turn since
   // the bias came, hence the other parity.
-  KRONOP_INLINE const Output* shift_of(int column) const { return shifts + ((shift.parity ^ 1) * Step::kTileN + column) * Step::kLanes; }
+  KRONOP_INLINE const Output* shift_of(int column) const {
+    return shifts + ((shift.parity ^ 1) * Step::kTileN + column) * Step::kLanes;
+  }
   KRONOP_INLINE Output* room(int part) const { return results + part % Room::kKept * Tile::kSize; }
   // The first of this warp's rows in its unit.
   static KRONOP_INLINE int first_row() { return Sums::warp_row() % Step::kPartM; }
   // Sum `e` of outputs `n` in lane `l`, through the epilogue.
   template <bool kMore>
-  KRONOP_INLINE Output finished(const Sums& sums, int l, int m, int n, int e, Output source, Output bias) const {
+  KRONOP_INLINE Output finished(const Sums& sums, int l, int m, int n, int e, Output source,
+                                Output bias) const {
     if constexpr (kMore) {
       return finish(sums.of[l][m][n][e], source, bias);
     } else {
@@ -113,9 +124,11 @@ struct GroupResults {
   // Stores four matrices of 8 rows x 8 outputs.
   template <bool kMore>
   KRONOP_INLINE void deposit_matrices(const Sums& sums, Output* part, int m, int n) const {
-    const int warp = first_row(), line = threadIdx.x % 8, h = threadIdx.x / 8 % 2 * 8, j = threadIdx.x / 16 % 2 * 8;
+    const int warp = first_row(), line = threadIdx.x % 8, h = threadIdx.x / 8 % 2 * 8,
+              j = threadIdx.x / 16 % 2 * 8;
     const int column = n * 8 % Step::kPartN;
-    Output* to = part + Tile::at(0, column + j + (kByRows ? line : 0), warp + h + (kByRows ? 0 : line));
+    Output* to =
+        part + Tile::at(0, column + j + (kByRows ? line : 0), warp + h + (kByRows ? 0 : line));
     unsigned words[4] = {}, before[4] = {};
     if (kMore && parameters.z) load_matrices<kByRows>(before, to);
 #pragma unroll
@@ -128,7 +141,8 @@ struct GroupResults {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           Output source{};
-          if constexpr (kMore) source.bits = static_cast<unsigned short>(before[2 * j + h] >> 16 * r);
+          if constexpr (kMore)
+            source.bits = static_cast<unsigned short>(before[2 * j + h] >> 16 * r);
           pair[r] = finished<kMore>(sums, 0, m, n + j, 2 * h + r, source, bias.data[r]);
         }
         words[2 * j + h] = pair[0].bits | unsigned(pair[1].bits) << 16;
@@ -140,14 +154,20 @@ struct GroupResults {
   // lanes alone, are one run.
   template <bool kMore>
   KRONOP_INLINE void deposit_lanes(const Sums& sums, Output* part, int m, int n) const {
-    constexpr bool by_lanes = Step::kYOrder == kAlongLanes, joined = by_lanes && Sums::kLanes == Step::kLanes;
-    constexpr int count = 2 * Sums::kLanes, together = joined ? count : by_lanes ? Sums::kLanes : kByRows ? 1 : 2;
+    constexpr bool by_lanes = Step::kYOrder == kAlongLanes,
+                   joined = by_lanes && Sums::kLanes == Step::kLanes;
+    constexpr int count = 2 * Sums::kLanes, together = joined     ? count
+                                                       : by_lanes ? Sums::kLanes
+                                                       : kByRows  ? 1
+                                                                  : 2;
     constexpr int vector = vector_of_lanes<together, sizeof(Output)>;
-    const int row = first_row() + threadIdx.x % 32 / 4, t = threadIdx.x % 4 * 2, column = n * 8 % Step::kPartN + t;
+    const int row = first_row() + threadIdx.x % 32 / 4, t = threadIdx.x % 4 * 2,
+              column = n * 8 % Step::kPartN + t;
     const auto output_of = [](int i) { return by_lanes ? i / Sums::kLanes : i % 2; };
     const auto lane_of = [](int i) { return by_lanes ? i % Sums::kLanes : i / 2; };
     Output bias[count] = {};
-    if constexpr (kMore) load_shifts<joined ? vector : 1>(bias, shift_of(n * 8 + t), output_of, lane_of);
+    if constexpr (kMore)
+      load_shifts<joined ? vector : 1>(bias, shift_of(n * 8 + t), output_of, lane_of);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
@@ -157,14 +177,16 @@ struct GroupResults {
         if (kMore && parameters.z) before = load<Output, vector>(to);
 #pragma unroll
         for (int v = 0; v < vector; ++v) {
-          few.data[v] = finished<kMore>(sums, lane_of(i + v), m, n, 2 * h + output_of(i + v), before.data[v], bias[i + v]);
+          few.data[v] = finished<kMore>(sums, lane_of(i + v), m, n, 2 * h + output_of(i + v),
+                                        before.data[v], bias[i + v]);
         }
         store_shared<Output, vector>(to, few);
       }
     }
   }
   template <int kVector, int kCount, class OutputOf, class LaneOf>
-  static KRONOP_INLINE void load_shifts(Output (&to)[kCount], const Output* from, OutputOf output_of, LaneOf lane_of) {
+  static KRONOP_INLINE void load_shifts(Output (&to)[kCount], const Output* from,
+                                        OutputOf output_of, LaneOf lane_of) {
 #pragma unroll
     for (int i = 0; i < kCount; i += kVector) {
       const auto few = load<Output, kVector>(from + output_of(i) * Step::kLanes + lane_of(i));

@@ -16,11 +16,13 @@ struct GroupStores {
   static constexpr int kVector = Step::kYVector;
   using Mine = Share<Step::kYOrder, Step::kLanes, Step::kPartN, Step::kPartM, kVector, 32>;
   using Ends = Places<Output, Mine, Evenly>;
-  using Words = Vector<unsigned, (kVector * int(sizeof(Output)) < 4 ? 1 : kVector * int(sizeof(Output)) / 4)>;
+  using Words =
+      Vector<unsigned, (kVector * int(sizeof(Output)) < 4 ? 1 : kVector * int(sizeof(Output)) / 4)>;
   const Parameters& parameters;
   Output* results;
 
-  KRONOP_INLINE GroupStores(const Parameters& with, Output* of_all) : parameters(with), results(of_all) {}
+  KRONOP_INLINE GroupStores(const Parameters& with, Output* of_all)
+      : parameters(with), results(of_all) {}
 
   // Tells the team that there is room for kKept parts of a unit.
   static KRONOP_INLINE void offer(GroupBarriers<Step>& barriers, int unit) {
@@ -29,13 +31,16 @@ struct GroupStores {
   }
   // Brings the source of the kKept parts of a unit from `first` on.
   KRONOP_INLINE void bring(const Place& place, int unit, int first) const {
-    move_unit<true>(static_cast<Output*>(parameters.z) + place.z, parameters.produced_z, parameters.lane_z, parameters.row_z[0], place, unit, first);
+    move_unit<true>(static_cast<Output*>(parameters.z) + place.z, parameters.produced_z,
+                    parameters.lane_z, parameters.row_z[0], place, unit, first);
   }
   KRONOP_INLINE void store(const Place& place, int unit, int first) const {
-    move_unit<false>(static_cast<Output*>(parameters.y) + place.y, parameters.produced_y, parameters.lane_y, parameters.row_y[0], place, unit, first);
+    move_unit<false>(static_cast<Output*>(parameters.y) + place.y, parameters.produced_y,
+                     parameters.lane_y, parameters.row_y[0], place, unit, first);
   }
   // Loads the bias of the tile's outputs and lanes.
-  KRONOP_INLINE void load_shifts(GroupBarriers<Step>& barriers, const Place& place, int buffer) const {
+  KRONOP_INLINE void load_shifts(GroupBarriers<Step>& barriers, const Place& place,
+                                 int buffer) const {
     constexpr int count = Step::kTileN * Step::kLanes;
     const Output* bias = static_cast<const Output*>(parameters.bias);
     Output* to = results + Room::shifts() + buffer * count;
@@ -43,7 +48,8 @@ struct GroupStores {
     for (int i = threadIdx.x % kTeam; i < count; i += kTeam) {
       const int n = i / Step::kLanes, lane = i % Step::kLanes;
       const bool there = bias && n < place.outputs && lane < place.lanes;
-      to[i] = there ? bias[place.bias + n * parameters.produced_bias + lane * parameters.lane_bias] : Output{};
+      to[i] = there ? bias[place.bias + n * parameters.produced_bias + lane * parameters.lane_bias]
+                    : Output{};
     }
     barriers.shifts_filled.arrive();
   }
@@ -55,7 +61,8 @@ struct GroupStores {
 
  private:
   template <bool kToShared>
-  KRONOP_INLINE void move_unit(Output* base, long long own, long long lane, long long stride, const Place& place, int unit, int first) const {
+  KRONOP_INLINE void move_unit(Output* base, long long own, long long lane, long long stride,
+                               const Place& place, int unit, int first) const {
 #pragma unroll 1
     for (int part = kShared ? warp() : 0; part < Room::kKept; part += kShared ? 4 : 1) {
       move<kToShared>(base, own, lane, stride, place, unit, first + part);
@@ -63,15 +70,20 @@ struct GroupStores {
   }
   // Moves a part between memory and `results`, in whole accesses where its rows and outputs exist.
   template <bool kToShared>
-  KRONOP_INLINE void move(Output* base, long long own, long long lane, long long stride, const Place& place, int unit, int part) const {
-    const int team = unit / Room::kOfTeam, row = team / Step::kGroupsN * kTeamRows + unit % Room::kOfTeam * Step::kPartM + part / Room::kAcross * Sums::kApart;
-    const int output = team % Step::kGroupsN * GroupTiles<Step>::kTeamN + part % Room::kAcross * Step::kPartN;
+  KRONOP_INLINE void move(Output* base, long long own, long long lane, long long stride,
+                          const Place& place, int unit, int part) const {
+    const int team = unit / Room::kOfTeam, row = team / Step::kGroupsN * kTeamRows +
+                                                 unit % Room::kOfTeam * Step::kPartM +
+                                                 part / Room::kAcross * Sums::kApart;
+    const int output =
+        team % Step::kGroupsN * GroupTiles<Step>::kTeamN + part % Room::kAcross * Step::kPartN;
     const Mine mine;
     const Evenly wide{stride};
     const Ends ends(base + (output * own + row * stride), own, lane, wide, mine);
     Output* const tile = results + Room::at(unit, part);
     const bool vectors = kVector > 1 && parameters.y_vector;
-    if (vectors && Mine::kRegular && row + Step::kPartM <= place.rows && output + Step::kPartN <= place.outputs && Step::kLanes <= place.lanes) {
+    if (vectors && Mine::kRegular && row + Step::kPartM <= place.rows &&
+        output + Step::kPartN <= place.outputs && Step::kLanes <= place.lanes) {
       move_whole<kToShared>(ends, mine, tile);
       return;
     }
@@ -103,7 +115,9 @@ struct GroupStores {
     for (int i = 0; i < Mine::kEach; ++i) {
       if (!mine.has(i)) break;
       const auto more = Mine::apart(i);
-      words[i] = *reinterpret_cast<const Words*>(kToShared ? ends.template at<false>(mine, i) : first + Tile::at(more.lane, more.own, more.wide));
+      words[i] = *reinterpret_cast<const Words*>(
+          kToShared ? ends.template at<false>(mine, i)
+                    : first + Tile::at(more.lane, more.own, more.wide));
     }
 #pragma unroll
     for (int i = 0; i < Mine::kEach; ++i) {
@@ -118,11 +132,15 @@ struct GroupStores {
   }
   // Moves a chunk element by element: where Y allows no vectors, and at the last rows.
   template <bool kToShared, class Chunk>
-  KRONOP_INLINE void move_each(Output* base, Output* here, const Chunk& chunk, long long own, long long lane, long long stride, const Place& place, int row, int output) const {
+  KRONOP_INLINE void move_each(Output* base, Output* here, const Chunk& chunk, long long own,
+                               long long lane, long long stride, const Place& place, int row,
+                               int output) const {
 #pragma unroll 1
     for (int v = 0; v < kVector; ++v) {
-      const int lanes = chunk.lane + (Step::kYOrder == kAlongLanes ? v : 0), over = lanes / Step::kLanes, l = lanes - over * Step::kLanes;
-      const int n = chunk.own + output + (Step::kYOrder == kAlongOwn ? v : over), m = chunk.wide + row + (Room::kByRows ? v : 0);
+      const int lanes = chunk.lane + (Step::kYOrder == kAlongLanes ? v : 0),
+                over = lanes / Step::kLanes, l = lanes - over * Step::kLanes;
+      const int n = chunk.own + output + (Step::kYOrder == kAlongOwn ? v : over),
+                m = chunk.wide + row + (Room::kByRows ? v : 0);
       if (m >= place.rows || n >= place.outputs || l >= place.lanes) continue;
       // `base` begins with the tile, so rows and outputs count from its first ones.
       Output* memory = base + (m * stride + n * own + l * lane);
@@ -133,13 +151,13 @@ struct GroupStores {
       }
     }
   }
-
 };
 
 // Stores the results of all tiles. Room for the next results is offered unit by unit: as soon as
 // the results before them have left or, where there is a source, as soon as the source is there.
 template <class Step, class Parameters>
-KRONOP_INLINE void store_results(const Parameters& parameters, GroupBarriers<Step>& barriers, typename Step::Output* staged) {
+KRONOP_INLINE void store_results(const Parameters& parameters, GroupBarriers<Step>& barriers,
+                                 typename Step::Output* staged) {
   using Stores = GroupStores<Step, Parameters>;
   constexpr int units = GroupTiles<Step>::kUnits;
   const Stores stores(parameters, staged);

@@ -15,15 +15,20 @@ struct GroupSums {
   using Tiles = GroupTiles<Step>;
   using X = typename Tiles::X;
   using W = typename Tiles::W;
-  static constexpr int kLanes = Step::kLanes / Step::kGroupsLanes, kM = Step::kTeamM, kN = Tiles::kTeamN / 8;
+  static constexpr int kLanes = Step::kLanes / Step::kGroupsLanes, kM = Step::kTeamM,
+                       kN = Tiles::kTeamN / 8;
   static constexpr int kApart = kTeamRows * Step::kGroupsM;  // from a team's rows to its next ones
   static constexpr int kSlab = 32 / int(sizeof(Operand));    // contracted steps of a product
   float of[kLanes][kM][kN][4] = {};
 
   // The first lane, output and row of this team, and of this warp.
   static KRONOP_INLINE int lane() { return threadIdx.x / kTeam % Step::kGroupsLanes * kLanes; }
-  static KRONOP_INLINE int output() { return threadIdx.x / kTeam / Step::kGroupsLanes % Step::kGroupsN * Tiles::kTeamN; }
-  static KRONOP_INLINE int row() { return threadIdx.x / (kTeam * Step::kGroupsLanes * Step::kGroupsN) * kTeamRows; }
+  static KRONOP_INLINE int output() {
+    return threadIdx.x / kTeam / Step::kGroupsLanes % Step::kGroupsN * Tiles::kTeamN;
+  }
+  static KRONOP_INLINE int row() {
+    return threadIdx.x / (kTeam * Step::kGroupsLanes * Step::kGroupsN) * kTeamRows;
+  }
   static KRONOP_INLINE int warp_row() { return row() + threadIdx.x / 32 % 4 * 16; }
 
   // Multiplies number `stage` of the stages that are multiplied together. Products stay in flight
@@ -71,10 +76,11 @@ struct GroupSums {
     for (int k = 0; k < Step::kTileK; k += kSlab) {
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
-        auto& sums = reinterpret_cast<float(&)[products][outputs][4]>(of[0][m]);
+        auto& sums = reinterpret_cast<float (&)[products][outputs][4]>(of[0][m]);
 #pragma unroll
         for (int p = 0; p < products; ++p) {
-          group_product<Operand, X::kTurned>(sums[p], left.after(X::bytes(0, k, m * kApart)), right.after(W::bytes(0, k, p * outputs * 8)), true);
+          group_product<Operand, X::kTurned>(sums[p], left.after(X::bytes(0, k, m * kApart)),
+                                             right.after(W::bytes(0, k, p * outputs * 8)), true);
         }
       }
     }
@@ -95,7 +101,9 @@ struct GroupSums {
         load_words<X, 8, false, false>(a[job % buffers], x + k * X::kOwn + m * kApart * X::kWide);
         begin_group_products();
 #pragma unroll
-        for (int l = 0; l < kLanes; ++l) group_product<Operand>(of[l][m], a[job % buffers][l], right.after(W::bytes(l, k, 0)), true);
+        for (int l = 0; l < kLanes; ++l)
+          group_product<Operand>(of[l][m], a[job % buffers][l], right.after(W::bytes(l, k, 0)),
+                                 true);
         commit_group_products();
       }
     }
@@ -112,11 +120,13 @@ struct GroupSums {
 #pragma unroll
       for (int l = 0; l < kLanes; ++l) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) a[job % 2][l][e] = __builtin_bit_cast(unsigned, rounded_alone(values[l][e]));
+        for (int e = 0; e < 4; ++e)
+          a[job % 2][l][e] = __builtin_bit_cast(unsigned, rounded_alone(values[l][e]));
       }
       begin_group_products();
 #pragma unroll
-      for (int l = 0; l < kLanes; ++l) group_product<Operand>(of[l][m], a[job % 2][l], right.after(W::bytes(l, k, 0)), true);
+      for (int l = 0; l < kLanes; ++l)
+        group_product<Operand>(of[l][m], a[job % 2][l], right.after(W::bytes(l, k, 0)), true);
       commit_group_products();
       wait_for_group_products<1>();
     }

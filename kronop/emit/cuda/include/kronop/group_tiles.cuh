@@ -15,24 +15,33 @@ template <int Order, int Lanes, int Own, int Wide, class Element>
 struct Swizzled {
   static constexpr bool kTurned = Order == kAlongRows;
   static constexpr int kPiece = 16 / int(sizeof(Element)), kLongest = 128 / int(sizeof(Element));
-  static constexpr int kRow = kTurned || Own > kLongest ? kLongest : Own, kRowBytes = kRow * int(sizeof(Element));
-  static constexpr int kRows = kTurned ? Own : Wide, kPart = kRows * kRow;  // rows, and elements of them that lie together
+  static constexpr int kRow = kTurned || Own > kLongest ? kLongest : Own,
+                       kRowBytes = kRow * int(sizeof(Element));
+  static constexpr int kRows = kTurned ? Own : Wide,
+                       kPart = kRows * kRow;  // rows, and elements of them that lie together
   static constexpr int kLane = Own * Wide, kSize = Lanes * kLane;
-  static constexpr int kSwizzle = kRowBytes == 128 ? 1 : kRowBytes == 64 ? 2 : 4;  // neighbouring rows that are swizzled alike
+  static constexpr int kSwizzle = kRowBytes == 128 ? 1
+                                  : kRowBytes == 64
+                                      ? 2
+                                      : 4;  // neighbouring rows that are swizzled alike
 
   // An element's place without the swizzle, as descriptors want it.
   static KRONOP_INLINE constexpr int start(int lane, int own, int wide) {
     const int along = kTurned ? wide : own, row = kTurned ? own : wide;
     return lane * kLane + along / kRow * kPart + row * kRow + along % kRow;
   }
-  static KRONOP_INLINE constexpr int bytes(int lane, int own, int wide) { return start(lane, own, wide) * int(sizeof(Element)); }
+  static KRONOP_INLINE constexpr int bytes(int lane, int own, int wide) {
+    return start(lane, own, wide) * int(sizeof(Element));
+  }
   static KRONOP_INLINE constexpr int at(int lane, int own, int wide) {
     const int row = kTurned ? own : wide;
     return start(lane, own, wide) ^ row / kSwizzle % (kRow / kPiece) * kPiece;
   }
   // Whether places that many rows apart differ by a constant.
   static constexpr bool even(int rows) { return rows % 8 == 0; }
-  static KRONOP_INLINE GroupMatrix matrix(const Element* from) { return GroupMatrix(from, 8 * kRowBytes, kRowBytes); }
+  static KRONOP_INLINE GroupMatrix matrix(const Element* from) {
+    return GroupMatrix(from, 8 * kRowBytes, kRowBytes);
+  }
 };
 
 // Rows of 4-byte elements whose pitch is an odd number of sectors. In rows 4 to 7 of every eight,
@@ -51,14 +60,17 @@ struct Crossed : Layout<kAlongOwn, Lanes, Own, Wide, Pitch> {
 template <class Step>
 struct GroupTiles {
   using Operand = typename Step::Factor;
-  using X = Either<Step::kDirect, Swizzled<Step::kXOrder, Step::kLanes, Step::kTileK, Step::kTileM, Operand>,
-      Either<sizeof(Operand) == 4 && Step::kXOrder == kAlongOwn, Crossed<Step::kLanes, Step::kTileK, Step::kTileM, Step::kXPitch>,
-          Layout<Step::kXOrder, Step::kLanes, Step::kTileK, Step::kTileM, Step::kXPitch>>>;
+  using X = Either<
+      Step::kDirect, Swizzled<Step::kXOrder, Step::kLanes, Step::kTileK, Step::kTileM, Operand>,
+      Either<sizeof(Operand) == 4 && Step::kXOrder == kAlongOwn,
+             Crossed<Step::kLanes, Step::kTileK, Step::kTileM, Step::kXPitch>,
+             Layout<Step::kXOrder, Step::kLanes, Step::kTileK, Step::kTileM, Step::kXPitch>>>;
   using W = Swizzled<kAlongOwn, Step::kLanes, Step::kTileK, Step::kTileN, Operand>;
   static constexpr int kPlanes = Step::kSplit ? 2 : 1, kWSize = kPlanes * W::kSize;
   static constexpr int kSteps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;
   // Teams along outputs share rows, and each has an equal part of the tile's outputs.
-  static constexpr int kTeams = Step::kGroupsM * Step::kGroupsLanes * Step::kGroupsN, kWarps = kTeams * 4;
+  static constexpr int kTeams = Step::kGroupsM * Step::kGroupsLanes * Step::kGroupsN,
+                       kWarps = kTeams * 4;
   static constexpr int kTeamN = Step::kTileN / Step::kGroupsN;
   // Units of results, each of kPartM rows and all outputs of a team (group_results.cuh).
   static constexpr int kUnits = Step::kGroupsM * Step::kGroupsN * kTeamRows / Step::kPartM;
@@ -69,7 +81,8 @@ struct GroupTiles {
 template <class Step>
 struct GroupBarriers {
   Barrier filled[Step::kStages], free[Step::kStages], w_filled, w_free;
-  Barrier results_filled[GroupTiles<Step>::kUnits], results_free[GroupTiles<Step>::kUnits], shifts_filled;
+  Barrier results_filled[GroupTiles<Step>::kUnits], results_free[GroupTiles<Step>::kUnits],
+      shifts_filled;
 
   KRONOP_INLINE void begin() {
     constexpr int users = GroupTiles<Step>::kWarps;
@@ -99,7 +112,9 @@ struct GroupBarriers {
 template <class Step, class Parameters>
 struct TileWalk {
   static constexpr int kOutputTiles = (Step::kProduced + Step::kTileN - 1) / Step::kTileN;
-  static constexpr long long kMostWeights = 24 << 20, kWeights = (long long)Step::kContracted * Step::kProduced * GroupTiles<Step>::kPlanes * sizeof(typename Step::Factor);
+  static constexpr long long kMostWeights = 24 << 20,
+                             kWeights = (long long)Step::kContracted * Step::kProduced *
+                                        GroupTiles<Step>::kPlanes * sizeof(typename Step::Factor);
   // NOTE: there are fewer than 2^31 tiles: so many would be 4 terabytes of results.
   const Parameters& parameters;
   int item, end, row = 0, part = -1;  // `part` tells tiles of different parts of W apart
@@ -107,7 +122,8 @@ struct TileWalk {
   Place place;
 
   KRONOP_INLINE explicit TileWalk(const Parameters& with) : parameters(with) {
-    const long long parts = (long long)kOutputTiles * lane_tiles() * groups(), all = parts * row_tiles();
+    const long long parts = (long long)kOutputTiles * lane_tiles() * groups(),
+                    all = parts * row_tiles();
     if (Step::kResident && Step::kXOrder != kAlongRows && gridDim.x % parts == 0) {
       apart = int(gridDim.x / parts);
       row = int(blockIdx.x / parts);
@@ -136,12 +152,19 @@ struct TileWalk {
   }
 
  private:
-  KRONOP_INLINE int row_tiles() const { return int(ceil_div(parameters.row_extent[0], Step::kTileM)); }
-  KRONOP_INLINE int lane_tiles() const { return int(ceil_div(parameters.lane_extent, Step::kLanes)); }
-  KRONOP_INLINE int groups() const {
-    return int(parameters.group_extent[0] * parameters.group_extent[1] * parameters.group_extent[2] * parameters.group_extent[3]);
+  KRONOP_INLINE int row_tiles() const {
+    return int(ceil_div(parameters.row_extent[0], Step::kTileM));
   }
-  static KRONOP_INLINE int least(long long left, int most) { return left < most ? int(left) : most; }
+  KRONOP_INLINE int lane_tiles() const {
+    return int(ceil_div(parameters.lane_extent, Step::kLanes));
+  }
+  KRONOP_INLINE int groups() const {
+    return int(parameters.group_extent[0] * parameters.group_extent[1] *
+               parameters.group_extent[2] * parameters.group_extent[3]);
+  }
+  static KRONOP_INLINE int least(long long left, int most) {
+    return left < most ? int(left) : most;
+  }
   static KRONOP_INLINE int digit(unsigned& index, unsigned extent) {
     const unsigned rest = index / extent, digit = index - rest * extent;
     index = rest;
@@ -155,7 +178,8 @@ struct TileWalk {
   }
   // Locates a tile by its part, and by its row where the row is not a digit of its own.
   KRONOP_INLINE void locate_part(unsigned rest) {
-    const bool rows_last = !Step::kResident && Step::kXOrder != kAlongRows && groups() * parameters.lane_extent * kWeights <= kMostWeights;
+    const bool rows_last = !Step::kResident && Step::kXOrder != kAlongRows &&
+                           groups() * parameters.lane_extent * kWeights <= kMostWeights;
     const int output = digit(rest, kOutputTiles) * Step::kTileN;
     if (!Step::kResident && !rows_last) row = digit(rest, row_tiles());
     const long long lane = digit(rest, lane_tiles()) * Step::kLanes;
@@ -171,8 +195,10 @@ struct TileWalk {
     place.lanes = least(parameters.lane_extent - lane, Step::kLanes);
     place.x = lane * parameters.lane_x + first * parameters.row_x[0];
     place.w = lane * parameters.lane_w + output * parameters.produced_w;
-    place.y = lane * parameters.lane_y + output * parameters.produced_y + first * parameters.row_y[0];
-    place.z = lane * parameters.lane_z + output * parameters.produced_z + first * parameters.row_z[0];
+    place.y =
+        lane * parameters.lane_y + output * parameters.produced_y + first * parameters.row_y[0];
+    place.z =
+        lane * parameters.lane_z + output * parameters.produced_z + first * parameters.row_z[0];
     place.bias = lane * parameters.lane_bias + output * parameters.produced_bias;
     for_each_digit<4>(rest, parameters.group_extent, [&](int axis, long long digit) {
       place.x += digit * parameters.group_x[axis];

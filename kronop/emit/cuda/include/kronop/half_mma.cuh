@@ -33,7 +33,8 @@ KRONOP_INLINE unsigned pack(float low, float high) {
 #if !defined(KRONOP_HAS_WIDE_PRODUCTS)
 #if defined(KRONOP_HAS_HALF_PRODUCTS) && !defined(KRONOP_EMULATION)
 KRONOP_INLINE void half_multiply_add(float (&sums)[4], unsigned a0, unsigned a1, unsigned b) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+      "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
       : "r"(a0), "r"(a1), "r"(b));
 }
@@ -47,12 +48,16 @@ KRONOP_INLINE void short_multiply_add(float (&sums)[4], unsigned a0, unsigned a1
     return;
   }
 #endif
-  const auto wide = [](unsigned bits) { return convert<float>(__builtin_bit_cast(T, static_cast<unsigned short>(bits))); };
-  const float left[4] = {wide(a0), wide(a1), wide(a0 >> 16), wide(a1 >> 16)}, right[2] = {wide(b), wide(b >> 16)};
+  const auto wide = [](unsigned bits) {
+    return convert<float>(__builtin_bit_cast(T, static_cast<unsigned short>(bits)));
+  };
+  const float left[4] = {wide(a0), wide(a1), wide(a0 >> 16), wide(a1 >> 16)},
+              right[2] = {wide(b), wide(b >> 16)};
   threads_multiply_add(sums, left, right);
 }
 template <class T>
-KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0,
+                                     unsigned b1) {
   short_multiply_add<T>(sums, a[0], a[1], b0);
   short_multiply_add<T>(sums, a[2], a[3], b1);
 }
@@ -68,10 +73,14 @@ KRONOP_INLINE void load_matrices(unsigned (&words)[4], const void* row) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const auto there = [&](int at) { return static_cast<const char*>(__cvta_shared_to_generic(__shfl_sync(~0u, from, 8 * i + at))); };
+    const auto there = [&](int at) {
+      return static_cast<const char*>(__cvta_shared_to_generic(__shfl_sync(~0u, from, 8 * i + at)));
+    };
     if constexpr (kTurned) {
       const char *first = there(lane % 4 * 2), *second = there(lane % 4 * 2 + 1);
-      const auto at = [&](const char* place) { return unsigned(reinterpret_cast<const unsigned short*>(place)[lane / 4]); };
+      const auto at = [&](const char* place) {
+        return unsigned(reinterpret_cast<const unsigned short*>(place)[lane / 4]);
+      };
       words[i] = at(first) | at(second) << 16;
     } else {
       words[i] = reinterpret_cast<const unsigned*>(there(lane / 4))[lane % 4];
@@ -80,10 +89,14 @@ KRONOP_INLINE void load_matrices(unsigned (&words)[4], const void* row) {
 #else
   if constexpr (kTurned) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-        : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3]) : "r"(from) : "memory");
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(from)
+                 : "memory");
   } else {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-        : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3]) : "r"(from) : "memory");
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(from)
+                 : "memory");
   }
 #endif
 }
@@ -92,20 +105,26 @@ KRONOP_INLINE void store_matrices(void* row, const unsigned (&words)[4]) {
   const unsigned to = unsigned(__cvta_generic_to_shared(row));
   if constexpr (kTurned) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
-        :: "r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
+                 :
+                 : "r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
   } else {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
-        :: "r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
+                 :
+                 : "r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
   }
 }
 
 #if defined(KRONOP_HAS_WIDE_PRODUCTS)
-#define KRONOP_WARP_PRODUCT(type)                                                                              \
-  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])                                             \
+#define KRONOP_WARP_PRODUCT(type)                                  \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type       \
+      ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]) \
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 template <class T>
-KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0,
+                                     unsigned b1) {
   if constexpr (detail::same<T, half_t>) {
     KRONOP_WARP_PRODUCT("f16");
   } else {
@@ -117,21 +136,24 @@ KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], u
 
 // As in group_mma.cuh, with core matrices of 8 columns x 8 rows: [row / 8][column][row % 8].
 #define KRONOP_SUMS(i) "+f"(sums[i][0]), "+f"(sums[i][1]), "+f"(sums[i][2]), "+f"(sums[i][3])
-#define KRONOP_GROUP_PRODUCT_64(type)                                                                          \
-  asm volatile("{.reg .pred more; setp.ne.b32 more, %37, 0;\n"                                                 \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type                                              \
-      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
-      "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, %36, more, 1, 1, 0;}"          \
-      : KRONOP_SUMS(0), KRONOP_SUMS(1), KRONOP_SUMS(2), KRONOP_SUMS(3),                                        \
-        KRONOP_SUMS(4), KRONOP_SUMS(5), KRONOP_SUMS(6), KRONOP_SUMS(7)                                         \
+// clang-format off
+#define KRONOP_GROUP_PRODUCT_64(type)                                                     \
+  asm volatile("{.reg .pred more; setp.ne.b32 more, %37, 0;\n"                            \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type                         \
+      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "          \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, " \
+      "{%32, %33, %34, %35}, %36, more, 1, 1, 0;}"                                        \
+      : KRONOP_SUMS(0), KRONOP_SUMS(1), KRONOP_SUMS(2), KRONOP_SUMS(3),                   \
+        KRONOP_SUMS(4), KRONOP_SUMS(5), KRONOP_SUMS(6), KRONOP_SUMS(7)                    \
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(more)))
-#define KRONOP_GROUP_PRODUCT_32(type)                                                                          \
-  asm volatile("{.reg .pred more; setp.ne.b32 more, %21, 0;\n"                                                 \
-      "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type                                              \
-      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, {%16, %17, %18, %19}, %20, "   \
-      "more, 1, 1, 0;}"                                                                                        \
-      : KRONOP_SUMS(0), KRONOP_SUMS(1), KRONOP_SUMS(2), KRONOP_SUMS(3)                                         \
+#define KRONOP_GROUP_PRODUCT_32(type)                                             \
+  asm volatile("{.reg .pred more; setp.ne.b32 more, %21, 0;\n"                    \
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type                 \
+      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, " \
+      "{%16, %17, %18, %19}, %20, more, 1, 1, 0;}"                                \
+      : KRONOP_SUMS(0), KRONOP_SUMS(1), KRONOP_SUMS(2), KRONOP_SUMS(3)            \
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(more)))
+// clang-format on
 // The descriptor of a matrix, made once: those of places some bytes further on differ in the lower
 // half only.
 struct Matrix {
@@ -141,10 +163,13 @@ struct Matrix {
     start = unsigned(description);
     rest = unsigned(description >> 32);
   }
-  KRONOP_INLINE unsigned long long after(int bytes) const { return (unsigned long long)rest << 32 | (start + (bytes >> 4)); }
+  KRONOP_INLINE unsigned long long after(int bytes) const {
+    return (unsigned long long)rest << 32 | (start + (bytes >> 4));
+  }
 };
 template <class T, int N>
-KRONOP_INLINE void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4], const Matrix& matrix, int bytes, bool more) {
+KRONOP_INLINE void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4],
+                                      const Matrix& matrix, int bytes, bool more) {
   const unsigned long long b = matrix.after(bytes);
   if constexpr (N == 8 && detail::same<T, half_t>) {
     KRONOP_GROUP_PRODUCT_64("f16");

@@ -6,11 +6,14 @@
 namespace kronop {
 
 // NOTE: the approximate ones take the place of functions that cost up to ten times as much. PTX
-// promises relative errors of 2^-22 or less (of logarithms near 0, absolute ones); numbers that are not normal are zeros to them.
+// promises relative errors of 2^-22 or less (of logarithms near 0, absolute ones); numbers that are
+// not normal are zeros to them.
 #if defined(KRONOP_EMULATION)
 inline float fast_root(float x) { return std::sqrt(x); }
 inline float fast_inverse_root(float x) { return 1 / std::sqrt(x); }
-inline float fast_log2(float x) { return x < 1.17549435e-38f ? -__builtin_huge_valf() : std::log2(x); }
+inline float fast_log2(float x) {
+  return x < 1.17549435e-38f ? -__builtin_huge_valf() : std::log2(x);
+}
 inline float fast_exp2(float x) { return x < -126 ? 0 : std::exp2(x); }
 inline float fast_inverse(float x) { return 1 / x; }
 inline float multiply_add_downwards(float a, float b, float c) {

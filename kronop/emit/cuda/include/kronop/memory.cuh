@@ -66,10 +66,17 @@ KRONOP_INLINE int cluster_rank() {
   return int(rank);
 }
 // NOTE: a release to the cluster would also wait for all stores of the block to global memory.
-// Other blocks read values from this block's shared memory, of which there is no other copy, so that
-// an order within the block is one for all; and they use barriers that it has published to them.
+// Other blocks read values from this block's shared memory, of which there is no other copy, so
+// that an order within the block is one for all; and they use barriers that it has published to
+// them.
 KRONOP_INLINE void cluster_barrier() {
-  asm volatile("fence.acq_rel.cta;\nbarrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile(
+      "fence.acq_rel.cta;\n"
+      "barrier.cluster.arrive.relaxed.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;"
+      :
+      :
+      : "memory");
 }
 // The last barrier: what this block's threads have asked of other blocks' shared memory is done
 // before any block ends, and its shared memory with it. Threads of a warp may come one by one.
@@ -101,9 +108,15 @@ KRONOP_INLINE void store_words(void* to, const unsigned (&words)[N]) {
   if constexpr (N == 1) {
     asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(words[0]) : "memory");
   } else if constexpr (N == 2) {
-    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(words[0]), "r"(words[1]) : "memory");
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};"
+                 :
+                 : "l"(to), "r"(words[0]), "r"(words[1])
+                 : "memory");
   } else {
-    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
   }
 }
 
@@ -125,12 +138,17 @@ KRONOP_INLINE T from_lane(T value, int lane) {
 KRONOP_INLINE bool some_of_warp(bool holds) { return __any_sync(~0u, holds); }
 
 // Prefetches a line of global memory to the level-2 cache, or a longer piece of it.
-KRONOP_INLINE void prefetch_line(const void* from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
+KRONOP_INLINE void prefetch_line(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+}
 #if defined(KRONOP_HAS_CLUSTERS)
 inline constexpr bool kPrefetchesPieces = true;
 KRONOP_INLINE void prefetch_piece(const void* from, int bytes) {
-  const unsigned long long first = (unsigned long long)from & ~15ull, end = ((unsigned long long)from + bytes + 15) & ~15ull;
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(first), "r"(unsigned(end - first)));
+  const unsigned long long first = (unsigned long long)from & ~15ull,
+                           end = ((unsigned long long)from + bytes + 15) & ~15ull;
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;"
+               :
+               : "l"(first), "r"(unsigned(end - first)));
 }
 #else
 inline constexpr bool kPrefetchesPieces = false;
@@ -160,9 +178,13 @@ template <int Bytes>
 KRONOP_INLINE void copy_or_clear(void* to, const void* from, int bytes) {
   const unsigned shared = unsigned(__cvta_generic_to_shared(to));
   if constexpr (Bytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(shared), "l"(from), "r"(bytes));
   } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared), "l"(from), "n"(Bytes), "r"(bytes));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+                 :
+                 : "r"(shared), "l"(from), "n"(Bytes), "r"(bytes));
   }
 }
 // commit_copies() makes a group of this thread's copies so far; wait_for_older_copies() waits until
@@ -199,7 +221,9 @@ KRONOP_INLINE void wait_for_copies() {}
 #endif
 // A barrier of a warp, and one of the four warps of group `group`.
 KRONOP_INLINE void wait_for_warp() { __syncwarp(); }
-KRONOP_INLINE void wait_for_group(int group) { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); }
+KRONOP_INLINE void wait_for_group(int group) {
+  asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
+}
 #endif
 
 // Stores N elements, of up to 16 bytes, to global memory in one access.
@@ -208,7 +232,8 @@ KRONOP_INLINE void store_whole(T* to, const Vector<T, N>& value) {
   if constexpr (sizeof(T) == 2 && N > 1) {
     unsigned words[N / 2];
 #pragma unroll
-    for (int i = 0; i < N / 2; ++i) words[i] = value.data[2 * i].bits | unsigned(value.data[2 * i + 1].bits) << 16;
+    for (int i = 0; i < N / 2; ++i)
+      words[i] = value.data[2 * i].bits | unsigned(value.data[2 * i + 1].bits) << 16;
     store_words(to, words);
   } else if constexpr (sizeof(T) == 4) {
     unsigned words[N];
@@ -226,7 +251,8 @@ KRONOP_INLINE void store_shared(T* to, const Vector<T, N>& value) {
   if constexpr (sizeof(T) == 2 && N > 1) {
     Vector<unsigned, N / 2> words;
 #pragma unroll
-    for (int i = 0; i < N / 2; ++i) words.data[i] = value.data[2 * i].bits | unsigned(value.data[2 * i + 1].bits) << 16;
+    for (int i = 0; i < N / 2; ++i)
+      words.data[i] = value.data[2 * i].bits | unsigned(value.data[2 * i + 1].bits) << 16;
     store<unsigned, N / 2>(reinterpret_cast<unsigned*>(to), words);
   } else {
     store<T, N>(to, value);
@@ -247,7 +273,8 @@ KRONOP_INLINE long long split(long long& index, long long extent) {
     return digit;
   }
   if (((index | extent) >> 32) == 0) {
-    const unsigned rest = unsigned(index) / unsigned(extent), digit = unsigned(index) - rest * unsigned(extent);
+    const unsigned rest = unsigned(index) / unsigned(extent),
+                   digit = unsigned(index) - rest * unsigned(extent);
     index = rest;
     return digit;
   }
@@ -282,7 +309,9 @@ struct Identity {
   using Compute = Accumulator;
   template <class Scalar>
   KRONOP_INLINE explicit Identity(const Scalar*) {}
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute, Compute) const { return accumulator; }
+  KRONOP_INLINE Compute operator()(Compute accumulator, Compute, Compute) const {
+    return accumulator;
+  }
 };
 
 // Takes an accumulator through the step's epilogue to an element of Y.
@@ -298,7 +327,8 @@ struct Finish {
   KRONOP_INLINE explicit Finish(const Parameters& parameters) : functor(parameters.scalars) {}
 
   KRONOP_INLINE Output operator()(Accumulator value, Output source, Output bias) const {
-    return convert<Output>(functor(convert<Compute>(value), convert<Compute>(source), convert<Compute>(bias)));
+    return convert<Output>(
+        functor(convert<Compute>(value), convert<Compute>(source), convert<Compute>(bias)));
   }
   KRONOP_INLINE Output operator()(Accumulator value, Output source) const {
     return convert<Output>(functor(convert<Compute>(value), convert<Compute>(source), no_bias()));

@@ -34,25 +34,32 @@ KRONOP_INLINE void threads_multiply_add(T (&sums)[4], const T (&a)[4], const T (
   }
 }
 #if !defined(KRONOP_HAS_WIDE_PRODUCTS)
-KRONOP_INLINE void warp_multiply_add(double (&sums)[4], const double (&a)[4], const double (&b)[2]) {
+KRONOP_INLINE void warp_multiply_add(double (&sums)[4], const double (&a)[4],
+                                     const double (&b)[2]) {
   threads_multiply_add(sums, a, b);
 }
 // As of tensor cores, which drop the low bits of their operands.
 KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const float (&a)[4], const float (&b)[2]) {
-  const auto cut = [](float x) { return __builtin_bit_cast(float, __builtin_bit_cast(unsigned, x) & 0xffffe000u); };
-  const float left[4] = {cut(a[0]), cut(a[1]), cut(a[2]), cut(a[3])}, right[2] = {cut(b[0]), cut(b[1])};
+  const auto cut = [](float x) {
+    return __builtin_bit_cast(float, __builtin_bit_cast(unsigned, x) & 0xffffe000u);
+  };
+  const float left[4] = {cut(a[0]), cut(a[1]), cut(a[2]), cut(a[3])},
+              right[2] = {cut(b[0]), cut(b[1])};
   threads_multiply_add(sums, left, right);
 }
 #elif !defined(KRONOP_EMULATION)
 KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const float (&a)[4], const float (&b)[2]) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+      "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
-        "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
+      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
+        "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
 }
-KRONOP_INLINE void warp_multiply_add(double (&sums)[4], const double (&a)[4], const double (&b)[2]) {
+KRONOP_INLINE void warp_multiply_add(double (&sums)[4], const double (&a)[4],
+                                     const double (&b)[2]) {
 #if defined(KRONOP_HAS_DEEP_DOUBLE_PRODUCTS)
-  asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+  asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 "
+      "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+d"(sums[0]), "+d"(sums[1]), "+d"(sums[2]), "+d"(sums[3])
       : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
 #else
@@ -124,7 +131,8 @@ inline constexpr int products_of = kSplit ? 3 : 1;
 // Adds product `kIndex` of them. Products of one sum wait for each other, so callers put those of
 // other sums between.
 template <int kIndex, class T, bool kSplit>
-KRONOP_INLINE void add_product(T (&sums)[4], const Split<T, 4, kSplit>& a, const Split<T, 2, kSplit>& b) {
+KRONOP_INLINE void add_product(T (&sums)[4], const Split<T, 4, kSplit>& a,
+                               const Split<T, 2, kSplit>& b) {
   if constexpr (kSplit && kIndex == 0) {
     warp_multiply_add(sums, a.rest, b.value);
   } else if constexpr (kSplit && kIndex == 1) {
@@ -136,7 +144,8 @@ KRONOP_INLINE void add_product(T (&sums)[4], const Split<T, 4, kSplit>& a, const
 
 // Adds all products of one left operand with several right ones.
 template <int kIndex = 0, class T, bool kSplit, int N>
-KRONOP_INLINE void add_row(T (&sums)[N][4], const Split<T, 4, kSplit>& a, const Split<T, 2, kSplit> (&b)[N]) {
+KRONOP_INLINE void add_row(T (&sums)[N][4], const Split<T, 4, kSplit>& a,
+                           const Split<T, 2, kSplit> (&b)[N]) {
 #pragma unroll
   for (int n = 0; n < N; ++n) add_product<kIndex>(sums[n], a, b[n]);
   if constexpr (kIndex + 1 < products_of<kSplit>) add_row<kIndex + 1>(sums, a, b);

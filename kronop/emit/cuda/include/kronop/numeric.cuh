@@ -90,14 +90,13 @@ struct IntegerOf<Wrapping<S, U>> {
 KRONOP_INLINE bfloat16_t rounded_to_bfloat16(unsigned bits) {
   const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
   bfloat16_t to;
-  to.bits = static_cast<unsigned short>(is_nan ? 0x7fffu : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+  to.bits =
+      static_cast<unsigned short>(is_nan ? 0x7fffu : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
   return to;
 }
 
 #if defined(KRONOP_EMULATION)
-inline float half_to_float(half_t from) {
-  return float(__builtin_bit_cast(_Float16, from.bits));
-}
+inline float half_to_float(half_t from) { return float(__builtin_bit_cast(_Float16, from.bits)); }
 inline half_t float_to_half(float from) {
   half_t to;
   to.bits = __builtin_bit_cast(unsigned short, _Float16(from));
@@ -111,9 +110,13 @@ inline bfloat16_t float_to_bfloat16(float from) {
 inline unsigned e4m3_to_half(unsigned byte) {
   const unsigned magnitude = byte & 0x7fu, sign = (byte & 0x80u) << 8;
   const auto small = __builtin_bit_cast(_Float16, static_cast<unsigned short>(magnitude << 7));
-  return sign | (magnitude == 0x7fu ? 0x7fffu : __builtin_bit_cast(unsigned short, _Float16(float(small) * 256)));
+  return sign |
+         (magnitude == 0x7fu ? 0x7fffu
+                             : __builtin_bit_cast(unsigned short, _Float16(float(small) * 256)));
 }
-inline unsigned e4m3_pair_to_half(unsigned pair) { return e4m3_to_half(pair & 0xffu) | e4m3_to_half(pair >> 8 & 0xffu) << 16; }
+inline unsigned e4m3_pair_to_half(unsigned pair) {
+  return e4m3_to_half(pair & 0xffu) | e4m3_to_half(pair >> 8 & 0xffu) << 16;
+}
 inline float bits_to_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
 template <class Float>
 inline long long round_saturate(Float from) {
@@ -168,7 +171,9 @@ KRONOP_INLINE Integer clamp_to(From value) {
   if constexpr (sizeof(Integer) >= sizeof(From)) {
     return Integer(value);
   } else {
-    return Integer(value > From(Of::most) ? From(Of::most) : value < From(Of::least) ? From(Of::least) : value);
+    return Integer(value > From(Of::most)    ? From(Of::most)
+                   : value < From(Of::least) ? From(Of::least)
+                                             : value);
   }
 }
 
@@ -301,7 +306,8 @@ KRONOP_INLINE T threshold(T x, T least) {
 // 1 / x, and 0 for 0: derivatives of roots are taken to be 0 there.
 template <class T>
 KRONOP_INLINE T inverse(T x) {
-  const T reciprocal = T(1) / x;  // In any case: a branch would keep it from being shared by many pairs.
+  const T reciprocal =
+      T(1) / x;  // In any case: a branch would keep it from being shared by many pairs.
   return x == T(0) ? T(0) : reciprocal;
 }
 // 1 / sqrt(x), and 0 for 0.
@@ -310,7 +316,8 @@ KRONOP_INLINE float inverse_root(float x) {
 #if defined(KRONOP_EMULATION)
   return inverse(::sqrtf(x));
 #else
-  // The instruction is wrong by 2 units in the last place; a step of Newton's method leaves less than 1.
+  // The instruction is wrong by 2 units in the last place; a step of Newton's method leaves less
+  // than 1.
   const float near = ::rsqrtf(x), root = ::fmaf(near * 0.5f, ::fmaf(-x * near, near, 1.0f), near);
   return x == 0 || near == 0 ? 0 : root;
 #endif

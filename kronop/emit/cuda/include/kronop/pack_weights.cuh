@@ -29,18 +29,23 @@ struct PackParameters {
 template <class Element, int kAcross>
 struct WeightPieces {
   static constexpr int kPiece = 16 / sizeof(Element);
-  static constexpr int kVector = kAcross % 8 == 0 && kPiece % 8 == 0 ? 8 : kAcross % 4 == 0 ? 4 : kAcross % 2 == 0 ? 2 : 1;
+  static constexpr int kVector = kAcross % 8 == 0 && kPiece % 8 == 0 ? 8
+                                 : kAcross % 4 == 0                  ? 4
+                                 : kAcross % 2 == 0                  ? 2
+                                                                     : 1;
   Element values[kAcross][kPiece];
 
   // `steps` and `there` are how many steps and how many neighbours exist.
-  KRONOP_INLINE WeightPieces(const Element* from, long long contracted, long long across, int steps, int there, long long reading) {
+  KRONOP_INLINE WeightPieces(const Element* from, long long contracted, long long across, int steps,
+                             int there, long long reading) {
     if (kAcross == 1 ? reading == kVectors : reading == kJoined) {
       if (steps >= kPiece) {
         load_run(from);
         return;
       }
     }
-    const bool vectors = kAcross > 1 && (reading == kVectors || reading == kTurned) && there >= kAcross;
+    const bool vectors =
+        kAcross > 1 && (reading == kVectors || reading == kTurned) && there >= kAcross;
 #pragma unroll
     for (int i = 0; i < kPiece; ++i, from += contracted) {
       const bool exists = i < steps;
@@ -83,7 +88,8 @@ struct WeightPieces {
     for (int at = 0; at < kAcross; ++at) {
       const auto part = load<Element, kPiece>(from + at * kPiece);
 #pragma unroll
-      for (int i = 0; i < kPiece; ++i) values[(at * kPiece + i) % kAcross][(at * kPiece + i) / kAcross] = part.data[i];
+      for (int i = 0; i < kPiece; ++i)
+        values[(at * kPiece + i) % kAcross][(at * kPiece + i) / kAcross] = part.data[i];
     }
   }
 };
@@ -93,31 +99,40 @@ struct WeightPieces {
 // factor has less. place_of(group, lane, output, step) says where a piece goes; the next plane is
 // kPlaneSize elements further.
 template <bool kOfTurned, long long kPlaneSize, class Step, class Parameters, class PlaceOf>
-KRONOP_INLINE void pack_pieces(const Parameters& parameters, int depth, int outputs, long long width, const PlaceOf& place_of) {
+KRONOP_INLINE void pack_pieces(const Parameters& parameters, int depth, int outputs,
+                               long long width, const PlaceOf& place_of) {
   using Element = typename Step::Factor;
-  constexpr int piece = 16 / sizeof(Element), across = kOfTurned ? piece : Step::kLanes, at_once = kOfTurned ? piece : 1;
+  constexpr int piece = 16 / sizeof(Element), across = kOfTurned ? piece : Step::kLanes,
+                at_once = kOfTurned ? piece : 1;
   long long group = (long long)blockIdx.x * Step::kThreads + threadIdx.x;
   // Neighbouring threads have neighbouring lanes, then neighbouring steps: whole sectors are read,
   // and written as far as lanes allow it.
   const long long lane = split(group, ceil_div(width, Step::kLanes)) * Step::kLanes;
-  const int k = int(split(group, depth / piece)) * piece, n = int(split(group, ceil_div(outputs, at_once))) * at_once;
+  const int k = int(split(group, depth / piece)) * piece,
+            n = int(split(group, ceil_div(outputs, at_once))) * at_once;
   if (group >= parameters.groups) return;
-  const Element* from = static_cast<const Element*>(parameters.w) + (group * parameters.group_w + lane * parameters.lane_w + n * parameters.produced_w + k * parameters.contracted_w);
+  const Element* from = static_cast<const Element*>(parameters.w) +
+                        (group * parameters.group_w + lane * parameters.lane_w +
+                         n * parameters.produced_w + k * parameters.contracted_w);
   const long long lanes = parameters.lanes - lane, outputs_left = Step::kProduced - n;
   const long long left = lanes <= 0 || outputs_left <= 0 ? 0 : kOfTurned ? outputs_left : lanes;
   const int there = left < across ? int(left) : across;
   const long long apart = kOfTurned ? parameters.produced_w : parameters.lane_w;
-  const WeightPieces<Element, across> weights(from, parameters.contracted_w, apart, there ? Step::kContracted - k : 0, there, parameters.reading);
+  const WeightPieces<Element, across> weights(from, parameters.contracted_w, apart,
+                                              there ? Step::kContracted - k : 0, there,
+                                              parameters.reading);
 #pragma unroll
   for (int l = 0; l < across; ++l) {
     if (kOfTurned ? n + l >= outputs : lane + l >= width) break;
     Element* to = kOfTurned ? place_of(group, lane, n + l, k) : place_of(group, lane + l, n, k);
     store_whole<Element, piece>(to, weights.template plane<false>(l));
-    if constexpr (Step::kPlanes > 1) store_whole<Element, piece>(to + kPlaneSize, weights.template plane<true>(l));
+    if constexpr (Step::kPlanes > 1)
+      store_whole<Element, piece>(to + kPlaneSize, weights.template plane<true>(l));
   }
 }
 template <long long kPlaneSize, class Step, class Parameters, class PlaceOf>
-KRONOP_INLINE void pack(const Parameters& parameters, int depth, int outputs, long long width, const PlaceOf& place_of) {
+KRONOP_INLINE void pack(const Parameters& parameters, int depth, int outputs, long long width,
+                        const PlaceOf& place_of) {
   let_next_launch_begin();
   if constexpr (Step::kLanes == 1) {
     if (parameters.reading == kTurned) {
@@ -132,9 +147,12 @@ template <class Step, class Parameters>
 KRONOP_INLINE void pack_weights(const Parameters& parameters) {
   using Element = typename Step::Factor;
   constexpr long long plane = (long long)Step::kProduced * Step::kPitch;
-  pack<plane, Step>(parameters, Step::kPitch, Step::kProduced, parameters.lanes, [&](long long group, long long lane, int n, int k) {
-    return static_cast<Element*>(parameters.packed) + ((group * parameters.lanes + lane) * (Step::kPlanes * plane) + (long long)n * Step::kPitch + k);
-  });
+  pack<plane, Step>(parameters, Step::kPitch, Step::kProduced, parameters.lanes,
+                    [&](long long group, long long lane, int n, int k) {
+                      return static_cast<Element*>(parameters.packed) +
+                             ((group * parameters.lanes + lane) * (Step::kPlanes * plane) +
+                              (long long)n * Step::kPitch + k);
+                    });
 }
 
 }  // namespace kronop

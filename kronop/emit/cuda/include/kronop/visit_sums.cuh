@@ -1,16 +1,17 @@
 // A visitor tree as a pass of its own, over sums that other kernels left in the workspace.
 //
-// A block has a tile of the result, in which neighbours in memory belong to lanes of a warp. If the tree
-// reduces, a second launch joins the parts that blocks leave.
+// A block has a tile of the result, in which neighbours in memory belong to lanes of a warp. If the
+// tree reduces, a second launch joins the parts that blocks leave.
 #pragma once
 
 #include "visitor_results.cuh"
 
 namespace kronop {
 
-// Strides are in elements, and `sums_` those of the sums, which have the accumulator's type. `visited` are
-// the tree's operands, then its results, D first. Parts of result i, where it is a reduction, begin at
-// folds[i] of `partial`; where `joins` is not 0, a launch joins them, so many threads those of a result.
+// Strides are in elements, and `sums_` those of the sums, which have the accumulator's type.
+// `visited` are the tree's operands, then its results, D first. Parts of result i, where it is a
+// reduction, begin at folds[i] of `partial`; where `joins` is not 0, a launch joins them, so many
+// threads those of a result.
 template <int kScalars, class Scalar, int kVisited, int kResults>
 struct VisitSumsParameters {
   void *sums, *partial;
@@ -18,7 +19,8 @@ struct VisitSumsParameters {
   long long m, n;
   long long batch[kVisitedBatch], sums_batch[kVisitedBatch];
   long long sums_row, sums_column;
-  long long visited_batch[kVisited * kVisitedBatch], visited_row[kVisited], visited_column[kVisited];
+  long long visited_batch[kVisited * kVisitedBatch], visited_row[kVisited],
+      visited_column[kVisited];
   long long joins;
   long long folds[kResults];
   Scalar scalars[kScalars];
@@ -26,13 +28,14 @@ struct VisitSumsParameters {
 
 namespace visiting {
 
-// A thread has kThreadM x kThreadN results, in runs of kRun along a row. Where sums are contiguous along
-// rows, lanes have neighbours in a row, else in a column.
+// A thread has kThreadM x kThreadN results, in runs of kRun along a row. Where sums are contiguous
+// along rows, lanes have neighbours in a row, else in a column.
 template <class Step>
 struct Layout : OfBlock {
   static constexpr int kLanes = 32, kWarps = Step::kThreads / kLanes;
   static constexpr int kRun = Step::kAlongRows ? 16 / int(sizeof(typename Step::Accumulator)) : 1;
-  static constexpr int kAcross = Step::kAlongRows ? kLanes : kWarps, kDown = Step::kAlongRows ? kWarps : kLanes;
+  static constexpr int kAcross = Step::kAlongRows ? kLanes : kWarps,
+                       kDown = Step::kAlongRows ? kWarps : kLanes;
   static constexpr int kStepM = kDown, kStepN = kAcross * kRun;
   static_assert(Step::kTileM % kStepM == 0 && Step::kTileN % kStepN == 0);
   KRONOP_INLINE static int lane() { return threadIdx.x % kLanes; }
@@ -53,23 +56,30 @@ class Tile {
   // Tile `tile` of all problems' tiles.
   KRONOP_INLINE static void run(const Parameters& p, long long tile) {
     long long problem = tile;
-    const long long within = split(problem, ceil_div(p.m, Step::kTileM) * ceil_div(p.n, Step::kTileN));
-    const long long first_m = within / ceil_div(p.n, Step::kTileN) * Step::kTileM, first_n = within % ceil_div(p.n, Step::kTileN) * Step::kTileN;
-    const long long m = first_m + Own::holder_of_column(), n = first_n + Own::holder_of_row() * Own::kRun;
+    const long long within =
+        split(problem, ceil_div(p.m, Step::kTileM) * ceil_div(p.n, Step::kTileN));
+    const long long first_m = within / ceil_div(p.n, Step::kTileN) * Step::kTileM,
+                    first_n = within % ceil_div(p.n, Step::kTileN) * Step::kTileN;
+    const long long m = first_m + Own::holder_of_column(),
+                    n = first_n + Own::holder_of_row() * Own::kRun;
     Results results(p, problem);
     results.begin(m, n);
     if constexpr (kReduces<typename Step::Epilogue>) results.open(first_m, first_n);
     const Sum* from = static_cast<const Sum*>(p.sums) + m * p.sums_row + n * p.sums_column;
-    for_each_digit(problem, p.batch, [&](int axis, long long digit) { from += digit * p.sums_batch[axis]; });
+    for_each_digit(problem, p.batch,
+                   [&](int axis, long long digit) { from += digit * p.sums_batch[axis]; });
     if (!take_whole(p, results, from)) take_each(p, results, from, m, n);
     if constexpr (kReduces<typename Step::Epilogue>) results.close();
   }
 
-  KRONOP_INLINE static void join(const Parameters& p, long long block) { Results::join(p, block, int(p.joins)); }
+  KRONOP_INLINE static void join(const Parameters& p, long long block) {
+    Results::join(p, block, int(p.joins));
+  }
 
  private:
   // All rows of the thread at once, if they are whole.
-  KRONOP_INLINE static bool take_whole(const Parameters& p, const Results& results, const Sum* from) {
+  KRONOP_INLINE static bool take_whole(const Parameters& p, const Results& results,
+                                       const Sum* from) {
     constexpr int rows = Step::kTileM / Own::kStepM;
     if constexpr (Own::kStepN != Step::kTileN) return false;
     if (!results.template is_whole<Own::kRun>(0, 0, (rows - 1) * Own::kStepM + 1)) return false;
@@ -80,7 +90,8 @@ class Tile {
     return true;
   }
   // The first sum is that of row m and column n.
-  KRONOP_INLINE static void take_each(const Parameters& p, const Results& results, const Sum* from, long long m, long long n) {
+  KRONOP_INLINE static void take_each(const Parameters& p, const Results& results, const Sum* from,
+                                      long long m, long long n) {
 #pragma unroll 1
     for (int i = 0; i < Step::kTileM; i += Own::kStepM) {
 #pragma unroll

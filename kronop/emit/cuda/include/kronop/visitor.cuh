@@ -1,8 +1,8 @@
 // Visitor trees: epilogues with further operands and results.
 //
-// A rendered tree is a functor that is called for each sum. It reads operand i by `at.operand(i)` and
-// gives result i by `at.keep(i, value)`. Operands and results are strided matrices, whose strides are
-// 0 where a row or a column repeats.
+// A rendered tree is a functor that is called for each sum. It reads operand i by `at.operand(i)`
+// and gives result i by `at.keep(i, value)`. Operands and results are strided matrices, whose
+// strides are 0 where a row or a column repeats.
 #pragma once
 
 #include "numeric.cuh"

@@ -13,9 +13,10 @@ struct OfBlock {
   KRONOP_INLINE static unsigned char* places() { return shared_memory(); }
 };
 
-// Places of reductions in shared memory. Threads that hold sums of a row are neighbours in a warp, so that
-// their places of a row are neighbours too, an odd number apart from those of the next row: neither they
-// nor the threads that join a row each meet in a bank. Places of a holder of columns are neighbours.
+// Places of reductions in shared memory. Threads that hold sums of a row are neighbours in a warp,
+// so that their places of a row are neighbours too, an odd number apart from those of the next row:
+// neither they nor the threads that join a row each meet in a bank. Places of a holder of columns
+// are neighbours.
 template <class Step, class Layout>
 struct VisitorPlaces {
   using Epilogue = typename Step::Epilogue;

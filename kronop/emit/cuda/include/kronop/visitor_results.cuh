@@ -1,8 +1,8 @@
 // Where sums go through a visitor tree: operands are read, D and auxiliary results are written.
 //
-// Of reductions, threads join what they have of a row, or of a column, each in a place of its own in shared memory. The
-// block joins these places to one part, and a second launch joins the parts of all blocks. So the order
-// does not depend on which block is faster.
+// Of reductions, threads join what they have of a row, or of a column, each in a place of its own
+// in shared memory. The block joins these places to one part, and a second launch joins the parts
+// of all blocks. So the order does not depend on which block is faster.
 #pragma once
 
 #include "visitor_places.cuh"
@@ -11,9 +11,9 @@ namespace kronop {
 
 inline constexpr int kVisitedBatch = 4;
 
-// The results of one problem of the batch. A Layout says how many threads hold sums of a row, or of a
-// column, of a tile, and which of them this thread is; which of the kThreads that have the tile, how these
-// wait for each other, and where they join values.
+// The results of one problem of the batch. A Layout says how many threads hold sums of a row, or of
+// a column, of a tile, and which of them this thread is; which of the kThreads that have the tile,
+// how these wait for each other, and where they join values.
 template <class Step, class Parameters, class Layout>
 class VisitorResults {
  public:
@@ -26,7 +26,9 @@ class VisitorResults {
       : p_(parameters), epilogue_(parameters.scalars), problem_(problem) {
     for_each_visited([&]<class Element, int kAt>() {
       long long offset = 0;
-      for_each_digit(problem, p_.batch, [&](int axis, long long digit) { offset += digit * p_.visited_batch[kAt * kVisitedBatch + axis]; });
+      for_each_digit(problem, p_.batch, [&](int axis, long long digit) {
+        offset += digit * p_.visited_batch[kAt * kVisitedBatch + axis];
+      });
       at_[kAt] = static_cast<Element*>(p_.visited[kAt]) + offset;
     });
   }
@@ -36,28 +38,32 @@ class VisitorResults {
     m_ = m;
     n_ = n;
     for_each_visited([&]<class Element, int kAt>() {
-      Element* const at = static_cast<Element*>(at_[kAt]) + m * p_.visited_row[kAt] + n * p_.visited_column[kAt];
+      Element* const at =
+          static_cast<Element*>(at_[kAt]) + m * p_.visited_row[kAt] + n * p_.visited_column[kAt];
       at_[kAt] = at;
       const long long column = p_.visited_column[kAt];
-      run_[kAt] = column == 1 ? run_of<Element>((unsigned long long)at, p_.visited_row[kAt]) : column != 0;
+      run_[kAt] =
+          column == 1 ? run_of<Element>((unsigned long long)at, p_.visited_row[kAt]) : column != 0;
     });
   }
 
-  // Empties the places in which threads join values. Every thread of a tile calls this after the last
-  // other use of their memory, and after `begin`; the tile begins in row m and column n.
+  // Empties the places in which threads join values. Every thread of a tile calls this after the
+  // last other use of their memory, and after `begin`; the tile begins in row m and column n.
   KRONOP_INLINE void open(long long m, long long n) {
     tile_m_ = m;
     tile_n_ = n;
     Layout::wait();
     for_each_reduction([&]<class Join, Axis kAxis, int kIndex>() {
       Compute* const places = Fold::template places<kIndex>();
-      for (int i = Layout::thread(); i < Fold::template count<kIndex>(); i += Step::kThreads) places[i] = Join::template none<Compute>();
+      for (int i = Layout::thread(); i < Fold::template count<kIndex>(); i += Step::kThreads)
+        places[i] = Join::template none<Compute>();
     });
     Layout::wait();
   }
 
-  // The results of kM x kN sums, `m` rows and `n` columns behind the thread's first one. Those beyond the
-  // problem are left out. A row is done before the next one begins, which takes fewer registers.
+  // The results of kM x kN sums, `m` rows and `n` columns behind the thread's first one. Those
+  // beyond the problem are left out. A row is done before the next one begins, which takes fewer
+  // registers.
   template <int kM, int kN>
   KRONOP_INLINE void store(int m, int n, const Sum (&sums)[kM][kN]) const {
     const int rows = near(p_.m - m_ - m), columns = near(p_.n - n_ - n);
@@ -71,12 +77,14 @@ class VisitorResults {
     }
   }
 
-  // Whether all results from row `m` and column `n` behind the thread's first one on exist, of `rows` rows
-  // and kN columns, and each of these is read and written at once.
+  // Whether all results from row `m` and column `n` behind the thread's first one on exist, of
+  // `rows` rows and kN columns, and each of these is read and written at once.
   template <int kN>
   KRONOP_INLINE bool is_whole(int m, int n, int rows) const {
     bool whole = near(p_.m - m_ - m) >= rows && near(p_.n - n_ - n) >= kN;
-    for_each_type(typename Epilogue::Operands{}, [&]<class Element, int kAt>() { whole &= repeats<kAt>() ? run_[kAt] == 0 : run_[kAt] >= width<Element, kN>; });
+    for_each_type(typename Epilogue::Operands{}, [&]<class Element, int kAt>() {
+      whole &= repeats<kAt>() ? run_[kAt] == 0 : run_[kAt] >= width<Element, kN>;
+    });
     for_each_type(typename Epilogue::Results{}, [&]<class Kept, int kIndex>() {
       constexpr int kAt = Epilogue::kOperands + kIndex;
       if constexpr (!detail::is_reduced<Kept>) whole &= run_[kAt] >= width<Kept, kN>;
@@ -84,9 +92,9 @@ class VisitorResults {
     return whole;
   }
 
-  // The results of kM rows that are kApart from each other, where they are whole. What all of them read is on
-  // its way before the first one is computed. NOTE: without a condition in between, since values that two ways
-  // bring are waited for where these meet.
+  // The results of kM rows that are kApart from each other, where they are whole. What all of them
+  // read is on its way before the first one is computed. NOTE: without a condition in between,
+  // since values that two ways bring are waited for where these meet.
   template <int kApart, int kM, int kN>
   KRONOP_INLINE void store_whole_rows(int m, int n, const Sum (&sums)[kM][kN]) const {
     Loaded<kN> loaded[kM];
@@ -110,18 +118,24 @@ class VisitorResults {
   KRONOP_INLINE void close() const {
     Layout::wait();
     for_each_reduction([&]<class Join, Axis kAxis, int kIndex>() {
-      constexpr int extent = Fold::template extent<kIndex>(), holders = Fold::template holders<kIndex>();
-      const long long first = kAxis == Axis::kRow ? tile_m_ : tile_n_, all = kAxis == Axis::kRow ? p_.m : p_.n;
+      constexpr int extent = Fold::template extent<kIndex>(),
+                    holders = Fold::template holders<kIndex>();
+      const long long first = kAxis == Axis::kRow ? tile_m_ : tile_n_,
+                      all = kAxis == Axis::kRow ? p_.m : p_.n;
       for (int i = Layout::thread(); i < extent; i += Step::kThreads) {
         Compute joined = Fold::template place<kIndex>(0, i);
-        for (int h = 1; h < holders; ++h) joined = Join::join(joined, Fold::template place<kIndex>(h, i));
-        if (first + i < all) *part<kAxis, kIndex>(kAxis == Axis::kRow ? tile_n_ / Step::kTileN : tile_m_ / Step::kTileM, first + i) = joined;
+        for (int h = 1; h < holders; ++h)
+          joined = Join::join(joined, Fold::template place<kIndex>(h, i));
+        if (first + i < all)
+          *part<kAxis, kIndex>(
+              kAxis == Axis::kRow ? tile_n_ / Step::kTileN : tile_m_ / Step::kTileM, first + i) =
+              joined;
       }
     });
   }
 
-  // Joins the parts of kThreads / `shares` results of every reduction, those of block `block`. So many
-  // threads, a power of two, share the parts of a result.
+  // Joins the parts of kThreads / `shares` results of every reduction, those of block `block`. So
+  // many threads, a power of two, share the parts of a result.
   KRONOP_INLINE static void join(const Parameters& p, long long block, int shares) {
     long long problem = block;
     const int together = Step::kThreads / shares;
@@ -139,16 +153,21 @@ class VisitorResults {
       Compute joined = Join::template none<Compute>();
       if (exists && share < parts<kAxis>()) {
         joined = *part<kAxis, kIndex>(share, place);
-        for (long long i = share + shares; i < parts<kAxis>(); i += shares) joined = Join::join(joined, *part<kAxis, kIndex>(i, place));
+        for (long long i = share + shares; i < parts<kAxis>(); i += shares)
+          joined = Join::join(joined, *part<kAxis, kIndex>(i, place));
       }
       if (shares > 1) {
         Compute* const places = reinterpret_cast<Compute*>(shared_memory());
         __syncthreads();
         places[threadIdx.x] = joined;
         __syncthreads();
-        for (int s = 1; share == 0 && s < shares && s < parts<kAxis>(); ++s) joined = Join::join(joined, places[threadIdx.x + s * together]);
+        for (int s = 1; share == 0 && s < shares && s < parts<kAxis>(); ++s)
+          joined = Join::join(joined, places[threadIdx.x + s * together]);
       }
-      if (exists && share == 0) static_cast<Compute*>(at_[at])[place * (kAxis == Axis::kRow ? p_.visited_row[at] : p_.visited_column[at])] = joined;
+      if (exists && share == 0)
+        static_cast<Compute*>(
+            at_[at])[place * (kAxis == Axis::kRow ? p_.visited_row[at] : p_.visited_column[at])] =
+            joined;
     });
   }
 
@@ -178,10 +197,13 @@ class VisitorResults {
   // Of neighbours the first `columns` exist.
   template <int kN>
   KRONOP_INLINE void load_row(int m, int n, int columns, Loaded<kN>& loaded) const {
-    for_each_type(typename Epilogue::Operands{}, [&]<class Element, int kAt>() { load_run<Element, kAt>(m, n, columns, loaded.operands.template at<kAt>()); });
+    for_each_type(typename Epilogue::Operands{}, [&]<class Element, int kAt>() {
+      load_run<Element, kAt>(m, n, columns, loaded.operands.template at<kAt>());
+    });
   }
   template <bool kWhole, int kN>
-  KRONOP_INLINE void finish_row(int m, int n, int columns, const Sum (&sums)[kN], const Loaded<kN>& loaded) const {
+  KRONOP_INLINE void finish_row(int m, int n, int columns, const Sum (&sums)[kN],
+                                const Loaded<kN>& loaded) const {
     Values<kN> values;
     for_each_type(typename Epilogue::Operands{}, [&]<class Element, int kAt>() {
       const auto& run = loaded.operands.template at<kAt>();
@@ -217,7 +239,9 @@ class VisitorResults {
   }
   template <class Visit>
   KRONOP_INLINE static void for_each_reduction(const Visit& visit) {
-    for_each_type(typename Epilogue::Results{}, [&]<class Kept, int kIndex>() { visit_reduced<kIndex>(static_cast<Kept*>(nullptr), visit); });
+    for_each_type(typename Epilogue::Results{}, [&]<class Kept, int kIndex>() {
+      visit_reduced<kIndex>(static_cast<Kept*>(nullptr), visit);
+    });
   }
   template <int kIndex, class Kept, class Visit>
   KRONOP_INLINE static void visit_reduced(Kept*, const Visit&) {}
@@ -232,8 +256,10 @@ class VisitorResults {
   }
   template <Axis kAxis, int kIndex>
   KRONOP_INLINE Compute* part(long long which, long long place) const {
-    auto* const first = reinterpret_cast<Compute*>(static_cast<char*>(p_.partial) + p_.folds[kIndex]);
-    return first + (problem_ * parts<kAxis>() + which) * (kAxis == Axis::kRow ? p_.m : p_.n) + place;
+    auto* const first =
+        reinterpret_cast<Compute*>(static_cast<char*>(p_.partial) + p_.folds[kIndex]);
+    return first + (problem_ * parts<kAxis>() + which) * (kAxis == Axis::kRow ? p_.m : p_.n) +
+           place;
   }
 
   // How many neighbours of a row lie together and aligned in every row.
@@ -248,7 +274,8 @@ class VisitorResults {
     return Step::kRepeating >> kAt & 1;
   }
   template <class Element, int kCount>
-  static constexpr int width = kCount * int(sizeof(Element)) > 16 ? 16 / int(sizeof(Element)) : kCount;
+  static constexpr int width =
+      kCount * int(sizeof(Element)) > 16 ? 16 / int(sizeof(Element)) : kCount;
 
   template <class Element, int kAt>
   KRONOP_INLINE Element* near_at(int m, int n) const {
@@ -266,7 +293,8 @@ class VisitorResults {
       load_whole(from, values);
     } else {
 #pragma unroll
-      for (int j = 0; j < kN; ++j) values.data[j] = j < columns ? from[j * p_.visited_column[kAt]] : Element{};
+      for (int j = 0; j < kN; ++j)
+        values.data[j] = j < columns ? from[j * p_.visited_column[kAt]] : Element{};
     }
   }
 
@@ -302,7 +330,8 @@ class VisitorResults {
     }
   }
   template <bool kWhole, int kIndex, class Join, Axis kAxis, int kN>
-  KRONOP_INLINE void keep(Reduced<Join, kAxis>*, int m, int n, int columns, const Compute (&values)[kN]) const {
+  KRONOP_INLINE void keep(Reduced<Join, kAxis>*, int m, int n, int columns,
+                          const Compute (&values)[kN]) const {
     const int row = int(m_ - tile_m_) + m, column = int(n_ - tile_n_) + n;
     if constexpr (kAxis == Axis::kRow) {
       Compute joined = values[0];
@@ -321,7 +350,9 @@ class VisitorResults {
     }
   }
 
-  KRONOP_INLINE static int near(long long value) { return value < (1 << 20) ? int(value) : 1 << 20; }
+  KRONOP_INLINE static int near(long long value) {
+    return value < (1 << 20) ? int(value) : 1 << 20;
+  }
 
   const Parameters& p_;
   const Epilogue epilogue_;

@@ -16,7 +16,8 @@ class Ahead {
   // some().
   Ahead(const void* first, index_t bytes, index_t step, index_t runs, index_t calls)
       : run_(static_cast<const char*>(first)), step_(step), left_(runs) {
-    const bool inside = step % kLine != 0 || reinterpret_cast<unsigned long long>(first) % kLine != 0;
+    const bool inside =
+        step % kLine != 0 || reinterpret_cast<unsigned long long>(first) % kLine != 0;
     lines_ = (bytes + kLine - 1) / kLine + inside;
     rate_ = (lines_ * runs + calls - 1) / calls;
   }

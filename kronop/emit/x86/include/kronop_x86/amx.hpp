@@ -36,7 +36,8 @@ KRONOP_INLINE void store_first(T* to, const V& value) {
 // Stores kCount pairs: a number from `low` on and its partner, `partner_at` numbers later, or zero
 // where there is no partner.
 template <int kCount>
-KRONOP_INLINE void store_pairs(bfloat16_t* line, const float* low, bool partner, index_t partner_at) {
+KRONOP_INLINE void store_pairs(bfloat16_t* line, const float* low, bool partner,
+                               index_t partner_at) {
   const auto high = partner ? load<float, 16>(low + partner_at) : Vector<float, 16>{};
   store_first<kCount * 2>(line, pairs(load<float, 16>(low), high));
 }
@@ -66,7 +67,8 @@ struct RowLines {
     bfloat16_t* line = to + (place.row + kFirst) / 2 * step + place.column * 2;
     sums += kFirst * kPitch;
     KRONOP_UNROLL_SOME
-    for (int i = 0; i < kPairs; ++i, line += step, sums += 2 * kPitch) store_line<kShape.columns, true>(line, sums);
+    for (int i = 0; i < kPairs; ++i, line += step, sums += 2 * kPitch)
+      store_line<kShape.columns, true>(line, sums);
     if constexpr (kFirst + 2 * kPairs < kEnd) store_line<kShape.columns, false>(line, sums);
   }
 
@@ -74,7 +76,8 @@ struct RowLines {
   static KRONOP_INLINE void store_line(bfloat16_t* line, const float* low) {
     store_pairs<kColumns.size>(line, low, kPartner, kPitch);
     if constexpr (kColumns.second) {
-      store_pairs<kColumns.size>(line + 2 * kColumns.second, low + kColumns.second, kPartner, kPitch);
+      store_pairs<kColumns.size>(line + 2 * kColumns.second, low + kColumns.second, kPartner,
+                                 kPitch);
     }
   }
 };
@@ -94,7 +97,8 @@ struct PairLine {
     const bool partner = !alone;
     bfloat16_t* line = to + place.row * step + place.column * 2;
     KRONOP_UNROLL_SOME
-    for (int i = 0; i < kEnd; ++i, line += step, sums += kPitch) store_pairs<kSize>(line, sums, partner, kSize);
+    for (int i = 0; i < kEnd; ++i, line += step, sums += kPitch)
+      store_pairs<kSize>(line, sums, partner, kSize);
   }
 };
 
@@ -117,7 +121,8 @@ struct Rows {
       } else {
         const auto halves = bit_cast<Halves>(both);
         store_first<kColumns.size>(line, halves.low);
-        if constexpr (kColumns.second) store_first<kColumns.size>(line + kColumns.second, halves.high);
+        if constexpr (kColumns.second)
+          store_first<kColumns.size>(line + kColumns.second, halves.high);
       }
     }
   }
@@ -137,7 +142,8 @@ void copy_past(T* to, const T* from, index_t count) {
   index_t done = before < count ? before : count;
   __builtin_memcpy(to, from, done * sizeof(T));
   for (; done + kLine <= count; done += kLine) {
-    kronop::stream(to + done, load<uint8_t, kLineBytes>(reinterpret_cast<const uint8_t*>(from + done)));
+    kronop::stream(to + done,
+                   load<uint8_t, kLineBytes>(reinterpret_cast<const uint8_t*>(from + done)));
   }
   __builtin_memcpy(to + done, from + done, (count - done) * sizeof(T));
 }
@@ -151,8 +157,8 @@ void copy_rows_past(T* to, index_t stride, const T* from, index_t rows, index_t 
 
 // Multiplies one block and hands its sums to the sink.
 template <Shape kShape, class Sum = float, class Sink>
-KRONOP_INLINE void one_block(TileEngine& engine, const Operand& a, const Operand& b, int steps, const Place& place,
-                             const Sink& sink) {
+KRONOP_INLINE void one_block(TileEngine& engine, const Operand& a, const Operand& b, int steps,
+                             const Place& place, const Sink& sink) {
   alignas(64) Sum sums[kPitch * kPitch];
   engine.ahead.some();
   TileEngine::block<kShape>(a, b, steps, sums);
@@ -189,8 +195,8 @@ struct LastSweep {
   static constexpr Shape kShape{cut(kRows), cut(kProduced), kDepth.depth()};
 
   template <class Sink>
-  static void run(TileEngine& engine, const Number* in, index_t row_stride, index_t column_stride, index_t rows,
-                  const Number* tiles, Number* staged, const Sink& sink) {
+  static void run(TileEngine& engine, const Number* in, index_t row_stride, index_t column_stride,
+                  index_t rows, const Number* tiles, Number* staged, const Sink& sink) {
     const bool in_place = column_stride == 1 && kContracted == kDepth.padded();
     engine.template begin<kShape>();
     for (index_t block = 0; block < kDown.blocks(rows); ++block) {
@@ -207,7 +213,8 @@ struct LastSweep {
 
   // One block of rows that are staged already.
   template <class Sink>
-  static void run_staged(TileEngine& engine, const Number* staged, const Number* tiles, const Sink& sink) {
+  static void run_staged(TileEngine& engine, const Number* staged, const Number* tiles,
+                         const Sink& sink) {
     engine.template begin<kShape>();
     blocks(engine, staged, kDepth.padded(), 0, 0, tiles, sink);
   }
@@ -216,14 +223,15 @@ struct LastSweep {
   static constexpr Cut kDown = kShape.rows, kAcross = kShape.columns;
 
   template <class Sink>
-  static KRONOP_INLINE void blocks(TileEngine& engine, const Number* rows, index_t stride, index_t row,
-                                   index_t fresh_row, const Number* tiles, const Sink& sink) {
+  static KRONOP_INLINE void blocks(TileEngine& engine, const Number* rows, index_t stride,
+                                   index_t row, index_t fresh_row, const Number* tiles,
+                                   const Sink& sink) {
     const index_t line = stride * sizeof(Number);
     const Operand a{rows, line, kDown.second * line, kDepth.depth() * 4};
     for (index_t q = 0; q < kAcross.blocks(kProduced); ++q) {
-      one_block<kShape, SumOf<Number>>(engine, a, factor_operand<kContracted, kProduced>(tiles, q), kDepth.steps(),
-                                       {row, kAcross.start(q, kProduced), fresh_row, fresh(kAcross, q, kProduced)},
-                                       sink);
+      one_block<kShape, SumOf<Number>>(
+          engine, a, factor_operand<kContracted, kProduced>(tiles, q), kDepth.steps(),
+          {row, kAcross.start(q, kProduced), fresh_row, fresh(kAcross, q, kProduced)}, sink);
     }
   }
 };
@@ -238,20 +246,23 @@ struct LineSweep {
 
   // From lines `pitch` elements apart.
   template <class Sink>
-  static void run(TileEngine& engine, const Number* in, index_t pitch, index_t trail, const Number* tiles,
-                  const Sink& sink) {
-    const auto operand = [&](index_t t) { return lines(in + t * kPack, pitch, kAcross.second * 4); };
+  static void run(TileEngine& engine, const Number* in, index_t pitch, index_t trail,
+                  const Number* tiles, const Sink& sink) {
+    const auto operand = [&](index_t t) {
+      return lines(in + t * kPack, pitch, kAcross.second * 4);
+    };
     sweep<Shape{kDown, kAcross, kDepth.depth()}, kAcross>(engine, operand, trail, tiles, sink);
   }
 
   // From the lines of two neighbours along the next digit, `neighbour` numbers apart, to a
   // PairLine.
   template <class Sink>
-  static void run_pair(TileEngine& engine, const Number* in, index_t neighbour, index_t pitch, index_t trail,
-                       const Number* tiles, const Sink& sink) {
+  static void run_pair(TileEngine& engine, const Number* in, index_t neighbour, index_t pitch,
+                       index_t trail, const Number* tiles, const Sink& sink) {
     const index_t second = neighbour * sizeof(Number);
     const auto operand = [&](index_t t) { return lines(in + t * kPack, pitch, second); };
-    sweep<Shape{kDown, Cut{kAcross.size, kAcross.size}, kDepth.depth()}, kSingle>(engine, operand, trail, tiles, sink);
+    sweep<Shape{kDown, Cut{kAcross.size, kAcross.size}, kDepth.depth()}, kSingle>(
+        engine, operand, trail, tiles, sink);
   }
 
  private:
@@ -260,15 +271,17 @@ struct LineSweep {
   }
 
   template <Shape kShape, Cut kColumns, class FindOperand, class Sink>
-  static KRONOP_INLINE void sweep(TileEngine& engine, const FindOperand& operand, index_t trail, const Number* tiles,
-                                  const Sink& sink) {
+  static KRONOP_INLINE void sweep(TileEngine& engine, const FindOperand& operand, index_t trail,
+                                  const Number* tiles, const Sink& sink) {
     engine.template begin<kShape>();
     for (index_t block = 0; block < kColumns.blocks(trail); ++block) {
       const index_t t = kColumns.start(block, trail);
       const Operand b = operand(t);
       for (index_t q = 0; q < kDown.blocks(kProduced); ++q) {
-        one_block<kShape>(engine, factor_operand<kContracted, kProduced>(tiles, q), b, kDepth.steps(),
-                          {kDown.start(q, kProduced), t, fresh(kDown, q, kProduced), fresh(kColumns, block, trail)},
+        one_block<kShape>(engine, factor_operand<kContracted, kProduced>(tiles, q), b,
+                          kDepth.steps(),
+                          {kDown.start(q, kProduced), t, fresh(kDown, q, kProduced),
+                           fresh(kColumns, block, trail)},
                           sink);
       }
     }
@@ -280,7 +293,8 @@ template <index_t kContracted>
 void clear_lines(bfloat16_t* lines, index_t pitch) {
   constexpr index_t kFirst = (kContracted + 1) / 2, kEnd = Depth{kContracted}.lines();
   if constexpr (kFirst < kEnd) {
-    __builtin_memset(lines + kFirst * pitch * 2, 0, (kEnd - kFirst) * pitch * 2 * sizeof(bfloat16_t));
+    __builtin_memset(lines + kFirst * pitch * 2, 0,
+                     (kEnd - kFirst) * pitch * 2 * sizeof(bfloat16_t));
   }
 }
 

@@ -33,7 +33,9 @@ struct Cut {
   constexpr int tiles() const { return second ? 2 : 1; }
   constexpr int span() const { return size + second; }
   constexpr index_t blocks(index_t extent) const { return block_count(extent, span()); }
-  constexpr index_t start(index_t block, index_t extent) const { return block_start(block, extent, span()); }
+  constexpr index_t start(index_t block, index_t extent) const {
+    return block_start(block, extent, span());
+  }
 };
 constexpr Cut cut(index_t extent) {
   const index_t rest = extent < kTile ? 0 : (extent < 2 * kTile ? extent - kTile : kTile);
@@ -86,7 +88,8 @@ constexpr index_t line_pitch(index_t trail) { return trail % 128 ? trail : trail
 template <class T = Number>
 constexpr index_t factor_numbers(index_t contracted, index_t produced) {
   const Cut each = cut(produced);
-  return each.blocks(produced) * each.tiles() * DepthOf<T>{contracted}.steps() * kTile * kLineBytes / sizeof(T);
+  return each.blocks(produced) * each.tiles() * DepthOf<T>{contracted}.steps() * kTile *
+         kLineBytes / sizeof(T);
 }
 
 // Packs entry(p, q) as tiles. kLeft: the factor is the left operand, and a line of a tile is one

@@ -17,7 +17,8 @@ struct SumRows {
   KRONOP_INLINE void block(const Sum* sums, const Place& place) const {
     constexpr int kAcross = kShape.columns.span();
     Sum* line = to + place.row * stride + place.column;
-    for (int i = 0; i < kShape.rows.span(); ++i, line += stride, sums += kPitch) copy_run<kAcross, kTile>(line, sums);
+    for (int i = 0; i < kShape.rows.span(); ++i, line += stride, sums += kPitch)
+      copy_run<kAcross, kTile>(line, sums);
   }
 };
 
@@ -44,7 +45,8 @@ struct Finished {
     const bool along = place.fresh_column == 0 && sink.along(y_column == 1, z_column == 1);
     for (index_t i = place.fresh_row; i < end; ++i) {
       const index_t row = place.row + i;
-      const auto at = sink.at(row * y_row + place.column * y_column, row * z_row + place.column * z_column);
+      const auto at =
+          sink.at(row * y_row + place.column * y_column, row * z_row + place.column * z_column);
       const Sum* line = sums + i * kPitch;
       if (along) {
         at.template run<kAcross, true>(line, 0, 0, place.column);

@@ -24,7 +24,8 @@ namespace packed {
 #ifndef KRONOP_EMULATED_TILES
 // Rounds to bf16, to nearest even. NaN stays NaN, subnormal numbers become zero.
 KRONOP_INLINE Vector<uint16_t, 32> narrow(Vector<float, 16> low, Vector<float, 16> high) {
-  return bit_cast<Vector<uint16_t, 32>>(_mm512_cvtne2ps_pbh(bit_cast<__m512>(high), bit_cast<__m512>(low)));
+  return bit_cast<Vector<uint16_t, 32>>(
+      _mm512_cvtne2ps_pbh(bit_cast<__m512>(high), bit_cast<__m512>(low)));
 }
 #endif
 
@@ -33,11 +34,12 @@ KRONOP_INLINE Vector<uint16_t, 32> pairs(Vector<float, 16> low, Vector<float, 16
   const Vector<uint16_t, 32> both = narrow(low, high);
   using Half = Vector<uint16_t, 32>;
 #if defined(__clang__)
-  return __builtin_shufflevector(both, both, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8, 24, 9, 25, 10,
-                                 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  return __builtin_shufflevector(both, both, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23,
+                                 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
 #else
-  return __builtin_shuffle(both, Half{0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-                                      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31});
+  return __builtin_shuffle(both,
+                           Half{0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31});
 #endif
 }
 
@@ -104,7 +106,8 @@ class TileEngine {
 
   template <Shape kShape>
   KRONOP_INLINE void begin() {
-    const TileConfiguration* wanted = &kConfiguration<kShape.rows.size, kShape.columns.size, kShape.depth>;
+    const TileConfiguration* wanted =
+        &kConfiguration<kShape.rows.size, kShape.columns.size, kShape.depth>;
     if (current_ != wanted) _tile_loadconfig(wanted);
     current_ = wanted;
   }
@@ -117,7 +120,8 @@ class TileEngine {
 
   // The same, in lines `pitch` sums apart. kJoins: they are added to the sums that are there.
   template <Shape kShape, bool kJoins = false, class Sum>
-  static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, Sum* sums, index_t pitch) {
+  static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, Sum* sums,
+                                  index_t pitch) {
     constexpr bool kTall = kShape.rows.tiles() == 2, kWide = kShape.columns.tiles() == 2;
     const char* left = static_cast<const char*>(a.data);
     const char* right = static_cast<const char*>(b.data);

@@ -1,8 +1,8 @@
 // Functions of rendered epilogues. NaN goes through all of them.
 //
-// Those of float, but for roots, logarithms and powers, are made of steps that compilers take for all
-// lanes of a vector at once. NOTE: a product of 1024 x 64 x 4096 in float32 and gelu took 2 cores 188 ms by
-// libm's erff, and 20 by this one; of these, gelu takes 9 (AVX-512, Zen 4).
+// Those of float, but for roots, logarithms and powers, are made of steps that compilers take for
+// all lanes of a vector at once. NOTE: a product of 1024 x 64 x 4096 in float32 and gelu took 2
+// cores 188 ms by libm's erff, and 20 by this one; of these, gelu takes 9 (AVX-512, Zen 4).
 #pragma once
 
 #include "kronop_x86/numeric.hpp"
@@ -33,8 +33,12 @@ KRONOP_INLINE T fade(T x, T y) {
   return x == T(0) ? T(0) : x * y;
 }
 // x log(y), and 0 where x is 0, unless y is NaN.
-KRONOP_INLINE float times_log(float x, float y) { return x == 0 && y == y ? 0 : x * __builtin_logf(y); }
-KRONOP_INLINE double times_log(double x, double y) { return x == 0 && y == y ? 0 : x * __builtin_log(y); }
+KRONOP_INLINE float times_log(float x, float y) {
+  return x == 0 && y == y ? 0 : x * __builtin_logf(y);
+}
+KRONOP_INLINE double times_log(double x, double y) {
+  return x == 0 && y == y ? 0 : x * __builtin_log(y);
+}
 template <class T>
 KRONOP_INLINE T threshold(T x, T least) {
   return x < least ? T(0) : x;
@@ -57,8 +61,7 @@ namespace detail {
 template <int kCount>
 KRONOP_INLINE float polynomial(float x, const float (&coefficients)[kCount]) {
   float sum = coefficients[kCount - 1];
-  _Pragma("GCC unroll 16")
-  for (int i = kCount - 2; i >= 0; --i) sum = sum * x + coefficients[i];
+  _Pragma("GCC unroll 16") for (int i = kCount - 2; i >= 0; --i) sum = sum * x + coefficients[i];
   return sum;
 }
 // The nearest whole number of one below 2^22: vectors of SSE2 have no instruction for it.
@@ -70,21 +73,23 @@ KRONOP_INLINE float exp2_of(int whole) { return __builtin_bit_cast(float, (whole
 
 // With relative errors of at most 1.5e-7; numbers below the normal ones are rounded once more.
 KRONOP_INLINE float exp(float x) {
-  const float within = x > 89 ? 89 : (x < -104 ? -104 : x), whole = detail::nearest(within * 1.44269504f);
+  const float within = x > 89 ? 89 : (x < -104 ? -104 : x),
+              whole = detail::nearest(within * 1.44269504f);
   const float rest = within - whole * 0.693359375f + whole * 2.12194440e-4f;
-  const float beyond = detail::polynomial(rest, {
-          5.00000147e-01f, 1.66665663e-01f, 4.16600113e-02f, 8.36553022e-03f, 1.43687e-03f});
+  const float beyond = detail::polynomial(
+      rest, {5.00000147e-01f, 1.66665663e-01f, 4.16600113e-02f, 8.36553022e-03f, 1.43687e-03f});
   const int exponent = x == x ? int(whole) : 0, half = exponent >> 1;
-  return (rest * rest * beyond + rest + 1) * detail::exp2_of(half) * detail::exp2_of(exponent - half);
+  return (rest * rest * beyond + rest + 1) * detail::exp2_of(half) *
+         detail::exp2_of(exponent - half);
 }
 
-// With relative errors of at most 4e-7. Near 0, where 1 - 2 / (exp(2 x) + 1) would be no more than what
-// is left of two close numbers, a polynomial.
+// With relative errors of at most 4e-7. Near 0, where 1 - 2 / (exp(2 x) + 1) would be no more than
+// what is left of two close numbers, a polynomial.
 KRONOP_INLINE float tanh(float x) {
   const float u = __builtin_fabsf(x), within = u > 10 ? 10 : u;
-  const float near = u * detail::polynomial(u * u, {
-          1.0f, -3.333331048e-01f, 1.333234459e-01f, -5.382357538e-02f, 2.093468048e-02f,
-          -6.057427265e-03f});
+  const float near =
+      u * detail::polynomial(u * u, {1.0f, -3.333331048e-01f, 1.333234459e-01f, -5.382357538e-02f,
+                                     2.093468048e-02f, -6.057427265e-03f});
   const float far = 1 - 2 / (exp(2 * within) + 1);
   return __builtin_copysignf(u < 0.6f ? near : far, x);
 }
@@ -92,16 +97,18 @@ KRONOP_INLINE float tanh(float x) {
 // With relative errors of at most 3e-7. From 1 on 1 - exp(-u^2) times a function that falls slowly.
 KRONOP_INLINE float erf(float x) {
   const float u = __builtin_fabsf(x), within = u > 4 ? 4 : u;
-  const float near = u * detail::polynomial(u * u, {
-          1.128379226e+00f, -3.761263490e-01f, 1.128370166e-01f, -2.685843781e-02f,
-          5.196507555e-03f, -8.077436360e-04f, 8.063946007e-05f});
-  const float slow = detail::polynomial(within, {
-          9.867981076e-01f, -1.050898075e+00f, 7.970430255e-01f, -4.356071055e-01f,
-          1.661206782e-01f, -4.156962782e-02f, 6.090492010e-03f, -3.938667651e-04f});
+  const float near =
+      u * detail::polynomial(
+              u * u, {1.128379226e+00f, -3.761263490e-01f, 1.128370166e-01f, -2.685843781e-02f,
+                      5.196507555e-03f, -8.077436360e-04f, 8.063946007e-05f});
+  const float slow = detail::polynomial(
+      within, {9.867981076e-01f, -1.050898075e+00f, 7.970430255e-01f, -4.356071055e-01f,
+               1.661206782e-01f, -4.156962782e-02f, 6.090492010e-03f, -3.938667651e-04f});
   return __builtin_copysignf(u < 1 ? near : 1 - exp(-within * within) * slow, x);
 }
 
-// Activations that fall to 0: they are 0 from -1000 on, where minus infinity would meet a factor of 0.
+// Activations that fall to 0: they are 0 from -1000 on, where minus infinity would meet a factor of
+// 0.
 template <class T>
 KRONOP_INLINE T bounded(T x) {
   return x < T(-1000) ? T(-1000) : x;
@@ -124,15 +131,16 @@ KRONOP_INLINE T gelu(T x) {
 // 2^x with a relative error of at most 3e-7, 0 for less than 2^-126, and infinity from 2^127.5 on.
 KRONOP_INLINE float fast_exp2(float x) {
   const float within = x > 128 ? 128 : (x < -126 ? -126 : x), whole = detail::nearest(within);
-  const float power = detail::polynomial(within - whole, {
-          1.0f, 6.9314724e-01f, 2.4022231e-01f, 5.5504505e-02f, 9.6718809e-03f, 1.3352319e-03f});
+  const float power = detail::polynomial(
+      within - whole,
+      {1.0f, 6.9314724e-01f, 2.4022231e-01f, 5.5504505e-02f, 9.6718809e-03f, 1.3352319e-03f});
   return x < -126 ? 0 : power * detail::exp2_of(x == x ? int(whole) : 0);
 }
 // Activations whose results are rounded to 16 bits: see activations.cuh.
 KRONOP_INLINE float gelu_of_16_bits(float x) {
   const float u = min(__builtin_fabsf(x), 5.6f);
-  const float slow = detail::polynomial(u, {
-          4.9996951e-01f, -3.9797798e-01f, 2.4452515e-01f, -1.2004619e-01f, 4.5758031e-02f,
+  const float slow = detail::polynomial(
+      u, {4.9996951e-01f, -3.9797798e-01f, 2.4452515e-01f, -1.2004619e-01f, 4.5758031e-02f,
           -1.2867323e-02f, 2.5232516e-03f, -3.2209917e-04f, 2.387056e-05f, -7.757568e-07f});
   return max(x, 0.0f) - u * (slow * fast_exp2(x * x * -0.72134752044f));
 }

@@ -70,7 +70,8 @@ KRONOP_INLINE float from_half(uint16_t half) {
   const uint32_t special = (magnitude << 13) | 0x7f800000u;
   // A subnormal half is an integer multiple of 2^-24: written as the fraction of a float with
   // exponent -14 it is too large by 2^-14.
-  const uint32_t small = bit_cast<uint32_t>(bit_cast<float>(0x38800000u | (magnitude << 13)) - 0x1p-14f);
+  const uint32_t small =
+      bit_cast<uint32_t>(bit_cast<float>(0x38800000u | (magnitude << 13)) - 0x1p-14f);
   const uint32_t finite = magnitude < 0x0400u ? small : normal;
   return bit_cast<float>((magnitude >= 0x7c00u ? special : finite) | sign);
 #endif
@@ -93,9 +94,11 @@ KRONOP_INLINE uint16_t to_half(float value) {
 KRONOP_INLINE float from_e4m3(uint8_t byte) {
   const uint32_t magnitude = byte & 0x7fu;
   const uint32_t normal = (magnitude << 20) + (120u << 23);
-  const uint32_t small = bit_cast<uint32_t>(bit_cast<float>(0x3c800000u | (magnitude << 20)) - 0x1p-6f);
+  const uint32_t small =
+      bit_cast<uint32_t>(bit_cast<float>(0x3c800000u | (magnitude << 20)) - 0x1p-6f);
   const uint32_t finite = magnitude < 8u ? small : normal;
-  return bit_cast<float>((magnitude == 0x7fu ? 0x7fc00000u : finite) | uint32_t(byte & 0x80u) << 24);
+  return bit_cast<float>((magnitude == 0x7fu ? 0x7fc00000u : finite) | uint32_t(byte & 0x80u)
+                                                                           << 24);
 }
 
 KRONOP_INLINE float from_bfloat16(uint16_t value) { return bit_cast<float>(uint32_t(value) << 16); }
@@ -126,7 +129,8 @@ inline constexpr double kIntegerBound = double(uint64_t(1) << (8 * sizeof(Intege
 template <class To, class From>
 KRONOP_INLINE To round_to_integer(From value) {
   const From bound = From(kIntegerBound<To>);
-  const From rounded = From(sizeof(From) == 4 ? __builtin_rintf(float(value)) : __builtin_rint(double(value)));
+  const From rounded =
+      From(sizeof(From) == 4 ? __builtin_rintf(float(value)) : __builtin_rint(double(value)));
   const To least = To(uint64_t(1) << (8 * sizeof(To) - 1));
   const bool inside = rounded >= -bound && rounded < bound;
   const To outside = value != value ? To(0) : (value < 0 ? least : To(~least));

@@ -27,15 +27,17 @@ struct Place {
 // Packs a panel of `count` rows for `depth` elements of each, element by element. If they are fewer
 // than the panel has, the last one is repeated.
 template <class Step, class Element>
-void load_panel(typename Step::Compute* to, const Element* from, index_t row, index_t column, index_t count,
-                index_t depth) {
+void load_panel(typename Step::Compute* to, const Element* from, index_t row, index_t column,
+                index_t count, index_t depth) {
   constexpr int kPanel = Step::kWidth * Step::kVectors;
   Lanes<kPanel> lanes;
   for (index_t i = 0; i < kPanel; ++i) lanes.offset[i] = lesser(i, count - 1) * row;
   lanes.contiguous = row == 1 && count >= kPanel;
-  if (lanes.contiguous || column != 1 || depth < Step::kWidth) return load_block<Step>(to, from, lanes, column, depth);
-  // NOTE: a vector of rows all the way, since processors prefetch from few places at once: 5 x 4096 x 4096
-  // in float32 took a core 7.1 ms, and 17.0 where all rows of a panel are read side by side (Zen 4).
+  if (lanes.contiguous || column != 1 || depth < Step::kWidth)
+    return load_block<Step>(to, from, lanes, column, depth);
+  // NOTE: a vector of rows all the way, since processors prefetch from few places at once: 5 x 4096
+  // x 4096 in float32 took a core 7.1 ms, and 17.0 where all rows of a panel are read side by side
+  // (Zen 4).
   for (int v = 0; v < kPanel; v += Step::kWidth) {
     for (index_t k = 0; k < depth; k += Step::kWidth) {
       const index_t start = lesser(k, depth - Step::kWidth);

@@ -120,7 +120,8 @@ class Enlisted {
     const index_t latest = peek(crew_->latest);
     put(crew_->latest, index_t(threads_));
     if (latest < threads_) return;
-    const index_t ended = now(), took = ended - begun_, own = finished_ - started_ - waited, lost = took - own;
+    const index_t ended = now(), took = ended - begun_, own = finished_ - started_ - waited,
+                  lost = took - own;
     index_t balance = peek(crew_->balance) + own - (lost > kLate ? lost : 0);
     if (balance < 0) {
       rest(ended, lost);

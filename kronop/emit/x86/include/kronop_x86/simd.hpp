@@ -62,7 +62,8 @@ KRONOP_INLINE V joined(H low, H high, Indices<kIndex...>) {
 
 template <class T, int kWidth>
 KRONOP_INLINE Vector<T, kWidth> load_halves(const T* low, const T* high) {
-  return joined<Vector<T, kWidth>>(load<T, kWidth / 2>(low), load<T, kWidth / 2>(high), FirstIndices<kWidth>{});
+  return joined<Vector<T, kWidth>>(load<T, kWidth / 2>(low), load<T, kWidth / 2>(high),
+                                   FirstIndices<kWidth>{});
 }
 
 template <class V, class T, int... kIndex>
@@ -72,7 +73,8 @@ KRONOP_INLINE void store_halves(T* low, T* high, const V& value, Indices<kIndex.
   store(high, __builtin_shufflevector(value, value, (kIndex + int(sizeof...(kIndex)))...));
 #else
   __builtin_memcpy(low, &value, sizeof(value) / 2);
-  __builtin_memcpy(high, reinterpret_cast<const char*>(&value) + sizeof(value) / 2, sizeof(value) / 2);
+  __builtin_memcpy(high, reinterpret_cast<const char*>(&value) + sizeof(value) / 2,
+                   sizeof(value) / 2);
 #endif
 }
 
@@ -98,7 +100,8 @@ KRONOP_INLINE void stream(T* to, const V& value) {
     constexpr int kHalf = sizeof(V) / 2;
     const auto* halves = reinterpret_cast<const unsigned char*>(&value);
     stream(reinterpret_cast<unsigned char*>(to), load<unsigned char, kHalf>(halves));
-    stream(reinterpret_cast<unsigned char*>(to) + kHalf, load<unsigned char, kHalf>(halves + kHalf));
+    stream(reinterpret_cast<unsigned char*>(to) + kHalf,
+           load<unsigned char, kHalf>(halves + kHalf));
   } else {
     store(to, value);
   }
@@ -132,7 +135,8 @@ template <int kWidth, int kStretch, int kRun, int kHigh>
 struct Interleaved {
   static constexpr int of(int i) {
     const int place = i % kStretch, run = place / kRun;
-    return i / kStretch * kStretch + kHigh * kStretch / 2 + run / 2 * kRun + place % kRun + run % 2 * kWidth;
+    return i / kStretch * kStretch + kHigh * kStretch / 2 + run / 2 * kRun + place % kRun +
+           run % 2 * kWidth;
   }
 };
 
@@ -147,8 +151,10 @@ KRONOP_INLINE void exchange(V (&rows)[kWidth]) {
   KRONOP_UNROLL
   for (int i = 0; i < kWidth; ++i) {
     const int low = i & ~kApart;
-    next[i] = (i & kApart) != 0 ? shuffle<Interleaved<kWidth, kStretch, kRun, 1>>(rows[low], rows[low | kApart], indices)
-                         : shuffle<Interleaved<kWidth, kStretch, kRun, 0>>(rows[low], rows[low | kApart], indices);
+    next[i] = (i & kApart) != 0 ? shuffle<Interleaved<kWidth, kStretch, kRun, 1>>(
+                                      rows[low], rows[low | kApart], indices)
+                                : shuffle<Interleaved<kWidth, kStretch, kRun, 0>>(
+                                      rows[low], rows[low | kApart], indices);
   }
   KRONOP_UNROLL
   for (int i = 0; i < kWidth; ++i) rows[i] = next[i];

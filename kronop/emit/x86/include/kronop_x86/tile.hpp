@@ -25,8 +25,8 @@ using Unaliased = typename PointerTo<kAlone, T>::type;
 // NOTE: always inlined, because constant strides are worth a third: 8 x 8 factors, a row's numbers
 // times a factor along its outputs, run at 65 GFLOP/s with strides in registers and at 88 with
 // constant ones (one core with AVX2, whose peak is 102).
-template <int kRows, int kVectors, int kWidth, int kUnroll, bool kStream = false, bool kHalves = false,
-          bool kInPlace = false, class Compute>
+template <int kRows, int kVectors, int kWidth, int kUnroll, bool kStream = false,
+          bool kHalves = false, bool kInPlace = false, class Compute>
 KRONOP_INLINE void register_tile(const Compute* __restrict a, index_t a_row, index_t a_step,
                                  Unaliased<!kInPlace, const Compute> b, index_t b_step,
                                  Unaliased<!kInPlace, Compute> c, index_t c_row, index_t contracted,

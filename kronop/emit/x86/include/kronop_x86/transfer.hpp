@@ -43,7 +43,8 @@ template <int kLanes>
 KRONOP_INLINE void place_lanes(Lanes<kLanes>& lanes, const Block& block, index_t inner,
                                index_t outer_stride, index_t inner_stride) {
   const bool whole = block.end == kLanes;
-  lanes.contiguous = whole && (inner == 1 ? outer_stride == 1 : (outer_stride == inner && inner_stride == 1));
+  lanes.contiguous =
+      whole && (inner == 1 ? outer_stride == 1 : (outer_stride == inner && inner_stride == 1));
   index_t outer_index = block.first / inner, inner_index = block.first % inner;
   const index_t used = lanes.contiguous ? 1 : block.end;
   index_t place = 0;
@@ -66,12 +67,14 @@ KRONOP_INLINE void copy_run(T* __restrict to, const T* __restrict from) {
 // instruction does it.
 #if defined(__F16C__)
 template <class To, class From>
-inline constexpr bool kConvertsEight = (detail::is_same<To, float> && detail::is_same<From, half_t>) ||
-                                       (detail::is_same<To, half_t> && detail::is_same<From, float>);
+inline constexpr bool kConvertsEight =
+    (detail::is_same<To, float> && detail::is_same<From, half_t>) ||
+    (detail::is_same<To, half_t> && detail::is_same<From, float>);
 KRONOP_INLINE void convert_eight(float* to, const half_t* from) {
 #if defined(__clang__) && !__has_builtin(__builtin_ia32_vcvtph2ps256)
   // NOTE: Clang 22 has dropped the builtin, and emits the instruction for this conversion.
-  store(to, __builtin_convertvector(load<_Float16, 8>(reinterpret_cast<const _Float16*>(from)), Vector<float, 8>));
+  store(to, __builtin_convertvector(load<_Float16, 8>(reinterpret_cast<const _Float16*>(from)),
+                                    Vector<float, 8>));
 #else
   store(to, __builtin_ia32_vcvtph2ps256(load<short, 8>(reinterpret_cast<const short*>(from))));
 #endif
@@ -113,7 +116,8 @@ KRONOP_INLINE void convert_run(To* __restrict to, const From* __restrict from) {
 
 // Loads kWidth lanes x kWidth group elements, which are contiguous along the group, into the state.
 template <class Step, class Element>
-KRONOP_INLINE void load_transposed(typename Step::Compute* state, const Element* from, const index_t* offsets) {
+KRONOP_INLINE void load_transposed(typename Step::Compute* state, const Element* from,
+                                   const index_t* offsets) {
   using Compute = typename Step::Compute;
   constexpr int kWidth = Step::kWidth, kLanes = Step::kWidth * Step::kVectors;
   Vector<Compute, kWidth> rows[kWidth];
@@ -122,7 +126,8 @@ KRONOP_INLINE void load_transposed(typename Step::Compute* state, const Element*
     for (int i = 0; i < kWidth; ++i) rows[i] = load<Compute, kWidth>(from + offsets[i]);
   } else {
     Compute staged[kWidth * kWidth];
-    for (int i = 0; i < kWidth; ++i) convert_run<kWidth, kWidth>(staged + i * kWidth, from + offsets[i]);
+    for (int i = 0; i < kWidth; ++i)
+      convert_run<kWidth, kWidth>(staged + i * kWidth, from + offsets[i]);
     KRONOP_UNROLL
     for (int i = 0; i < kWidth; ++i) rows[i] = load<Compute, kWidth>(staged + i * kWidth);
   }
@@ -163,7 +168,8 @@ void load_block(typename Step::Compute* __restrict state, const Element* __restr
 template <class Compute>
 struct MiddleSink {
   template <class T>
-  static constexpr bool kTakes = detail::is_same<T, Compute>;  // register tiles may write there themselves
+  static constexpr bool kTakes =
+      detail::is_same<T, Compute>;  // register tiles may write there themselves
   Compute* to;
 
   bool direct() const { return true; }
@@ -172,7 +178,9 @@ struct MiddleSink {
 
   MiddleSink at(index_t offset, index_t) const { return {to + offset}; }
   bool along(bool contiguous, bool) const { return contiguous; }
-  KRONOP_INLINE void one(Compute value, index_t offset, index_t, index_t) const { to[offset] = value; }
+  KRONOP_INLINE void one(Compute value, index_t offset, index_t, index_t) const {
+    to[offset] = value;
+  }
   template <int kCount, bool kAlongGroup>
   KRONOP_INLINE void run(const Compute* values, index_t offset, index_t, index_t) const {
     __builtin_memcpy(to + offset, values, kCount * sizeof(Compute));
@@ -201,7 +209,9 @@ struct OutputSink {
   OutputSink at(index_t y_offset, index_t z_offset) const {
     return {epilogue, y + y_offset, z ? z + z_offset : z, bias, plain, stream};
   }
-  bool along(bool y_contiguous, bool z_contiguous) const { return y_contiguous && (!z || z_contiguous); }
+  bool along(bool y_contiguous, bool z_contiguous) const {
+    return y_contiguous && (!z || z_contiguous);
+  }
 
   KRONOP_INLINE Wide finish(Compute value, Wide source, Wide bias_value) const {
     return epilogue(convert<Wide>(value), source, bias_value);
@@ -213,7 +223,8 @@ struct OutputSink {
   // Stores values that are contiguous in memory, along the group or along the lanes. z may be y
   // itself.
   template <int kCount, bool kAlongGroup>
-  KRONOP_INLINE void run(const Compute* values, index_t y_offset, index_t z_offset, index_t group) const {
+  KRONOP_INLINE void run(const Compute* values, index_t y_offset, index_t z_offset,
+                         index_t group) const {
     Element* to = y + y_offset;
     const Element* from = z ? z + z_offset : z;
     const Wide* added = bias ? bias + group : bias;
@@ -233,7 +244,8 @@ struct OutputSink {
   // array lies between load and store. On Zen 3, ns for a result, 8 at once: float32 0.40 to 0.12,
   // bfloat16 1.09 to 0.40, int32 1.60 to 0.22.
   template <int kCount, bool kAlongGroup, bool kSource, bool kBias>
-  KRONOP_INLINE void each(const Compute* values, Element* to, const Element* from, const Wide* added) const {
+  KRONOP_INLINE void each(const Compute* values, Element* to, const Element* from,
+                          const Wide* added) const {
     const auto result = [&](int i) __attribute__((always_inline)) {
       return finish(values[i], kSource ? convert<Wide>(from[i]) : Wide(0),
                     kBias ? added[kAlongGroup ? i : 0] : Wide(0));
@@ -252,7 +264,8 @@ struct OutputSink {
 
 // Loads a run of `count` elements, `column` apart in memory, into the state.
 template <class Compute, class Element>
-void load_run(Compute* __restrict state, const Element* __restrict from, index_t column, index_t count) {
+void load_run(Compute* __restrict state, const Element* __restrict from, index_t column,
+              index_t count) {
   if (column == 1) {
     index_t done = 0;
     if constexpr (kConvertsEight<Compute, Element>) {
@@ -267,11 +280,13 @@ void load_run(Compute* __restrict state, const Element* __restrict from, index_t
 
 // Stores a run of `count` results through the sink.
 template <int kWidth, class Compute, class Sink>
-void store_run(const Sink& sink, const Compute* state, index_t y_column, index_t z_column, index_t count) {
+void store_run(const Sink& sink, const Compute* state, index_t y_column, index_t z_column,
+               index_t count) {
   constexpr int kRun = 4 * kWidth;
   index_t done = 0;
   if (sink.along(y_column == 1, z_column == 1)) {
-    for (; done + kRun <= count; done += kRun) sink.template run<kRun, true>(state + done, done, done, done);
+    for (; done + kRun <= count; done += kRun)
+      sink.template run<kRun, true>(state + done, done, done, done);
   }
   for (; done < count; ++done) sink.one(state[done], done * y_column, done * z_column, done);
 }
@@ -279,20 +294,23 @@ void store_run(const Sink& sink, const Compute* state, index_t y_column, index_t
 // Stores kWidth lanes x kWidth group elements from `start` on, except those before `fresh`, which
 // the block before has stored.
 template <class Step, class Sink, class LaneSet>
-KRONOP_INLINE void store_transposed(const Sink& sink, const typename Step::Compute* state, const LaneSet& y,
-                                    const LaneSet& z, const Block& block, int v, index_t start, index_t fresh) {
+KRONOP_INLINE void store_transposed(const Sink& sink, const typename Step::Compute* state,
+                                    const LaneSet& y, const LaneSet& z, const Block& block, int v,
+                                    index_t start, index_t fresh) {
   using Compute = typename Step::Compute;
   constexpr int kWidth = Step::kWidth, kLanes = Step::kWidth * Step::kVectors;
   Vector<Compute, kWidth> rows[kWidth];
   KRONOP_UNROLL
-  for (int i = 0; i < kWidth; ++i) rows[i] = load<Compute, kWidth>(state + (start + i) * kLanes + v);
+  for (int i = 0; i < kWidth; ++i)
+    rows[i] = load<Compute, kWidth>(state + (start + i) * kLanes + v);
   transpose(rows);
   if constexpr (Sink::template kTakes<Compute>) {
     if (sink.direct() && fresh == start && block.begin <= v && block.end >= v + kWidth) {
       KRONOP_UNROLL
       for (int i = 0; i < kWidth; ++i) {
         Compute* to = sink.place() + y.offset[v + i] + start;
-        if (sizeof(rows[i]) == 64 && sink.past_caches() && reinterpret_cast<unsigned long long>(to) % 64 == 0) {
+        if (sizeof(rows[i]) == 64 && sink.past_caches() &&
+            reinterpret_cast<unsigned long long>(to) % 64 == 0) {
           stream(to, rows[i]);
         } else {
           store(to, rows[i]);
@@ -312,14 +330,16 @@ KRONOP_INLINE void store_transposed(const Sink& sink, const typename Step::Compu
     if (fresh == start) {
       sink.template run<kWidth, true>(values, to + start, from + start, start);
     } else {
-      for (index_t g = fresh; g < start + kWidth; ++g) sink.one(values[g - start], to + g, from + g, g);
+      for (index_t g = fresh; g < start + kWidth; ++g)
+        sink.one(values[g - start], to + g, from + g, g);
     }
   }
 }
 
 template <class Step, class Sink, class LaneSet>
-void store_block(const Sink& sink, const typename Step::Compute* state, const LaneSet& y, index_t y_stride,
-                 const LaneSet& z, index_t z_stride, index_t count, const Block& block) {
+void store_block(const Sink& sink, const typename Step::Compute* state, const LaneSet& y,
+                 index_t y_stride, const LaneSet& z, index_t z_stride, index_t count,
+                 const Block& block) {
   constexpr int kWidth = Step::kWidth, kLanes = kWidth * Step::kVectors;
   const bool whole = block.begin == 0 && block.end == kLanes;
   if (whole && sink.along(y.contiguous, z.contiguous)) {
@@ -329,7 +349,8 @@ void store_block(const Sink& sink, const typename Step::Compute* state, const La
     }
     return;
   }
-  if (count >= kWidth && sink.along(y_stride == 1 && !y.contiguous, z_stride == 1 && !z.contiguous)) {
+  if (count >= kWidth &&
+      sink.along(y_stride == 1 && !y.contiguous, z_stride == 1 && !z.contiguous)) {
     for (index_t g = 0; g < count; g += kWidth) {
       const index_t start = g + kWidth <= count ? g : count - kWidth;
       for (int v = 0; v < kLanes; v += kWidth) {

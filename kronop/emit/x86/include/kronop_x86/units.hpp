@@ -41,7 +41,9 @@ struct Units {
   }
 
   // kTile units, each of one number from each of kPack runs that are `step` numbers apart.
-  static KRONOP_INLINE Type load_runs(const T* from, index_t step) { return of<kTile>(runs<kPack>(from, step)); }
+  static KRONOP_INLINE Type load_runs(const T* from, index_t step) {
+    return of<kTile>(runs<kPack>(from, step));
+  }
 
  private:
   template <int kRun>

@@ -6,10 +6,10 @@
 
 namespace kronop {
 
-// Strides are in elements, and `sums_` those of the sums, which have the accumulator's type. An item of
-// work is `rows` rows. If the matrices are transposes of the operation's, `turned` is 1. `visited` are the
-// tree's operands, then its results, D first; parts of result i, where it is a reduction, begin at folds[i]
-// of the workspace.
+// Strides are in elements, and `sums_` those of the sums, which have the accumulator's type. An
+// item of work is `rows` rows. If the matrices are transposes of the operation's, `turned` is 1.
+// `visited` are the tree's operands, then its results, D first; parts of result i, where it is a
+// reduction, begin at folds[i] of the workspace.
 template <int kScalars, class Scalar, int kVisited, int kResults>
 struct VisitSumsParameters {
   void *sums, *workspace;
@@ -51,7 +51,8 @@ int visit_sums(const Parameters& p, bool alone) {
     for (index_t index = first; index < end; ++index) {
       const Place place(index / down, p.batch);
       results.enter(index / down, place);
-      const auto* from = static_cast<const typename Step::Accumulator*>(p.sums) + place.offset(p.sums_batch);
+      const auto* from =
+          static_cast<const typename Step::Accumulator*>(p.sums) + place.offset(p.sums_batch);
       const index_t m = index % down * p.rows, rows = lesser(p.m - m, p.rows);
       for (index_t r = 0; r < rows; ++r) visit_row<Step>(p, results, from, m + r);
     }

@@ -1,9 +1,9 @@
 // Visitor trees: epilogues with further operands and results, and how a run of results goes through
 // one.
 //
-// A rendered tree is a functor that is called for each sum. It reads operand i by `at.operand(i)` and
-// gives result i by `at.keep(i, value)`. Operands and results are strided matrices, whose strides are
-// 0 where a row or a column repeats.
+// A rendered tree is a functor that is called for each sum. It reads operand i by `at.operand(i)`
+// and gives result i by `at.keep(i, value)`. Operands and results are strided matrices, whose
+// strides are 0 where a row or a column repeats.
 #pragma once
 
 #include "kronop_x86/transfer.hpp"
@@ -125,8 +125,8 @@ class VisitedRun {
   alignas(64) Compute kept_[Epilogue::kResults][kMost];
 };
 
-// Joins `count` values, at most kMost, in an order that depends on their number alone: in vectors, where
-// there are kMost.
+// Joins `count` values, at most kMost, in an order that depends on their number alone: in vectors,
+// where there are kMost.
 template <class Join, int kMost, class T>
 KRONOP_INLINE T join_run(const T* values, index_t count) {
   constexpr int kWidth = kMost % 8 ? 1 : 8;
@@ -135,7 +135,8 @@ KRONOP_INLINE T join_run(const T* values, index_t count) {
   index_t done = 1;
   if (count == kMost) {
     Vector<T, kWidth> joined = load<T, kWidth>(values);
-    for (int i = kWidth; i < kMost; i += kWidth) joined = Join::join(joined, load<T, kWidth>(values + i));
+    for (int i = kWidth; i < kMost; i += kWidth)
+      joined = Join::join(joined, load<T, kWidth>(values + i));
     store(lanes, joined);
     width = kWidth, done = kMost;
   }

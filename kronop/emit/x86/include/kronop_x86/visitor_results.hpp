@@ -8,9 +8,9 @@
 
 namespace kronop {
 
-// The parts of a reduction. Values along a row are joined as far as they come at once, and those along
-// a column in the rows of an item: so the order in which values are joined does not depend on which
-// thread is faster.
+// The parts of a reduction. Values along a row are joined as far as they come at once, and those
+// along a column in the rows of an item: so the order in which values are joined does not depend on
+// which thread is faster.
 template <class Step, class Parameters>
 class Parts {
  public:
@@ -19,8 +19,7 @@ class Parts {
   // Of result `index`. `axis` is that of the operation, whose transpose the problem may be.
   Parts(const Parameters& p, int index, Axis axis)
       : across((axis == Axis::kRow) != (p.turned != 0)),
-        count(across ? parts(p.n, Step::kPanel) : parts(p.m, p.rows)),
-        extent(across ? p.m : p.n),
+        count(across ? parts(p.n, Step::kPanel) : parts(p.m, p.rows)), extent(across ? p.m : p.n),
         first_(reinterpret_cast<Compute*>(static_cast<char*>(p.workspace) + p.folds[index])) {}
 
   Compute* at(index_t problem, index_t part, index_t place) const {
@@ -43,11 +42,12 @@ class VisitorResults {
   // Turns to a problem of the batch.
   void enter(index_t problem, const Place& place) {
     problem_ = problem;
-    for (int i = 0; i < kVisited; ++i) offsets_[i] = place.offset(p_.visited_batch + i * kBatchDims);
+    for (int i = 0; i < kVisited; ++i)
+      offsets_[i] = place.offset(p_.visited_batch + i * kBatchDims);
   }
 
-  // The results of row m in the `columns` columns from n on, at most kPanel. Of the rows of an item,
-  // the upper ones come first.
+  // The results of row m in the `columns` columns from n on, at most kPanel. Of the rows of an
+  // item, the upper ones come first.
   void row(const typename Step::Accumulator* sums, index_t m, index_t n, index_t columns) const {
     Run run;
     for_each_type(typename Epilogue::Operands{}, [&]<class Element>(int i) {
@@ -76,16 +76,19 @@ class VisitorResults {
 
   template <class Element>
   KRONOP_INLINE Element* place(int i, index_t m, index_t n) const {
-    return static_cast<Element*>(p_.visited[i]) + offsets_[i] + m * p_.visited_row[i] + n * p_.visited_column[i];
+    return static_cast<Element*>(p_.visited[i]) + offsets_[i] + m * p_.visited_row[i] +
+           n * p_.visited_column[i];
   }
 
   template <class Element>
-  KRONOP_INLINE void keep(Element*, const Run& run, int i, index_t m, index_t n, index_t columns) const {
+  KRONOP_INLINE void keep(Element*, const Run& run, int i, index_t m, index_t n,
+                          index_t columns) const {
     const int at = Epilogue::kOperands + i;
     run.write(i, place<Element>(at, m, n), p_.visited_column[at], columns);
   }
   template <class Join, Axis kAxis>
-  KRONOP_INLINE void keep(Reduced<Join, kAxis>*, const Run& run, int i, index_t m, index_t n, index_t columns) const {
+  KRONOP_INLINE void keep(Reduced<Join, kAxis>*, const Run& run, int i, index_t m, index_t n,
+                          index_t columns) const {
     const Parts<Step, Parameters> parts(p_, i, kAxis);
     const Compute* from = run.kept(i);
     if (parts.across) {

@@ -31,7 +31,8 @@ struct ElementFunctor : RenderedFunctor<Step, 1> {
     bool reads;
   };
 
-  KRONOP_INLINE explicit ElementFunctor(const Params& params) : Base(params.scalars, params.reads) {}
+  KRONOP_INLINE explicit ElementFunctor(const Params& params)
+      : Base(params.scalars, params.reads) {}
 
   KRONOP_INLINE Output operator()(const Sum& sum, const Output& source) const {
     typename Base::FragmentAccumulator sums;
@@ -48,27 +49,34 @@ struct ElementFunctor : RenderedFunctor<Step, 1> {
 
 template <class Decisions>
 struct HopperStep : Decisions {
-  using Tile = cute::Shape<cute::Int<Decisions::kTileM>, cute::Int<Decisions::kTileN>, cute::Int<Decisions::kTileK>>;
+  using Tile = cute::Shape<cute::Int<Decisions::kTileM>, cute::Int<Decisions::kTileN>,
+                           cute::Int<Decisions::kTileK>>;
   using Cluster = cute::Shape<cute::Int<Decisions::kCluster>, cute::_1, cute::_1>;
-  using Schedule = cute::conditional_t<Decisions::kAlternate, cutlass::gemm::KernelTmaWarpSpecializedPingpong,
-                                       cutlass::gemm::KernelTmaWarpSpecializedCooperative>;
+  using Schedule =
+      cute::conditional_t<Decisions::kAlternate, cutlass::gemm::KernelTmaWarpSpecializedPingpong,
+                          cutlass::gemm::KernelTmaWarpSpecializedCooperative>;
   static constexpr int kAlignment = 16 / int(sizeof(typename Decisions::Element));
-  using MainLoop =
-      typename cutlass::gemm::collective::CollectiveBuilder<cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, typename Decisions::Element,
-                                                            cutlass::layout::RowMajor, kAlignment, typename Decisions::Element, cutlass::layout::ColumnMajor,
-                                                            kAlignment, typename Decisions::ElementAccumulator, Tile, Cluster,
-                                                            cutlass::gemm::collective::StageCount<Decisions::kStages>, Schedule>::CollectiveOp;
+  using MainLoop = typename cutlass::gemm::collective::CollectiveBuilder<
+      cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, typename Decisions::Element,
+      cutlass::layout::RowMajor, kAlignment, typename Decisions::Element,
+      cutlass::layout::ColumnMajor, kAlignment, typename Decisions::ElementAccumulator, Tile,
+      Cluster, cutlass::gemm::collective::StageCount<Decisions::kStages>, Schedule>::CollectiveOp;
   // Of results: rows, columns, problems.
   using Strides = cute::Stride<long long, long long, long long>;
   using Functor = ElementFunctor<Decisions>;
   using Epilogue = cutlass::epilogue::collective::detail::Sm90TmaWarpSpecializedAdapter<
-      cutlass::epilogue::collective::DefaultEpilogue<typename Decisions::ElementOutput, Strides, Strides, Functor, cutlass::gemm::EpilogueDefault>>;
-  using Kernel = cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, MainLoop, Epilogue, cutlass::gemm::PersistentScheduler>;
+      cutlass::epilogue::collective::DefaultEpilogue<typename Decisions::ElementOutput, Strides,
+                                                     Strides, Functor,
+                                                     cutlass::gemm::EpilogueDefault>>;
+  using Kernel = cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, MainLoop,
+                                                      Epilogue, cutlass::gemm::PersistentScheduler>;
   using Params = typename Kernel::Params;
 };
 
 // Replaces a tensor map, which CUTLASS leaves empty on a device.
-KRONOP_INLINE void place_map(const cute::TmaDescriptor* to, const TensorMap& from) { *reinterpret_cast<TensorMap*>(const_cast<cute::TmaDescriptor*>(to)) = from; }
+KRONOP_INLINE void place_map(const cute::TmaDescriptor* to, const TensorMap& from) {
+  *reinterpret_cast<TensorMap*>(const_cast<cute::TmaDescriptor*>(to)) = from;
+}
 
 template <class Step, class Parameters>
 KRONOP_INLINE void prepare(const Parameters& p, typename Step::Params& prepared) {
@@ -102,9 +110,12 @@ KRONOP_INLINE void hopper_gemm(const Parameters& p) {
   using namespace cutlass_kernels;
   using Step = HopperStep<Decisions>;
   using Kernel = typename Step::Kernel;
-  static_assert(Kernel::SharedStorageSize <= Decisions::kSharedBytes, "the planner counts too little shared memory");
-  static_assert(Kernel::MaxThreadsPerBlock == Decisions::kThreads, "the planner counts other threads");
-  static_assert(sizeof(typename Step::Params) <= Decisions::kPreparedBytes, "the planner counts too little of the workspace");
+  static_assert(Kernel::SharedStorageSize <= Decisions::kSharedBytes,
+                "the planner counts too little shared memory");
+  static_assert(Kernel::MaxThreadsPerBlock == Decisions::kThreads,
+                "the planner counts other threads");
+  static_assert(sizeof(typename Step::Params) <= Decisions::kPreparedBytes,
+                "the planner counts too little of the workspace");
   extern __shared__ __align__(1024) char memory[];
 
   auto& prepared = *static_cast<typename Step::Params*>(p.prepared);

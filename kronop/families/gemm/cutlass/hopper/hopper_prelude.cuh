@@ -34,11 +34,14 @@ namespace std {
 template <class... Any>
 struct tuple_size<cute::tuple<Any...>> : cuda::std::integral_constant<size_t, sizeof...(Any)> {};
 template <class... Any>
-struct tuple_size<const cute::tuple<Any...>> : cuda::std::integral_constant<size_t, sizeof...(Any)> {};
+struct tuple_size<const cute::tuple<Any...>>
+    : cuda::std::integral_constant<size_t, sizeof...(Any)> {};
 template <size_t kIndex, class... Any>
-struct tuple_element<kIndex, cute::tuple<Any...>> : cuda::std::tuple_element<kIndex, cuda::std::tuple<Any...>> {};
+struct tuple_element<kIndex, cute::tuple<Any...>>
+    : cuda::std::tuple_element<kIndex, cuda::std::tuple<Any...>> {};
 template <size_t kIndex, class... Any>
-struct tuple_element<kIndex, const cute::tuple<Any...>> : cuda::std::tuple_element<kIndex, const cuda::std::tuple<Any...>> {};
+struct tuple_element<kIndex, const cute::tuple<Any...>>
+    : cuda::std::tuple_element<kIndex, const cuda::std::tuple<Any...>> {};
 }  // namespace std
 #endif
 

@@ -1,5 +1,5 @@
-// In place of CUTLASS's header of this name, whose division is a breakpoint on a device: a scheduler
-// of tiles divides, where their numbers are no powers of two.
+// In place of CUTLASS's header of this name, whose division is a breakpoint on a device: a
+// scheduler of tiles divides, where their numbers are no powers of two.
 #pragma once
 
 #include "cutlass/cutlass.h"
@@ -9,7 +9,8 @@ namespace cutlass {
 struct uint128_t {
   unsigned long long low, high;
 
-  CUTLASS_HOST_DEVICE uint128_t(unsigned long long low = 0, unsigned long long high = 0) : low(low), high(high) {}
+  CUTLASS_HOST_DEVICE uint128_t(unsigned long long low = 0, unsigned long long high = 0)
+      : low(low), high(high) {}
 
   // The quotient, which fits in 64 bits if `high` is less than the divisor: a bit at a time.
   CUTLASS_HOST_DEVICE unsigned long long operator/(unsigned long long divisor) const {

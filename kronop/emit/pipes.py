@@ -10,15 +10,9 @@ from collections.abc import Mapping
 from typing import Self
 
 from kronop.frozen import dataclass
+from kronop.machine import ISSUED, SPECIAL
 from kronop.target import Target
 
-# Results of a multiprocessor's special function units in a cycle, and instructions that its four
-# schedulers issue, for 32 lanes each. NOTE: from the table "Throughput of Native Arithmetic
-# Instructions" of the CUDA C++ Programming Guide.
-_SPECIAL, _ISSUED = 16, 128
-# Vector operations of a CPU's core in a cycle, its cycles in a second, and bytes of memory. NOTE: a
-# large copy of NumPy's, on one core of an EPYC with 32 MB of third-level cache, moved 21 GB/s.
-_CORE_ARITHMETIC, _CORE_HERTZ, _CORE_MEMORY = 2, 3e9, 2.1e10
 # Arithmetic that replaces an exponential: a polynomial of degree 5 with its rounding, of which the
 # scaling by a power of two is an integer addition.
 _MOVED = 6
@@ -51,7 +45,7 @@ class Pipes:
         arithmetic = getattr(target.gpu, sums) * cycles
         if sums != "float32":
             return cls(arithmetic=arithmetic)
-        return cls(arithmetic=arithmetic, special=_SPECIAL * cycles, issued=_ISSUED * cycles)
+        return cls(arithmetic=arithmetic, special=SPECIAL * cycles, issued=ISSUED * cycles)
 
     @classmethod
     def of_target(cls, target: Target, sums: str, multiplied: int = 2) -> Self:
@@ -61,10 +55,9 @@ class Pipes:
             sums: the type of sums, float32 or float64.
             multiplied: bytes of the elements that tensor cores multiply.
         """
-        if target.backend == "x86":
-            lanes = target.vector_bytes // (8 if sums == "float64" else 4)
-            arithmetic = _CORE_ARITHMETIC * lanes * _CORE_HERTZ
-            return cls(arithmetic=arithmetic, memory=_CORE_MEMORY)
+        if (core := target.cpu) is not None:
+            lanes = core.vector_bytes // (8 if sums == "float64" else 4)
+            return cls(arithmetic=core.arithmetic * lanes * core.hertz, memory=core.bandwidth)
         assert target.gpu is not None
         cores = cls.of_gpu(target, sums, target.cores, target.gpu.hertz)
         # Without tensor cores no products are counted, which then take no time.

@@ -8,13 +8,10 @@ from __future__ import annotations
 from kronop.descriptions.datatype import DataType, float64
 from kronop.emit.floor import Floor
 from kronop.emit.pipes import Pipes
+from kronop.emit.x86 import amx
 from kronop.families.gemm.least import LeastOfGemm, LeastOfReduction
 from kronop.families.gemm.size import USUAL, GemmSize
 from kronop.target import Target
-
-# Cycles of an AMX tile product of 16 x 16 sums of 64 bytes, and a core's cycles in a second. NOTE:
-# from the Intel optimization manual, chapter 20.
-_TILE_CYCLES, _TILE_SUMS, _TILE_BYTES, _CORE_HERTZ = 16, 256, 64, 3e9
 
 
 def floor(least: LeastOfGemm, target: Target, size: GemmSize | None) -> Floor:
@@ -42,10 +39,10 @@ def floor_of_reduction(least: LeastOfReduction, target: Target, size: GemmSize |
 
 def _unit(least: LeastOfGemm, target: Target) -> tuple[str, float]:
     """(what multiplies, its multiply-adds in a second)."""
-    if target.backend == "x86":
+    if (core := target.cpu) is not None:
         if least.multiplied is not None:
-            depth = _TILE_BYTES // least.multiplied.bytes
-            return "AMX tiles of a core", _TILE_SUMS * depth / _TILE_CYCLES * _CORE_HERTZ
+            products = amx.TILE**2 * amx.LINE_BYTES // least.multiplied.bytes
+            return "AMX tiles of a core", products / core.tile_cycles * core.hertz
         # NOTE: integers as floats of their size, though some CPUs multiply them more slowly.
         return "vector arithmetic of a core", _pipes(target, least.sums).arithmetic
     assert target.gpu is not None

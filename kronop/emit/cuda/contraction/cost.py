@@ -15,27 +15,22 @@ from kronop.emit.cuda.contraction.mma import OUTPUTS, ROWS, SLAB, MmaContract
 from kronop.emit.cuda.contraction.simt import SimtContract
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.cuda.machine import (
-    H200_BYTES_PER_CYCLE,
     PRODUCTS_OF_SPLIT,
-    SHARED_BYTES_PER_CYCLE,
     bytes_of_multiply_adds,
     memory_bytes_per_cycle,
     memory_share,
     warp_slowness,
 )
+from kronop.machine import MEASURED, QUARTERS, SHARED_BYTES_PER_CYCLE
 from kronop.target import Target
 
 # The ratio of measured to modelled time of the SIMT kernels, for 8^5 to 128^2 on one H200.
 SIMT_OVERHEAD = 1.65
-# Bytes that one multiprocessor gets from the level-2 cache in a cycle.
-_LEVEL_2 = 28.0
-# Cycles of a warp's product over a slab of 16 contracted indices, by the bytes of an operand; and
-# schedulers of a multiprocessor.
+# Cycles of a warp's product over a slab of 16 contracted indices, by the bytes of an operand.
 _PRODUCT_OF_SLAB = {1: 1.6, 2: 1.6, 4: 3.4, 8: 17.0}
-_SCHEDULERS = 4
-# Latencies that a block itself doesn't hide, in cycles: of its start and end, of a stage, and of a
-# load from memory, which is spread over the stages in flight. Instructions of a warp for a stage.
-_BLOCK, _STEP, LOAD = 1900.0, 70.0, 800.0
+# Latencies that a block itself doesn't hide, in cycles: of its start and end, and of a stage.
+# Instructions of a warp for a stage.
+_BLOCK, _STEP = 1900.0, 70.0
 _OF_A_STEP = 40
 
 
@@ -58,7 +53,7 @@ def of_mma(tile: MmaContract, rows: int, target: Target) -> float:
     busy = math.hypot(*used)
     resident = operands.resident_blocks(tile.threads, tile.registers, tile.shared_bytes, target)
     steps = operands.cover(work.contracted, tile.k)
-    alone = _BLOCK + steps * max(_STEP, LOAD / max(1, tile.stages - 1)) + busy
+    alone = _BLOCK + steps * max(_STEP, MEASURED.load / max(1, tile.stages - 1)) + busy
     outputs = operands.cover(work.produced, tile.n)
     lanes = operands.cover(work.lanes, tile.lanes)
     blocks = operands.cover(rows, tile.m) * outputs * lanes
@@ -110,7 +105,7 @@ def units(tile: MmaContract) -> tuple[float, ...]:
     return (
         *_streams(tile),
         shared,
-        _instructions(tile, fragments, products) / _SCHEDULERS,
+        _instructions(tile, fragments, products) / QUARTERS,
     )
 
 
@@ -141,8 +136,8 @@ def _streams(tile: MmaContract) -> tuple[float, float, float]:
     work = tile.work
     x, w, y = _brought(tile)
     return (
-        (x / operands.cover(work.produced, tile.n) + y) / H200_BYTES_PER_CYCLE,
-        (x + w + y) / _LEVEL_2,
+        (x / operands.cover(work.produced, tile.n) + y) / MEASURED.memory,
+        (x + w + y) / MEASURED.level_2,
         _products(tile) * _PRODUCT_OF_SLAB[work.source.bytes],
     )
 

@@ -23,6 +23,7 @@ from kronop.emit.cuda.operands import View
 from kronop.emit.design import Constant
 from kronop.frozen import dataclass, derived
 from kronop.late import imported
+from kronop.machine import BLOCK_THREADS, REGISTERS, THREAD_REGISTERS
 from kronop.target import Target
 
 # Contracted indices of a warp's products, and the rows and outputs of one product.
@@ -211,9 +212,9 @@ class MmaContract(ContractDesign):
         return sums + fragments + pieces + _REGISTERS
 
     def status(self, target: Target) -> Status:
-        if self.threads > 1024:
+        if self.threads > BLOCK_THREADS:
             return Status.reject(
-                f"{self.threads} threads for {self}, at most 1024; use fewer warps"
+                f"{self.threads} threads for {self}, at most {BLOCK_THREADS}; use fewer warps"
             )
         if self.k % (SLAB * self.warps[3]) or self.warp_n % 2:
             return Status.reject(
@@ -226,10 +227,10 @@ class MmaContract(ContractDesign):
                 f"a tile of {self} wants {wanted} bytes of shared memory, {target.shared_bytes} are"
                 " there; use a smaller threadblock_shape or fewer stages"
             )
-        held, most = self.registers, operands.REGISTERS // self.threads
-        if held > min(255, most):
+        held, most = self.registers, min(THREAD_REGISTERS, REGISTERS // self.threads)
+        if held > most:
             return Status.reject(
-                f"{self} wants about {held} registers of {min(255, most)}; use more warps or a"
+                f"{self} wants about {held} registers of {most}; use more warps or a"
                 " smaller threadblock_shape"
             )
         return Status.accept()

@@ -11,6 +11,7 @@ from kronop.emit.cuda.contraction.work import Order
 from kronop.emit.design import Constant
 from kronop.frozen import dataclass, derived
 from kronop.late import imported
+from kronop.machine import BLOCK_THREADS, REGISTERS, THREAD_REGISTERS, WARP
 from kronop.target import Target
 
 
@@ -88,10 +89,10 @@ class SimtContract(ContractDesign):
             )
         if self.stages > 2:
             return Status.reject(f"{self.stages} stages, the kernel has 1 or 2; use stages 2")
-        if not 32 <= self.threads <= 1024 or self.threads % 32:
+        if not WARP <= self.threads <= BLOCK_THREADS or self.threads % WARP:
             return Status.reject(
-                f"{self.threads} threads for {self}, expected a multiple of 32 of at most 1024;"
-                " change warp_count"
+                f"{self.threads} threads for {self}, expected a multiple of {WARP} of at most"
+                f" {BLOCK_THREADS}; change warp_count"
             )
         if self.shared_bytes > target.shared_bytes:
             return Status.reject(
@@ -99,7 +100,7 @@ class SimtContract(ContractDesign):
                 f" {self.stages} stages, {target.shared_bytes} are there; use a smaller"
                 " threadblock_shape"
             )
-        most = min(255, operands.REGISTERS // self.threads)
+        most = min(THREAD_REGISTERS, REGISTERS // self.threads)
         if self.registers > most:
             return Status.reject(
                 f"{self} wants about {self.registers} registers of {most};"

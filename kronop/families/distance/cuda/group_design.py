@@ -19,14 +19,14 @@ from kronop.descriptions.datatype import DataType, bfloat16, float16, float32
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import H200, gpu_of, hertz
+from kronop.emit.cuda.machine import gpu_of, hertz
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.distance import parts
 from kronop.families.distance.description import DistanceProblem, varying
 from kronop.families.distance.form import Form, TermKind
 from kronop.families.distance.size import DistanceSize
 from kronop.frozen import dataclass
-from kronop.machine import Feature
+from kronop.machine import H200, Feature
 from kronop.target import Target
 
 Ints = tuple[int, ...]

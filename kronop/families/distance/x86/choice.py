@@ -32,7 +32,7 @@ def plans(
     size = size or USUAL[target.backend]
     return cheapest_plans(
         _designs(description, target),
-        lambda item: item.seconds(size),
+        lambda item: item.seconds(size, target),
         lambda item: (_step(description, target, item),),
         target=target,
         size=size,

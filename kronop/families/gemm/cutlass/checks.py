@@ -23,13 +23,13 @@ from kronop.descriptions.datatype import (
 )
 from kronop.families.gemm.cuda.mma_design import multiplies
 from kronop.families.gemm.cutlass import headers, words
-from kronop.machine import Feature
+from kronop.machine import BLOCK_THREADS, Feature
 from kronop.target import Target
 
 if TYPE_CHECKING:
     from kronop.families.gemm.cutlass.design import CutlassGemm
 
-_ACCESS_BYTES, _LEAST_COPY, _MOST_THREADS = 16, 4, 1024
+_ACCESS_BYTES, _LEAST_COPY = 16, 4
 _LEAST_THREADS_OF_DOUBLE, _MANY_BESIDE = 64, 8
 _SIMT_STEPS, _SIMT_SUMS = 8, 4
 # Of interleaved products: with two stages, main loops copy through registers, and columns of B stay
@@ -107,8 +107,8 @@ def _divisions(design: CutlassGemm) -> str:
                 f"tile {name} of {tile} is not {warps} warps of whole instructions of {step}: each"
                 f" warp would have {tile / warps:g}"
             )
-    if design.threads > _MOST_THREADS:
-        return f"a block of {design.threads} threads; it has at most {_MOST_THREADS}"
+    if design.threads > BLOCK_THREADS:
+        return f"a block of {design.threads} threads; it has at most {BLOCK_THREADS}"
     steps = design.tile_k // design.warps_k // shape[2]
     # Main loops load the operands of one instruction while another one runs, in turns.
     if steps % 2:

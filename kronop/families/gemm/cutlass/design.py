@@ -23,9 +23,9 @@ from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.vocabulary import Swizzle
 from kronop.frozen import dataclass
+from kronop.machine import WARP
 from kronop.target import Target
 
-_WARP = 32
 # NVRTC warns of constants of CUTLASS's that it makes definitions of.
 _OPTIONS = ("-diag-suppress=20044",)
 # Bytes in shared memory of what one thread computes for all, at most; columns by which CUTLASS pads
@@ -141,12 +141,12 @@ class CutlassGemm(Design):
 
     @property
     def threads(self) -> int:
-        return _WARP * self.warps_m * self.warps_n * self.warps_k
+        return WARP * self.warps_m * self.warps_n * self.warps_k
 
     @property
     def stage_bytes(self) -> int:
         """Bytes of one stage of both operands."""
-        padding = 2 * max(0, _WARP // self.tile_k * 4 // self.source.bytes) if self.is_simt else 0
+        padding = 2 * max(0, WARP // self.tile_k * 4 // self.source.bytes) if self.is_simt else 0
         return (self.tile_m + self.tile_n + padding) * self.tile_k * self.source.bytes
 
     @property

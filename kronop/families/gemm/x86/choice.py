@@ -57,10 +57,11 @@ def plans(
     usual = USUAL[target.backend]
     size = size or usual
     designs = list(_designs(description, target))
-    kept = min(filter(lambda item: item.status(target), designs), key=lambda it: it.seconds(usual))
+    able = [item for item in designs if item.status(target)]
+    kept = min(able, key=lambda item: item.seconds(usual, target))
     return cheapest_plans(
         designs,
-        lambda item: item.seconds(size) * (_KEPT if item == kept else 1),
+        lambda item: item.seconds(size, target) * (_KEPT if item == kept else 1),
         lambda item: (_step(description, target, item),),
         target=target,
         size=size,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kronop.families.kron.cuda.tile import KronTile, Phase
+from kronop.machine import SHARED_BYTES_PER_CYCLE
 
-_BANK_BYTES = 128
 _SHIFTS = (0, 5, 6, 7, 4, 8)
 
 
@@ -23,7 +23,7 @@ def padded(tile: KronTile) -> KronTile:
     """
     layout, accumulator = tile.layout, tile.work.accumulator
     powers = all(size & (size - 1) == 0 for size in (*layout.slots, tile.columns))
-    lanes = _BANK_BYTES // accumulator.bytes
+    lanes = SHARED_BYTES_PER_CYCLE // accumulator.bytes
     patterns: list[tuple[int, list[int]]] = [
         (2 * phase.block, [_fiber(phase, lane) for lane in range(min(lanes, phase.fibers))])
         for phase in tile.phases

@@ -17,6 +17,7 @@ from kronop.emit.design import Constant, Design, Instantiation, package_folder
 from kronop.families.kron.cuda.shapes import PassWork
 from kronop.families.kron.description import KronProblem
 from kronop.frozen import dataclass
+from kronop.machine import BLOCK_THREADS, REGISTERS, WARP
 from kronop.target import Target
 
 NOTHING = StridedMatrix(pointer=0, row=0, column=0)
@@ -278,7 +279,9 @@ def _signature(scalar: Scalar, factors: int) -> KernelSignature:
 
 
 def reject_threads(threads: int) -> Status:
-    return Status.reject(f"{threads} threads of a block, expected 32 to 1024; change warp_count")
+    return Status.reject(
+        f"{threads} threads of a block, expected {WARP} to {BLOCK_THREADS}; change warp_count"
+    )
 
 
 def accept_sizes(
@@ -291,7 +294,7 @@ def accept_sizes(
             f" of shared memory, {target.shared_bytes} are there; use a smaller tile"
         )
     # The register file is divided among the threads of a block.
-    most = operands.REGISTERS // operands.round_up(registers, 8)
+    most = REGISTERS // operands.round_up(registers, 8)
     if threads > most:
         return Status.reject(
             f"{threads} threads leave too few registers, at most {most // 32 * 32} fit;"

@@ -21,6 +21,7 @@ from kronop.families.kron.cuda.pass_design import (
 from kronop.families.kron.cuda.shapes import Shape, product, shrinking
 from kronop.frozen import dataclass, derived
 from kronop.late import imported
+from kronop.machine import BLOCK_THREADS, THREAD_REGISTERS, WARP
 from kronop.target import Target
 
 MOST_FACTORS = 32
@@ -156,7 +157,7 @@ class KronTile(TiledPass):
                 odd = phase.block & (phase.block - 1) != 0
                 large = phase.together * phase.block * words > 40
                 wanted = max(wanted, held, (208 if large else 152) if odd else 0)
-        return min(wanted, 255)
+        return min(wanted, THREAD_REGISTERS)
 
     def blocks(self, target: Target) -> int:
         return operands.resident_blocks(self.threads, self.registers, self.shared_bytes, target)
@@ -170,7 +171,7 @@ class KronTile(TiledPass):
             return Status.reject(
                 f"a digit of {largest} does not fit a thread's registers, at most {MOST_CONTRACTED}"
             )
-        if not 32 <= self.threads <= 1024:
+        if not WARP <= self.threads <= BLOCK_THREADS:
             return reject_threads(self.threads)
         return accept_sizes(
             (self.rows, shape.group_in, self.columns),

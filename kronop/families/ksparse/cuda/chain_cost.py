@@ -9,6 +9,7 @@ from kronop.emit.cuda.contraction.group import serves
 from kronop.emit.cuda.contraction.work import Order
 from kronop.emit.cuda.machine import memory_bytes_per_cycle, warp_slowness
 from kronop.families.ksparse.cuda.chain_design import ChainMma, PairProduct
+from kronop.machine import MEASURED
 from kronop.target import Target
 
 # Cycles lost between a launch and the next one that waits for it, while the GPU drains and fills.
@@ -58,7 +59,7 @@ def _cycles(design: ChainMma, rows: int | None, target: Target, resident: int) -
     both = (memory / memory_bytes_per_cycle(target), brought / _LEVEL_2, products + instructions)
     busy = float(sum(item**_SHARPNESS for item in both) ** (1 / _SHARPNESS))
     took = turns * (busy + waits)
-    took += design.resident * (weights / _LEVEL_2 + cost.LOAD)
+    took += design.resident * (weights / _LEVEL_2 + MEASURED.load)
     grouped = work.source.bytes == 2 and serves(work, target)
     return took * (_OVER_MODEL if grouped else 1.0)
 

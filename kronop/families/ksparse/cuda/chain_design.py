@@ -21,6 +21,7 @@ from kronop.families.ksparse.chain_description import KSparseChainProblem, Strid
 from kronop.families.ksparse.cuda.emitter import view
 from kronop.frozen import dataclass, derived
 from kronop.late import imported
+from kronop.machine import REGISTERS, THREAD_REGISTERS
 from kronop.target import Target
 
 # Measured with ptxas 13.0: registers of the ring and its copies, in addition to a contraction's;
@@ -217,9 +218,9 @@ class ChainMma(Design):
             return Status.reject(
                 f"wants {wanted} bytes of shared memory, {target.shared_bytes} are there"
             )
-        held, most = self.registers, operands.REGISTERS // self.threads
-        if held > min(255, most):
-            return Status.reject(f"wants about {held} registers of {min(255, most)}")
+        held, most = self.registers, REGISTERS // self.threads
+        if held > min(THREAD_REGISTERS, most):
+            return Status.reject(f"wants about {held} registers of {min(THREAD_REGISTERS, most)}")
         return Status.accept()
 
     def blocks(self, target: Target) -> int:

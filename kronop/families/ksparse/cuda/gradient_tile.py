@@ -15,6 +15,7 @@ from kronop.families.ksparse.cuda.gradient_tile_sums import HALF, TileSums
 from kronop.families.ksparse.gradient_description import KSparseGradientProblem
 from kronop.frozen import dataclass, derived
 from kronop.late import imported
+from kronop.machine import BLOCK_THREADS, REGISTERS, THREAD_REGISTERS
 from kronop.target import Target
 
 SLAB_BYTES = 128
@@ -118,10 +119,10 @@ class GradientTile(GradientSums):
         return words * (sums + found + loaded + chain * 4 * parts) + 44
 
     def status(self, target: Target) -> Status:
-        if self.threads > 1024 or self.stages < 2:
+        if self.threads > BLOCK_THREADS or self.stages < 2:
             return Status.reject(
-                f"{self} has {self.threads} threads and {self.stages} stages, expected at most 1024"
-                " threads and at least 2 stages"
+                f"{self} has {self.threads} threads and {self.stages} stages, expected at most"
+                f" {BLOCK_THREADS} threads and at least 2 stages"
             )
         work = self.work
         slab = SLAB_BYTES // work.element.bytes
@@ -140,7 +141,7 @@ class GradientTile(GradientSums):
                 f"{self} wants {self.shared_bytes} bytes of shared memory, {target.shared_bytes}"
                 " are there; use a smaller threadblock_shape"
             )
-        held, most = self.registers, min(255, operands.REGISTERS // self.threads)
+        held, most = self.registers, min(THREAD_REGISTERS, REGISTERS // self.threads)
         if held > most:
             return Status.reject(f"{self} wants about {held} registers of {most}; use more warps")
         return Status.accept()

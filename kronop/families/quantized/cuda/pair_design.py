@@ -16,6 +16,7 @@ from kronop.emit.cuda.operands import View
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.quantized.description import QuantizedKronProblem
 from kronop.frozen import dataclass
+from kronop.machine import KEPT_BYTES, REGISTERS
 from kronop.target import Target
 
 _TILE, _VECTOR, _WARPS = 16, 8, 4
@@ -135,7 +136,7 @@ class PairDesign(Design):
     def _most_registers(self) -> int:
         """Registers of a thread if one block has all of a multiprocessor's, in whole warps for each
         of its quarters."""
-        return operands.REGISTERS // operands.round_up(self.threads, 128)
+        return REGISTERS // operands.round_up(self.threads, 128)
 
     @property
     def _of_matrices(self) -> tuple[int, int]:
@@ -158,8 +159,8 @@ class PairDesign(Design):
         pairs = zip(self._of_matrices, self.kept, strict=True)
         kept = sum(registers for registers, is_kept in pairs if is_kept)
         registers = max(self._registers + kept, _LEAST_REGISTERS)
-        by_registers = operands.REGISTERS // (self.threads * operands.round_up(registers, 8))
-        return max(1, min(by_registers, target.shared_bytes // (self.shared_bytes + 1024)))
+        by_registers = REGISTERS // (self.threads * operands.round_up(registers, 8))
+        return max(1, min(by_registers, target.shared_bytes // (self.shared_bytes + KEPT_BYTES)))
 
     @property
     def multiply_adds(self) -> int:

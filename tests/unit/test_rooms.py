@@ -91,7 +91,7 @@ def _room(path: Path) -> str:
 def _plans(name: str) -> bool:
     """Whether a module or folder in a family's folder is planning code: all but those that run
     operations."""
-    runs = ("__init__", "api", "arguments", "operation", "command", "torch", "jax")
+    runs = ("__init__", "declaration", "api", "arguments", "operation", "command", "torch", "jax")
     return not name.endswith(runs)
 
 

@@ -101,6 +101,15 @@ def has_products(instruction: MathInstruction, target: Target) -> bool:
     return target.has(Feature.wide_products)
 
 
+def multiplies(math: MathInstruction) -> bool:
+    """Whether tensor cores of warps have the instruction: AMX tiles are no part of a GPU."""
+    if math.opcode_class is not OpClass.TensorOp or math.instruction_shape[1] != 8:
+        return False
+    operation = math.math_operation
+    is_fast = operation.rounded or operation is MathOperation.multiply_add_fast_f32
+    return not is_fast or math.element_a is float32
+
+
 def fastest(element: DataType, target: Target, *, halves: bool = False) -> MathInstruction:
     """What multiplies if nothing is told: the tensor cores, as accurate as the ordinary ones, where
     they do. `halves`: the family has the product of float16 that older ones have too."""

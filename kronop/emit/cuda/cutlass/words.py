@@ -9,6 +9,8 @@ from kronop.descriptions.datatype import (
     InterleavedLayout,
     Layout,
     bfloat16,
+    float8_e4m3fn,
+    float8_e5m2,
     float16,
     float32,
     float64,
@@ -24,6 +26,12 @@ ELEMENTS = {
     bfloat16: "cutlass::bfloat16_t",
     int32: "int32_t",
     int8: "int8_t",
+}
+# Those of CUTLASS 3.x.
+HOPPER_ELEMENTS = {
+    **ELEMENTS,
+    float8_e4m3fn: "cutlass::float_e4m3_t",
+    float8_e5m2: "cutlass::float_e5m2_t",
 }
 LAYOUTS: Mapping[AnyLayout, str] = {
     Layout.RowMajor: "cutlass::layout::RowMajor",
@@ -43,10 +51,6 @@ _OPERATORS = {
     MathOperation.multiply_add_fast_bf16: "cutlass::arch::OpMultiplyAddFastBF16",
 }
 _OF_BYTES = MathOperation.multiply_add_saturate
-FLIPPED: Mapping[AnyLayout, Layout] = {
-    Layout.RowMajor: Layout.ColumnMajor,
-    Layout.ColumnMajor: Layout.RowMajor,
-}
 
 
 def operator_of(math: MathInstruction) -> str:

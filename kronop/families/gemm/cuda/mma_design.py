@@ -14,7 +14,7 @@ from kronop.descriptions.datatype import (
     float32,
     float64,
 )
-from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
+from kronop.descriptions.math_instruction import MathOperation
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT, warp_products
 from kronop.emit.design import Instantiation, package_folder
@@ -194,7 +194,7 @@ class GemmMma(GemmBlocks):
 
     def _status_of_math(self, target: Target) -> Status:
         math = self.math
-        if not multiplies(math):
+        if not operands.multiplies(math):
             return Status.reject(f"tensor cores of a GPU do not have {math}")
         status = operands.accept_element(self.source, target)
         # Both shapes of float16 are one, which older tensor cores have in two parts.
@@ -269,12 +269,3 @@ class GemmMma(GemmBlocks):
             ),
             folders=(package_folder(__package__),),
         )
-
-
-def multiplies(math: MathInstruction) -> bool:
-    """Whether tensor cores of warps have the instruction: AMX tiles are no part of a GPU."""
-    if math.opcode_class is not OpClass.TensorOp or math.instruction_shape[1] != 8:
-        return False
-    operation = math.math_operation
-    is_fast = operation.rounded or operation is MathOperation.multiply_add_fast_f32
-    return not is_fast or math.element_a is float32

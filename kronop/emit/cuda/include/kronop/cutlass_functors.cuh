@@ -3,7 +3,7 @@
 
 #include <cutlass/array.h>
 
-#include "kronop/activations.cuh"
+#include "activations.cuh"
 
 namespace kronop {
 namespace cutlass_kernels {

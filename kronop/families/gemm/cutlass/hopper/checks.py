@@ -24,18 +24,14 @@ from kronop.descriptions.tile import (
     KernelScheduleType,
     TileSchedulerType,
 )
-from kronop.families.gemm.cutlass import headers, words
+from kronop.emit.cuda.cutlass import checks
+from kronop.families.gemm.cutlass import headers
 from kronop.machine import Feature
 from kronop.target import Target
 
 if TYPE_CHECKING:
     from kronop.families.gemm.cutlass.hopper.design import CutlassHopper
 
-ELEMENTS = {
-    **words.ELEMENTS,
-    float8_e4m3fn: "cutlass::float_e4m3_t",
-    float8_e5m2: "cutlass::float_e5m2_t",
-}
 # Bytes of a line of an operand in shared memory, all of which a tile has along K.
 LINE_BYTES = 128
 _SUMS: dict[DataType, tuple[DataType, ...]] = {
@@ -67,7 +63,7 @@ def status(design: CutlassHopper, target: Target) -> Status:
         _words,
         _operands,
         _tiles,
-        lambda item: _shared(item, target),
+        lambda item: checks.shared(item, target),
         lambda item: headers.missing(),
     )
     return Status.first_of(rule(design) for rule in rules)
@@ -128,12 +124,3 @@ def _tiles(design: CutlassHopper) -> str:
     if m * n > _MOST_SUMS * _GROUP * groups:
         return f"a thread has {m * n // (_GROUP * groups)} sums of a tile; {_MOST_SUMS} fit"
     return "" if design.stages > 1 else "main loops have 2 stages or more, not 1"
-
-
-def _shared(design: CutlassHopper, target: Target) -> str:
-    if design.shared_bytes <= target.shared_bytes:
-        return ""
-    return (
-        f"a block takes {design.stages} stages of {design.stage_bytes}, in all"
-        f" {design.shared_bytes} bytes of shared memory; {target} has {target.shared_bytes}"
-    )

@@ -17,6 +17,8 @@ from kronop.descriptions.tile import (
     TileSchedulerType,
 )
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.cutlass import hopper
+from kronop.emit.cuda.cutlass.words import HOPPER_ELEMENTS
 from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.errors import ArgumentError, mismatch
@@ -30,7 +32,7 @@ from kronop.families.gemm.cuda.group_problem import (
 )
 from kronop.families.gemm.cutlass import headers
 from kronop.families.gemm.cutlass.hopper import checks
-from kronop.families.gemm.cutlass.hopper.checks import ELEMENTS, IN_TURN, LINE_BYTES
+from kronop.families.gemm.cutlass.hopper.checks import IN_TURN, LINE_BYTES
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
@@ -47,9 +49,6 @@ _NUMBERS = (
     *(f"{name}_{axis}" for name in ("result", "source") for axis in ("row", "column", "batch")),
     *("cores", "prepares"),
 )
-# Assertions are calls, across which products of warp groups do not overlap. NVRTC warns of
-# constants that become definitions, of defaulted functions and of unused variables.
-_OPTIONS = ("-DNDEBUG", "-diag-suppress=20044", "-diag-suppress=20012", "-diag-suppress=177")
 # Multiply-adds of a multiprocessor in a cycle by bytes of an element, cycles of a second, seconds
 # of two launches. NOTE: 0.7 of what kronop's own warp groups reach, as measured on an H200 for
 # float16 at 4096^3: 374 against 547 TFLOP/s.
@@ -149,17 +148,15 @@ class CutlassHopper(Design):
 
     def instantiation(self, target: Target) -> Instantiation:
         scalar = operands.scalar_kind(self.epilogue).cxx
-        own, sums = package_folder(__package__), self.math.element_accumulator
-        found = headers.found()
-        major, minor, _ = found.version
+        sums, found = self.math.element_accumulator, headers.found()
         return Instantiation(
             header="hopper_gemm.cuh",
             template="kronop::hopper_gemm",
             parameters=f"kronop::HopperParameters<{scalar}>",
             types=(
-                ("Element", ELEMENTS[self.source]),
-                ("ElementOutput", ELEMENTS[self.output]),
-                ("ElementAccumulator", ELEMENTS[sums]),
+                ("Element", HOPPER_ELEMENTS[self.source]),
+                ("ElementOutput", HOPPER_ELEMENTS[self.output]),
+                ("ElementAccumulator", HOPPER_ELEMENTS[sums]),
                 ("Output", self.output.cxx),
                 ("Accumulator", sums.cxx),
                 ("Scalar", scalar),
@@ -177,14 +174,8 @@ class CutlassHopper(Design):
                 ("kAlternate", self.alternate),
             ),
             cluster=self.cluster,
-            # What stands in for headers of CUTLASS is found before them.
-            folders=(
-                own,
-                package_folder(headers.__package__),
-                f"{own}/overrides",
-                found.folder,
-            ),
-            options=(*_OPTIONS, f"-DKRONOP_CUTLASS_VERSION={100 * major + minor}"),
+            folders=(package_folder(__package__), *hopper.folders(found.folder)),
+            options=hopper.options(found.version),
             cuda_headers=True,
         )
 

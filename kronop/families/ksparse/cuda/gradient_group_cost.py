@@ -17,7 +17,7 @@ _MEMORY, _BROUGHT, _WRITTEN, _SHARED = 17.6, {1: 36.0, 2: 41.0}, 31.0, 130.0
 # costs, relative to one from memory, that another tile reads again from the level-2 cache.
 _BROKEN, _AGAIN = 1.04, 0.09
 # Latency of copying a stage in cycles, and how many stages are in use rather than being copied;
-# multiply-adds in a cycle; cycles of a stage, of a tile and of a launch.
+# multiply-adds in a cycle, as fitted with the others; cycles of a stage, of a tile and of a launch.
 _LATENCY, _HELD = 1420.0, 1.18
 _RATE = 1720.0
 _STEP, _TILE, _CALL = 62.0, 1060.0, 5800.0

@@ -11,7 +11,7 @@ from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType, bfloat16, float16
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import memory_bytes_per_cycle, warp_slowness
+from kronop.emit.cuda.machine import memory_bytes_per_cycle, warp_products
 from kronop.emit.cuda.operands import View
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.quantized.description import QuantizedKronProblem
@@ -29,10 +29,6 @@ _LEAST_REGISTERS = 96
 # Beyond as many columns of the second digit, a warp has two tiles of them, so that fewer warps read
 # the same rows, if a thread then needs no more than so many registers.
 _NARROW, _ROOMY = 64, 152
-# Multiply-adds of the tensor cores in a cycle of a multiprocessor, by mma.sync: 0.62 of the 2048
-# that its wgmma does (Luo et al., 2024, "Benchmarking and Dissecting the Nvidia Hopper GPU
-# Architecture via Microbenchmarking"); not measured here.
-_MULTIPLY_ADDS_PER_CYCLE = 1270
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +183,7 @@ class PairDesign(Design):
             return Status.reject(
                 f"takes {self.shared_bytes} bytes of shared memory, at most {target.shared_bytes}"
             )
-        rate = _MULTIPLY_ADDS_PER_CYCLE / warp_slowness(target)
+        rate = warp_products(target, self.element.bytes)
         if self.multiply_adds / rate > self._two_steps(target):
             return Status.reject(
                 f"{self.multiply_adds} multiply-adds of padded tiles for a row take longer than to"

@@ -36,6 +36,7 @@ from kronop.families.gemm.cutlass.hopper.checks import IN_TURN, LINE_BYTES
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
+from kronop.machine import MEASURED
 from kronop.target import Target
 
 # Threads of a group of warps; groups of a block, one of which copies.
@@ -49,10 +50,9 @@ _NUMBERS = (
     *(f"{name}_{axis}" for name in ("result", "source") for axis in ("row", "column", "batch")),
     *("cores", "prepares"),
 )
-# Multiply-adds of a multiprocessor in a cycle by bytes of an element, cycles of a second, seconds
-# of two launches. NOTE: 0.7 of what kronop's own warp groups reach, as measured on an H200 for
-# float16 at 4096^3: 374 against 547 TFLOP/s.
-_PRODUCTS, _SECONDS_OF_LAUNCHES = {4: 600, 2: 1200, 1: 2400}, 1e-5
+# The share of what products of warp groups reach, and seconds of two launches. NOTE: measured on an
+# H200 for float16 at 4096^3: 374 TFLOP/s, and 547 of kronop's own.
+_SHARE, _SECONDS_OF_LAUNCHES = 0.706, 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,8 @@ class CutlassHopper(Design):
         tiles = operands.cover(size.m, self.tile_m) * operands.cover(size.n, self.tile_n)
         rounds = operands.cover(tiles * size.batch, target.cores)
         steps = operands.round_up(size.k, self.tile_k)
-        multiply = rounds * self.tile_m * self.tile_n * steps / _PRODUCTS[self.source.bytes]
+        rate = _SHARE * MEASURED.group_products[self.source.bytes]
+        multiply = rounds * self.tile_m * self.tile_n * steps / rate
         elements = (size.m + size.n) * size.k * self.source.bytes
         moved = size.batch * (elements + size.m * size.n * self.output.bytes)
         memory = moved / (memory_bytes_per_cycle(target) * target.cores)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import Any, Self, overload
 
 from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError, mismatch
@@ -36,9 +36,7 @@ from kronop.operators.frameworks import (
 )
 from kronop.operators.kept import kept, recalled
 from kronop.operators.operator import Operator, on_columns, whole
-
-if TYPE_CHECKING:
-    from kronop.operators.spectral import SpectralOperator
+from kronop.operators.spectral import SpectralOperator
 
 
 class KroneckerOperator(Factored):
@@ -146,10 +144,8 @@ class KroneckerOperator(Factored):
         return type(self)(factors, self.scale * x.scale)
 
     def __add__(self, other: Any) -> Operator:
-        imported("kronop.operators.product_sum")
-        from kronop.operators.product_sum import added
-
-        return added(self, other)
+        found: Operator = imported("kronop.operators.product_sum").added(self, other)
+        return found
 
     def solve(self, b: Array, sigma2: Any = 0.0) -> Array:
         """x with (operator + sigma2 I) x = b.
@@ -248,9 +244,6 @@ class KroneckerOperator(Factored):
         return type(self)([times(first, sign_of(self.scale), 2), *others]), abs(self.scale)
 
     def eigh(self) -> SpectralOperator:
-        imported("kronop.operators.spectral")
-        from kronop.operators.spectral import SpectralOperator
-
         values, vectors = decomposed(self)
         return SpectralOperator(times(outer(values, operator.mul), self.scale, 1), vectors)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, NoReturn, Self
 
 from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
@@ -33,16 +33,14 @@ from kronop.operators.frameworks import (
 )
 from kronop.operators.kept import kept
 from kronop.operators.kronecker import KroneckerOperator
+from kronop.operators.masked import Solvable
 from kronop.operators.operator import Operator
 from kronop.operators.spectral import between, nonzero
-
-if TYPE_CHECKING:
-    from kronop.operators.spectral import SpectralOperator
 
 _ITERATE = "kronop.cg(operator, b, sigma2=...) solves with any symmetric positive definite operator"
 
 
-class KroneckerProductSum(Operator):
+class KroneckerProductSum(Solvable):
     """A sum of Kronecker products A1 x A2 x ... + C1 x C2 x ... + ..., a matrix (..., P, Q) that is
     not formed: what `+` of KroneckerOperators gives.
 
@@ -202,7 +200,7 @@ class KroneckerProductSum(Operator):
             logarithm = logarithm + 2 * copies * xp.log(diagonal(root)).sum(-1)
         return xp.sign(values).prod(-1), logarithm
 
-    def eigh(self) -> SpectralOperator:
+    def eigh(self) -> NoReturn:
         """Refused: a sum of products has no orthonormal eigenvectors that are such a product.
 
         Raises:
@@ -212,13 +210,13 @@ class KroneckerProductSum(Operator):
             "eigh", "a Kronecker product or a Kronecker sum", "a sum of products", _ITERATE
         )
 
-    def eigvalsh(self) -> Any:
+    def eigvalsh(self) -> NoReturn:
         """Refused, as `eigh`.
 
         Raises:
             ArgumentError: always.
         """
-        return self.eigh()
+        self.eigh()
 
     def _pair(self) -> tuple[list[Any], list[Any], Any, Any]:
         """The Cholesky factors of the definite term's factors, the other term's factors, the scale

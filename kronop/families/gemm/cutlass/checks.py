@@ -7,7 +7,6 @@ compute something else than was described, a comment says what.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import (
@@ -23,11 +22,9 @@ from kronop.descriptions.datatype import (
 )
 from kronop.families.gemm.cuda.mma_design import multiplies
 from kronop.families.gemm.cutlass import headers, words
+from kronop.families.gemm.cutlass.tile import CutlassTile
 from kronop.machine import Feature
 from kronop.target import Target
-
-if TYPE_CHECKING:
-    from kronop.families.gemm.cutlass.design import CutlassGemm
 
 _ACCESS_BYTES, _LEAST_COPY, _MOST_THREADS = 16, 4, 1024
 _LEAST_THREADS_OF_DOUBLE, _MANY_BESIDE = 64, 8
@@ -48,9 +45,9 @@ _OUTPUTS = {
 }
 
 
-def status(design: CutlassGemm, target: Target) -> Status:
+def status(design: CutlassTile, target: Target) -> Status:
     """Whether CUTLASS has the design's kernel, it fits the target, and headers are installed."""
-    rules: tuple[Callable[[CutlassGemm], str], ...] = (
+    rules: tuple[Callable[[CutlassTile], str], ...] = (
         lambda _: _served(target),
         _types,
         _layouts,
@@ -71,7 +68,7 @@ def _served(target: Target) -> str:
     return "" if has else f"CUTLASS's kernels are for sm_80 and later, not for {target}"
 
 
-def _types(design: CutlassGemm) -> str:
+def _types(design: CutlassTile) -> str:
     math = design.math
     sums = math.element_accumulator
     if design.is_simt and design.source not in _SIMT_TYPES:
@@ -87,7 +84,7 @@ def _types(design: CutlassGemm) -> str:
     return ""
 
 
-def _layouts(design: CutlassGemm) -> str:
+def _layouts(design: CutlassTile) -> str:
     layouts = (design.layout_a, design.layout_b)
     # Tensor cores read 8-bit operands in words along K, which shared memory can't turn.
     plain = design.source is int8 and not design.interleaved
@@ -96,7 +93,7 @@ def _layouts(design: CutlassGemm) -> str:
     return ""
 
 
-def _divisions(design: CutlassGemm) -> str:
+def _divisions(design: CutlassTile) -> str:
     """Tiles consist of whole tiles of warps, and these of whole instructions."""
     shape = design.math.instruction_shape
     for name, tile, warps, step in zip(
@@ -116,7 +113,7 @@ def _divisions(design: CutlassGemm) -> str:
     return ""
 
 
-def _tensor_cores(design: CutlassGemm) -> str:
+def _tensor_cores(design: CutlassTile) -> str:
     item = design.source
     across, (m, n, _) = design.tile_k * item.bytes, design.tile
     if across not in _TILE_BYTES:
@@ -138,7 +135,7 @@ def _tensor_cores(design: CutlassGemm) -> str:
     return _stored_at_once(design)
 
 
-def _float64(design: CutlassGemm, turned: bool) -> str:
+def _float64(design: CutlassTile, turned: bool) -> str:
     """Why there is no kernel of float64. `turned`: neither operand is contiguous along K."""
     rows, columns = design.tile_m // design.warps_m, design.tile_n // design.warps_n
     if design.threads < _LEAST_THREADS_OF_DOUBLE or rows % 16 or columns % 16:
@@ -151,7 +148,7 @@ def _float64(design: CutlassGemm, turned: bool) -> str:
     return ""
 
 
-def _stored_at_once(design: CutlassGemm) -> str:
+def _stored_at_once(design: CutlassTile) -> str:
     """Warps beside each other store rows of results together, which the tile has to have."""
     (_, extent, _), (_, warps_n, warps_k) = design.tile, design.warps
     beside = warps_n * warps_k
@@ -162,7 +159,7 @@ def _stored_at_once(design: CutlassGemm) -> str:
     return f"{beside} warps beside each other store {columns} columns; the tile has {extent}"
 
 
-def _interleaved(design: CutlassGemm) -> str:
+def _interleaved(design: CutlassTile) -> str:
     """Epilogues of interleaved products store whole panels of a warp, and add up no warps' sums."""
     if not design.interleaved:
         return ""
@@ -187,7 +184,7 @@ def _interleaved(design: CutlassGemm) -> str:
     return ""
 
 
-def _simt(design: CutlassGemm) -> str:
+def _simt(design: CutlassTile) -> str:
     if design.tile_k != _SIMT_STEPS:
         return f"tile K is {_SIMT_STEPS} on ordinary cores, not {design.tile_k}"
     if design.warps_k != 1:
@@ -204,7 +201,7 @@ def _simt(design: CutlassGemm) -> str:
     return ""
 
 
-def _copies(design: CutlassGemm) -> str:
+def _copies(design: CutlassTile) -> str:
     """Threads bring the same number of accesses each."""
     width = 1 if design.is_simt else _ACCESS_BYTES // design.source.bytes
     if not design.is_simt and design.source is float64:
@@ -219,7 +216,7 @@ def _copies(design: CutlassGemm) -> str:
     return ""
 
 
-def _alignments(design: CutlassGemm) -> str:
+def _alignments(design: CutlassTile) -> str:
     if design.stages < 2:
         return f"main loops have 2 stages or more, not {design.stages}"
     given = {"A": design.alignment_a, "B": design.alignment_b}
@@ -235,7 +232,7 @@ def _alignments(design: CutlassGemm) -> str:
     return _results(design)
 
 
-def _results(design: CutlassGemm) -> str:
+def _results(design: CutlassTile) -> str:
     width = design.alignment_c
     if design.is_simt:
         return "" if width == 1 else f"ordinary cores store single elements, not {width} at once"
@@ -248,7 +245,7 @@ def _results(design: CutlassGemm) -> str:
     return ""
 
 
-def _shared(design: CutlassGemm, target: Target) -> str:
+def _shared(design: CutlassTile, target: Target) -> str:
     if design.shared_bytes <= target.shared_bytes:
         return ""
     return (

@@ -32,9 +32,9 @@ from kronop.operators.frameworks import (
     without_gradient,
 )
 from kronop.operators.kept import kept
-from kronop.operators.kronecker import KroneckerOperator
 from kronop.operators.masked import Solvable
 from kronop.operators.operator import Operator
+from kronop.operators.product import KroneckerProduct
 from kronop.operators.spectral import between, nonzero
 
 _ITERATE = "kronop.cg(operator, b, sigma2=...) solves with any symmetric positive definite operator"
@@ -65,9 +65,9 @@ class KroneckerProductSum(Solvable):
         True
     """
 
-    def __init__(self, terms: Iterable[KroneckerOperator]) -> None:
+    def __init__(self, terms: Iterable[KroneckerProduct]) -> None:
         terms = tuple(terms)
-        if len(terms) < 2 or not all(isinstance(term, KroneckerOperator) for term in terms):
+        if len(terms) < 2 or not all(isinstance(term, KroneckerProduct) for term in terms):
             raise ElementTypeError(
                 mismatch(
                     "terms",
@@ -91,7 +91,7 @@ class KroneckerProductSum(Solvable):
         self._terms = terms
 
     @property
-    def terms(self) -> tuple[KroneckerOperator, ...]:
+    def terms(self) -> tuple[KroneckerProduct, ...]:
         """The operators whose sum this is."""
         return self._terms
 
@@ -153,13 +153,14 @@ class KroneckerProductSum(Solvable):
         values, vectors = kept(self, "pair", self.tensors, self._inverse)
         return lambda b, sigma2: between(vectors, values, b)
 
-    def _inverse(self) -> tuple[Any, KroneckerOperator]:
+    def _inverse(self) -> tuple[Any, KroneckerProduct]:
         """V, and the diagonal matrix in V diag V^T of the inverse."""
         roots, others, scale, ratio = self._pair()
         # V of each pair of factors, and w.
         found = [_common(root, other) for root, other in zip(roots, others, strict=True)]
         values = nonzero(1 + times(outer([w for w, _ in found], operator.mul), ratio, 1))
-        return times(1 / values, 1 / scale, 1), KroneckerOperator([v for _, v in found])
+        vectors = type(self.terms[0])([v for _, v in found])
+        return times(1 / values, 1 / scale, 1), vectors
 
     def solve(self, b: Array, sigma2: float = 0.0) -> Array:
         """x with operator @ x = b, exactly: see the class for which operators.
@@ -247,9 +248,9 @@ class KroneckerProductSum(Solvable):
             raise _no_exact("sigma2", "0 with a sum of products", sigma2, _ITERATE)
 
 
-def added(left: KroneckerOperator | KroneckerProductSum, right: Any) -> Operator:
+def added(left: KroneckerProduct | KroneckerProductSum, right: Any) -> Operator:
     """The sum of Kronecker products, or sums of these; of others what all operators have."""
-    if not isinstance(right, (KroneckerOperator, KroneckerProductSum)):
+    if not isinstance(right, (KroneckerProduct, KroneckerProductSum)):
         return Operator.__add__(left, right)
     terms = [
         item.terms if isinstance(item, KroneckerProductSum) else (item,) for item in (left, right)

@@ -8,10 +8,10 @@ from typing import Any, Self
 
 from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError, mismatch
-from kronop.operators.factored import Factored
 from kronop.operators.frameworks import batch_of, check_alike, times, turned, without_autocast
 from kronop.operators.masked import Solvable
 from kronop.operators.operator import detached, on_columns, shifted, whole
+from kronop.operators.product import KroneckerProduct
 
 
 class SpectralOperator(Solvable):
@@ -43,7 +43,7 @@ class SpectralOperator(Solvable):
 
     decomposes = True
 
-    def __init__(self, values: Any, vectors: Factored) -> None:
+    def __init__(self, values: Any, vectors: KroneckerProduct) -> None:
         check_alike(values, "values", vectors.factors[0], "the vectors")
         shape, order = tuple(values.shape), vectors.shape[-1]
         if not shape or shape[-1] != order:
@@ -63,7 +63,7 @@ class SpectralOperator(Solvable):
         return self._values
 
     @property
-    def vectors(self) -> Factored:
+    def vectors(self) -> KroneckerProduct:
         """The eigenvectors (..., N, N), one in each column."""
         return self._vectors
 
@@ -194,7 +194,7 @@ class SpectralOperator(Solvable):
             )
 
 
-def between(vectors: Factored, values: Any, x: Any) -> Any:
+def between(vectors: KroneckerProduct, values: Any, x: Any) -> Any:
     """V diag(values) V^T x for columns x (..., N, C)."""
     return vectors @ (values[..., None] * (vectors.T @ x))
 

@@ -1,12 +1,14 @@
-"""The direction of imports, and what importing the package may touch."""
+"""The direction of imports, that none go in circles, and what importing the package may touch."""
 
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,11 @@ _FAMILIES = {family.name: family for family in families.FAMILIES}
 _MODULES = sorted(path for path in _ROOT.rglob("*.py"))
 
 
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def _imports(tree: ast.AST, top_level_only: bool):
     nodes = tree.body if top_level_only else ast.walk(tree)  # type: ignore[attr-defined]
     for node in nodes:
@@ -97,7 +104,7 @@ def _plans(name: str) -> bool:
 
 @pytest.mark.parametrize("path", _MODULES, ids=lambda path: str(path.relative_to(_ROOT)))
 def test_imports_run_one_way(path: Path) -> None:
-    tree = ast.parse(path.read_text())
+    tree = _tree(path)
     _check_imports(path, tree)
     # Else signal handlers and forked children find half of a module. Commands meet neither.
     assert _room(path) in ("bench", "commands", "late") or not _not_late(tree)
@@ -235,6 +242,47 @@ def test_other_imports_in_functions_are_seen() -> None:
         assert _not_late(ast.parse(f"def f():\n    {line}"))
     for module in ("b.c", "b.c.d"):
         assert not _not_late(ast.parse(f"def f():\n    imported({module!r})\n    {lines[1]}"))
+
+
+def _circle(trees: dict[str, ast.Module]) -> list[str]:
+    """Modules of which each imports the next: when it is imported, later, or for types alone."""
+    graph = {
+        module: {
+            found
+            for name in _imports(tree, top_level_only=False)
+            for found in [name if name in trees else name.rpartition(".")[0]]
+            if found in trees and found != module
+        }
+        for module, tree in trees.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    names = [("kronop", *path.relative_to(_ROOT).with_suffix("").parts) for path in _MODULES]
+    modules = [".".join(name).removesuffix(".__init__") for name in names]
+    assert not _circle(dict(zip(modules, map(_tree, _MODULES), strict=True)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import a.b",
+        "from a import b",
+        "from a.b import f",
+        "if TYPE_CHECKING:\n    from a.b import F",
+        "def g():\n    from a.b import f",
+        "def g():\n    imported('a.b').f()",
+    ],
+)
+def test_circles_are_seen(line: str) -> None:
+    trees = {"a": "", "a.b": "from a import c", "a.c": "import a.d", "a.d": line}
+    found = _circle({name: ast.parse(text) for name, text in trees.items()})
+    assert {*found} == {"a.b", "a.c", "a.d"}
 
 
 @pytest.mark.parametrize("room", ["descriptions", "emit", "families/planner"])

@@ -6,8 +6,7 @@ import math
 
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction import group_chains as chains
-from kronop.emit.cuda.contraction.group import GroupContract
-from kronop.emit.cuda.contraction.group_room import TEAM_ROWS
+from kronop.emit.cuda.contraction.group_room import TEAM_ROWS, GroupRoom
 from kronop.emit.cuda.contraction.work import Order
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT, memory_share
 from kronop.machine import GPU_LINE, GPU_SECTOR, SHARED_BYTES_PER_CYCLE
@@ -45,7 +44,7 @@ _SHARPNESS = 4.3
 _PACKS = 0.93
 
 
-def cycles(tile: GroupContract, all_rows: int, target: Target) -> float:
+def cycles(tile: GroupRoom, all_rows: int, target: Target) -> float:
     """Cycles of a call: in each tile, the slowest of memory, copies, products and stores counts."""
     work, element = tile.work, tile.work.source.bytes
     depth = operands.round_up(work.contracted, tile.k)
@@ -82,7 +81,7 @@ def cycles(tile: GroupContract, all_rows: int, target: Target) -> float:
     return took + (_PACK if tile.packs_first else 0)
 
 
-def _run(tile: GroupContract) -> int:
+def _run(tile: GroupRoom) -> int:
     """Bytes of X that one request to the level-2 cache brings: a contiguous run, at most a line."""
     work = tile.work
     lanes = tile.lanes * (tile.k if tile.lanes == work.lanes else 1)
@@ -90,7 +89,7 @@ def _run(tile: GroupContract) -> int:
     return min(GPU_LINE, elements * work.source.bytes)
 
 
-def _asked_to_write(tile: GroupContract, y: int) -> float:
+def _asked_to_write(tile: GroupRoom, y: int) -> float:
     """Requests to the level-2 cache that write `y` bytes of results; those that write parts of
     sectors count as more."""
     work = tile.work
@@ -100,7 +99,7 @@ def _asked_to_write(tile: GroupContract, y: int) -> float:
     return y / run * (_PARTIAL if run < GPU_SECTOR else 1.0)
 
 
-def _used(tile: GroupContract, x: int, w: int) -> float:
+def _used(tile: GroupRoom, x: int, w: int) -> float:
     """Cycles of the multiplying teams for one tile."""
     work, splits = tile.work, tile.work.splits
     element = work.source.bytes

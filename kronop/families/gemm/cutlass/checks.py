@@ -6,16 +6,13 @@ Here are the rules that depend on layouts; those of all its kernels are in `emit
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import INTERLEAVE, Layout, float64, int8, int32
 from kronop.emit.cuda.cutlass import checks
 from kronop.families.gemm.cutlass import headers
+from kronop.families.gemm.cutlass.tile import CutlassTile
 from kronop.target import Target
-
-if TYPE_CHECKING:
-    from kronop.families.gemm.cutlass.design import CutlassGemm
 
 _LEAST_THREADS_OF_DOUBLE = 64
 # Of interleaved products: with two stages, main loops copy through registers, and columns of B stay
@@ -25,10 +22,10 @@ _LEAST_STAGES_OF_PANELS, _MOST_WIDE_RESULTS = 3, 2048
 _LINE_BYTES = 128
 
 
-def status(design: CutlassGemm, target: Target) -> Status:
+def status(design: CutlassTile, target: Target) -> Status:
     """Whether CUTLASS has the design's kernel, it fits the target, and headers are installed."""
     tensor_cores = (checks.depth, _turned, checks.stages, _float64, checks.stored_at_once)
-    rules: tuple[Callable[[CutlassGemm], str], ...] = (
+    rules: tuple[Callable[[CutlassTile], str], ...] = (
         lambda _: checks.served(target),
         checks.types,
         _layouts,
@@ -43,7 +40,7 @@ def status(design: CutlassGemm, target: Target) -> Status:
     return Status.first_of(rule(design) for rule in rules)
 
 
-def _layouts(design: CutlassGemm) -> str:
+def _layouts(design: CutlassTile) -> str:
     layouts = (design.layout_a, design.layout_b)
     # Tensor cores read 8-bit operands in words along K, which shared memory can't turn.
     plain = design.source is int8 and not design.interleaved
@@ -52,7 +49,7 @@ def _layouts(design: CutlassGemm) -> str:
     return ""
 
 
-def _contiguous(design: CutlassGemm) -> tuple[tuple[str, int], ...]:
+def _contiguous(design: CutlassTile) -> tuple[tuple[str, int], ...]:
     """The index and the extent of a tile of each operand that is not contiguous along K."""
     left, right = design.kernel_layouts
     (m, n, _), names = design.tile, design.index_names
@@ -60,7 +57,7 @@ def _contiguous(design: CutlassGemm) -> tuple[tuple[str, int], ...]:
     return tuple((name, extent) for is_turned, name, extent in found if is_turned)
 
 
-def _turned(design: CutlassGemm) -> str:
+def _turned(design: CutlassTile) -> str:
     """Rows of shared memory are whole lines along a contiguous index."""
     for name, extent in _contiguous(design):
         across = extent * design.source.bytes
@@ -72,7 +69,7 @@ def _turned(design: CutlassGemm) -> str:
     return ""
 
 
-def _float64(design: CutlassGemm) -> str:
+def _float64(design: CutlassTile) -> str:
     if design.source is not float64:
         return ""
     rows, columns = design.tile_m // design.warps_m, design.tile_n // design.warps_n
@@ -86,7 +83,7 @@ def _float64(design: CutlassGemm) -> str:
     return ""
 
 
-def _interleaved(design: CutlassGemm) -> str:
+def _interleaved(design: CutlassTile) -> str:
     """Epilogues of interleaved products store whole panels of a warp, and add up no warps' sums."""
     if not design.interleaved:
         return ""

@@ -2,98 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
-from kronop.descriptions.datatype import (
-    INTERLEAVE,
-    AnyLayout,
-    InterleavedLayout,
-    Layout,
-)
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
+from kronop.artifacts import Launch, Status
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cutlass import words
-from kronop.emit.cuda.cutlass.design import OPTIONS, CutlassDesign
+from kronop.emit.cuda.cutlass.design import OPTIONS
 from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle, ordinary_products, warp_products
 from kronop.emit.design import Instantiation, package_folder
 from kronop.families.gemm.cutlass import checks, headers, launching
+from kronop.families.gemm.cutlass.tile import CutlassTile
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
-from kronop.families.gemm.vocabulary import Swizzle
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-_POINTERS = ("a", "b", "result", "source", "bias", "partial")
-_NUMBERS = ("m", "n", "k", "ld_a", "ld_b", "ld_source", "ld_result", "ld_partial")
-_BATCHES = ("batch", "a_batch", "b_batch", "source_batch", "result_batch")
-_REST = ("bias_row", "bias_column", "slices", "depth", "adds_up")
 # The shares of what products of warps, of them in float64, and ordinary cores do that these kernels
 # reach. NOTE: on an H200 they were measured to have 0.46 of torch's products of float16.
 _OF_WARPS, _OF_DOUBLES, _OF_ORDINARY = 0.826, 0.5, 0.5
 _SECONDS_OF_LAUNCH = 5e-6
-_FLIPPED: Mapping[AnyLayout, Layout] = {
-    Layout.RowMajor: Layout.ColumnMajor,
-    Layout.ColumnMajor: Layout.RowMajor,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CutlassGemm(CutlassDesign):
-    """A matrix product by a kernel of CUTLASS 2.x.
-
-    Attributes:
-        layout_a, layout_b, layout_c: layouts of A, B, and of C and D.
-        swizzle: the order in which tiles are taken.
-    """
-
-    layout_a: AnyLayout
-    layout_b: AnyLayout
-    layout_c: AnyLayout
-    swizzle: Swizzle
-
-    @property
-    def interleaved(self) -> bool:
-        return isinstance(self.layout_c, InterleavedLayout)
-
-    @property
-    def swapped(self) -> bool:
-        return self.layout_c is Layout.ColumnMajor
-
-    @property
-    def kernel_layouts(self) -> tuple[AnyLayout, AnyLayout]:
-        """Those of the operands of the product that is computed."""
-        if not self.swapped:
-            return self.layout_a, self.layout_b
-        return _FLIPPED[self.layout_b], _FLIPPED[self.layout_a]
-
-    @property
-    def result_layout(self) -> AnyLayout:
-        return Layout.RowMajor if self.swapped else self.layout_c
-
-    @property
-    def operand_names(self) -> str:
-        """What the left and the right operand of the product that is computed are for the user."""
-        return "BA" if self.swapped else "AB"
-
-    @property
-    def panel(self) -> int:
-        """Columns of a panel of interleaved operands; 1 for others."""
-        return INTERLEAVE if self.interleaved else 1
-
-    @property
-    def signature(self) -> KernelSignature:
-        scalars = Field("scalars", operands.scalar_kind(self.epilogue), operands.SCALARS)
-        return KernelSignature(
-            "CutlassParameters",
-            (
-                *(Field(name, Scalar.POINTER) for name in _POINTERS),
-                *(Field(name, Scalar.INT64) for name in _NUMBERS),
-                *(Field(name, Scalar.INT64, MOST_BATCH_DIMENSIONS) for name in _BATCHES),
-                *(Field(name, Scalar.INT64) for name in _REST),
-                scalars,
-            ),
-        )
+class CutlassGemm(CutlassTile):
+    """A matrix product by a kernel of CUTLASS 2.x."""
 
     def status(self, target: Target) -> Status:
         """Whether CUTLASS has this kernel, it fits, and the headers are installed."""

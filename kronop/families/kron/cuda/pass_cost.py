@@ -8,7 +8,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cheapest import ROUNDED
-from kronop.emit.cuda.contraction.cost import SIMT_OVERHEAD
+from kronop.emit.cuda.contraction.simt import SIMT_OVERHEAD
 from kronop.emit.cuda.machine import bytes_of_multiply_adds
 from kronop.emit.cuda.operands import splits_of
 from kronop.families.kron.cuda import contract_choice, few_rows, mma_cost, mma_style, tiles

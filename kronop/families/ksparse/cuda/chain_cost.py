@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cheapest import ROUNDED
-from kronop.emit.cuda.contraction import cost
 from kronop.emit.cuda.contraction.group import serves
 from kronop.emit.cuda.contraction.work import Order
 from kronop.emit.cuda.machine import memory_bytes_per_cycle, warp_slowness
-from kronop.families.ksparse.cuda.chain_design import ChainMma, PairProduct
+from kronop.families.ksparse.cuda.chain_design import ChainMma
 from kronop.machine import MEASURED
 from kronop.target import Target
 
@@ -37,12 +36,6 @@ def least_of_pair(design: ChainMma, rows: int | None, target: Target) -> float:
     multiprocessor if they needed no shared memory."""
     resident = operands.resident_blocks(design.threads, design.registers, 1, target)
     return ROUNDED * _cycles(design, rows, target, resident)
-
-
-def of_product(product: PairProduct) -> tuple[float, float]:
-    """(cycles of the tensor cores, cycles to issue other instructions) for a block's rows."""
-    _, _, products, _, instructions = cost.units(product.tile)
-    return product.units * products, product.units * instructions
 
 
 def _cycles(design: ChainMma, rows: int | None, target: Target, resident: int) -> float:

@@ -20,7 +20,6 @@ from kronop.emit.design import Constant, Design, Instantiation, package_folder
 from kronop.families.ksparse.chain_description import KSparseChainProblem, StridedFactor
 from kronop.families.ksparse.cuda.emitter import view
 from kronop.frozen import dataclass, derived
-from kronop.late import imported
 from kronop.machine import REGISTERS, THREAD_REGISTERS
 from kronop.target import Target
 
@@ -97,10 +96,8 @@ class PairProduct(Decision):
     @derived
     def cycles(self) -> tuple[float, float]:
         """(cycles of the tensor cores, cycles to issue other instructions) for a block's rows."""
-        imported("kronop.families.ksparse.cuda.chain_cost")
-        from kronop.families.ksparse.cuda import chain_cost
-
-        return chain_cost.of_product(self)
+        _, _, products, _, instructions = self.tile.units
+        return self.units * products, self.units * instructions
 
     def extents(self, rows: int) -> Extents:
         a, b, c, d = self.pattern

@@ -7,20 +7,13 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from kronop.artifacts import Block, Field, KernelSignature, Launch, Scalar, Status
-from kronop.descriptions.datatype import AnyLayout, DataType, float32
-from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.datatype import float32
 from kronop.descriptions.strided import StridedMatrix
-from kronop.descriptions.tile import (
-    EpilogueScheduleType,
-    KernelScheduleType,
-    TileSchedulerType,
-)
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cutlass import hopper
 from kronop.emit.cuda.cutlass.words import HOPPER_ELEMENTS
 from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
-from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.emit.design import Instantiation, package_folder
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.gemm.cuda.group_problem import (
     MOST,
@@ -32,18 +25,16 @@ from kronop.families.gemm.cuda.group_problem import (
 )
 from kronop.families.gemm.cutlass import headers
 from kronop.families.gemm.cutlass.hopper import checks
-from kronop.families.gemm.cutlass.hopper.checks import IN_TURN, LINE_BYTES
+from kronop.families.gemm.cutlass.hopper.checks import LINE_BYTES
+from kronop.families.gemm.cutlass.hopper.tile import HopperTile
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
 from kronop.machine import MEASURED
 from kronop.target import Target
 
-# Threads of a group of warps; groups of a block, one of which copies.
-_GROUP, _GROUPS = 128, 3
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64
-# Bytes of shared memory for barriers, and of what a launch prepares, at most.
-_BARRIERS, _PREPARED = 1024, 2048
+_PREPARED = 2048  # Bytes of what a launch prepares, at most.
 _POINTERS = ("prepared", "result", "source")
 _NUMBERS = (
     *("m", "n", "k", "problems"),
@@ -56,68 +47,11 @@ _SHARE, _SECONDS_OF_LAUNCHES = 0.706, 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CutlassHopper(Design):
-    """A kernel of CUTLASS 3.x: two groups of four warps multiply what a third one brings.
-
-    Attributes:
-        source, output: types of the operands and of the result.
-        tile_m, tile_n, tile_k: rows, columns and steps of a tile.
-        layout_a, layout_b, alignment_a, alignment_b: layouts and alignments of A and B.
-        stages: tiles of operands that are in shared memory at once.
-        warps: warps along each, as described.
-        cluster_shape: blocks that bring each other's share of B.
-        kernel_schedule, epilogue_schedule, tile_scheduler: what was described.
-    """
+class CutlassHopper(HopperTile):
+    """A kernel of CUTLASS 3.x: two groups of four warps multiply what a third one brings."""
 
     # CUTLASS's code can't be emulated on a CPU: tests on a GPU run each kind.
     styles: ClassVar[tuple[str, ...]] = ()
-
-    math: MathInstruction
-    source: DataType
-    output: DataType
-    epilogue: Epilogue
-    tile_m: int
-    tile_n: int
-    tile_k: int
-    layout_a: AnyLayout
-    layout_b: AnyLayout
-    alignment_a: int
-    alignment_b: int
-    stages: int
-    warps: tuple[int, int, int]
-    cluster_shape: tuple[int, int, int]
-    kernel_schedule: KernelScheduleType
-    epilogue_schedule: EpilogueScheduleType
-    tile_scheduler: TileSchedulerType
-
-    def __str__(self) -> str:
-        teams = "in turn" if self.alternate else "shared"
-        clusters = f", clusters of {self.cluster}" if self.cluster > 1 else ""
-        tile = f"{self.tile_m} x {self.tile_n} x {self.tile_k}"
-        return f"CUTLASS 3.x, tiles of {tile} {teams}, {self.stages} stages{clusters}"
-
-    @property
-    def alternate(self) -> bool:
-        """Whether groups take tiles in turn (ping-pong), instead of sharing each."""
-        return self.warps == IN_TURN
-
-    @property
-    def cluster(self) -> int:
-        """Blocks of a cluster, which are along M."""
-        return self.cluster_shape[0]
-
-    @property
-    def threads(self) -> int:
-        return _GROUP * _GROUPS
-
-    @property
-    def stage_bytes(self) -> int:
-        """Bytes of one stage of both operands."""
-        return (self.tile_m + self.tile_n) * self.tile_k * self.source.bytes
-
-    @property
-    def shared_bytes(self) -> int:
-        return self.stages * self.stage_bytes + _BARRIERS
 
     @property
     def signature(self) -> KernelSignature:

@@ -1,14 +1,36 @@
-"""What a GPU is to the planner: what its generation can do, and the figures of one card.
+"""What a machine is to the planner: what it can do, and its figures, each with its source.
 
-Each line of the table is one target. Its figures are those of a typical card; kronop.args.device
-fills in those of the card at hand.
+Each line of the two tables is one target: a generation of GPUs, or a kind of CPU. The figures of a
+GPU are those of a typical card; kronop.args.device fills in those of the card at hand. No other
+file holds a machine's figures, or names an architecture (tests/unit/test_machines.py).
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 
 from kronop.frozen import dataclass
+
+# What all GPUs have in common. NOTE: from the CUDA C++ Programming Guide, tables "Technical
+# Specifications per Compute Capability" and "Throughput of Native Arithmetic Instructions".
+# Threads of a warp; the parts of a multiprocessor, of which each has a scheduler and registers of
+# its own; threads for which all schedulers together issue an instruction in a cycle.
+WARP, QUARTERS = 32, 4
+ISSUED = WARP * QUARTERS
+# Registers of a multiprocessor, and the most of a thread; the most threads of a block.
+REGISTERS, THREAD_REGISTERS, BLOCK_THREADS = 65536, 255, 1024
+# Bytes of shared memory that the system keeps for itself with each block.
+KEPT_BYTES = 1024
+# Banks of shared memory, the bytes that each delivers in a cycle, and those of all.
+BANKS, BANK_BYTES = 32, 4
+SHARED_BYTES_PER_CYCLE = BANKS * BANK_BYTES
+# Bytes of a line of the second-level cache, and of a sector, the least that is moved.
+GPU_LINE, GPU_SECTOR = 128, 32
+# Results of a multiprocessor's special function units in a cycle.
+SPECIAL = 16
+# What all CPUs have in common: bytes of a cache line.
+CPU_LINE = 64
 
 # The share of the nominal bandwidth that large copies reach: 4.28 of 4.92 TB/s, measured on an
 # H200.
@@ -30,6 +52,8 @@ class Feature(enum.Enum):
         double_products: tensor cores multiply float64 faster than the ordinary ones.
         deep_double_products: the same, 16 x 8 x 8.
         warp_groups: products of four warps, with operands in shared memory.
+        tiles: a CPU's products of tiles (AMX).
+        neon: the vectors of 64-bit ARM processors.
     """
 
     grid_constants = enum.auto()
@@ -42,6 +66,8 @@ class Feature(enum.Enum):
     double_products = enum.auto()
     deep_double_products = enum.auto()
     warp_groups = enum.auto()
+    tiles = enum.auto()
+    neon = enum.auto()
 
     @property
     def macro(self) -> str:
@@ -54,7 +80,7 @@ class Feature(enum.Enum):
 # Of Jetsons, whose binaries are not those of other cards of their generation, nor is there a CUDA
 # 12.4 for them.
 OLD_JETSONS = ((5, 3), (6, 2), (7, 2))
-# The first compute capability that has it, and all later ones have; the others are in the table.
+# The first compute capability that has it, and all later ones have; the others are in the tables.
 _SINCE = {
     Feature.grid_constants: (7, 0),
     Feature.half_products: (7, 5),
@@ -186,3 +212,155 @@ def _line(
 
 
 GENERATIONS = {line.arch: line for line in (_line(*row) for row in _TABLE)}
+# The card that cost models were measured on, and the bytes of its memory.
+H200, H200_MEMORY = GENERATIONS["sm_90a"], 141e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What a card reaches while kernels run, where that differs from its data sheet: cost models
+    take other cards' figures in proportion to this one's (kronop.emit.cuda.machine).
+
+    Attributes:
+        hertz: cycles in a second while tensor cores compute, which lowers the clock.
+        hertz_of_copies: cycles in a second while memory is the limit.
+        memory: bytes of memory traffic in a cycle of a multiprocessor, as reached by kernels that
+            do other work as well: 0.87 of the speed of plain copies.
+        level_2: bytes that a multiprocessor gets from the second-level cache in a cycle.
+        load: cycles of a load from memory.
+        multiply_add: bytes that memory moves in the time of one float32 multiply-add of the
+            ordinary cores, of which these do about 25 T/s.
+        warp_products: multiply-adds of a multiprocessor's tensor cores in a cycle for products of
+            warps, by bytes of what is multiplied.
+        group_products: those for products of warp groups.
+        launch: seconds of a launch.
+    """
+
+    hertz: float
+    hertz_of_copies: float
+    memory: float
+    level_2: float
+    load: float
+    multiply_add: float
+    warp_products: Mapping[int, float]
+    group_products: Mapping[int, float]
+    launch: float
+
+
+# NOTE: all measured on one H200. Products of warp groups are what torch's products reach. Those of
+# warps are some 0.62 of the 2048 multiply-adds of 16 bits that warp groups do at best (Luo et al.,
+# 2024, "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking").
+MEASURED = Measured(
+    hertz=1.6e9,
+    hertz_of_copies=1.755e9,
+    memory=16.0,
+    level_2=28.0,
+    load=800.0,
+    multiply_add=0.17,
+    warp_products={8: 128.0, 4: 620.0, 2: 1240.0, 1: 2480.0},
+    group_products={4: 850, 2: 1700, 1: 3400},
+    launch=4e-6,
+)
+# Multiply-adds that products of large matrices do while memory moves one byte: of GPUs by the bytes
+# of an element, and of CPUs. NOTE: an H200 has 4.3 TB/s and, in float64, 62 TFLOP/s; kronop's
+# kernels of gradients reach about 90 in float32 (three products of TF32), and three times that in
+# 16 bits. Two AVX-512 cores have 199 GFLOP/s and 13 GB/s.
+GPU_BALANCE: Mapping[int, float] = {8: 7.0, 4: 10.0, 2: 30.0}
+CPU_BALANCE = 6.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cpu:
+    """A kind of CPU: what compiling and planning know of it; figures are those of one core.
+
+    Attributes:
+        features: what kernels may use.
+        needs: its instructions, as /proc/cpuinfo names them.
+        flags: the compiler's flags for them.
+        vector_bytes, registers: of a vector, and how many there are.
+        level_1_bytes, level_2_bytes: of its data caches.
+        tile_cycles: cycles of a product of AMX tiles; 0 without these.
+        arithmetic: vector additions, multiplications or multiply-adds in a cycle.
+        loads: loads of vectors in a cycle.
+        latency: cycles after which the result of an addition can be used.
+        hertz: cycles in a second.
+        bandwidth: bytes of memory that large copies move in a second.
+    """
+
+    arch: str
+    features: tuple[Feature, ...]
+    needs: frozenset[str]
+    flags: tuple[str, ...]
+    vector_bytes: int
+    registers: int
+    level_1_bytes: int
+    level_2_bytes: int
+    tile_cycles: int
+    arithmetic: int = 2
+    loads: int = 2
+    latency: int = 4
+    hertz: float = 3e9
+    bandwidth: float = 2.1e10
+
+
+def _cpu(
+    arch: str,
+    vector_bytes: int,
+    registers: int,
+    level_1: int,
+    level_2: int,
+    needs: frozenset[str],
+    flags: tuple[str, ...] = (),
+    features: tuple[Feature, ...] = (),
+) -> Cpu:
+    return Cpu(
+        arch=arch,
+        features=features,
+        needs=needs,
+        flags=flags,
+        vector_bytes=vector_bytes,
+        registers=registers,
+        level_1_bytes=level_1 * 1024,
+        level_2_bytes=level_2 * 1024,
+        tile_cycles=16 if Feature.tiles in features else 0,
+    )
+
+
+_SSE2 = frozenset({"sse2"})
+_AVX2 = _SSE2 | {"avx2", "fma", "f16c"}
+_AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
+_AMX = _AVX512 | {"avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"}
+_AVX2_FLAGS = ("-mavx2", "-mfma", "-mf16c")
+_AVX512_FLAGS = (
+    *_AVX2_FLAGS,
+    "-mavx512f",
+    "-mavx512bw",
+    "-mavx512dq",
+    "-mavx512vl",
+    "-mavx512cd",
+    "-mprefer-vector-width=512",
+)
+# g++ before 11 and clang before 12 do not know these flags.
+AMX_FLAGS = ("-mavx512bf16", "-mamx-tile", "-mamx-bf16", "-mamx-int8")
+# NOTE: caches are the smallest among the processors that a target is made for, since plans must not
+# depend on the machine at hand. The first level: 48 KB of Ice Lake and later and of Zen 5, although
+# Zen 4 and Skylake have 32. The second level: Skylake-X and Zen 4; Zen 2 and 3; Neoverse N1 and V1
+# of Graviton 2 and 3, and V2 of Grace: 1 MB by the data sheets, of Graviton 4 2 MB. Planning for
+# half of the real size costs less than planning for twice as much: on Zen 3 (512 KB), 8^4 took 2.2
+# ms with plans for 512 KB, 2.3 for 256 KB, 2.6 for 1 MB and 2.7 for 2 MB. Cycles of a tile: the
+# Intel optimization manual, chapter 20. A large copy of NumPy's, on one core of an EPYC with 32 MB
+# of third-level cache, moved 21 GB/s. The vectors of arm64 are those of Neon, which every 64-bit
+# ARM has; its registers are also the low parts of SVE's, whose width differs between cores.
+_CPUS = (
+    # arch, bytes of a vector, registers, KB of level 1 and 2, instructions, flags, features
+    _cpu("amx", 64, 32, 48, 1024, _AMX, (*_AVX512_FLAGS, *AMX_FLAGS), (Feature.tiles,)),
+    _cpu("avx512", 64, 32, 48, 1024, _AVX512, _AVX512_FLAGS),
+    _cpu("avx2", 32, 16, 32, 512, _AVX2, _AVX2_FLAGS),
+    _cpu("generic", 16, 16, 32, 512, _SSE2),
+    _cpu("arm64", 16, 32, 32, 1024, frozenset({"asimd"}), (), (Feature.neon,)),
+)
+CPUS = {line.arch: line for line in _CPUS}
+# The CPU that cost models of register tiles were fitted to.
+FITTED_CPU = CPUS["avx2"]
+# Bytes of the smallest first-level data cache.
+LEAST_LEVEL_1_BYTES = min(line.level_1_bytes for line in _CPUS)

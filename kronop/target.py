@@ -15,8 +15,11 @@ from typing import Any
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
 from kronop.machine import (
+    CPUS,
     GENERATIONS,
     OLD_JETSONS,
+    THREAD_REGISTERS,
+    Cpu,
     Feature,
     Generation,
     Gpu,
@@ -44,6 +47,7 @@ class Target:
         vector_bytes: bytes of the widest register access of one thread.
         flags: compiler flags that select the architecture.
         gpu: what else is known of the card; None for CPUs.
+        cpu: what else is known of a CPU's core; None for GPUs.
 
     Example:
         >>> target = kronop.Target.parse(90)
@@ -64,6 +68,7 @@ class Target:
     vector_bytes: int
     flags: tuple[str, ...]
     gpu: Gpu | None = None
+    cpu: Cpu | None = None
 
     @classmethod
     def parse(cls, value: object) -> Target:
@@ -164,14 +169,15 @@ class Target:
         return any(map(is_of_ptx, self.flags))
 
     def has(self, feature: Feature) -> bool:
-        """Whether it is a GPU of a generation that has the feature."""
-        return self.gpu is not None and feature in self.gpu.features
+        """Whether it is a GPU of a generation, or a CPU of a kind, that has the feature."""
+        machine = self.gpu or self.cpu
+        return machine is not None and feature in machine.features
 
     @property
     def baseline(self) -> Target:
         """The target that every CPU of this one's kind runs; a GPU's is itself."""
-        is_x86 = self.backend == "x86" and self.arch != "arm64"
-        return _TARGETS["x86-generic"] if is_x86 else self
+        is_x86 = self.backend == "x86" and not self.has(Feature.neon)
+        return BASELINE if is_x86 else self
 
     @property
     def mark(self) -> str:
@@ -201,69 +207,32 @@ def _cuda(line: Generation) -> Target:
         arch=line.arch,
         cores=line.cores,
         shared_bytes=line.shared_bytes,
-        registers=255,
+        registers=THREAD_REGISTERS,
         vector_bytes=16,
         flags=(_ARCH + line.arch, *(f"-D{item.macro}" for item in line.gpu.features)),
         gpu=line.gpu,
     )
 
 
-def _x86(
-    arch: str, vector_bytes: int, registers: int, level_2_bytes: int, flags: tuple[str, ...] = ()
-) -> Target:
+def _x86(line: Cpu) -> Target:
     return Target(
         backend="x86",
-        arch=arch,
+        arch=line.arch,
         cores=0,
-        shared_bytes=level_2_bytes,
-        registers=registers,
-        vector_bytes=vector_bytes,
-        flags=flags,
+        shared_bytes=line.level_2_bytes,
+        registers=line.registers,
+        vector_bytes=line.vector_bytes,
+        flags=line.flags,
+        cpu=line,
     )
 
 
-_AVX2_FLAGS = ("-mavx2", "-mfma", "-mf16c")
-_AVX512_FLAGS = (
-    *_AVX2_FLAGS,
-    "-mavx512f",
-    "-mavx512bw",
-    "-mavx512dq",
-    "-mavx512vl",
-    "-mavx512cd",
-    "-mprefer-vector-width=512",
-)
-# g++ before 11 and clang before 12 do not know these flags.
-AMX_FLAGS = ("-mavx512bf16", "-mamx-tile", "-mamx-bf16", "-mamx-int8")
 _TARGETS = {
-    target.name: target
-    for target in (
-        *map(_cuda, GENERATIONS.values()),
-        # NOTE: the level-2 size is the smallest among the processors that a target is made for
-        # (Skylake-X and Zen 4; Zen 2 and 3; Neoverse N1 and V1 of Graviton 2 and 3, and V2 of
-        # Grace: 1 MB by the data sheets, of Graviton 4 2 MB), since plans must not depend on the
-        # machine at hand. Planning for half of the real size costs less than planning for twice as
-        # much: on Zen 3 (512 KB), 8^4 took 2.2 ms with plans for 512 KB, 2.3 for 256 KB, 2.6 for
-        # 1 MB and 2.7 for 2 MB.
-        _x86("amx", 64, 32, 1 << 20, (*_AVX512_FLAGS, *AMX_FLAGS)),
-        _x86("avx512", 64, 32, 1 << 20, _AVX512_FLAGS),
-        _x86("avx2", 32, 16, 1 << 19, _AVX2_FLAGS),
-        _x86("generic", 16, 16, 1 << 19),
-        # Neon, which every 64-bit ARM has. Its registers are also the low parts of SVE's, whose
-        # width differs between cores.
-        _x86("arm64", 16, 32, 1 << 20),
-    )
+    target.name: target for target in (*map(_cuda, GENERATIONS.values()), *map(_x86, CPUS.values()))
 }
+# What every x86 processor runs.
+BASELINE = _TARGETS["x86-generic"]
 _ALIASES = {arch[3:]: arch for arch in GENERATIONS} | {"90": "sm_90a", "sm_90": "sm_90a"}
-_BASELINE = frozenset({"sse2"})
-_AVX2 = _BASELINE | {"avx2", "fma", "f16c"}
-_AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
-_NEEDED = {
-    "amx": _AVX512 | {"avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"},
-    "avx512": _AVX512,
-    "avx2": _AVX2,
-    "generic": _BASELINE,
-    "arm64": frozenset({"asimd"}),
-}
 # Names of processors of 64 bits, as `uname -m` gives them.
 X86, ARM = ("x86_64", "amd64"), ("aarch64", "arm64")
 # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA): a process must ask Linux for permission to
@@ -283,7 +252,7 @@ def is_of_ptx(flag: str) -> bool:
 
 def runs(arch: str, here: str) -> bool:
     """Whether a CPU of architecture `here` has the instructions that `arch` needs."""
-    return _NEEDED[arch] <= _NEEDED[here]
+    return CPUS[arch].needs <= CPUS[here].needs
 
 
 @functools.cache
@@ -303,7 +272,7 @@ def detect_x86_arch() -> str:
     except OSError:
         return "generic"
     flags = next((set(line.split()) for line in lines if line.startswith("flags")), set())
-    fitting = (arch for arch, needed in _NEEDED.items() if needed <= flags)
+    fitting = (arch for arch, line in CPUS.items() if line.needs <= flags)
     return next((arch for arch in fitting if arch != "amx" or _may_use_tiles()), "generic")
 
 

@@ -7,14 +7,15 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 from kronop.args import changes
 from kronop.args.checks import check_overlap, check_scalars, check_writable, common_device
 from kronop.args.device import check, cuda_driver, current
 from kronop.args.host import host_threads, thread_count
 from kronop.args.overlap import same_elements
-from kronop.args.staging import Form, Placement, in_use
+from kronop.args.protocols import KernelLike, Launcher, OperationLike, Places, Planned
+from kronop.args.staging import Placement, in_use
 from kronop.args.storage import Kept, check_kept
 from kronop.args.stream import stream_handle
 from kronop.args.tensor import empty, view
@@ -25,49 +26,6 @@ from kronop.artifacts import Launch
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.size import Size
-from kronop.target import Target
-
-Launcher = Callable[[int], None]
-
-
-class KernelLike(Protocol):
-    """A loaded kernel."""
-
-    def bind(self, launch: Launch, device: int) -> Launcher:
-        """A function that launches on the CUstream it is given; host kernels ignore the stream."""
-        ...
-
-
-class Planned(Protocol):
-    """A plan's workspace and launches, for a problem that is given."""
-
-    def workspace_bytes(self, size: Any, threads: int, /) -> int: ...
-
-    def launches(self, problem: Any) -> tuple[Launch, ...]: ...
-
-
-class Places(Protocol):
-    """Gives the memory in which kernels find operands (by name) and workspace: see `Placement`."""
-
-    def input(self, name: str, item: TensorView, form: Form | None) -> TensorView: ...
-
-    def output(
-        self, name: str, item: TensorView, form: Form | None, *, read: bool
-    ) -> TensorView: ...
-
-    def workspace(self, nbytes: int) -> int: ...
-
-
-class OperationLike(Planned, Protocol):
-    """The part of an operation that its arguments use."""
-
-    @property
-    def description(self) -> Any: ...
-
-    @property
-    def target(self) -> Target: ...
-
-    def epilogue_type(self, *scalars: float) -> EpilogueArguments: ...
 
 
 class Arguments(TakesTrees, TakesTurns, abc.ABC):

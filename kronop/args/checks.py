@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from kronop.args.device import default_device, runs_on, target_of_device
 from kronop.args.overlap import overlaps, overlaps_itself, same_elements
+from kronop.args.protocols import OperationLike
 from kronop.args.view import CPU, Device, TensorView
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import beta_beside
@@ -16,9 +17,6 @@ from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.target import Target
-
-if TYPE_CHECKING:
-    from kronop.args.base import OperationLike
 
 AnyDescription = TypeVar("AnyDescription")
 

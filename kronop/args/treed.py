@@ -8,6 +8,7 @@ from typing import Any
 
 from kronop.args import visited
 from kronop.args.placing import Laid, collapsed, matrix_of, walkable
+from kronop.args.protocols import OperationLike, Places, Planned
 from kronop.args.staging import Form
 from kronop.args.strides import matrix_strides
 from kronop.args.view import Device, TensorView
@@ -24,6 +25,7 @@ from kronop.descriptions.summed import (
     sums_bytes,
 )
 from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.frozen import dataclass
 
@@ -36,6 +38,7 @@ class Treed:
     """What a tree reads and writes, and where the sums lie that it is computed from.
 
     Attributes:
+        epilogue: the tree with its types.
         output_op: scalars and tensors by name.
         y: D, (..., M, N).
         described: its type and layout.
@@ -45,6 +48,7 @@ class Treed:
         reads_result: whether D, or an auxiliary result, is an operand too.
     """
 
+    epilogue: VisitorEpilogue
     output_op: VisitorArguments
     y: TensorView
     described: TensorDescription
@@ -56,6 +60,7 @@ class Treed:
     @classmethod
     def of(
         cls,
+        epilogue: VisitorEpilogue,
         output_op: VisitorArguments,
         y: TensorView,
         described: TensorDescription,
@@ -72,9 +77,9 @@ class Treed:
         Raises:
             ElementTypeError, ArgumentError: see `visited`, `fitted` and `check_overlaps`.
         """
-        found = visited.visited(output_op, described.layout)
+        found = visited.visited(epilogue, output_op, described.layout)
         items = visited.fitted(found, y.shape, output_op.problem_size)
-        element = output_op.epilogue.element_accumulator
+        element = epilogue.element_accumulator
         if strides is None:
             strides = matrix_strides(y.shape, described.layout, sums_alignment(element))
         sums = dataclasses.replace(
@@ -88,6 +93,7 @@ class Treed:
             storage=None,
         )
         return cls(
+            epilogue=epilogue,
             output_op=output_op,
             y=y,
             described=described,
@@ -105,9 +111,11 @@ class Treed:
     @property
     def own_bytes(self) -> int:
         """What sums, then parts of reductions take of the workspace."""
-        return bytes_beside(self.output_op.epilogue, self.described.layout, self.y.shape)
+        return bytes_beside(self.epilogue, self.described.layout, self.y.shape)
 
-    def launches(self, of: Any, planned: Any, places: Any, needed: int) -> tuple[Launch, ...]:
+    def launches(
+        self, of: Any, planned: Planned, places: Places, needed: int
+    ) -> tuple[Launch, ...]:
         """The kernel calls of the family, then those of the pass.
 
         Args:
@@ -116,15 +124,14 @@ class Treed:
         """
         workspace = places.workspace(self.own_bytes + needed)
         problem = of._problem(SumsIn(places, workspace), workspace + self.own_bytes)
-        found: tuple[Launch, ...] = planned.launches(
+        return planned.launches(
             Summed(
                 problem=dataclasses.replace(problem, scalars=UNCHANGED),
                 visit=self.problem(places, workspace, of._threads),
             )
         )
-        return found
 
-    def problem(self, places: Any, workspace: int, threads: int) -> VisitProblem:
+    def problem(self, places: Places, workspace: int, threads: int) -> VisitProblem:
         """The pass, with operands at the places that kernels can reach."""
         written = {_D: self.y} | {item.key: item.view for item in self.items if item.result}
         same = visited.read_again(self.items, written)
@@ -170,14 +177,14 @@ class Treed:
     def _kind(self, key: str) -> str:
         return next((item.kind for item in self.items if item.key == key), "tensor")
 
-    def _taken(self, places: Any, key: str, item: Laid, again: bool) -> int:
+    def _taken(self, places: Places, key: str, item: Laid, again: bool) -> int:
         """The address at which kernels find D, an operand or a result.
 
         Args:
             again: whether it is written, and read under another name.
         """
         is_result = key == _D or any(of.key == key and of.result for of in self.items)
-        where: TensorView = (
+        where = (
             places.output(key, item.view, item.form, read=again)
             if is_result
             else places.input(key, item.view, item.form)
@@ -188,6 +195,7 @@ class Treed:
 class TakesTrees:
     """The part of arguments that hands over to a visitor tree."""
 
+    operation: OperationLike
     output_op: EpilogueArguments
     _device: Device
     Y: Any
@@ -227,7 +235,8 @@ class TakesTrees:
         """
         if not isinstance(self.output_op, VisitorArguments):
             return y
-        self._tree = Treed.of(self.output_op, y, described, inputs, self._device, strides)
+        epilogue = self.operation.description.epilogue
+        self._tree = Treed.of(epilogue, self.output_op, y, described, inputs, self._device, strides)
         self.output_op.attach(self)
         return self._tree.sums
 
@@ -235,16 +244,14 @@ class TakesTrees:
 class SumsIn:
     """Places of a family's operands, whose result are the sums at an address."""
 
-    def __init__(self, places: Any, address: int) -> None:
+    def __init__(self, places: Places, address: int) -> None:
         self._places, self._address = places, address
 
     def input(self, name: str, item: TensorView, form: Form | None) -> TensorView:
-        found: TensorView = self._places.input(name, item, form)
-        return found
+        return self._places.input(name, item, form)
 
     def output(self, name: str, item: TensorView, form: Form | None, *, read: bool) -> TensorView:
         return dataclasses.replace(item, pointer=self._address)
 
     def workspace(self, nbytes: int) -> int:
-        found: int = self._places.workspace(nbytes)
-        return found
+        return self._places.workspace(nbytes)

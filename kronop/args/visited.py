@@ -15,7 +15,7 @@ from kronop.args.tensor import check_element, view
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import AnyLayout, RowMajor
 from kronop.descriptions.tensor import TensorDescription
-from kronop.descriptions.visitor import Result
+from kronop.descriptions.visitor import Result, VisitorEpilogue
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError, mismatch
 from kronop.frozen import dataclass
@@ -61,10 +61,9 @@ def taken(output_op: VisitorArguments, D: Any, others: Mapping[str, Any]) -> Any
     Raises:
         ArgumentError: D is given twice, or one of the others is no operand of the tree.
     """
-    first = output_op.epilogue.tree.results[0].name
-    own = output_op.results.get(first)
+    own = output_op.results.get(output_op.first)
     if own is not None and D is not None and own is not D:
-        raise _twice(first, "the same tensor as epilogue_type's")
+        raise _twice(output_op.first, "the same tensor as epilogue_type's")
     for name, item in others.items():
         if item is not None and all(item is not other for other in output_op.tensors.values()):
             raise _twice(name, "none, because the epilogue is a visitor tree")
@@ -77,7 +76,10 @@ def _twice(name: str, expected: str) -> ArgumentError:
 
 
 def visited(
-    output_op: VisitorArguments, layout: AnyLayout, differentiable: str = DIFFERENTIABLE
+    epilogue: VisitorEpilogue,
+    output_op: VisitorArguments,
+    layout: AnyLayout,
+    differentiable: str = DIFFERENTIABLE,
 ) -> tuple[Visited, ...]:
     """The operands, then the auxiliary results, in the order of the tree.
 
@@ -89,8 +91,7 @@ def visited(
         ElementTypeError: one is no tensor, or of another type than the tree's.
         ArgumentError: a result cannot be written.
     """
-    epilogue, found = output_op.epilogue, []
-    given = {**output_op.tensors, **output_op.results}
+    given, found = {**output_op.tensors, **output_op.results}, []
     for item in epilogue.tree.in_memory:
         seen, element = view(given[item.name], item.name, differentiable), epilogue.element_of(item)
         check_element(seen.element, element, item.name)

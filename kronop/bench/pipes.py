@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 from kronop.bench.roofline import Ceilings
-from kronop.families.distance.pipes import Pipes
+from kronop.emit.pipes import Pipes
 from kronop.target import Target
 
 

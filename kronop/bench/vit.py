@@ -9,18 +9,15 @@ import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kronop.bench.arrays import Arrays
 from kronop.bench.protocol import Call, Clock, graph_milliseconds, medians
 from kronop.bench.roofline import tf32
 from kronop.bench.timing import first_line
+from kronop.bench.vit_sizes import LINEAR, Sizes
 from kronop.progress import Progress
 
-if TYPE_CHECKING:
-    from kronop.bench.models.vit import Sizes
-
-LINEAR = "linear"
 # `nn.Linear` in float32 with TF32 allowed, which torch does not by default.
 LINEAR_TF32 = "linear-tf32"
 PARTS = ("inference", "training")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kronop.bench.report import error_text, milliseconds
-from kronop.bench.vit import LINEAR, LINEAR_TF32, Measured, Setting
+from kronop.bench.vit import LINEAR_TF32, Measured, Setting
+from kronop.bench.vit_sizes import LINEAR
 
 _COLUMNS = (
     ("type", 9),

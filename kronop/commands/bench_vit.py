@@ -12,6 +12,7 @@ from kronop.bench.load import warn_of_load
 from kronop.bench.patterns import Case, Pattern
 from kronop.bench.protocol import clock_for
 from kronop.bench.vit import PARTS, Measured, Setting, measure, models_of
+from kronop.bench.vit_sizes import Sizes
 from kronop.errors import ArgumentError, DeviceError, mismatch
 from kronop.progress import Progress
 
@@ -91,8 +92,6 @@ def _setting(options: argparse.Namespace) -> Setting:
                 mismatch(f"--{name}", expected="at least 1", got=value, hint="see --help")
             )
     arrays = arrays_for(options.device, torch_for="bench vit, a model of torch's layers")
-    from kronop.bench.models.vit import Sizes
-
     return Setting(
         arrays=arrays,
         clock=clock_for(options.device),

@@ -20,6 +20,7 @@ import kronop
 from kronop import compiler, cpus, knobs
 from kronop.cuda_line import LEAST, cuda_extra, driver_release, needs_cuda12, version_of_package
 from kronop.errors import CompileError, KronopError, installing
+from kronop.machine import H200
 from kronop.progress import Progress
 from kronop.target import Target, detect_x86_arch
 
@@ -149,10 +150,10 @@ def _tried_on(target: str) -> str:
 
 def _by_nvrtc() -> str:
     with _own_cache():
-        operation = _operation("sm_90a")
+        operation = _operation(H200.arch)
         seconds = _compiled(operation)
         (binary,) = operation.binaries
-    return f"{binary.compiler}; a trial kernel for sm_90a took {seconds:.1f} s"
+    return f"{binary.compiler}; a trial kernel for {H200.arch} took {seconds:.1f} s"
 
 
 def _released(told: str) -> tuple[int, int] | None:

@@ -9,11 +9,10 @@ import kronop
 from kronop import families
 from kronop.core.family import Kind
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
-from kronop.target import every_target
+from kronop.target import BASELINE, every_target
 
-_X86 = ("x86-amx", "x86-avx512", "x86-avx2", "x86-generic")
 _GPUS = tuple(item.name for item in every_target() if item.backend == "cuda")
-_TARGETS = (*_GPUS, *_X86, "arm64")
+_X86 = tuple(item.name for item in every_target() if item.baseline == BASELINE)
 
 
 EXAMPLES = {"matrix": "a Markdown table of families, targets and element types"}
@@ -33,8 +32,8 @@ def table() -> str:
     for kind in (kind for family in families.FAMILIES for kind in family.kinds):
         targets: dict[str, list[str]] = {}
         known: dict[Any, str] = {}
-        for name in _TARGETS:
-            target = kronop.Target.parse(name)
+        for target in every_target():
+            name = target.name
             # What a GPU can do follows from these.
             able = (target.gpu.features, target.shared_bytes) if target.gpu else name
             if able not in known:

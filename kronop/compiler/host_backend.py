@@ -20,7 +20,8 @@ from kronop.compiler.commands import run
 from kronop.compiler.private_folder import private_folder
 from kronop.compiler.versions import version_of
 from kronop.errors import CompileError, mismatch
-from kronop.target import AMX_FLAGS, ARM, X86, Target
+from kronop.machine import AMX_FLAGS, Feature
+from kronop.target import ARM, X86, Target
 
 # Not -ffast-math, which would break NaN, infinities and signed zeros. Of its parts only
 # -fno-trapping-math and -fno-math-errno are used: they change no result, and without them loops
@@ -190,10 +191,10 @@ def _baseline_flags(command: tuple[str, ...], target: Target) -> tuple[str, ...]
     """
     is_zig = _is_zig(command)
     flags = ["-nostdlib", "-lc", "-lm", "-fno-exceptions"] if is_zig else []
-    if target.arch == "arm64":
+    if target.has(Feature.neon):
         flags.append(_ARM_BASELINE[is_zig])
-    elif target.arch != "generic" or platform.machine().lower() in X86 + ARM:
-        # CPUs that are neither x86-64 nor ARM take "generic" for their own.
+    elif target.flags or platform.machine().lower() in X86 + ARM:
+        # CPUs that are neither x86-64 nor ARM take the target without flags for their own.
         flags.append(_X86_BASELINE[is_zig])
     return tuple(flags)
 

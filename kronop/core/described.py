@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kronop.core.family import Kind
 from kronop.descriptions.datatype import DataType
@@ -16,9 +16,6 @@ from kronop.descriptions.tile import TileDescription
 from kronop.emit.emitter import Emitter
 from kronop.errors import ElementTypeError, mismatch
 from kronop.target import Target
-
-if TYPE_CHECKING:
-    from kronop.core.operation import Operation
 
 # Fields that callers don't pass by name: `math` follows from the tile or from X and the target, and
 # the tile is the operation's second argument.
@@ -49,7 +46,7 @@ def signature_of(kind: Kind) -> inspect.Signature:
 
 
 def arguments_of(
-    operation: type[Operation[Any, Any, Any]],
+    operation: type,
     described: tuple[Any, ...],
     by_name: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -63,22 +60,22 @@ def arguments_of(
 
 
 def description_from(
-    operation: type[Operation[Any, Any, Any]],
+    kind: Kind,
     emitter: Emitter[Any, Any],
     target: Target,
     arguments: Mapping[str, Any],
 ) -> Any:
     """The description that an operation's constructor arguments, but the target, spell."""
-    kind = operation.kind.description.get()
-    public = _PUBLIC_NAMES | {**operation.kind.names}
+    made = kind.description.get()
+    public = _PUBLIC_NAMES | {**kind.names}
     own = {name: item for item, name in public.items()}
     given = {own.get(name, name): value for name, value in arguments.items()}
     tile = given.pop("tile_description")
-    math = _math(emitter, target, tile, given, operation.kind.inputs[0])
-    for item in fields(kind):
+    math = _math(emitter, target, tile, given, kind.inputs[0])
+    for item in fields(made):
         if item.name in given and "plain" in item.metadata:
             given[item.name] = item.metadata["plain"](item.name, given[item.name])
-    return kind(math=math, tile=tile, **given)
+    return made(math=math, tile=tile, **given)
 
 
 def _math(

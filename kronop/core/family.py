@@ -112,6 +112,7 @@ class Family:
     Attributes:
         name: its name in commands: `python -m kronop show kron ...`.
         kinds: its kinds of operation.
+        bases: the names of the families that it builds on; it imports from no others.
         exports: the names it adds to `kronop`, each with the module that defines it.
         torch: the names it adds to `kronop.torch`, likewise; these modules import torch.
         jax: the names it adds to `kronop.jax`, likewise; these modules import JAX.
@@ -121,6 +122,7 @@ class Family:
 
     name: str
     kinds: tuple[Kind, ...]
+    bases: tuple[str, ...] = ()
     exports: Mapping[str, str]
     torch: Mapping[str, str] = field(default_factory=dict)
     jax: Mapping[str, str] = field(default_factory=dict)

@@ -10,6 +10,7 @@ import functools
 import math
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from kronop import compiler, knobs
@@ -19,8 +20,8 @@ from kronop.args.host import most_threads
 from kronop.artifacts import Binary, Launch, Source
 from kronop.core import gathering, remembered, winners
 from kronop.core.described import arguments_of, description_from, signature_of
-from kronop.core.export.exported import Exported
 from kronop.core.family import Kind
+from kronop.core.served import Served
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import integers
@@ -33,6 +34,7 @@ from kronop.emit.render import render
 from kronop.emit.visiting import Visiting
 from kronop.errors import ElementTypeError, mismatch
 from kronop.frozen import dataclass, derived
+from kronop.late import imported
 from kronop.size import problems
 from kronop.target import Target
 
@@ -68,22 +70,7 @@ AnyProblem = TypeVar("AnyProblem")
 AnyArguments = TypeVar("AnyArguments", bound=Arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class Served(Generic[AnyProblem]):
-    """A plan with its loaded kernels; arguments are bound to one of these."""
-
-    plan: Plan
-    emitter: Emitter[Any, AnyProblem]
-    kernels: tuple[compiler.Kernel, ...]
-
-    def workspace_bytes(self, size: Any, threads: int, /) -> int:
-        return self.emitter.workspace_bytes(self.plan, size, threads)
-
-    def launches(self, problem: AnyProblem) -> tuple[Launch, ...]:
-        return self.emitter.launches(self.plan, problem)
-
-
-class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
+class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
     """A described operation for one target, compiled when needed or by `compiler.add_module`.
 
     Attributes:
@@ -106,7 +93,7 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
         given = arguments_of(type(self), described, by_name)
         self.target = Target.parse(given.pop("target"))
         emitter: Any = self.kind.emitter(self.target)
-        self.description: AnyDescription = description_from(type(self), emitter, self.target, given)
+        self.description: AnyDescription = description_from(self.kind, emitter, self.target, given)
         if isinstance(self.description.epilogue, VisitorEpilogue) and not self.kind.visits:
             emitter = Visiting(emitter)
         self._emitter: Emitter[Any, AnyProblem] = emitter
@@ -287,6 +274,51 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
                 self.install(binaries)  # `load_all` recompiles damaged binaries.
             served = self._served[id(plan)] = Served(plan, self._emitter, kernels)
         return served
+
+    def export(
+        self,
+        folder: Any,
+        *,
+        name: str | None = None,
+        rows: Sequence[Any] | None = None,
+        threads: Sequence[int] | None = None,
+        **more: Any,
+    ) -> Path:
+        """Writes the operation to a folder, as a library for C and C++ that needs no Python.
+
+        For a CPU there are a header, a shared and a static library; for a GPU a header, and a C
+        source that holds the binaries and needs the CUDA driver alone. Files for CMake and
+        pkg-config are beside them. Operands are dense, of the layouts that the operation describes.
+
+        Args:
+            folder: where to; it is made if it is not there. An earlier export of the same
+                operation there, for the same target, is replaced.
+            name: what the library is called, and its functions begin with; None for the kind's own.
+                No keyword, nor a name of a system's headers and libraries, nor kronop's.
+            rows: the sizes to plan for. If the rows of X and Y are independent and contiguous,
+                other numbers of rows run in parts, of which each is the largest of these that is
+                left: with 1 among them, any number. Else they are all that the library runs.
+                None for the powers of two up to 65536. Of a matrix product or of distances, the
+                extents (m, n, k), which have to be given.
+            threads: on a CPU, the numbers of threads to plan for; a run takes the largest that
+                OpenMP has. None for the powers of two up to 64.
+            more: further arguments of the operation's arguments class, whose values are fixed in
+                the library: `kernel=`, for distances.
+
+        Returns:
+            The folder.
+
+        Raises:
+            ArgumentError: a name, a size or an argument that does not fit; a folder that can't be
+                written, or has another operation's export of this name.
+            DescriptionError: the operation can't be exported.
+            CompileError: a compiler is missing or refused a source.
+        """
+        # Imported late, because few programs export.
+        imported("kronop.core.export.api")
+        from kronop.core.export.api import export
+
+        return export(self, folder, name=name, rows=rows, threads=threads, **more)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -18,8 +18,9 @@ from kronop.args.base import Arguments
 from kronop.args.device import check, cuda_driver, current
 from kronop.artifacts import Binary
 from kronop.core import winners
-from kronop.core.operation import Operation, Served
+from kronop.core.operation import Operation
 from kronop.core.result import Result, result_of
+from kronop.core.served import Served
 from kronop.core.tuning_report import Outcome, TuningReport, milliseconds_of
 from kronop.cpus import spread
 from kronop.emit.plan import Plan

@@ -18,16 +18,9 @@ from kronop.descriptions.visitor import Operand, Result, VisitorTree
 from kronop.errors import DescriptionError, mismatch, shown
 
 
-def to_text(tree: VisitorTree) -> str:
-    operands = [[item.name, item.kind] for item in tree.operands]
-    results = [[item.name, item.reduction, item.axis] for item in tree.results]
-    first, last = (json.dumps(told, separators=(",", ":")) for told in (operands, results))
-    return f"[{first},{tree.graph.text()},{last}]"
-
-
 @functools.lru_cache(maxsize=256)
 def from_text(text: str) -> VisitorTree:
-    """The tree that `to_text` told.
+    """The tree whose `text` it is.
 
     Raises:
         DescriptionError: it is not the text of a tree.

@@ -14,6 +14,7 @@ With A the sums of an (M, N) result, a tree computes D and, beside it, auxiliary
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,7 +30,6 @@ from kronop.descriptions.tree_names import ACCUMULATOR as ACCUMULATOR
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import DescriptionError, ElementTypeError, mismatch, shown
 from kronop.frozen import dataclass, derived
-from kronop.late import imported
 
 KINDS = ("scalar", "tensor", "row", "column")
 AXES = ("row", "column")
@@ -128,10 +128,10 @@ class VisitorTree(Decision):
     @derived
     def text(self) -> str:
         """The tree as text, from which `kronop.descriptions.tree_text` reads it again."""
-        imported("kronop.descriptions.tree_text")
-        from kronop.descriptions.tree_text import to_text
-
-        return to_text(self)
+        operands = [[item.name, item.kind] for item in self.operands]
+        results = [[item.name, item.reduction, item.axis] for item in self.results]
+        first, last = (json.dumps(told, separators=(",", ":")) for told in (operands, results))
+        return f"[{first},{self.graph.text()},{last}]"
 
     @property
     def scalars(self) -> tuple[str, ...]:
@@ -335,7 +335,10 @@ class VisitorEpilogue(Epilogue):
             ArgumentError: one is missing or unknown, or a scalar is not finite.
             ElementTypeError: a scalar is not a real number.
         """
-        return VisitorArguments.of(self, scalars, given)
+        operands, results = (
+            [item.name for item in items] for items in (self.tree.operands, self.tree.results)
+        )
+        return VisitorArguments.of(self, operands, results, scalars, given)
 
     def evaluate(self, accumulator: Any, operands: Mapping[str, Any]) -> dict[str, Any]:
         """The results in NumPy by their names: (..., M, N), (..., M) and (..., N).

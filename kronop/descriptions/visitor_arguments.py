@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.scalars import EpilogueArguments, scalar
 from kronop.descriptions.tile import whole
 from kronop.errors import ArgumentError, mismatch
-
-if TYPE_CHECKING:
-    from kronop.descriptions.visitor import VisitorEpilogue
 
 
 class VisitorArguments(EpilogueArguments):
@@ -19,24 +17,30 @@ class VisitorArguments(EpilogueArguments):
 
     Attributes:
         epilogue: the tree with its types.
+        first: the tree's name of D.
         scalars: in the order of the tree's parameters.
         tensors: the operands in memory, by name.
         results: the tensors of the results that were given, by name; D may be missing.
         problem_size: (M, N), or None.
     """
 
-    epilogue: VisitorEpilogue
+    epilogue: Epilogue
+    first: str
     tensors: Mapping[str, Any]
     results: Mapping[str, Any]
     problem_size: tuple[int, int] | None
 
     @classmethod
     def of(
-        cls, epilogue: VisitorEpilogue, scalars: Sequence[float], given: Mapping[str, Any]
+        cls,
+        epilogue: Epilogue,
+        operands: Sequence[str],
+        results: Sequence[str],
+        scalars: Sequence[float],
+        given: Mapping[str, Any],
     ) -> VisitorArguments:
-        """See `VisitorEpilogue.epilogue_type`."""
-        tree, given = epilogue.tree, dict(given)
-        first = tree.results[0].name
+        """See `VisitorEpilogue.epilogue_type`; operands and results are those of its tree."""
+        given, (first, *auxiliary) = dict(given), results
         if "D" in given and first != "D":
             own = given.pop("D")
             if given.setdefault(first, own) is not own:
@@ -49,8 +53,7 @@ class VisitorArguments(EpilogueArguments):
                     )
                 )
         size = given.pop("problem_size", None)
-        needed = [item.name for item in tree.operands]
-        needed += [item.name for item in tree.auxiliary]
+        needed = [*operands, *auxiliary]
         missing = [name for name in needed if given.get(name) is None]
         unknown = [name for name in given if name not in (*needed, first)]
         if scalars or missing or unknown:
@@ -63,13 +66,11 @@ class VisitorArguments(EpilogueArguments):
                     hint=f"give {', '.join(missing)}" if missing else "give no others",
                 )
             )
-        numbers = [scalar(name, given[name], epilogue.element_epilogue) for name in tree.scalars]
-        made = cls(tuple(numbers), has_beta=False)
-        made.epilogue = epilogue
-        made.tensors = {item.name: given[item.name] for item in tree.tensors}
-        made.results = {
-            item.name: given[item.name] for item in tree.results if given.get(item.name) is not None
-        }
+        named, kind = epilogue.scalar_names, epilogue.element_epilogue
+        made = cls(tuple(scalar(name, given[name], kind) for name in named), has_beta=False)
+        made.epilogue, made.first = epilogue, first
+        made.tensors = {name: given[name] for name in operands if name not in named}
+        made.results = {name: given[name] for name in results if given.get(name) is not None}
         made.problem_size = None if size is None else _checked(size)
         made._runs = weakref.WeakSet()
         return made

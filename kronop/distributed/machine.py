@@ -33,6 +33,7 @@ from kronop.families.kron.cuda.pass_design import KronPass
 from kronop.families.kron.cuda.passes import split
 from kronop.families.kron.description import KronMatmulDescription
 from kronop.frozen import dataclass
+from kronop.machine import H200, H200_MEMORY, MEASURED
 from kronop.target import Target
 
 Shapes = tuple[tuple[int, int], ...]
@@ -241,7 +242,7 @@ def checked(machine: Any) -> Machine:
 # Eight H200s with NVLink 4, and a network card of 400 Gb/s for each.
 H200_HOSTS = Machine(
     gpus=8,
-    memory=141e9,
+    memory=H200_MEMORY,
     # NOTE: of the 450 GB/s that the data sheet gives for each direction, NCCL reaches 370 at most,
     # which is what its authors expect of it (github.com/NVIDIA/nccl-tests/issues/212). `half` is
     # fitted to all-to-alls of 256 MB and 4 GB over two H200s: 246 and 330 GB/s left each rank. The
@@ -255,9 +256,8 @@ H200_HOSTS = Machine(
     # NCCL_MAX_DEV_WORK_P2P_PER_BATCH).
     start=8.4e-6,
     messages=8,
-    target="sm_90a",
-    # NOTE: the clock of the H200 that the models were measured on (families/kron/cuda/few_rows.py).
-    hertz=1.755e9,
+    target=H200.arch,
+    hertz=MEASURED.hertz_of_copies,
     # NOTE: fitted to products in 2 and 4 parts over two H200s, whose times it then models within
     # 20 %.
     contention=0.5,

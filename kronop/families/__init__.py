@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kronop.core.family import Family
-from kronop.families import distance, kron, ksparse, quantized
-from kronop.families.gemm import FAMILY as GEMM
+from kronop.families.distance.declaration import FAMILY as DISTANCE
+from kronop.families.gemm.declaration import FAMILY as GEMM
+from kronop.families.kron.declaration import FAMILY as KRON
+from kronop.families.ksparse.declaration import FAMILY as KSPARSE
+from kronop.families.quantized.declaration import FAMILY as QUANTIZED
 
 if TYPE_CHECKING:
     from kronop.families.distance import *  # noqa: F403
@@ -15,10 +18,4 @@ if TYPE_CHECKING:
     from kronop.families.ksparse import *  # noqa: F403
     from kronop.families.quantized import *  # noqa: F403
 
-FAMILIES: list[Family] = [
-    kron.FAMILY,
-    ksparse.FAMILY,
-    distance.FAMILY,
-    quantized.FAMILY,
-    GEMM,
-]
+FAMILIES: list[Family] = [KRON, KSPARSE, DISTANCE, QUANTIZED, GEMM]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from kronop.operators.conjugate_gradients import by_the_quicker
 from kronop.operators.factors import check_symmetric
@@ -20,10 +20,8 @@ from kronop.operators.frameworks import (
 )
 from kronop.operators.kept import kept
 from kronop.operators.lanczos import log_forms, not_definite, signs, standard_error
+from kronop.operators.operator import Operator
 from kronop.operators.systems import shifted_product
-
-if TYPE_CHECKING:
-    from kronop.operators.masked import MaskedOperator
 
 
 class Block:
@@ -32,16 +30,29 @@ class Block:
 
     Of a dense one the matrix is formed and factored; of another one only products are made.
 
-    Attributes:
+    Args:
+        index: the positions of its rows and columns.
+        options: those of a MaskedOperator.
+        memory: the operator that keeps what is computed.
         inverted: whether M is the inverse.
         dense: whether the matrix is formed.
     """
 
-    def __init__(self, of: MaskedOperator, index: Any, *, inverted: bool, dense: bool) -> None:
-        self._of, self._index, self.inverted, self.dense = of, index, inverted, dense
+    def __init__(
+        self,
+        operator: Operator,
+        index: Any,
+        options: Mapping[str, Any],
+        memory: Operator,
+        *,
+        inverted: bool,
+        dense: bool,
+    ) -> None:
+        self._operator, self._index, self._options, self._memory = operator, index, options, memory
+        self.inverted, self.dense = inverted, dense
 
     def multiply(self, x: Any, tensors: Sequence[Any]) -> Any:
-        operator, sigma2 = self._of.operator.of(tensors[:-1]), tensors[-1]
+        operator, sigma2 = self._operator.of(tensors[:-1]), tensors[-1]
         whole = placed(x, self._index, operator.shape[-1])
         if self.inverted:
             return taken(operator.solve(whole, sigma2), self._index)
@@ -50,7 +61,7 @@ class Block:
     def solve(self, b: Any, tensors: Sequence[Any]) -> Any:
         """The values of x (..., n, C) of columns b."""
         if not self.dense:
-            return self.iterated(b, tensors, warns=True, rtol=self._of.options["rtol"])
+            return self.iterated(b, tensors, warns=True, rtol=self._options["rtol"])
         root = self._root(tensors)
         half = solve_triangular(root, b, upper=False)
         return solve_triangular(turned(root), half, upper=True)
@@ -60,7 +71,7 @@ class Block:
     ) -> Any:
         """The same by conjugate gradients, to a tolerance that is that of `kronop.cg`, which
         `warns` where it is not reached."""
-        lead = batch_of(self._of.shape[:-2], tensors[-1].shape, b.shape[:-2])
+        lead = batch_of(self._operator.shape[:-2], tensors[-1].shape, b.shape[:-2])
         b = framework_of(b, "b").broadcast_to(b, (*lead, *b.shape[-2:]))
         # Of points that lie apart the inverse's block is nearly a multiple of the identity; where
         # they lie together, the block of M itself is nearly its inverse.
@@ -79,7 +90,7 @@ class Block:
     def probes(self, tensors: Sequence[Any]) -> Any:
         """W (n, C), of which the trace of W^T A W is that of A: in the mean over seeds, or, of a
         dense block, always."""
-        order, options = self._index.shape[0], self._of.options
+        order, options = self._index.shape[0], self._options
         if self.dense:
             return identity(order, tensors[0])
         return signs(order, options["probes"], options["seed"], tensors[0])
@@ -88,7 +99,7 @@ class Block:
         """The products with the probes, by functions that torch differentiates."""
         if self.inverted or not self.dense:
             return self.multiply(self.probes(tensors), tensors)
-        block = self._of.operator.of(tensors[:-1]).submatrix(self._index)
+        block = self._operator.of(tensors[:-1]).submatrix(self._index)
         return block + tensors[-1][..., None, None] * self.probes(tensors)
 
     def _root(self, tensors: Sequence[Any]) -> Any:
@@ -102,11 +113,11 @@ class Block:
                 raise not_definite()
             return found
 
-        return kept(self._of, "root", tensors, factored)
+        return kept(self._memory, "root", tensors, factored)
 
     def _product(self, tensors: Sequence[Any], inverted: bool) -> Callable[[Any], Any]:
         """Products of values with columns by the block of M, or by that of its inverse."""
-        operator, sigma2 = self._of.operator.of(tensors[:-1]), tensors[-1]
+        operator, sigma2 = self._operator.of(tensors[:-1]), tensors[-1]
         solver = operator.direct_solver() if inverted else None
 
         def multiply(x: Any) -> Any:

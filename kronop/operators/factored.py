@@ -8,13 +8,14 @@ from typing import Any, Self
 from kronop.families.kron.formed import narrowed, widened
 from kronop.operators.factors import read_factors
 from kronop.operators.frameworks import as_scale, batch_of, is_number, times, turned
-from kronop.operators.operator import Operator
+from kronop.operators.masked import Solvable
 
 
-class Factored(Operator):
+class Factored(Solvable):
     """What is made of factors, times a scale. The scale is kept apart: multiplied into a factor, it
     could leave the range of a type whose range the product stays in."""
 
+    decomposes = True
     _square = False
 
     def __init__(self, factors: Iterable[Any], scale: Any = 1) -> None:

@@ -7,41 +7,35 @@ and singular value decompositions, and for eigenvectors; eigenvalues are all pro
 
 from __future__ import annotations
 
-import math
 import operator
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self, overload
+from collections.abc import Callable
+from typing import Any
 
 from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.kron.formed import kronecker_product, narrowed, widened
-from kronop.late import imported
+from kronop.families.kron.formed import widened
 from kronop.operators.factored import Factored
 from kronop.operators.factors import check_symmetric
 from kronop.operators.frameworks import (
     check_decomposable,
     cholesky,
     copied,
-    diagonal,
-    framework_of,
     inverse,
     is_number,
     log_size,
     outer,
-    products,
     sign_of,
     solved,
     times,
-    without_gradient,
 )
 from kronop.operators.kept import kept, recalled
 from kronop.operators.operator import Operator, on_columns, whole
+from kronop.operators.product import KroneckerProduct, balanced
+from kronop.operators.product_sum import added
+from kronop.operators.spectral import SpectralOperator
 
-if TYPE_CHECKING:
-    from kronop.operators.spectral import SpectralOperator
 
-
-class KroneckerOperator(Factored):
+class KroneckerOperator(KroneckerProduct):
     """A Kronecker product F1 x F2 x ... x FN, a matrix (..., P, Q) that is not formed.
 
     It is made of NumPy's, torch's or CuPy's tensors, and takes and gives those. It refers to the
@@ -69,86 +63,7 @@ class KroneckerOperator(Factored):
         [1.0, 2.0, 4.0, 3.0, 6.0, 12.0]
     """
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        rows = math.prod(factor.shape[-2] for factor in self.factors)
-        columns = math.prod(factor.shape[-1] for factor in self.factors)
-        return (*self.batch, rows, columns)
-
-    def to_dense(self) -> Any:
-        return self._of_wide(kronecker_product, 2)
-
-    def diagonal(self) -> Any:
-        self._check_square_factors("diagonal")
-        return self._of_wide(lambda factors: outer(map(diagonal, factors), operator.mul), 1)
-
-    def trace(self) -> Any:
-        self._check_square_factors("trace")
-        return self._of_wide(
-            lambda factors: math.prod(diagonal(factor).sum(-1) for factor in factors), 0
-        )
-
-    def submatrix(self, index: Any) -> Any:
-        self._check_square_factors("a submatrix")
-        digits = self._digits(index)
-
-        def entries(factors: Sequence[Any]) -> Any:
-            pairs = zip(factors, digits, strict=True)
-            return math.prod(factor[..., at[:, None], at] for factor, at in pairs)
-
-        return self._of_wide(entries, 2)
-
-    def _multiply(self, x: Any) -> Any:
-        return self._product(0, x)
-
-    def _multiply_rows(self, x: Any) -> Any:
-        return self._product(1, x)
-
-    def _product(self, side: int, x: Any) -> Any:
-        """The product with columns, by gekmm, or with rows, by gemkm."""
-
-        def multiply(factors: Sequence[Any], x: Any, alpha: float = 1) -> Any:
-            operands = (x, factors) if side else (factors, x)
-            return products(self.framework)[side](*operands, alpha=alpha)
-
-        if is_number(self.scale):
-            return multiply(self.factors, x, self.scale)
-        found = times(multiply([*map(widened, self.factors)], widened(x)), self.scale, 2)
-        return narrowed(found, x)
-
-    @overload
-    def __matmul__(self, x: KroneckerOperator) -> Self: ...
-    @overload
-    def __matmul__(self, x: Array) -> Array: ...
-
-    def __matmul__(self, x: Any) -> Any:
-        """operator @ x with x (Q,) or (..., Q, C), or the product with another KroneckerOperator,
-        whose factors go with these one by one.
-
-        Raises:
-            ArgumentError: shapes or frameworks do not fit.
-            ElementTypeError: x is no tensor, or of another element type.
-        """
-        if not isinstance(x, KroneckerOperator):
-            return super().__matmul__(x)
-        inner = [factor.shape[-1] for factor in self.factors]
-        if inner != [factor.shape[-2] for factor in x.factors]:
-            raise ArgumentError(
-                mismatch(
-                    "the right operator",
-                    expected=f"factors of {inner} rows",
-                    got=f"factors of {[factor.shape[-2] for factor in x.factors]}",
-                    hint="apply one after the other: left @ (right @ x)",
-                )
-            )
-        pairs = zip(self.factors, x.factors, strict=True)
-        factors = balanced([widened(a) @ widened(b) for a, b in pairs], self.factors[0])
-        return type(self)(factors, self.scale * x.scale)
-
     def __add__(self, other: Any) -> Operator:
-        imported("kronop.operators.product_sum")
-        from kronop.operators.product_sum import added
-
         return added(self, other)
 
     def solve(self, b: Array, sigma2: Any = 0.0) -> Array:
@@ -242,15 +157,7 @@ class KroneckerOperator(Factored):
         signed, size = self.signed()
         return signed._of_squares("cholesky", factored, size**0.5)
 
-    def signed(self) -> tuple[Self, Any]:
-        """An operator without scale, that has the scale's sign, and the scale's absolute value."""
-        first, *others = self.factors
-        return type(self)([times(first, sign_of(self.scale), 2), *others]), abs(self.scale)
-
     def eigh(self) -> SpectralOperator:
-        imported("kronop.operators.spectral")
-        from kronop.operators.spectral import SpectralOperator
-
         values, vectors = decomposed(self)
         return SpectralOperator(times(outer(values, operator.mul), self.scale, 1), vectors)
 
@@ -315,31 +222,6 @@ class KroneckerOperator(Factored):
         items = enumerate(self.factors)
         found = [function(item, f"factors[{at}]") for at, item in items]
         return KroneckerOperator(balanced(found, self.factors[0]), scale)
-
-    def _check_square_factors(self, doing: str) -> None:
-        for at, factor in enumerate(self.factors):
-            if factor.shape[-1] != factor.shape[-2]:
-                raise ArgumentError(
-                    mismatch(
-                        doing,
-                        expected="square factors",
-                        got=f"factors[{at}] of shape {tuple(factor.shape)}",
-                        hint="svd() and to_dense() are of any factors",
-                    )
-                )
-
-
-def balanced(factors: list[Any], beside: Any) -> list[Any]:
-    """Factors that were computed of widened ones, in the type of these. Of 16 bits each gets the
-    same largest absolute value, so that the product alone has to be in range."""
-    if factors[0].dtype == beside.dtype:
-        return factors
-    xp = framework_of(beside, "factors[0]")
-    sizes = [xp.amax(abs(without_gradient(factor)), (-2, -1)) for factor in factors]
-    mean = math.prod(size ** (1 / len(sizes)) for size in sizes)
-    scales = [mean / xp.where(size > 0, size, 1) for size in sizes]
-    pairs = zip(factors, scales, strict=True)
-    return [narrowed(times(factor, scale, 2), beside) for factor, scale in pairs]
 
 
 def eigenvalues(of: Factored) -> list[Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +31,7 @@ from kronop.operators.frameworks import (
     turned,
 )
 from kronop.operators.kronecker import KroneckerOperator, decomposed, eigenvalues
-
-if TYPE_CHECKING:
-    from kronop.operators.spectral import SpectralOperator
+from kronop.operators.spectral import SpectralOperator
 
 
 class KroneckerSum(Factored):
@@ -108,9 +106,6 @@ class KroneckerSum(Factored):
         return total
 
     def eigh(self) -> SpectralOperator:
-        imported("kronop.operators.spectral")
-        from kronop.operators.spectral import SpectralOperator
-
         values, vectors = decomposed(self)
         return SpectralOperator(times(outer(values, operator.add), self.scale, 1), vectors)
 

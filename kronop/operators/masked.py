@@ -11,37 +11,63 @@ an eigendecomposition. So what is left is a system of the points that are missin
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
-from operator import mul
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
 from kronop.descriptions.shared import Array
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, mismatch
 from kronop.late import imported
 from kronop.operators.blocks import Block
-from kronop.operators.conjugate_gradients import norms_of
-from kronop.operators.factored import Factored
+from kronop.operators.conjugate_gradients import CGInfo, cg, norms_of
 from kronop.operators.frameworks import (
     as_tensor,
     check_decomposable,
-    framework_of,
     is_torch,
     placed,
     taken,
 )
 from kronop.operators.kept import constant
+from kronop.operators.masks import positions, read_mask
 from kronop.operators.operator import Operator, on_columns, shifted
-from kronop.operators.spectral import SpectralOperator
+from kronop.operators.systems import Shifted
 
 # Dense matrices are formed up to this order: 32 MB in float64, and a second to decompose.
 _DENSE = 2000
 _METHODS = (None, "dense", "iterative")
 
 
-class MaskedOperator(Operator):
+class Solvable(Operator):
+    """An operator with what is built on products: solvers, and the parts that masks tell."""
+
+    def solve(self, b: Array, sigma2: Any = 0.0) -> Array:
+        self.check_square("solve")
+        self.check_columns(b, "b")
+        return on_columns(Shifted(self, sigma2).solution, b)
+
+    def masked(self, mask: Any, **options: Any) -> MaskedOperator:
+        """The operator's rows and columns of those positions where the mask is true, with the
+        options of `kronop.MaskedOperator(operator, mask, ...)`.
+
+        Raises:
+            ArgumentError, ElementTypeError: as of `kronop.MaskedOperator`.
+        """
+        return MaskedOperator(self, mask, **options)
+
+    def cg(self, b: Any, **options: Any) -> tuple[Any, CGInfo]:
+        """The solution by conjugate gradients, with the options of `kronop.cg(operator, b, ...)`.
+
+        Returns:
+            (x, info) as of `kronop.cg`, with x of b's shape.
+
+        Raises:
+            ArgumentError, ElementTypeError: as of `kronop.cg`.
+        """
+        return cg(self, b, **options)
+
+
+class MaskedOperator(Solvable):
     """The rows and columns of a square operator at those positions where a mask is true: the
     covariance of a grid's observed points.
 
@@ -88,7 +114,7 @@ class MaskedOperator(Operator):
         seed: int = 0,
         rtol: float | None = None,
     ) -> None:
-        self._operator, self._mask = operator, _read_mask(operator, mask)
+        self._operator, self._mask = operator, read_mask(operator, mask)
         fits = all(isinstance(item, (int, np.integer)) for item in (probes, seed))
         if method not in _METHODS or not fits or probes < 2 or seed < 0:
             raise ArgumentError(
@@ -103,7 +129,7 @@ class MaskedOperator(Operator):
             rtol = 1e-8 if "64" in str(operator.dtype) else 1e-4
         self._options = {"method": method, "probes": probes, "seed": seed, "rtol": rtol}
         self._observed, self._missing = (
-            _positions(where, operator.tensors[0]) for where in (self._mask, ~self._mask)
+            positions(where, operator.tensors[0]) for where in (self._mask, ~self._mask)
         )
 
     @property
@@ -198,7 +224,7 @@ class MaskedOperator(Operator):
 
     def _nearly(self, b: Any, sigma2: Any, rtol: float) -> Any:
         """The values of x of columns b, with a residual of about rtol / 2 of b."""
-        xp, block = self.framework, Block(self, self._missing, inverted=True, dense=False)
+        xp, block = self.framework, self._block_of(self._missing, inverted=True, dense=False)
 
         def solve(y: Any, tensors: Sequence[Any]) -> Any:
             # What iterations leave of y, times the operator, is the residual at what was observed.
@@ -244,7 +270,7 @@ class MaskedOperator(Operator):
     def _is_definite(self, sigma2: Any) -> bool:
         """Whether the whole grid's matrix has an eigendecomposition and is positive definite, by
         more than rounding. A part of one that is not may be, but the inverse is no way to it."""
-        if not isinstance(self.operator, (Factored, SpectralOperator)):
+        if not self.operator.decomposes:
             return False
         try:
             with constant(self.tensors):
@@ -266,9 +292,13 @@ class MaskedOperator(Operator):
         dense = smaller <= _DENSE if method is None else method == "dense" or not smaller
         inverted = inverted and not (dense and observed <= missing)
         index = self._missing if inverted else self._observed
-        return Block(self, index, inverted=inverted, dense=dense)
+        return self._block_of(index, inverted=inverted, dense=dense)
 
-    def eigh(self) -> SpectralOperator:
+    def _block_of(self, index: Any, *, inverted: bool, dense: bool) -> Block:
+        options = self._options
+        return Block(self.operator, index, options, self, inverted=inverted, dense=dense)
+
+    def eigh(self) -> NoReturn:
         """Refused: a part of a Kronecker product has no eigenvectors that are such a product.
 
         Raises:
@@ -284,67 +314,10 @@ class MaskedOperator(Operator):
             )
         )
 
-    def eigvalsh(self) -> Any:
+    def eigvalsh(self) -> NoReturn:
         """Refused, as `eigh`.
 
         Raises:
             ArgumentError: always.
         """
-        return self.eigh()
-
-
-def _read_mask(operator: Any, mask: Any) -> Any:
-    """The mask as an array (N,) of NumPy."""
-    if not isinstance(operator, Operator):
-        raise ElementTypeError(
-            mismatch(
-                "the operator",
-                expected="one of kronop's operators",
-                got=type(operator).__name__,
-                hint="kronop.KroneckerOperator(factors) is one",
-            )
-        )
-    operator.check_square("a mask")
-    if hasattr(mask, "__cuda_array_interface__") or hasattr(mask, "cpu"):
-        mask = mask.cpu() if hasattr(mask, "cpu") else mask.get()  # Of torch, and of CuPy.
-    found = np.asarray(mask)
-    if found.dtype != bool:
-        raise ElementTypeError(
-            mismatch("the mask", expected="booleans", got=found.dtype, hint="as numpy.isfinite(y)")
-        )
-    if found.size != operator.shape[-1] or not found.any():
-        raise ArgumentError(
-            mismatch(
-                "the mask",
-                expected=f"{operator.shape[-1]} elements, at least one of them true",
-                got=f"{int(found.sum())} that are true, of shape {found.shape}",
-                hint="it says of each row of the operator whether it stays",
-            )
-        )
-    _check_axes(operator, found.shape)
-    return found.reshape(-1).copy()
-
-
-def _check_axes(operator: Any, shape: tuple[int, ...]) -> None:
-    """Refuses a mask whose axes cut the positions otherwise than the factors do, such as a
-    transposed one. An axis may be of several factors, and a factor have several axes."""
-    term = getattr(operator, "terms", (operator,))[0]
-    grid = [factor.shape[-1] for factor in getattr(term, "factors", ())]
-    axes, factors = (set(itertools.accumulate(sizes, mul, initial=1)) for sizes in (shape, grid))
-    if grid and not (axes <= factors or factors <= axes):
-        raise ArgumentError(
-            mismatch(
-                "the mask",
-                expected=f"the grid's shape, {' x '.join(map(str, grid))}, or one axis",
-                got=f"shape {shape}",
-                hint="its axes are in the order of the factors; transpose it",
-            )
-        )
-
-
-def _positions(mask: Any, beside: Any) -> Any:
-    """Where the mask is true, beside a tensor."""
-    found, framework = np.flatnonzero(mask), framework_of(beside, "the operator")
-    if is_torch(framework):
-        return framework.as_tensor(found, device=beside.device)
-    return framework.asarray(found)
+        self.eigh()

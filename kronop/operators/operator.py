@@ -7,11 +7,10 @@ import functools
 from collections.abc import Callable, Sequence
 from operator import index, is_
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Protocol, Self
 
 from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.late import imported
 from kronop.operators.frameworks import (
     as_scale,
     as_tensor,
@@ -24,12 +23,6 @@ from kronop.operators.frameworks import (
     taken,
     turned,
 )
-from kronop.operators.systems import Shifted
-
-if TYPE_CHECKING:
-    from kronop.operators.conjugate_gradients import CGInfo
-    from kronop.operators.masked import MaskedOperator
-    from kronop.operators.spectral import SpectralOperator
 
 
 class Operator(abc.ABC):
@@ -39,6 +32,8 @@ class Operator(abc.ABC):
     takes those apart.
     """
 
+    # Whether `eigh` decomposes it, if its factors are symmetric.
+    decomposes = False
     # Arrays leave `x @ operator` and `x * operator` to the operator.
     __array_ufunc__ = None
 
@@ -254,6 +249,7 @@ class Operator(abc.ABC):
                 )
             )
 
+    @abc.abstractmethod
     def solve(self, b: Array, sigma2: Any = 0.0) -> Array:
         """x with (operator + sigma2 I) x = b, for symmetric factors, by their eigendecompositions.
 
@@ -273,10 +269,6 @@ class Operator(abc.ABC):
                 but for rounding is not noticed.
             ElementTypeError: element types are not float32 or float64, or differ.
         """
-        self.check_square("solve")
-        self.check_columns(b, "b")
-        system = Shifted(self, sigma2)
-        return on_columns(system.solution, b)
 
     def inverse(self) -> Operator:
         """The inverse (..., N, N); of symmetric factors, by their eigendecompositions.
@@ -293,7 +285,7 @@ class Operator(abc.ABC):
         return self.eigh().shifted_solve
 
     @abc.abstractmethod
-    def eigh(self) -> SpectralOperator:
+    def eigh(self) -> Decomposition:
         """The eigendecomposition, by those of the factors, which have to be symmetric.
 
         Returns:
@@ -344,7 +336,7 @@ class Operator(abc.ABC):
         sign, logarithm = self.slogdet(sigma2)
         return self.framework.where(sign < 0, as_tensor(float("nan"), logarithm, "NaN"), logarithm)
 
-    def apply(self, function: Callable[[Any], Any]) -> SpectralOperator:
+    def apply(self, function: Callable[[Any], Any]) -> Operator:
         """function(operator): Q diag(function(values)) Q^T, for symmetric factors.
 
         Args:
@@ -389,36 +381,27 @@ class Operator(abc.ABC):
         """
         return self.eigh() ** exponent
 
-    def masked(self, mask: Any, **options: Any) -> MaskedOperator:
-        """The operator's rows and columns of those positions where the mask is true, with the
-        options of `kronop.MaskedOperator(operator, mask, ...)`.
-
-        Raises:
-            ArgumentError, ElementTypeError: as of `kronop.MaskedOperator`.
-        """
-        imported("kronop.operators.masked")
-        from kronop.operators.masked import MaskedOperator
-
-        return MaskedOperator(self, mask, **options)
-
     def preconditioner(self, sigma2: Any, rtol: float) -> Callable[[Any], Any] | None:
         """What `cg` is preconditioned by if it is given nothing: a function of columns that nearly
         solves, to a relative residual of this size, or None."""
         return None
 
-    def cg(self, b: Any, **options: Any) -> tuple[Any, CGInfo]:
-        """The solution by conjugate gradients, with the options of `kronop.cg(operator, b, ...)`.
 
-        Returns:
-            (x, info) as of `kronop.cg`, with x of b's shape.
+class Decomposition(Protocol):
+    """The part of a `SpectralOperator` that other operators use."""
 
-        Raises:
-            ArgumentError, ElementTypeError: as of `kronop.cg`.
-        """
-        imported("kronop.operators.conjugate_gradients")
-        from kronop.operators.conjugate_gradients import cg
+    @property
+    def values(self) -> Any: ...
 
-        return cg(self, b, **options)
+    def shifted_solve(self, b: Any, sigma2: Any) -> Any: ...
+
+    def inverse(self) -> Operator: ...
+
+    def apply(self, function: Callable[[Any], Any]) -> Operator: ...
+
+    def sqrt(self) -> Operator: ...
+
+    def __pow__(self, exponent: float) -> Operator: ...
 
 
 def _unsupported(subject: str, expected: str, got: str, hint: str) -> ElementTypeError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, NoReturn, Self
 
 from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
@@ -32,17 +32,15 @@ from kronop.operators.frameworks import (
     without_gradient,
 )
 from kronop.operators.kept import kept
-from kronop.operators.kronecker import KroneckerOperator
+from kronop.operators.masked import Solvable
 from kronop.operators.operator import Operator
+from kronop.operators.product import KroneckerProduct
 from kronop.operators.spectral import between, nonzero
-
-if TYPE_CHECKING:
-    from kronop.operators.spectral import SpectralOperator
 
 _ITERATE = "kronop.cg(operator, b, sigma2=...) solves with any symmetric positive definite operator"
 
 
-class KroneckerProductSum(Operator):
+class KroneckerProductSum(Solvable):
     """A sum of Kronecker products A1 x A2 x ... + C1 x C2 x ... + ..., a matrix (..., P, Q) that is
     not formed: what `+` of KroneckerOperators gives.
 
@@ -67,9 +65,9 @@ class KroneckerProductSum(Operator):
         True
     """
 
-    def __init__(self, terms: Iterable[KroneckerOperator]) -> None:
+    def __init__(self, terms: Iterable[KroneckerProduct]) -> None:
         terms = tuple(terms)
-        if len(terms) < 2 or not all(isinstance(term, KroneckerOperator) for term in terms):
+        if len(terms) < 2 or not all(isinstance(term, KroneckerProduct) for term in terms):
             raise ElementTypeError(
                 mismatch(
                     "terms",
@@ -93,7 +91,7 @@ class KroneckerProductSum(Operator):
         self._terms = terms
 
     @property
-    def terms(self) -> tuple[KroneckerOperator, ...]:
+    def terms(self) -> tuple[KroneckerProduct, ...]:
         """The operators whose sum this is."""
         return self._terms
 
@@ -155,13 +153,14 @@ class KroneckerProductSum(Operator):
         values, vectors = kept(self, "pair", self.tensors, self._inverse)
         return lambda b, sigma2: between(vectors, values, b)
 
-    def _inverse(self) -> tuple[Any, KroneckerOperator]:
+    def _inverse(self) -> tuple[Any, KroneckerProduct]:
         """V, and the diagonal matrix in V diag V^T of the inverse."""
         roots, others, scale, ratio = self._pair()
         # V of each pair of factors, and w.
         found = [_common(root, other) for root, other in zip(roots, others, strict=True)]
         values = nonzero(1 + times(outer([w for w, _ in found], operator.mul), ratio, 1))
-        return times(1 / values, 1 / scale, 1), KroneckerOperator([v for _, v in found])
+        vectors = type(self.terms[0])([v for _, v in found])
+        return times(1 / values, 1 / scale, 1), vectors
 
     def solve(self, b: Array, sigma2: float = 0.0) -> Array:
         """x with operator @ x = b, exactly: see the class for which operators.
@@ -202,7 +201,7 @@ class KroneckerProductSum(Operator):
             logarithm = logarithm + 2 * copies * xp.log(diagonal(root)).sum(-1)
         return xp.sign(values).prod(-1), logarithm
 
-    def eigh(self) -> SpectralOperator:
+    def eigh(self) -> NoReturn:
         """Refused: a sum of products has no orthonormal eigenvectors that are such a product.
 
         Raises:
@@ -212,13 +211,13 @@ class KroneckerProductSum(Operator):
             "eigh", "a Kronecker product or a Kronecker sum", "a sum of products", _ITERATE
         )
 
-    def eigvalsh(self) -> Any:
+    def eigvalsh(self) -> NoReturn:
         """Refused, as `eigh`.
 
         Raises:
             ArgumentError: always.
         """
-        return self.eigh()
+        self.eigh()
 
     def _pair(self) -> tuple[list[Any], list[Any], Any, Any]:
         """The Cholesky factors of the definite term's factors, the other term's factors, the scale
@@ -249,9 +248,9 @@ class KroneckerProductSum(Operator):
             raise _no_exact("sigma2", "0 with a sum of products", sigma2, _ITERATE)
 
 
-def added(left: KroneckerOperator | KroneckerProductSum, right: Any) -> Operator:
+def added(left: KroneckerProduct | KroneckerProductSum, right: Any) -> Operator:
     """The sum of Kronecker products, or sums of these; of others what all operators have."""
-    if not isinstance(right, (KroneckerOperator, KroneckerProductSum)):
+    if not isinstance(right, (KroneckerProduct, KroneckerProductSum)):
         return Operator.__add__(left, right)
     terms = [
         item.terms if isinstance(item, KroneckerProductSum) else (item,) for item in (left, right)

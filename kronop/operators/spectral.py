@@ -9,11 +9,12 @@ from typing import Any, Self
 from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError, mismatch
 from kronop.operators.frameworks import batch_of, check_alike, times, turned, without_autocast
-from kronop.operators.kronecker import KroneckerOperator
-from kronop.operators.operator import Operator, detached, on_columns, shifted, whole
+from kronop.operators.masked import Solvable
+from kronop.operators.operator import detached, on_columns, shifted, whole
+from kronop.operators.product import KroneckerProduct
 
 
-class SpectralOperator(Operator):
+class SpectralOperator(Solvable):
     """A symmetric operator (..., N, N) that is known by its eigenvalues and eigenvectors,
     Q diag(values) Q^T, as `eigh` and `apply` of the other operators give it.
 
@@ -40,7 +41,9 @@ class SpectralOperator(Operator):
         ((6,), (6, 6))
     """
 
-    def __init__(self, values: Any, vectors: KroneckerOperator) -> None:
+    decomposes = True
+
+    def __init__(self, values: Any, vectors: KroneckerProduct) -> None:
         check_alike(values, "values", vectors.factors[0], "the vectors")
         shape, order = tuple(values.shape), vectors.shape[-1]
         if not shape or shape[-1] != order:
@@ -60,7 +63,7 @@ class SpectralOperator(Operator):
         return self._values
 
     @property
-    def vectors(self) -> KroneckerOperator:
+    def vectors(self) -> KroneckerProduct:
         """The eigenvectors (..., N, N), one in each column."""
         return self._vectors
 
@@ -90,7 +93,7 @@ class SpectralOperator(Operator):
     def diagonal(self) -> Any:
         # The elements of Q, squared, are a Kronecker product as well.
         q = self.vectors
-        squares = KroneckerOperator([factor * factor for factor in q.factors], q.scale * q.scale)
+        squares = type(q)([factor * factor for factor in q.factors], q.scale * q.scale)
         return (squares @ self.values[..., None])[..., 0]
 
     def trace(self) -> Any:
@@ -191,7 +194,7 @@ class SpectralOperator(Operator):
             )
 
 
-def between(vectors: KroneckerOperator, values: Any, x: Any) -> Any:
+def between(vectors: KroneckerProduct, values: Any, x: Any) -> Any:
     """V diag(values) V^T x for columns x (..., N, C)."""
     return vectors @ (values[..., None] * (vectors.T @ x))
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kronop.late import imported
 from kronop.operators.frameworks import as_tensor, is_torch
-
-if TYPE_CHECKING:
-    from kronop.operators.operator import Operator
+from kronop.operators.operator import Operator
 
 
 class Shifted:

@@ -14,7 +14,7 @@ import pytest
 import kronop
 from kronop.args.view import Device, TensorView, contiguous_strides
 from kronop.core.export.record import Symbolic
-from kronop.core.operation import Served
+from kronop.core.served import Served
 from tests import support
 
 _COMPILER = shutil.which("cc")

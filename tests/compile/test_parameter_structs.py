@@ -16,7 +16,7 @@ from kronop.families import FAMILIES
 from kronop.families.distance.x86 import select_design
 from tests import abi
 from tests.emit import cases
-from tests.families import scaled
+from tests.families.scaled import declaration as scaled
 
 # Those whose compilers take all headers of a backend.
 _TARGETS = {"cuda": "sm_90a", "x86": "x86-amx"}

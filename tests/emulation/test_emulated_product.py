@@ -12,8 +12,8 @@ import pytest
 from kronop.args.staging import Placement
 from kronop.args.view import CPU
 from kronop.descriptions.datatype import DataType, float32, float64
-from kronop.families.distance import PRODUCT
 from kronop.families.distance.cuda import product_choice
+from kronop.families.distance.declaration import PRODUCT
 from kronop.families.distance.kernels import (
     Cosine,
     Gaussian,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import kronop
-from kronop.core.operation import Served
+from kronop.core.served import Served
 from kronop.descriptions.datatype import (
     ColumnMajor,
     DataType,

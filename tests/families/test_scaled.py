@@ -20,7 +20,8 @@ from tests import support
 from tests.emit import cases
 from tests.emulation.batches import host_compiler
 from tests.emulation.emulator import Emulator
-from tests.families import samples, scaled
+from tests.families import samples
+from tests.families.scaled import declaration as scaled
 from tests.families.scaled.description import ScaledProblem
 
 

@@ -25,7 +25,8 @@ from kronop import families
 from kronop.args.view import CPU, Device, TensorView, contiguous_strides
 from kronop.artifacts import Launch, TensorMap
 from kronop.core.addressed import symbol
-from kronop.core.operation import Operation, Served
+from kronop.core.operation import Operation
+from kronop.core.served import Served
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.render import render

@@ -19,8 +19,7 @@ from kronop.bench.distances import report as distance_report
 from kronop.bench.pipes import pipes_of
 from kronop.bench.roofline import Ceilings
 from kronop.bench.timing import PeerUnavailableError, Timing
-from kronop.families.distance.pipes import PipeFloor, Pipes, floor_of
-from kronop.families.distance.work import Work
+from kronop.emit.pipes import PipeFloor, Pipes, Work, floor_of
 
 _CEILINGS = Ceilings(
     copy_bytes_per_second=4.28e12,

@@ -7,10 +7,11 @@ import pytest
 from kronop.__main__ import main
 from kronop.bench import vit, vit_report
 from kronop.bench.vit import Measured
+from kronop.bench.vit_sizes import LINEAR, Sizes
 
 torch = pytest.importorskip("torch")
 
-from kronop.bench.models.vit import PIXELS, Sizes, VisionTransformer, chains, dense_copy  # noqa: E402
+from kronop.bench.models.vit import PIXELS, VisionTransformer, chains, dense_copy  # noqa: E402
 
 _TINY = Sizes(depth=1, tokens=4, classes=10)
 
@@ -35,7 +36,7 @@ def test_the_dense_copy_is_the_same_function() -> None:
     assert float((actual - expected).norm() / expected.norm()) < 1e-13
     # It has dense weights, and no others.
     names = set(dense_copy(model).state_dict())
-    assert names == set(VisionTransformer(_TINY, vit.LINEAR).state_dict())
+    assert names == set(VisionTransformer(_TINY, LINEAR).state_dict())
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_a_tiny_run_end_to_end(dtype, names, most, capsys) -> None:
 
 def test_lines_tell_shares_of_both_dense_ones_and_reasons() -> None:
     found = [
-        Measured(algorithm=vit.LINEAR, dtype="float32", eager_ms=2.0),
+        Measured(algorithm=LINEAR, dtype="float32", eager_ms=2.0),
         Measured(algorithm=vit.LINEAR_TF32, dtype="float32", eager_ms=1.0),
         Measured(algorithm="kernel", dtype="float32", eager_ms=1.5, reasons=["training: why"]),
     ]

@@ -15,7 +15,8 @@ import kronop
 from kronop.artifacts import TensorMap
 from kronop.core.operation import Operation
 from kronop.descriptions.strided import StridedMatrix
-from kronop.families.gemm.cutlass import headers, hopper
+from kronop.emit.cuda import cutlass as adapters
+from kronop.families.gemm.cutlass import headers
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
@@ -180,7 +181,7 @@ def test_the_division_that_stands_in(tmp_path: Path) -> None:
     own.mkdir()
     (own / "cutlass.h").write_text("#define CUTLASS_HOST_DEVICE inline\n")
     source.write_text(_DIVISION)
-    overrides = Path(hopper.__file__).parent / "overrides"
+    overrides = Path(adapters.__file__).parent / "overrides"
     flags = ("-std=c++17", "-shared", "-fPIC", f"-I{overrides}", f"-I{tmp_path}")
     command = [str(host_compiler()), *flags, str(source), "-o", str(library)]
     subprocess.run(command, check=True)

@@ -22,7 +22,7 @@ def test_tiles_keep_sums_in_registers_and_products_pay_for_many_features(target,
     plans = choice.plans(what, target, 1000, size)
     designs = [plan.steps[0].design for plan in plans]
     assert all(item.rows * item.vectors < target.registers for item in designs)
-    modelled = [item.seconds(size) for item in designs]
+    modelled = [item.seconds(size, target) for item in designs]
     assert modelled == sorted(modelled)
     assert len({str(item) for item in designs}) == len(designs)
     assert (designs[0].symmetric, designs[0].expanded) == (k > 2, k > 2)

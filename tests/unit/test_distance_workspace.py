@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from kronop.emit.plan import Plan
-from kronop.families.distance import PRODUCT
 from kronop.families.distance.api import MODES, distance_arguments
 from kronop.families.distance.arguments import DistanceArguments
 from kronop.families.distance.cuda import group_choice
 from kronop.families.distance.cuda.emitter import CudaEmitter
+from kronop.families.distance.declaration import PRODUCT
 from kronop.families.distance.kernels import Gaussian
 from kronop.families.distance.product_api import product_arguments
 from kronop.families.distance.product_size import KernelMatmulSize

@@ -17,7 +17,7 @@ from kronop.compiler import libraries
 from kronop.core.export import api, places, record, text
 from kronop.core.export.operands import BIAS, operands_of
 from kronop.core.export.record import Recorder, Symbolic, every_case
-from kronop.core.operation import Served
+from kronop.core.served import Served
 from kronop.families.distance import kernels
 from kronop.families.distance.size import DistanceSize
 from kronop.families.gemm.size import GemmSize

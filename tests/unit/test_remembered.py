@@ -27,7 +27,7 @@ from kronop.emit import plan_text
 from kronop.emit.plan import Plan
 from tests import support
 from tests.emit import cases
-from tests.families import scaled
+from tests.families.scaled import declaration as scaled
 
 _ROOT = Path(kronop.__file__).parent.parent
 

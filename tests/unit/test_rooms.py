@@ -1,12 +1,14 @@
-"""The direction of imports, and what importing the package may touch."""
+"""The direction of imports, that none go in circles, and what importing the package may touch."""
 
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -55,7 +57,13 @@ _GUARDED = {"torch", "jax", "cupy", "rmm", "cuda", "ml_dtypes", "nvmath", "scipy
 # Packages without which the modules of these names do not load.
 _ON_DEMAND = ("distributed", "jax", "linear_operator", "torch")
 _OF_TORCH = ("distributed", "families/torch", "linear_operator", "torch")
+_FAMILIES = {family.name: family for family in families.FAMILIES}
 _MODULES = sorted(path for path in _ROOT.rglob("*.py"))
+
+
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def _imports(tree: ast.AST, top_level_only: bool):
@@ -90,13 +98,13 @@ def _room(path: Path) -> str:
 def _plans(name: str) -> bool:
     """Whether a module or folder in a family's folder is planning code: all but those that run
     operations."""
-    runs = ("__init__", "api", "arguments", "operation", "command", "torch", "jax")
+    runs = ("__init__", "declaration", "api", "arguments", "operation", "command", "torch", "jax")
     return not name.endswith(runs)
 
 
 @pytest.mark.parametrize("path", _MODULES, ids=lambda path: str(path.relative_to(_ROOT)))
 def test_imports_run_one_way(path: Path) -> None:
-    tree = ast.parse(path.read_text())
+    tree = _tree(path)
     _check_imports(path, tree)
     # Else signal handlers and forked children find half of a module. Commands meet neither.
     assert _room(path) in ("bench", "commands", "late") or not _not_late(tree)
@@ -169,6 +177,41 @@ def test_what_runs_the_other_way_is_seen(room: str, line: str) -> None:
         _check_imports(_ROOT / room / "made_up.py", ast.parse(line))
 
 
+@pytest.mark.parametrize("name", _FAMILIES)
+def test_families_import_from_their_bases_alone(name: str) -> None:
+    trees = [ast.parse(path.read_text()) for path in (_ROOT / "families" / name).rglob("*.py")]
+    assert set().union(*map(_families_of, trees)) - {name} == set(_FAMILIES[name].bases)
+
+
+def _families_of(tree: ast.Module) -> set[str]:
+    """The families from which a module imports."""
+    names = [name.split(".") for name in _imports(tree, top_level_only=False)]
+    return {parts[2] for parts in names if parts[:2] == ["kronop", "families"]} & {*_FAMILIES}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from kronop.families import gemm",
+        "from kronop.families.gemm.cuda.blocks import GemmBlocks",
+        "def f():\n    imported('kronop.families.gemm.floors')",
+    ],
+)
+def test_imports_from_other_families_are_seen(line: str) -> None:
+    assert _families_of(ast.parse(line)) == {"gemm"}
+
+
+@pytest.mark.parametrize("name", _FAMILIES)
+def test_headers_of_families_include_their_own_and_shared_ones(name: str) -> None:
+    folder = _ROOT / "families" / name
+    files = [path for path in folder.rglob("*") if path.suffix in (".cuh", ".hpp")]
+    shared = [_ROOT / "emit" / backend / "include" for backend in ("cuda", "x86")]
+    own = {path.name for path in files}
+    for path in files:
+        for header in re.findall('#include "(.*)"', path.read_text()):
+            assert header in own or any((folder / header).is_file() for folder in shared), path
+
+
 def _not_late(tree: ast.Module) -> list[str]:
     """The imports in functions without a call of `late.imported` for the same module."""
     found = []
@@ -199,6 +242,47 @@ def test_other_imports_in_functions_are_seen() -> None:
         assert _not_late(ast.parse(f"def f():\n    {line}"))
     for module in ("b.c", "b.c.d"):
         assert not _not_late(ast.parse(f"def f():\n    imported({module!r})\n    {lines[1]}"))
+
+
+def _circle(trees: dict[str, ast.Module]) -> list[str]:
+    """Modules of which each imports the next: when it is imported, later, or for types alone."""
+    graph = {
+        module: {
+            found
+            for name in _imports(tree, top_level_only=False)
+            for found in [name if name in trees else name.rpartition(".")[0]]
+            if found in trees and found != module
+        }
+        for module, tree in trees.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    names = [("kronop", *path.relative_to(_ROOT).with_suffix("").parts) for path in _MODULES]
+    modules = [".".join(name).removesuffix(".__init__") for name in names]
+    assert not _circle(dict(zip(modules, map(_tree, _MODULES), strict=True)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import a.b",
+        "from a import b",
+        "from a.b import f",
+        "if TYPE_CHECKING:\n    from a.b import F",
+        "def g():\n    from a.b import f",
+        "def g():\n    imported('a.b').f()",
+    ],
+)
+def test_circles_are_seen(line: str) -> None:
+    trees = {"a": "", "a.b": "from a import c", "a.c": "import a.d", "a.d": line}
+    found = _circle({name: ast.parse(text) for name, text in trees.items()})
+    assert {*found} == {"a.b", "a.c", "a.d"}
 
 
 @pytest.mark.parametrize("room", ["descriptions", "emit", "families/planner"])

@@ -11,7 +11,8 @@ import pytest
 
 import kronop
 from kronop.__main__ import main
-from kronop.core.export import api, exported, places
+from kronop.core.export import api, places
+from kronop.core.operation import Operation
 from kronop.families.distance.size import DistanceSize
 from tests import support
 from tests.exported import Library
@@ -154,7 +155,7 @@ def asked(monkeypatch, tmp_path):
         calls.append((self, rows))
         return tmp_path
 
-    monkeypatch.setattr(exported.Exported, "export", export)
+    monkeypatch.setattr(Operation, "export", export)
 
     def ask(*words: str) -> tuple[Any, Any]:
         assert main(["export", *words, "--target", "x86-generic", "--out", str(tmp_path)]) == 0

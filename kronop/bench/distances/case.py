@@ -23,8 +23,8 @@ from kronop.bench.timing import (
     rounds_within,
     time_together,
 )
+from kronop.emit.pipes import PipeFloor, floor_of
 from kronop.errors import DeviceError, KronopError, mismatch
-from kronop.families.distance.pipes import PipeFloor, floor_of
 from kronop.target import Target
 
 # All rounds of a variant together take about this long; a peer that takes longer in one round is

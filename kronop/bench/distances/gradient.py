@@ -23,11 +23,12 @@ from kronop.bench.distances.problem import (
 from kronop.bench.protocol import Call
 from kronop.bench.timing import PeerUnavailableError, need
 from kronop.descriptions.datatype import TENSOR_TYPES
+from kronop.emit.pipes import Work
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.command import norm_of
 from kronop.families.distance.form import POWERS, TermKind
 from kronop.families.distance.gradient_size import GradientSize
-from kronop.families.distance.work import Work, work_of_gradient
+from kronop.families.distance.work import work_of_gradient
 
 CASES = ("1", "2", "1.3")
 SHAPES = {"cuda": ("4x2000x2000x512",), "cpu": ("4x64x500x500",)}

@@ -15,13 +15,14 @@ from kronop.bench.distances import peers
 from kronop.bench.distances.problem import Host, Problem, by_rows, checked_rows, scaled
 from kronop.bench.protocol import Call
 from kronop.descriptions.datatype import TENSOR_TYPES
+from kronop.emit.pipes import Work
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.api import DIRECT, MODES, distance_arguments
 from kronop.families.distance.command import kernel_of, norm_of, size_of
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.kernels import Gaussian, Kernel, PowerNorm
 from kronop.families.distance.size import DistanceSize
-from kronop.families.distance.work import Work, work_of_matrix
+from kronop.families.distance.work import work_of_matrix
 
 CASES = (
     *("1", "inf", "2", "2/expanded", "1.3", "0.5", "1.5", "3", "4", "gaussian"),

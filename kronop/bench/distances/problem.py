@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kronop.bench.arrays import Arrays, spread_rows
 from kronop.bench.protocol import Call
 from kronop.cpus import cpu_count
-from kronop.families.distance.work import Work
+from kronop.emit.pipes import Work
 
 Host = NDArray[np.float64]
 

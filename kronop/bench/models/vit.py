@@ -7,13 +7,12 @@ tokens before the head instead of a class token, so that a 224 x 224 image has e
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from kronop.bench.vit import LINEAR
+from kronop.bench.vit_sizes import LINEAR, Sizes
 from kronop.torch.nn import KSLinear
 
 # Numbers in a patch: three colors of 16 x 16 pixels.
@@ -25,18 +24,6 @@ _PATTERNS = {
     "up": [(6, 64, 64, 1), (1, 768, 192, 2)],
     "down": [(6, 64, 256, 1), (1, 128, 128, 3)],
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
-    """The sizes of a model; the chains require the default `dim` and `mlp`."""
-
-    dim: int = 384
-    depth: int = 12
-    heads: int = 6
-    mlp: int = 1536
-    tokens: int = 196
-    classes: int = 1000
 
 
 def chains() -> tuple[list[tuple[int, int, int, int]], ...]:

@@ -13,10 +13,17 @@ from kronop.compiler import libraries
 from kronop.compiler.keys import digest
 from kronop.core.addressed import MOST_BYTES
 from kronop.core.export import names, places, text
-from kronop.core.export.operands import BIAS, RESULT, Operand, check_exported, operands_of, rows_of
+from kronop.core.export.operands import (
+    BIAS,
+    RESULT,
+    Exportable,
+    Operand,
+    check_exported,
+    operands_of,
+    rows_of,
+)
 from kronop.core.export.record import CASES, Recorder
 from kronop.core.export.tables import Tables, filled, recorded, table_text
-from kronop.core.operation import Operation
 from kronop.descriptions.shared import integers
 from kronop.emit.render import render
 from kronop.errors import ArgumentError, mismatch
@@ -34,7 +41,7 @@ class _Export:
 
     def __init__(
         self,
-        operation: Operation[Any, Any, Any],
+        operation: Exportable,
         name: str,
         sizes: Sequence[Any],
         threads: Sequence[int],
@@ -123,7 +130,7 @@ class _Export:
 
 
 def export(
-    operation: Operation[Any, Any, Any],
+    operation: Exportable,
     folder: Any,
     *,
     name: str | None = None,
@@ -143,13 +150,13 @@ def export(
     return root
 
 
-def _name(operation: Operation[Any, Any, Any], name: str | None) -> str:
+def _name(operation: Exportable, name: str | None) -> str:
     found = re.sub(r"\W+", "_", operation.kind.name.lower()) if name is None else name
     names.check_name(found)
     return found
 
 
-def _sizes(operation: Operation[Any, Any, Any], rows: Sequence[Any] | None) -> list[Any]:
+def _sizes(operation: Exportable, rows: Sequence[Any] | None) -> list[Any]:
     kind: Any = operation.kind.size
     if kind is Rows:
         given = [1 << at for at in range(_MOST_ROWS + 1)] if rows is None else rows
@@ -166,7 +173,7 @@ def _sizes(operation: Operation[Any, Any, Any], rows: Sequence[Any] | None) -> l
     return sizes
 
 
-def _bad_sizes(operation: Operation[Any, Any, Any], rows: Any) -> ArgumentError:
+def _bad_sizes(operation: Exportable, rows: Any) -> ArgumentError:
     kind = operation.kind.size.__name__
     return ArgumentError(
         mismatch(

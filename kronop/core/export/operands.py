@@ -6,11 +6,15 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
+from kronop.args.protocols import OperationLike
+from kronop.core.family import Kind
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import VisitorEpilogue
+from kronop.emit.emitter import Emitter
+from kronop.emit.plan import Plan
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
 from kronop.size import Rows
@@ -24,6 +28,20 @@ _C_TYPES = {
     "int32": "int32_t",
     "int8": "int8_t",
 }
+
+
+class Exportable(OperationLike, Protocol):
+    """The part of an operation that its export uses."""
+
+    _emitter: Emitter[Any, Any]
+
+    @property
+    def kind(self) -> Kind: ...
+
+    @property
+    def plan(self) -> Plan: ...
+
+    def plan_for(self, rows: Any) -> Plan: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +91,7 @@ def rows_of(size: Any) -> int:
     return rows
 
 
-def check_exported(operation: Any) -> None:
+def check_exported(operation: Exportable) -> None:
     """Raises DescriptionError if operations of this kind can't be exported."""
     kind, what = operation.kind, operation.description
     if kind.arguments is None:
@@ -105,7 +123,7 @@ def check_exported(operation: Any) -> None:
         )
 
 
-def operands_of(operation: Any, sample: Any) -> tuple[Operand, ...]:
+def operands_of(operation: Exportable, sample: Any) -> tuple[Operand, ...]:
     """The operands in the order of the C function: inputs, bias, Y, Z; `sample` is some size.
 
     Raises:
@@ -126,6 +144,7 @@ def operands_of(operation: Any, sample: Any) -> tuple[Operand, ...]:
             )
             for at in range(len(shape) if is_listed else 1)
         ]
+    assert kind.arguments is not None
     if BIAS in inspect.signature(kind.arguments.get()).parameters:
         plain = TensorDescription(what.Y.element)
         of_bias = functools.partial(_columns, what)

@@ -17,8 +17,8 @@ from kronop.args.staging import Form
 from kronop.args.view import CPU, Device, TensorView, contiguous_strides
 from kronop.artifacts import Launch
 from kronop.core.addressed import patches, symbol
-from kronop.core.export.operands import BIAS, RESULT, SOURCE, Operand
-from kronop.core.operation import Operation, Served
+from kronop.core.export.operands import BIAS, RESULT, SOURCE, Exportable, Operand
+from kronop.core.served import Served
 from kronop.descriptions.datatype import Layout
 from kronop.emit.plan import Plan
 from kronop.errors import DescriptionError, mismatch
@@ -28,7 +28,6 @@ ALIGNMENT = 16  # Of operands, in bytes: kernels ask for no more.
 # The first of the scalars by which words are known. Integers have to be within 32 bits; odd ones of
 # that size are no extent, stride or number of bytes.
 _MARK_FLOAT, _MARK_INT = 1.0625, 0x5E37A1C1
-AnyOperation = Operation[Any, Any, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +127,7 @@ class Recorder:
     """
 
     def __init__(
-        self, operation: AnyOperation, operands: Sequence[Operand], more: Mapping[str, Any]
+        self, operation: Exportable, operands: Sequence[Operand], more: Mapping[str, Any]
     ) -> None:
         self._operation, self._operands, self._more = operation, operands, more
         is_host = operation.target.backend == "x86"

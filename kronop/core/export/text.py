@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kronop.core.export.operands import BIAS, RESULT, SOURCE, Operand, rows_of
-from kronop.core.operation import Operation
+from kronop.core.export.operands import BIAS, RESULT, SOURCE, Exportable, Operand, rows_of
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.epilogue import Epilogue
 from kronop.size import Rows
@@ -33,7 +32,7 @@ def replaced(text: str, values: Mapping[str, str]) -> str:
 
 
 def common(
-    operation: Operation[Any, Any, Any], name: str, sizes: Sequence[Any], in_parts: bool
+    operation: Exportable, name: str, sizes: Sequence[Any], in_parts: bool
 ) -> dict[str, str]:
     """The values that all files of an export share."""
     is_host = operation.target.backend == "x86"
@@ -58,7 +57,7 @@ def _rows_told(least: int, counts: str) -> str:
 
 
 def header(
-    operation: Operation[Any, Any, Any],
+    operation: Exportable,
     operands: Sequence[Operand],
     values: Mapping[str, str],
     sample: Any,

@@ -6,25 +6,11 @@ The models were measured on one H200; other cards take their figures in proporti
 from __future__ import annotations
 
 from kronop.descriptions.datatype import DataType
-from kronop.machine import GENERATIONS, Feature, Gpu
+from kronop.machine import H200, MEASURED, Feature, Gpu
 from kronop.target import Target
 
-# Bytes of shared memory in a cycle: each of 32 banks delivers 4.
-SHARED_BYTES_PER_CYCLE = 128
 # Products of the tensor cores for one float32 product, if each operand is split in two.
 PRODUCTS_OF_SPLIT = 3
-# What a launch takes.
-SECONDS_OF_LAUNCH = 4e-6
-# Of the H200: bytes of memory traffic in a cycle of a multiprocessor, 0.87 of the speed of plain
-# copies, as reached by kernels that do other work as well; the bytes that memory moves in the time
-# of one multiply-add, of which it does about 25 T/s in float32; cycles in a second while it
-# computes products.
-H200_BYTES_PER_CYCLE = 16.0
-_BYTES_OF_MULTIPLY_ADD, _HERTZ = 0.17, 1.6e9
-# Of the H200 too: multiply-adds of a multiprocessor's tensor cores in a cycle by bytes of what is
-# multiplied, for products of warps: some 0.62 of what those of warp groups reach.
-_WARP_PRODUCTS = {8: 128.0, 4: 620.0, 2: 1240.0, 1: 2480.0}
-H200 = GENERATIONS["sm_90a"]
 
 
 def gpu_of(target: Target) -> Gpu:
@@ -42,7 +28,7 @@ def memory_share(target: Target) -> float:
 
 def memory_bytes_per_cycle(target: Target) -> float:
     """Bytes of memory traffic in a cycle of one multiprocessor."""
-    return H200_BYTES_PER_CYCLE * memory_share(target)
+    return MEASURED.memory * memory_share(target)
 
 
 def bytes_of_multiply_adds(target: Target, sums: DataType) -> float:
@@ -54,18 +40,18 @@ def bytes_of_multiply_adds(target: Target, sums: DataType) -> float:
         share = card.int32 / known.int32
     elif sums.bytes == 8:
         share = card.float64 / known.float64
-    return sums.bytes / 4 * _BYTES_OF_MULTIPLY_ADD * (cycles / share)
+    return sums.bytes / 4 * MEASURED.multiply_add * (cycles / share)
 
 
 def hertz(target: Target) -> float:
     """Cycles in a second while products are computed."""
-    return _HERTZ * (gpu_of(target).hertz / H200.gpu.hertz)
+    return MEASURED.hertz * (gpu_of(target).hertz / H200.gpu.hertz)
 
 
 def warp_products(target: Target, multiplied_bytes: int) -> float:
     """Multiply-adds of a multiprocessor's tensor cores in a cycle, for products of warps: at most
     an H200's, since Blackwell's full speed takes instructions that kronop does not use."""
-    most = _WARP_PRODUCTS[multiplied_bytes]
+    most = MEASURED.warp_products[multiplied_bytes]
     if target.has(Feature.warp_groups):
         return most
     card = gpu_of(target)
@@ -86,4 +72,4 @@ def ordinary_products(target: Target, kind: str, sum_bytes: int) -> float:
 
 def warp_slowness(target: Target) -> float:
     """How many times as long as on an H200 products of warps keep the tensor cores, in cycles."""
-    return _WARP_PRODUCTS[2] / max(1.0, warp_products(target, 2))
+    return MEASURED.warp_products[2] / max(1.0, warp_products(target, 2))

@@ -22,17 +22,13 @@ from kronop.descriptions.math_instruction import MathInstruction, MathOperation,
 from kronop.emit.design import Design
 from kronop.errors import ArgumentError, mismatch
 from kronop.frozen import dataclass
-from kronop.machine import Feature
+from kronop.machine import KEPT_BYTES, QUARTERS, REGISTERS, WARP, Feature
 from kronop.target import Target
 
 MOST_BLOCKS = 2**31 - 1
 SCALARS = 4
-REGISTERS = 65536
 MOST_RESIDENT = 8
 VECTOR_BYTES = 16
-_WARP, _QUARTERS = 32, 4
-# Shared memory of a multiprocessor that the system keeps.
-_KEPT_BYTES = 1024
 # A separate plan for few rows means another kernel to compile, so it has to be faster by this
 # factor. Measured: three plans with a modelled gain of 17 to 24 % were slower when they ran (16 x
 # 8^4, 1024 x 16^3, 1024 x 9^4).
@@ -103,6 +99,15 @@ def has_products(instruction: MathInstruction, target: Target) -> bool:
     if element is float16 and instruction.instruction_shape == (16, 8, 16):
         return target.has(Feature.half_products)
     return target.has(Feature.wide_products)
+
+
+def multiplies(math: MathInstruction) -> bool:
+    """Whether tensor cores of warps have the instruction: AMX tiles are no part of a GPU."""
+    if math.opcode_class is not OpClass.TensorOp or math.instruction_shape[1] != 8:
+        return False
+    operation = math.math_operation
+    is_fast = operation.rounded or operation is MathOperation.multiply_add_fast_f32
+    return not is_fast or math.element_a is float32
 
 
 def fastest(element: DataType, target: Target, *, halves: bool = False) -> MathInstruction:
@@ -239,7 +244,7 @@ def resident_blocks(threads: int, registers: int, shared_bytes: int, target: Tar
     assert target.gpu is not None
     by_threads = target.gpu.resident_threads // threads
     # A block may have all of it but what the system keeps.
-    resident_bytes = max(target.shared_bytes, target.gpu.resident_bytes - _KEPT_BYTES)
+    resident_bytes = max(target.shared_bytes, target.gpu.resident_bytes - KEPT_BYTES)
     by_memory = resident_bytes // shared_bytes
     return max(1, min(by_registers, by_threads, by_memory, MOST_RESIDENT))
 
@@ -250,8 +255,8 @@ def affordable_blocks(blocks: int, threads: int, registers: int) -> int:
     Each quarter of a multiprocessor has its own registers, so ptxas budgets five blocks of two
     warps as twelve warps.
     """
-    warps = REGISTERS // (_WARP * round_up(registers, 8)) // _QUARTERS * _QUARTERS
-    return max(1, min(blocks, warps // cover(threads, _WARP)))
+    warps = REGISTERS // (WARP * round_up(registers, 8)) // QUARTERS * QUARTERS
+    return max(1, min(blocks, warps // cover(threads, WARP)))
 
 
 def cover(extent: int, size: int) -> int:

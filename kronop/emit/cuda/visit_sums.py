@@ -6,14 +6,15 @@ from kronop.artifacts import Field, KernelSignature, Launch, Status
 from kronop.descriptions.summed import VisitProblem, moved_bytes, parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import SECONDS_OF_LAUNCH, hertz, memory_bytes_per_cycle
+from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.design import Instantiation
 from kronop.emit.visit_design import VisitDesign, repeating
 from kronop.frozen import dataclass
+from kronop.machine import MEASURED, WARP
 from kronop.target import Target
 
-_THREADS, _LANES = 256, 32
-_WARPS = _THREADS // _LANES
+_THREADS = 256
+_WARPS = _THREADS // WARP
 # Rows of a thread and, where sums are along columns, columns.
 _STEPS = 4
 # Threads that join the parts of a result, which are so many each; threads that fill a GPU.
@@ -74,13 +75,13 @@ class VisitSums(VisitDesign):
     def tile(self) -> tuple[int, int]:
         """Rows and columns of a block."""
         if not self.along_rows:
-            return _LANES * _STEPS, _WARPS * _STEPS
-        return _WARPS * _STEPS, _LANES * operands.vector_of(self.sums)
+            return WARP * _STEPS, _WARPS * _STEPS
+        return _WARPS * _STEPS, WARP * operands.vector_of(self.sums)
 
     @property
     def shared_bytes(self) -> int:
         """Places in which threads join values of each row, and of each column."""
-        holders = (_LANES, _WARPS) if self.along_rows else (_WARPS, _LANES)
+        holders = (WARP, _WARPS) if self.along_rows else (_WARPS, WARP)
         return shared_bytes_of_tree(self.epilogue, _THREADS, self.tile, holders)
 
     def status(self, target: Target) -> Status:
@@ -125,7 +126,7 @@ class VisitSums(VisitDesign):
         """Modelled time of the pass over so many sums: what it moves, and its launches."""
         rate = memory_bytes_per_cycle(target) * target.cores * hertz(target)
         launches = 1 + self.epilogue.tree.reduces
-        return elements * moved_bytes(self.epilogue) / rate + launches * SECONDS_OF_LAUNCH
+        return elements * moved_bytes(self.epilogue) / rate + launches * MEASURED.launch
 
     def launches(self, index: int, problem: VisitProblem) -> tuple[Launch, ...]:
         """One launch, and one that joins parts if the tree reduces.

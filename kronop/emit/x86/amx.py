@@ -6,17 +6,20 @@ from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tile import TileDescription
+from kronop.machine import Feature
 from kronop.target import Target
 
 # Lines of a tile, and also the sums of a line; bytes of a line; bytes of the neighbouring elements
 # along the contraction that form one unit.
 TILE, LINE_BYTES, UNIT_BYTES = 16, 64, 4
+# Multiply-adds that vector kernels do in a cycle instead, waits included.
+VECTOR_RATE = 16
 
 
 def asks_for_tiles(math: MathInstruction, target: Target) -> bool:
     """Whether a description's instruction is the target's tile product."""
     return (
-        target.arch == "amx"
+        target.has(Feature.tiles)
         and math.opcode_class is OpClass.TensorOp
         and math.instruction_shape[:2] == (TILE, TILE)
     )

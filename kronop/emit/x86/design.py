@@ -10,7 +10,7 @@ from kronop.artifacts import Decision, Launch
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import StridedMatrix
-from kronop.emit.design import Constant, Design, Instantiation
+from kronop.emit.design import Constant, Design, Instantiation, package_folder
 from kronop.emit.plan import Step
 from kronop.emit.x86.planning import element_types, is_far, parameter_arguments, passes_caches
 from kronop.frozen import dataclass
@@ -80,7 +80,8 @@ class HostDesign(Design):
     """A way to run a step on a host.
 
     Attributes:
-        header, template, parameters: the kernel's names, without the common folder and namespace.
+        package: the package in whose folder the header is.
+        header, template, parameters: the kernel's names, without the common namespace.
         work: the work of the kernel.
         multiply_adds: multiply-adds for a row.
         vector_work: multiply-adds that vector kernels do in the time of a row; it decides how many
@@ -89,6 +90,7 @@ class HostDesign(Design):
 
     __slots__ = ()
 
+    package: ClassVar[str]
     header: ClassVar[str]
     template: ClassVar[str]
     parameters: ClassVar[str]
@@ -138,11 +140,12 @@ class HostDesign(Design):
         work = self.work
         arguments = (*map(str, self.arguments), parameter_arguments(work.epilogue))
         return Instantiation(
-            header=f"kronop_x86/{self.header}",
+            header=self.header,
             template=f"kronop::{self.template}",
             parameters=f"kronop::{self.parameters}<{', '.join(arguments)}>",
             types=element_types(work.element, work.output, work.accumulator),
             constants=self.constants,
+            folders=(package_folder(self.package),),
         )
 
     def step(self, entry: str, note: str) -> Step:

@@ -9,14 +9,11 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue, LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tile import TileDescription
+from kronop.machine import CPU_LINE, Cpu
 from kronop.target import Target
 
-# Bytes of the smallest first-level data cache of the last ten years: two states should fit in it
-# together with panels of the factors.
-NEAR_BYTES = 32 * 1024
 DEFAULT_UNROLL = 4
 _MOST_UNROLL = 16
-LINE = 64
 # Bytes of the narrowest vector that is worth a register tile.
 LEAST_VECTOR = 16
 # NOTE: entering a parallel region took 3 to 7 microseconds on 2 cores, and 2^18 multiply-adds take
@@ -31,15 +28,22 @@ _PASSING, _PASSING_IN_PARTS, _FAR = 1 << 21, 1 << 23, 1 << 21
 _NAME_LENGTH = 100
 
 
-def near_bytes(target: Target) -> int:
-    """Bytes of the first-level data cache: 48 KiB if vectors have 64 bytes (Ice Lake and later, Zen
-    5; although Zen 4 and Skylake have 32), else 32 KiB."""
-    return NEAR_BYTES * 3 // 2 if target.vector_bytes >= LINE else NEAR_BYTES
+def core_of(target: Target) -> Cpu:
+    """The core of a CPU's target."""
+    assert target.cpu is not None
+    return target.cpu
+
+
+def cycles_of_tile(instructions: float, loads: int, target: Target) -> float:
+    """Cycles of a register tile for one step of its sums, which wait for each other's results.
+    Arithmetic hides half of the loads."""
+    core = core_of(target)
+    return max(core.latency, instructions / core.arithmetic + loads / core.loads / 2)
 
 
 def aligned(size: int) -> int:
     """`size` bytes rounded up to whole cache lines."""
-    return -(-size // LINE) * LINE
+    return -(-size // CPU_LINE) * CPU_LINE
 
 
 def passes_caches(rows: int, row_bytes: int, vector_bytes: int, *, in_parts: bool) -> bool:
@@ -48,9 +52,9 @@ def passes_caches(rows: int, row_bytes: int, vector_bytes: int, *, in_parts: boo
     Args:
         in_parts: whether they may even if a vector is less than a line, as results are contiguous.
     """
-    if vector_bytes < LINE and not in_parts:
+    if vector_bytes < CPU_LINE and not in_parts:
         return False
-    return rows > (_PASSING if vector_bytes >= LINE else _PASSING_IN_PARTS) // row_bytes
+    return rows > (_PASSING if vector_bytes >= CPU_LINE else _PASSING_IN_PARTS) // row_bytes
 
 
 def is_far(rows: int, row_bytes: int) -> bool:

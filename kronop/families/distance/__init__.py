@@ -1,13 +1,6 @@
-"""The declaration of the family of distances and kernel matrices."""
-
-from __future__ import annotations
+"""Public names, for type checkers; kronop imports them at their first use."""
 
 from typing import TYPE_CHECKING
-
-from kronop.core.family import Family, Kind, Later
-from kronop.families.distance.gradient_size import GradientSize
-from kronop.families.distance.product_size import KernelMatmulSize
-from kronop.families.distance.size import DistanceSize
 
 if TYPE_CHECKING:
     from kronop.families.distance.api import cdist as cdist
@@ -63,88 +56,3 @@ if TYPE_CHECKING:
     )
     from kronop.families.distance.reduce_api import kernel_reduce as kernel_reduce
     from kronop.families.distance.run_api import run_kernel as run_kernel
-
-_HERE = __name__
-
-MATRIX = Kind(
-    name="distances",
-    description=Later(f"{_HERE}.description", "DistanceDescription"),
-    arguments=Later(f"{_HERE}.arguments", "DistanceArguments"),
-    emitters={
-        "cuda": Later(f"{_HERE}.cuda.emitter", "CudaEmitter"),
-        "x86": Later(f"{_HERE}.x86.emitter", "X86Emitter"),
-    },
-    inputs=("X1", "X2"),
-    size=DistanceSize,
-    # The linear kernel is a sum of products, as the samples of the other families are.
-    sample={"kernel": Later(f"{_HERE}.samples", "LINEAR")},
-)
-GRADIENT = Kind(
-    name="gradients of distances",
-    description=Later(f"{_HERE}.gradient_description", "DistanceGradientDescription"),
-    arguments=Later(f"{_HERE}.gradient_arguments", "DistanceGradientArguments"),
-    emitters={
-        "cuda": Later(f"{_HERE}.cuda.gradient_emitter", "CudaGradientEmitter"),
-        "x86": Later(f"{_HERE}.x86.gradient_emitter", "X86GradientEmitter"),
-    },
-    inputs=("A", "B", "C", "D"),
-    size=GradientSize,
-    sample={"power": Later(f"{_HERE}.samples", "SQUARES")},
-)
-PRODUCT = Kind(
-    name="products of kernel matrices",
-    description=Later(f"{_HERE}.product_description", "KernelMatmulDescription"),
-    arguments=Later(f"{_HERE}.product_arguments", "KernelMatmulArguments"),
-    emitters={
-        "cuda": Later(f"{_HERE}.cuda.product_emitter", "CudaProductEmitter"),
-        "x86": Later(f"{_HERE}.x86.product_emitter", "X86ProductEmitter"),
-    },
-    inputs=("X1", "X2", "V"),
-    size=KernelMatmulSize,
-    sample={"kernel": Later(f"{_HERE}.samples", "LINEAR")},
-)
-FAMILY = Family(
-    name="distance",
-    kinds=(MATRIX, PRODUCT, GRADIENT),
-    exports={
-        **dict.fromkeys(
-            (
-                "InnerOperator",
-                "KernelDescriptor",
-                "KernelType",
-                "PowerType",
-                "kernel_descriptor_l1_norm",
-                "kernel_descriptor_l2_norm",
-                "kernel_descriptor_laplace_l1",
-                "kernel_descriptor_laplace_l2",
-                "kernel_descriptor_mma",
-                "kernel_descriptor_p_norm",
-            ),
-            f"{_HERE}.descriptor",
-        ),
-        "pre_compile_descriptors": f"{_HERE}.precompile_api",
-        "run_kernel": f"{_HERE}.run_api",
-        "DistanceArguments": f"{_HERE}.arguments",
-        "DistanceDescription": f"{_HERE}.description",
-        "DistanceGradientArguments": f"{_HERE}.gradient_arguments",
-        "DistanceGradientDescription": f"{_HERE}.gradient_description",
-        "DistanceGradientOperation": f"{_HERE}.operation",
-        "DistanceOperation": f"{_HERE}.operation",
-        "KernelMatmulArguments": f"{_HERE}.product_arguments",
-        "KernelMatmulDescription": f"{_HERE}.product_description",
-        "KernelMatmulOperation": f"{_HERE}.product_operation",
-        "cdist": f"{_HERE}.api",
-        "cdist_grad": f"{_HERE}.gradient_api",
-        "kernel_matmul": f"{_HERE}.product_api",
-        "kernel_matrix": f"{_HERE}.api",
-        "kernel_reduce": f"{_HERE}.reduce_api",
-        "kernels": f"{_HERE}.api",
-    },
-    torch={
-        "cdist": f"{_HERE}.torch.functional",
-        "kernel_matmul": f"{_HERE}.torch.functional",
-        "kernel_matrix": f"{_HERE}.torch.functional",
-    },
-    command=Later(f"{_HERE}.command", "COMMAND"),
-    bench="kronop.commands.bench_distance",
-)

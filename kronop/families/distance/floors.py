@@ -1,29 +1,25 @@
-"""The floors of steps: from what they do at least, and what the units of their target do.
+"""What steps can't avoid to do, and their floors: from that, and what the units of a target do.
 
-On a CPU they are those of one core.
+On a CPU they are those of one core. What machines do is imported only where a floor is asked for,
+because a process that reads its plans from the cache reports none.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kronop.emit.floor import Floor
+from kronop.emit.floor import Floor, LeastWork
 from kronop.families.distance import gradient_size, product_size
 from kronop.families.distance import size as matrix_size
-from kronop.families.distance.form import TermKind
-from kronop.families.distance.least import (
-    Least,
-    LeastAroundMatmul,
-    LeastOfGradient,
-    LeastOfMatmul,
-    LeastOfMatrix,
-    LeastOfPack,
-    LeastOfPairs,
-)
-from kronop.families.distance.pipes import Pipes, floor_of
-from kronop.families.distance.work import Work, work_of_gradient, work_of_matmul, work_of_matrix
+from kronop.families.distance.form import Form, TermKind
+from kronop.frozen import dataclass
+from kronop.late import imported
 from kronop.target import Target
+
+if TYPE_CHECKING:
+    from kronop.emit.pipes import Work
+
 
 # The powers that derivatives of powers are: p - 1 for p, without its sign.
 _SLOPES = {
@@ -47,12 +43,91 @@ _UNITS = {
 }
 
 
-def floor(least: Least, target: Target, size: Any) -> Floor:
+class Least(LeastWork):
+    """What a step of this family does."""
+
+    __slots__ = ()
+
+    def floor(self, target: Target, size: Any = None) -> Floor:
+        return _floor(self, target, size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastOfPairs(Least):
+    """What a step for pairs of points does.
+
+    Attributes:
+        element: bytes of an element of the operands and of the result.
+        sums: the type of sums, float32 or float64.
+        multiplied: bytes of the elements that tensor cores multiply; 0 if none take part.
+        products: of them, in place of one product of elements.
+        expanded: squared distances are computed from products, or differences multiplied out.
+    """
+
+    element: int
+    sums: str
+    multiplied: int = 0
+    products: int = 1
+    expanded: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastOfMatrix(LeastOfPairs):
+    """A kernel matrix; each pair is computed once if it is symmetric."""
+
+    form: Form
+    symmetric: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastOfMatmul(LeastOfPairs):
+    """A kernel matrix times columns."""
+
+    form: Form
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastOfGradient(LeastOfPairs):
+    """Sums of coefficients times derivatives of powers."""
+
+    power: TermKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastOfPack(Least):
+    """Points that are written as products read them.
+
+    Attributes:
+        moved: bytes read and written for each element.
+        symmetric: there is one set of points.
+    """
+
+    moved: int
+    symmetric: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastAroundMatmul(Least):
+    """What comes before and after a kernel matrix times columns: nothing is computed.
+
+    Attributes:
+        points, columns, results: bytes read and written for each element of X1 and X2, of V, of Y.
+    """
+
+    points: int = 0
+    columns: int = 0
+    results: int = 0
+
+
+def _floor(least: Least, target: Target, size: Any) -> Floor:
     """The floor of a step for a size; None for the one that plans are made for if told none."""
     if size is None:
         size = _usual(least, target)
     if isinstance(least, LeastOfPairs):
         return _of_pairs(least, target, size)
+    imported("kronop.emit.pipes")
+    from kronop.emit.pipes import Pipes
+
     moved = size.batch * _moved(least, size)
     seconds = moved / Pipes.of_target(target, "float32").memory
     return Floor(seconds=seconds, unit="memory", load=_bytes(moved), size=size.told())
@@ -67,6 +142,9 @@ def _usual(least: Least, target: Target) -> Any:
 
 
 def _of_pairs(least: LeastOfPairs, target: Target, size: Any) -> Floor:
+    imported("kronop.emit.pipes")
+    from kronop.emit.pipes import Pipes, floor_of
+
     units = target.backend == "cuda" and least.sums == "float32"
     work = _work(least, size, units)
     if least.multiplied:
@@ -88,6 +166,9 @@ def _of_pairs(least: LeastOfPairs, target: Target, size: Any) -> Floor:
 
 def _work(least: LeastOfPairs, size: Any, units: bool) -> Work:
     """The work, where special function units take part or not."""
+    imported("kronop.families.distance.work")
+    from kronop.families.distance.work import work_of_gradient, work_of_matmul, work_of_matrix
+
     given: dict[str, Any] = {
         "element": least.element,
         "sums": least.sums,

@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from kronop.args.base import Arguments, OperationLike, Places
+from kronop.args.base import Arguments
 from kronop.args.checks import check_results, check_source, description_of
 from kronop.args.placing import Laid, collapsed, walkable
+from kronop.args.protocols import OperationLike, Places
 from kronop.args.strides import broadcast_shapes
 from kronop.args.tensor import check_promise, views_of
 from kronop.args.view import TensorView

@@ -12,13 +12,13 @@ from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.emitter import Choiceless
 from kronop.emit.plan import Plan, Step
 from kronop.families.distance import gradient_parts
+from kronop.families.distance.floors import LeastOfGradient
 from kronop.families.distance.gradient_description import (
     DistanceGradientDescription,
     GradientProblem,
 )
 from kronop.families.distance.gradient_parts import GradientDesign
 from kronop.families.distance.gradient_size import USUAL, GradientSize
-from kronop.families.distance.least import LeastOfGradient
 from kronop.target import Target
 
 

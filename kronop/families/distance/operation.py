@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kronop.core.operation import Operation
-from kronop.families.distance import GRADIENT, MATRIX
 from kronop.families.distance.arguments import DistanceArguments
+from kronop.families.distance.declaration import GRADIENT, MATRIX
 from kronop.families.distance.description import DistanceDescription, DistanceProblem
 from kronop.families.distance.gradient_arguments import DistanceGradientArguments
 from kronop.families.distance.gradient_description import (

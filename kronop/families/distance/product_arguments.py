@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from kronop.args.base import Arguments, OperationLike, Places
+from kronop.args.base import Arguments
 from kronop.args.checks import check_results, check_source, description_of
+from kronop.args.protocols import OperationLike, Places
 from kronop.args.strides import broadcast_shapes
 from kronop.args.tensor import views_of
 from kronop.args.view import TensorView

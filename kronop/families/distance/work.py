@@ -7,11 +7,11 @@ from collections import Counter
 
 from kronop.descriptions.expression import variable
 from kronop.descriptions.graph import Graph
+from kronop.emit.pipes import Work
 from kronop.families.distance.form import Form, Term, TermKind, sum_of
 from kronop.families.distance.gradient_size import GradientSize
 from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.families.distance.size import DistanceSize
-from kronop.frozen import dataclass
 
 # From so many columns on, sums over pairs count as matrix products: those of tensor cores have no
 # fewer.
@@ -46,25 +46,6 @@ _NODES = {
 # Arithmetic that replaces a square root, a logarithm and an exponential where no unit computes
 # them: an estimate with Newton's steps, and polynomials of the type's accuracy.
 _REPLACED = {"float32": (6, 11, 10), "float64": (9, 16, 15)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """Operations of a problem.
-
-    Attributes:
-        arithmetic: additions, multiplications and multiply-adds, apart from matrix products.
-        special: roots, logarithms and exponentials of a GPU's special function units.
-        movable: how many of the special ones are exponentials, which arithmetic can replace.
-        products: multiply-adds of matrix products.
-        bytes: every input read once, every result written once.
-    """
-
-    arithmetic: float = 0
-    special: float = 0
-    movable: float = 0
-    products: float = 0
-    bytes: int = 0
 
 
 def work_of_pairs(

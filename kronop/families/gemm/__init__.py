@@ -1,11 +1,6 @@
-"""The declaration of the family of matrix products."""
-
-from __future__ import annotations
+"""Public names, for type checkers; kronop imports them at their first use."""
 
 from typing import TYPE_CHECKING
-
-from kronop.core.family import Family, Kind, Later
-from kronop.families.gemm.size import GemmSize
 
 if TYPE_CHECKING:
     from kronop.families.gemm.arguments import GemmArguments as GemmArguments
@@ -26,67 +21,3 @@ if TYPE_CHECKING:
     from kronop.families.gemm.vocabulary import IdentitySwizzle8 as IdentitySwizzle8
     from kronop.families.gemm.vocabulary import MatrixCoord as MatrixCoord
     from kronop.families.gemm.vocabulary import SchedulerMode as SchedulerMode
-
-_HERE = __name__
-
-UNIVERSAL = Kind(
-    name="matrix products",
-    description=Later(f"{_HERE}.description", "GemmDescription"),
-    operation=Later(f"{_HERE}.operation", "GemmOperationUniversal"),
-    arguments=Later(f"{_HERE}.arguments", "GemmArguments"),
-    emitters={
-        "cuda": Later(f"{_HERE}.cuda.emitter", "CudaEmitter"),
-        "x86": Later(f"{_HERE}.x86.emitter", "X86Emitter"),
-    },
-    inputs=("A", "B"),
-    names={"Y": "C"},
-    argument_names={"Z": "C", "Y": "D"},
-    size=GemmSize,
-    visits=True,
-)
-GROUPED = Kind(
-    name="groups of matrix products",
-    description=Later(f"{_HERE}.grouped_description", "GemmGroupedDescription"),
-    operation=Later(f"{_HERE}.operation", "GemmOperationGrouped"),
-    emitters={
-        "cuda": Later(f"{_HERE}.grouped_emitter", "CudaGroupedEmitter"),
-        "x86": Later(f"{_HERE}.grouped_emitter", "X86GroupedEmitter"),
-    },
-    inputs=("A", "B"),
-    names={"Y": "C"},
-    argument_names={"Z": "C", "Y": "D"},
-    size=GemmSize,
-)
-FAMILY = Family(
-    name="gemm",
-    kinds=(UNIVERSAL, GROUPED),
-    exports={
-        "GemmGroupedArguments": f"{_HERE}.grouped_arguments",
-        "GemmGroupedDescription": f"{_HERE}.grouped_description",
-        "GemmOperationGrouped": f"{_HERE}.operation",
-        "GemmArguments": f"{_HERE}.arguments",
-        "GemmDescription": f"{_HERE}.description",
-        "GemmOperationUniversal": f"{_HERE}.operation",
-        **dict.fromkeys(
-            (
-                "BatchedIdentitySwizzle",
-                "IdentitySwizzle1",
-                "IdentitySwizzle2",
-                "IdentitySwizzle4",
-                "IdentitySwizzle8",
-                "MatrixCoord",
-                "SchedulerMode",
-            ),
-            f"{_HERE}.vocabulary",
-        ),
-        "ReductionArguments": f"{_HERE}.reduction_arguments",
-        "ReductionOperation": f"{_HERE}.reduction_arguments",
-        "gemm": f"{_HERE}.public_api",
-    },
-    torch={
-        "matmul": f"{_HERE}.torch.functional",
-        "matmul_visited": f"{_HERE}.torch.visited",
-    },
-    command=Later(f"{_HERE}.command", "COMMAND"),
-    bench="kronop.commands.bench_gemm",
-)

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from kronop.args import placing
 from kronop.args import visited as visited_arguments
-from kronop.args.base import OperationLike, Places, Planned
 from kronop.args.checks import check_source, description_of
+from kronop.args.protocols import OperationLike, Places, Planned
 from kronop.args.strides import broadcast_shapes, broadcast_strides, broadcasts
 from kronop.args.tensor import check_element, check_promise, empty, view
 from kronop.args.view import TensorView
@@ -126,7 +126,9 @@ class GemmArguments(Members):
         if tree is not None:
             others = {"C": C, "bias": bias}
             D, C, bias = visited_arguments.taken(tree, D, others), None, None
-            self._visited = visited_arguments.visited(tree, what.Y.layout, DIFFERENTIABLE)
+            self._visited = visited_arguments.visited(
+                what.epilogue, tree, what.Y.layout, DIFFERENTIABLE
+            )
         self._described = {
             "A": what.A,
             "B": what.B,

@@ -1,23 +1,66 @@
 """The floors of matrix products: from what they do at least, and what the units of a machine do.
 
-On a CPU they are those of one core.
+On a CPU they are those of one core. What machines do is imported only where a floor is asked for,
+because a process that reads its plans from the cache reports none.
 """
 
 from __future__ import annotations
 
-from kronop.descriptions.datatype import DataType, float64
-from kronop.emit.floor import Floor
-from kronop.families.distance.pipes import Pipes
-from kronop.families.gemm.least import LeastOfGemm, LeastOfReduction
+from typing import TYPE_CHECKING, Any
+
+from kronop.descriptions.datatype import DataType, float32, float64
+from kronop.emit.floor import Floor, LeastWork
+from kronop.emit.x86 import amx
 from kronop.families.gemm.size import USUAL, GemmSize
+from kronop.frozen import dataclass
+from kronop.late import imported
 from kronop.target import Target
 
-# Cycles of an AMX tile product of 16 x 16 sums of 64 bytes, and a core's cycles in a second. NOTE:
-# from the Intel optimization manual, chapter 20.
-_TILE_CYCLES, _TILE_SUMS, _TILE_BYTES, _CORE_HERTZ = 16, 256, 64, 3e9
+if TYPE_CHECKING:
+    from kronop.emit.pipes import Pipes
 
 
-def floor(least: LeastOfGemm, target: Target, size: GemmSize | None) -> Floor:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastOfGemm(LeastWork):
+    """A step that computes products, of both targets.
+
+    Attributes:
+        element: type of A and B in memory.
+        output: type of C and D.
+        sums: type of sums.
+        multiplied: type that tensor cores or AMX tiles multiply; None where ordinary cores or
+            vectors multiply.
+        products: how many of these make one product of elements, as 3 for 3xTF32.
+    """
+
+    element: DataType
+    output: DataType
+    sums: DataType
+    multiplied: DataType | None = None
+    products: int = 1
+
+    def floor(self, target: Target, size: Any = None) -> Floor:
+        """The floor on a target; `size` is a GemmSize, or None for the usual one."""
+        return _floor_of_products(self, target, size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastOfReduction(LeastWork):
+    """A step that adds up the sums of slices, each a matrix of `sums`, to a result.
+
+    Attributes:
+        slices: how many there are.
+    """
+
+    output: DataType
+    sums: DataType
+    slices: int
+
+    def floor(self, target: Target, size: Any = None) -> Floor:
+        return _floor_of_reduction(self, target, size)
+
+
+def _floor_of_products(least: LeastOfGemm, target: Target, size: GemmSize | None) -> Floor:
     """The floor of products of a size; None for the one that plans are made for if told none."""
     size = size or USUAL[target.backend]
     count = size.batch * size.m * size.n * size.k * least.products
@@ -32,7 +75,7 @@ def floor(least: LeastOfGemm, target: Target, size: GemmSize | None) -> Floor:
     return Floor(seconds=busy, unit=unit, load=load, size=size.told())
 
 
-def floor_of_reduction(least: LeastOfReduction, target: Target, size: GemmSize | None) -> Floor:
+def _floor_of_reduction(least: LeastOfReduction, target: Target, size: GemmSize | None) -> Floor:
     """The floor of a reduction of slices: it only reads and writes."""
     size = size or USUAL[target.backend]
     each = least.slices * least.sums.bytes + least.output.bytes
@@ -42,17 +85,17 @@ def floor_of_reduction(least: LeastOfReduction, target: Target, size: GemmSize |
 
 def _unit(least: LeastOfGemm, target: Target) -> tuple[str, float]:
     """(what multiplies, its multiply-adds in a second)."""
-    if target.backend == "x86":
+    if (core := target.cpu) is not None:
         if least.multiplied is not None:
-            depth = _TILE_BYTES // least.multiplied.bytes
-            return "AMX tiles of a core", _TILE_SUMS * depth / _TILE_CYCLES * _CORE_HERTZ
+            products = amx.TILE**2 * amx.LINE_BYTES // least.multiplied.bytes
+            return "AMX tiles of a core", products / core.tile_cycles * core.hertz
         # NOTE: integers as floats of their size, though some CPUs multiply them more slowly.
         return "vector arithmetic of a core", _pipes(target, least.sums).arithmetic
     assert target.gpu is not None
     if least.multiplied is float64:
         return "tensor cores", target.gpu.double_products
     if least.multiplied is not None:
-        return "tensor cores", Pipes.of_target(target, "float32", least.multiplied.bytes).products
+        return "tensor cores", _pipes(target, float32, least.multiplied.bytes).products
     rate = _pipes(target, least.sums).arithmetic
     if least.sums.kind == "int":
         # One of 64 bits takes about four of 32 bits.
@@ -61,14 +104,17 @@ def _unit(least: LeastOfGemm, target: Target) -> tuple[str, float]:
     return f"FP{least.sums.bits} cores", rate
 
 
-def _pipes(target: Target, sums: DataType) -> Pipes:
+def _pipes(target: Target, sums: DataType, multiplied: int = 2) -> Pipes:
     """Those of floats; integers are counted in terms of the floats of their bytes."""
+    imported("kronop.emit.pipes")
+    from kronop.emit.pipes import Pipes
+
     by_bytes = sums.bytes == 8 and (sums is float64 or target.backend == "x86")
-    return Pipes.of_target(target, "float64" if by_bytes else "float32")
+    return Pipes.of_target(target, "float64" if by_bytes else "float32", multiplied)
 
 
 def _memory(target: Target) -> float:
-    return Pipes.of_target(target, "float32").memory
+    return _pipes(target, float32).memory
 
 
 def _of_memory(moved: float, seconds: float, size: GemmSize) -> Floor:

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from kronop.args.base import OperationLike, Places, Planned
 from kronop.args.checks import description_of
+from kronop.args.protocols import OperationLike, Places, Planned
 from kronop.artifacts import Launch
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.families.gemm.arguments import GemmArguments

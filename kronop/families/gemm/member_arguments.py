@@ -6,8 +6,9 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kronop.args.base import Arguments, Places, Planned
+from kronop.args.base import Arguments
 from kronop.args.overlap import overlaps, span
+from kronop.args.protocols import Places, Planned
 from kronop.args.staging import Form
 from kronop.args.view import TensorView
 from kronop.artifacts import Launch

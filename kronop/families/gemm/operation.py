@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kronop.core.operation import Operation
-from kronop.families.gemm import GROUPED, UNIVERSAL
 from kronop.families.gemm.arguments import GemmArguments
+from kronop.families.gemm.declaration import GROUPED, UNIVERSAL
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.grouped_arguments import GemmGroupedArguments
 from kronop.families.gemm.grouped_description import GemmGroupedDescription, GemmGroupedProblem

@@ -19,7 +19,7 @@ from kronop.errors import ArgumentError, DescriptionError, ElementTypeError, mis
 from kronop.families.gemm.arguments import GemmArguments
 from kronop.families.gemm.operation import GemmOperationUniversal
 from kronop.families.gemm.vocabulary import GemmCoord, MatrixCoord, Mode
-from kronop.target import Target
+from kronop.target import BASELINE
 
 
 class ReductionOperation:
@@ -54,7 +54,7 @@ class ReductionOperation:
     """
 
     # `kronop.compiler.add_module` has nothing to compile: the kernels are those of products.
-    target = Target.parse("x86-generic")
+    target = BASELINE
     sources: tuple[Source, ...] = ()
 
     def __init__(

@@ -7,10 +7,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kronop.args.base import Arguments, OperationLike, Places
+from kronop.args.base import Arguments
 from kronop.args.checks import check_source, count_text, description_of, product_text
 from kronop.args.overlap import same_elements
 from kronop.args.placing import Laid
+from kronop.args.protocols import OperationLike, Places
 from kronop.args.strides import Loops, broadcast_shapes, collapse
 from kronop.args.tensor import check_promise, empty, listed, view
 from kronop.args.view import TensorView, contiguous_strides

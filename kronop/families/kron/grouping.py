@@ -15,13 +15,7 @@ import functools
 import math
 
 from kronop.frozen import dataclass
-
-# Multiply-adds that a matrix product does while memory moves one byte; for GPUs, by the bytes of an
-# element. NOTE: two AVX-512 cores have 199 GFLOP/s and 13 GB/s. An H200 has 4.3 TB/s and, in
-# float64, 62 TFLOP/s; the kernels that sum dG up reach about 90 in float32 (three products of
-# TF32), and three times that in 16 bits.
-_RATE_OF_CPU = 6.0
-_RATE_OF_GPU = {8: 7.0, 4: 10.0, 2: 30.0}
+from kronop.machine import CPU_BALANCE, GPU_BALANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +59,7 @@ def groups(
         on_gpu: whether tensors are on a GPU, where kronop's own kernels sum dG up in place.
     """
     count = len(shapes)
-    rate = element_bytes * (_RATE_OF_GPU[element_bytes] if on_gpu else _RATE_OF_CPU)
+    rate = element_bytes * (GPU_BALANCE[element_bytes] if on_gpu else CPU_BALANCE)
     best: list[tuple[float, tuple[Group, ...]]] = [(0.0, ())]
     for stop in range(1, count + 1):
         choices = []

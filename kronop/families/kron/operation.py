@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kronop.core.operation import Operation
-from kronop.families.kron import MATMUL
 from kronop.families.kron.arguments import KronMatmulArguments
+from kronop.families.kron.declaration import MATMUL
 from kronop.families.kron.description import KronMatmulDescription, KronProblem
 
 

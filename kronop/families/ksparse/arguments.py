@@ -11,9 +11,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from kronop.args.base import Arguments, OperationLike, Places
+from kronop.args.base import Arguments
 from kronop.args.checks import check_source, description_of
 from kronop.args.overlap import same_elements
+from kronop.args.protocols import OperationLike, Places
 from kronop.args.staging import Form, form_for
 from kronop.args.strides import flat_stride, matrix_strides
 from kronop.args.tensor import check_promise, empty, keeps_promise, view, views_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kronop.args.base import OperationLike, Places
 from kronop.args.checks import description_of
+from kronop.args.protocols import OperationLike, Places
 from kronop.args.tensor import listed
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.errors import ArgumentError, ElementTypeError, mismatch

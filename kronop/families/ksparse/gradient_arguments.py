@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kronop.args.base import Arguments, OperationLike, Places, Planned
+from kronop.args.base import Arguments
 from kronop.args.checks import check_source, description_of
+from kronop.args.protocols import OperationLike, Places, Planned
 from kronop.args.staging import form_for
 from kronop.args.tensor import check_promise, view, views_of
 from kronop.args.view import TensorView

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kronop.core.operation import Operation
-from kronop.families.ksparse import CHAIN, GRADIENT, PRODUCT
 from kronop.families.ksparse.arguments import KSparseArguments
 from kronop.families.ksparse.chain_arguments import KSparseChainArguments
 from kronop.families.ksparse.chain_description import KSparseChainDescription, KSparseChainProblem
+from kronop.families.ksparse.declaration import CHAIN, GRADIENT, PRODUCT
 from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
 from kronop.families.ksparse.gradient_arguments import KSparseGradientArguments
 from kronop.families.ksparse.gradient_description import (

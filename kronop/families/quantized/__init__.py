@@ -1,10 +1,6 @@
-"""Kronecker products whose rows are rounded to integers: FlatQuant's, in one kernel."""
-
-from __future__ import annotations
+"""Public names, for type checkers; kronop imports them at their first use."""
 
 from typing import TYPE_CHECKING
-
-from kronop.core.family import Family, Kind, Later
 
 if TYPE_CHECKING:
     from kronop.families.quantized.api import quantized_gemkm as quantized_gemkm
@@ -17,34 +13,3 @@ if TYPE_CHECKING:
     from kronop.families.quantized.operation import (
         QuantizedKronOperation as QuantizedKronOperation,
     )
-
-_HERE = __name__
-
-QUANTIZED = Kind(
-    name="quantized Kronecker",
-    description=Later(f"{_HERE}.description", "QuantizedKronDescription"),
-    emitters={
-        "cuda": Later(f"{_HERE}.cuda.emitter", "CudaEmitter"),
-        "x86": Later(f"{_HERE}.x86.emitter", "X86Emitter"),
-    },
-    inputs=("X", "F"),
-    sample={
-        "factors": ((8, 8), (8, 8)),
-        "bits": 8,
-        "Y": Later(f"{_HERE}.samples", "Y"),
-        "epilogue": Later(f"{_HERE}.samples", "EPILOGUE"),
-    },
-)
-FAMILY = Family(
-    name="quantized",
-    kinds=(QUANTIZED,),
-    exports={
-        "QuantizedKronArguments": f"{_HERE}.arguments",
-        "QuantizedKronDescription": f"{_HERE}.description",
-        "QuantizedKronOperation": f"{_HERE}.operation",
-        "quantized_gemkm": f"{_HERE}.api",
-    },
-    torch={"quantized_gemkm": f"{_HERE}.torch"},
-    command=Later(f"{_HERE}.command", "COMMAND"),
-    bench="kronop.commands.bench_quantized",
-)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kronop.args.base import OperationLike, Places
 from kronop.args.checks import check_overlap, check_writable, description_of, product_text
+from kronop.args.protocols import OperationLike, Places
 from kronop.args.strides import broadcast_shapes
 from kronop.args.tensor import check_element, empty, view
 from kronop.args.view import TensorView, contiguous_strides

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kronop.core.operation import Operation
-from kronop.families.quantized import QUANTIZED
 from kronop.families.quantized.arguments import QuantizedKronArguments
+from kronop.families.quantized.declaration import QUANTIZED
 from kronop.families.quantized.description import QuantizedKronDescription, QuantizedKronProblem
 
 

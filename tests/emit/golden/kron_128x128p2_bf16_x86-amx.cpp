@@ -1,5 +1,5 @@
 // X times 2 factors: on tiles, digits 128x128, 128x128, 1 rows at once
-#include "kronop_x86/kron_amx.hpp"
+#include "kron_amx.hpp"
 
 using Parameters = kronop::KronParameters<2, 2, double>;
 static_assert(sizeof(Parameters) == 400);

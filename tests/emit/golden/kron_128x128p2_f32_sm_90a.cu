@@ -1,5 +1,5 @@
 // digit 0 of 2 (128x128), tiles of 4 x 128 x 64 in shared memory
-#include "kronop/kron_mma.cuh"
+#include "kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 1>;
 static_assert(sizeof(Parameters) == 400);
@@ -28,7 +28,7 @@ kron_f32_128x128_mma_r_d0of2_s0of2_f32_linear_sm_90a(const __grid_constant__ Par
 }
 
 // digit 1 of 2 (128x128), tiles of 256 x 128 x 1 in shared memory
-#include "kronop/kron_mma.cuh"
+#include "kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 1>;
 static_assert(sizeof(Parameters) == 400);

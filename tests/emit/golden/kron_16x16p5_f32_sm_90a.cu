@@ -1,5 +1,5 @@
 // digits 0 to 1 of 5 (16x16p2), tiles of 1 x 256 x 64 in shared memory
-#include "kronop/kron_mma.cuh"
+#include "kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 2>;
 static_assert(sizeof(Parameters) == 456);
@@ -29,7 +29,7 @@ kron_f32_16x16p2_mma_r_d0of5_s0of2_f32_linear_sm_90a(const __grid_constant__ Par
 }
 
 // digits 2 to 4 of 5 (16x16p3), tiles of 2 x 4096 x 1 in shared memory
-#include "kronop/kron_mma.cuh"
+#include "kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 3>;
 static_assert(sizeof(Parameters) == 512);

@@ -1,5 +1,5 @@
 // X times 1 factors: RowsAndLead 1 by 32 (digits by lanes), 64 rows
-#include "kronop_x86/kron.hpp"
+#include "kron.hpp"
 
 using Parameters = kronop::KronParameters<1, 2, double>;
 static_assert(sizeof(Parameters) == 344);

@@ -1,5 +1,5 @@
 // X times 4 factors: Whole 4*3*2*1 by 1 (digits by lanes), 64 rows
-#include "kronop_x86/kron.hpp"
+#include "kron.hpp"
 
 using Parameters = kronop::KronParameters<4, 2, double>;
 static_assert(sizeof(Parameters) == 512);

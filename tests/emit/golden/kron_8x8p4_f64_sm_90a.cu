@@ -1,5 +1,5 @@
 // digits 0 to 3 of 4 (8x8p4), tiles of 1 x 4096 x 1 in shared memory
-#include "kronop/kron_mma.cuh"
+#include "kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 4>;
 static_assert(sizeof(Parameters) == 568);

@@ -1,5 +1,5 @@
 // digits 0 to 3 of 4 (8x8p4), tiles of 2 x 4096 x 1 in shared memory
-#include "kronop/kron_tile.cuh"
+#include "kron_tile.cuh"
 
 using Parameters = kronop::KronTileParameters<long long, 4>;
 static_assert(sizeof(Parameters) == 568);

@@ -1,5 +1,5 @@
 // X times 5 factors: Whole 5*4*3*2 by 1, then Trail 1 by 128 (digits by lanes), 2 rows
-#include "kronop_x86/kron.hpp"
+#include "kron.hpp"
 
 using Parameters = kronop::KronParameters<5, 2, double>;
 static_assert(sizeof(Parameters) == 568);

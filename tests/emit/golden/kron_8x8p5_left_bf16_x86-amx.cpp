@@ -1,5 +1,5 @@
 // X times 5 factors: Rows 2*1 by 64, then Rows 5*4*3 by 64 (digits by lanes), 64 rows
-#include "kronop_x86/kron.hpp"
+#include "kron.hpp"
 
 using Parameters = kronop::KronParameters<5, 2, double>;
 static_assert(sizeof(Parameters) == 568);

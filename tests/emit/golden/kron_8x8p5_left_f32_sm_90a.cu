@@ -1,5 +1,5 @@
 // digits 0 to 2 of 5 (8x8p3), tiles of 1 x 512 x 32 in shared memory
-#include "kronop/kron_mma.cuh"
+#include "kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 3>;
 static_assert(sizeof(Parameters) == 512);
@@ -32,7 +32,7 @@ kron_f32_8x8p3_mma_l_d0of5_s0of2_f32_linear_sm_90a(const __grid_constant__ Param
 }
 
 // digits 3 to 4 of 5 (8x8p2), tiles of 1 x 64 x 64 in shared memory
-#include "kronop/kron_mma.cuh"
+#include "kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 2>;
 static_assert(sizeof(Parameters) == 456);

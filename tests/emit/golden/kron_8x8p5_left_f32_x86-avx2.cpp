@@ -1,6 +1,6 @@
 // X times 5 factors: Rows 1 by 64, then Rows 3*2 by 64, then Rows 5*4 by 64 (digits by lanes), 64
 // rows
-#include "kronop_x86/kron.hpp"
+#include "kron.hpp"
 
 using Parameters = kronop::KronParameters<5, 2, double>;
 static_assert(sizeof(Parameters) == 568);

@@ -1,5 +1,5 @@
 // digits 0 to 2 of 3 (2x3_5x2_6x4), tiles of 364 x 60 x 1 in shared memory
-#include "kronop/kron_mma.cuh"
+#include "kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 3>;
 static_assert(sizeof(Parameters) == 512);

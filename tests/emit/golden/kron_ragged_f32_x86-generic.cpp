@@ -1,5 +1,5 @@
 // X times 3 factors: Whole 2*3*1 by 1 (digits by lanes), 64 rows
-#include "kronop_x86/kron.hpp"
+#include "kron.hpp"
 
 using Parameters = kronop::KronParameters<3, 2, double>;
 static_assert(sizeof(Parameters) == 456);

@@ -1,5 +1,5 @@
 // X times 2 factors: Whole 2*1 by 1 (digits by lanes), 64 rows
-#include "kronop_x86/kron.hpp"
+#include "kron.hpp"
 
 using Parameters = kronop::KronParameters<2, 2, double>;
 static_assert(sizeof(Parameters) == 400);

@@ -1,6 +1,6 @@
 // one Kronecker-sparse factor: lanes along the batch, tiles of 12 by 2 vectors, 448 rows by 1
 // blocks by 192 outputs by 2 slices, 48 contraction steps at once
-#include "kronop_x86/ksparse.hpp"
+#include "ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
 static_assert(sizeof(Parameters) == 200);

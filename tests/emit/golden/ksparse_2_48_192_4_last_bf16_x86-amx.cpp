@@ -1,6 +1,6 @@
 // one Kronecker-sparse factor: on tiles along the batch, 512 rows by 1 blocks by 48 outputs by 1
 // slices
-#include "kronop_x86/ksparse_amx.hpp"
+#include "ksparse_amx.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
 static_assert(sizeof(Parameters) == 200);

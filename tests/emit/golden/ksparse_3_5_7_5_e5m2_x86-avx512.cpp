@@ -1,6 +1,6 @@
 // one Kronecker-sparse factor: lanes along the batch, tiles of 5 by 2 vectors, 512 rows by 3
 // blocks by 5 outputs by 5 slices, 7 contraction steps at once
-#include "kronop_x86/ksparse.hpp"
+#include "ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
 static_assert(sizeof(Parameters) == 200);

@@ -1,6 +1,6 @@
 // one Kronecker-sparse factor: on tiles along the outputs, 128 rows by 6 blocks by 64 outputs by
 // 1 slices
-#include "kronop_x86/ksparse_amx.hpp"
+#include "ksparse_amx.hpp"
 
 using Parameters = kronop::KSparseParameters<2, long long>;
 static_assert(sizeof(Parameters) == 200);

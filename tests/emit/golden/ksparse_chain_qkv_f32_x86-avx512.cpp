@@ -1,6 +1,6 @@
 // one Kronecker-sparse factor: lanes along the outputs, tiles of 8 by 3 vectors, 96 rows by 2
 // blocks by 48 outputs by 1 slices, 192 contraction steps at once
-#include "kronop_x86/ksparse.hpp"
+#include "ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
 static_assert(sizeof(Parameters) == 200);
@@ -29,7 +29,7 @@ extern "C" int ksparse_f32_2_48_192_1_avx512(const void* parameters, int alone) 
 
 // one Kronecker-sparse factor: lanes along the batch, tiles of 12 by 2 vectors, 448 rows by 1
 // blocks by 192 outputs by 2 slices, 48 contraction steps at once
-#include "kronop_x86/ksparse.hpp"
+#include "ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
 static_assert(sizeof(Parameters) == 200);

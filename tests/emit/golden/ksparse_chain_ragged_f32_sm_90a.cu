@@ -35,7 +35,7 @@ ksparse_f32_2_20_16_3_batch_first_f32_linear_sm_90a(const __grid_constant__ Para
 // (4, 16, 10, 3) then (1, 9, 24, 8), batch_first, [3 lanes x 64 x 16 x 16, 2 stages, 1 x 4 x 1 x
 // 1 warps of 16 x 16] then [8 lanes x 64 x 16 x 16, 2 stages, 4 x 1 x 1 x 1 warps of 64 x 16], 2
 // stages, weights resident
-#include "kronop/chain_mma.cuh"
+#include "chain_mma.cuh"
 
 using Parameters = kronop::ChainParameters<double>;
 static_assert(sizeof(Parameters) == 368);

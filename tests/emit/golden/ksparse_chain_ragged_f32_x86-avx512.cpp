@@ -3,7 +3,7 @@
 // batch, tiles of 8 by 3 vectors, 480 rows by 1 blocks by 16 outputs by 1 slices, 10 contraction
 // steps at once; lanes along the batch, tiles of 9 by 2 vectors, 288 rows by 1 blocks by 9
 // outputs by 8 slices, 24 contraction steps at once
-#include "kronop_x86/ksparse_chain.hpp"
+#include "ksparse_chain.hpp"
 
 using Parameters = kronop::KSparseChainParameters<3, 2, double>;
 static_assert(sizeof(Parameters) == 272);

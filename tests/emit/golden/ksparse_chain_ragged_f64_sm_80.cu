@@ -32,7 +32,7 @@ ksparse_f64_2_20_16_3_batch_first_f64_linear_sm_80(const __grid_constant__ Param
 // (4, 16, 10, 3) then (1, 9, 24, 8), batch_first, [3 lanes x 32 x 16 x 16, 2 stages, 3 x 2 x 1 x
 // 1 warps of 16 x 16] then [2 lanes x 32 x 48 x 32, 2 stages, 2 x 1 x 3 x 1 warps of 32 x 16], 2
 // stages
-#include "kronop/chain_mma.cuh"
+#include "chain_mma.cuh"
 
 using Parameters = kronop::ChainParameters<double>;
 static_assert(sizeof(Parameters) == 368);

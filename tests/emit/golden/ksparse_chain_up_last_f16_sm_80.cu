@@ -1,7 +1,7 @@
 // (6, 64, 64, 1) then (1, 768, 192, 2), batch_last, [1 lanes x 64 x 64 x 64, 2 stages, 1 x 2 x 4
 // x 1 warps of 32 x 16] then [2 lanes x 64 x 256 x 32, 2 stages, 2 x 1 x 4 x 1 warps of 64 x 64],
 // 2 stages
-#include "kronop/chain_mma.cuh"
+#include "chain_mma.cuh"
 
 using Parameters = kronop::ChainParameters<double>;
 static_assert(sizeof(Parameters) == 368);

@@ -1,6 +1,6 @@
 // one Kronecker-sparse factor: lanes along the outputs, tiles of 8 by 2 vectors, 96 rows by 6
 // blocks by 64 outputs by 1 slices, 64 contraction steps at once
-#include "kronop_x86/ksparse.hpp"
+#include "ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
 static_assert(sizeof(Parameters) == 200);

@@ -1,5 +1,5 @@
 // sums over rows of 4608 elements, tiles of 256 x 128 x 64, 4 stages, 2 teams, 2 of copies
-#include "kronop/gradient_group.cuh"
+#include "gradient_group.cuh"
 
 using Parameters = kronop::GradientGroupParameters;
 static_assert(sizeof(Parameters) == 144);
@@ -22,7 +22,7 @@ gradient_group_f16_192x192_first_sm_90a(const __grid_constant__ Parameters param
 }
 
 // adds the shares of 442368 results
-#include "kronop/add_shares.cuh"
+#include "add_shares.cuh"
 
 using Parameters = kronop::AddSharesParameters<double>;
 static_assert(sizeof(Parameters) == 192);

@@ -1,5 +1,5 @@
 // sums over rows of 480 elements, tiles of 64 x 64 x 32, 2 x 2 x 1 warps, 3 stages
-#include "kronop/ksparse_gradient.cuh"
+#include "ksparse_gradient.cuh"
 
 using Parameters = kronop::KSparseGradientParameters;
 static_assert(sizeof(Parameters) == 272);
@@ -23,7 +23,7 @@ ksparse_gradient_f32_192x48_lanes2_apart_sm_90a(const __grid_constant__ Paramete
 }
 
 // adds the shares of 18432 results
-#include "kronop/add_shares.cuh"
+#include "add_shares.cuh"
 
 using Parameters = kronop::AddSharesParameters<double>;
 static_assert(sizeof(Parameters) == 192);

@@ -1,5 +1,5 @@
 // 6 lanes of 256 apart
-#include "kronop/lanes.cuh"
+#include "lanes.cuh"
 
 using Parameters = kronop::LanesParameters;
 static_assert(sizeof(Parameters) == 80);
@@ -21,7 +21,7 @@ part_x_gradient_f16_256x6_sm_90a(const __grid_constant__ Parameters parameters) 
 }
 
 // 6 lanes of 256 apart
-#include "kronop/lanes.cuh"
+#include "lanes.cuh"
 
 using Parameters = kronop::LanesParameters;
 static_assert(sizeof(Parameters) == 80);
@@ -43,7 +43,7 @@ part_g_gradient_f16_256x6_sm_90a(const __grid_constant__ Parameters parameters) 
 }
 
 // sums over rows of 3072 elements, tiles of 128 x 128 x 128, 3 stages, 1 teams, 2 of copies
-#include "kronop/gradient_group.cuh"
+#include "gradient_group.cuh"
 
 using Parameters = kronop::GradientGroupParameters;
 static_assert(sizeof(Parameters) == 144);
@@ -66,7 +66,7 @@ gradient_group_f16_256x256_first_sm_90a(const __grid_constant__ Parameters param
 }
 
 // adds the shares of 393216 results
-#include "kronop/add_shares.cuh"
+#include "add_shares.cuh"
 
 using Parameters = kronop::AddSharesParameters<double>;
 static_assert(sizeof(Parameters) == 192);

@@ -1,5 +1,5 @@
 // sums over rows of 180 elements, tiles of 8 x 8 x 128, 1 x 1 x 4 warps, 3 stages
-#include "kronop/ksparse_gradient.cuh"
+#include "ksparse_gradient.cuh"
 
 using Parameters = kronop::KSparseGradientParameters;
 static_assert(sizeof(Parameters) == 272);
@@ -23,7 +23,7 @@ ksparse_gradient_f32_5x7_lanes1_apart_sm_90a(const __grid_constant__ Parameters 
 }
 
 // adds the shares of 525 results
-#include "kronop/add_shares.cuh"
+#include "add_shares.cuh"
 
 using Parameters = kronop::AddSharesParameters<double>;
 static_assert(sizeof(Parameters) == 192);

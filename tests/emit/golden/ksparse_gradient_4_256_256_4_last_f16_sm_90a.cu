@@ -1,5 +1,5 @@
 // sums over rows of 8192 elements, tiles of 128 x 128 x 128, 3 stages, 1 teams, 2 of copies
-#include "kronop/gradient_group.cuh"
+#include "gradient_group.cuh"
 
 using Parameters = kronop::GradientGroupParameters;
 static_assert(sizeof(Parameters) == 144);
@@ -22,7 +22,7 @@ gradient_group_f16_256x256_last_sm_90a(const __grid_constant__ Parameters parame
 }
 
 // adds the shares of 1048576 results
-#include "kronop/add_shares.cuh"
+#include "add_shares.cuh"
 
 using Parameters = kronop::AddSharesParameters<double>;
 static_assert(sizeof(Parameters) == 192);

@@ -1,5 +1,5 @@
 // digits 0 to 1 of 2 (8x8p2), tiles of 512 x 64 x 1 in shared memory
-#include "kronop/kron_mma.cuh"
+#include "kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 2>;
 static_assert(sizeof(Parameters) == 456);

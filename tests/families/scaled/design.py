@@ -62,7 +62,7 @@ class ScaledDesign(Design):
             parameters=f"kronop::ScaledParameters<{scalars.count}, {scalars.scalar.cxx}>",
             types=operands.element_types(self.math, self.source, self.output, self.epilogue),
             constants=of_blocks,
-            folders=(package_folder("tests.families.scaled"),),
+            folders=(package_folder(__package__),),
         )
 
     def launch(self, index: int, problem: ScaledProblem) -> Launch:

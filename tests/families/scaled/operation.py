@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kronop.core.operation import Operation
-from tests.families.scaled import SCALED
 from tests.families.scaled.arguments import ScaledArguments
+from tests.families.scaled.declaration import SCALED
 from tests.families.scaled.description import ScaledDescription, ScaledProblem
 
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from kronop.descriptions.datatype import DataType
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.work import Order
+from kronop.machine import BANK_BYTES, BANKS, GPU_SECTOR, SHARED_BYTES_PER_CYCLE, WARP
 
-_ROW, _SECTOR, _BANK, _BANKS = 128, 32, 4, 32
 _MATRIX_ROWS = 8
 
 
@@ -61,7 +61,7 @@ def pitch(
         # Matrices of rows of 16 bytes, eight at a time.
         return _best(run, element.bytes, _MATRIX_ROWS, lambda lane, stride: lane % 8 * stride)
     width = {Order.Own: 1 if spread else 2, Order.Rows: 1, Order.Lanes: vector}[order]
-    return _best(run, element.bytes, width, place, _SECTOR)
+    return _best(run, element.bytes, width, place, GPU_SECTOR)
 
 
 def _of_bytes(run: int, order: Order, lanes: int, warp_lanes: int) -> Pitch:
@@ -131,10 +131,10 @@ def _best(
     """The smallest pitch, a multiple of `whole` bytes, among those with the fewest conflicts."""
     piece = whole // size
     first = operands.round_up(run, piece)
-    together = min(32, _ROW // max(_BANK, size * width))
+    together = min(WARP, SHARED_BYTES_PER_CYCLE // max(BANK_BYTES, size * width))
     ways, stride = min(
         (_ways(stride, size, width, together, place), stride)
-        for stride in range(first, first + _ROW // size, piece)
+        for stride in range(first, first + SHARED_BYTES_PER_CYCLE // size, piece)
     )
     return Pitch(stride, ways / (width * together))
 
@@ -144,8 +144,8 @@ def _ways(
 ) -> int:
     """Turns that the banks need for the threads that they serve together."""
     words = {
-        (place(lane, stride) * size + byte) // _BANK
+        (place(lane, stride) * size + byte) // BANK_BYTES
         for lane in range(together)
-        for byte in range(0, size * width, min(_BANK, size * width))
+        for byte in range(0, size * width, min(BANK_BYTES, size * width))
     }
-    return max(Counter(word % _BANKS for word in words).values())
+    return max(Counter(word % BANKS for word in words).values())

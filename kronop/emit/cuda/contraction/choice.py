@@ -74,7 +74,7 @@ def candidates(
     if simt:
         # The scores of SIMT tiles only rank them among each other: scale the best one's to its
         # cost.
-        best = cost.of_simt(simt[0][1], target)
+        best = simt[0][1].cost(rows, target)
         accepted += [(price(item, best * took / simt[0][0]), item) for took, item in simt]
     return sorted(accepted, key=lambda item: item[0])[:most], rejected + refused
 

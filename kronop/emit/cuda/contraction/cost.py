@@ -11,54 +11,33 @@ import math
 
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cheapest import ROUNDED
-from kronop.emit.cuda.contraction.mma import OUTPUTS, ROWS, SLAB, MmaContract
-from kronop.emit.cuda.contraction.simt import SimtContract
+from kronop.emit.cuda.contraction.mma_room import OUTPUTS, ROWS, SLAB, MmaRoom
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.cuda.machine import (
-    H200_BYTES_PER_CYCLE,
     PRODUCTS_OF_SPLIT,
-    SHARED_BYTES_PER_CYCLE,
-    bytes_of_multiply_adds,
     memory_bytes_per_cycle,
     memory_share,
     warp_slowness,
 )
+from kronop.machine import MEASURED, QUARTERS, SHARED_BYTES_PER_CYCLE
 from kronop.target import Target
 
-# The ratio of measured to modelled time of the SIMT kernels, for 8^5 to 128^2 on one H200.
-SIMT_OVERHEAD = 1.65
-# Bytes that one multiprocessor gets from the level-2 cache in a cycle.
-_LEVEL_2 = 28.0
-# Cycles of a warp's product over a slab of 16 contracted indices, by the bytes of an operand; and
-# schedulers of a multiprocessor.
+# Cycles of a warp's product over a slab of 16 contracted indices, by the bytes of an operand.
 _PRODUCT_OF_SLAB = {1: 1.6, 2: 1.6, 4: 3.4, 8: 17.0}
-_SCHEDULERS = 4
-# Latencies that a block itself doesn't hide, in cycles: of its start and end, of a stage, and of a
-# load from memory, which is spread over the stages in flight. Instructions of a warp for a stage.
-_BLOCK, _STEP, LOAD = 1900.0, 70.0, 800.0
+# Latencies that a block itself doesn't hide, in cycles: of its start and end, and of a stage.
+# Instructions of a warp for a stage.
+_BLOCK, _STEP = 1900.0, 70.0
 _OF_A_STEP = 40
 
 
-def of_simt(tile: SimtContract, target: Target) -> float:
-    """The cost on ordinary cores: traffic and arithmetic, which hardly overlap."""
-    work = tile.work
-    contracted, produced = work.contracted, work.produced
-    x, y = work.source.bytes, work.output.bytes * produced / contracted
-    padded = operands.cover(produced, tile.n) * tile.n
-    again = operands.cover(produced, tile.n) - 1
-    shared = 1 + (1 / tile.thread_m + 1 / tile.thread_n) * 2
-    arithmetic = padded * operands.round_up(contracted, tile.k) / contracted * shared
-    multiply_adds = arithmetic * bytes_of_multiply_adds(target, work.accumulator)
-    return (x * (1 + 0.3 * again) + y + multiply_adds) * SIMT_OVERHEAD
-
-
-def of_mma(tile: MmaContract, rows: int, target: Target) -> float:
-    """The cost on tensor cores for `rows` rows, from the turns in which their blocks run."""
-    work, used = tile.work, _on(tile.units, target)
+def of_mma(tile: MmaRoom, units: tuple[float, ...], rows: int, target: Target) -> float:
+    """The cost on tensor cores for `rows` rows, from the turns in which their blocks run; `units`
+    are the tile's own."""
+    work, used = tile.work, _on(units, target)
     busy = math.hypot(*used)
     resident = operands.resident_blocks(tile.threads, tile.registers, tile.shared_bytes, target)
     steps = operands.cover(work.contracted, tile.k)
-    alone = _BLOCK + steps * max(_STEP, LOAD / max(1, tile.stages - 1)) + busy
+    alone = _BLOCK + steps * max(_STEP, MEASURED.load / max(1, tile.stages - 1)) + busy
     outputs = operands.cover(work.produced, tile.n)
     lanes = operands.cover(work.lanes, tile.lanes)
     blocks = operands.cover(rows, tile.m) * outputs * lanes
@@ -67,7 +46,7 @@ def of_mma(tile: MmaContract, rows: int, target: Target) -> float:
     return of_cycles(work, rows, took, target)
 
 
-def least_of_mma(tile: MmaContract, rows: int, target: Target) -> float:
+def least_of_mma(tile: MmaRoom, rows: int, target: Target) -> float:
     """A lower bound of `of_mma`, much faster to compute: without latencies, and with shared memory
     and instructions for free."""
     work = tile.work
@@ -91,7 +70,7 @@ def of_cycles(work: Contraction, rows: int, cycles: float, target: Target) -> fl
     return cycles * moved / (rows * work.contracted * work.lanes)
 
 
-def units(tile: MmaContract) -> tuple[float, ...]:
+def units(tile: MmaRoom) -> tuple[float, ...]:
     """Cycles of a block on memory, the level-2 cache, the tensor cores, shared memory, and issue,
     on an H200."""
     work = tile.work
@@ -110,7 +89,7 @@ def units(tile: MmaContract) -> tuple[float, ...]:
     return (
         *_streams(tile),
         shared,
-        _instructions(tile, fragments, products) / _SCHEDULERS,
+        _instructions(tile, fragments, products) / QUARTERS,
     )
 
 
@@ -120,7 +99,7 @@ def _on(used: tuple[float, ...], target: Target) -> tuple[float, ...]:
     return memory / memory_share(target), level_2, products * warp_slowness(target), *others
 
 
-def _brought(tile: MmaContract) -> tuple[int, int, int]:
+def _brought(tile: MmaRoom) -> tuple[int, int, int]:
     """Bytes that a block reads of X and of W, and writes of Y."""
     work = tile.work
     x = tile.lanes * tile.m * work.contracted * work.source.bytes
@@ -129,25 +108,25 @@ def _brought(tile: MmaContract) -> tuple[int, int, int]:
     return x, w, y
 
 
-def _products(tile: MmaContract) -> int:
+def _products(tile: MmaRoom) -> int:
     work = tile.work
     slabs = operands.round_up(work.contracted, tile.k) // SLAB
     products = tile.lanes * tile.m // ROWS * tile.n // OUTPUTS * slabs
     return products * (PRODUCTS_OF_SPLIT if work.splits else 1)
 
 
-def _streams(tile: MmaContract) -> tuple[float, float, float]:
+def _streams(tile: MmaRoom) -> tuple[float, float, float]:
     """Cycles of a block on memory, the level-2 cache and the tensor cores."""
     work = tile.work
     x, w, y = _brought(tile)
     return (
-        (x / operands.cover(work.produced, tile.n) + y) / H200_BYTES_PER_CYCLE,
-        (x + w + y) / _LEVEL_2,
+        (x / operands.cover(work.produced, tile.n) + y) / MEASURED.memory,
+        (x + w + y) / MEASURED.level_2,
         _products(tile) * _PRODUCT_OF_SLAB[work.source.bytes],
     )
 
 
-def _instructions(tile: MmaContract, fragments: int, products: int) -> float:
+def _instructions(tile: MmaRoom, fragments: int, products: int) -> float:
     """Instructions of a block's warps for products, fragments, copies and results."""
     work, splits = tile.work, tile.work.splits
     words = work.source.bytes > 2

@@ -11,7 +11,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction import group_chains as chains
 from kronop.emit.cuda.contraction.design import INDICES, ContractDesign, Extents, allows_runs
-from kronop.emit.cuda.contraction.group_room import TEAM, GroupRoom, wants_packing
+from kronop.emit.cuda.contraction.group_room import TEAM, GroupRoom
 from kronop.emit.cuda.contraction.work import Contraction
 from kronop.emit.cuda.operands import View
 from kronop.emit.design import Constant
@@ -34,9 +34,6 @@ _MOST_OUTPUTS = 192
 # Measured with ptxas 13.0: registers besides sums and fragments, for addresses and loops; the same
 # if chains of sums are collected, of one lane and of several.
 _REGISTERS, _REGISTERS_OF_CHAINS, _REGISTERS_OF_LANE_CHAINS = 32, 24, 56
-# The share of the multiprocessors that must stay busy for the number of blocks to be rounded down
-# to a multiple of the parts of W.
-_LEAST_BUSY = 0.9
 # Most copies of a thread for a stage: ptxas 13.0 spills the addresses of more.
 _MOST_PIECES, _MOST_PIECES_OF_LANES = 16, 18
 # Measured with ptxas 13.0: if a team has all lanes and these are more than so many, unpacking their
@@ -73,11 +70,6 @@ class GroupContract(GroupRoom):
         if self.packs:
             yield "packs"
         yield "split" if self.work.splits else "plain"
-
-    @property
-    def packs_first(self) -> bool:
-        """Whether a step before this one has to pack the weights, even contiguous ones."""
-        return self.images or (wants_packing(self.work) and not self.packs)
 
     @property
     def takes_packed(self) -> bool:
@@ -217,17 +209,6 @@ class GroupContract(GroupRoom):
         rows = operands.cover(prod(extents["row"]), self.m)
         lanes = operands.cover(extents["lane"][0], self.lanes)
         return self.blocks_of(outputs * lanes * prod(extents["group"]), rows, target.cores)
-
-    def blocks_of(self, parts: int, rows: int, cores: int) -> int:
-        """Blocks of a launch with `parts` parts of W and `rows` tiles of rows of each: one block
-        for each multiprocessor.
-
-        If W stays in shared memory, there may be a few blocks less, so that each part of W has
-        equally many: the blocks of all parts then read the same rows at the same time.
-        """
-        even = cores // parts * parts
-        is_even = self.resident and even >= _LEAST_BUSY * cores
-        return min(even if is_even else cores, parts * rows)
 
 
 def weight_lanes(work: Contraction) -> int:

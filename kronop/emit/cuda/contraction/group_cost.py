@@ -6,10 +6,10 @@ import math
 
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction import group_chains as chains
-from kronop.emit.cuda.contraction.group import GroupContract
-from kronop.emit.cuda.contraction.group_room import TEAM_ROWS
+from kronop.emit.cuda.contraction.group_room import TEAM_ROWS, GroupRoom
 from kronop.emit.cuda.contraction.work import Order
-from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT, SHARED_BYTES_PER_CYCLE, memory_share
+from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT, memory_share
+from kronop.machine import GPU_LINE, GPU_SECTOR, SHARED_BYTES_PER_CYCLE
 from kronop.target import Target
 
 # NOTE: fitted, then rounded, to 719 tiles of 204 problems with their layouts (float16 and float32,
@@ -21,9 +21,9 @@ from kronop.target import Target
 _MEMORY, _BROUGHT, _COPIED, _STORED = 18.5, 40.0, 27.0, 15.0
 # Latency of the copy of a stage in cycles, and how many stages are in use rather than being copied.
 _LATENCY, _HELD = 3000.0, 1.0
-# Bytes of a line and of a sector of the level-2 cache; requests to it in a cycle, and as how many
-# requests one counts that writes a part of a sector.
-_LINE, _SECTOR, _REQUESTS, _PARTIAL = 128, 32, 0.57, 1.7
+# Requests to the level-2 cache in a cycle, and as how many requests one counts that writes a part
+# of a sector.
+_REQUESTS, _PARTIAL = 0.57, 1.7
 # Factors by which memory is slower: if blocks use the same lines at different times, and for X if
 # stages copy parts of lines.
 _APART, _TORN = 2.5, 1.4
@@ -44,7 +44,7 @@ _SHARPNESS = 4.3
 _PACKS = 0.93
 
 
-def cycles(tile: GroupContract, all_rows: int, target: Target) -> float:
+def cycles(tile: GroupRoom, all_rows: int, target: Target) -> float:
     """Cycles of a call: in each tile, the slowest of memory, copies, products and stores counts."""
     work, element = tile.work, tile.work.source.bytes
     depth = operands.round_up(work.contracted, tile.k)
@@ -58,11 +58,11 @@ def cycles(tile: GroupContract, all_rows: int, target: Target) -> float:
     rows = operands.cover(operands.cover(all_rows, work.groups), tile.m)
     blocks = tile.blocks_of(parts, rows, target.cores)
     turns = operands.cover(parts * rows, blocks)
-    torn = _TORN if _run(tile) < _LINE and tile.k < work.contracted else 1.0
+    torn = _TORN if _run(tile) < GPU_LINE and tile.k < work.contracted else 1.0
     memory = (x / outputs * torn + y) / (_MEMORY * memory_share(target))
     if tile.resident and blocks % parts:
         memory *= _APART
-    asked = (x / _run(tile) + w / _LINE + _asked_to_write(tile, y)) / _REQUESTS
+    asked = (x / _run(tile) + w / GPU_LINE + _asked_to_write(tile, y)) / _REQUESTS
     narrow = operands.VECTOR_BYTES / (element * tile.vectors[0])
     copied = x * narrow + (0 if tile.images else w)
     on_their_way = max(0.5, tile.stages - _HELD) * (x + w) / steps
@@ -81,25 +81,25 @@ def cycles(tile: GroupContract, all_rows: int, target: Target) -> float:
     return took + (_PACK if tile.packs_first else 0)
 
 
-def _run(tile: GroupContract) -> int:
+def _run(tile: GroupRoom) -> int:
     """Bytes of X that one request to the level-2 cache brings: a contiguous run, at most a line."""
     work = tile.work
     lanes = tile.lanes * (tile.k if tile.lanes == work.lanes else 1)
     elements = {Order.Own: tile.k, Order.Rows: tile.m, Order.Lanes: lanes}[work.x_order]
-    return min(_LINE, elements * work.source.bytes)
+    return min(GPU_LINE, elements * work.source.bytes)
 
 
-def _asked_to_write(tile: GroupContract, y: int) -> float:
+def _asked_to_write(tile: GroupRoom, y: int) -> float:
     """Requests to the level-2 cache that write `y` bytes of results; those that write parts of
     sectors count as more."""
     work = tile.work
     if work.y_order is not Order.Lanes or tile.lanes == work.lanes:
-        return y / _LINE
+        return y / GPU_LINE
     run = tile.lanes * work.output.bytes
-    return y / run * (_PARTIAL if run < _SECTOR else 1.0)
+    return y / run * (_PARTIAL if run < GPU_SECTOR else 1.0)
 
 
-def _used(tile: GroupContract, x: int, w: int) -> float:
+def _used(tile: GroupRoom, x: int, w: int) -> float:
     """Cycles of the multiplying teams for one tile."""
     work, splits = tile.work, tile.work.splits
     element = work.source.bytes

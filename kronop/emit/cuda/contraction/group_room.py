@@ -8,7 +8,7 @@ import functools
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction import banks
 from kronop.emit.cuda.contraction.design import ContractDesign
-from kronop.emit.cuda.contraction.mma import vectors_of
+from kronop.emit.cuda.contraction.mma_room import vectors_of
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.frozen import dataclass, derived
 
@@ -21,6 +21,9 @@ _PART, _PART_BYTES = 64, 4096
 _BARRIER, _ALIGNMENT = 8, 1024
 # Most weights of a block that it packs itself, which saves the launch of a packing step.
 _MOST_PACKED = 32768
+# The share of the multiprocessors that must stay busy for the number of blocks to be rounded down
+# to a multiple of the parts of W.
+_LEAST_BUSY = 0.9
 
 
 class Weights(enum.Enum):
@@ -106,6 +109,11 @@ class GroupRoom(ContractDesign):
         and have to be packed."""
         few = self.lanes * self.n * self.work.contracted <= _MOST_PACKED
         return self.resident and few and wants_packing(self.work)
+
+    @property
+    def packs_first(self) -> bool:
+        """Whether a step before this one has to pack the weights, even contiguous ones."""
+        return self.images or (wants_packing(self.work) and not self.packs)
 
     @property
     def vectors(self) -> tuple[int, int, int]:
@@ -210,6 +218,17 @@ class GroupRoom(ContractDesign):
         rest = self.shared_bytes - self.stages * stage
         # The barriers are rounded up to 16 bytes, so a further stage may need no more for its own.
         return min(counts[-1], (room - rest + operands.VECTOR_BYTES) // stage)
+
+    def blocks_of(self, parts: int, rows: int, cores: int) -> int:
+        """Blocks of a launch with `parts` parts of W and `rows` tiles of rows of each: one block
+        for each multiprocessor.
+
+        If W stays in shared memory, there may be a few blocks less, so that each part of W has
+        equally many: the blocks of all parts then read the same rows at the same time.
+        """
+        even = cores // parts * parts
+        is_even = self.resident and even >= _LEAST_BUSY * cores
+        return min(even if is_even else cores, parts * rows)
 
 
 @functools.lru_cache(maxsize=1024)

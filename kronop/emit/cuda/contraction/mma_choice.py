@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.contraction.mma import OUTPUTS, SLAB, MmaContract
+from kronop.emit.cuda.contraction.mma import MmaContract
+from kronop.emit.cuda.contraction.mma_room import OUTPUTS, SLAB
 from kronop.emit.cuda.contraction.work import Contraction, Order
 
 _MOST_SUMS, _MOST_STAGES = 128, 4

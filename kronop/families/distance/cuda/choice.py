@@ -13,7 +13,7 @@ from kronop.families.distance.cuda import group_choice
 from kronop.families.distance.cuda.design import DistanceTile
 from kronop.families.distance.cuda.group_design import DistanceGroup
 from kronop.families.distance.description import DistanceDescription
-from kronop.families.distance.least import LeastOfMatrix
+from kronop.families.distance.floors import LeastOfMatrix
 from kronop.families.distance.size import USUAL, DistanceSize
 from kronop.target import Target
 

@@ -11,14 +11,14 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import H200, gpu_of
+from kronop.emit.cuda.machine import gpu_of
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.distance import parts
 from kronop.families.distance.description import DistanceProblem
 from kronop.families.distance.form import GENERAL_POWERS, Form, TermKind
 from kronop.families.distance.size import DistanceSize
 from kronop.frozen import dataclass
-from kronop.machine import Gpu
+from kronop.machine import H200, QUARTERS, REGISTERS, WARP, Gpu
 from kronop.target import Target
 
 # Cycles of a quarter of a multiprocessor in which it computes a term of 32 pairs in float32; those
@@ -49,9 +49,8 @@ _READ, _BROUGHT, _SLAB = 0.43, 23.0, 2.7
 _DOUBLE, _DOUBLE_POWER = 2, 430
 # Cycles of a block besides slabs, and of each of its results; those until a slab has come.
 _BLOCK, _RESULT, _LATENCY = 1000, 0.15, 1500
-# Warps that keep the four quarters busy, and where powers are long chains of instructions; threads
-# of a warp, quarters.
-_BUSY_WARPS, _BUSY_POWERS, _WARP, _QUARTERS = 8, 20, 32, 4
+# Warps that keep the four quarters busy, and where powers are long chains of instructions.
+_BUSY_WARPS, _BUSY_POWERS = 8, 20
 _MARKS = 8  # bytes
 _RUN = 16  # bytes of a run of rows in shared memory
 # Registers besides sums and operands; those of powers in float64; the most that a block may ask.
@@ -158,7 +157,7 @@ class DistanceTile(Design):
     @property
     def blocks(self) -> int:
         """Blocks that a multiprocessor holds at once."""
-        room = operands.REGISTERS // (self.threads * operands.round_up(self._registers, 8))
+        room = REGISTERS // (self.threads * operands.round_up(self._registers, 8))
         return max(1, min(room, operands.MOST_RESIDENT))
 
     @property
@@ -191,7 +190,7 @@ class DistanceTile(Design):
             return Status.reject(f"threads read runs of {run} rows and columns")
         if self._registers > _MOST_REGISTERS:
             return Status.reject(f"takes {self._registers} registers of {_MOST_REGISTERS}")
-        if self.threads * self._registers > operands.REGISTERS:
+        if self.threads * self._registers > REGISTERS:
             return Status.reject(f"{self.threads} threads take more registers than there are")
         if self.form.vectors * self.tile_k > self.threads:
             return Status.reject(f"{self.form.vectors} vectors have more items than threads")
@@ -211,7 +210,7 @@ class DistanceTile(Design):
         tiles = self._tiles(size.m, size.n) * size.batch
         resident = max(1, min(self.blocks, operands.cover(tiles, target.cores)))
         rounds = operands.cover(tiles, target.cores * resident)
-        warps = self.threads / _WARP
+        warps = self.threads / WARP
         wanted = _BUSY_POWERS if self._has_powers else _BUSY_WARPS
         slab = warps * self.tile_k * self._cycles_of_warp(card)
         alone, together = slab * max(1, wanted / warps), slab * max(resident, wanted / warps)
@@ -232,7 +231,7 @@ class DistanceTile(Design):
             each *= H200.gpu.float64 / card.float64
         else:
             each *= H200.gpu.float32 / card.float32
-        return m * n * each / _QUARTERS
+        return m * n * each / QUARTERS
 
     def _tiles(self, m: int, n: int) -> int:
         rows, columns = operands.cover(m, self.tile_m), operands.cover(n, self.tile_n)
@@ -255,7 +254,7 @@ class DistanceTile(Design):
                 *parts.constants_of(self.form),
                 ("kSymmetric", self.symmetric),
             ),
-            folders=(package_folder("kronop.families.distance.cuda"),),
+            folders=(package_folder(__package__),),
             functors=parts.functors_of(self.form, self.math.element_accumulator),
         )
 

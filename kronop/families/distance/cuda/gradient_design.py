@@ -103,5 +103,5 @@ class GradientTile(GradientKernel):
                 ("kDepth", self.depth),
                 ("kStages", _STAGES),
             ),
-            folders=(package_folder("kronop.families.distance.cuda"),),
+            folders=(package_folder(__package__),),
         )

@@ -66,7 +66,7 @@ class GradientProducts(GradientKernel):
                 ("kDepth", self.depth),
                 ("kTogether", _TOGETHER),
             ),
-            folders=(package_folder("kronop.families.distance.cuda"),),
+            folders=(package_folder(__package__),),
         )
 
 

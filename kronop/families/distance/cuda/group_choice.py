@@ -15,7 +15,7 @@ from kronop.families.distance.cuda.group_design import (
     DistancePack,
 )
 from kronop.families.distance.description import DistanceDescription
-from kronop.families.distance.least import LeastOfMatrix, LeastOfPack
+from kronop.families.distance.floors import LeastOfMatrix, LeastOfPack
 from kronop.target import Target
 
 # Columns of a tile, with and without elements that are split: their sums take registers twice.

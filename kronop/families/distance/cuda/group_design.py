@@ -19,14 +19,14 @@ from kronop.descriptions.datatype import DataType, bfloat16, float16, float32
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import H200, gpu_of, hertz
+from kronop.emit.cuda.machine import gpu_of, hertz
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.distance import parts
 from kronop.families.distance.description import DistanceProblem, varying
 from kronop.families.distance.form import Form, TermKind
 from kronop.families.distance.size import DistanceSize
 from kronop.frozen import dataclass
-from kronop.machine import Feature
+from kronop.machine import MEASURED, Feature
 from kronop.target import Target
 
 Ints = tuple[int, ...]
@@ -46,10 +46,9 @@ _BARRIER_BYTES = 8
 _BUFFERS = 2
 _PACK_THREADS, _PACK_ROWS, _PACK_BLOCKS = 256, 32, 3
 _PACK_SHARED = 4 * (1024 + 8 * _PACK_ROWS)
-# Figures of an H200: products of 16-bit elements that a multiprocessor does in a cycle (measured:
-# those of torch's product of matrices), bytes of memory in a second, the seconds of a launch, and
-# those until memory answers.
-_RATE, _MEMORY, _LAUNCH, _LATENCY = 1700, 4.0e12, 3e-6, 0.8e-6
+# The share of the bytes of large copies that packing and storing move; seconds of both launches,
+# and those until loads of points have come.
+_MOVED, _LAUNCHES, _LATENCY = 0.935, 6e-6, 0.8e-6
 # Features that a thread's loads in flight reach over, where a team of them packs a point.
 _PACK_FEATURES = 128
 # Cycles from the last product of a tile to the first one of the next.
@@ -170,13 +169,13 @@ class DistanceGroup(Design):
             tiles = (tiles + size.batch * max(rows, columns)) / 2
         products = slabs * self.slab * (3 if self.split else 1) * ROWS * self.n
         waves = math.ceil(tiles / target.cores)
-        multiply = waves * (products / _RATE + _TILE_CYCLES) / hertz(target)
-        memory = _MEMORY * (gpu_of(target).bandwidth / H200.gpu.bandwidth)
+        multiply = waves * (products / MEASURED.group_products[2] + _TILE_CYCLES) / hertz(target)
+        memory = _MOVED * gpu_of(target).bandwidth
         elements = (size.m + (0 if self.symmetric else size.n)) * size.k * size.batch
         pack = elements * (2 * self.source.bytes + slabs * ROW_BYTES / max(1, size.k)) / memory
         passes = 2 if self.split else 1
         waiting = (passes * operands.cover(size.k, _PACK_FEATURES) + 1) * _LATENCY
-        return 2 * _LAUNCH + max(pack, waiting) + max(multiply, results / memory)
+        return _LAUNCHES + max(pack, waiting) + max(multiply, results / memory)
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
@@ -197,7 +196,7 @@ class DistanceGroup(Design):
                 ("kSymmetric", self.symmetric),
                 *(item for item in parts.constants_of(self.form) if item[0] in _READ),
             ),
-            folders=(package_folder("kronop.families.distance.cuda"),),
+            folders=(package_folder(__package__),),
             functors=parts.functors_of(self.form, self.math.element_accumulator),
         )
 
@@ -301,5 +300,5 @@ class DistancePack(Design):
                 ("kLengths", parts.widens(product.form, product.math.element_accumulator)),
                 ("kSymmetric", product.symmetric),
             ),
-            folders=(package_folder("kronop.families.distance.cuda"),),
+            folders=(package_folder(__package__),),
         )

@@ -19,8 +19,8 @@ from kronop.families.distance.cuda.product_expanded import (
     ProductMma,
 )
 from kronop.families.distance.cuda.product_packing import ProductPack, ProductSum
+from kronop.families.distance.floors import LeastAroundMatmul, LeastOfMatmul
 from kronop.families.distance.form import TermKind
-from kronop.families.distance.least import LeastAroundMatmul, LeastOfMatmul
 from kronop.families.distance.product_description import KernelMatmulDescription
 from kronop.families.distance.product_size import USUAL, KernelMatmulSize
 from kronop.machine import Feature

@@ -18,6 +18,7 @@ from kronop.families.distance.form import Form, TermKind
 from kronop.families.distance.parts import BATCH_DIMS, counts_of, terms_of
 from kronop.families.distance.product_description import KernelMatmulProblem
 from kronop.frozen import dataclass
+from kronop.machine import REGISTERS
 from kronop.target import Target
 
 THREADS, _LANES_M, _LANES_N, _REGISTERS = 256, 8, 4, 40
@@ -129,7 +130,7 @@ class ProductTile(ProductKernel):
         numbers = self.thread_m * self.thread_n * len(self.form.terms) + self.thread_m
         numbers += self.thread_n + self.thread_m * self.columns
         held = numbers * (self.math.element_accumulator.bytes // 4) + _REGISTERS
-        return 2 if held <= operands.REGISTERS // (2 * THREADS) else 1
+        return 2 if held <= REGISTERS // (2 * THREADS) else 1
 
     def style(self, target: Target) -> Iterator[str]:
         yield from {term.kind.name for term in self.form.terms}
@@ -164,7 +165,7 @@ class ProductTile(ProductKernel):
                 ("kTogether", self.together),
                 ("kEither", self.either),
             ),
-            folders=(package_folder("kronop.families.distance.cuda"),),
+            folders=(package_folder(__package__),),
             functors=parts.functors_of(form, self.math.element_accumulator, "Numbers"),
         )
 

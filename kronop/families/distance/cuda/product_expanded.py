@@ -32,7 +32,6 @@ _MOST_DEPTH = 128
 # Parts of which the largest norms are found apart, as in product_block.cuh, and rows that a block
 # packs.
 PARTS, ROWS = 64, 64
-_FOLDER = "kronop.families.distance.cuda"
 _BATCHES = ("batch", "x1_batch", "x2_batch")
 _STRIDES = ("x1_row", "x1_column", "x2_row", "x2_column")
 
@@ -112,7 +111,7 @@ class ProductMeasure(_OfPoints):
             parameters="kronop::ProductMeasureParameters",
             types=(("Input", self.source.cxx),),
             constants=(("kThreads", THREADS), ("kBlocks", 1), ("kDepth", self.depth)),
-            folders=(package_folder(_FOLDER),),
+            folders=(package_folder(__package__),),
         )
 
     def launch(self, index: int, p: KernelMatmulProblem, largest: int, centre: int) -> Launch:
@@ -157,7 +156,7 @@ class ProductHalves(_OfPoints):
                 ("kRows", ROWS),
                 ("kWarpRows", self.warp_rows),
             ),
-            folders=(package_folder(_FOLDER),),
+            folders=(package_folder(__package__),),
         )
 
     def launch(
@@ -265,7 +264,7 @@ class ProductMma(ProductKernel):
                 ("kTogether", self.instead.together),
                 ("kEither", True),
             ),
-            folders=(package_folder(_FOLDER),),
+            folders=(package_folder(__package__),),
             functors=parts.functors_of(self.form, self.math.element_accumulator, "Numbers"),
         )
 

@@ -20,7 +20,6 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 _THREADS, _PIECE, _OPERANDS = 256, 32, 3
-_FOLDER = "kronop.families.distance.cuda"
 _ALIGNED = 256
 
 
@@ -110,7 +109,7 @@ class ProductPack(InWorkspace):
             parameters="kronop::ProductPackParameters",
             types=(("Input", self.source.cxx), ("Accumulator", accumulator)),
             constants=(("kThreads", _THREADS), ("kBlocks", 1), ("kPiece", _PIECE)),
-            folders=(package_folder(_FOLDER),),
+            folders=(package_folder(__package__),),
         )
 
     def launch(
@@ -201,7 +200,7 @@ class ProductSum(Design):
                 ("kBlocks", 1),
                 ("kRegularized", self.regularized),
             ),
-            folders=(package_folder(_FOLDER),),
+            folders=(package_folder(__package__),),
         )
 
     def launch(self, index: int, problem: KernelMatmulProblem, partial: int, shares: int) -> Launch:

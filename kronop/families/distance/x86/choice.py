@@ -12,7 +12,7 @@ from kronop.emit.plan import Plan, Step
 from kronop.emit.x86.planning import common_status
 from kronop.families.distance import parts
 from kronop.families.distance.description import DistanceDescription
-from kronop.families.distance.least import LeastOfMatrix
+from kronop.families.distance.floors import LeastOfMatrix
 from kronop.families.distance.size import USUAL, DistanceSize
 from kronop.families.distance.x86.design import DistanceTiles
 from kronop.target import Target
@@ -32,7 +32,7 @@ def plans(
     size = size or USUAL[target.backend]
     return cheapest_plans(
         _designs(description, target),
-        lambda item: item.seconds(size),
+        lambda item: item.seconds(size, target),
         lambda item: (_step(description, target, item),),
         target=target,
         size=size,

@@ -45,8 +45,6 @@ _INSTRUCTIONS = {
 PRODUCTS = (TermKind.Dot, TermKind.NormA, TermKind.NormB)
 # Vector registers that a term takes besides sums and operands.
 _POWER_REGISTERS, _REGISTERS = 20, 2
-# What a core does in a cycle, and the cycles after which the result of an addition can be used.
-_ARITHMETIC, _LOADS, _LATENCY, _HERTZ = 2, 4, 4, 3e9
 # Cycles to pack an element, to finish a vector of results, and to store one number to its mirror.
 _PACK, _FINISH, _MIRROR = 0.7, 8.0, 4.0
 
@@ -158,26 +156,27 @@ class DistanceTiles(RegisterTiles):
             return Status.reject(f"takes {needed} vector registers of {target.registers}")
         return Status.accept()
 
-    def seconds(self, size: DistanceSize) -> float:
+    def seconds(self, size: DistanceSize, target: Target) -> float:
         """Modelled time of one thread for a problem of that size."""
         panels = -(-size.n // self.panel)
         high, low = divmod(size.m, self.rows)
-        across = size.k * panels * (high * self._cycles(self.rows) + low * self._cycles(1))
+        across = high * self._cycles(self.rows, target) + low * self._cycles(1, target)
+        across *= size.k * panels
         rows, columns = self.block
         packed = size.m * -(-size.n // columns) + panels * self.panel * -(-size.m // rows)
         finished = panels * self.vectors * size.m * (_FINISH + self.expanded * _FINISH / 2)
         packing = size.k * packed * _PACK * (1 + self.expanded)
         if self.symmetric:
             across, finished = across / 2, finished / 2 + _MIRROR * size.m * size.n / 2
-        return size.batch * (across + finished + packing) / _HERTZ
+        return size.batch * (across + finished + packing) / planning.core_of(target).hertz
 
-    def _cycles(self, rows: int) -> float:
+    def _cycles(self, rows: int, target: Target) -> float:
         """Cycles of a tile of so many rows for one feature."""
         kinds = [term.kind for term in self.form.terms]
         each = sum(_INSTRUCTIONS[kind] + (kind not in PRODUCTS) for kind in kinds)
         each = 1 if self.expanded else each + self.form.vectors
-        arithmetic = rows * self.vectors * each / _ARITHMETIC
-        return max(_LATENCY, arithmetic + (rows + self.vectors) / _LOADS)
+        loads = rows + self.vectors
+        return planning.cycles_of_tile(rows * self.vectors * each, loads, target)
 
     def instantiation(self, target: Target) -> Instantiation:
         accumulator = self.math.element_accumulator
@@ -204,7 +203,7 @@ class DistanceTiles(RegisterTiles):
                 ("kSymmetric", self.symmetric),
                 ("kExpanded", self.expanded),
             ),
-            folders=(package_folder("kronop.families.distance.x86"),),
+            folders=(package_folder(__package__),),
             functors=parts.functors_of(self.form, accumulator, "Numbers"),
         )
 

@@ -1,7 +1,7 @@
 // The terms of distances and kernels: what one feature of a pair of rows adds to a sum.
 #pragma once
 
-#include "kronop_x86/numbers.hpp"
+#include "numbers.hpp"
 
 namespace kronop {
 

@@ -59,7 +59,7 @@ class GradientTiles(RegisterTiles, GradientDesign):
                 ("kBlockRows", _BLOCK_ROWS),
                 ("kBlockLanes", _BLOCK_LANES),
             ),
-            folders=(package_folder("kronop.families.distance.x86"),),
+            folders=(package_folder(__package__),),
         )
 
     def launch(self, index: int, problem: GradientProblem) -> Launch:

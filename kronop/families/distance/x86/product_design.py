@@ -75,7 +75,7 @@ class ProductTiles(RegisterTiles):
                 ("kDepth", self._slab),
                 ("kBlockColumns", _COLUMNS),
             ),
-            folders=(package_folder("kronop.families.distance.x86"),),
+            folders=(package_folder(__package__),),
             functors=parts.functors_of(form, accumulator, "Numbers"),
         )
 

@@ -8,7 +8,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.emitter import Choiceless
 from kronop.emit.plan import Plan, Step
 from kronop.families.distance import parts
-from kronop.families.distance.least import LeastOfMatmul
+from kronop.families.distance.floors import LeastOfMatmul
 from kronop.families.distance.product_description import (
     KernelMatmulDescription,
     KernelMatmulProblem,

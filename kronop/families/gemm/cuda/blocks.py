@@ -16,21 +16,19 @@ from kronop.descriptions.summed import parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import (
-    SECONDS_OF_LAUNCH,
-    SHARED_BYTES_PER_CYCLE,
     hertz,
     memory_bytes_per_cycle,
 )
 from kronop.emit.cuda.visit_sums import shared_bytes_of_tree, shares_of_join
-from kronop.emit.design import Constant, Design, package_folder
+from kronop.emit.design import Constant, Design
 from kronop.families.gemm.cuda import parameters
 from kronop.families.gemm.cuda.parameters import Slicing
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
+from kronop.machine import MEASURED, SHARED_BYTES_PER_CYCLE
 from kronop.target import Target
 
-FOLDERS = (package_folder("kronop.families.gemm.cuda"),)
 # Bytes that a multiprocessor gets of the level-2 cache in a cycle. NOTE: docs/gotchas.md, where
 # asynchronous copies go.
 _CACHE_BYTES_PER_CYCLE = 32
@@ -269,11 +267,11 @@ class GemmBlocks(Design):
         if slices > 1:
             sums = self._tiles(size) * self.tile_m * self.tile_n * slices
             moved = 2 * sums * self.math.element_accumulator.bytes
-            added = moved / (moved_in_cycle * cores * clock) + SECONDS_OF_LAUNCH
+            added = moved / (moved_in_cycle * cores * clock) + MEASURED.launch
         elements = (size.m + size.n) * size.k * self.source.bytes
         elements += size.m * size.n * self.output.bytes
         memory = size.batch * elements / (moved_in_cycle * cores * clock)
-        return max(cycles / clock, memory) + added + SECONDS_OF_LAUNCH
+        return max(cycles / clock, memory) + added + MEASURED.launch
 
 
 @functools.lru_cache(maxsize=1024)

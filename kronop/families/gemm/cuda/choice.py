@@ -22,7 +22,7 @@ from kronop.families.gemm.cuda.mma_design import GemmMma, Way
 from kronop.families.gemm.cuda.tile_design import GemmTile
 from kronop.families.gemm.cutlass import choice as cutlass_choice
 from kronop.families.gemm.description import GemmDescription
-from kronop.families.gemm.least import LeastOfGemm
+from kronop.families.gemm.floors import LeastOfGemm
 from kronop.families.gemm.size import USUAL, GemmSize
 from kronop.target import Target
 

@@ -29,7 +29,7 @@ from kronop.families.gemm.cuda.group_design import LINE_BYTES, GemmGroup
 from kronop.families.gemm.cuda.group_problem import GRANULE
 from kronop.families.gemm.cuda.group_split import GemmSplit
 from kronop.families.gemm.description import GemmDescription
-from kronop.families.gemm.least import LeastOfGemm
+from kronop.families.gemm.floors import LeastOfGemm
 from kronop.machine import Feature
 from kronop.target import Target
 

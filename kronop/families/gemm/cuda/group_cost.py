@@ -8,14 +8,13 @@ from kronop.descriptions.graph import Graph
 from kronop.descriptions.summed import moved_bytes
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
+from kronop.machine import ISSUED, MEASURED
 
-# Multiply-adds of a multiprocessor in a cycle, by bytes of an element, as torch's products reach on
-# an H200.
-_PRODUCTS_PER_CYCLE = {4: 850, 2: 1700, 1: 3400}
-# The share of that rate that tiles (rows, columns, taken in turn) reach. NOTE: measured in float16
-# and bfloat16, the first three: 0.181, 0.190 and 0.204 ms at 4096^3 on an H200; the second over the
-# first: 0.88 and 0.94 at 8192^3, 0.98 and 0.98 at 4096^3, 0.84 in a group of sixteen 1020 x 2048 x
-# 2048 on an H100. Smaller tiles load more bytes for each product.
+# Of what products of warp groups reach at best, the share that tiles (rows, columns, taken in turn)
+# reach. NOTE: measured in float16 and bfloat16, the first three: 0.181, 0.190 and 0.204 ms at
+# 4096^3 on an H200; the second over the first: 0.88 and 0.94 at 8192^3, 0.98 and 0.98 at 4096^3,
+# 0.84 in a group of sixteen 1020 x 2048 x 2048 on an H100. Smaller tiles load more bytes for each
+# product.
 _RATES = {
     (128, 256, False): 1.0,
     (128, 128, True): 0.92,
@@ -29,9 +28,8 @@ _RATES = {
 _ALONE = {(128, 128, True): 0.9, (64, 256, True): 0.95}
 # Cycles for a byte of a tile's results; for a tile besides.
 _CYCLES_OF_BYTE, CYCLES_OF_TILE = 0.02, 1500
-# Instructions for a result besides its epilogue, and for functions in that; results that a
-# multiprocessor's schedulers issue an instruction for in a cycle.
-_INSTRUCTIONS, _LANES = 4, 128
+# Instructions for a result besides its epilogue, and for functions in that.
+_INSTRUCTIONS = 4
 # Those that find, read or write a visitor tree's operand or result.
 _INSTRUCTIONS_OF_VISITED = 6
 _OF_FUNCTIONS = {
@@ -56,7 +54,7 @@ def cycles_of_step(
     tile: tuple[int, int, bool], cluster: int, source: DataType, *, split: bool
 ) -> float:
     """Cycles for one step of the sums of a tile: rows, columns, whether taken in turn."""
-    rate = _PRODUCTS_PER_CYCLE[source.bytes] / (PRODUCTS_OF_SPLIT if split else 1)
+    rate = MEASURED.group_products[source.bytes] / (PRODUCTS_OF_SPLIT if split else 1)
     alone = _ALONE.get(tile, 1.0) if cluster == 1 else 1.0
     return tile[0] * tile[1] / rate / _RATES[tile] / alone
 
@@ -66,7 +64,7 @@ def cycles_of_result(epilogue: Epilogue, output: DataType) -> float:
     if isinstance(epilogue, VisitorEpilogue):
         return _cycles_of_tree(epilogue)
     issued = _INSTRUCTIONS + _instructions(epilogue.expression)
-    return issued / _LANES + output.bytes * _CYCLES_OF_BYTE
+    return issued / ISSUED + output.bytes * _CYCLES_OF_BYTE
 
 
 def _cycles_of_tree(epilogue: VisitorEpilogue) -> float:
@@ -74,7 +72,7 @@ def _cycles_of_tree(epilogue: VisitorEpilogue) -> float:
     visited = _INSTRUCTIONS_OF_VISITED * (1 + len(tree.in_memory))
     issued = _INSTRUCTIONS + visited + _instructions(tree.graph)
     moved = moved_bytes(epilogue) - epilogue.element_accumulator.bytes
-    return issued / _LANES + moved * _CYCLES_OF_BYTE
+    return issued / ISSUED + moved * _CYCLES_OF_BYTE
 
 
 def _instructions(graph: Graph) -> int:

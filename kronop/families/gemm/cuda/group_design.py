@@ -23,7 +23,6 @@ from kronop.descriptions.summed import moved_bytes, parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import (
-    SECONDS_OF_LAUNCH,
     hertz,
     memory_bytes_per_cycle,
 )
@@ -46,6 +45,7 @@ from kronop.families.gemm.cuda.group_split import PLANES, GemmSplit, at_once, pl
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
+from kronop.machine import MEASURED
 from kronop.target import Target
 
 _TEAM, _TEAMS = 128, 2
@@ -229,13 +229,13 @@ class GemmGroup(Design):
             ends = moved_bytes(self.tree) - self.tree.element_accumulator.bytes
         moved = ((m + n) * size.k * self.source.bytes + m * n * ends) * size.batch
         cycles = max(cycles, moved / (memory_bytes_per_cycle(target) * target.cores))
-        seconds = cycles / hertz(target) + SECONDS_OF_LAUNCH
+        seconds = cycles / hertz(target) + MEASURED.launch
         if not self.split:
             return seconds
         # Elements are read, written as two, and read again.
         moved = (m + n) * size.k * size.batch * 3 * self.source.bytes
         rate = memory_bytes_per_cycle(target) * target.cores * hertz(target)
-        return seconds + moved / rate + SECONDS_OF_LAUNCH
+        return seconds + moved / rate + MEASURED.launch
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(

@@ -58,7 +58,7 @@ class GemmSplit(InWorkspace):
             parameters="kronop::GemmSplitParameters",
             types=(),
             constants=(("kThreads", _THREADS), ("kBlocks", _RESIDENT)),
-            folders=(package_folder("kronop.families.gemm.cuda"),),
+            folders=(package_folder(__package__),),
         )
 
     def launches(

@@ -14,29 +14,28 @@ from kronop.descriptions.datatype import (
     float32,
     float64,
 )
-from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
+from kronop.descriptions.math_instruction import MathOperation
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT, warp_products
-from kronop.emit.design import Instantiation
+from kronop.emit.design import Instantiation, package_folder
 from kronop.families.gemm.cuda import parameters
-from kronop.families.gemm.cuda.blocks import FOLDERS, TREE_STYLES, GemmBlocks
+from kronop.families.gemm.cuda.blocks import TREE_STYLES, GemmBlocks
 from kronop.frozen import dataclass
-from kronop.machine import Feature
+from kronop.machine import BLOCK_THREADS, ISSUED, REGISTERS, THREAD_REGISTERS, WARP, Feature
 from kronop.target import Target
 
-_WARP, _MOST_THREADS, _LEAST_COPY = 32, 1024, 4
+_LEAST_COPY = 4
 # Bytes along k that one product of a warp takes; of float64, and of float32 that becomes 16 bits.
 _STEP_BYTES, _WIDE_STEP_BYTES = 32, 64
-# Registers besides sums, operands and what comes through registers; the most that a thread has.
+# Registers besides sums, operands and what comes through registers.
 # NOTE: of float64, ptxas 13.5 for sm_90a: a warp of 32 x 32 takes 160 to 168 in all, one of 64 x 32
 # 253 to 255 and no spills.
-_REGISTERS, _REGISTERS_OF_DOUBLES, _MOST_REGISTERS = 62, 31, 255
+_REGISTERS, _REGISTERS_OF_DOUBLES = 62, 31
 _MOST_HELD = 64
 # Cycles of a quarter of a multiprocessor for a warp's asynchronous copy, and for its loads and
 # stores through registers; by what long code slows a slab for each 64 bytes along k more. NOTE:
 # fitted to all tiles at 43 sizes and types on an H100; docs/gotchas.md.
 _CYCLES_OF_COPY, _CYCLES_OF_HELD, _SLOWING, _SHORT_BYTES = 4, 16, 0.1, 64
-_LANES_OF_CORE = 128
 # Registers in which bytes of an operand are turned; those, for each that is loaded, in which 8-bit
 # floats become float16, as sm_90a multiplies them.
 _TURNED, _QUARTERS = 20, 4
@@ -89,7 +88,7 @@ class GemmMma(GemmBlocks):
 
     @property
     def threads(self) -> int:
-        return _WARP * self.warps_m * self.warps_n
+        return WARP * self.warps_m * self.warps_n
 
     @property
     def shared_bytes(self) -> int:
@@ -123,15 +122,15 @@ class GemmMma(GemmBlocks):
     @property
     def registers(self) -> int:
         m, n = self.warp_tile
-        sums = m * n * self.math.element_accumulator.bytes // (4 * _WARP)
+        sums = m * n * self.math.element_accumulator.bytes // (4 * WARP)
         # Of a step, twice: while one is multiplied, the next one is loaded, and rounded if it is.
-        loaded = (m + n) * self.step * self.rounded.bytes // (4 * _WARP)
+        loaded = (m + n) * self.step * self.rounded.bytes // (4 * WARP)
         others = _REGISTERS_OF_DOUBLES if self.source is float64 else _REGISTERS
         others += _QUARTERS * (self.source in FLOAT8) * loaded
         others += _TURNED * (self.source.bytes == 1) * sum(self._across)
         least = sums + 2 * loaded + self._held + others
         most = least + int(_MORE[self.way] * loaded)
-        return most if self.way is Way.SplitTf32 else max(least, min(most, _MOST_REGISTERS))
+        return most if self.way is Way.SplitTf32 else max(least, min(most, THREAD_REGISTERS))
 
     @property
     def _held(self) -> int:
@@ -150,7 +149,7 @@ class GemmMma(GemmBlocks):
             rows * (_CYCLES_OF_COPY / vector if self._copies(vector) else _CYCLES_OF_HELD)
             for rows, vector in sides
         )
-        return cycles / _LANES_OF_CORE
+        return cycles / ISSUED
 
     @property
     def slowing(self) -> float:
@@ -166,7 +165,7 @@ class GemmMma(GemmBlocks):
     @property
     def read_of_step(self) -> int:
         m, n = self.warp_tile
-        return self.threads // _WARP * (m + n) * self.source.bytes
+        return self.threads // WARP * (m + n) * self.source.bytes
 
     def cycles_of_step(self, target: Target) -> float:
         rate = warp_products(target, self.rounded.bytes)
@@ -195,7 +194,7 @@ class GemmMma(GemmBlocks):
 
     def _status_of_math(self, target: Target) -> Status:
         math = self.math
-        if not multiplies(math):
+        if not operands.multiplies(math):
             return Status.reject(f"tensor cores of a GPU do not have {math}")
         status = operands.accept_element(self.source, target)
         # Both shapes of float16 are one, which older tensor cores have in two parts.
@@ -205,8 +204,8 @@ class GemmMma(GemmBlocks):
 
     def _status_of_tile(self) -> Status:
         tile = f"{self.tile_m} x {self.tile_n} x {self.tile_k}"
-        if self.threads > _MOST_THREADS:
-            return Status.reject(f"{self.threads} threads, a block has at most {_MOST_THREADS}")
+        if self.threads > BLOCK_THREADS:
+            return Status.reject(f"{self.threads} threads, a block has at most {BLOCK_THREADS}")
         if self.tile_m % self.warps_m or self.tile_n % self.warps_n:
             return Status.reject(
                 f"a tile of {tile} is not one of {self.warps_m} x {self.warps_n} warps"
@@ -239,15 +238,14 @@ class GemmMma(GemmBlocks):
                 f" {self.tile_k} x {self.tile_n}) x {self.source.bytes} = {self.shared_bytes} bytes"
                 f" of shared memory, {target} has {target.shared_bytes}"
             )
-        if self.registers > _MOST_REGISTERS:
+        if self.registers > THREAD_REGISTERS:
             m, n = self.warp_tile
             return Status.reject(
-                f"a warp of {m} x {n} takes about {self.registers} registers of {_MOST_REGISTERS}"
+                f"a warp of {m} x {n} takes about {self.registers} registers of {THREAD_REGISTERS}"
             )
-        if self.threads * operands.round_up(self.registers, 8) > operands.REGISTERS:
+        if self.threads * operands.round_up(self.registers, 8) > REGISTERS:
             return Status.reject(
-                f"{self.threads} threads take about {self.registers} registers each, of"
-                f" {operands.REGISTERS}"
+                f"{self.threads} threads take about {self.registers} registers each, of {REGISTERS}"
             )
         if self._held > _MOST_HELD:
             return Status.reject(f"threads bring {self._held} elements at once in registers")
@@ -269,14 +267,5 @@ class GemmMma(GemmBlocks):
                 ("kWarpN", n),
                 ("kWay", int(self.way)),
             ),
-            folders=FOLDERS,
+            folders=(package_folder(__package__),),
         )
-
-
-def multiplies(math: MathInstruction) -> bool:
-    """Whether tensor cores of warps have the instruction: AMX tiles are no part of a GPU."""
-    if math.opcode_class is not OpClass.TensorOp or math.instruction_shape[1] != 8:
-        return False
-    operation = math.math_operation
-    is_fast = operation.rounded or operation is MathOperation.multiply_add_fast_f32
-    return not is_fast or math.element_a is float32

@@ -8,15 +8,16 @@ from typing import ClassVar
 from kronop.artifacts import Status
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import ordinary_products
-from kronop.emit.design import Instantiation
+from kronop.emit.design import Instantiation, package_folder
 from kronop.families.gemm.cuda import parameters
-from kronop.families.gemm.cuda.blocks import FOLDERS, TREE_STYLES, GemmBlocks
+from kronop.families.gemm.cuda.blocks import TREE_STYLES, GemmBlocks
 from kronop.frozen import dataclass
+from kronop.machine import BLOCK_THREADS, ISSUED, REGISTERS, WARP
 from kronop.target import Target
 
-_PADDING, _WARP, _MOST_THREADS = 16, 32, 1024  # bytes, threads
-# Instructions of threads that a multiprocessor issues in a cycle; those of a copy.
-_ISSUED, _OF_COPY = 128, 3
+_PADDING = 16  # bytes
+# Instructions of a thread for a copy.
+_OF_COPY = 3
 # Registers besides sums and operands; the most that a thread may ask.
 _REGISTERS, _MOST_REGISTERS = 44, 248
 # More of them where elements are converted on their way, and of 8-byte elements.
@@ -74,7 +75,7 @@ class GemmTile(GemmBlocks):
     def read_of_step(self) -> int:
         # Lanes of a warp are 4 x 8; what several of them read comes once.
         lines = 4 * self.thread_m + 8 * self.thread_n
-        return self.threads // _WARP * lines * self.math.element_accumulator.bytes
+        return self.threads // WARP * lines * self.math.element_accumulator.bytes
 
     def cycles_of_step(self, target: Target) -> float:
         sums, count = self.math.element_accumulator, self.tile_m * self.tile_n
@@ -82,7 +83,7 @@ class GemmTile(GemmBlocks):
         # Instructions of a thread: multiply-adds, loads of 16 bytes, copies with their places.
         loads = (self.thread_m + self.thread_n) * sums.bytes / operands.VECTOR_BYTES
         copies = _OF_COPY * (self.tile_m + self.tile_n)
-        return max(multiply, (count + self.threads * loads + copies) / _ISSUED)
+        return max(multiply, (count + self.threads * loads + copies) / ISSUED)
 
     @property
     def _is_copied(self) -> bool:
@@ -101,9 +102,9 @@ class GemmTile(GemmBlocks):
         ):
             if not known:
                 return known
-        if self.threads > _MOST_THREADS:
-            return Status.reject(f"{self.threads} threads, a block has at most {_MOST_THREADS}")
-        most = min(_MOST_REGISTERS, operands.REGISTERS // self.threads)
+        if self.threads > BLOCK_THREADS:
+            return Status.reject(f"{self.threads} threads, a block has at most {BLOCK_THREADS}")
+        most = min(_MOST_REGISTERS, REGISTERS // self.threads)
         if self.registers > most:
             return Status.reject(
                 f"threads of {self.thread_m} x {self.thread_n} take about {self.registers}"
@@ -140,5 +141,5 @@ class GemmTile(GemmBlocks):
                 ("kThreadM", self.thread_m),
                 ("kThreadN", self.thread_n),
             ),
-            folders=FOLDERS,
+            folders=(package_folder(__package__),),
         )

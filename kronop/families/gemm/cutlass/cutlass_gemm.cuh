@@ -5,13 +5,10 @@
 // the few parameters that iterators need, from plain numbers, and leaves them in shared memory.
 #pragma once
 
-#include "prelude.cuh"
+#include "kronop/cutlass_epilogues.cuh"
 
-#include <cutlass/epilogue/threadblock/default_epilogue_simt.h>
-#include <cutlass/epilogue/threadblock/default_epilogue_tensor_op.h>
 #include <cutlass/gemm/threadblock/default_mma.h>
 
-#include "cutlass_functors.cuh"
 #include "cutlass_parameters.cuh"
 #include "cutlass_slices.cuh"
 #include "interleaved_columns.cuh"
@@ -20,32 +17,6 @@ namespace kronop {
 namespace cutlass_kernels {
 
 namespace threadblock = cutlass::gemm::threadblock;
-namespace epilogues = cutlass::epilogue::threadblock;
-
-// Which of CUTLASS's templates make the epilogue: for ordinary cores, tensor cores, and tensor
-// cores whose result is interleaved.
-template <class Step, class OperatorClass, bool kInterleaved, class Functor>
-struct EpilogueOf;
-
-template <class Step, class Functor>
-struct EpilogueOf<Step, cutlass::arch::OpClassSimt, false, Functor> {
-  using Type =
-      typename epilogues::DefaultEpilogueSimt<typename Step::Tile, typename Step::Mma::Operator,
-                                              Functor, Functor::kCount>::Epilogue;
-};
-template <class Step, class Functor>
-struct EpilogueOf<Step, cutlass::arch::OpClassTensorOp, false, Functor> {
-  using Type =
-      typename epilogues::DefaultEpilogueTensorOp<typename Step::Tile, typename Step::Mma::Operator,
-                                                  Step::kPartitions, Functor,
-                                                  Functor::kCount>::Epilogue;
-};
-template <class Step, class Functor>
-struct EpilogueOf<Step, cutlass::arch::OpClassTensorOp, true, Functor> {
-  using Type = typename epilogues::DefaultInterleavedEpilogueTensorOp<
-      typename Step::Tile, typename Step::Mma::Operator, Step::kPartitions, Functor,
-      Functor::kCount, Step::kInterleave>::Epilogue;
-};
 
 // The main loop of interleaved operands: CUTLASS's, but for the order of B's columns.
 template <class Mma, bool kInterleaved>

@@ -1,7 +1,7 @@
 // The second launch of a product in slices: it adds up their sums to results.
 #pragma once
 
-#include "cutlass_functors.cuh"
+#include "kronop/cutlass_functors.cuh"
 
 namespace kronop {
 namespace cutlass_kernels {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kronop.artifacts import Launch
 from kronop.descriptions.datatype import (
@@ -18,13 +18,11 @@ from kronop.descriptions.datatype import (
 from kronop.descriptions.strided import StridedMatrix, padded
 from kronop.emit.cuda import operands
 from kronop.errors import ArgumentError, mismatch
+from kronop.families.gemm.cutlass.tile import CutlassTile
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
 from kronop.target import Target
-
-if TYPE_CHECKING:
-    from kronop.families.gemm.cutlass.design import CutlassGemm
 
 # Elements of a row of sums, in whose multiples rows begin; blocks that add sums up, for each
 # multiprocessor; the largest extent, since coordinates are 32-bit integers.
@@ -43,7 +41,7 @@ class Cut:
     depth: int
 
 
-def workspace_bytes(design: CutlassGemm, size: GemmSize) -> int:
+def workspace_bytes(design: CutlassTile, size: GemmSize) -> int:
     """Bytes for the sums of slices, whichever way the product is turned."""
     cut = _cut(design, size.k, size.slices)
     m, n = (size.n, size.m) if design.swapped else (size.m, size.n)
@@ -51,7 +49,7 @@ def workspace_bytes(design: CutlassGemm, size: GemmSize) -> int:
 
 
 def launches(
-    design: CutlassGemm, index: int, target: Target, problem: GemmProblem
+    design: CutlassTile, index: int, target: Target, problem: GemmProblem
 ) -> tuple[Launch, ...]:
     problem = _turned(problem) if design.swapped else problem
     _check_extents(design, problem)
@@ -69,7 +67,7 @@ def launches(
     return tuple(found)
 
 
-def _cut(design: CutlassGemm, k: int, slices: int) -> Cut:
+def _cut(design: CutlassTile, k: int, slices: int) -> Cut:
     """Slices of whole tiles; fewer than were asked for if there are not as many tiles, and one of
     an interleaved product, whose sums only its own epilogue can store."""
     slices = 1 if design.interleaved else slices
@@ -78,7 +76,7 @@ def _cut(design: CutlassGemm, k: int, slices: int) -> Cut:
     return Cut(slices=operands.cover(tiles, each), depth=each * design.tile_k)
 
 
-def _partial_bytes(design: CutlassGemm, m: int, n: int, cut: Cut) -> int:
+def _partial_bytes(design: CutlassTile, m: int, n: int, cut: Cut) -> int:
     row = operands.round_up(n, _LINE) * design.math.element_accumulator.bytes
     return cut.slices * m * row if cut.slices > 1 else 0
 
@@ -101,7 +99,7 @@ def _turned(problem: GemmProblem) -> GemmProblem:
     )
 
 
-def _values(design: CutlassGemm, problem: GemmProblem, cut: Cut) -> dict[str, Any]:
+def _values(design: CutlassTile, problem: GemmProblem, cut: Cut) -> dict[str, Any]:
     left, right = design.kernel_layouts
     source, scalars = _source(design, problem, cut)
     bias, names = problem.bias or _NOTHING, design.operand_names
@@ -139,7 +137,7 @@ def _values(design: CutlassGemm, problem: GemmProblem, cut: Cut) -> dict[str, An
 
 
 def _source(
-    design: CutlassGemm, problem: GemmProblem, cut: Cut
+    design: CutlassTile, problem: GemmProblem, cut: Cut
 ) -> tuple[StridedMatrix, tuple[float, ...]]:
     """What epilogues read besides sums, and the scalars.
 
@@ -211,7 +209,7 @@ def _panel(name: str, item: StridedMatrix, layout: InterleavedLayout) -> int:
     return item.column
 
 
-def _check_extents(design: CutlassGemm, problem: GemmProblem) -> None:
+def _check_extents(design: CutlassTile, problem: GemmProblem) -> None:
     """CUTLASS's kernels access whole vectors: an extent that is contiguous in memory consists of
     these."""
     m, n, k = problem.m, problem.n, problem.k

@@ -13,7 +13,7 @@ from kronop.emit.choice import cheapest_plans
 from kronop.emit.plan import Plan, Step
 from kronop.emit.x86 import amx, planning
 from kronop.families.gemm.description import GemmDescription
-from kronop.families.gemm.least import LeastOfGemm
+from kronop.families.gemm.floors import LeastOfGemm
 from kronop.families.gemm.size import USUAL, GemmSize
 from kronop.families.gemm.x86.design import HostGemm, VectorGemm
 from kronop.families.gemm.x86.pairs import PAIRED_BYTES, PairGemm
@@ -57,10 +57,11 @@ def plans(
     usual = USUAL[target.backend]
     size = size or usual
     designs = list(_designs(description, target))
-    kept = min(filter(lambda item: item.status(target), designs), key=lambda it: it.seconds(usual))
+    able = [item for item in designs if item.status(target)]
+    kept = min(able, key=lambda item: item.seconds(usual, target))
     return cheapest_plans(
         designs,
-        lambda item: item.seconds(size) * (_KEPT if item == kept else 1),
+        lambda item: item.seconds(size, target) * (_KEPT if item == kept else 1),
         lambda item: (_step(description, target, item),),
         target=target,
         size=size,

@@ -24,9 +24,6 @@ from kronop.target import Target
 
 _OPERANDS = ("a", "b", "y", "z", "bias")
 _NOTHING = StridedMatrix(pointer=0, row=0, column=0)
-# What a core does in a cycle, the cycles after which the result of an addition can be used, and
-# its cycles in a second.
-_ARITHMETIC, _LOADS, _LATENCY, _HERTZ = 2, 4, 4, 3e9
 # Cycles to pack an element, and to finish a vector of results.
 _PACK, _FINISH = 0.7, 8.0
 # A problem is turned where its result has fewer columns than this share of a tile's.
@@ -82,7 +79,7 @@ class HostGemm(Design):
         """Whether the kernel can run on a target, and why not."""
 
     @abstractmethod
-    def seconds(self, size: GemmSize) -> float:
+    def seconds(self, size: GemmSize, target: Target) -> float:
         """Modelled time of one thread for a problem of that size."""
 
     @property
@@ -148,7 +145,7 @@ class HostGemm(Design):
                 ("kWidth", self.width),
                 *self._constants,
             ),
-            folders=(package_folder("kronop.families.gemm.x86"),),
+            folders=(package_folder(__package__),),
         )
 
     @property
@@ -271,25 +268,28 @@ class VectorGemm(HostGemm):
         needed = self.rows * self.vectors + self.vectors + 1 + self._needs_products
         if needed > target.registers:
             return Status.reject(f"takes {needed} vector registers of {target.registers}")
-        panel, near = self.tile[1] * self.depth * self.packed_bytes, planning.near_bytes(target)
+        panel = self.tile[1] * self.depth * self.packed_bytes
+        near = planning.core_of(target).level_1_bytes
         if panel > near:
             return Status.reject(
                 f"Tile_K is {self.depth}: panels of {panel} bytes, more than a near cache of {near}"
             )
         return self.blocking.status()
 
-    def seconds(self, size: GemmSize) -> float:
+    def seconds(self, size: GemmSize, target: Target) -> float:
         """Modelled time of one thread for a problem of that size."""
         m, n = (size.n, size.m) if self._has_few_columns(size.m, size.n) else (size.m, size.n)
         panels = -(-n // self.tile[1])
         high, low = divmod(m, self.rows)
-        across = size.k * panels * (high * self._cycles(self.rows) + bool(low) * self._cycles(low))
+        across = high * self._cycles(self.rows, target) + bool(low) * self._cycles(low, target)
+        across *= size.k * panels
         rows, columns = self.most_rows, self.most_columns
         packed = m * -(-n // columns) + n * -(-m // rows)
         finished = panels * self.vectors * m * _FINISH
         slabs = -(-size.k // self.depth)
         joined = panels * self.vectors * m * max(0, slabs - 1)
-        return size.batch * (across + joined + finished + size.k * packed * _PACK) / _HERTZ
+        cycles = across + joined + finished + size.k * packed * _PACK
+        return size.batch * cycles / planning.core_of(target).hertz
 
     @property
     def _needs_products(self) -> bool:
@@ -297,10 +297,9 @@ class VectorGemm(HostGemm):
         them, and registers to spare)."""
         return self.vector_bytes == planning.LEAST_VECTOR
 
-    def _cycles(self, rows: int) -> float:
+    def _cycles(self, rows: int, target: Target) -> float:
         """Cycles of a tile of so many rows for one element of k."""
-        arithmetic = rows * self.vectors / _ARITHMETIC
-        return max(_LATENCY, arithmetic + (rows + self.vectors) / _LOADS)
+        return planning.cycles_of_tile(rows * self.vectors, rows + self.vectors, target)
 
     @property
     def _constants(self) -> tuple[tuple[str, int], ...]:

@@ -12,6 +12,7 @@ from kronop.emit.plan import Plan
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.x86.design import HostGemm
+from kronop.machine import Feature
 from kronop.target import Target
 
 
@@ -21,7 +22,7 @@ class X86Emitter(Searching):
     search = "kronop.families.gemm.x86.choice"
 
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
-        on_tiles = target.arch == "amx" and element in (bfloat16, int8)
+        on_tiles = target.has(Feature.tiles) and element in (bfloat16, int8)
         return MathInstruction.amx(element) if on_tiles else MathInstruction.simt(element)
 
     def workspace_bytes(self, plan: Plan, size: GemmSize, threads: int) -> int:

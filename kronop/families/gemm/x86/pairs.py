@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from kronop.artifacts import Status
-from kronop.emit.x86 import planning
 from kronop.families.gemm.x86.design import VectorGemm
 from kronop.frozen import dataclass
+from kronop.machine import LEAST_LEVEL_1_BYTES
 from kronop.target import Target
 
 PAIRED_BYTES = 2  # Of a number that is packed for a pair.
@@ -37,8 +37,8 @@ class PairGemm(VectorGemm):
         ms with panels of that size, and 7.4 with 48 KiB.
         """
         panel = self.tile[1] * self.depth * self.packed_bytes
-        if panel > planning.NEAR_BYTES:
-            reason = f"panels of {panel} bytes, more than a near cache of {planning.NEAR_BYTES}"
+        if panel > LEAST_LEVEL_1_BYTES:
+            reason = f"panels of {panel} bytes, more than a near cache of {LEAST_LEVEL_1_BYTES}"
             return Status.reject(f"Tile_K is {self.depth}: {reason}")
         return VectorGemm.status(self, target)
 

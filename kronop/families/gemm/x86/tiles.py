@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from kronop.artifacts import Status
-from kronop.emit.x86 import amx
+from kronop.emit.x86 import amx, planning
 from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.x86.design import HostGemm
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# Cycles of a tile product; of an element that is packed; of a vector of results, with the epilogue;
-# of a block of 32 by 32 sums besides, which tiles load and store. A core's cycles in a second.
-_PRODUCT, _PACK, _FINISH, _BLOCK, _HERTZ = 16, 0.15, 8.0, 100, 3e9
+# Cycles of an element that is packed; of a vector of results, with the epilogue; of a block of 32
+# by 32 sums besides, which tiles load and store.
+_PACK, _FINISH, _BLOCK = 0.15, 8.0, 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +50,13 @@ class TileGemm(HostGemm):
         """Whether blocks hold whole tiles."""
         return self.blocking.status()
 
-    def seconds(self, size: GemmSize) -> float:
+    def seconds(self, size: GemmSize, target: Target) -> float:
         """Modelled time of one thread for a problem of that size."""
         rows, columns = self.tile
         blocks = -(-size.m // rows) * -(-size.n // columns)
         slabs = -(-size.k // self.depth)
-        products = 4 * blocks * amx.steps(size.k, self.source) * _PRODUCT
+        core = planning.core_of(target)
+        products = 4 * blocks * amx.steps(size.k, self.source) * core.tile_cycles
         packed = size.m * -(-size.n // self.most_columns) + size.n * -(-size.m // self.most_rows)
         finished = blocks * (rows * columns / self.width * _FINISH + slabs * _BLOCK)
-        return size.batch * (products + finished + size.k * packed * _PACK) / _HERTZ
+        return size.batch * (products + finished + size.k * packed * _PACK) / core.hertz

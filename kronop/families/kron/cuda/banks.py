@@ -5,33 +5,67 @@ NOTE: shared memory has 32 banks of 4 bytes; a warp's 8-byte accesses are served
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import NamedTuple
 
-from kronop.families.kron.cuda.tile import KronTile, Phase
+from kronop.descriptions.datatype import DataType
+from kronop.machine import SHARED_BYTES_PER_CYCLE
 
-_BANK_BYTES = 128
 _SHIFTS = (0, 5, 6, 7, 4, 8)
 
 
-def padded(tile: KronTile) -> KronTile:
-    """The tile with the padding that has the fewest conflicts.
+class Phase(NamedTuple):
+    """Digits [first, end) of the group, contracted between two barriers.
+
+    They are one large digit, of which a thread takes `together` fibers at once, or a run of small
+    ones (`together` is 0). `axes` are (extent, stride) of the free indices, last one fastest.
+    """
+
+    first: int
+    end: int
+    together: int
+    block: int
+    axes: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def fibers(self) -> int:
+        return math.prod(extent for extent, _ in self.axes)
+
+
+class TileLayout(NamedTuple):
+    """Where everything lies in a block's shared memory, in elements of the accumulator."""
+
+    slots: tuple[int, ...]
+    strides: tuple[int, ...]
+    pitches: tuple[int, ...]
+    factor_elements: int
+    row_stride: int
+    elements: int
+
+
+def padding(
+    layout: TileLayout,
+    phases: Sequence[Phase],
+    vectors: tuple[int, int],
+    columns: int,
+    accumulator: DataType,
+) -> tuple[int, bool]:
+    """The `pad_shift` of a `KronTile` that has the fewest conflicts, and its `pad_adds`.
 
     If every extent is a power of two, adding indices has no carries that change the padding, so
     padded addresses are compile-time offsets from one base.
     """
-    layout, accumulator = tile.layout, tile.work.accumulator
-    powers = all(size & (size - 1) == 0 for size in (*layout.slots, tile.columns))
-    lanes = _BANK_BYTES // accumulator.bytes
+    powers = all(size & (size - 1) == 0 for size in (*layout.slots, columns))
+    lanes = SHARED_BYTES_PER_CYCLE // accumulator.bytes
     patterns: list[tuple[int, list[int]]] = [
         (2 * phase.block, [_fiber(phase, lane) for lane in range(min(lanes, phase.fibers))])
-        for phase in tile.phases
+        for phase in phases
     ]
-    wide = layout.elements // tile.rows
     patterns += [
-        (2 * vector, [lane * vector % max(wide, 1) for lane in range(lanes)])
-        for vector in tile.vectors
+        (2 * vector, [lane * vector % max(layout.row_stride, 1) for lane in range(lanes)])
+        for vector in vectors
     ]
 
     def conflicts(shift: int) -> float:
@@ -42,7 +76,7 @@ def padded(tile: KronTile) -> KronTile:
         return ways * (1.0 if powers or shift == 0 else 1.3)
 
     shift = min(_SHIFTS, key=conflicts)
-    return replace(tile, pad_shift=shift, pad_adds=powers or shift == 0)
+    return shift, powers or shift == 0
 
 
 def _fiber(phase: Phase, index: int) -> int:

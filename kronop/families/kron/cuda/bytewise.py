@@ -9,8 +9,9 @@ from kronop.emit.cuda import operands
 from kronop.families.kron.cuda.mma_style import MmaStyle
 from kronop.families.kron.cuda.shapes import Shape
 from kronop.frozen import dataclass
+from kronop.machine import WARP
 
-_PART, _WARP = 8, 32
+_PART = 8
 # Registers to transpose bytes.
 _TURNED = 8
 
@@ -33,7 +34,7 @@ class ByteStyle(MmaStyle):
 
     def factor_bytes(self, digit: Shape) -> int:
         p, q = digit
-        return steps(p) * operands.cover(q, _PART) * _WARP * 2 * depth(p)
+        return steps(p) * operands.cover(q, _PART) * WARP * 2 * depth(p)
 
 
 def takes(accumulator: DataType) -> bool:

@@ -18,7 +18,7 @@ from kronop.emit.cuda import operands
 from kronop.families.kron.cuda.mma_style import MmaStyle, PlainAxis, remembered
 from kronop.families.kron.cuda.shapes import Ends, Shape, shrinking
 from kronop.frozen import dataclass
-from kronop.machine import Feature
+from kronop.machine import THREAD_REGISTERS, Feature
 from kronop.target import Target
 
 BYTES = 2
@@ -106,7 +106,7 @@ class HalfStyle(MmaStyle):
             return 4 * count * parts(digit[0]) + count * produced // 2 + 8
 
         others = _REGISTERS_PLAIN if self.powers else _REGISTERS_OTHERS
-        return min(255, max(map(of_digit, self.digits)) + others)
+        return min(THREAD_REGISTERS, max(map(of_digit, self.digits)) + others)
 
     def factor_bytes(self, digit: Shape) -> int:
         p, q = digit

@@ -21,6 +21,7 @@ from kronop.families.kron.cuda.mma_style import (
 )
 from kronop.families.kron.cuda.pass_design import accept_sizes, offset_bytes, reject_threads
 from kronop.frozen import dataclass, derived
+from kronop.machine import BLOCK_THREADS, WARP
 from kronop.target import Target
 
 _AHEAD_BYTES = 64
@@ -160,7 +161,7 @@ class MmaTile(Decision):
             return Status.reject(
                 f"a digit of {largest} does not fit a thread's registers, at most {MOST_CONTRACTED}"
             )
-        if not 32 <= self.threads <= 1024 or self.threads % 32:
+        if not WARP <= self.threads <= BLOCK_THREADS or self.threads % WARP:
             return reject_threads(self.threads)
         group_in = math.prod(p for p, _ in digits)
         return accept_sizes(

@@ -15,7 +15,6 @@ from kronop.descriptions.datatype import DataType
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import (
     PRODUCTS_OF_SPLIT,
-    SHARED_BYTES_PER_CYCLE,
     memory_bytes_per_cycle,
     warp_slowness,
 )
@@ -30,6 +29,7 @@ from kronop.families.kron.cuda.mma_style import (
     parts_of,
     remembered,
 )
+from kronop.machine import SHARED_BYTES_PER_CYCLE
 from kronop.target import Target
 
 # NOTE: fitted to 450 tiles of 29 passes on one H200; the tile that the model chooses is 2 % slower

@@ -12,10 +12,9 @@ from typing import ClassVar
 from kronop.artifacts import Decision, Status
 from kronop.descriptions.datatype import DataType, float32
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import SHARED_BYTES_PER_CYCLE
 from kronop.families.kron.cuda.shapes import Shape, product, shrinking
 from kronop.frozen import dataclass, derived
-from kronop.machine import Feature
+from kronop.machine import SHARED_BYTES_PER_CYCLE, THREAD_REGISTERS, Feature
 from kronop.target import Target
 
 # A warp holds 16 whole fibers of a digit in registers.
@@ -171,7 +170,7 @@ class MmaStyle(Decision):
         long = parts_of(most) >= 8
         share = _REGISTERS_SHARE if most <= (64 if self.grouped else 32) else 1.0
         held = round(share * (wanted + others + _REGISTERS_LONG * long))
-        return min(255, held + self._spare_registers(columns))
+        return min(THREAD_REGISTERS, held + self._spare_registers(columns))
 
     def _spare_registers(self, columns: bool) -> int:
         """Further registers. NOTE: NVRTC 13.0 spilled 4 to 130 bytes without them."""

@@ -8,7 +8,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cheapest import ROUNDED
-from kronop.emit.cuda.contraction.cost import SIMT_OVERHEAD
+from kronop.emit.cuda.contraction.simt import SIMT_OVERHEAD
 from kronop.emit.cuda.machine import bytes_of_multiply_adds
 from kronop.emit.cuda.operands import splits_of
 from kronop.families.kron.cuda import contract_choice, few_rows, mma_cost, mma_style, tiles
@@ -24,13 +24,13 @@ from kronop.families.kron.cuda.shapes import (
     shrinking,
 )
 from kronop.families.kron.cuda.tile import KronTile
+from kronop.machine import GPU_LINE, GPU_SECTOR
 from kronop.target import Target
 
 # Of memory and arithmetic, the share of the shorter time that the longer doesn't hide, if several
 # blocks of a multiprocessor overlap.
 _LEAST_EXPOSED = 0.4
 _GOOD_RUN_BYTES = 64
-_WHOLE_LINES = 128
 
 
 def cost(design: KronPass, target: Target, rows: int | None) -> float:
@@ -98,10 +98,10 @@ def _partial(design: KronMma) -> float:
     """The factor by which memory takes longer, for short runs and for the tiles' padding."""
     columns, element_bytes = design.columns, design.work.ends.source.bytes
     run = columns if columns > 1 else design.work.shape.group_in
-    partial = math.pow(max(1.0, _WHOLE_LINES / (run * element_bytes)), 0.4)
+    partial = math.pow(max(1.0, GPU_LINE / (run * element_bytes)), 0.4)
     if columns > 1:
         bytes_of_run = columns * element_bytes
-        partial *= 1.15 if bytes_of_run % 32 else 1.05 if bytes_of_run <= _WHOLE_LINES else 1.0
+        partial *= 1.15 if bytes_of_run % GPU_SECTOR else 1.05 if bytes_of_run <= GPU_LINE else 1.0
     return partial * _ragged(design)
 
 

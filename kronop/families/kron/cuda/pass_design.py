@@ -13,10 +13,11 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.design import Constant, Design, Instantiation
+from kronop.emit.design import Constant, Design, Instantiation, package_folder
 from kronop.families.kron.cuda.shapes import PassWork
 from kronop.families.kron.description import KronProblem
 from kronop.frozen import dataclass
+from kronop.machine import BLOCK_THREADS, REGISTERS, WARP
 from kronop.target import Target
 
 NOTHING = StridedMatrix(pointer=0, row=0, column=0)
@@ -103,12 +104,13 @@ class TiledPass(KronPass):
     def instantiation(self, target: Target) -> Instantiation:
         ends, scalar = self.work.ends, operands.scalar_kind(self.epilogue)
         return Instantiation(
-            header=f"kronop/{self.kernel}.cuh",
+            header=f"{self.kernel}.cuh",
             template=f"kronop::{self.kernel}",
             parameters=(f"kronop::KronTileParameters<{scalar.cxx}, {len(self.work.shape.group)}>"),
             types=operands.element_types(self.work.math, ends.source, ends.output, self.epilogue),
             constants=self.constants(target),
             cluster=self.cluster,
+            folders=(package_folder(__package__),),
         )
 
     def tiles(self, rows: int) -> int:
@@ -277,7 +279,9 @@ def _signature(scalar: Scalar, factors: int) -> KernelSignature:
 
 
 def reject_threads(threads: int) -> Status:
-    return Status.reject(f"{threads} threads of a block, expected 32 to 1024; change warp_count")
+    return Status.reject(
+        f"{threads} threads of a block, expected {WARP} to {BLOCK_THREADS}; change warp_count"
+    )
 
 
 def accept_sizes(
@@ -290,7 +294,7 @@ def accept_sizes(
             f" of shared memory, {target.shared_bytes} are there; use a smaller tile"
         )
     # The register file is divided among the threads of a block.
-    most = operands.REGISTERS // operands.round_up(registers, 8)
+    most = REGISTERS // operands.round_up(registers, 8)
     if threads > most:
         return Status.reject(
             f"{threads} threads leave too few registers, at most {most // 32 * 32} fit;"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.cuda import operands
 from kronop.emit.design import ENDS, Constant
+from kronop.families.kron.cuda.banks import Phase, TileLayout, padding
 from kronop.families.kron.cuda.pass_design import (
     TiledPass,
     accept_sizes,
@@ -20,7 +20,7 @@ from kronop.families.kron.cuda.pass_design import (
 )
 from kronop.families.kron.cuda.shapes import Shape, product, shrinking
 from kronop.frozen import dataclass, derived
-from kronop.late import imported
+from kronop.machine import BLOCK_THREADS, THREAD_REGISTERS, WARP
 from kronop.target import Target
 
 MOST_FACTORS = 32
@@ -32,35 +32,6 @@ SMALL_DIGIT = 8
 _SMALL_BLOCKS = {"float32": 64, "int32": 64, "float64": 32, "int64": 16}
 
 
-class Phase(NamedTuple):
-    """Digits [first, end) of the group, contracted between two barriers.
-
-    They are one large digit, of which a thread takes `together` fibers at once, or a run of small
-    ones (`together` is 0). `axes` are (extent, stride) of the free indices, last one fastest.
-    """
-
-    first: int
-    end: int
-    together: int
-    block: int
-    axes: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def fibers(self) -> int:
-        return math.prod(extent for extent, _ in self.axes)
-
-
-class TileLayout(NamedTuple):
-    """Where everything lies in a block's shared memory, in elements of the accumulator."""
-
-    slots: tuple[int, ...]
-    strides: tuple[int, ...]
-    pitches: tuple[int, ...]
-    factor_elements: int
-    row_stride: int
-    elements: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class KronTile(TiledPass):
     """Rows x group x columns of a block, and its threads.
@@ -68,7 +39,7 @@ class KronTile(TiledPass):
     Attributes:
         pad_shift: an element of padding follows every 2^pad_shift elements; 0 for no padding. The
             value with the fewest bank conflicts is looked for after a tile is chosen
-            (`banks.padded`).
+            (`banks.padding`).
         pad_adds: whether the padded place of a sum of two indices is the sum of their padded
             places; the kernel then adds compile-time offsets.
     """
@@ -84,10 +55,10 @@ class KronTile(TiledPass):
     pad_adds: bool = False
 
     def placed(self, epilogue: Epilogue | None) -> KronTile:
-        imported("kronop.families.kron.cuda.banks")
-        from kronop.families.kron.cuda.banks import padded
-
-        return replace(padded(self), epilogue=epilogue)
+        shift, adds = padding(
+            self.layout, self.phases, self.vectors, self.columns, self.work.accumulator
+        )
+        return replace(self, epilogue=epilogue, pad_shift=shift, pad_adds=adds)
 
     @property
     def vectors(self) -> tuple[int, int]:
@@ -156,7 +127,7 @@ class KronTile(TiledPass):
                 odd = phase.block & (phase.block - 1) != 0
                 large = phase.together * phase.block * words > 40
                 wanted = max(wanted, held, (208 if large else 152) if odd else 0)
-        return min(wanted, 255)
+        return min(wanted, THREAD_REGISTERS)
 
     def blocks(self, target: Target) -> int:
         return operands.resident_blocks(self.threads, self.registers, self.shared_bytes, target)
@@ -170,7 +141,7 @@ class KronTile(TiledPass):
             return Status.reject(
                 f"a digit of {largest} does not fit a thread's registers, at most {MOST_CONTRACTED}"
             )
-        if not 32 <= self.threads <= 1024:
+        if not WARP <= self.threads <= BLOCK_THREADS:
             return reject_threads(self.threads)
         return accept_sizes(
             (self.rows, shape.group_in, self.columns),

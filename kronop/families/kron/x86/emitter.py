@@ -11,6 +11,7 @@ from kronop.emit.emitter import Searching
 from kronop.emit.plan import Plan
 from kronop.families.kron.description import KronProblem
 from kronop.families.kron.x86.kron_design import KronDesign
+from kronop.machine import Feature
 from kronop.target import Target
 
 
@@ -24,7 +25,7 @@ class X86KronEmitter(Searching):
     search = "kronop.families.kron.x86.kron_choice"
 
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
-        on_tiles = target.arch == "amx" and element is bfloat16
+        on_tiles = target.has(Feature.tiles) and element is bfloat16
         return MathInstruction.amx() if on_tiles else MathInstruction.simt(element)
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:

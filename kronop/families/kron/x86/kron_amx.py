@@ -16,9 +16,9 @@ from kronop.families.kron.x86.kron_tiles import KronTiles
 # Cycles of a tile of 256 sums besides its products, of each tile product (32 contracted indices),
 # and to compute one entry of a digit's factor that is a product of several factors.
 _BLOCK, _EACH_STEP, _ENTRY = 90, 27, 15
-# Vector kernels: multiply-adds in a cycle, waits included; and, in units of multiply-adds, the
-# overhead of each result, of widening an element of X, and of rounding an element of Y.
-_VECTOR_RATE, _OVERHEAD, _WIDEN, _ROUND = 16, 3, 4, 8
+# Vector kernels, in units of multiply-adds: the overhead of each result, of widening an element of
+# X, and of rounding an element of Y.
+_OVERHEAD, _WIDEN, _ROUND = 3, 4, 8
 _TYPICAL_ROWS = 64
 # Elements of X that are multiplied by the last digit at once, if there are two digits.
 _AT_ONCE = 8192
@@ -34,7 +34,7 @@ def vector_cycles(columns: int, products: Iterable[tuple[int, int]]) -> float:
     work, results = _WIDEN * columns, columns
     for results, contracted in products:
         work += results * (contracted + _OVERHEAD)
-    return (work + _ROUND * results) / _VECTOR_RATE
+    return (work + _ROUND * results) / amx.VECTOR_RATE
 
 
 def design(work: KronWork) -> tuple[float, KronTiles]:
@@ -65,7 +65,7 @@ def design(work: KronWork) -> tuple[float, KronTiles]:
     if len(digits) == 2:
         group = max(1, _AT_ONCE // work.input_columns)
     return cycles, KronTiles(
-        work=work, digits=tuple(digits), group=group, vector_work=int(cycles * _VECTOR_RATE)
+        work=work, digits=tuple(digits), group=group, vector_work=int(cycles * amx.VECTOR_RATE)
     )
 
 

@@ -1,14 +1,15 @@
 """Modelled cycles of the parts of a Kronecker plan on a CPU: good for ranking, not as a forecast.
 
-Constants were fitted to one core with AVX2 (two multiply-adds, two loads and one store a cycle).
+Constants were fitted to one core with AVX2 (`FITTED_CPU`; one store a cycle).
 """
 
 from __future__ import annotations
 
 import functools
 
-from kronop.emit.x86.planning import DEFAULT_UNROLL, LEAST_VECTOR, near_bytes
+from kronop.emit.x86.planning import DEFAULT_UNROLL, LEAST_VECTOR, core_of
 from kronop.families.kron.x86.kron_parts import Kind, Setting, Tile
+from kronop.machine import FITTED_CPU
 
 # Cycles of a load, of the latency of a multiply-add, of starting and ending a register tile, and of
 # each of its sums beyond the first _FREE, which the next tile hides (with 16 and with 32 vector
@@ -44,7 +45,7 @@ def tile_cycles(contracted: int, rows: int, vectors: int, registers: int) -> flo
     vectors are loaded more than once.
     """
     sums = rows * vectors
-    issue = max(sums / 2, _LOAD * (rows + vectors), _LATENCY)
+    issue = max(sums / FITTED_CPU.arithmetic, _LOAD * (rows + vectors), _LATENCY)
     if vectors == _MOST_VECTORS and rows <= _FEW_ROWS:
         issue *= _RELOADED
     edge = _EDGE if registers <= 16 else _EDGE_OF_32
@@ -151,7 +152,7 @@ def unroll_of(contracted: int, setting: Setting) -> int:
 
 def residence(size: float, setting: Setting) -> float:
     """The cycles that each access of a vector adds, in a working set of `size` bytes."""
-    nearest, near = near_bytes(setting.target), setting.target.shared_bytes
+    nearest, near = core_of(setting.target).level_1_bytes, setting.target.shared_bytes
     if size <= 2 * nearest:
         return 0.0 if size <= _CLOSE_BYTES else _NEAREST if size <= nearest else _HALF_NEAREST
     return _NEAR if size <= near // 4 else _FAR if size <= near else BEYOND

@@ -33,6 +33,7 @@ class KronDesign(HostDesign):
         has_teams: whether several threads may share a tile of rows.
     """
 
+    package: ClassVar[str] = __package__
     parameters: ClassVar[str] = "KronParameters"
     has_teams: ClassVar[bool]
 

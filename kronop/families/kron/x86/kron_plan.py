@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from kronop.artifacts import Status
-from kronop.emit.x86.planning import LINE, NEAR_BYTES
 from kronop.families.kron.x86.kron_cost import residence
 from kronop.families.kron.x86.kron_parts import Digit, Kind, Pass, Setting
 from kronop.families.kron.x86.kron_vectors import KronVectors
@@ -20,6 +19,7 @@ from kronop.families.kron.x86.kron_ways import (
     ways_of,
     with_lanes,
 )
+from kronop.machine import CPU_LINE, LEAST_LEVEL_1_BYTES
 
 # Vector operations that each result of a mode product costs besides its multiply-adds.
 _OVERHEAD = 3
@@ -41,7 +41,7 @@ def merge(setting: Setting) -> tuple[Digit, ...]:
     Each result of a mode product costs P multiply-adds and some loads, stores and loop control. The
     state of a merged digit has to fit in the first-level cache, and its panels in the second.
     """
-    most = NEAR_BYTES // (setting.width * setting.bytes)
+    most = LEAST_LEVEL_1_BYTES // (setting.width * setting.bytes)
     most = most if setting.held is None else min(most, setting.held)
     panel = setting.target.shared_bytes // 2 // setting.bytes
     digits: list[Digit] = []
@@ -97,7 +97,8 @@ def _of_cut(
     middle = _middle(shapes)
     # Intermediates are read line by line in an order that the cache prefetches, so count a line's
     # worth of vectors once.
-    far = residence(rows * middle * setting.bytes, setting) * setting.width * setting.bytes / LINE
+    far = residence(rows * middle * setting.bytes, setting)
+    far *= setting.width * setting.bytes / CPU_LINE
     ranked = []
     for shape in shapes:
         ways = [
@@ -133,9 +134,9 @@ def _padded(
         # A last product with vectors along its outputs only fills its tiles with rows of several
         # groups.
         follows = follows and not (before.lanes > 1 and before.is_along_outputs)
-        few = first.contracted <= _FEW_PLACES and item.lanes * setting.bytes >= 2 * LINE
-        if follows and few and run >= _FAR_APART and run % (2 * LINE) == 0:
-            item = dataclasses.replace(item, pad=LINE // setting.bytes)
+        few = first.contracted <= _FEW_PLACES and item.lanes * setting.bytes >= 2 * CPU_LINE
+        if follows and few and run >= _FAR_APART and run % (2 * CPU_LINE) == 0:
+            item = dataclasses.replace(item, pad=CPU_LINE // setting.bytes)
         padded.append(item)
     return tuple(padded)
 
@@ -209,10 +210,10 @@ def _keeps_to(peak: int, held: int, fullest: int) -> Status:
 def _cuts(digits: tuple[Digit, ...], setting: Setting) -> list[tuple[range, ...]]:
     """The ways to cut the digits into one range for each pass, in the order of the passes."""
     count = len(digits)
-    line = max(LINE, setting.width * setting.bytes)
+    line = max(CPU_LINE, setting.width * setting.bytes)
     budgets = [
-        NEAR_BYTES // (2 * line),
-        NEAR_BYTES // (2 * setting.bytes),
+        LEAST_LEVEL_1_BYTES // (2 * line),
+        LEAST_LEVEL_1_BYTES // (2 * setting.bytes),
         setting.target.shared_bytes // (4 * line),
         setting.target.shared_bytes // (4 * setting.bytes),
     ]
@@ -243,7 +244,7 @@ def _greedy(digits: tuple[Digit, ...], budget: int) -> tuple[range, ...]:
 def _row_lanes(setting: Setting, middle: int) -> Iterator[int]:
     """Rows of a tile if rows are the lanes: so many as fill a few cache lines of a column, or just
     one line if more would make the intermediate larger than all caches."""
-    line = max(setting.width, LINE // setting.bytes)
+    line = max(setting.width, CPU_LINE // setting.bytes)
     if setting.rows is None and 2 * line * middle * setting.bytes > _MOST_MIDDLE:
         yield line
         return
@@ -257,4 +258,4 @@ def _row_tile(setting: Setting, shapes: Sequence[Shape], middle: int) -> int:
     if not middle:
         return _MOST_ROWS
     full = max(-(-setting.width // item.lead) if item.trail == 1 else 1 for item in shapes)
-    return max(1, min(_MOST_ROWS, max(2 * NEAR_BYTES // (middle * setting.bytes), full)))
+    return max(1, min(_MOST_ROWS, max(2 * LEAST_LEVEL_1_BYTES // (middle * setting.bytes), full)))

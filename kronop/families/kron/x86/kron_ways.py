@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from kronop.emit.x86.planning import LEAST_VECTOR, LINE, NEAR_BYTES
+from kronop.emit.x86.planning import LEAST_VECTOR
 from kronop.families.kron.x86.kron_cost import (
     BEYOND,
     CALL,
@@ -25,6 +25,7 @@ from kronop.families.kron.x86.kron_cost import (
 )
 from kronop.families.kron.x86.kron_parts import Digit, Kind, Pass, Product, Setting, Tile
 from kronop.frozen import dataclass
+from kronop.machine import CPU_LINE, LEAST_LEVEL_1_BYTES
 
 # (modelled cycles of a row, the pass).
 Way = tuple[float, Pass]
@@ -100,11 +101,11 @@ def ways_of(shape: Shape, rows: int, setting: Setting) -> Iterator[tuple[Kind, i
     """(kind, lanes) of the ways to consider for a pass; if `rows` is not 0, lanes that are rows are
     so many."""
     if rows:
-        bound = MOST_LINES * max(setting.width, LINE // setting.bytes)
+        bound = MOST_LINES * max(setting.width, CPU_LINE // setting.bytes)
         yield Kind.Rows, min(bound, math.ceil(rows / setting.width) * setting.width)
         return
     if shape.trail > 1:
-        line = max(setting.width, LINE // setting.bytes)
+        line = max(setting.width, CPU_LINE // setting.bytes)
         most = dict.fromkeys(max(setting.width, count * line) for count in (1, 2, 4, 8))
         lanes = dict.fromkeys(_evenly(shape.trail, limit, setting.width) for limit in most)
         yield from ((Kind.Trail, count) for count in lanes)
@@ -114,7 +115,7 @@ def ways_of(shape: Shape, rows: int, setting: Setting) -> Iterator[tuple[Kind, i
         (shape.digits[index].produced if right == 1 else right) * setting.bytes >= LEAST_VECTOR
         for index, _, right in shape.products
     ):
-        fit = NEAR_BYTES // 4 // (shape.peak * setting.bytes)
+        fit = LEAST_LEVEL_1_BYTES // 4 // (shape.peak * setting.bytes)
         yield from ((Kind.Whole, lanes) for lanes in {1, max(1, min(shape.lead, fit))})
 
 

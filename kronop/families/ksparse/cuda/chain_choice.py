@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cheapest import cheapest
-from kronop.emit.cuda.contraction.mma import OUTPUTS, ROWS, SLAB, MmaContract
+from kronop.emit.cuda.contraction.mma import MmaContract
 from kronop.emit.cuda.contraction.mma_choice import lanes_of
+from kronop.emit.cuda.contraction.mma_room import OUTPUTS, ROWS, SLAB
 from kronop.emit.cuda.contraction.work import Contraction
 from kronop.emit.plan import Step
 from kronop.families.ksparse.cuda import chain_cost

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cheapest import ROUNDED
-from kronop.emit.cuda.contraction import cost
 from kronop.emit.cuda.contraction.group import serves
 from kronop.emit.cuda.contraction.work import Order
 from kronop.emit.cuda.machine import memory_bytes_per_cycle, warp_slowness
-from kronop.families.ksparse.cuda.chain_design import ChainMma, PairProduct
+from kronop.families.ksparse.cuda.chain_design import ChainMma
+from kronop.machine import MEASURED
 from kronop.target import Target
 
 # Cycles lost between a launch and the next one that waits for it, while the GPU drains and fills.
@@ -38,12 +38,6 @@ def least_of_pair(design: ChainMma, rows: int | None, target: Target) -> float:
     return ROUNDED * _cycles(design, rows, target, resident)
 
 
-def of_product(product: PairProduct) -> tuple[float, float]:
-    """(cycles of the tensor cores, cycles to issue other instructions) for a block's rows."""
-    _, _, products, _, instructions = cost.units(product.tile)
-    return product.units * products, product.units * instructions
-
-
 def _cycles(design: ChainMma, rows: int | None, target: Target, resident: int) -> float:
     first, second, work = design.first, design.second, design.first.work
     tiles = operands.cover(rows or operands.MANY_ROWS, design.m) * design.parts
@@ -58,7 +52,7 @@ def _cycles(design: ChainMma, rows: int | None, target: Target, resident: int) -
     both = (memory / memory_bytes_per_cycle(target), brought / _LEVEL_2, products + instructions)
     busy = float(sum(item**_SHARPNESS for item in both) ** (1 / _SHARPNESS))
     took = turns * (busy + waits)
-    took += design.resident * (weights / _LEVEL_2 + cost.LOAD)
+    took += design.resident * (weights / _LEVEL_2 + MEASURED.load)
     grouped = work.source.bytes == 2 and serves(work, target)
     return took * (_OVER_MODEL if grouped else 1.0)
 

@@ -16,11 +16,11 @@ from kronop.emit.cuda.contraction import banks
 from kronop.emit.cuda.contraction.design import Extents, offsets_bytes
 from kronop.emit.cuda.contraction.mma import MmaContract
 from kronop.emit.cuda.contraction.work import ORDERS, ROW_AXES, Contraction, Order, orders
-from kronop.emit.design import Constant, Design, Instantiation
+from kronop.emit.design import Constant, Design, Instantiation, package_folder
 from kronop.families.ksparse.chain_description import KSparseChainProblem, StridedFactor
 from kronop.families.ksparse.cuda.emitter import view
 from kronop.frozen import dataclass, derived
-from kronop.late import imported
+from kronop.machine import REGISTERS, THREAD_REGISTERS
 from kronop.target import Target
 
 # Measured with ptxas 13.0: registers of the ring and its copies, in addition to a contraction's;
@@ -96,10 +96,8 @@ class PairProduct(Decision):
     @derived
     def cycles(self) -> tuple[float, float]:
         """(cycles of the tensor cores, cycles to issue other instructions) for a block's rows."""
-        imported("kronop.families.ksparse.cuda.chain_cost")
-        from kronop.families.ksparse.cuda import chain_cost
-
-        return chain_cost.of_product(self)
+        _, _, products, _, instructions = self.tile.units
+        return self.units * products, self.units * instructions
 
     def extents(self, rows: int) -> Extents:
         a, b, c, d = self.pattern
@@ -217,9 +215,9 @@ class ChainMma(Design):
             return Status.reject(
                 f"wants {wanted} bytes of shared memory, {target.shared_bytes} are there"
             )
-        held, most = self.registers, operands.REGISTERS // self.threads
-        if held > min(255, most):
-            return Status.reject(f"wants about {held} registers of {min(255, most)}")
+        held, most = self.registers, REGISTERS // self.threads
+        if held > min(THREAD_REGISTERS, most):
+            return Status.reject(f"wants about {held} registers of {min(THREAD_REGISTERS, most)}")
         return Status.accept()
 
     def blocks(self, target: Target) -> int:
@@ -231,11 +229,12 @@ class ChainMma(Design):
     def instantiation(self, target: Target) -> Instantiation:
         one, other, scalar = self.first.work, self.second.work, operands.scalar_kind(self.epilogue)
         return Instantiation(
-            header="kronop/chain_mma.cuh",
+            header="chain_mma.cuh",
             template="kronop::chain_mma",
             parameters=f"kronop::ChainParameters<{scalar.cxx}>",
             types=operands.element_types(one.math, one.source, other.output, self.epilogue),
             constants=self._constants(target),
+            folders=(package_folder(__package__),),
         )
 
     def _constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:

@@ -19,7 +19,8 @@ from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import operands
 from kronop.emit.plan import Plan
 from kronop.families.ksparse.cuda.gradient_ends import end_steps
-from kronop.families.ksparse.cuda.gradient_group import REGISTERS, TEAM_ROWS, GradientGroup
+from kronop.families.ksparse.cuda.gradient_group import GradientGroup
+from kronop.families.ksparse.cuda.gradient_room import REGISTERS, TEAM_ROWS
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums, Sums, is_contiguous
 from kronop.families.ksparse.cuda.gradient_tile import SLAB_BYTES, GradientTile
 from kronop.families.ksparse.cuda.gradient_tile_sums import HALF, TileSums

@@ -12,7 +12,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue, LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.design import Design, Instantiation
+from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.emit.plan import Step
 from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
@@ -90,7 +90,7 @@ class AddShares(_End):
     def instantiation(self, target: Target) -> Instantiation:
         scalar = operands.scalar_kind(self.epilogue)
         return Instantiation(
-            header="kronop/add_shares.cuh",
+            header="add_shares.cuh",
             template="kronop::add_shares",
             parameters=f"kronop::AddSharesParameters<{scalar.cxx}>",
             types=self.types,
@@ -100,6 +100,7 @@ class AddShares(_End):
                 ("kSlices", self.slices),
                 ("kVector", self.vector),
             ),
+            folders=(package_folder(__package__),),
         )
 
     def launch(
@@ -159,7 +160,7 @@ class FactorGradients(_End):
         scalar, count = operands.scalar_kind(self.epilogue), len(self.factors)
         rows, columns = zip(*self.factors, strict=True)
         return Instantiation(
-            header="kronop/factor_gradients.cuh",
+            header="factor_gradients.cuh",
             template="kronop::factor_gradients",
             parameters=f"kronop::FactorGradientsParameters<{scalar.cxx}, {count}>",
             types=self.types,
@@ -169,6 +170,7 @@ class FactorGradients(_End):
                 ("kRows", rows),
                 ("kColumns", columns),
             ),
+            folders=(package_folder(__package__),),
         )
 
     def launch(self, index: int, problem: KSparseGradientProblem) -> Launch:

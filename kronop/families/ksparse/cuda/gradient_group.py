@@ -9,34 +9,19 @@ import functools
 from collections.abc import Iterator
 from typing import ClassVar
 
-from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.design import Constant, Instantiation
+from kronop.emit.design import Constant, Instantiation, package_folder
 from kronop.emit.plan import Step
+from kronop.families.ksparse.cuda.gradient_room import REGISTERS, TEAM, GradientRoom
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums
 from kronop.families.ksparse.cuda.lanes import Apart, MoveLanes
 from kronop.families.ksparse.gradient_description import KSparseGradientProblem
-from kronop.frozen import dataclass, derived
+from kronop.frozen import dataclass
 from kronop.late import imported
 from kronop.target import Target
 
-TEAM, TEAM_ROWS = 128, 64
-# 16-bit elements of a line of 128 bytes, and lines that a team copies at once.
-LINE, _TEAM_LINES = 64, 16
-# (registers of a copying thread, of a multiplying thread) for (multiplying teams, copying teams):
-# all threads share 65536. With one multiplying team, threads keep what ptxas gives them (0).
-# NOTE: measured: a second copying team never costs time; with three multiplying teams, there are no
-# registers for one.
-REGISTERS = {(1, 2): (0, 168), (2, 2): (64, 192), (3, 1): (104, 136)}
-# Registers of addresses and loops, besides the sums; and the most sums of a thread.
-_OTHERS, _MOST_SUMS = 40, 128
-# The most indices q of a block, and of one with four teams. NOTE: a kernel with products of 256
-# starts with more than 128 registers a thread under ptxas 13.0, too many for four teams.
-_MOST_WIDE, _MOST_WIDE_OF_FOUR = 256, 192
-# Most copies of a thread for one stage: ptxas 13.0 spills the addresses of more.
-_MOST_COPIES = 24
-_BARRIER = 8
 # Most bytes of separated lanes in the workspace; further rows follow in further launches, whose
 # rows are a multiple of _ROWS.
 _MOST_APART, _ROWS = 1 << 30, 512
@@ -70,37 +55,17 @@ class _Operand:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientGroup(GradientSums):
-    """A block's tile of results and its stages.
-
-    Attributes:
-        teams: multiplying teams of four warps, each with its own indices p.
-        team_p: indices p of a team, in units of 64.
-        q: indices q of a block; all teams take all of them.
-        k: rows of a stage.
-        stages: stages of X and G in shared memory, being copied or in use.
-        copiers: teams that copy X and G to shared memory.
-    """
+class GradientGroup(GradientRoom):
+    """Sums by teams: some copy X and G to shared memory, the others multiply, at the same time."""
 
     lets_next_begin: ClassVar[bool] = True
     styles = ("1 teams", "2 teams", "3 teams", "along", "across", "moved")
-
-    teams: int
-    team_p: int
-    q: int
-    k: int
-    stages: int
-    copiers: int
 
     def style(self, target: Target) -> Iterator[str]:
         yield f"{self.teams} teams"
         yield "along" if self.work.by_rows else "across"
         if self.lanes > 1:
             yield "moved"
-
-    def __str__(self) -> str:
-        block = f"{self.p} x {self.q} x {self.k}, {self.stages} stages"
-        return f"{block}, {self.teams} teams, {self.copiers} of copies"
 
     @property
     def label(self) -> str:
@@ -109,67 +74,8 @@ class GradientGroup(GradientSums):
         return f"gradient_group_{work.element.short}_{work.p}x{work.q}_{order}"
 
     @property
-    def p(self) -> int:
-        return TEAM_ROWS * self.team_p * self.teams
-
-    @property
-    def threads(self) -> int:
-        return (self.teams + self.copiers) * TEAM
-
-    @property
     def signature(self) -> KernelSignature:
         return _signature()
-
-    @derived
-    def products(self) -> int:
-        """How many independent gradients of b x c there are."""
-        a, _, _, d = self.work.pattern
-        return self.work.lead * a * d
-
-    @property
-    def lanes(self) -> int:
-        """How many lanes are separated first; 1 if operands are used in place."""
-        return 1 if self.work.by_rows else self.work.pattern[3]
-
-    @derived
-    def stage_bytes(self) -> int:
-        """Bytes of a stage, padded to whole lines, or to as many lines as all copiers take at
-        once."""
-        multiple = self.copiers * _TEAM_LINES if self.work.by_rows else LINE
-        padded = sum(operands.round_up(size, multiple) for size in (self.p, self.q))
-        return padded * self.k * self.work.element.bytes
-
-    @property
-    def shared_bytes(self) -> int:
-        """Stages and barriers."""
-        barriers = operands.round_up(2 * self.stages * _BARRIER, operands.VECTOR_BYTES)
-        return self.stages * self.stage_bytes + barriers
-
-    def status(self, target: Target) -> Status:
-        if (self.teams, self.copiers) not in REGISTERS:
-            return Status.reject(
-                f"{self}: expected one of {sorted(REGISTERS)} teams that multiply and that copy"
-            )
-        if self.shared_bytes > target.shared_bytes:
-            return Status.reject(
-                f"{self} wants {self.shared_bytes} bytes of shared memory, {target.shared_bytes}"
-                " are there; use a smaller threadblock_shape or fewer stages"
-            )
-        copies = self.stage_bytes // (self.copiers * TEAM * operands.VECTOR_BYTES)
-        if copies > _MOST_COPIES:
-            return Status.reject(
-                f"{self} has {copies} copies of a thread for a stage, more than it has registers"
-                " for; use a smaller Tile_K"
-            )
-        sums = self.team_p * self.q // 2
-        widest = _MOST_WIDE if self.threads < 512 else _MOST_WIDE_OF_FOUR
-        most = min(_MOST_SUMS, REGISTERS[self.teams, self.copiers][1] - _OTHERS)
-        if sums > most or self.q > widest:
-            return Status.reject(
-                f"{self} has {sums} sums of a thread and {self.q} columns, at most {most} and"
-                f" {widest}; use a smaller threadblock_shape"
-            )
-        return Status.accept()
 
     def cycles(self, rows: int, target: Target) -> float:
         imported("kronop.families.ksparse.cuda.gradient_group_cost")
@@ -179,11 +85,12 @@ class GradientGroup(GradientSums):
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
-            header="kronop/gradient_group.cuh",
+            header="gradient_group.cuh",
             template="kronop::gradient_group",
             parameters="kronop::GradientGroupParameters",
             types=self.types,
             constants=self._constants(),
+            folders=(package_folder(__package__),),
         )
 
     def _constants(self) -> tuple[tuple[str, Constant], ...]:

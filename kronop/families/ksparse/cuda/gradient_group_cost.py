@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import memory_share
-from kronop.families.ksparse.cuda.gradient_group import LINE, TEAM_ROWS, GradientGroup
+from kronop.families.ksparse.cuda.gradient_room import LINE, TEAM_ROWS, GradientRoom
 from kronop.target import Target
 
 # NOTE: fitted, then rounded. For 288 pairs of a tile and a number of shares, of 35 problems (16
@@ -17,7 +17,7 @@ _MEMORY, _BROUGHT, _WRITTEN, _SHARED = 17.6, {1: 36.0, 2: 41.0}, 31.0, 130.0
 # costs, relative to one from memory, that another tile reads again from the level-2 cache.
 _BROKEN, _AGAIN = 1.04, 0.09
 # Latency of copying a stage in cycles, and how many stages are in use rather than being copied;
-# multiply-adds in a cycle; cycles of a stage, of a tile and of a launch.
+# multiply-adds in a cycle, as fitted with the others; cycles of a stage, of a tile and of a launch.
 _LATENCY, _HELD = 1420.0, 1.18
 _RATE = 1720.0
 _STEP, _TILE, _CALL = 62.0, 1060.0, 5800.0
@@ -36,12 +36,12 @@ _MOST_ROUNDS = 16
 _MOST_ROWS = 32768
 
 
-def shares(design: GradientGroup, rows: int, target: Target) -> int:
+def shares(design: GradientRoom, rows: int, target: Target) -> int:
     """The number of shares, parts of the rows, with the least time."""
     return _best(design, rows, target)[1]
 
 
-def cycles(design: GradientGroup, rows: int, target: Target) -> float:
+def cycles(design: GradientRoom, rows: int, target: Target) -> float:
     """Cycles of a call, including adding the shares up and separating lanes."""
     moved = 0.0
     if design.lanes > 1:
@@ -54,14 +54,14 @@ def _in_cycle(moved: float, target: Target) -> float:
     return target.cores * moved * memory_share(target)
 
 
-def _tiles(design: GradientGroup) -> int:
+def _tiles(design: GradientRoom) -> int:
     """The number of tiles of all products together."""
     work = design.work
     across = operands.cover(work.p, design.p) * operands.cover(work.q, design.q)
     return across * design.products
 
 
-def _best(design: GradientGroup, rows: int, target: Target) -> tuple[float, int]:
+def _best(design: GradientRoom, rows: int, target: Target) -> tuple[float, int]:
     tiles, steps = _tiles(design), operands.cover(rows, design.k)
     least = operands.cover(rows, _MOST_ROWS)
     rounds = range(1, _MOST_ROUNDS + 1)
@@ -69,7 +69,7 @@ def _best(design: GradientGroup, rows: int, target: Target) -> tuple[float, int]
     return min((_sums(design, count, rows, target), count) for count in counts)
 
 
-def _sums(design: GradientGroup, count: int, rows: int, target: Target) -> float:
+def _sums(design: GradientRoom, count: int, rows: int, target: Target) -> float:
     """Cycles of the sums with `count` shares, including adding these up."""
     work = design.work
     turns = operands.cover(_tiles(design) * count, target.cores)
@@ -82,13 +82,13 @@ def _sums(design: GradientGroup, count: int, rows: int, target: Target) -> float
     return FIXED + max(turns * one, memory) + partial / _in_cycle(_ADDED, target)
 
 
-def _bytes(design: GradientGroup, rows: int) -> int:
+def _bytes(design: GradientRoom, rows: int) -> int:
     """Bytes of X and G."""
     work = design.work
     return (work.p + work.q) * design.products * rows * work.element.bytes
 
 
-def _read(design: GradientGroup, rows: int) -> float:
+def _read(design: GradientRoom, rows: int) -> float:
     """Bytes read from memory, plus the cost, in such bytes, of what other tiles of the same product
     read again."""
     work = design.work
@@ -97,7 +97,7 @@ def _read(design: GradientGroup, rows: int) -> float:
     return _bytes(design, rows) + _AGAIN * again * design.products * rows * work.element.bytes
 
 
-def _is_broken(design: GradientGroup) -> bool:
+def _is_broken(design: GradientRoom) -> bool:
     """Whether the copies of a stage take single lines or parts of lines, rather than longer
     runs."""
     work = design.work
@@ -108,7 +108,7 @@ def _is_broken(design: GradientGroup) -> bool:
     return design.k == LINE and (work.p % LINE or work.q % LINE) != 0
 
 
-def _step(design: GradientGroup) -> float:
+def _step(design: GradientRoom) -> float:
     """Cycles of a stage."""
     work, element = design.work, design.work.element.bytes
     stage = (min(design.p, work.p) + min(design.q, work.q)) * design.k * element

@@ -9,7 +9,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.design import Instantiation, InWorkspace
+from kronop.emit.design import Instantiation, InWorkspace, package_folder
 from kronop.frozen import dataclass, derived
 from kronop.target import Target
 
@@ -114,7 +114,7 @@ class MoveLanes(InWorkspace):
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
-            header="kronop/lanes.cuh",
+            header="lanes.cuh",
             template="kronop::move_lanes",
             parameters="kronop::LanesParameters",
             types=operands.element_types(self.math, self.element, self.element, None),
@@ -130,6 +130,7 @@ class MoveLanes(InWorkspace):
                 ("kPitch", self.pitch),
                 ("kStartsAt", self.tile_bytes),
             ),
+            folders=(package_folder(__package__),),
         )
 
     def launch(

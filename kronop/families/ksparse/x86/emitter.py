@@ -9,6 +9,7 @@ from kronop.emit.emitter import Searching
 from kronop.emit.plan import Plan
 from kronop.families.ksparse.description import KSparseProblem
 from kronop.families.ksparse.x86.ksparse_design import KSparseDesign
+from kronop.machine import Feature
 from kronop.target import Target
 
 
@@ -21,7 +22,7 @@ class X86KSparseEmitter(Searching):
     search = "kronop.families.ksparse.x86.ksparse_choice"
 
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
-        on_tiles = target.arch == "amx" and element in (bfloat16, int8)
+        on_tiles = target.has(Feature.tiles) and element in (bfloat16, int8)
         return MathInstruction.amx(element) if on_tiles else MathInstruction.simt(element)
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:

@@ -12,7 +12,6 @@ from kronop.families.ksparse.x86.ksparse_design import KSparseWork
 from kronop.families.ksparse.x86.ksparse_plan import blocks_of
 from kronop.families.ksparse.x86.ksparse_tiles import (
     LANES,
-    VECTOR_RATE,
     KSparseTiles,
     TilesAlongBatch,
     TilesAlongOutputs,
@@ -59,7 +58,7 @@ def reason_against(tiles: KSparseTiles, vector_cycles: float) -> str:
     if not status:
         return status.reason
     _, b, c, d = tiles.work.pattern
-    cycles = max(vector_cycles, b * c * d / VECTOR_RATE)
+    cycles = max(vector_cycles, b * c * d / amx.VECTOR_RATE)
     if tiles.cycles < cycles:
         return ""
     return f"{tiles.cycles:.0f} cycles per row and i, on vectors about {cycles:.0f}"

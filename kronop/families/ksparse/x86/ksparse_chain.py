@@ -9,11 +9,12 @@ from typing import ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.emit.design import Constant
 from kronop.emit.x86.design import HostDesign
-from kronop.emit.x86.planning import LINE, aligned, scalar_fields, shares
+from kronop.emit.x86.planning import aligned, scalar_fields, shares
 from kronop.families.ksparse.chain_description import KSparseChainProblem
 from kronop.families.ksparse.x86.ksparse_design import KSparseWork
 from kronop.families.ksparse.x86.ksparse_vectors import KSparseVectors
 from kronop.frozen import dataclass
+from kronop.machine import CPU_LINE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class KSparseChain(HostDesign):
         chunk: rows of a chunk.
     """
 
+    package: ClassVar[str] = __package__
     header: ClassVar[str] = "ksparse_chain.hpp"
     template: ClassVar[str] = "ksparse_chain"
     parameters: ClassVar[str] = "KSparseChainParameters"
@@ -75,7 +77,7 @@ class KSparseChain(HostDesign):
         """Elements from one feature to the next in the results between factors."""
         size = self.work.element.bytes
         # NOTE: with an odd number of lines, features start in all sets of a cache.
-        return (aligned(self.chunk * size) // LINE | 1) * LINE // size
+        return (aligned(self.chunk * size) // CPU_LINE | 1) * CPU_LINE // size
 
     @property
     def middles(self) -> tuple[int, int]:

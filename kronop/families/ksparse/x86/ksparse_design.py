@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.emit.x86.design import HostDesign, HostWork
-from kronop.emit.x86.planning import LINE, aligned, keeps_sums, scalar_fields, shares
+from kronop.emit.x86.planning import aligned, keeps_sums, scalar_fields, shares
 from kronop.families.ksparse.description import KSparseProblem
 from kronop.frozen import dataclass
+from kronop.machine import CPU_LINE
 
 _MOST_SLICES = 32
 # Cycles to copy a vector to or from scratch, and to transpose it in doing so.
@@ -50,7 +51,7 @@ class KSparseWork(HostWork):
         otherwise all, or, if these are too many, as many as fill whole cache lines."""
         if self.x_by_rows and self.y_by_rows:
             return 1
-        line, d = max(1, LINE // self.bytes), self.pattern[3]
+        line, d = max(1, CPU_LINE // self.bytes), self.pattern[3]
         fitting = [s for s in range(line, min(d, _MOST_SLICES) + 1, line) if d % s == 0]
         return max(fitting, default=d) if d > _MOST_SLICES else d
 
@@ -80,6 +81,7 @@ class KSparseDesign(HostDesign):
         row_tile: rows of one item of work.
     """
 
+    package: ClassVar[str] = __package__
     parameters: ClassVar[str] = "KSparseParameters"
     along_batch: ClassVar[bool]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kronop.emit.x86.planning import near_bytes
+from kronop.emit.x86.planning import core_of
 from kronop.families.ksparse.x86.ksparse_design import KSparseWork
 from kronop.families.ksparse.x86.ksparse_vectors import (
     KSparseVectors,
@@ -114,7 +114,7 @@ def blocks_of(work: KSparseWork, packed: int) -> int:
 def _near_depth(lanes: int, setting: Setting) -> int:
     """Indices k to contract at once, so that a register tile's operand stays in the first-level
     cache."""
-    near = int(near_bytes(setting.target) * _NEAR)
+    near = int(core_of(setting.target).level_1_bytes * _NEAR)
     return _even(setting.work.pattern[2], max(16, near // (lanes * setting.work.bytes)))
 
 

@@ -20,9 +20,8 @@ LANES = _VECTORS * amx.TILE
 _MOST_STATE_BYTES = 1 << 20
 # Cycles of a tile of 256 sums besides its tile products, and of each tile product (measured on two
 # cores of an Emerald Rapids for whole operations, c = 64 to 768: 275 with 2 tile products, 548 with
-# 6, 1821 with 24); cycles to move a single number (counted); multiply-adds of vector kernels in a
-# cycle.
-_BLOCK, _EACH_STEP, _NUMBER, VECTOR_RATE = 150, 65, 2.0, 16
+# 6, 1821 with 24); cycles to move a single number (counted).
+_BLOCK, _EACH_STEP, _NUMBER = 150, 65, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +90,7 @@ class KSparseTiles(KSparseDesign):
 
     @property
     def vector_work(self) -> int:
-        return self.work.pattern[0] * int(self.cycles * VECTOR_RATE)
+        return self.work.pattern[0] * int(self.cycles * amx.VECTOR_RATE)
 
     @abstractmethod
     def _read_cycles(self) -> float:

@@ -7,9 +7,9 @@ from abc import abstractmethod
 from typing import ClassVar
 
 from kronop.artifacts import Status
-from kronop.emit.x86.planning import LINE
 from kronop.families.ksparse.x86.ksparse_design import COPY, TRANSPOSE, KSparseDesign
 from kronop.frozen import dataclass
+from kronop.machine import CPU_LINE, FITTED_CPU
 
 # Cycles per vector; see the kernel's header for where each arises.
 _TILE, _PACK, _FEWEST_SUMS = 8.0, 1.5, 10
@@ -42,7 +42,7 @@ class KSparseVectors(KSparseDesign):
     def streams(self) -> bool:
         """Only if a vector is a whole line of Y, and its sums are complete."""
         work = self.work
-        whole = work.vector_bytes >= LINE and self.depth == work.pattern[2]
+        whole = work.vector_bytes >= CPU_LINE and self.depth == work.pattern[2]
         return whole and self.direct and self.is_along_y
 
     @property
@@ -136,7 +136,7 @@ class VectorsAlongOutputs(KSparseVectors):
     @property
     def pitch(self) -> int:
         # NOTE: with an odd number of lines, rows start in all sets of a cache.
-        line = max(1, LINE // self.work.bytes)
+        line = max(1, CPU_LINE // self.work.bytes)
         return (-(-self.depth // line) | 1) * line
 
     @property
@@ -167,6 +167,6 @@ def column_cycles(outputs: int, tile: int, vectors: int) -> float:
 
 
 def _tile_cycles(tile: int, vectors: int) -> float:
-    """Cycles of one register tile for one k: the CPU starts two multiply-adds or two loads a cycle,
-    and a multiply-add takes 4 cycles."""
-    return max(tile * vectors, tile + vectors, _FEWEST_SUMS) / 2
+    """Cycles of one register tile for one k: the CPU starts as many loads as multiply-adds, whose
+    latency the fewest sums just hide."""
+    return max(tile * vectors, tile + vectors, _FEWEST_SUMS) / FITTED_CPU.arithmetic

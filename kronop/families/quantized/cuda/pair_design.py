@@ -11,11 +11,12 @@ from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType, bfloat16, float16
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import memory_bytes_per_cycle, warp_slowness
+from kronop.emit.cuda.machine import memory_bytes_per_cycle, warp_products
 from kronop.emit.cuda.operands import View
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.quantized.description import QuantizedKronProblem
 from kronop.frozen import dataclass
+from kronop.machine import KEPT_BYTES, REGISTERS
 from kronop.target import Target
 
 _TILE, _VECTOR, _WARPS = 16, 8, 4
@@ -28,10 +29,6 @@ _LEAST_REGISTERS = 96
 # Beyond as many columns of the second digit, a warp has two tiles of them, so that fewer warps read
 # the same rows, if a thread then needs no more than so many registers.
 _NARROW, _ROOMY = 64, 152
-# Multiply-adds of the tensor cores in a cycle of a multiprocessor, by mma.sync: 0.62 of the 2048
-# that its wgmma does (Luo et al., 2024, "Benchmarking and Dissecting the Nvidia Hopper GPU
-# Architecture via Microbenchmarking"); not measured here.
-_MULTIPLY_ADDS_PER_CYCLE = 1270
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +132,7 @@ class PairDesign(Design):
     def _most_registers(self) -> int:
         """Registers of a thread if one block has all of a multiprocessor's, in whole warps for each
         of its quarters."""
-        return operands.REGISTERS // operands.round_up(self.threads, 128)
+        return REGISTERS // operands.round_up(self.threads, 128)
 
     @property
     def _of_matrices(self) -> tuple[int, int]:
@@ -158,8 +155,8 @@ class PairDesign(Design):
         pairs = zip(self._of_matrices, self.kept, strict=True)
         kept = sum(registers for registers, is_kept in pairs if is_kept)
         registers = max(self._registers + kept, _LEAST_REGISTERS)
-        by_registers = operands.REGISTERS // (self.threads * operands.round_up(registers, 8))
-        return max(1, min(by_registers, target.shared_bytes // (self.shared_bytes + 1024)))
+        by_registers = REGISTERS // (self.threads * operands.round_up(registers, 8))
+        return max(1, min(by_registers, target.shared_bytes // (self.shared_bytes + KEPT_BYTES)))
 
     @property
     def multiply_adds(self) -> int:
@@ -186,7 +183,7 @@ class PairDesign(Design):
             return Status.reject(
                 f"takes {self.shared_bytes} bytes of shared memory, at most {target.shared_bytes}"
             )
-        rate = _MULTIPLY_ADDS_PER_CYCLE / warp_slowness(target)
+        rate = warp_products(target, self.element.bytes)
         if self.multiply_adds / rate > self._two_steps(target):
             return Status.reject(
                 f"{self.multiply_adds} multiply-adds of padded tiles for a row take longer than to"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import (
@@ -24,18 +23,12 @@ from kronop.descriptions.tile import (
     KernelScheduleType,
     TileSchedulerType,
 )
-from kronop.families.gemm.cutlass import headers, words
+from kronop.emit.cuda.cutlass import checks
+from kronop.families.gemm.cutlass import headers
+from kronop.families.gemm.cutlass.hopper.tile import IN_TURN, HopperTile
 from kronop.machine import Feature
 from kronop.target import Target
 
-if TYPE_CHECKING:
-    from kronop.families.gemm.cutlass.hopper.design import CutlassHopper
-
-ELEMENTS = {
-    **words.ELEMENTS,
-    float8_e4m3fn: "cutlass::float_e4m3_t",
-    float8_e5m2: "cutlass::float_e5m2_t",
-}
 # Bytes of a line of an operand in shared memory, all of which a tile has along K.
 LINE_BYTES = 128
 _SUMS: dict[DataType, tuple[DataType, ...]] = {
@@ -47,7 +40,6 @@ _OUTPUTS: dict[DataType, tuple[DataType, ...]] = {
     int32: (int32, int8),
 }
 _OPERATIONS = (MathOperation.multiply_add, MathOperation.multiply_add_saturate)
-IN_TURN = (4, 1, 1)
 _WARPS = {
     KernelScheduleType.TmaWarpSpecializedPingpong: IN_TURN,
     KernelScheduleType.TmaWarpSpecializedCooperative: (8, 1, 1),
@@ -59,21 +51,21 @@ _ROWS, _SWIZZLED, _MOST_LINES, _MOST_COLUMNS = 64, 8, 256, 256
 _GROUP, _MOST_SUMS = 128, 128  # Threads of a group; registers of one for sums.
 
 
-def status(design: CutlassHopper, target: Target) -> Status:
+def status(design: HopperTile, target: Target) -> Status:
     """Whether CUTLASS has the design's kernel, it fits the target, and headers are installed."""
-    rules: tuple[Callable[[CutlassHopper], str], ...] = (
+    rules: tuple[Callable[[HopperTile], str], ...] = (
         lambda _: "" if target.has(Feature.warp_groups) else f"{target} has no warp-group products",
         _types,
         _words,
         _operands,
         _tiles,
-        lambda item: _shared(item, target),
+        lambda item: checks.shared(item, target),
         lambda item: headers.missing(),
     )
     return Status.first_of(rule(design) for rule in rules)
 
 
-def _types(design: CutlassHopper) -> str:
+def _types(design: HopperTile) -> str:
     math, source = design.math, design.source
     sums = math.element_accumulator
     known = math.opcode_class is OpClass.TensorOp and math.math_operation in _OPERATIONS
@@ -85,7 +77,7 @@ def _types(design: CutlassHopper) -> str:
     return ""
 
 
-def _words(design: CutlassHopper) -> str:
+def _words(design: HopperTile) -> str:
     if design.tile_scheduler is TileSchedulerType.StreamK:
         return "no kernel here cuts sums among blocks as stream-K does; take split_k_slices"
     if design.epilogue_schedule is EpilogueScheduleType.TmaWarpSpecialized:
@@ -101,7 +93,7 @@ def _words(design: CutlassHopper) -> str:
     return ""
 
 
-def _operands(design: CutlassHopper) -> str:
+def _operands(design: HopperTile) -> str:
     given = (
         ("A", design.layout_a, RowMajor, design.alignment_a),
         ("B", design.layout_b, ColumnMajor, design.alignment_b),
@@ -114,7 +106,7 @@ def _operands(design: CutlassHopper) -> str:
     return ""
 
 
-def _tiles(design: CutlassHopper) -> str:
+def _tiles(design: HopperTile) -> str:
     m, n, k = design.tile_m, design.tile_n, design.tile_k
     groups = 1 if design.alternate else 2
     if k * design.source.bytes != LINE_BYTES:
@@ -128,12 +120,3 @@ def _tiles(design: CutlassHopper) -> str:
     if m * n > _MOST_SUMS * _GROUP * groups:
         return f"a thread has {m * n // (_GROUP * groups)} sums of a tile; {_MOST_SUMS} fit"
     return "" if design.stages > 1 else "main loops have 2 stages or more, not 1"
-
-
-def _shared(design: CutlassHopper, target: Target) -> str:
-    if design.shared_bytes <= target.shared_bytes:
-        return ""
-    return (
-        f"a block takes {design.stages} stages of {design.stage_bytes}, in all"
-        f" {design.shared_bytes} bytes of shared memory; {target} has {target.shared_bytes}"
-    )

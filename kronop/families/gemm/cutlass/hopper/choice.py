@@ -9,7 +9,7 @@ from kronop.descriptions.tile import TileDescription
 from kronop.emit.plan import Step
 from kronop.families.gemm.cutlass.hopper.design import CutlassHopper
 from kronop.families.gemm.description import GemmDescription
-from kronop.families.gemm.least import LeastOfGemm
+from kronop.families.gemm.floors import LeastOfGemm
 from kronop.target import Target
 
 # What a tile may leave to be chosen; of what takes the same time, the first.

@@ -7,18 +7,13 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from kronop.artifacts import Block, Field, KernelSignature, Launch, Scalar, Status
-from kronop.descriptions.datatype import AnyLayout, DataType, float32
-from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.datatype import float32
 from kronop.descriptions.strided import StridedMatrix
-from kronop.descriptions.tile import (
-    EpilogueScheduleType,
-    KernelScheduleType,
-    TileSchedulerType,
-)
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.cutlass import hopper
+from kronop.emit.cuda.cutlass.words import HOPPER_ELEMENTS
 from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
-from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.emit.design import Instantiation, package_folder
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.gemm.cuda.group_problem import (
     MOST,
@@ -30,95 +25,33 @@ from kronop.families.gemm.cuda.group_problem import (
 )
 from kronop.families.gemm.cutlass import headers
 from kronop.families.gemm.cutlass.hopper import checks
-from kronop.families.gemm.cutlass.hopper.checks import ELEMENTS, IN_TURN, LINE_BYTES
+from kronop.families.gemm.cutlass.hopper.checks import LINE_BYTES
+from kronop.families.gemm.cutlass.hopper.tile import HopperTile
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
+from kronop.machine import MEASURED
 from kronop.target import Target
 
-# Threads of a group of warps; groups of a block, one of which copies.
-_GROUP, _GROUPS = 128, 3
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64
-# Bytes of shared memory for barriers, and of what a launch prepares, at most.
-_BARRIERS, _PREPARED = 1024, 2048
+_PREPARED = 2048  # Bytes of what a launch prepares, at most.
 _POINTERS = ("prepared", "result", "source")
 _NUMBERS = (
     *("m", "n", "k", "problems"),
     *(f"{name}_{axis}" for name in ("result", "source") for axis in ("row", "column", "batch")),
     *("cores", "prepares"),
 )
-# Assertions are calls, across which products of warp groups do not overlap. NVRTC warns of
-# constants that become definitions, of defaulted functions and of unused variables.
-_OPTIONS = ("-DNDEBUG", "-diag-suppress=20044", "-diag-suppress=20012", "-diag-suppress=177")
-# Multiply-adds of a multiprocessor in a cycle by bytes of an element, cycles of a second, seconds
-# of two launches. NOTE: 0.7 of what kronop's own warp groups reach, as measured on an H200 for
-# float16 at 4096^3: 374 against 547 TFLOP/s.
-_PRODUCTS, _SECONDS_OF_LAUNCHES = {4: 600, 2: 1200, 1: 2400}, 1e-5
+# The share of what products of warp groups reach, and seconds of two launches. NOTE: measured on an
+# H200 for float16 at 4096^3: 374 TFLOP/s, and 547 of kronop's own.
+_SHARE, _SECONDS_OF_LAUNCHES = 0.706, 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CutlassHopper(Design):
-    """A kernel of CUTLASS 3.x: two groups of four warps multiply what a third one brings.
-
-    Attributes:
-        source, output: types of the operands and of the result.
-        tile_m, tile_n, tile_k: rows, columns and steps of a tile.
-        layout_a, layout_b, alignment_a, alignment_b: layouts and alignments of A and B.
-        stages: tiles of operands that are in shared memory at once.
-        warps: warps along each, as described.
-        cluster_shape: blocks that bring each other's share of B.
-        kernel_schedule, epilogue_schedule, tile_scheduler: what was described.
-    """
+class CutlassHopper(HopperTile):
+    """A kernel of CUTLASS 3.x: two groups of four warps multiply what a third one brings."""
 
     # CUTLASS's code can't be emulated on a CPU: tests on a GPU run each kind.
     styles: ClassVar[tuple[str, ...]] = ()
-
-    math: MathInstruction
-    source: DataType
-    output: DataType
-    epilogue: Epilogue
-    tile_m: int
-    tile_n: int
-    tile_k: int
-    layout_a: AnyLayout
-    layout_b: AnyLayout
-    alignment_a: int
-    alignment_b: int
-    stages: int
-    warps: tuple[int, int, int]
-    cluster_shape: tuple[int, int, int]
-    kernel_schedule: KernelScheduleType
-    epilogue_schedule: EpilogueScheduleType
-    tile_scheduler: TileSchedulerType
-
-    def __str__(self) -> str:
-        teams = "in turn" if self.alternate else "shared"
-        clusters = f", clusters of {self.cluster}" if self.cluster > 1 else ""
-        tile = f"{self.tile_m} x {self.tile_n} x {self.tile_k}"
-        return f"CUTLASS 3.x, tiles of {tile} {teams}, {self.stages} stages{clusters}"
-
-    @property
-    def alternate(self) -> bool:
-        """Whether groups take tiles in turn (ping-pong), instead of sharing each."""
-        return self.warps == IN_TURN
-
-    @property
-    def cluster(self) -> int:
-        """Blocks of a cluster, which are along M."""
-        return self.cluster_shape[0]
-
-    @property
-    def threads(self) -> int:
-        return _GROUP * _GROUPS
-
-    @property
-    def stage_bytes(self) -> int:
-        """Bytes of one stage of both operands."""
-        return (self.tile_m + self.tile_n) * self.tile_k * self.source.bytes
-
-    @property
-    def shared_bytes(self) -> int:
-        return self.stages * self.stage_bytes + _BARRIERS
 
     @property
     def signature(self) -> KernelSignature:
@@ -141,7 +74,8 @@ class CutlassHopper(Design):
         tiles = operands.cover(size.m, self.tile_m) * operands.cover(size.n, self.tile_n)
         rounds = operands.cover(tiles * size.batch, target.cores)
         steps = operands.round_up(size.k, self.tile_k)
-        multiply = rounds * self.tile_m * self.tile_n * steps / _PRODUCTS[self.source.bytes]
+        rate = _SHARE * MEASURED.group_products[self.source.bytes]
+        multiply = rounds * self.tile_m * self.tile_n * steps / rate
         elements = (size.m + size.n) * size.k * self.source.bytes
         moved = size.batch * (elements + size.m * size.n * self.output.bytes)
         memory = moved / (memory_bytes_per_cycle(target) * target.cores)
@@ -149,17 +83,15 @@ class CutlassHopper(Design):
 
     def instantiation(self, target: Target) -> Instantiation:
         scalar = operands.scalar_kind(self.epilogue).cxx
-        own, sums = package_folder(__package__), self.math.element_accumulator
-        found = headers.found()
-        major, minor, _ = found.version
+        sums, found = self.math.element_accumulator, headers.found()
         return Instantiation(
             header="hopper_gemm.cuh",
             template="kronop::hopper_gemm",
             parameters=f"kronop::HopperParameters<{scalar}>",
             types=(
-                ("Element", ELEMENTS[self.source]),
-                ("ElementOutput", ELEMENTS[self.output]),
-                ("ElementAccumulator", ELEMENTS[sums]),
+                ("Element", HOPPER_ELEMENTS[self.source]),
+                ("ElementOutput", HOPPER_ELEMENTS[self.output]),
+                ("ElementAccumulator", HOPPER_ELEMENTS[sums]),
                 ("Output", self.output.cxx),
                 ("Accumulator", sums.cxx),
                 ("Scalar", scalar),
@@ -177,14 +109,8 @@ class CutlassHopper(Design):
                 ("kAlternate", self.alternate),
             ),
             cluster=self.cluster,
-            # What stands in for headers of CUTLASS is found before them.
-            folders=(
-                own,
-                package_folder(headers.__package__),
-                f"{own}/overrides",
-                found.folder,
-            ),
-            options=(*_OPTIONS, f"-DKRONOP_CUTLASS_VERSION={100 * major + minor}"),
+            folders=(package_folder(__package__), *hopper.folders(found.folder)),
+            options=hopper.options(found.version),
             cuda_headers=True,
         )
 

@@ -5,7 +5,7 @@
 // computes it, in a launch before, with the maps that came as parameters.
 #pragma once
 
-#include "hopper_prelude.cuh"
+#include "kronop/hopper_prelude.cuh"
 
 #include <cutlass/epilogue/collective/default_epilogue.hpp>
 #include <cutlass/epilogue/collective/detail.hpp>
@@ -13,39 +13,11 @@
 #include <cutlass/gemm/collective/collective_builder.hpp>
 #include <cutlass/gemm/kernel/gemm_universal.hpp>
 
-#include "cutlass_functors.cuh"
+#include "kronop/hopper_adapters.cuh"
 #include "hopper_parameters.cuh"
 
 namespace kronop {
 namespace cutlass_kernels {
-
-// The rendered epilogue, one element at a time.
-template <class Step>
-struct ElementFunctor : RenderedFunctor<Step, 1> {
-  using Base = RenderedFunctor<Step, 1>;
-  using Sum = typename Base::ElementAccumulator;
-  using Output = typename Base::ElementOutput;
-
-  struct Params {
-    typename Step::Scalar scalars[4];
-    bool reads;
-  };
-
-  KRONOP_INLINE explicit ElementFunctor(const Params& params)
-      : Base(params.scalars, params.reads) {}
-
-  KRONOP_INLINE Output operator()(const Sum& sum, const Output& source) const {
-    typename Base::FragmentAccumulator sums;
-    typename Base::FragmentOutput sources;
-    sums[0] = sum, sources[0] = source;
-    return Base::operator()(sums, sources)[0];
-  }
-  KRONOP_INLINE Output operator()(const Sum& sum) const {
-    typename Base::FragmentAccumulator sums;
-    sums[0] = sum;
-    return Base::operator()(sums)[0];
-  }
-};
 
 template <class Decisions>
 struct HopperStep : Decisions {
@@ -72,11 +44,6 @@ struct HopperStep : Decisions {
                                                       Epilogue, cutlass::gemm::PersistentScheduler>;
   using Params = typename Kernel::Params;
 };
-
-// Replaces a tensor map, which CUTLASS leaves empty on a device.
-KRONOP_INLINE void place_map(const cute::TmaDescriptor* to, const TensorMap& from) {
-  *reinterpret_cast<TensorMap*>(const_cast<cute::TmaDescriptor*>(to)) = from;
-}
 
 template <class Step, class Parameters>
 KRONOP_INLINE void prepare(const Parameters& p, typename Step::Params& prepared) {

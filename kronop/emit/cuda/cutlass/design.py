@@ -1,0 +1,109 @@
+"""What all kernels of CUTLASS 2.x have, whatever they multiply: tiles of a matrix product, also of
+the one that a convolution is."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.math_instruction import MathInstruction, OpClass
+from kronop.emit.design import Design
+from kronop.frozen import dataclass
+from kronop.machine import WARP
+
+# NVRTC warns of constants of CUTLASS's that it makes definitions of.
+OPTIONS = ("-diag-suppress=20044",)
+# Bytes in shared memory of what one thread computes for all, at most; columns by which CUTLASS pads
+# rows of results there, at most; rows of results in shared memory of each row of warps, at most.
+_PREPARED, _PADDING, _ROWS = 512, 16, 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutlassDesign(Design):
+    """A kernel of CUTLASS 2.x, which sm_80 and all later GPUs run.
+
+    Attributes:
+        source, output: types of the operands and of the result.
+        alignment_a, alignment_b, alignment_c: elements of an access.
+        tile_m, tile_n, tile_k: rows, columns and steps of a block's tile.
+        warps_m, warps_n, warps_k: warps along each.
+        stages: tiles of operands that are in shared memory at once.
+    """
+
+    # CUTLASS's code can't be emulated on a CPU: tests on a GPU run each kind.
+    styles: ClassVar[tuple[str, ...]] = ()
+
+    math: MathInstruction
+    source: DataType
+    output: DataType
+    epilogue: Epilogue
+    alignment_a: int
+    alignment_b: int
+    alignment_c: int
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    warps_m: int
+    warps_n: int
+    warps_k: int
+    stages: int
+
+    def __str__(self) -> str:
+        warps = f"{self.warps_m} x {self.warps_n} x {self.warps_k} warps"
+        tile = f"{self.tile_m} x {self.tile_n} x {self.tile_k}"
+        return f"CUTLASS 2.x, tiles of {tile}, {warps}, {self.stages} stages"
+
+    @property
+    def is_simt(self) -> bool:
+        return self.math.opcode_class is OpClass.Simt
+
+    @property
+    def interleaved(self) -> bool:
+        """Whether operands and results are in panels of columns."""
+        return False
+
+    @property
+    def swapped(self) -> bool:
+        """Whether the transposed product is computed, since CUTLASS's results are row-major."""
+        return False
+
+    @property
+    def kernel_alignments(self) -> tuple[int, int]:
+        """Those of the operands of the product that is computed."""
+        first, second = self.alignment_a, self.alignment_b
+        return (second, first) if self.swapped else (first, second)
+
+    @property
+    def index_names(self) -> str:
+        """What its rows, columns and steps are for the user."""
+        return "NMK" if self.swapped else "MNK"
+
+    @property
+    def tile(self) -> tuple[int, int, int]:
+        """The tile of the product that is computed."""
+        m, n = (self.tile_n, self.tile_m) if self.swapped else (self.tile_m, self.tile_n)
+        return m, n, self.tile_k
+
+    @property
+    def warps(self) -> tuple[int, int, int]:
+        m, n = (self.warps_n, self.warps_m) if self.swapped else (self.warps_m, self.warps_n)
+        return m, n, self.warps_k
+
+    @property
+    def threads(self) -> int:
+        return WARP * self.warps_m * self.warps_n * self.warps_k
+
+    @property
+    def stage_bytes(self) -> int:
+        """Bytes of one stage of both operands."""
+        padding = 2 * max(0, WARP // self.tile_k * 4 // self.source.bytes) if self.is_simt else 0
+        return (self.tile_m + self.tile_n + padding) * self.tile_k * self.source.bytes
+
+    @property
+    def shared_bytes(self) -> int:
+        _, n, _ = self.tile
+        m_warps, _, k_warps = self.warps
+        rows = m_warps * k_warps * _ROWS
+        results = rows * (n + _PADDING) * self.math.element_accumulator.bytes
+        return max(self.stages * self.stage_bytes, results) + _PREPARED

@@ -1,0 +1,59 @@
+"""Kronecker-sparse products: Y = epilogue(X K'), chains of them, and gradients of their weights."""
+
+from __future__ import annotations
+
+from kronop.core.family import Family, Kind, Later
+
+_HERE = __package__
+
+PRODUCT = Kind(
+    name="Kronecker-sparse",
+    description=Later(f"{_HERE}.description", "KSparseDescription"),
+    arguments=Later(f"{_HERE}.arguments", "KSparseArguments"),
+    emitters={
+        "cuda": Later(f"{_HERE}.cuda.emitter", "CudaKSparseEmitter"),
+        "x86": Later(f"{_HERE}.x86.emitter", "X86KSparseEmitter"),
+    },
+    inputs=("X", "W"),
+    sample={"pattern": (2, 8, 8, 2)},
+)
+CHAIN = Kind(
+    name="chain of Kronecker-sparse",
+    description=Later(f"{_HERE}.chain_description", "KSparseChainDescription"),
+    arguments=Later(f"{_HERE}.chain_arguments", "KSparseChainArguments"),
+    emitters={
+        "cuda": Later(f"{_HERE}.cuda.chain_emitter", "CudaKSparseChainEmitter"),
+        "x86": Later(f"{_HERE}.x86.chain_emitter", "X86KSparseChainEmitter"),
+    },
+    inputs=("X", "W"),
+    sample={"patterns": ((2, 8, 8, 2), (2, 8, 8, 2))},
+)
+GRADIENT = Kind(
+    name="gradient of weights",
+    description=Later(f"{_HERE}.gradient_description", "KSparseGradientDescription"),
+    arguments=Later(f"{_HERE}.gradient_arguments", "KSparseGradientArguments"),
+    emitters={"cuda": Later(f"{_HERE}.cuda.gradient_emitter", "CudaKSparseGradientEmitter")},
+    inputs=("X", "G"),
+    sample={"pattern": (2, 8, 8, 2)},
+)
+FAMILY = Family(
+    name="ksparse",
+    kinds=(PRODUCT, CHAIN, GRADIENT),
+    exports={
+        "KSparseArguments": f"{_HERE}.arguments",
+        "KSparseChainArguments": f"{_HERE}.chain_arguments",
+        "KSparseChainDescription": f"{_HERE}.chain_description",
+        "KSparseChainOperation": f"{_HERE}.operation",
+        "KSparseDescription": f"{_HERE}.description",
+        "KSparseGradientArguments": f"{_HERE}.gradient_arguments",
+        "KSparseGradientDescription": f"{_HERE}.gradient_description",
+        "KSparseGradientOperation": f"{_HERE}.operation",
+        "KSparseOperation": f"{_HERE}.operation",
+        "ksmm": f"{_HERE}.api",
+        "weight_gradient": f"{_HERE}.gradient_api",
+    },
+    torch={"ksmm": f"{_HERE}.torch.functional"},
+    jax={"ksmm": f"{_HERE}.jax"},
+    command=Later(f"{_HERE}.command", "COMMAND"),
+    bench="kronop.commands.bench_ksparse",
+)

@@ -1,0 +1,33 @@
+"""A family as small as one can be: Y = epilogue(X * W), element by element.
+
+It is here to prove that a family is a folder: tests put `FAMILY` among kronop's.
+"""
+
+from __future__ import annotations
+
+from kronop.core.family import Family, Kind, Later
+
+_HERE = __package__
+
+SCALED = Kind(
+    name="scaled",
+    description=Later(f"{_HERE}.description", "ScaledDescription"),
+    emitters={
+        "cuda": Later(f"{_HERE}.emitters", "CudaEmitter"),
+        "x86": Later(f"{_HERE}.emitters", "X86Emitter"),
+    },
+    inputs=("X", "W"),
+    sample={"columns": 8},
+)
+FAMILY = Family(
+    name="scaled",
+    kinds=(SCALED,),
+    exports={
+        "ScaledArguments": f"{_HERE}.arguments",
+        "ScaledDescription": f"{_HERE}.description",
+        "ScaledOperation": f"{_HERE}.operation",
+        "scaled": f"{_HERE}.api",
+    },
+    torch={"scaled": f"{_HERE}.torch"},
+    command=Later(f"{_HERE}.command", "COMMAND"),
+)

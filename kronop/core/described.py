@@ -49,7 +49,7 @@ def signature_of(kind: Kind) -> inspect.Signature:
 
 
 def arguments_of(
-    operation: type[Operation[Any, Any, Any]],
+    operation: type[Operation[Any, Any]],
     described: tuple[Any, ...],
     by_name: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -63,8 +63,8 @@ def arguments_of(
 
 
 def description_from(
-    operation: type[Operation[Any, Any, Any]],
-    emitter: Emitter[Any, Any],
+    operation: type[Operation[Any, Any]],
+    emitter: Emitter,
     target: Target,
     arguments: Mapping[str, Any],
 ) -> Any:
@@ -82,7 +82,7 @@ def description_from(
 
 
 def _math(
-    emitter: Emitter[Any, Any],
+    emitter: Emitter,
     target: Target,
     tile: TileDescription | None,
     given: Mapping[str, Any],

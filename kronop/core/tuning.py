@@ -37,7 +37,7 @@ _CYCLES_PER_SECOND = 2e9
 
 
 def tune(
-    operation: Operation[Any, Any, Any],
+    operation: Operation[Any, Any],
     arguments: Arguments,
     *,
     candidates: int = 16,
@@ -180,7 +180,7 @@ def _compile_all(
 
 
 def _measure_all(
-    operation: Operation[Any, Any, Any],
+    operation: Operation[Any, Any],
     arguments: Arguments,
     plans: dict[int, Plan],
     binaries: dict[int, tuple[Binary, ...] | KronopError],
@@ -227,7 +227,7 @@ def _spilled(found: tuple[Binary, ...] | KronopError) -> str:
 
 
 def _ready(
-    operation: Operation[Any, Any, Any], arguments: Arguments, plan: Plan
+    operation: Operation[Any, Any], arguments: Arguments, plan: Plan
 ) -> tuple[Arguments, Served[Any]]:
     return arguments.unbound(), operation.serve(plan)
 

@@ -97,7 +97,7 @@ def _noted(work: Any, examples: Sequence[Any], named: dict[str, Any]) -> list[tu
     return noted
 
 
-def _operations(work: Any) -> Sequence[Operation[Any, Any, Any]] | None:
+def _operations(work: Any) -> Sequence[Operation[Any, Any]] | None:
     """The operations that `work` is, or None."""
     items = list(work) if isinstance(work, (list, tuple)) else [work]
     return items if items and all(isinstance(item, Operation) for item in items) else None

@@ -68,7 +68,7 @@ def test_every_case_is_a_kernel_of_sm_90a_alone() -> None:
         assert "sm_80 has no warp-group" in case.design().status(SM_80).reason
 
 
-def _steered(case: Case, **schedules: Any) -> Operation[Any, Any, Any]:
+def _steered(case: Case, **schedules: Any) -> Operation[Any, Any]:
     what = case.description()
     tile = dataclasses.replace(what.tile, **schedules) if schedules else what.tile
     return kronop.GemmOperationUniversal("sm_90a", tile, what.A, what.B, what.Y, what.epilogue)

@@ -34,7 +34,7 @@ class _Export:
 
     def __init__(
         self,
-        operation: Operation[Any, Any, Any],
+        operation: Operation[Any, Any],
         name: str,
         sizes: Sequence[Any],
         threads: Sequence[int],
@@ -123,7 +123,7 @@ class _Export:
 
 
 def export(
-    operation: Operation[Any, Any, Any],
+    operation: Operation[Any, Any],
     folder: Any,
     *,
     name: str | None = None,
@@ -143,13 +143,13 @@ def export(
     return root
 
 
-def _name(operation: Operation[Any, Any, Any], name: str | None) -> str:
+def _name(operation: Operation[Any, Any], name: str | None) -> str:
     found = re.sub(r"\W+", "_", operation.kind.name.lower()) if name is None else name
     names.check_name(found)
     return found
 
 
-def _sizes(operation: Operation[Any, Any, Any], rows: Sequence[Any] | None) -> list[Any]:
+def _sizes(operation: Operation[Any, Any], rows: Sequence[Any] | None) -> list[Any]:
     kind: Any = operation.kind.size
     if kind is Rows:
         given = [1 << at for at in range(_MOST_ROWS + 1)] if rows is None else rows
@@ -166,7 +166,7 @@ def _sizes(operation: Operation[Any, Any, Any], rows: Sequence[Any] | None) -> l
     return sizes
 
 
-def _bad_sizes(operation: Operation[Any, Any, Any], rows: Any) -> ArgumentError:
+def _bad_sizes(operation: Operation[Any, Any], rows: Any) -> ArgumentError:
     kind = operation.kind.size.__name__
     return ArgumentError(
         mismatch(

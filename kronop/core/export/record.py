@@ -28,7 +28,7 @@ ALIGNMENT = 16  # Of operands, in bytes: kernels ask for no more.
 # The first of the scalars by which words are known. Integers have to be within 32 bits; odd ones of
 # that size are no extent, stride or number of bytes.
 _MARK_FLOAT, _MARK_INT = 1.0625, 0x5E37A1C1
-AnyOperation = Operation[Any, Any, Any]
+AnyOperation = Operation[Any, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ class Recorder:
         arguments.share_among(threads)
         plan = self._operation.plan_for(arguments.size)
         places = Symbolic(len(self._operands))
-        served = Served(plan, self._operation._emitter, ())
+        served = Served(plan, ())
         launches = arguments.launches(served, places)
         if not launches:
             raise _unfit("a kernel for every number of rows", f"none for {rows}")

@@ -33,7 +33,7 @@ def replaced(text: str, values: Mapping[str, str]) -> str:
 
 
 def common(
-    operation: Operation[Any, Any, Any], name: str, sizes: Sequence[Any], in_parts: bool
+    operation: Operation[Any, Any], name: str, sizes: Sequence[Any], in_parts: bool
 ) -> dict[str, str]:
     """The values that all files of an export share."""
     is_host = operation.target.backend == "x86"
@@ -58,7 +58,7 @@ def _rows_told(least: int, counts: str) -> str:
 
 
 def header(
-    operation: Operation[Any, Any, Any],
+    operation: Operation[Any, Any],
     operands: Sequence[Operand],
     values: Mapping[str, str],
     sample: Any,

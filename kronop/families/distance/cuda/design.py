@@ -262,4 +262,4 @@ class DistanceTile(Design):
     def launch(self, index: int, problem: DistanceProblem) -> Launch:
         blocks = self._tiles(problem.m, problem.n) * math.prod(problem.batch)
         operands.check_blocks(blocks)
-        return operands.make_launch(index, self, blocks, parts.values_of(problem, 0))
+        return operands.make_launch(self, blocks, parts.values_of(problem, 0))

@@ -53,7 +53,7 @@ class GradientKernel(GradientDesign):
         tile_n, tile_m = self.tile
         tiles = operands.cover(problem.n, tile_n) * operands.cover(problem.m, tile_m)
         blocks = tiles * operands.cover(problem.o, self.outputs) * math.prod(problem.batch)
-        return operands.make_launch(index, self, blocks, gradient_parts.values_of(problem, 0))
+        return operands.make_launch(self, blocks, gradient_parts.values_of(problem, 0))
 
 
 @dataclass(frozen=True, kw_only=True)

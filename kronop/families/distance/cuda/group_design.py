@@ -250,9 +250,9 @@ class DistanceGroup(Design):
         )
         rows, columns = operands.cover(problem.m, ROWS), operands.cover(problem.n, self.n)
         tiles = rows * columns * math.prod(problem.batch)
-        multiply = operands.make_launch(1, self, min(tiles, target.cores), values)
+        multiply = operands.make_launch(self, min(tiles, target.cores), values)
         return (
-            operands.make_launch(0, DistancePack(product=self), items, values),
+            operands.make_launch(DistancePack(product=self), items, values),
             replace(multiply, overlaps=True),
         )
 

@@ -84,7 +84,7 @@ class ProductKernel(InWorkspace):
         """The launch for operands that are packed with so many features."""
         values, blocks = product_values(problem, held, *self.tile, self.columns, depth)
         operands.check_blocks(blocks)
-        return operands.make_launch(index, self, blocks, values)
+        return operands.make_launch(self, blocks, values)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -119,7 +119,7 @@ class ProductMeasure(_OfPoints):
         values = {**_points(p), "largest": largest, "centre": centre}
         blocks = 2 * PARTS * math.prod(points_batch(p)[0])
         operands.check_blocks(blocks)
-        return operands.make_launch(index, self, blocks, values)  # type: ignore[arg-type]
+        return operands.make_launch(self, blocks, values)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +178,7 @@ class ProductHalves(_OfPoints):
         }
         blocks = sum(tiles) * math.prod(points_batch(p)[0])
         operands.check_blocks(blocks)
-        return operands.make_launch(index, self, blocks, values)  # type: ignore[arg-type]
+        return operands.make_launch(self, blocks, values)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -142,7 +142,7 @@ class ProductPack(InWorkspace):
             "zeros": tuple(int(room.zeros) for room in rooms),
         }
         operands.check_blocks(sum(blocks))
-        return operands.make_launch(index, self, sum(blocks), values)
+        return operands.make_launch(self, sum(blocks), values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,4 +223,4 @@ class ProductSum(Design):
             "batch": parts.padded(p.batch, 1),
         }
         blocks = operands.cover(math.prod(p.batch) * p.m * p.c, _THREADS)
-        return operands.make_launch(index, self, blocks, values)
+        return operands.make_launch(self, blocks, values)

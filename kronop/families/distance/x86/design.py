@@ -214,7 +214,7 @@ class DistanceTiles(RegisterTiles):
         each = sum(1 + _INSTRUCTIONS[term.kind] for term in self.form.terms)
         pairs = problem.m * problem.n * math.prod(problem.batch)
         threads = planning.shares(pairs * (problem.k * each + 1), pairs, problem.threads)
-        return Launch(step=index, parameters=self.signature.pack(parts.values_of(problem, threads)))
+        return Launch(parameters=self.signature.pack(parts.values_of(problem, threads)))
 
 
 def _turned(problem: DistanceProblem) -> DistanceProblem:

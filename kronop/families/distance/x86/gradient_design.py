@@ -67,4 +67,4 @@ class GradientTiles(RegisterTiles, GradientDesign):
         operations = pairs * max(problem.k, 1) * problem.o
         threads = planning.shares(operations, pairs * problem.o, problem.threads)
         values = gradient_parts.values_of(problem, threads)
-        return Launch(step=index, parameters=self.signature.pack(values))
+        return Launch(parameters=self.signature.pack(values))

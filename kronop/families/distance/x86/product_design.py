@@ -115,4 +115,4 @@ class ProductTiles(RegisterTiles):
             "batch": parts.padded(p.batch, 1),
             "threads": threads,
         }
-        return Launch(step=index, parameters=self.signature.pack(values))
+        return Launch(parameters=self.signature.pack(values))

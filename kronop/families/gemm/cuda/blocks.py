@@ -203,7 +203,7 @@ class GemmBlocks(Design):
         if isinstance(self.epilogue, VisitorEpilogue):
             size = GemmSize(problem.m, problem.n, problem.k, math.prod(problem.batch))
             values["folds"] = self._folds(size)[0]
-        return operands.make_launch(index, self, blocks, values)
+        return operands.make_launch(self, blocks, values)
 
     @property
     def _reduces(self) -> bool:

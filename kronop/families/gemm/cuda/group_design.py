@@ -318,7 +318,6 @@ class GemmGroup(Design):
             operands.check_blocks(blocks)
             values["joins"] = shares
             yield Launch(
-                step=index,
                 parameters=self.signature.pack(values),
                 blocks=self.signature.blocks(values),
                 grid=(blocks, 1, 1),
@@ -392,7 +391,6 @@ class GemmGroup(Design):
     ) -> Launch:
         """The launch for so many tiles."""
         return Launch(
-            step=index,
             parameters=signature.pack(values),
             blocks=signature.blocks(values),
             grid=(min(tiles, self._places(target)), 1, 1),

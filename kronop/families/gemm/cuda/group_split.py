@@ -80,7 +80,6 @@ class GemmSplit(InWorkspace):
             }
             tiles = operands.cover(lines, _TILE) * operands.cover(problem.k, _TILE) * problems
             yield Launch(
-                step=index,
                 parameters=SIGNATURE.pack(values),
                 grid=(min(tiles, _RESIDENT * target.cores), 1, 1),
                 block=(_THREADS, 1, 1),

@@ -61,11 +61,11 @@ def launches(
     tiles = operands.cover(problem.m, m) * operands.cover(problem.n, n)
     blocks = tiles * max(cut.slices, math.prod(problem.batch))
     operands.check_blocks(blocks)
-    found = [operands.make_launch(index, design, blocks, values)]
+    found = [operands.make_launch(design, blocks, values)]
     if cut.slices > 1:
         results = operands.cover(problem.m * problem.n, design.threads)
         adding = min(results, _ADDING * target.cores)
-        found.append(operands.make_launch(index, design, adding, {**values, "adds_up": 1}))
+        found.append(operands.make_launch(design, adding, {**values, "adds_up": 1}))
     return tuple(found)
 
 

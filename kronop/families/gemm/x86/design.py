@@ -190,7 +190,7 @@ class HostGemm(Design):
         if isinstance(self.epilogue, VisitorEpilogue):
             values |= visitor.values(self.epilogue, p, turned=turned)
             values["folds"] = self._folds(found, p.m, p.n, problems, turned=turned)[0]
-        return Launch(step=index, parameters=self.signature.pack(values))
+        return Launch(parameters=self.signature.pack(values))
 
     def _values(self, p: GemmProblem, found: Cut) -> dict[str, Any]:
         """The members of the parameter struct, without those of trees alone."""

@@ -147,7 +147,7 @@ class TiledPass(KronPass):
         for name, item in views.items():
             values |= item.field(name)
         values |= {f"{name}_extent": size for name, size in extents.items()}
-        return operands.make_launch(index, self, self.grid(tiles, target), values)
+        return operands.make_launch(self, self.grid(tiles, target), values)
 
     def _flags(
         self, views: Mapping[str, operands.View], extents: Mapping[str, tuple[int, ...]]

@@ -273,7 +273,6 @@ class PairDesign(Design):
         }
         operands.check_blocks(blocks * batch)
         return Launch(
-            step=index,
             parameters=self.signature.pack(values),
             grid=(blocks * batch, 1, 1),
             block=(self.threads, 1, 1),

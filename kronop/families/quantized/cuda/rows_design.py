@@ -88,7 +88,6 @@ class CudaRows(RowsDesign):
         }
         blocks = operands.cover(rows, _WARPS // self.warps)
         return Launch(
-            step=index,
             parameters=SIGNATURE.pack(values),
             grid=(min(blocks, 2 * _RESIDENT * target.cores), 1, 1),
             block=(THREADS, 1, 1),

@@ -74,4 +74,4 @@ class HostRows(RowsDesign):
             "threads": planning.shares(work, rows, problem.product.threads),
             "clip": problem.clip,
         }
-        return Launch(step=index, parameters=SIGNATURE.pack(values))
+        return Launch(parameters=SIGNATURE.pack(values))

@@ -215,7 +215,6 @@ class CutlassHopper(Design):
 
     def _launch(self, index: int, blocks: int, values: dict[str, Any]) -> Launch:
         return Launch(
-            step=index,
             parameters=self.signature.pack(values),
             blocks=self.signature.blocks(values),
             grid=(blocks, 1, 1),

@@ -25,8 +25,8 @@ from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.design import Design
 from kronop.emit.plan import Step
-from kronop.families.gemm.cuda.group_design import LINE_BYTES, GemmGroup
-from kronop.families.gemm.cuda.group_problem import GRANULE
+from kronop.families.gemm.cuda.group_design import GemmGroup
+from kronop.families.gemm.cuda.group_problem import GRANULE, LINE_BYTES
 from kronop.families.gemm.cuda.group_split import GemmSplit, SplitProduct
 from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.step import product_step

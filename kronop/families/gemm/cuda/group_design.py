@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status, TensorMap
+from kronop.artifacts import KernelSignature, Launch, Status, TensorMap
 from kronop.descriptions.datatype import FLOAT8, DataType, bfloat16, float16, float32, int8
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.descriptions.strided import NOTHING, StridedMatrix
+from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.summed import moved_bytes, parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
@@ -19,17 +19,15 @@ from kronop.emit.cuda.machine import SECONDS_OF_LAUNCH, hertz, memory_bytes_per_
 from kronop.emit.cuda.visit_sums import shares_of_join
 from kronop.emit.design import Constant, Design, Instantiation, package_folder
 from kronop.emit.visit_design import repeating
-from kronop.families.gemm.cuda import group_cost, group_visitor
+from kronop.families.gemm.cuda import group_cost, group_stored, group_visitor
 from kronop.families.gemm.cuda.blocks import TREE_STYLES
 from kronop.families.gemm.cuda.group_problem import (
-    GRANULE,
+    LINE_BYTES,
     MOST,
     PLANES,
     check_extents,
-    map_blocks,
     parts,
     step_of,
-    strides_of,
     tensor_map,
 )
 from kronop.families.gemm.description import GemmProblem
@@ -38,7 +36,6 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 _TEAM, _TEAMS = 128, 2
-LINE_BYTES = 128
 # 64 lines, of which operands and results consist.
 _BLOCK_BYTES = 64 * LINE_BYTES
 # Registers of a thread that brings slabs, and of one that multiplies: together nearly all that a
@@ -48,12 +45,6 @@ _COPY_REGISTERS, _PRODUCT_REGISTERS = 24, 240
 _BAND = 16
 # Bytes of barriers, at most.
 _BARRIER_BYTES = 1024
-_POINTERS = ("y", "z", "bias")
-_NUMBERS = (
-    *("m", "n", "k", "problems"),
-    *("y_row", "y_column", "y_batch", "z_row", "z_column", "z_batch"),
-    *("bias_row", "bias_column", "a_repeats", "b_repeats", "maps_y"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,24 +135,10 @@ class GemmGroup(Design):
         return self.output if self.tree is None else self.math.element_accumulator
 
     @property
-    def scalars(self) -> str:
-        """The type and number of scalars, as template arguments of parameter structs."""
-        return f"{operands.scalar_kind(self.epilogue).cxx}, {len(self.epilogue.scalar_names)}"
-
-    @property
     def signature(self) -> KernelSignature:
         if self.tree is not None:
             return group_visitor.signature(self.tree)
-        scalars = operands.scalar_kind(self.epilogue)
-        return KernelSignature(
-            "GemmGroupParameters",
-            (
-                *map_blocks("aby"),
-                *(Field(name, Scalar.POINTER) for name in _POINTERS),
-                *(Field(name, Scalar.INT64) for name in _NUMBERS),
-                Field("scalars", scalars, len(self.epilogue.scalar_names)),
-            ),
-        )
+        return group_stored.signature(self.epilogue)
 
     def style(self, target: Target) -> Iterator[str]:
         yield "tiles in turn" if self.alternate else "shared tiles"
@@ -257,7 +234,7 @@ class GemmGroup(Design):
         """The C++ name of the parameter struct."""
         if self.tree is not None:
             return group_visitor.parameters_of(self.tree)
-        return f"kronop::GemmGroupParameters<{self.scalars}>"
+        return group_stored.parameters_of(self.epilogue)
 
     @property
     def _end(self) -> tuple[tuple[str, Constant], ...]:
@@ -316,7 +293,7 @@ class GemmGroup(Design):
         check_extents(part)
         a, b, share = part.a, part.b.transposed, self.n // self.cluster
         if self.tree is None:
-            stored = self._stored_values(part)
+            stored = group_stored.values_of(self.output, part)
         else:
             stored = group_visitor.values_of(self.tree, self.team_tile, part)
         return {
@@ -330,19 +307,6 @@ class GemmGroup(Design):
             "b_repeats": int(not step_of(b)),
             "scalars": part.scalars,
             **stored,
-        }
-
-    def _stored_values(self, part: GemmProblem) -> dict[str, Any]:
-        """Those that say what becomes of the sums, where no visitor tree takes them."""
-        bias = part.bias or NOTHING
-        return {
-            "y_map": self._result_map(part),
-            **strides_of("y", part.y),
-            **strides_of("z", part.z),
-            "bias": bias.pointer,
-            "bias_row": bias.row,
-            "bias_column": bias.column,
-            "maps_y": int(self._maps(part)),
         }
 
     def tiles_of(self, part: GemmProblem) -> int:
@@ -372,18 +336,3 @@ class GemmGroup(Design):
         box = (LINE_BYTES // self.source.bytes, self.slab if turned else lines)
         rounds = self.source is float32 and not self.split
         return tensor_map(item, (along, across, count), step, box, self.source, rounds)
-
-    def _maps(self, problem: GemmProblem) -> bool:
-        """Whether a map describes Y. Stores write whole granules, also at the end of a row."""
-        y, each = problem.y, self.output.bytes
-        multiples = (y.pointer, y.row * each, step_of(y) * each, problem.n * each)
-        # Maps have no negative strides; those of the batch are none here: see `parts`.
-        follows = y.row >= 0 and (y.column == 1 or problem.n == 1)
-        return follows and each < 8 and not any(item % GRANULE for item in multiples)
-
-    def _result_map(self, problem: GemmProblem) -> TensorMap | bytes:
-        if not self._maps(problem):
-            return b""
-        box = (LINE_BYTES // self.output.bytes, 64)
-        extents = (problem.n, problem.m, problem.problems)
-        return tensor_map(problem.y, extents, problem.y.row, box, self.output, False)

@@ -11,6 +11,7 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, Wrapping
 from kronop.families.gemm.cuda.group_design import GemmGroup
+from kronop.families.gemm.cuda.group_stored import scalars_of
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.grouped_description import GemmGroupedProblem
 from kronop.frozen import dataclass
@@ -55,10 +56,10 @@ class GemmMany(Wrapping):
         )
 
     def instantiation(self, target: Target) -> Instantiation:
-        scalars = self.wrapped.scalars
+        counts = f"{scalars_of(self.epilogue)}, {_MEMBERS}"
         return replace(
             self.wrapped.instantiation(target),
-            parameters=f"kronop::GemmManyParameters<{scalars}, {_MEMBERS}>",
+            parameters=f"kronop::GemmManyParameters<{counts}>",
         )
 
     def launches(self, problem: GemmGroupedProblem, target: Target) -> tuple[Launch, ...]:

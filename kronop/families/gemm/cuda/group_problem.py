@@ -16,6 +16,8 @@ from kronop.families.gemm.description import GemmProblem
 
 # What addresses and strides of a mapped tensor are multiples of, in bytes.
 GRANULE = 16
+# Bytes of a row of an operand, or of results, in shared memory.
+LINE_BYTES = 128
 # float32 as two TF32 numbers.
 PLANES = 2
 # Extents that kernels count in 32 bits, with tiles that begin before their ends.

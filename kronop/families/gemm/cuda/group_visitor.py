@@ -11,12 +11,12 @@ from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.visit_sums import places_of_tree
 from kronop.emit.visit_design import visited_strides, visited_values
-from kronop.families.gemm.cuda.group_problem import map_blocks
+from kronop.families.gemm.cuda.group_problem import LINE_BYTES, map_blocks
 from kronop.families.gemm.cuda.visitor import counts_of
 from kronop.families.gemm.description import GemmProblem
 
-# Threads of a team, and bytes of a thread's run of sums; bytes of a line.
-_TEAM, _RUN_BYTES, _LINE_BYTES = 128, 16, 128
+# Threads of a team, and bytes of a thread's run of sums.
+_TEAM, _RUN_BYTES = 128, 16
 
 
 def fold_bytes(tree: VisitorEpilogue, tile: tuple[int, int], lines: int) -> int:
@@ -26,7 +26,7 @@ def fold_bytes(tree: VisitorEpilogue, tile: tuple[int, int], lines: int) -> int:
         tile: rows and columns of a team.
         lines: lines of sums in a row that a team takes at once.
     """
-    across = lines * _LINE_BYTES // _RUN_BYTES
+    across = lines * LINE_BYTES // _RUN_BYTES
     places = places_of_tree(tree, tile, (across, _TEAM // across))
     return operands.round_up(places * tree.element_epilogue.bytes, _RUN_BYTES)
 

@@ -335,8 +335,8 @@ class Launch:
     `KernelSignature.blocks`.
     """
 
-    step: int
     parameters: bytes
+    step: int = 0
     grid: tuple[int, int, int] = (1, 1, 1)
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0

@@ -35,6 +35,8 @@ from importlib.machinery import ModuleSpec
 from types import FrameType
 from typing import Any
 
+from kronop.frozen import dataclass
+
 # Longest wait of a fork, if what it waits for waits for the forking thread. Longer than any import
 # or compilation.
 _PATIENCE_SECONDS = 60.0
@@ -65,6 +67,17 @@ def imported(name: str) -> Any:
     if module is not None and not _is_initializing(module):
         return module
     return _elsewhere(importlib.import_module, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """An object of a module that is imported when the object is first asked for."""
+
+    module: str
+    name: str
+
+    def get(self) -> Any:
+        return getattr(imported(self.module), self.name)
 
 
 def spec_of(name: str) -> ModuleSpec | None:

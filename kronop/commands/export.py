@@ -111,7 +111,7 @@ def _alignment(item: Operand, sizes: Sequence[Any]) -> int:
 
 def _operation(
     options: argparse.Namespace, family: Command, alignments: tuple[int, ...]
-) -> Operation[Any, Any, Any]:
+) -> Operation[Any, Any]:
     element = TENSOR_TYPES[options.dtype]
     accumulator = kronop.MathInstruction.simt(element).element_accumulator
     output = result_type(element)

@@ -115,7 +115,7 @@ _SHOWN: dict[str, Callable[[_Shown], str]] = {
 }
 
 
-def _operation(options: argparse.Namespace, family: Command) -> Operation[Any, Any, Any]:
+def _operation(options: argparse.Namespace, family: Command) -> Operation[Any, Any]:
     element = TENSOR_TYPES[options.dtype]
     accumulator = kronop.MathInstruction.simt(element).element_accumulator
     matrix = kronop.TensorDescription(element, kronop.RowMajor, options.alignment)

@@ -62,7 +62,7 @@ class Command(Protocol):
 
     def operation(
         self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
-    ) -> Operation[Any, Any, Any]:
+    ) -> Operation[Any, Any]:
         """The operation for these shapes; `common` holds its constructor's arguments up to the
         sizes."""
         ...

@@ -61,7 +61,7 @@ def arguments_of(
 
 def description_from(
     kind: Kind,
-    emitter: Emitter[Any, Any],
+    emitter: Emitter,
     target: Target,
     arguments: Mapping[str, Any],
 ) -> Any:
@@ -79,7 +79,7 @@ def description_from(
 
 
 def _math(
-    emitter: Emitter[Any, Any],
+    emitter: Emitter,
     target: Target,
     tile: TileDescription | None,
     given: Mapping[str, Any],

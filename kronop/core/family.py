@@ -6,7 +6,6 @@ the names of modules and objects, so that importing kronop imports neither plann
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
@@ -14,20 +13,9 @@ from typing import Any
 from kronop.emit.emitter import Emitter
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
-from kronop.late import imported
+from kronop.late import Later
 from kronop.size import Rows, Size
 from kronop.target import Target
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """An object of a module that is imported when the object is first asked for."""
-
-    module: str
-    name: str
-
-    def get(self) -> Any:
-        return getattr(imported(self.module), self.name)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -39,7 +27,7 @@ class Kind:
         description: the class of its descriptions. Their fields are `math`, `tile`, a tensor
             description for each operand (named like it), `Y`, `epilogue`, and then the fields of
             this kind alone: sizes, sides, flags.
-        emitters: the emitter class for each backend of targets.
+        emitters: the emitter for each backend of targets.
         inputs: the names of the described operands, without Y.
         size: the class of the extents that may vary between runs of one operation.
         sample: values for the fields of this kind alone, of the small description that the
@@ -55,7 +43,7 @@ class Kind:
 
     name: str
     description: Later
-    emitters: Mapping[str, Later]
+    emitters: Mapping[str, Emitter]
     inputs: tuple[str, ...]
     sample: Mapping[str, Any] = field(default_factory=dict)
     size: type[Size] = Rows
@@ -80,7 +68,7 @@ class Kind:
             for name, item in self.sample.items()
         }
 
-    def emitter(self, target: Target) -> Emitter[Any, Any]:
+    def emitter(self, target: Target) -> Emitter:
         """The emitter that plans this kind for a target.
 
         Raises:
@@ -96,13 +84,7 @@ class Kind:
                     hint="no kernel of that family is there for this target",
                 )
             )
-        return _made(found)
-
-
-@functools.cache
-def _made(emitter: Later) -> Emitter[Any, Any]:
-    made: Emitter[Any, Any] = emitter.get()()
-    return made
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -28,7 +28,6 @@ from kronop.descriptions.shared import integers
 from kronop.descriptions.summed import bytes_beside
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import VisitorEpilogue
-from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.emit.visiting import Visiting
@@ -66,11 +65,10 @@ class Description(Protocol):
 
 
 AnyDescription = TypeVar("AnyDescription", bound=Description)
-AnyProblem = TypeVar("AnyProblem")
 AnyArguments = TypeVar("AnyArguments", bound=Arguments)
 
 
-class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
+class Operation(Generic[AnyDescription, AnyArguments]):
     """A described operation for one target, compiled when needed or by `compiler.add_module`.
 
     Attributes:
@@ -96,13 +94,13 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         self.description: AnyDescription = description_from(self.kind, emitter, self.target, given)
         if isinstance(self.description.epilogue, VisitorEpilogue) and not self.kind.visits:
             emitter = Visiting(emitter)
-        self._emitter: Emitter[Any, AnyProblem] = emitter
+        self._emitter = emitter
         self.plan = _plan(emitter, self.description, self.target)
         self._binaries: tuple[Binary, ...] | None = None
         self._plans: dict[tuple[int, int, int | None], Plan] = {}
         # Keyed by id(plan), because hashing a plan is slow. Each value holds its plan, so an id is
         # never reused by another plan.
-        self._served: dict[int, Served[AnyProblem]] = {}
+        self._served: dict[int, Served] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(step.entry for step in self.plan.steps)})"
@@ -175,7 +173,7 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         """
         size = self._size(rows)
         plans = (self.plan, self.plan_for(size))
-        return max(self._emitter.workspace_bytes(plan, size, threads) for plan in plans)
+        return max(plan.workspace_bytes(size, threads) for plan in plans)
 
     def plan_for(self, rows: Any, device: int | None = None) -> Plan:
         """The plan that runs for a size: the fastest that `kronop.tune` found, else the planner's.
@@ -213,11 +211,13 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         The first one is the plan that runs without tuning.
         """
         size = None if rows is None else self._size(rows)
-        return self._emitter.candidates(self.description, self.target, count, size)
+        found: tuple[Plan, ...]
+        found = self._emitter.candidates(self.description, self.target, count, size)
+        return found
 
-    def launches(self, problem: AnyProblem) -> tuple[Launch, ...]:
+    def launches(self, problem: Any) -> tuple[Launch, ...]:
         """The kernel calls of `plan` that compute `problem`, in order."""
-        return self._emitter.launches(self.plan, problem)
+        return self.plan.launches(problem)
 
     @property
     def binaries(self) -> tuple[Binary, ...]:
@@ -256,7 +256,7 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
             served = self.serve(plan)
             arguments.run(served.kernels, stream, served)
 
-    def serve(self, plan: Plan) -> Served[AnyProblem]:
+    def serve(self, plan: Plan) -> Served:
         """One of the operation's plans with its kernels; the first call compiles and loads them.
 
         Raises:
@@ -272,7 +272,7 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
             binaries, kernels = compiler.load_all(binaries, sources, self.target)
             if own:
                 self.install(binaries)  # `load_all` recompiles damaged binaries.
-            served = self._served[id(plan)] = Served(plan, self._emitter, kernels)
+            served = self._served[id(plan)] = Served(plan, kernels)
         return served
 
     def export(

@@ -32,13 +32,11 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # a name says nothing.
 _NO_ROOMS = frozenset({"__pycache__"})
 _OTHER_ROOMS = _NO_ROOMS | {"args", "bench", "commands", "compiler", "torch"}
-# Emitters whose plans can't be written as text: the user is warned once of each.
+# Descriptions whose plans can't be written as text: the user is warned once of each.
 _untold: set[type] = set()
 
 
-def plan(
-    description: Any, emitter: Emitter[Any, Any], target: Target, size: Size | None = None
-) -> Plan:
+def plan(description: Any, emitter: Emitter, target: Target, size: Size | None = None) -> Plan:
     """The emitter's plan for problems of about `size`; a `size` of None means large problems.
 
     Raises:
@@ -51,14 +49,14 @@ def plan(
 
 @functools.lru_cache(maxsize=1024)
 def candidate(
-    description: Any, emitter: Emitter[Any, Any], target: Target, size: Size | None, place: int
+    description: Any, emitter: Emitter, target: Target, size: Size | None, place: int
 ) -> Plan | None:
     """The emitter's candidate plan at `place`, counted from 0; None if it has fewer candidates.
 
     Raises:
         DescriptionError: the emitter does not support the description.
     """
-    source = _planner(type(emitter))
+    source = _planner(emitter.package)
     # Descriptions consist of frozen values only, so their repr identifies them completely.
     of = (repr(description), repr(target), () if size is None else repr(size), place)
     key = digest("kronop plan", SCHEMA, __version__, source, *of) if source else ""
@@ -66,12 +64,12 @@ def candidate(
     if found is None:
         found = _made(description, emitter, target, size, place)
         if found is not None and source:
-            _keep(key, found, description, type(emitter))
+            _keep(key, found, description, emitter)
     return found
 
 
-def _keep(key: str, found: Plan, description: Any, emitter: type) -> None:
-    folders = _folders(emitter)
+def _keep(key: str, found: Plan, description: Any, emitter: Emitter) -> None:
+    folders = _folders(emitter.package)
     # Planning may have imported modules that were edited after the digest was taken. The plan
     # would then be stored under the digest of a source that did not make it.
     if _stamp(folders) != _first_stamp(folders):
@@ -79,15 +77,15 @@ def _keep(key: str, found: Plan, description: Any, emitter: type) -> None:
     try:
         text = to_text(found, description.epilogue)
     except TypeError as error:  # A mistake of the family, but its plan can be run.
-        if emitter not in _untold:
-            _untold.add(emitter)
-            warn(f"plans of {emitter.__name__} are made anew in each process: {error}")
+        if (kind := type(description)) not in _untold:
+            _untold.add(kind)
+            warn(f"plans of {kind.__name__} are made anew in each process: {error}")
         return
     compiler.default_cache().keep_plan(key, text)
 
 
 def _made(
-    description: Any, emitter: Emitter[Any, Any], target: Target, size: Size | None, place: int
+    description: Any, emitter: Emitter, target: Target, size: Size | None, place: int
 ) -> Plan | None:
     if place:
         every = emitter.candidates(description, target, place + 1, size)
@@ -106,13 +104,12 @@ def _read(key: str, description: Any, target: Target) -> Plan | None:
         return None
 
 
-def _folders(emitter: type) -> tuple[str, ...]:
+def _folders(top: str) -> tuple[str, ...]:
     """The folders whose modules take part in planning: kronop's own and, for a family outside this
-    package, those of its emitter's top-level package.
+    package, those of the top-level package `top` of its planner.
 
-    None if the emitter is in a script or a single module: its other modules could be anywhere.
+    None if that is a single module: its other modules could be anywhere.
     """
-    top = emitter.__module__.partition(".")[0]
     if top == __name__.partition(".")[0]:
         return (_PACKAGE,)
     others = tuple(getattr(sys.modules.get(top), "__path__", ()))
@@ -120,13 +117,13 @@ def _folders(emitter: type) -> tuple[str, ...]:
 
 
 @functools.cache
-def _planner(emitter: type) -> str:
+def _planner(top: str) -> str:
     """A digest of the source of all planning code; empty if a file may have changed since import.
 
     The source on disk may then differ from the code in memory, and no plan is read or stored. The
     digest is empty as well if it is unknown which modules take part: see `_folders`.
     """
-    folders = _folders(emitter)
+    folders = _folders(top)
     parts = [_planner_of_kronop(), *map(_contents, folders[1:])]
     if _first_stamp(folders) is None or not all(parts):
         return ""

@@ -38,7 +38,7 @@ _CYCLES_PER_SECOND = 2e9
 
 
 def tune(
-    operation: Operation[Any, Any, Any],
+    operation: Operation[Any, Any],
     arguments: Arguments,
     *,
     candidates: int = 16,
@@ -181,7 +181,7 @@ def _compile_all(
 
 
 def _measure_all(
-    operation: Operation[Any, Any, Any],
+    operation: Operation[Any, Any],
     arguments: Arguments,
     plans: dict[int, Plan],
     binaries: dict[int, tuple[Binary, ...] | KronopError],
@@ -228,12 +228,12 @@ def _spilled(found: tuple[Binary, ...] | KronopError) -> str:
 
 
 def _ready(
-    operation: Operation[Any, Any, Any], arguments: Arguments, plan: Plan
-) -> tuple[Arguments, Served[Any]]:
+    operation: Operation[Any, Any], arguments: Arguments, plan: Plan
+) -> tuple[Arguments, Served]:
     return arguments.unbound(), operation.serve(plan)
 
 
-def _run(twin: Arguments, served: Served[Any]) -> None:
+def _run(twin: Arguments, served: Served) -> None:
     twin.run(served.kernels, None, served)
     twin.sync()
 
@@ -242,7 +242,7 @@ def _count(seconds: float) -> int:
     return max(1, min(_MOST_RUNS, round(_MEASURE_SECONDS / max(seconds, 1e-7))))
 
 
-def _seconds(twin: Arguments, served: Served[Any], count: int) -> float:
+def _seconds(twin: Arguments, served: Served, count: int) -> float:
     """Mean seconds of `count` runs after one warm-up run; measured by CUDA events on a GPU."""
     twin.run(served.kernels, None, served)
     if twin.device.is_host:

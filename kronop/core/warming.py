@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kronop.core.family import Later
 from kronop.core.gathering import Serving, compile_all, gathering
 from kronop.core.operation import Operation
 from kronop.emit.plan import Plan
 from kronop.errors import ElementTypeError, KronopError, mismatch
+from kronop.late import Later
 
 # Makes the calls of `work`, and those of its backward. It needs torch, which is loaded if the work
 # is torch's.
@@ -97,7 +97,7 @@ def _noted(work: Any, examples: Sequence[Any], named: dict[str, Any]) -> list[tu
     return noted
 
 
-def _operations(work: Any) -> Sequence[Operation[Any, Any, Any]] | None:
+def _operations(work: Any) -> Sequence[Operation[Any, Any]] | None:
     """The operations that `work` is, or None."""
     items = list(work) if isinstance(work, (list, tuple)) else [work]
     return items if items and all(isinstance(item, Operation) for item in items) else None

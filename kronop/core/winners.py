@@ -70,7 +70,7 @@ def machine(target: Target, index: int) -> str:
 
 
 def recall(
-    description: Any, emitter: Emitter[Any, Any], target: Target, size: Size, index: int | None
+    description: Any, emitter: Emitter, target: Target, size: Size, index: int | None
 ) -> Plan:
     """The plan to run: the winner for the size's bucket on GPU `index` (or the CPU), else the
     planner's choice for the bucket. An `index` of None means no device, and so no winner."""

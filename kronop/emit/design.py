@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from kronop.artifacts import Decision, KernelSignature
+from kronop.artifacts import Decision, KernelSignature, Launch
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.graph import Graph
 from kronop.errors import DescriptionError, mismatch
@@ -78,11 +79,64 @@ def package_folder(package: str) -> str:
     return spec.submodule_search_locations[0]
 
 
-class Design(Decision, ABC):
-    """A way to run one step: a frozen dataclass of all that was decided.
+class Runnable(Decision, ABC):
+    """What computes the problems of a description: one kernel, or several in order.
 
-    Each design also has methods that tell whether its kernel can run it (`status`), what it costs,
-    and how it is launched. Their parameters depend on the family, so they are not declared here.
+    A frozen dataclass of all that was decided. It holds no target; those who plan pass the same one
+    to all methods.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def designs(self) -> tuple[Design, ...]:
+        """The kernels, in the order in which they first run."""
+
+    def workspace(self, size: Any, target: Target, threads: int) -> int:
+        """Bytes of scratch memory that a problem of that size needs besides its tensors, on a host
+        where so many threads share the work."""
+        return 0
+
+    @abstractmethod
+    def launches(self, problem: Any, target: Target) -> tuple[Launch, ...]:
+        """The kernel calls in order, for a problem that has results; the step of each is the place
+        of its kernel in `designs`."""
+
+
+class Pipeline(Runnable):
+    """Several kernels, one after the other, with intermediates in the workspace."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Runnable, ...]:
+        """What runs, each part once, in the order of the plan's steps."""
+
+    @property
+    def designs(self) -> tuple[Design, ...]:
+        return tuple(design for part in self.parts for design in part.designs)
+
+    def launches_of(self, place: int, problem: Any, target: Target) -> tuple[Launch, ...]:
+        """The kernel calls of the part at that place, with their steps as in the pipeline."""
+        before = sum(len(part.designs) for part in self.parts[:place])
+        return tuple(
+            dataclasses.replace(launch, step=before + launch.step)
+            for launch in self.parts[place].launches(problem, target)
+        )
+
+    def launches_of_all(self, problem: Any, target: Target) -> tuple[Launch, ...]:
+        """The kernel calls of all parts in order, if they take the same problem."""
+        every = (self.launches_of(at, problem, target) for at in range(len(self.parts)))
+        return tuple(launch for launches in every for launch in launches)
+
+
+class Design(Runnable):
+    """A way to run one step.
+
+    Each design also has methods that tell whether its kernel can run it (`status`) and what it
+    costs. Their parameters depend on the family, so they are not declared here.
 
     Attributes:
         epilogue: the functor to render; None if results stay in the workspace.
@@ -118,6 +172,10 @@ class Design(Decision, ABC):
         def signature(self) -> KernelSignature: ...
 
     @property
+    def designs(self) -> tuple[Design, ...]:
+        return (self,)
+
+    @property
     def inner(self) -> Design | None:
         """The design whose kernel this one runs for a purpose of its own, if any."""
         return None
@@ -129,6 +187,10 @@ class Design(Decision, ABC):
     @abstractmethod
     def instantiation(self, target: Target) -> Instantiation:
         """The kernel's template and its arguments."""
+
+    # Until all designs have it.
+    def launches(self, problem: Any, target: Target) -> tuple[Launch, ...]:
+        raise NotImplementedError
 
 
 class InWorkspace(Design):

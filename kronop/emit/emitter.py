@@ -1,57 +1,17 @@
-"""The interface of emitters: each plans one family for one backend, without side effects."""
+"""The emitter: it plans one kind of operation for one backend, without side effects."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, Protocol
 
-from kronop.artifacts import Launch, Status
+from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.plan import Plan
 from kronop.errors import DescriptionError
-from kronop.late import imported
+from kronop.frozen import dataclass
+from kronop.late import Later, imported
 from kronop.target import Target
-
-Description = TypeVar("Description", contravariant=True)
-Problem = TypeVar("Problem", contravariant=True)
-
-
-class Emitter(Protocol[Description, Problem]):
-    """Plans a family's descriptions and computes the launches of its problems."""
-
-    def __hash__(self) -> int: ...
-
-    def instruction(self, element: DataType, target: Target) -> MathInstruction:
-        """The default multiply-add for tensors of `element` on `target`."""
-        ...
-
-    def supports(self, description: Description, target: Target) -> Status:
-        """Whether `plan` will succeed, or the reason why it won't."""
-        ...
-
-    def plan(self, description: Description, target: Target, size: Any = None, /) -> Plan:
-        """The steps for a description that `supports` accepted.
-
-        Args:
-            size: about the size of the problems, of the family's class; None for large ones. The
-                steps are those for large problems, unless others are much faster.
-        """
-        ...
-
-    def candidates(
-        self, description: Description, target: Target, count: int, size: Any = None, /
-    ) -> tuple[Plan, ...]:
-        """1 to `count` plans for the tuner to measure; the first is the one that `plan` gives."""
-        ...
-
-    def workspace_bytes(self, plan: Plan, size: Any, threads: int, /) -> int:
-        """Bytes of scratch memory that a problem of that size needs besides its tensors."""
-        ...
-
-    def launches(self, plan: Plan, problem: Problem) -> tuple[Launch, ...]:
-        """The kernel calls in order; none if there is nothing to do."""
-        ...
 
 
 class Search(Protocol):
@@ -62,40 +22,41 @@ class Search(Protocol):
         ...
 
     def plans(self, description: Any, target: Target, count: int, size: Any, /) -> tuple[Plan, ...]:
-        """Up to `count` plans of a supported description, the best first."""
+        """Up to `count` plans of a supported description, the best first.
+
+        Args:
+            size: about the size of the problems, of the kind's class; None for large ones. The
+                plans are those for large problems, unless others are much faster.
+        """
         ...
 
 
-class Choiceless(ABC):
-    """The planning half of an emitter that has one plan for each description and size."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def plan(self, description: Any, target: Target, size: Any = None) -> Plan:
-        """The plan."""
-
-    def candidates(
-        self, description: Any, target: Target, count: int, size: Any = None
-    ) -> tuple[Plan, ...]:
-        return (self.plan(description, target, size),)
-
-
-class Searching:
-    """The planning half of an emitter. It imports the search module only when it plans, because a
-    process whose plans are all cached needs none.
+@dataclass(frozen=True, slots=True)
+class Emitter:
+    """Plans the descriptions of one kind for one backend. A process whose plans are all cached
+    imports no module that searches for them.
 
     Attributes:
         search: the name of a module with the functions of `Search`.
+        default: a function (element type, target) -> the multiply-add where none is given.
     """
 
-    __slots__ = ()
+    search: str
+    default: Later
 
-    search: ClassVar[str]
+    @property
+    def package(self) -> str:
+        """The package whose modules take part in planning."""
+        return self.search.partition(".")[0]
+
+    def instruction(self, element: DataType, target: Target) -> MathInstruction:
+        """The default multiply-add for tensors of `element` on `target`."""
+        found: MathInstruction = self.default.get()(element, target)
+        return found
 
     def supports(self, description: Any, target: Target) -> Status:
         """Whether `plan` will succeed, and the reason where not."""
-        return self._search().supports(description, target)
+        return self._search.supports(description, target)
 
     def plan(self, description: Any, target: Target, size: Any = None) -> Plan:
         """The first of `candidates`.
@@ -108,7 +69,7 @@ class Searching:
     def candidates(
         self, description: Any, target: Target, count: int, size: Any = None
     ) -> tuple[Plan, ...]:
-        """Up to `count` plans, the best first.
+        """1 to `count` plans for the tuner to measure, the best first.
 
         Raises:
             DescriptionError: `supports` says no.
@@ -116,8 +77,9 @@ class Searching:
         status = self.supports(description, target)
         if not status:
             raise DescriptionError(status.reason)
-        return self._search().plans(description, target, count, size)
+        return self._search.plans(description, target, count, size)
 
+    @property
     def _search(self) -> Search:
-        found: Any = imported(self.search)
-        return found  # type: ignore[no-any-return]
+        found: Search = imported(self.search)
+        return found

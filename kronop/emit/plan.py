@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kronop.emit.design import Design
+from kronop.artifacts import Launch
+from kronop.emit.design import Design, Pipeline, Runnable
 from kronop.emit.floor import LeastWork
 from kronop.frozen import dataclass
+from kronop.size import Size
 from kronop.target import Target
 
 
@@ -60,11 +62,27 @@ class Plan:
         target: the target that it is for.
         steps: at least one.
         rejected: (candidate, reason) of candidates that were not taken.
+        pipeline: what launches the steps, whose designs are its own; None for the only step's
+            design.
     """
 
     target: Target
     steps: tuple[Step, ...]
     rejected: tuple[tuple[str, str], ...] = ()
+    pipeline: Pipeline | None = None
+
+    @property
+    def runnable(self) -> Runnable:
+        """What computes the problems."""
+        return self.pipeline or self.steps[0].design
+
+    def workspace_bytes(self, size: Size, threads: int) -> int:
+        """Bytes of scratch memory that a problem of that size needs besides its tensors."""
+        return self.runnable.workspace(size, self.target, threads) if size else 0
+
+    def launches(self, problem: Any) -> tuple[Launch, ...]:
+        """The kernel calls in order, for a problem that has results."""
+        return self.runnable.launches(problem, self.target)
 
     def __str__(self) -> str:
         return self._describe()

@@ -18,13 +18,14 @@ from kronop.descriptions.datatype import TENSOR_TYPES, DataType, tfloat32
 from kronop.descriptions.epilogue import Epilogue, LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.visitor import VisitorEpilogue
-from kronop.emit.design import Design
+from kronop.emit.design import Design, Pipeline
 from kronop.emit.plan import Plan, Step
 from kronop.late import imported
 from kronop.target import Target
 
 # Keys of the objects that stand for other values: with blanks, so that no field has such a name.
 _OWN, _TYPE, _CLASS, _MEMBER = "own epilogue", "element type", "a class", "a member"
+_STEP = "the design of a step"
 _TRANSPOSED = "own visitor tree, transposed"
 _ELEMENTS = {**TENSOR_TYPES, tfloat32.name: tfloat32}
 _PLAIN = (str, bool, int, float, type(None))
@@ -43,6 +44,8 @@ def to_text(plan: Plan, epilogue: Epilogue) -> str:
             return value
         if isinstance(value, tuple):
             return [told(item) for item in value]
+        if isinstance(value, Design) and value in designs:
+            return {_STEP: designs.index(value)}
         if isinstance(value, DataType):
             return {_TYPE: value.name}
         if isinstance(value, Epilogue) and value == epilogue:
@@ -60,8 +63,11 @@ def to_text(plan: Plan, epilogue: Epilogue) -> str:
             if item.init
         }
 
+    designs: list[Any] = []
     steps = [_named(step) for step in plan.steps]
-    return json.dumps([steps, plan.rejected], separators=(",", ":"))
+    designs += [step.design for step in plan.steps]
+    whole = [steps, plan.rejected, told(plan.pipeline)]
+    return json.dumps(whole, separators=(",", ":"))
 
 
 def from_text(text: str, target: Target, epilogue: Epilogue) -> Plan:
@@ -76,6 +82,8 @@ def from_text(text: str, target: Target, epilogue: Epilogue) -> Plan:
             return tuple(value_of(item) for item in told)
         if not isinstance(told, dict):
             return told
+        if _STEP in told:
+            return steps[told[_STEP]].design
         if _OWN in told:
             return epilogue
         if _TRANSPOSED in told:
@@ -90,14 +98,17 @@ def from_text(text: str, target: Target, epilogue: Epilogue) -> Plan:
     def made(kind: Any, told: dict[str, Any]) -> Any:
         return kind(**{name: _checked(kind, name, value_of(it)) for name, it in told.items()})
 
+    steps: list[Step] = []
     try:
-        steps, rejected = json.loads(text)
+        described, rejected, pipeline = json.loads(text)
+        steps += [made(Step, step) for step in described]
         return Plan(
             target=target,
-            steps=tuple(made(Step, step) for step in steps),
+            steps=tuple(steps),
             rejected=tuple((_is(str, name), _is(str, why)) for name, why in rejected),
+            pipeline=None if pipeline is None else _is(Pipeline, value_of(pipeline)),
         )
-    except (KeyError, TypeError, AttributeError, ImportError) as error:
+    except (LookupError, TypeError, AttributeError, ImportError) as error:
         raise ValueError(f"not the text of a plan: {error!r}") from error
 
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
+from kronop.artifacts import Field, KernelSignature, Scalar, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix, padded
 from kronop.descriptions.summed import VisitProblem
@@ -38,10 +38,6 @@ class VisitDesign(Design):
     @abstractmethod
     def status(self, target: Target) -> Status:
         """Whether the kernel can run the tree on a target."""
-
-    @abstractmethod
-    def launches(self, index: int, problem: VisitProblem) -> tuple[Launch, ...]:
-        """The launches of step `index`, for sums that are there."""
 
     def style(self, target: Target) -> Iterator[str]:
         yield "sums along rows" if self.along_rows else "sums along columns"

@@ -14,6 +14,7 @@ from kronop.artifacts import Launch, Status
 from kronop.descriptions.datatype import DataType, Layout
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.summed import Summed, moved_bytes, summed
+from kronop.emit.design import Pipeline, Runnable
 from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan, Step
 from kronop.emit.visit_design import VisitDesign
@@ -35,7 +36,11 @@ class Visiting:
         inner: the emitter of the family.
     """
 
-    inner: Emitter[Any, Any]
+    inner: Emitter
+
+    @property
+    def package(self) -> str:
+        return self.inner.package
 
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
         return self.inner.instruction(element, target)
@@ -54,20 +59,25 @@ class Visiting:
         plans = self.inner.candidates(summed(description), target, count, size)
         return tuple(visited(plan, description) for plan in plans)
 
-    def workspace_bytes(self, plan: Plan, size: Any, threads: int) -> int:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visited(Pipeline):
+    """The family's kernels, and the pass over their sums."""
+
+    family: Runnable
+    visit: VisitDesign
+
+    @property
+    def parts(self) -> tuple[Runnable, ...]:
+        return self.family, self.visit
+
+    def workspace(self, size: Any, target: Target, threads: int) -> int:
         """Bytes that the family's kernels need; sums and parts of reductions come besides."""
-        return self.inner.workspace_bytes(of_family(plan), size, threads)
+        return self.family.workspace(size, target, threads)
 
-    def launches(self, plan: Plan, problem: Summed) -> tuple[Launch, ...]:
-        design = plan.steps[-1].design
-        assert isinstance(design, VisitDesign)
-        first = self.inner.launches(of_family(plan), problem.problem)
-        return (*first, *design.launches(len(plan.steps) - 1, problem.visit))
-
-
-def of_family(plan: Plan) -> Plan:
-    """The plan without its last step."""
-    return dataclasses.replace(plan, steps=plan.steps[:-1])
+    def launches(self, problem: Summed, target: Target) -> tuple[Launch, ...]:
+        first = self.launches_of(0, problem.problem, target)
+        return (*first, *self.launches_of(1, problem.visit, target))
 
 
 def design_of(description: Any, target: Target) -> VisitDesign:
@@ -84,13 +94,14 @@ def design_of(description: Any, target: Target) -> VisitDesign:
 def visited(plan: Plan, description: Any) -> Plan:
     """The plan with the pass as its last step."""
     epilogue, sums = description.epilogue, description.math.element_accumulator
-    output = epilogue.element_output
+    output, design = epilogue.element_output, design_of(description, plan.target)
     step = Step(
         entry=f"visit_{sums.short}_{output.short}_{plan.target.arch}",
-        design=design_of(description, plan.target),
+        design=design,
         # Of one sum: rows may have any number of columns.
         bytes_per_row=moved_bytes(epilogue),
         operations_per_row=epilogue.tree.operations,
         note="takes the sums through the visitor tree; a row stands for one sum",
     )
-    return dataclasses.replace(plan, steps=(*plan.steps, step))
+    pipeline = Visited(family=plan.runnable, visit=design)
+    return dataclasses.replace(plan, steps=(*plan.steps, step), pipeline=pipeline)

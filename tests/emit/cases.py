@@ -93,7 +93,7 @@ _TREES_ON = {
 }
 _SAMPLES_ON = {"cuda": "sm_90a", "x86": "x86-avx512"}
 
-_Named = tuple[str, Operation[Any, Any, Any]]
+_Named = tuple[str, Operation[Any, Any]]
 
 
 def operations() -> Iterator[_Named]:

@@ -113,7 +113,7 @@ def _launched(
         arguments.share_among(3)
         plan = operation.plan_for(arguments.size)
         places = _Places()
-        served = Served(plan, operation._emitter, ())
+        served = Served(plan, ())
         launches = arguments.launches(served, places)
     except kronop.KronopError as error:
         return f"no:{type(error).__name__}:{_digest(str(error))}"

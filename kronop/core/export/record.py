@@ -153,7 +153,7 @@ class Recorder:
         arguments.share_among(threads)
         plan = self._operation.plan_for(arguments.size)
         places = Symbolic(len(self._operands))
-        served = Served(plan, self._operation._emitter, ())
+        served = Served(plan, ())
         launches = arguments.launches(served, places)
         if not launches:
             raise _unfit("a kernel for every number of rows", f"none for {rows}")

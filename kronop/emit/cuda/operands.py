@@ -199,15 +199,13 @@ def signature(
 
 
 def make_launch(
-    index: int,
     design: Design,
     blocks: int,
     values: Mapping[str, int | tuple[int, ...] | tuple[float, ...]],
 ) -> Launch:
-    """The launch of one step. The grid has a limit: kernels loop, so fewer blocks do the work of
+    """The launch of a kernel. The grid has a limit: kernels loop, so fewer blocks do the work of
     those beyond it."""
     return Launch(
-        step=index,
         parameters=design.signature.pack(values),
         blocks=design.signature.blocks(values),
         grid=(min(blocks, MOST_BLOCKS), 1, 1),

@@ -128,7 +128,7 @@ class VisitSums(VisitDesign):
         launches = 1 + self.epilogue.tree.reduces
         return elements * moved_bytes(self.epilogue) / rate + launches * MEASURED.launch
 
-    def launches(self, index: int, problem: VisitProblem) -> tuple[Launch, ...]:
+    def launches(self, problem: VisitProblem, target: Target) -> tuple[Launch, ...]:
         """One launch, and one that joins parts if the tree reduces.
 
         Raises:
@@ -136,15 +136,15 @@ class VisitSums(VisitDesign):
         """
         m, n = problem.m, problem.n
         tiles = operands.cover(m, self.tile[0]) * operands.cover(n, self.tile[1])
-        launches = [self._launch(index, problem, problem.problems * tiles, joins=0)]
+        launches = [self._launch(problem, problem.problems * tiles, joins=0)]
         if self.epilogue.tree.reduces:
             shares = shares_of_join(m, n, self.tile)
             blocks = problem.problems * operands.cover(max(m, n), _THREADS // shares)
-            launches.append(self._launch(index, problem, blocks, joins=shares))
+            launches.append(self._launch(problem, blocks, joins=shares))
         return tuple(launches)
 
-    def _launch(self, index: int, problem: VisitProblem, blocks: int, *, joins: int) -> Launch:
+    def _launch(self, problem: VisitProblem, blocks: int, *, joins: int) -> Launch:
         operands.check_blocks(blocks)
         folds, _ = parts_of(self.epilogue, problem.m, problem.n, problem.problems, self.tile)
         values = self.values_with("partial", {"joins": joins}, problem, folds)
-        return operands.make_launch(index, self, blocks, values)
+        return operands.make_launch(self, blocks, values)

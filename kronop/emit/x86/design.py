@@ -161,12 +161,12 @@ class HostDesign(Design):
     def threads_for(self, rows: int, threads: int) -> int:
         """How many of `threads` threads a run of `rows` rows in all uses."""
 
-    def workspace_bytes(self, rows: int, threads: int) -> int:
-        """One slice of scratch for each thread."""
-        return self.shared_bytes * self.threads_for(rows, threads) if rows else 0
+    def workspace(self, size: int, target: Target, threads: int) -> int:
+        """One slice of scratch for each thread that has some of the `size` rows."""
+        return self.shared_bytes * self.threads_for(size, threads) if size else 0
 
-    def launch_with(self, index: int, problem: Problem, all_rows: int, own: Values) -> Launch:
-        """The launch of step `index`; `own` are the values that only this kernel has."""
+    def launch_with(self, problem: Problem, all_rows: int, own: Values) -> Launch:
+        """The launch; `own` are the values that only this kernel has."""
         read, written = self.row_bytes
         passes = passes_caches(
             all_rows, written, self.work.vector_bytes, in_parts=self.stores_in_parts
@@ -184,4 +184,4 @@ class HostDesign(Design):
             matrix = item or _NO_MATRIX
             values[name] = matrix.pointer
             values[f"{name}_strides"] = (matrix.row, matrix.column)
-        return Launch(step=index, parameters=self.signature.pack(values))
+        return Launch(parameters=self.signature.pack(values))

@@ -53,7 +53,7 @@ class HostVisitSums(VisitDesign):
             constants=(("kPanel", _PANEL),),
         )
 
-    def launches(self, index: int, problem: VisitProblem) -> tuple[Launch, ...]:
+    def launches(self, problem: VisitProblem, target: Target) -> tuple[Launch, ...]:
         work = _WORK * problem.m * problem.n * problem.problems
         threads = planning.shares(work, problem.threads, problem.threads)
         of = problem if self.along_rows else _turned(problem)
@@ -62,7 +62,7 @@ class HostVisitSums(VisitDesign):
         folds, _ = parts_of(self.epilogue, problem.m, problem.n, problem.problems, tile)
         own = dict(zip(_OWN, (rows, threads, int(not self.along_rows)), strict=True))
         values = self.values_with("workspace", own, of, folds)
-        return (Launch(step=index, parameters=self.signature.pack(values)),)
+        return (Launch(parameters=self.signature.pack(values)),)
 
 
 def _turned(problem: VisitProblem) -> VisitProblem:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from kronop.core.operation import Operation
 from kronop.families.distance.arguments import DistanceArguments
 from kronop.families.distance.declaration import GRADIENT, MATRIX
-from kronop.families.distance.description import DistanceDescription, DistanceProblem
+from kronop.families.distance.description import DistanceDescription
 from kronop.families.distance.gradient_arguments import DistanceGradientArguments
 from kronop.families.distance.gradient_description import (
     DistanceGradientDescription,
-    GradientProblem,
 )
 
 
-class DistanceOperation(
-    Operation[DistanceDescription, DistanceProblem, DistanceArguments], kind=MATRIX
-):
+class DistanceOperation(Operation[DistanceDescription, DistanceArguments], kind=MATRIX):
     """Distances, or another kernel, between all pairs of points:
     `Y[m, n] = epilogue(kernel(X1[m], X2[n]))`.
 
@@ -48,7 +45,7 @@ class DistanceOperation(
 
 
 class DistanceGradientOperation(
-    Operation[DistanceGradientDescription, GradientProblem, DistanceGradientArguments],
+    Operation[DistanceGradientDescription, DistanceGradientArguments],
     kind=GRADIENT,
 ):
     """Sums of derivatives of powers of differences:

@@ -7,12 +7,11 @@ from kronop.families.distance.declaration import PRODUCT
 from kronop.families.distance.product_arguments import KernelMatmulArguments
 from kronop.families.distance.product_description import (
     KernelMatmulDescription,
-    KernelMatmulProblem,
 )
 
 
 class KernelMatmulOperation(
-    Operation[KernelMatmulDescription, KernelMatmulProblem, KernelMatmulArguments], kind=PRODUCT
+    Operation[KernelMatmulDescription, KernelMatmulArguments], kind=PRODUCT
 ):
     """The product of a kernel matrix, which is not stored, and a matrix:
     `Y[m, c] = epilogue(sum over n of (kernel(X1[m], X2[n]) + regularization [m = n]) V[n, c])`.

@@ -5,15 +5,13 @@ from __future__ import annotations
 from kronop.core.operation import Operation
 from kronop.families.gemm.arguments import GemmArguments
 from kronop.families.gemm.declaration import GROUPED, UNIVERSAL
-from kronop.families.gemm.description import GemmDescription, GemmProblem
+from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.grouped_arguments import GemmGroupedArguments
-from kronop.families.gemm.grouped_description import GemmGroupedDescription, GemmGroupedProblem
+from kronop.families.gemm.grouped_description import GemmGroupedDescription
 from kronop.frozen import derived
 
 
-class GemmOperationUniversal(
-    Operation[GemmDescription, GemmProblem, GemmArguments], kind=UNIVERSAL
-):
+class GemmOperationUniversal(Operation[GemmDescription, GemmArguments], kind=UNIVERSAL):
     """The matrix product `D = epilogue(A B, C)`, for any M, N and K: one product, slices of its
     sum, or a batch.
 
@@ -44,9 +42,7 @@ class GemmOperationUniversal(
     """
 
 
-class GemmOperationGrouped(
-    Operation[GemmGroupedDescription, GemmGroupedProblem, GemmGroupedArguments], kind=GROUPED
-):
+class GemmOperationGrouped(Operation[GemmGroupedDescription, GemmGroupedArguments], kind=GROUPED):
     """A group of matrix products, `D_g = epilogue(A_g B_g, C_g)` for each product g, each of its
     own M, N and K.
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from kronop.core.operation import Operation
 from kronop.families.kron.arguments import KronMatmulArguments
 from kronop.families.kron.declaration import MATMUL
-from kronop.families.kron.description import KronMatmulDescription, KronProblem
+from kronop.families.kron.description import KronMatmulDescription
 
 
-class KronMatmulOperation(
-    Operation[KronMatmulDescription, KronProblem, KronMatmulArguments], kind=MATMUL
-):
+class KronMatmulOperation(Operation[KronMatmulDescription, KronMatmulArguments], kind=MATMUL):
     """Y = epilogue(X (F1 x ... x FN)), or with X on the other side.
 
     It runs on `KronMatmulArguments`, for any number of rows M and any batch.

@@ -5,19 +5,16 @@ from __future__ import annotations
 from kronop.core.operation import Operation
 from kronop.families.ksparse.arguments import KSparseArguments
 from kronop.families.ksparse.chain_arguments import KSparseChainArguments
-from kronop.families.ksparse.chain_description import KSparseChainDescription, KSparseChainProblem
+from kronop.families.ksparse.chain_description import KSparseChainDescription
 from kronop.families.ksparse.declaration import CHAIN, GRADIENT, PRODUCT
-from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
+from kronop.families.ksparse.description import KSparseDescription
 from kronop.families.ksparse.gradient_arguments import KSparseGradientArguments
 from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
-    KSparseGradientProblem,
 )
 
 
-class KSparseOperation(
-    Operation[KSparseDescription, KSparseProblem, KSparseArguments], kind=PRODUCT
-):
+class KSparseOperation(Operation[KSparseDescription, KSparseArguments], kind=PRODUCT):
     """Y = epilogue(X K') (batch first) or epilogue(K X) (batch last), K Kronecker-sparse.
 
     K is I_a x dense(b, c) x I_d in structure, with the weights W of shape (a, b, c, d) for entries:
@@ -54,9 +51,7 @@ class KSparseOperation(
     """
 
 
-class KSparseChainOperation(
-    Operation[KSparseChainDescription, KSparseChainProblem, KSparseChainArguments], kind=CHAIN
-):
+class KSparseChainOperation(Operation[KSparseChainDescription, KSparseChainArguments], kind=CHAIN):
     """Y = epilogue(X K1' ... KL') (batch first) or epilogue(KL ... K1 X) (batch last).
 
     Each factor is as in `KSparseOperation`, and takes as many features as the one before gives: a c
@@ -98,7 +93,7 @@ class KSparseChainOperation(
 
 
 class KSparseGradientOperation(
-    Operation[KSparseGradientDescription, KSparseGradientProblem, KSparseGradientArguments],
+    Operation[KSparseGradientDescription, KSparseGradientArguments],
     kind=GRADIENT,
 ):
     """Y = epilogue(the gradient of a Kronecker-sparse product's weights, or of a factor).

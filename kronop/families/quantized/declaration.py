@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from kronop.core.family import Family, Kind, Later
+from kronop.core.family import Family, Kind
+from kronop.emit.emitter import Emitter
+from kronop.late import Later
 
-_HERE = __package__
+_HERE, _MATH = __package__, "kronop.emit.default_math"
 
 QUANTIZED = Kind(
     name="quantized Kronecker",
     description=Later(f"{_HERE}.description", "QuantizedKronDescription"),
     emitters={
-        "cuda": Later(f"{_HERE}.cuda.emitter", "CudaEmitter"),
-        "x86": Later(f"{_HERE}.x86.emitter", "X86Emitter"),
+        "cuda": Emitter(f"{_HERE}.cuda.choice", Later(_MATH, "tensor_cores")),
+        "x86": Emitter(f"{_HERE}.x86.choice", Later(_MATH, "tiles_for_floats")),
     },
     inputs=("X", "F"),
     sample={

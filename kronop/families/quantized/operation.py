@@ -5,11 +5,11 @@ from __future__ import annotations
 from kronop.core.operation import Operation
 from kronop.families.quantized.arguments import QuantizedKronArguments
 from kronop.families.quantized.declaration import QUANTIZED
-from kronop.families.quantized.description import QuantizedKronDescription, QuantizedKronProblem
+from kronop.families.quantized.description import QuantizedKronDescription
 
 
 class QuantizedKronOperation(
-    Operation[QuantizedKronDescription, QuantizedKronProblem, QuantizedKronArguments],
+    Operation[QuantizedKronDescription, QuantizedKronArguments],
     kind=QUANTIZED,
 ):
     """A quantized Kronecker product: rows of X (F1 x ... x FN) as integers with a scale each.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kronop.args.protocols import OperationLike, Places
-
 from kronop.args.base import Arguments
 from kronop.args.checks import check_source, description_of
 from kronop.args.overlap import same_elements
+from kronop.args.protocols import OperationLike, Places
 from kronop.args.staging import form_for
 from kronop.args.tensor import check_promise, empty, view
 from kronop.args.view import contiguous_strides

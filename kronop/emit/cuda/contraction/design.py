@@ -32,6 +32,21 @@ INDICES = {"x": ("contracted", "row"), "w": ("contracted", "produced"), "y": ("p
 _OFFSETS_OF_A_ROW = 3 * 8
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContractProblem:
+    """A contraction with its memory.
+
+    Attributes:
+        views: the operands x, w, y, z and bias; z or bias have a pointer of 0 where absent.
+        extents: those of row, contracted, produced, lane and group.
+        scalars: the epilogue's, in its order.
+    """
+
+    views: Mapping[str, View]
+    extents: Extents
+    scalars: tuple[float, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ContractDesign(Design):
     """A design whose blocks compute `lanes` x `m` x `n` results, `k` contracted indices at a time.
@@ -106,22 +121,8 @@ class ContractDesign(Design):
             constants=self.constants(target),
         )
 
-    def launch(
-        self,
-        index: int,
-        target: Target,
-        views: Mapping[str, View],
-        extents: Extents,
-        scalars: tuple[float, ...],
-    ) -> Launch:
-        """The launch for the operands x, w, y, z and bias; a pointer of 0 where z or bias is
-        absent.
-
-        Args:
-            index: of the step.
-            extents: those of row, contracted, produced, lane and group.
-        """
-        views, extents = merged_rows(views, extents)
+    def launches(self, problem: ContractProblem, target: Target) -> tuple[Launch, ...]:
+        views, extents = merged_rows(problem.views, problem.extents)
         x, w, y = (
             self.allows_vectors(name, views[name], extents, width)
             for name, width in zip(("x", "w", "y"), self.vectors, strict=True)
@@ -132,12 +133,12 @@ class ContractDesign(Design):
             "w_vector": w,
             "y_vector": y
             and (z.pointer == 0 or self.allows_vectors("y", z, extents, self.vectors[2])),
-            "scalars": scalars,
+            "scalars": problem.scalars,
         }
         for name, view in views.items():
             values |= view.field(name)
         values |= {f"{name}_extent": extents[name] for name in ("row", "lane", "group")}
-        return operands.make_launch(index, self, self.blocks(extents, target), values)
+        return (operands.make_launch(self, self.blocks(extents, target), values),)
 
     def blocks(self, extents: Extents, target: Target) -> int:
         """The number of blocks of a launch."""

@@ -57,6 +57,15 @@ class Packed:
     size: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackProblem:
+    """Weights with their extents, and the address to which they are packed."""
+
+    weights: View
+    extents: Extents
+    address: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pack(InWorkspace):
     """A step that packs weights.
@@ -123,13 +132,13 @@ class Pack(InWorkspace):
         """Bytes of the workspace for the packed weights."""
         return operands.round_up(self.packed(groups).size * self.work.math.element_b.bytes, 256)
 
-    def launch(self, index: int, view: View, extents: Extents, address: int) -> tuple[Launch, View]:
-        """The launch that packs the weights to `address`, and a view of the packed weights."""
+    def launches(self, problem: PackProblem, target: Target) -> tuple[Launch, ...]:
+        view, extents = problem.weights, problem.extents
         lanes, groups = extents["lane"][0], extents["group"][0]
         element = self.work.math.element_b
         reading = _reading(view, extents, self.lanes, element)
         values = view.field("w") | {
-            "packed": address,
+            "packed": problem.address,
             "lanes": lanes,
             "groups": groups,
             "reading": reading,
@@ -139,10 +148,14 @@ class Pack(InWorkspace):
         outputs = operands.cover(there.produced, piece if reading is Reading.Turned else 1)
         across = groups * operands.cover(there.lanes, self.lanes)
         threads = across * outputs * there.contracted // piece
-        launch = operands.make_launch(index, self, operands.cover(threads, _THREADS), flat)
+        return (operands.make_launch(self, operands.cover(threads, _THREADS), flat),)
+
+    def packed_view(self, problem: PackProblem) -> View:
+        """The packed weights."""
+        there = self.packed(problem.extents["group"][0])
         strides = {name: (there.strides[name],) for name in ("contracted", "produced", "lane")}
         group = (there.strides["group"], 0, 0, 0)
-        return launch, View(pointer=address, strides={**strides, "group": group})
+        return View(pointer=problem.address, strides={**strides, "group": group})
 
     def is_needed(self, view: View, extents: Extents) -> bool:
         """Whether a call has to pack its weights, because products can't read them in place."""

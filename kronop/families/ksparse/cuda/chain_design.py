@@ -314,7 +314,7 @@ class ChainMma(Design):
             values[f"group_{name}"] = item.strides["group"][0]
         tiles = operands.cover(problem.rows, self.m)
         most = max(1, self.blocks(target) * target.cores // self.parts)
-        return operands.make_launch(index, self, min(tiles, most) * self.parts, values)
+        return operands.make_launch(self, min(tiles, most) * self.parts, values)
 
     def _flags(self, views: Mapping[str, operands.View], rows: int) -> dict[str, int]:
         """The flags that tell the kernel whether strides and addresses allow vector accesses."""

@@ -188,7 +188,7 @@ class FactorGradients(_End):
             "scalars": problem.scalars,
         }
         elements = sum(rows * columns for rows, columns in self.factors)
-        return operands.make_launch(index, self, elements, values)
+        return operands.make_launch(self, elements, values)
 
 
 @functools.cache

@@ -239,7 +239,7 @@ class GradientGroup(GradientRoom):
         }
         tiles = operands.cover(b, self.p) * operands.cover(c, self.q)
         blocks = min(target.cores, tiles * shares * self.products)
-        return operands.make_launch(index, self, blocks, values)
+        return operands.make_launch(self, blocks, values)
 
 
 @functools.cache

@@ -255,7 +255,7 @@ class GradientTile(GradientSums):
             "matrix": work.product_axes,
         }
         values |= work.operand("x", problem.x, work.q) | work.operand("g", problem.g, work.p)
-        return (operands.make_launch(0, self, blocks, values),), shares
+        return (operands.make_launch(self, blocks, values),), shares
 
 
 def _of_bite(design: GradientTile, target: Target) -> float:

@@ -158,4 +158,4 @@ class MoveLanes(InWorkspace):
         }
         parts = operands.cover(self.own, self.octets * self.piece)
         blocks = operands.cover(rows * groups, self.matrices) * parts
-        return operands.make_launch(index, self, blocks, values)
+        return operands.make_launch(self, blocks, values)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from kronop.args.frameworks import NESTED, SPREAD
+from kronop.args.strides import broadcast_shapes
 from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
 
 # What tensors of a chain or product may be listed in.
@@ -112,3 +113,11 @@ def check_source(beta: Any, z: Any, called: str = "z") -> None:
     if z is None and beta:
         expected = f"0 without {called}"
         raise ArgumentError(mismatch("beta", expected=expected, got=beta, hint=f"pass {called}"))
+
+
+def common_shape(named: Sequence[tuple[str, tuple[Any, ...]]]) -> tuple[Any, ...]:
+    """As `broadcast_shapes`, also of extents that are not known while a program is traced."""
+    try:
+        return (*torch.broadcast_shapes(*(shape for _, shape in named)),)
+    except RuntimeError:
+        return broadcast_shapes(named)  # Which names the tensor.

@@ -14,10 +14,11 @@ from kronop.core.calls import describe_output, epilogue_of, finish, operand_of
 from kronop.core.prepared import Call
 from kronop.descriptions.shared import Array, beta_beside
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ElementTypeError, mismatch
 from kronop.families.kron.arguments import KronMatmulArguments
 from kronop.families.kron.description import Side
 from kronop.families.kron.operation import KronMatmulOperation
+from kronop.families.kron.shapes import check_matrix
 
 _NAMES = {Side.Right: "gemkm", Side.Left: "gekmm"}
 _ORDER = {Side.Right: "gemkm(x, factors)", Side.Left: "gekmm(factors, x)"}
@@ -184,19 +185,6 @@ def factors_of(factors: Any, side: Side) -> Sequence[Any]:
             )
         )
     return found
-
-
-def check_matrix(shape: tuple[int, ...], index: int) -> tuple[int, int]:
-    """(rows, columns) of a factor of that shape.
-
-    Raises:
-        ArgumentError: it has fewer than two dimensions.
-    """
-    if len(shape) < 2:
-        raise ArgumentError(
-            mismatch(f"factors[{index}]", expected="(..., P, Q)", got=shape, hint="give a matrix")
-        )
-    return shape[-2], shape[-1]
 
 
 @functools.lru_cache(maxsize=512)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kronop.args.base import Arguments
-from kronop.args.checks import check_source, count_text, description_of, product_text
+from kronop.args.checks import check_source, description_of
 from kronop.args.overlap import same_elements
 from kronop.args.placing import Laid
 from kronop.args.protocols import OperationLike, Places
@@ -22,6 +22,7 @@ from kronop.descriptions.summed import summed
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
+from kronop.families.kron.shapes import result_shape
 from kronop.size import Rows
 
 
@@ -123,31 +124,16 @@ class KronMatmulArguments(Arguments):
     def _check_shapes(self, views: dict[str, TensorView]) -> None:
         """Checks all shapes against the operation, and gives vectors a dimension M of 1."""
         what = self._description
-        right = what.side is Side.Right
-        views["X"] = self._with_rows(views["X"], "X")
-        inner = views["X"].shape[-1 if right else -2]
-        if inner != what.input_columns:
-            sizes = product_text(size for size, _ in what.contractions)
-            count = count_text(what.input_columns)
-            shape = f"(..., M, {count})" if right else f"(..., {count}, M)"
-            raise ArgumentError(
-                mismatch(
-                    "shape of X",
-                    expected=f"{shape}, since {sizes} = {count}",
-                    got=_shape(views["X"], self._is_vector, right),
-                    hint="check X against the factors",
-                )
-            )
         for index, expected in enumerate(what.factors):
             _check_shape(views[f"factors[{index}]"], f"factors[{index}]", expected, expected)
-        self._m = views["X"].shape[-2 if right else -1]
-        self._batch = broadcast_shapes(
-            [(name, item.shape[:-2]) for name, item in views.items() if name not in ("Z", "Y")]
-        )
-        rows_and_columns = what.y_shape(self._m)
+        factors = [views[f"factors[{index}]"].shape for index in range(len(what.factors))]
+        given, views["X"] = views["X"].shape, self._with_rows(views["X"], "X")
+        shape = result_shape(given, factors, what.side)
+        self._batch = shape[: -1 if self._is_vector else -2]
+        self._m = views["X"].shape[-2 if what.side is Side.Right else -1]
         for name in ("Z", "Y"):
             if name in views:
-                self._check_result(views, name, rows_and_columns)
+                self._check_result(views, name, what.y_shape(self._m))
 
     def _check_result(
         self, views: dict[str, TensorView], name: str, matrix: tuple[int, int]

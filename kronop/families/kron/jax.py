@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,11 +11,11 @@ import numpy as np
 from jax.interpreters import batching
 
 from kronop.descriptions.datatype import result_type
-from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.api import kron_arguments
 from kronop.families.kron.description import Side
 from kronop.families.kron.formed import kronecker_product
 from kronop.families.kron.grouping import groups
+from kronop.families.kron.shapes import result_shape
 from kronop.jax.checks import array, arrays, check_types, number, with_source
 from kronop.jax.derivatives import contract, differentiate
 from kronop.jax.primitives import primitive
@@ -104,34 +103,9 @@ def _kron(x: Any, factors: Any, side: Side, alpha: Any, beta: Any, z: Any) -> An
 
 
 def _shape(x: Any, *factors: Any, side: Side, alpha: Any) -> tuple[tuple[int, ...], Any]:
-    right = side is Side.Right
-    inner, outer = (-2, -1) if right else (-1, -2)
-    columns = math.prod(item.shape[inner] for item in factors)
-    if x.shape[outer] != columns:
-        raise ArgumentError(
-            mismatch(
-                "shape of x",
-                expected=f"(..., M, {columns})" if right else f"(..., {columns}, M)",
-                got=tuple(x.shape),
-                hint="K is the product of the factors' rows"
-                + ("" if right else " in gemkm, of their columns in gekmm"),
-            )
-        )
-    try:
-        lead = np.broadcast_shapes(*(item.shape[:-2] for item in (x, *factors)))
-    except ValueError:
-        raise ArgumentError(
-            mismatch(
-                "leading dimensions of x and factors",
-                expected="ones that broadcast",
-                got=", ".join(str(tuple(item.shape)) for item in (x, *factors)),
-                hint="each has to be equal or 1, counted from the right",
-            )
-        ) from None
-    made = math.prod(item.shape[outer] for item in factors)
-    matrix = (x.shape[-2], made) if right else (made, x.shape[-1])
+    shape = result_shape(x.shape, [item.shape for item in factors], side)
     element = result_type(element_of("x", x.dtype))
-    return (*lead, *matrix), x.dtype if element.name == x.dtype.name else np.dtype(element.name)
+    return shape, x.dtype if element.name == x.dtype.name else np.dtype(element.name)
 
 
 def _arguments(x: Any, *factors: Any, out: Any, side: Side, alpha: Any) -> Any:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from kronop.args.checks import check_overlap, check_writable, description_of, product_text
+from kronop.args.checks import check_overlap, check_writable, description_of
 from kronop.args.protocols import OperationLike, Places
 from kronop.args.strides import broadcast_shapes
 from kronop.args.tensor import check_element, empty, view
@@ -16,16 +16,15 @@ from kronop.args.view import TensorView, contiguous_strides
 from kronop.descriptions.datatype import DataType, float32, int8
 from kronop.descriptions.scalars import scalar
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.kron.api import check_matrix
 from kronop.families.kron.arguments import KronMatmulArguments
+from kronop.families.kron.description import Side
+from kronop.families.kron.shapes import Broadcast, Shape, result_shape
 from kronop.families.quantized.description import (
     LEAST_CLIP,
     QuantizedKronDescription,
     QuantizedKronProblem,
     check_bits,
 )
-
-Shape = tuple[int, ...]
 
 
 class QuantizedKronArguments(KronMatmulArguments):
@@ -113,7 +112,7 @@ def result_shapes(
     x: Shape,
     factors: Sequence[Shape],
     bits: int,
-    broadcast: Callable[[Sequence[tuple[str, Shape]]], Shape] = broadcast_shapes,
+    broadcast: Broadcast = broadcast_shapes,
 ) -> tuple[Shape, Shape]:
     """The shapes of the integers' bytes and of the scales, for operands of these shapes.
 
@@ -129,22 +128,8 @@ def result_shapes(
                 "factors", expected="at least one factor", got="none", hint="list every factor"
             )
         )
-    matrices = [check_matrix(shape, at) for at, shape in enumerate(factors)]
-    contracted = math.prod(rows for rows, _ in matrices)
-    if not x or x[-1] != contracted:
-        sizes = product_text(rows for rows, _ in matrices)
-        raise ArgumentError(
-            mismatch(
-                "shape of X",
-                expected=f"(..., M, {contracted}), since {sizes} = {contracted}",
-                got=tuple(x),
-                hint="check X against the factors",
-            )
-        )
-    columns = math.prod(columns for _, columns in matrices)
+    *lead, columns = result_shape(x, factors, Side.Right, broadcast)
     check_bits(bits, columns, ArgumentError)
-    leads = [(f"factors[{at}]", tuple(shape[:-2])) for at, shape in enumerate(factors)]
-    lead = (*broadcast([("X", tuple(x[:-2])), *leads]), *x[-2:-1])
     return (*lead, columns * bits // 8), (*lead, 1)
 
 

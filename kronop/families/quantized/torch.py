@@ -7,14 +7,13 @@ from typing import Any, NoReturn
 
 import torch
 
-from kronop.args.strides import broadcast_shapes
 from kronop.args.tensor import check_element
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.quantized import api
-from kronop.families.quantized.arguments import Shape, check_clip, result_shapes
+from kronop.families.quantized.arguments import check_clip, result_shapes
 from kronop.families.quantized.description import check_element_of_x
-from kronop.torch.checks import LISTS, check_tensor
+from kronop.torch.checks import LISTS, check_tensor, common_shape
 from kronop.torch.declaration import Autocast, Named, Operator
 from kronop.torch.registration import register
 from kronop.torch.transforms import in_front
@@ -97,7 +96,7 @@ def _fake(x: Any, factors: Any, bits: int, clip: Any) -> list[Any]:
     _check_types(x, factors)
     if isinstance(clip, (int, float)):  # A symbol's value is checked when there is one.
         check_clip(clip)
-    shapes = result_shapes(x.shape, [tuple(item.shape) for item in factors], bits, _broadcast)
+    shapes = result_shapes(x.shape, [tuple(item.shape) for item in factors], bits, common_shape)
     kinds = (torch.uint8 if bits == 4 else torch.int8, torch.float32)
     return [x.new_empty(shape, dtype=kind) for shape, kind in zip(shapes, kinds, strict=True)]
 
@@ -121,14 +120,6 @@ def _element(name: str, item: Any) -> DataType:
             )
         )
     return found
-
-
-def _broadcast(named: Sequence[tuple[str, Shape]]) -> Shape:
-    """As `broadcast_shapes`, also of sizes that are not known while a program is exported."""
-    try:
-        return (*torch.broadcast_shapes(*(shape for _, shape in named)),)
-    except RuntimeError:
-        return broadcast_shapes(named)  # Which names the tensor.
 
 
 def _refuse(*_: Any) -> NoReturn:

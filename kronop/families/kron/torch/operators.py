@@ -11,14 +11,13 @@ from typing import Any
 
 import torch
 
-from kronop.args.checks import count_text
-from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.api import gekmm, gemkm, known_call
 from kronop.families.kron.description import Side
+from kronop.families.kron.shapes import result_shape
 from kronop.families.kron.torch import batching, decomposed
 from kronop.families.kron.torch.gradient import gradients, repeated
 from kronop.families.kron.torch.sums import leading
-from kronop.torch.checks import check_kind
+from kronop.torch.checks import check_kind, common_shape
 from kronop.torch.declaration import Autocast, Direct, Named, Operator, Prepared
 from kronop.torch.registration import register
 
@@ -32,36 +31,12 @@ def _compute(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) ->
 
 
 def _result_shape(x: Any, factors: Any, z: Any, left: bool) -> tuple[Any, ...]:
-    contracted = result = 1
-    for factor in factors:
-        rows, columns = factor.shape[-2:]
-        contracted, result = (
-            (contracted * columns, result * rows) if left else (contracted * rows, result * columns)
-        )
-    if x.shape[-2 if left else -1] != contracted:
-        count = count_text(contracted) if isinstance(contracted, int) else contracted
-        expected = f"(..., {count}, M)" if left else f"(..., M, {count})"
-        raise ArgumentError(
-            mismatch(
-                "shape of X",
-                expected=f"{expected}, for the factors",
-                got=tuple(x.shape),
-                hint="check X against the factors",
-            )
-        )
-    batches = [item.shape[:-2] for item in (x, *factors, *(() if z is None else (z,)))]
-    try:
-        batch = torch.broadcast_shapes(*batches)
-    except RuntimeError as error:
-        raise ArgumentError(
-            mismatch(
-                "leading dimensions",
-                expected="some that broadcast",
-                got=", ".join(str(tuple(item)) for item in batches),
-                hint="they are batches, as in matmul",
-            )
-        ) from error
-    return (*batch, result, x.shape[-1]) if left else (*batch, x.shape[-2], result)
+    shapes = [tuple(item.shape) for item in factors]
+    side = Side.Left if left else Side.Right
+    *lead, rows, columns = result_shape(tuple(x.shape), shapes, side, common_shape)
+    if z is not None:
+        lead = [*common_shape([("X and factors", tuple(lead)), ("Z", tuple(z.shape[:-2]))])]
+    return (*lead, rows, columns)
 
 
 def _fake(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> Any:

@@ -1,7 +1,7 @@
 """Which designs, styles and layouts the tests ran on some target, emulated or real.
 
 A design says what its styles are, and along what X and Y are contiguous where it reads and writes
-them in place. Emitters' launches tell what a step is; it counts when its kernel runs: on the host,
+them in place. Plans' launches tell what a step is; it counts when its kernel runs: on the host,
 or in the emulation. After a run of the whole suite the counts are printed, and the suite fails
 where something that a design declares did not run.
 """
@@ -21,9 +21,9 @@ import pytest
 
 from kronop import emit, families
 from kronop.artifacts import Launch
+from kronop.descriptions.summed import Summed
 from kronop.emit.design import Design
 from kronop.emit.plan import Plan
-from kronop.emit.visiting import Visiting
 from tests.emulation import batches
 from tests.fuzz import plans
 
@@ -51,14 +51,11 @@ def designs() -> Iterator[type[Design]]:
 
 
 def watch(patch: pytest.MonkeyPatch) -> None:
-    """Has emitters tell what they launch, and kernels of the host that they run."""
+    """Has plans tell what they launch, and kernels of the host that they run."""
     from kronop.compiler.host_kernel import HostKernel
     from kronop.core import loose
 
-    kinds = (kind for family in families.FAMILIES for kind in family.kinds)
-    emitters = {later.get() for kind in kinds for later in kind.emitters.values()}
-    for emitter in (*emitters, Visiting):
-        patch.setattr(emitter, "launches", _telling(emitter.launches))
+    patch.setattr(Plan, "launches", _telling(Plan.launches))
     serve = loose._Loose.serve
     patch.setattr(loose._Loose, "serve", lambda self, plan: (_note(plan), serve(self, plan))[1])
     bind_words = HostKernel.bind_words
@@ -78,9 +75,10 @@ def ran(entry: str) -> None:
 
 def _telling(launches: Any) -> Any:
     @functools.wraps(launches)
-    def told(self: Any, plan: Plan, problem: Any) -> tuple[Launch, ...]:
-        _note(plan, frozenset(_ends(problem)))
-        return launches(self, plan, problem)
+    def told(self: Plan, problem: Any) -> tuple[Launch, ...]:
+        of_family = problem.problem if isinstance(problem, Summed) else problem
+        _note(self, frozenset(_ends(of_family)))
+        return launches(self, problem)
 
     return told
 

@@ -16,6 +16,7 @@ from kronop.artifacts import TensorMap
 from kronop.descriptions.datatype import DataType, result_type
 from kronop.emit.plan import Plan
 from kronop.families.kron.cuda import pass_choice
+from kronop.families.ksparse.chains import Chain
 from kronop.target import detect_x86_arch, name_of_cpu, runs
 
 ELEMENTS = (
@@ -173,6 +174,12 @@ def chain_operation(
     return kronop.KSparseChainOperation(
         target, tile, matrix, plain, result, epilogue, patterns, batch_last
     )
+
+
+def chain_of(plan: Plan) -> Chain:
+    """The pieces of a chain's plan."""
+    assert isinstance(plan.pipeline, Chain)
+    return plan.pipeline
 
 
 def gradient_operation(

@@ -18,7 +18,7 @@ from kronop.compiler import nvrtc_backend
 from kronop.emit.cuda.contraction import group_chains
 from kronop.emit.cuda.contraction.group import GroupContract
 from kronop.emit.render import render
-from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
+from kronop.families.ksparse import PRODUCT
 from kronop.target import Target
 from tests import support
 
@@ -47,7 +47,7 @@ def _shares_chains(design: GroupContract) -> bool:
 
 
 def _designs() -> Iterator[tuple[GroupContract, Source]]:
-    emitter = CudaKSparseEmitter()
+    emitter = PRODUCT.emitters["cuda"]
     for pattern in _PATTERNS:
         operation = support.ksparse_operation("sm_90a", kronop.float32, pattern)
         for plan in emitter.candidates(operation.description, _TARGET, 400):

@@ -25,7 +25,7 @@ from kronop.descriptions.epilogue import LinearCombinationGeneric
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan
-from kronop.families.ksparse import chains
+from kronop.families.ksparse import CHAIN, chains
 from kronop.families.ksparse.chain_description import (
     KSparseChainDescription,
     KSparseChainProblem,
@@ -34,8 +34,8 @@ from kronop.families.ksparse.chain_description import (
 )
 from kronop.families.ksparse.cuda import chain_choice
 from kronop.families.ksparse.cuda.chain_design import ChainMma
-from kronop.families.ksparse.cuda.chain_emitter import CudaKSparseChainEmitter
 from kronop.target import Target
+from tests import support
 from tests.emulation.emulator import Emulator
 from tests.emulation.test_emulated_kernels import (
     _UNIT,
@@ -52,8 +52,8 @@ _TARGET = Target.parse("sm_90a")
 
 def pair_of(plan: Plan) -> ChainMma | None:
     """The fused pair that a plan begins with; None where that is a product."""
-    (piece, _), *_ = chains.pieces(plan)
-    return piece.wrapped if isinstance(piece.wrapped, ChainMma) else None
+    design = plan.steps[0].design
+    return design if isinstance(design, ChainMma) else None
 
 
 def fused(plan: Plan) -> bool:
@@ -85,7 +85,7 @@ def describe(
 
 def pick(description: KSparseChainDescription, wanted: Callable[[Plan], bool]) -> Plan:
     """The cheapest plan that is as wanted: all ways to cut a chain of two come first."""
-    plans = CudaKSparseChainEmitter().candidates(description, _TARGET, 3)
+    plans = CHAIN.emitters["cuda"].candidates(description, _TARGET, 3)
     return next(plan for plan in plans if wanted(plan))
 
 
@@ -96,7 +96,7 @@ def run(
     emulator = Emulator(plan, folder)
     if emulator.gathered:
         return
-    random, emitter = np.random.default_rng(7), CudaKSparseChainEmitter()
+    random = np.random.default_rng(7)
     element, layout = description.X.element, description.X.layout
     last = description.batch_last
     x = stored(values(random, description.x_shape(rows), element), layout)
@@ -105,7 +105,7 @@ def run(
     bias = values(random, (description.output_columns,), element)
     y = poisoned(z.shape, element, layout)
     scalars = description.epilogue.epilogue_type(2, 3)
-    workspace = np.full(emitter.workspace_bytes(plan, rows, 1) + 256, 255, np.uint8)
+    workspace = np.full(plan.workspace_bytes(rows, 1) + 256, 255, np.uint8)
     problem = KSparseChainProblem(
         rows=rows,
         x=matrix(x, last),
@@ -118,7 +118,7 @@ def run(
         workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
         threads=1,
     )
-    launches = emitter.launches(plan, problem)
+    launches = plan.launches(problem)
     if few:
         launches = tuple(
             dataclasses.replace(item, grid=(min(few, item.grid[0]), 1, 1)) for item in launches
@@ -172,7 +172,7 @@ def test_weights_that_stay_and_weights_that_stream(
     found = (item for _, item in chain_choice.candidates(one, two, _TARGET, None))
     design = next(item for item in found if item.resident is resident and item.stages == 3)
     step = chain_choice.chain_step(one, two, design, _TARGET)
-    plan = Plan(target=_TARGET, steps=chains.piece((step,), two, 2))
+    plan = Plan(target=_TARGET, steps=(step,))
     for rows in (7, 150):
         run(folder, description, plan, rows, few=design.parts)
 
@@ -181,8 +181,8 @@ def test_weights_that_stay_and_weights_that_stream(
 def test_a_long_chain_with_an_activation(folder: Path, element: DataType) -> None:
     patterns: list[Pattern] = [(2, 16, 12, 2), (1, 24, 32, 2), (4, 10, 12, 1)]
     description = describe(patterns, element, False, activation=True)
-    plans = CudaKSparseChainEmitter().candidates(description, _TARGET, 3)
-    cuts = [tuple(piece.factors for piece, _ in chains.pieces(item)) for item in plans]
+    plans = CHAIN.emitters["cuda"].candidates(description, _TARGET, 3)
+    cuts = [tuple(piece.factors for piece in support.chain_of(item).pieces) for item in plans]
     assert (1, 1, 1) in cuts
     assert any(2 in cut for cut in cuts)
     for plan in plans:

@@ -20,7 +20,7 @@ from kronop.descriptions.datatype import (
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.families.ksparse.cuda.gradient_emitter import CudaKSparseGradientEmitter
+from kronop.families.ksparse import GRADIENT
 from kronop.families.ksparse.cuda.gradient_ends import AddShares
 from kronop.families.ksparse.cuda.gradient_group import GradientGroup
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums
@@ -65,7 +65,7 @@ def run(
     design: type[GradientSums] = GradientSums,
 ) -> None:
     """Runs and compares; `layouts` are those of X and G, `design` the way to sum up."""
-    random, emitter = np.random.default_rng(7), CudaKSparseGradientEmitter()
+    random = np.random.default_rng(7)
     math_instruction = math_instruction or MathInstruction.tensor_op(element)
     output = output or element
     epilogue = linear(output)
@@ -82,7 +82,7 @@ def run(
         products=products,
         factors=factors,
     )
-    plan = emitter.plan(description, target)
+    plan = GRADIENT.emitters["cuda"].plan(description, target)
     assert any(isinstance(step.design, design) for step in plan.steps)
     emulator = Emulator(plan, folder)
     if emulator.gathered:
@@ -92,7 +92,9 @@ def run(
     y = poisoned(description.y_shape(rows), output)
     z = values(random, y.shape, output) if source else None
     scalars = epilogue.epilogue_type(2, 3 if source else 0)
-    workspace = np.full(emitter.workspace_bytes(plan, rows, 1) + 256, 255, np.uint8)
+    # Of an empty batch there are sums as well.
+    needed = plan.runnable.workspace(rows, target, 1)
+    workspace = np.full(needed + 256, 255, np.uint8)
     lead = description.lead
     # Transposed, as those of gekmm are.
     matrices = [values(random, shape[::-1], element).T for shape in factors]
@@ -106,7 +108,7 @@ def run(
         workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
         factors=tuple(matrix(item, False) for item in matrices),
     )
-    launches = emitter.launches(plan, problem)
+    launches = plan.launches(problem)
     # Shares are waited for by who adds them up, where warp groups made them.
     made = {type(plan.steps[launch.step].design): launch.overlaps for launch in launches}
     assert made[AddShares] == (GradientGroup in made)

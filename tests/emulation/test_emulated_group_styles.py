@@ -14,8 +14,8 @@ from kronop.descriptions.datatype import ColumnMajor, DataType, Layout, RowMajor
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda.contraction import group_chains, group_choice
 from kronop.emit.cuda.contraction.group import GroupContract
+from kronop.families.ksparse import PRODUCT
 from kronop.families.ksparse.cuda import choice
-from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
 from kronop.target import Target
 from tests import support
 from tests.covering import pairs
@@ -179,7 +179,7 @@ def _steps(element: DataType, pattern: _Pattern, x: Layout, y: Layout) -> dict[s
     """All steps of this kind that the planner considers, by their tile."""
     description = support.ksparse_operation("sm_90a", element, pattern, layout=x).description
     description = replace(description, Y=replace(description.Y, layout=y))
-    plans = CudaKSparseEmitter().candidates(description, _TARGET, 999)
+    plans = PRODUCT.emitters["cuda"].candidates(description, _TARGET, 999)
     designs = (plan.steps[-1].design for plan in plans)
     return {str(item): item for item in designs if isinstance(item, GroupContract)}
 

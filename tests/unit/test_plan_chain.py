@@ -25,13 +25,13 @@ def _operation(target: str, element: Any, patterns: Any = _QKV, **options: Any) 
 
 
 def _factors(plan: Any) -> list[int]:
-    return [piece.factors for piece, _ in chains.pieces(plan)]
+    return [piece.factors for piece in support.chain_of(plan).pieces]
 
 
 def test_a_pair_is_fused_where_that_takes_less_time() -> None:
     plan = _operation("sm_80", kronop.float16).plan
     (step,) = plan.steps
-    assert isinstance(step.design.wrapped, ChainMma)
+    assert isinstance(step.design, ChainMma)
     assert step.bytes_per_row == (384 + 384) * 2
     assert step.operations_per_row == 2 * (2 * 48 * 192 + 192 * 48 * 2)
     ((name, reason),) = plan.rejected
@@ -108,15 +108,14 @@ def test_equal_tiles_of_other_lanes_stay_candidates_for_some_rows() -> None:
 
 def test_what_is_between_pieces_is_in_two_buffers_that_take_turns() -> None:
     operation = _operation("sm_80", kronop.int32, ((1, 10, 8, 1), (1, 30, 10, 1), (1, 7, 30, 1)))
-    pieces = [piece for piece, _ in chains.pieces(operation.plan)]
     # Rows of 10 and of 30 elements, each of whole accesses, for 5 rows.
-    assert chains.buffers(pieces, 5) == (256, 768)
+    assert support.chain_of(operation.plan).buffers(5) == (256, 768)
     assert operation.workspace_bytes(5, 1) == 1024
 
 
 def test_a_fused_pair_wants_no_workspace() -> None:
     operation = _operation("sm_80", kronop.float16)
-    assert operation._emitter.workspace_bytes(operation.plan, 1000, 1) == 0
+    assert operation.workspace_bytes(1000, 1) == 0
 
 
 def test_parts_of_a_pair_share_no_feature() -> None:

@@ -39,8 +39,16 @@ _WHOLE_X, _WHOLE_F = np.ones((4, 6), "int32"), [np.ones((6, 6), "int32")]
             kronop.ElementTypeError,
             "element type of x.*complex64",
         ),
-        (lambda: kj.gemkm(_X, _F[:1]), kronop.ArgumentError, r"\(..., M, 2\), since 2 = 2, got \(4, 6\)"),
-        (lambda: kj.gekmm(_F, _X), kronop.ArgumentError, r"\(..., 6, M\), since .* = 6, got \(4, 6\)"),
+        (
+            lambda: kj.gemkm(_X, _F[:1]),
+            kronop.ArgumentError,
+            r"M, 2\), since 2 = 2, got \(4, 6\)",
+        ),
+        (
+            lambda: kj.gekmm(_F, _X),
+            kronop.ArgumentError,
+            r"6, M\), since .* = 6, got \(4, 6\)",
+        ),
         (
             lambda: kj.gemkm(np.stack([_X] * 2), [np.stack([_F[0]] * 3), _F[1]]),
             kronop.ArgumentError,

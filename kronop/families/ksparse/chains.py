@@ -1,26 +1,27 @@
-"""Chains of Kronecker-sparse products as steps: single products, and the results between them.
+"""Chains of Kronecker-sparse products in pieces, and the results between them.
 
-A plan of a chain consists of pieces. A piece applies one or more factors by one step, perhaps after
-steps that pack weights; the design of its last step is a `Piece`, which tells how many factors it
-applies and how its result lies in memory. The results between pieces are in the workspace, in two
-buffers that alternate, in the order of X's memory.
+A piece applies one or more factors: as a single product, or by a kernel of its own for several. The
+results between pieces are in the workspace, in two buffers that alternate, in the order of X's
+memory.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 
-from kronop.artifacts import Launch
+from kronop.artifacts import Decision, Launch
 from kronop.descriptions.datatype import DataType, Layout, RowMajor
-from kronop.descriptions.epilogue import Epilogue, LinearCombination
+from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
-from kronop.emit.design import Design, Wrapping
-from kronop.emit.plan import Plan, Step
+from kronop.emit.design import Pipeline, Runnable
+from kronop.emit.plan import Plan
 from kronop.families.ksparse.chain_description import KSparseChainDescription, KSparseChainProblem
 from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
 from kronop.frozen import dataclass
+from kronop.target import Target
 
 _ALIGNMENT, _ACCESS = 256, 16
 # alpha and beta of results that stay in the workspace; integers, to suit epilogues of both kinds.
@@ -28,40 +29,110 @@ _UNSCALED = (1, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece(Wrapping):
-    """The design of a piece's last step, and the layout of the result that the next piece reads.
+class Piece(Decision):
+    """Some adjacent factors of a chain.
 
     Attributes:
-        wrapped: the design that runs.
-        factors: how many factors of the chain the piece applies.
-        columns: features of a row of the result.
-        element: element type of the result.
-        by_rows: whether the batch is the contiguous axis of the result.
+        runs: what applies them: a single product, where there is one factor.
+        factors: how many there are.
+        columns: features of a row of their result.
     """
 
-    wrapped: Design
+    runs: Runnable
     factors: int
     columns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain(Pipeline):
+    """One piece after the other.
+
+    Attributes:
+        element: element type of the results between pieces.
+        by_rows: whether the batch is their contiguous axis.
+    """
+
+    pieces: tuple[Piece, ...]
     element: DataType
     by_rows: bool
 
     @property
-    def epilogue(self) -> Epilogue | None:
-        return self.wrapped.epilogue
+    def parts(self) -> tuple[Runnable, ...]:
+        return tuple(piece.runs for piece in self.pieces)
 
-    def strides(self, rows: int) -> tuple[int, int]:
-        """The result's strides of (batch, features), padded so that every contiguous run starts at
-        an aligned access."""
-        run = rows if self.by_rows else self.columns
+    def workspace(self, size: int, target: Target, threads: int) -> int:
+        """Room for the results between pieces, and for the scratch memory of the piece that needs
+        most."""
+        scratch = (piece.runs.workspace(size, target, threads) for piece in self.pieces)
+        return sum(self.buffers(size)) + max(scratch)
+
+    def launches(self, problem: KSparseChainProblem, target: Target) -> tuple[Launch, ...]:
+        found: list[Launch] = []
+        for place, own in enumerate(self._problems(problem)):
+            found += self.launches_of(place, own, target)
+        return tuple(found)
+
+    def buffers(self, rows: int) -> tuple[int, int]:
+        """Bytes of the two buffers for the results of even and of odd pieces."""
+        sizes = [self._result_bytes(rows, piece.columns) for piece in self.pieces[:-1]]
+        return max(sizes[::2], default=0), max(sizes[1::2], default=0)
+
+    def _result_bytes(self, rows: int, columns: int) -> int:
+        row, column = self._strides(rows, columns)
+        wanted = self.element.bytes * max(row * rows, column * columns)
+        return -(-wanted // _ALIGNMENT) * _ALIGNMENT
+
+    def _strides(self, rows: int, columns: int) -> tuple[int, int]:
+        """The strides of (batch, features) of a result, padded so that every contiguous run starts
+        at an aligned access."""
+        run = rows if self.by_rows else columns
         access = _ACCESS // self.element.bytes
         pitch = -(-run // access) * access
         return (1, pitch) if self.by_rows else (pitch, 1)
 
-    def result_bytes(self, rows: int) -> int:
-        """Bytes of the workspace that the result takes."""
-        row, column = self.strides(rows)
-        wanted = self.element.bytes * max(row * rows, column * self.columns)
-        return -(-wanted // _ALIGNMENT) * _ALIGNMENT
+    def _problems(
+        self, problem: KSparseChainProblem
+    ) -> Iterator[KSparseProblem | KSparseChainProblem]:
+        """The problem of each piece; its own workspace starts behind both buffers."""
+        even, odd = self.buffers(problem.rows)
+        starts = itertools.cycle((problem.workspace, problem.workspace + even))
+        scratch = problem.workspace + even + odd if problem.workspace else 0
+        x, taken = problem.x, 0
+        for piece, start in zip(self.pieces, starts, strict=False):
+            end = taken + piece.factors
+            row, column = self._strides(problem.rows, piece.columns)
+            y = StridedMatrix(pointer=start, row=row, column=column)
+            own = dataclasses.replace(
+                problem, x=x, weights=problem.weights[taken:end], workspace=scratch
+            )
+            if end < len(problem.weights):
+                own = dataclasses.replace(
+                    own, z=None, bias=0, bias_stride=0, y=y, scalars=_UNSCALED
+                )
+            yield _single(own) if piece.factors == 1 else own
+            x, taken = y, end
+
+
+def plan(
+    description: KSparseChainDescription,
+    each: Sequence[tuple[int, Plan]],
+    rejected: tuple[tuple[str, str], ...] = (),
+) -> Plan:
+    """The plan of a chain from those of its pieces, each with the number of factors it applies."""
+    ends = itertools.accumulate(factors for factors, _ in each)
+    pieces = tuple(
+        Piece(runs=own.runnable, factors=factors, columns=a * b * d)
+        for (factors, own), (a, b, _, d) in zip(
+            each, (description.patterns[end - 1] for end in ends), strict=True
+        )
+    )
+    by_rows = description.batch_last == (description.X.layout is RowMajor)
+    return Plan(
+        target=each[0][1].target,
+        steps=tuple(step for _, own in each for step in own.steps),
+        rejected=rejected,
+        pipeline=Chain(pieces=pieces, element=description.X.element, by_rows=by_rows),
+    )
 
 
 def product(
@@ -90,79 +161,7 @@ def product(
     )
 
 
-def piece(steps: Sequence[Step], last: KSparseDescription, factors: int) -> tuple[Step, ...]:
-    """Makes steps a piece of a chain, which applies `factors` factors; `last` is the last of
-    them."""
-    *before, step = steps
-    design = Piece(
-        wrapped=step.design,
-        factors=factors,
-        columns=last.output_columns,
-        element=last.Y.element,
-        by_rows=last.batch_last == (last.Y.layout is RowMajor),
-    )
-    return *before, dataclasses.replace(step, design=design)
-
-
-def pieces(plan: Plan) -> list[tuple[Piece, Plan]]:
-    """For each piece of a plan, its `Piece`, and a plan of its steps alone in which the last one is
-    unwrapped."""
-    found, begin = [], 0
-    for end, step in enumerate(plan.steps, 1):
-        if isinstance(piece := step.design, Piece):
-            steps = *plan.steps[begin : end - 1], dataclasses.replace(step, design=piece.wrapped)
-            found.append((piece, dataclasses.replace(plan, steps=steps, rejected=())))
-            begin = end
-    return found
-
-
-def launches(
-    plan: Plan,
-    problem: KSparseChainProblem,
-    of_piece: Callable[[Plan, KSparseChainProblem], Sequence[Launch]],
-) -> tuple[Launch, ...]:
-    """The launches of all pieces."""
-    found: list[Launch] = []
-    begin, each = 0, pieces(plan)
-    parts = _problems([piece for piece, _ in each], problem)
-    for (_, own), part in zip(each, parts, strict=True):
-        found += [
-            dataclasses.replace(launch, step=begin + launch.step) for launch in of_piece(own, part)
-        ]
-        begin += len(own.steps)
-    return tuple(found)
-
-
-def buffers(each: Sequence[Piece], rows: int) -> tuple[int, int]:
-    """Bytes of the two buffers for the results of even and of odd pieces."""
-    sizes = [piece.result_bytes(rows) for piece in each[:-1]]
-    return max(sizes[::2], default=0), max(sizes[1::2], default=0)
-
-
-def _problems(each: Sequence[Piece], problem: KSparseChainProblem) -> Iterator[KSparseChainProblem]:
-    """The problem of each piece; its own workspace starts behind both buffers."""
-    even, odd = buffers(each, problem.rows)
-    starts = (problem.workspace, problem.workspace + even)
-    x, taken = problem.x, 0
-    for index, piece in enumerate(each):
-        is_last = index == len(each) - 1
-        row, column = piece.strides(problem.rows)
-        y = StridedMatrix(pointer=starts[index % 2], row=row, column=column)
-        yield dataclasses.replace(
-            problem,
-            x=x,
-            weights=problem.weights[taken : taken + piece.factors],
-            z=problem.z if is_last else None,
-            bias=problem.bias if is_last else 0,
-            bias_stride=problem.bias_stride if is_last else 0,
-            y=problem.y if is_last else y,
-            scalars=problem.scalars if is_last else _UNSCALED,
-            workspace=problem.workspace + even + odd if problem.workspace else 0,
-        )
-        x, taken = y, taken + piece.factors
-
-
-def single(problem: KSparseChainProblem) -> KSparseProblem:
+def _single(problem: KSparseChainProblem) -> KSparseProblem:
     """The problem of a chain of one factor, as that of a single product."""
     (factor,) = problem.weights
     return KSparseProblem(

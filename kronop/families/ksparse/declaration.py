@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from kronop.core.family import Family, Kind, Later
+from kronop.core.family import Family, Kind
+from kronop.emit.emitter import Emitter
+from kronop.late import Later
 
-_HERE = __package__
+_HERE, _MATH = __package__, "kronop.emit.default_math"
+_FLOATS = Later(_MATH, "tensor_cores_for_floats")
 
 PRODUCT = Kind(
     name="Kronecker-sparse",
     description=Later(f"{_HERE}.description", "KSparseDescription"),
     arguments=Later(f"{_HERE}.arguments", "KSparseArguments"),
     emitters={
-        "cuda": Later(f"{_HERE}.cuda.emitter", "CudaKSparseEmitter"),
-        "x86": Later(f"{_HERE}.x86.emitter", "X86KSparseEmitter"),
+        "cuda": Emitter(f"{_HERE}.cuda.choice", _FLOATS),
+        "x86": Emitter(f"{_HERE}.x86.ksparse_choice", Later(_MATH, "tiles")),
     },
     inputs=("X", "W"),
     sample={"pattern": (2, 8, 8, 2)},
@@ -22,8 +25,8 @@ CHAIN = Kind(
     description=Later(f"{_HERE}.chain_description", "KSparseChainDescription"),
     arguments=Later(f"{_HERE}.chain_arguments", "KSparseChainArguments"),
     emitters={
-        "cuda": Later(f"{_HERE}.cuda.chain_emitter", "CudaKSparseChainEmitter"),
-        "x86": Later(f"{_HERE}.x86.chain_emitter", "X86KSparseChainEmitter"),
+        "cuda": Emitter(f"{_HERE}.cuda.chain_cuts", _FLOATS),
+        "x86": Emitter(f"{_HERE}.x86.ksparse_fused", Later(_MATH, "ordinary")),
     },
     inputs=("X", "W"),
     sample={"patterns": ((2, 8, 8, 2), (2, 8, 8, 2))},
@@ -32,7 +35,9 @@ GRADIENT = Kind(
     name="gradient of weights",
     description=Later(f"{_HERE}.gradient_description", "KSparseGradientDescription"),
     arguments=Later(f"{_HERE}.gradient_arguments", "KSparseGradientArguments"),
-    emitters={"cuda": Later(f"{_HERE}.cuda.gradient_emitter", "CudaKSparseGradientEmitter")},
+    emitters={
+        "cuda": Emitter(f"{_HERE}.cuda.gradient_choice", Later(_MATH, "every_tensor_core")),
+    },
     inputs=("X", "G"),
     sample={"pattern": (2, 8, 8, 2)},
 )

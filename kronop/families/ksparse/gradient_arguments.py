@@ -27,6 +27,15 @@ _NOTHING = StridedMatrix(pointer=0, row=0, column=0)
 _MOST_ROWS = 2**31 - 1
 
 
+class _Summed(Rows):
+    """Rows to sum over: there is something to do even for none, because the sums are written."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return True
+
+
 class KSparseGradientArguments(Arguments):
     """Y = epilogue(the gradient of weights), from a product's operand and its result's gradient.
 
@@ -142,8 +151,8 @@ class KSparseGradientArguments(Arguments):
 
     def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
         """The kernel calls over the memory of `places`; for an empty batch, they still write Y."""
-        workspace = places.workspace(planned.workspace_bytes(self._batch_size, self._threads))
-        return planned.launches(self._problem(places, workspace))
+        needed = planned.workspace_bytes(_Summed(self._batch_size), self._threads)
+        return planned.launches(self._problem(places, places.workspace(needed)))
 
     def _problem(self, places: Places, workspace: int) -> KSparseGradientProblem:
         what = self._description

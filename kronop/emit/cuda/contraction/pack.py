@@ -220,13 +220,18 @@ class PackImages(Pack):
         return True
 
 
+def packing(product: GroupContract) -> Pack:
+    """The design that packs the weights of `product`."""
+    return PackImages(product=product) if product.images else PackWeights(product=product)
+
+
 def pack_step(product: GroupContract, entry: str) -> Step:
     """The step that packs the weights of `product`."""
     work = product.work
     bytes_of_weights = work.lanes * work.produced * work.contracted * work.source.bytes
     return Step(
         entry=f"pack_{entry}",
-        design=PackImages(product=product) if product.images else PackWeights(product=product),
+        design=packing(product),
         bytes_per_row=0,
         operations_per_row=0,
         note=f"weights in the order of products, {bytes_of_weights} bytes for each group",

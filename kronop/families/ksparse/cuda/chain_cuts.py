@@ -11,19 +11,15 @@ from dataclasses import replace
 from kronop.artifacts import Status
 from kronop.emit.cuda.contraction.group import GroupContract
 from kronop.emit.cuda.operands import gains_much
-from kronop.emit.plan import Plan, Step
+from kronop.emit.plan import Plan
 from kronop.families.ksparse import chains
 from kronop.families.ksparse.chain_description import KSparseChainDescription
-from kronop.families.ksparse.cuda import chain_cost
+from kronop.families.ksparse.cuda import chain_cost, choice
 from kronop.families.ksparse.cuda.chain_choice import Fused, candidates, chain_step
 from kronop.families.ksparse.cuda.chain_cost import OF_A_LAUNCH
-from kronop.families.ksparse.cuda.choice import modelled
-from kronop.families.ksparse.cuda.contract_parted import Parted
-from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-_SINGLE = CudaKSparseEmitter()
 # Cycles of a launch so dear that the cut with the fewest launches is the cheapest; and how many
 # choices of a step are offered to the tuner.
 _OF_A_DEAR_LAUNCH, _MOST_PLACES = 1e15, 64
@@ -64,9 +60,10 @@ def _fused(work: Work, at: int, most: int) -> list[Fused]:
 def _cost_of(work: Work, at: int, factors: int) -> float:
     """Modelled cycles of a piece of `factors` factors; infinite if no kernel can run it."""
     if factors == 1:
-        took, tile = modelled(chains.product(work.description, at), work.target, work.rows)
-        if isinstance(tile, GroupContract | Parted):
-            return took - OF_A_LAUNCH  # These models count the launch, and `_cost` adds it again.
+        product = chains.product(work.description, at)
+        took, item = choice.modelled(product, work.target, work.rows)
+        if isinstance(item.product, GroupContract):
+            return took - OF_A_LAUNCH  # Its model counts the launch, and `_cost` adds it again.
         return took
     fused = _fused(work, at, 1)
     return fused[0][0] if fused else math.inf
@@ -108,23 +105,23 @@ def _cuts(work: Work) -> Iterator[_Cut]:
             yield (*best[:index], (factors, place), *best[index + 1 :])
 
 
-def _piece(work: Work, at: int, factors: int, place: int) -> tuple[Step, ...]:
-    """The steps of choice `place` for `factors` factors from `at` on; none if there are fewer
-    choices."""
+def _piece(work: Work, at: int, factors: int, place: int) -> Plan | None:
+    """Choice `place` for `factors` factors from `at` on; None if there are fewer choices."""
     one, last = (chains.product(work.description, index) for index in (at, at + factors - 1))
     if factors == 1:
-        plans = _SINGLE.candidates(one, work.target, place + 1, work.rows)
-        return chains.piece(plans[place].steps, last, 1) if place < len(plans) else ()
+        found = choice.plans(one, work.target, place + 1, work.rows)
+        return found[place] if place < len(found) else None
     fused = _fused(work, at, _MOST_PLACES if place else 1)
     if place >= len(fused):
-        return ()
-    return chains.piece((chain_step(one, last, fused[place][1], work.target),), last, 2)
+        return None
+    step = chain_step(one, last, fused[place][1], work.target)
+    return Plan(target=work.target, steps=(step,))
 
 
 def supports(description: KSparseChainDescription, target: Target) -> Status:
     """Whether every factor has a plan of its own, or the reason of the first that has none."""
     every = range(len(description.patterns))
-    statuses = (_SINGLE.supports(chains.product(description, index), target) for index in every)
+    statuses = (choice.supports(chains.product(description, index), target) for index in every)
     return next((status for status in statuses if not status), Status.accept())
 
 
@@ -139,15 +136,16 @@ def plans(
 
 
 def _plans(work: Work) -> Iterator[Plan]:
-    """The plans of all cuts whose pieces have steps."""
+    """The plans of all cuts whose pieces have so many choices."""
     for cut in _cuts(work):
         starts = itertools.accumulate((factors for factors, _ in cut), initial=0)
         pieces = [
-            _piece(work, at, factors, place)
+            (factors, own)
             for at, (factors, place) in zip(starts, cut, strict=False)
+            if (own := _piece(work, at, factors, place))
         ]
-        if all(pieces):
-            yield Plan(target=work.target, steps=tuple(itertools.chain(*pieces)))
+        if len(pieces) == len(cut):
+            yield chains.plan(work.description, pieces)
 
 
 def _beaten(work: Work) -> tuple[tuple[str, str], ...]:

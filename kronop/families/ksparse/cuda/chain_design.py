@@ -10,15 +10,14 @@ from collections.abc import Iterator, Mapping
 
 from kronop.artifacts import Decision, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction import banks
-from kronop.emit.cuda.contraction.design import Extents, offsets_bytes
+from kronop.emit.cuda.contraction.design import offsets_bytes
 from kronop.emit.cuda.contraction.mma import MmaContract
 from kronop.emit.cuda.contraction.work import ORDERS, ROW_AXES, Contraction, Order, orders
 from kronop.emit.design import Constant, Design, Instantiation, package_folder
-from kronop.families.ksparse.chain_description import KSparseChainProblem, StridedFactor
-from kronop.families.ksparse.cuda.emitter import view
+from kronop.families.ksparse.chain_description import KSparseChainProblem
+from kronop.families.ksparse.cuda.product import extents_of, matrix_view, weights_view
 from kronop.frozen import dataclass, derived
 from kronop.machine import REGISTERS, THREAD_REGISTERS
 from kronop.target import Target
@@ -30,7 +29,6 @@ _REGISTERS_OF_RING, _REGISTERS_OF_SPLIT_RING = 24, 54
 # Measured with ptxas 13.0: (2, 48, 192, 1), (1, 192, 48, 2) in float64 spilled 100 bytes without
 # these further registers.
 _REGISTERS_OF_DOUBLES = 32
-_NOTHING = StridedMatrix(pointer=0, row=0, column=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +62,6 @@ class PairProduct(Decision):
     def work(self) -> Contraction:
         return self.tile.work
 
-    @property
-    def pattern(self) -> tuple[int, int, int, int]:
-        work = self.work
-        return work.groups, work.produced, work.contracted, work.lanes
-
     @derived
     def units(self) -> int:
         """How many tiles of results a block's warps compute one after the other ("units")."""
@@ -98,16 +91,6 @@ class PairProduct(Decision):
         """(cycles of the tensor cores, cycles to issue other instructions) for a block's rows."""
         _, _, products, _, instructions = self.tile.units
         return self.units * products, self.units * instructions
-
-    def extents(self, rows: int) -> Extents:
-        a, b, c, d = self.pattern
-        return {
-            "row": (rows, 1, 1),
-            "contracted": (c,),
-            "produced": (b,),
-            "lane": (d,),
-            "group": (a, 1, 1, 1),
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,17 +270,18 @@ class ChainMma(Design):
             ("kPairWPitch", tuple(tile.pitches[1].stride for tile in tiles)),
         )
 
-    def launch(self, index: int, problem: KSparseChainProblem, target: Target) -> Launch:
-        """The launch, with as many blocks as run at once; each takes several tiles of rows in
+    def launches(self, problem: KSparseChainProblem, target: Target) -> tuple[Launch, ...]:
+        """One launch, with as many blocks as run at once; each takes several tiles of rows in
         turn."""
-        (_, _, c1, d1), (_, b2, _, d2) = (item.pattern for item in self.products)
+        one, other = (item.work for item in self.products)
+        b2, d2 = other.produced, other.lanes
         first, second = problem.weights
         views = {
-            "x": view(problem.x, "contracted", c1, d1),
-            "first": _factor(first),
-            "second": _factor(second),
-            "y": view(problem.y, "produced", b2, d2),
-            "z": view(problem.z or _NOTHING, "produced", b2, d2),
+            "x": matrix_view(problem.x, "contracted", one.contracted, one.lanes),
+            "first": weights_view(first.pointer, first.strides),
+            "second": weights_view(second.pointer, second.strides),
+            "y": matrix_view(problem.y, "produced", b2, d2),
+            "z": matrix_view(problem.z, "produced", b2, d2),
         }
         bias = problem.bias_stride
         values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
@@ -314,14 +298,14 @@ class ChainMma(Design):
             values[f"group_{name}"] = item.strides["group"][0]
         tiles = operands.cover(problem.rows, self.m)
         most = max(1, self.blocks(target) * target.cores // self.parts)
-        return operands.make_launch(self, min(tiles, most) * self.parts, values)
+        return (operands.make_launch(self, min(tiles, most) * self.parts, values),)
 
     def _flags(self, views: Mapping[str, operands.View], rows: int) -> dict[str, int]:
         """The flags that tell the kernel whether strides and addresses allow vector accesses."""
 
         def allows(product: PairProduct, name: str, of: str) -> int:
             tile, width = product.tile, product.tile.vectors["xwy".index(name)]
-            return tile.allows_vectors(name, views[of], product.extents(rows), width)
+            return tile.allows_vectors(name, views[of], extents_of(product.work, rows), width)
 
         results = ["y", "z"] if views["z"].pointer else ["y"]
         return {
@@ -346,12 +330,4 @@ def _signature(scalar: Scalar) -> KernelSignature:
             *((f"lane_{name}", 1) for name in ("x", "first", "second", "y", "z", "bias")),
             *((f"group_{name}", 1) for name in ("x", "first", "second", "y", "z", "bias")),
         ],
-    )
-
-
-def _factor(factor: StridedFactor) -> operands.View:
-    a, b, c, d = factor.strides
-    return operands.View(
-        pointer=factor.pointer,
-        strides={"contracted": (c,), "produced": (b,), "lane": (d,), "group": (a, 0, 0, 0)},
     )

@@ -10,13 +10,11 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction import cost
 from kronop.emit.cuda.contraction.choice import MOST_REFUSED, even_candidates, even_cost
-from kronop.emit.cuda.contraction.design import ContractDesign
-from kronop.emit.cuda.contraction.group import GroupContract
-from kronop.emit.cuda.contraction.pack import pack_step
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.plan import Plan, Step
-from kronop.families.ksparse.cuda import contract_parted
+from kronop.families.ksparse.cuda import parted_choice
 from kronop.families.ksparse.cuda.contract_parted import Parted
+from kronop.families.ksparse.cuda.product import KSparseProduct
 from kronop.families.ksparse.description import KSparseDescription
 from kronop.target import Target
 
@@ -24,8 +22,6 @@ _MOST_SLOWER = 3
 # Candidates that a plan needs: the best one, those whose rejection is reported, and the best one
 # for many rows, which may be put in front.
 _FEWEST = 2 + _MOST_SLOWER
-
-Candidate = ContractDesign | Parted
 
 
 def supports(description: KSparseDescription, target: Target) -> Status:
@@ -46,15 +42,16 @@ def plans(
     """The `count` cheapest plans, with steps that pack weights or move lanes where these pay."""
     accepted, rejected = _ranked(description, target, rows, max(count, _FEWEST))
     slower = [
-        (str(design), f"cost {took:.2f}, the best {accepted[0][0]:.2f}")
-        for took, design in accepted[1:]
+        (str(item), f"cost {took:.2f}, the best {accepted[0][0]:.2f}")
+        for took, item in accepted[1:]
     ]
     beaten = (*slower[:_MOST_SLOWER], *rejected[:MOST_REFUSED])
     return tuple(
         Plan(
             target=target,
-            steps=_steps(description, item, target),
+            steps=item.steps(_step(description, item, target)),
             rejected=() if place else beaten,
+            pipeline=item,
         )
         for place, (_, item) in enumerate(accepted[:count])
     )
@@ -96,25 +93,27 @@ def all_rows(description: KSparseDescription, rows: int | None) -> int:
 @functools.lru_cache(maxsize=256)
 def _candidates(
     description: KSparseDescription, target: Target, rows: int | None, most: int
-) -> tuple[list[tuple[float, Candidate]], list[tuple[str, str]]]:
+) -> tuple[list[tuple[float, KSparseProduct]], list[tuple[str, str]]]:
     work, every_row, given = contraction(description), all_rows(description, rows), description.tile
     accepted, rejected = even_candidates(work, every_row, target, given, most)
-    parted = contract_parted.proposed(work, target, given)
-    every: list[tuple[float, Candidate]] = [*accepted]
-    every += ((item.cost(every_row, target), item) for item in parted)
+    every = [(took, KSparseProduct(product=item)) for took, item in accepted]
+    parted = parted_choice.proposed(work, target, given)
+    every += ((parted_choice.cost(item, every_row, target), item) for item in parted)
     return sorted(every, key=lambda item: item[0])[:most], rejected
 
 
-def _cost(description: KSparseDescription, design: Candidate, target: Target, rows: int) -> float:
+def _cost(
+    description: KSparseDescription, item: KSparseProduct, target: Target, rows: int
+) -> float:
     every_row = all_rows(description, rows)
-    if isinstance(design, Parted):
-        return design.cost(every_row, target)
-    return even_cost(design, every_row, target)
+    if isinstance(item, Parted):
+        return parted_choice.cost(item, every_row, target)
+    return even_cost(item.product, every_row, target)
 
 
 def _ranked(
     description: KSparseDescription, target: Target, rows: int | None, most: int = _FEWEST
-) -> tuple[list[tuple[float, Candidate]], list[tuple[str, str]]]:
+) -> tuple[list[tuple[float, KSparseProduct]], list[tuple[str, str]]]:
     """(cost, candidate) for `rows` rows, and what was rejected. The best candidate for many rows
     is first, unless another gains much."""
     accepted, rejected = _candidates(description, target, rows, most)
@@ -129,28 +128,23 @@ def _ranked(
 
 def modelled(
     description: KSparseDescription, target: Target, rows: int | None
-) -> tuple[float, Candidate]:
-    """The modelled cycles of the plan for `rows` rows, and the candidate that it runs."""
-    took, design = _ranked(description, target, rows)[0][0]
+) -> tuple[float, KSparseProduct]:
+    """The modelled cycles of the plan for `rows` rows, and what it runs."""
+    took, item = _ranked(description, target, rows)[0][0]
     every_row = all_rows(description, rows)
-    return cost.cycles(contraction(description), every_row, took, target), design
+    return cost.cycles(contraction(description), every_row, took, target), item
 
 
-def _steps(description: KSparseDescription, chosen: Candidate, target: Target) -> tuple[Step, ...]:
+def _step(description: KSparseDescription, chosen: KSparseProduct, target: Target) -> Step:
+    """The step that multiplies."""
     a, b, c, d = description.pattern
     x, y = description.X.element, description.Y.element
     first = "batch_last" if description.batch_last else "batch_first"
-    design = chosen.product if isinstance(chosen, Parted) else chosen
-    step = Step(
+    return Step(
         entry=f"ksparse_{x.short}_{a}_{b}_{c}_{d}_{first}_{y.short}_{description.epilogue.name}"
         f"_{target.arch}",
-        design=design,
+        design=chosen.product,
         bytes_per_row=description.input_columns * x.bytes + description.output_columns * y.bytes,
         operations_per_row=2 * a * b * c * d,
         note=f"I_{a} x dense({b}, {c}) x I_{d}, {first}, tiles of {chosen}",
     )
-    if isinstance(chosen, Parted):
-        return chosen.steps(step)
-    if isinstance(design, GroupContract) and design.takes_packed:
-        return pack_step(design, step.entry), step
-    return (step,)

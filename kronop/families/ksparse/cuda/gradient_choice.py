@@ -18,7 +18,8 @@ from kronop.descriptions.math_instruction import MathInstruction, MathOperation,
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import operands
 from kronop.emit.plan import Plan
-from kronop.families.ksparse.cuda.gradient_ends import end_steps
+from kronop.families.ksparse.cuda.gradient import Gradient
+from kronop.families.ksparse.cuda.gradient_ends import ends_of
 from kronop.families.ksparse.cuda.gradient_group import GradientGroup
 from kronop.families.ksparse.cuda.gradient_room import REGISTERS, TEAM_ROWS
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums, Sums, is_contiguous
@@ -51,7 +52,7 @@ def supports(description: KSparseGradientDescription, target: Target) -> Status:
     status = _accept_math(description.math)
     if not status:
         return status
-    accepted, rejected = _candidates(description, target, None)
+    accepted, rejected = _candidates(description, target, operands.MANY_ROWS)
     return Status.accept() if accepted else Status.reject(rejected[0][1])
 
 
@@ -60,19 +61,21 @@ def plans(
 ) -> tuple[Plan, ...]:
     """The plans of the `count` cheapest tiles that fit, each with the steps that follow the sums.
     The first plan lists the tiles that it was chosen over."""
-    accepted, rejected = _candidates(description, target, rows)
+    accepted, rejected = _candidates(description, target, rows or operands.MANY_ROWS)
     slower = [
         (str(design), f"{cost:.0f} cycles, the best {accepted[0][0]:.0f}")
         for cost, design in accepted[1 : 1 + _MOST_REJECTED]
     ]
-    ends = end_steps(description, target)
+    add, factors = ends_of(description, target)
+    found = [Gradient(sums=item, add=add, factors=factors) for _, item in accepted[:count]]
     return tuple(
         Plan(
             target=target,
-            steps=(*design.steps(target), *ends),
+            steps=item.steps(target),
             rejected=() if place else (*slower, *rejected[:_MOST_REJECTED]),
+            pipeline=item,
         )
-        for place, (_, design) in enumerate(accepted[:count])
+        for place, item in enumerate(found)
     )
 
 
@@ -92,7 +95,7 @@ def _accept_math(instruction: MathInstruction) -> Status:
 
 @functools.lru_cache(maxsize=64)
 def _candidates(
-    description: KSparseGradientDescription, target: Target, rows: int | None
+    description: KSparseGradientDescription, target: Target, rows: int
 ) -> tuple[list[tuple[float, GradientSums]], list[tuple[str, str]]]:
     """The designs that fit as (cycles of a call, design), the cheapest first, and (name, reason) of
     those that don't."""
@@ -102,7 +105,7 @@ def _candidates(
     for design in (*_groups(description, target), *tiles):
         status = design.status(target)
         if status:
-            accepted.append((design.cycles(rows or operands.MANY_ROWS, target), design))
+            accepted.append((design.cycles(rows, target), design))
         else:
             rejected.append((str(design), status.reason))
     if not tiles:

@@ -1,11 +1,11 @@
-"""The steps after the sums of a gradient: they add the shares up, and may turn the gradient of a
+"""The kernels after the sums of a gradient: they add the shares up, and may turn the gradient of a
 Kronecker product into those of its factors."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from kronop.artifacts import KernelSignature, Launch, Scalar
 from kronop.descriptions.datatype import DataType
@@ -56,6 +56,22 @@ class _End(Design):
         """The aliases of the trait struct."""
         return operands.element_types(self.math, self.accumulator, self.output, self.epilogue)
 
+    def step_named(self, name: str, note: str, target: Target) -> Step:
+        entry = f"{name}_{self.epilogue.name}_{target.arch}"
+        return Step(entry=entry, bytes_per_row=0, operations_per_row=0, note=note, design=self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddProblem:
+    """Shares to add up, from the address `partial` on, and their results: see the problem of a
+    gradient."""
+
+    partial: int
+    shares: int
+    y: StridedWeights
+    z: StridedWeights | None
+    scalars: tuple[float, ...]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddShares(_End):
@@ -103,32 +119,29 @@ class AddShares(_End):
             folders=(package_folder(__package__),),
         )
 
-    def launch(
-        self,
-        index: int,
-        partial: int,
-        shares: int,
-        y: StridedWeights,
-        z: StridedWeights | None,
-        scalars: tuple[float, ...],
-    ) -> Launch:
-        """The launch that adds up `shares` shares, which lie at the address `partial`."""
-        z = z or _NOWHERE
+    @property
+    def results(self) -> int:
+        return math.prod(self.extents)
+
+    def step(self, target: Target) -> Step:
+        note = f"adds the shares of {self.results} results"
+        return self.step_named(f"add_shares_{self.output.short}", note, target)
+
+    def launches(self, problem: AddProblem, target: Target) -> tuple[Launch, ...]:
+        y, z = problem.y, problem.z or _NOWHERE
         values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
-            "partial": partial,
+            "partial": problem.partial,
             "y": y.pointer,
             "z": z.pointer,
-            "shares": shares,
+            "shares": problem.shares,
             "y_vector": self._takes_vectors(y),
             "extent": self.extents,
             "y_stride": y.strides,
             "z_stride": z.strides,
-            "scalars": scalars,
+            "scalars": problem.scalars,
         }
         at_once = self.vector * self.threads // self.slices
-        return operands.make_launch(
-            index, self, operands.cover(math.prod(self.extents), at_once), values
-        )
+        return (operands.make_launch(self, operands.cover(self.results, at_once), values),)
 
     def _takes_vectors(self, y: StridedWeights) -> int:
         """Whether a thread stores its neighbouring results in one access."""
@@ -173,8 +186,13 @@ class FactorGradients(_End):
             folders=(package_folder(__package__),),
         )
 
-    def launch(self, index: int, problem: KSparseGradientProblem) -> Launch:
-        """The launch; it reads the sums from the beginning of the workspace."""
+    def step(self, target: Target) -> Step:
+        shapes = "_".join(f"{rows}x{columns}" for rows, columns in self.factors)
+        note = f"gives each of {len(self.factors)} factors its gradient"
+        return self.step_named(f"factor_gradients_{self.output.short}_{shapes}", note, target)
+
+    def launches(self, problem: KSparseGradientProblem, target: Target) -> tuple[Launch, ...]:
+        """One launch, which reads the sums from the beginning of the workspace."""
         z = problem.z or _NOWHERE
         values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
             "sums": problem.workspace,
@@ -188,7 +206,7 @@ class FactorGradients(_End):
             "scalars": problem.scalars,
         }
         elements = sum(rows * columns for rows, columns in self.factors)
-        return operands.make_launch(self, elements, values)
+        return (operands.make_launch(self, elements, values),)
 
 
 @functools.cache
@@ -220,64 +238,32 @@ def _vector_of(accumulator: DataType, columns: int) -> int:
     return operands.widest_divisor(operands.vector_of(accumulator), [columns])
 
 
-def end_steps(description: KSparseGradientDescription, target: Target) -> tuple[Step, ...]:
-    """The steps after the sums."""
-    epilogue, output = description.epilogue, description.Y.element
-    accumulator, factors = description.math.element_accumulator, description.factors
-    if not factors:
-        return (_add_step(description, output, epilogue, target),)
-    plain = LinearCombination(accumulator, 1, accumulator, accumulator)
-    shapes = "_".join(f"{rows}x{columns}" for rows, columns in factors)
-    shared = Step(
-        entry=f"factor_gradients_{output.short}_{shapes}_{epilogue.name}_{target.arch}",
-        bytes_per_row=0,
-        operations_per_row=0,
-        note=f"gives each of {len(factors)} factors its gradient",
-        design=FactorGradients(
-            factors=factors, math=description.math, output=output, epilogue=epilogue
-        ),
+def ends_of(
+    description: KSparseGradientDescription, target: Target
+) -> tuple[AddShares, FactorGradients | None]:
+    """The kernels after the sums."""
+    output, epilogue = description.Y.element, description.epilogue
+    if not description.factors:
+        return _adding(description, output, epilogue, target), None
+    sums = description.math.element_accumulator
+    plain = LinearCombination(sums, 1, sums, sums)
+    last = FactorGradients(
+        factors=description.factors, math=description.math, output=output, epilogue=epilogue
     )
-    return _add_step(description, accumulator, plain, target), shared
+    return _adding(description, sums, plain, target), last
 
 
-def _add_step(
+def _adding(
     description: KSparseGradientDescription, output: DataType, epilogue: Epilogue, target: Target
-) -> Step:
+) -> AddShares:
     a, b, c, d = description.pattern
     outer = (1, 1) if description.tied else (a, d)
     extents = (description.products or 1, *outer, b, c)
-    results = math.prod(extents)
     vector = _vector_of(description.math.element_accumulator, c)
-    wanted = operands.cover(target.cores * _BUSY * vector, results)
+    wanted = operands.cover(target.cores * _BUSY * vector, math.prod(extents))
     slices = max(
         size for size in operands.powers_of_two(1, _MOST_SLICES) if size <= wanted or size == 1
     )
-    return Step(
-        entry=f"add_shares_{output.short}_{epilogue.name}_{target.arch}",
-        bytes_per_row=0,
-        operations_per_row=0,
-        note=f"adds the shares of {results} results",
-        design=AddShares(
-            extents=extents, slices=slices, math=description.math, output=output, epilogue=epilogue
-        ),
-    )
-
-
-def end_launches(
-    steps: Sequence[Step], problem: KSparseGradientProblem, shares: int
-) -> tuple[Launch, ...]:
-    """The launches of `end_steps`, which are the last of `steps`."""
-    last, design = len(steps) - 1, steps[-1].design
-    if isinstance(design, AddShares):
-        return (
-            design.launch(last, problem.workspace, shares, problem.y, problem.z, problem.scalars),
-        )
-    adding = steps[-2].design
-    assert isinstance(design, FactorGradients)
-    assert isinstance(adding, AddShares)
-    # Each sum overwrites its own first share, which no other thread reads.
-    sums = StridedWeights(pointer=problem.workspace, strides=(0, 0, 0, adding.extents[-1], 1))
-    return (
-        adding.launch(last - 1, problem.workspace, shares, sums, None, (1.0, 0.0)),
-        design.launch(last, problem),
+    return AddShares(
+        extents=extents, slices=slices, math=description.math, output=output, epilogue=epilogue
     )

@@ -15,10 +15,9 @@ from kronop.emit.cuda import operands
 from kronop.emit.design import Constant, Instantiation, package_folder
 from kronop.emit.plan import Step
 from kronop.families.ksparse.cuda.gradient_room import REGISTERS, TEAM, GradientRoom
-from kronop.families.ksparse.cuda.gradient_sums import GradientSums
-from kronop.families.ksparse.cuda.lanes import Apart, MoveLanes
+from kronop.families.ksparse.cuda.lanes import Apart, LanesProblem, MoveLanes
 from kronop.families.ksparse.gradient_description import KSparseGradientProblem
-from kronop.frozen import dataclass
+from kronop.frozen import dataclass, derived
 from kronop.late import imported
 from kronop.target import Target
 
@@ -52,6 +51,23 @@ class _Operand:
     own: int
     row: int
     matrix: tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupProblem:
+    """Rows to sum up.
+
+    Attributes:
+        x, g: their first row is the first of these.
+        shares: how many parts the rows are divided into, each with its sums.
+        partial: the address of the sums.
+    """
+
+    x: _Operand
+    g: _Operand
+    rows: int
+    shares: int
+    partial: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,32 +130,30 @@ class GradientGroup(GradientRoom):
         )
 
     def steps(self, target: Target) -> tuple[Step, ...]:
-        """The steps that separate the lanes of X and of G, if there are several; then the sums."""
-        found = GradientSums.steps(self, target)
-        if self.lanes == 1:
-            return found
-        (a, b, c, d), element = self.work.pattern, self.work.element
+        a, _, _, d = self.work.pattern
+        names = (f"part_{name}_gradient_{self.work.element.short}" for name in "xg")
         moves = (
-            Step(
-                entry=f"part_{name}_gradient_{element.short}_{own}x{d}_{target.arch}",
-                bytes_per_row=2 * a * own * d * element.bytes,
-                operations_per_row=0,
-                note=str(move),
-                design=move,
-            )
-            for name, own, move in (("x", c, self._mover(c)), ("g", b, self._mover(b)))
+            move.step(f"{name}_{move.own}x{d}_{target.arch}", a)
+            for name, move in zip(names, self.movers, strict=False)
         )
-        return *moves, *found
+        return *moves, *super().steps(target)
 
-    def _mover(self, own: int) -> MoveLanes:
-        """The design that separates the lanes of an operand with `own` indices of its digit."""
+    @derived
+    def movers(self) -> tuple[MoveLanes, ...]:
         work = self.work
-        return MoveLanes(
-            math=work.math, element=work.element, own=own, lanes=self.lanes, join=False
+        if self.lanes == 1:
+            return ()
+        return tuple(
+            MoveLanes(math=work.math, element=work.element, own=own, lanes=self.lanes, join=False)
+            for own in (work.q, work.p)
         )
 
-    def workspace_bytes(self, rows: int, target: Target) -> int:
-        return self._call(rows, target).end
+    def shares(self, rows: int, target: Target) -> int:
+        return sum(count for _, count in self._call(rows, target).parts)
+
+    def workspace(self, size: int, target: Target, threads: int) -> int:
+        """Bytes of the sums of all shares, and of separated lanes."""
+        return self._call(size, target).end
 
     def _call(self, rows: int, target: Target) -> _Call:
         """How a call for `rows` rows is cut into launches."""
@@ -169,32 +183,29 @@ class GradientGroup(GradientRoom):
         """Bytes of the sums of one share."""
         return 4 * self.products * self.work.p * self.work.q
 
-    def launches(
+    def problems(
         self, problem: KSparseGradientProblem, target: Target
-    ) -> tuple[tuple[Launch, ...], int]:
-        """The launches that separate lanes and sum up, for one part of the rows after the other;
-        and the number of shares."""
+    ) -> Iterator[tuple[int, LanesProblem | GroupProblem]]:
+        """The movers and the sums, for one part of the rows after the other."""
         call, sources = self._call(problem.rows, target), (problem.x, problem.g)
-        sizes = (self.work.q, self.work.p)
-        found: list[Launch] = []
-        first = done = 0
-        for rows, count in call.parts:
-            if self.lanes > 1:
-                moved = [
-                    self._move(index, (first, rows), own, source, to)
-                    for index, (own, source, to) in enumerate(
-                        zip(sizes, sources, (problem.workspace + at for at in call.at), strict=True)
-                    )
-                ]
-                found += [launch for launch, _ in moved]
-                x, g = (operand for _, operand in moved)
-            else:
-                x, g = map(self._in_place, sources, sizes)
-            partial = problem.workspace + done * self._results_bytes
-            at = 2 if self.lanes > 1 else 0
-            found.append(self._launch(at, (x, g), rows, count, partial, target))
-            first, done = first + rows, done + count
-        return tuple(found), done
+        a, b, c, d = self.work.pattern
+        aparts = [
+            Apart(problem.workspace + at, a * d * own, d * own, own)
+            for at, own in zip(call.at, (c, b), strict=True)
+        ]
+        x, g = map(_apart, aparts) if self.movers else map(self._in_place, sources, (c, b))
+        first, partial = 0, problem.workspace
+        for rows, shares in call.parts:
+            for place, apart in enumerate(aparts[: len(self.movers)]):
+                yield (
+                    place,
+                    LanesProblem(
+                        first=first, rows=rows, groups=a, apart=apart, together=sources[place]
+                    ),
+                )
+            own = GroupProblem(x=x, g=g, rows=rows, shares=shares, partial=partial)
+            yield len(self.movers), own
+            first, partial = first + rows, partial + shares * self._results_bytes
 
     def _in_place(self, item: StridedMatrix, own: int) -> _Operand:
         """X or G where the caller has it."""
@@ -203,32 +214,14 @@ class GradientGroup(GradientRoom):
         matrix = (lead, own * d * item.column, item.column)
         return _Operand(item.pointer, d * item.column, item.row, matrix)
 
-    def _move(
-        self, index: int, rows: tuple[int, int], own: int, source: StridedMatrix, to: int
-    ) -> tuple[Launch, _Operand]:
-        """The launch that separates the lanes of rows (first, count), and their new place."""
-        a, _, _, d = self.work.pattern
-        apart = Apart(to, a * d * own, d * own, own)
-        launch = self._mover(own).launch(index, *rows, a, apart, source)
-        return launch, _Operand(to, 1, apart.row, (0, apart.group, apart.lane))
-
-    def _launch(
-        self,
-        index: int,
-        sources: tuple[_Operand, _Operand],
-        rows: int,
-        shares: int,
-        partial: int,
-        target: Target,
-    ) -> Launch:
-        a, b, c, d = self.work.pattern
-        x, g = sources
+    def launches(self, problem: GroupProblem, target: Target) -> tuple[Launch, ...]:
+        (a, b, c, d), x, g = self.work.pattern, problem.x, problem.g
         values: dict[str, int | tuple[int, ...]] = {
             "x": x.pointer,
             "g": g.pointer,
-            "partial": partial,
-            "rows": rows,
-            "shares": shares,
+            "partial": problem.partial,
+            "rows": problem.rows,
+            "shares": problem.shares,
             "x_own": x.own,
             "g_own": g.own,
             "x_row": x.row,
@@ -238,8 +231,13 @@ class GradientGroup(GradientRoom):
             "g_matrix": g.matrix,
         }
         tiles = operands.cover(b, self.p) * operands.cover(c, self.q)
-        blocks = min(target.cores, tiles * shares * self.products)
-        return operands.make_launch(self, blocks, values)
+        blocks = min(target.cores, tiles * problem.shares * self.products)
+        return (operands.make_launch(self, blocks, values),)
+
+
+def _apart(item: Apart) -> _Operand:
+    """X or G with separated lanes."""
+    return _Operand(item.pointer, 1, item.row, (0, item.group, item.lane))
 
 
 @functools.cache

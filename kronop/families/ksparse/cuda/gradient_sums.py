@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
-from kronop.artifacts import Decision, Launch, Status
+from kronop.artifacts import Decision, Status
 from kronop.descriptions.datatype import DataType, RowMajor
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.cuda import operands
 from kronop.emit.design import InWorkspace
 from kronop.emit.plan import Step
+from kronop.families.ksparse.cuda.lanes import MoveLanes
 from kronop.families.ksparse.gradient_description import KSparseGradientProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -81,18 +83,23 @@ class GradientSums(InWorkspace):
         """The modelled cycles of a call for `rows` rows, including adding the shares up."""
 
     @abstractmethod
-    def workspace_bytes(self, rows: int, target: Target) -> int:
-        """Bytes of the shares of a call for `rows` rows, and of its scratch memory."""
+    def shares(self, rows: int, target: Target) -> int:
+        """The number of shares that a call for `rows` rows leaves."""
 
-    @abstractmethod
-    def launches(
+    @property
+    def movers(self) -> tuple[MoveLanes, ...]:
+        """What separates the lanes of X and of G first; empty if both are read in place."""
+        return ()
+
+    def problems(
         self, problem: KSparseGradientProblem, target: Target
-    ) -> tuple[tuple[Launch, ...], int]:
-        """The launches of `steps`, which are the first steps of a plan, and the number of shares
-        that they leave."""
+    ) -> Iterator[tuple[int, Any]]:
+        """What runs for a problem with some rows, as (place among the movers and this design, its
+        own problem)."""
+        yield 0, problem
 
     def steps(self, target: Target) -> tuple[Step, ...]:
-        """The steps that prepare operands, then the step that sums up."""
+        """The steps of the movers, then the step that sums up."""
         a, b, c, d = self.work.pattern
         columns = a * (b + c) * d
         step = Step(

@@ -231,18 +231,17 @@ class GradientTile(GradientSums):
         shares = min(tiles, max(1, self.blocks(target) * target.cores // blocks))
         return shares, tiles, blocks * shares
 
-    def workspace_bytes(self, rows: int, target: Target) -> int:
-        """Bytes of all shares: each holds the sums of all products."""
-        work, (shares, *_) = self.work, self._counts(rows, target)
-        size = work.p * work.q * work.math.element_accumulator.bytes
-        return max(1, shares) * work.products * work.matrices * size
+    def shares(self, rows: int, target: Target) -> int:
+        return self._counts(rows, target)[0]
 
-    def launches(
-        self, problem: KSparseGradientProblem, target: Target
-    ) -> tuple[tuple[Launch, ...], int]:
+    def workspace(self, size: int, target: Target, threads: int) -> int:
+        """Bytes of all shares: each holds the sums of all products."""
+        work = self.work
+        of_product = work.matrices * work.p * work.q * work.math.element_accumulator.bytes
+        return max(1, self.shares(size, target)) * work.products * of_product
+
+    def launches(self, problem: KSparseGradientProblem, target: Target) -> tuple[Launch, ...]:
         work, (shares, tiles, blocks) = self.work, self._counts(problem.rows, target)
-        if not shares:
-            return (), 0
         run, extents = work.positions(problem.rows)
         values: dict[str, int | tuple[int, ...]] = {
             "partial": problem.workspace,
@@ -255,7 +254,7 @@ class GradientTile(GradientSums):
             "matrix": work.product_axes,
         }
         values |= work.operand("x", problem.x, work.q) | work.operand("g", problem.g, work.p)
-        return (operands.make_launch(self, blocks, values),), shares
+        return (operands.make_launch(self, blocks, values),)
 
 
 def _of_bite(design: GradientTile, target: Target) -> float:

@@ -10,6 +10,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, InWorkspace, package_folder
+from kronop.emit.plan import Step
 from kronop.frozen import dataclass, derived
 from kronop.target import Target
 
@@ -43,6 +44,24 @@ class Apart:
     row: int
     group: int
     lane: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanesProblem:
+    """Rows to copy to or from separated lanes.
+
+    Attributes:
+        first, rows: the first row, and how many there are.
+        groups: matrices of a row.
+        apart: where lanes are separated; its first row is row `first`.
+        together: the whole matrix, whose columns are (group, own, lane).
+    """
+
+    first: int
+    rows: int
+    groups: int
+    apart: Apart
+    together: StridedMatrix
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,12 +152,20 @@ class MoveLanes(InWorkspace):
             folders=(package_folder(__package__),),
         )
 
-    def launch(
-        self, index: int, first: int, rows: int, groups: int, apart: Apart, together: StridedMatrix
-    ) -> Launch:
-        """The launch that copies `rows` rows from `first` on between `apart` (separated lanes) and
-        `together`, whose columns are (group, own, lane)."""
-        pointer = together.pointer + first * together.row * self.element.bytes
+    def step(self, entry: str, groups: int) -> Step:
+        """The step that moves `groups` matrices of each row."""
+        return Step(
+            entry=entry,
+            design=self,
+            bytes_per_row=2 * groups * self.own * self.lanes * self.element.bytes,
+            operations_per_row=0,
+            note=str(self),
+        )
+
+    def launches(self, problem: LanesProblem, target: Target) -> tuple[Launch, ...]:
+        rows, groups = problem.rows, problem.groups
+        apart, together = problem.apart, problem.together
+        pointer = together.pointer + problem.first * together.row * self.element.bytes
         vector = (
             together.column == 1
             and pointer % operands.VECTOR_BYTES == 0
@@ -158,4 +185,4 @@ class MoveLanes(InWorkspace):
         }
         parts = operands.cover(self.own, self.octets * self.piece)
         blocks = operands.cover(rows * groups, self.matrices) * parts
-        return operands.make_launch(self, blocks, values)
+        return (operands.make_launch(self, blocks, values),)

@@ -8,13 +8,14 @@ from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.emit.design import Constant
-from kronop.emit.x86.design import HostDesign
+from kronop.emit.x86.design import HostDesign, Values
 from kronop.emit.x86.planning import aligned, scalar_fields, shares
 from kronop.families.ksparse.chain_description import KSparseChainProblem
 from kronop.families.ksparse.x86.ksparse_design import KSparseWork
 from kronop.families.ksparse.x86.ksparse_vectors import KSparseVectors
 from kronop.frozen import dataclass
 from kronop.machine import CPU_LINE
+from kronop.target import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,27 +119,20 @@ class KSparseChain(HostDesign):
         """Threads worth starting, each of which has rows to work on."""
         return shares(self.vector_work * rows, -(-rows // self.lanes), threads)
 
-    def workspace_bytes(self, rows: int, threads: int) -> int:
+    def workspace(self, size: int, target: Target, threads: int) -> int:
         """All packed weights, and one slice of scratch for each thread."""
-        if rows == 0:
-            return 0
-        return sum(self.packed) + self.shared_bytes * self.threads_for(rows, threads)
+        return sum(self.packed) + self.shared_bytes * self.threads_for(size, threads)
 
-    def launch(self, index: int, problem: KSparseChainProblem) -> Launch:
-        """The launch of step `index`."""
+    def launches(self, problem: KSparseChainProblem, target: Target) -> tuple[Launch, ...]:
         factors = problem.weights
-        return self.launch_with(
-            index,
-            problem,
-            problem.rows,
-            {
-                "weights": [factor.pointer for factor in factors],
-                "bias": problem.bias,
-                "threads": self.threads_for(problem.rows, problem.threads),
-                "weight_strides": [stride for factor in factors for stride in factor.strides],
-                "bias_stride": problem.bias_stride,
-            },
-        )
+        own: Values = {
+            "weights": [factor.pointer for factor in factors],
+            "bias": problem.bias,
+            "threads": self.threads_for(problem.rows, problem.threads),
+            "weight_strides": [stride for factor in factors for stride in factor.strides],
+            "bias_stride": problem.bias_stride,
+        }
+        return (self.launch_with(problem, problem.rows, own),)
 
 
 def buffer_columns(singles: tuple[KSparseVectors, ...]) -> tuple[int, int]:

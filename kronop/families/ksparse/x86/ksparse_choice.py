@@ -1,4 +1,5 @@
-"""Plans of Kronecker-sparse products on CPUs: on vectors or on AMX tiles."""
+"""Plans of Kronecker-sparse products on CPUs: on vectors or, where these are faster and the
+instruction asks for them, on AMX tiles; see ksparse.hpp for what a plan means."""
 
 from __future__ import annotations
 

@@ -11,11 +11,12 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
-from kronop.emit.x86.design import HostDesign, HostWork
+from kronop.emit.x86.design import HostDesign, HostWork, Values
 from kronop.emit.x86.planning import aligned, keeps_sums, scalar_fields, shares
 from kronop.families.ksparse.description import KSparseProblem
 from kronop.frozen import dataclass
 from kronop.machine import CPU_LINE
+from kronop.target import Target
 
 _MOST_SLICES = 32
 # Cycles to copy a vector to or from scratch, and to transpose it in doing so.
@@ -188,22 +189,17 @@ class KSparseDesign(HostDesign):
     def threads_for(self, rows: int, threads: int) -> int:
         return shares(self.vector_work * rows, rows * self.patches, threads)
 
-    def launch(self, index: int, problem: KSparseProblem) -> Launch:
-        """The launch of step `index`."""
+    def launches(self, problem: KSparseProblem, target: Target) -> tuple[Launch, ...]:
         row_tile, threads = self._split(problem)
-        return self.launch_with(
-            index,
-            problem,
-            problem.rows,
-            {
-                "weights": problem.weights,
-                "bias": problem.bias,
-                "row_tile": row_tile,
-                "threads": threads,
-                "weight_strides": problem.weight_strides,
-                "bias_stride": problem.bias_stride,
-            },
-        )
+        own: Values = {
+            "weights": problem.weights,
+            "bias": problem.bias,
+            "row_tile": row_tile,
+            "threads": threads,
+            "weight_strides": problem.weight_strides,
+            "bias_stride": problem.bias_stride,
+        }
+        return (self.launch_with(problem, problem.rows, own),)
 
     def _split(self, problem: KSparseProblem) -> tuple[int, int]:
         """(rows of an item, threads), such that all threads get about equally many items."""

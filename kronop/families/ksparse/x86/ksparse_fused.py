@@ -46,7 +46,7 @@ def fused(description: KSparseChainDescription, target: Target) -> Plan | None:
         kernel_name("ksparse_chain", description.X.element, sizes, target),
         f"{count} Kronecker-sparse factors, {design}",
     )
-    return Plan(target=target, steps=chains.piece((step,), items[-1], count))
+    return Plan(target=target, steps=(step,))
 
 
 def _design(singles: tuple[KSparseVectors, ...]) -> KSparseChain:
@@ -80,7 +80,7 @@ def plans(
     cheapest of one factor at a time."""
     products = _products(description)
     choices = [ksparse_choice.plans(item, target, count, rows) for item in products]
-    apart = tuple(_plan(products, picked) for picked in _picks(choices, count))
+    apart = tuple(_apart(description, picked) for picked in _picks(choices, count))
     whole = fused(description, target)
     return apart if whole is None else (whole, *apart)[:count]
 
@@ -104,13 +104,6 @@ def _picks(choices: Sequence[Sequence[Plan]], count: int) -> Iterator[list[Plan]
         yield pick
 
 
-def _plan(products: Sequence[KSparseDescription], picked: Sequence[Plan]) -> Plan:
-    return Plan(
-        target=picked[0].target,
-        steps=tuple(
-            step
-            for plan, item in zip(picked, products, strict=True)
-            for step in chains.piece(plan.steps, item, 1)
-        ),
-        rejected=tuple(pair for plan in picked for pair in plan.rejected),
-    )
+def _apart(description: KSparseChainDescription, picked: Sequence[Plan]) -> Plan:
+    rejected = tuple(pair for plan in picked for pair in plan.rejected)
+    return chains.plan(description, [(1, plan) for plan in picked], rejected)

@@ -1,0 +1,73 @@
+"""Gradients of weights on CUDA: blocks sum up shares of the rows, and further kernels add these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kronop.artifacts import Launch
+from kronop.emit.design import Pipeline, Runnable
+from kronop.emit.plan import Step
+from kronop.families.ksparse.cuda.gradient_ends import AddProblem, AddShares, FactorGradients
+from kronop.families.ksparse.cuda.gradient_sums import GradientSums
+from kronop.families.ksparse.gradient_description import KSparseGradientProblem, StridedWeights
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gradient(Pipeline):
+    """Sums, then what adds their shares up.
+
+    Attributes:
+        factors: what turns the gradient of a Kronecker product into those of its factors, if it is
+            these that are wanted.
+    """
+
+    sums: GradientSums
+    add: AddShares
+    factors: FactorGradients | None
+
+    @property
+    def parts(self) -> tuple[Runnable, ...]:
+        first = (*self.sums.movers, self.sums, self.add)
+        return first if self.factors is None else (*first, self.factors)
+
+    def steps(self, target: Target) -> tuple[Step, ...]:
+        first = (*self.sums.steps(target), self.add.step(target))
+        return first if self.factors is None else (*first, self.factors.step(target))
+
+    def workspace(self, size: int, target: Target, threads: int) -> int:
+        """Room for the sums of all shares, and for operands whose lanes are separated."""
+        return self.sums.workspace(size, target, threads)
+
+    def launches(self, problem: KSparseGradientProblem, target: Target) -> tuple[Launch, ...]:
+        """The sums (none for an empty batch), and the launches that add their shares up."""
+        problems = self.sums.problems(problem, target) if problem.rows else ()
+        sums = [
+            launch for place, own in problems for launch in self.launches_of(place, own, target)
+        ]
+        ends = enumerate(self._ends(problem, target), len(self.sums.movers) + 1)
+        (added,), *others = (self.launches_of(place, own, target) for place, own in ends)
+        added = replace(added, overlaps=self.sums.lets_next_begin and bool(sums))
+        return *sums, added, *(launch for each in others for launch in each)
+
+    def _ends(
+        self, problem: KSparseGradientProblem, target: Target
+    ) -> Iterator[AddProblem | KSparseGradientProblem]:
+        """The problems of the kernels after the sums."""
+        add = AddProblem(
+            partial=problem.workspace,
+            shares=self.sums.shares(problem.rows, target),
+            y=problem.y,
+            z=problem.z,
+            scalars=problem.scalars,
+        )
+        if self.factors is None:
+            yield add
+            return
+        # Each sum overwrites its own first share, which no other thread reads.
+        strides = (0, 0, 0, self.add.extents[-1], 1)
+        y = StridedWeights(pointer=problem.workspace, strides=strides)
+        yield replace(add, y=y, z=None, scalars=(1.0, 0.0))
+        yield problem

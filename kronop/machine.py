@@ -289,7 +289,7 @@ class Cpu:
 
     arch: str
     features: tuple[Feature, ...]
-    needs: frozenset[str]
+    needs: tuple[str, ...]
     flags: tuple[str, ...]
     vector_bytes: int
     registers: int
@@ -309,7 +309,7 @@ def _cpu(
     registers: int,
     level_1: int,
     level_2: int,
-    needs: frozenset[str],
+    needs: tuple[str, ...],
     flags: tuple[str, ...] = (),
     features: tuple[Feature, ...] = (),
 ) -> Cpu:
@@ -326,10 +326,11 @@ def _cpu(
     )
 
 
-_SSE2 = frozenset({"sse2"})
-_AVX2 = _SSE2 | {"avx2", "fma", "f16c"}
-_AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
-_AMX = _AVX512 | {"avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"}
+# NOTE: no sets, whose text differs between processes: targets are in the keys of plans.
+_SSE2 = ("sse2",)
+_AVX2 = (*_SSE2, "avx2", "fma", "f16c")
+_AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd")
+_AMX = (*_AVX512, "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")
 _AVX2_FLAGS = ("-mavx2", "-mfma", "-mf16c")
 _AVX512_FLAGS = (
     *_AVX2_FLAGS,
@@ -357,7 +358,7 @@ _CPUS = (
     _cpu("avx512", 64, 32, 48, 1024, _AVX512, _AVX512_FLAGS),
     _cpu("avx2", 32, 16, 32, 512, _AVX2, _AVX2_FLAGS),
     _cpu("generic", 16, 16, 32, 512, _SSE2),
-    _cpu("arm64", 16, 32, 32, 1024, frozenset({"asimd"}), (), (Feature.neon,)),
+    _cpu("arm64", 16, 32, 32, 1024, ("asimd",), (), (Feature.neon,)),
 )
 CPUS = {line.arch: line for line in _CPUS}
 # The CPU that cost models of register tiles were fitted to.

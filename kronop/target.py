@@ -252,7 +252,7 @@ def is_of_ptx(flag: str) -> bool:
 
 def runs(arch: str, here: str) -> bool:
     """Whether a CPU of architecture `here` has the instructions that `arch` needs."""
-    return CPUS[arch].needs <= CPUS[here].needs
+    return set(CPUS[arch].needs) <= set(CPUS[here].needs)
 
 
 @functools.cache
@@ -272,7 +272,7 @@ def detect_x86_arch() -> str:
     except OSError:
         return "generic"
     flags = next((set(line.split()) for line in lines if line.startswith("flags")), set())
-    fitting = (arch for arch, line in CPUS.items() if line.needs <= flags)
+    fitting = (arch for arch, line in CPUS.items() if flags.issuperset(line.needs))
     return next((arch for arch in fitting if arch != "amx" or _may_use_tiles()), "generic")
 
 

@@ -171,6 +171,11 @@ def element_types(
     )
 
 
+def scalar_fields(epilogue: Epilogue) -> Field:
+    """The field of the epilogue's scalars."""
+    return Field("scalars", scalar_kind(epilogue), SCALARS)
+
+
 def scalar_kind(epilogue: Epilogue | None) -> Scalar:
     """The type in which the epilogue's scalars are passed: 64-bit integers if it computes in
     integers, else float64."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
-from kronop.families.distance.description import Strided
 from kronop.families.distance.gradient_description import GradientProblem
-from kronop.families.distance.parts import BATCH_DIMS, padded
+from kronop.families.distance.parts import BATCH_DIMS, padded, strided_values
 
 _OPERANDS = ("a", "b", "c", "d", "y", "z", "largest")
 
@@ -36,17 +35,13 @@ def signature(scalars: Field) -> KernelSignature:
 
 def values_of(problem: GradientProblem, threads: int) -> dict[str, Any]:
     """The members of the parameter struct."""
-    operands = {name: getattr(problem, name) or Strided(0, ()) for name in _OPERANDS}
     power = problem.power
     return {
-        **{name: item.pointer for name, item in operands.items()},
+        **strided_values(problem, _OPERANDS),
         "power": power.pointer,
         **{name: getattr(problem, name) for name in ("m", "n", "k", "o")},
         "batch": padded(problem.batch, 1),
-        **{f"{name}_batch": padded(item.batch) for name, item in operands.items()},
         "power_batch": padded(power.batch),
-        **{f"{name}_row": item.row for name, item in operands.items()},
-        **{f"{name}_column": item.column for name, item in operands.items()},
         "y_output": problem.y_output,
         "z_output": problem.z_output,
         "threads": threads,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
@@ -80,23 +80,28 @@ def kernel_values(values: tuple[Value, ...], vectors: tuple[Value, ...]) -> dict
 
 def values_of(problem: DistanceProblem, threads: int) -> dict[str, Any]:
     """The members of the parameter struct."""
-    nothing = Strided(0, ())
-    operands = dict(
-        zip(_OPERANDS, (problem.x1, problem.x2, problem.y, problem.z or nothing), strict=True)
-    )
     return {
-        **{name: item.pointer for name, item in operands.items()},
+        **strided_values(problem, _OPERANDS),
         **kernel_values(problem.values, problem.vectors),
         "m": problem.m,
         "n": problem.n,
         "k": problem.k,
         "batch": padded(problem.batch, 1),
-        **{f"{name}_batch": padded(item.batch) for name, item in operands.items()},
-        **{f"{name}_row": item.row for name, item in operands.items()},
-        **{f"{name}_column": item.column for name, item in operands.items()},
         "diagonal": problem.diagonal,
         "threads": threads,
         "scalars": problem.scalars,
+    }
+
+
+def strided_values(problem: object, names: Iterable[str]) -> dict[str, Any]:
+    """The members of parameter structs that say where a problem's operands of these names lie; all
+    are 0 for one that is not there."""
+    operands = {name: getattr(problem, name) or Strided(0, ()) for name in names}
+    return {
+        **{name: item.pointer for name, item in operands.items()},
+        **{f"{name}_batch": padded(item.batch) for name, item in operands.items()},
+        **{f"{name}_row": item.row for name, item in operands.items()},
+        **{f"{name}_column": item.column for name, item in operands.items()},
     }
 
 

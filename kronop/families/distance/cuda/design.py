@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
-from kronop.artifacts import Field, KernelSignature, Launch, Status
+from kronop.artifacts import KernelSignature, Launch, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
@@ -161,12 +161,8 @@ class DistanceTile(Design):
         return max(1, min(room, operands.MOST_RESIDENT))
 
     @property
-    def _scalars(self) -> Field:
-        return Field("scalars", operands.scalar_kind(self.epilogue), operands.SCALARS)
-
-    @property
     def signature(self) -> KernelSignature:
-        return parts.signature(self.form, self._scalars)
+        return parts.signature(self.form, operands.scalar_fields(self.epilogue))
 
     def style(self, target: Target) -> Iterator[str]:
         yield from {kind.name for kind in self._kinds}
@@ -241,7 +237,7 @@ class DistanceTile(Design):
         return Instantiation(
             header="distance_tile.cuh",
             template="kronop::distance_tile",
-            parameters=parts.parameters_of(self.form, self._scalars),
+            parameters=parts.parameters_of(self.form, operands.scalar_fields(self.epilogue)),
             types=operands.element_types(self.math, self.source, self.output, self.epilogue),
             constants=(
                 ("kThreads", self.threads),

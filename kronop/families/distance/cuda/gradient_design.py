@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from kronop.artifacts import Field, KernelSignature, Launch
+from kronop.artifacts import KernelSignature, Launch
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
@@ -42,12 +42,8 @@ class GradientKernel(Design):
         def tile(self) -> tuple[int, int]: ...
 
     @property
-    def _scalars(self) -> Field:
-        return Field("scalars", operands.scalar_kind(self.epilogue), operands.SCALARS)
-
-    @property
     def signature(self) -> KernelSignature:
-        return gradient_parts.signature(self._scalars)
+        return gradient_parts.signature(operands.scalar_fields(self.epilogue))
 
     def launches(self, problem: GradientProblem, target: Target) -> tuple[Launch, ...]:
         tile_n, tile_m = self.tile
@@ -90,7 +86,7 @@ class GradientTile(GradientKernel):
         return Instantiation(
             header="gradient_tile.cuh",
             template="kronop::gradient_tile",
-            parameters=gradient_parts.parameters_of(self._scalars),
+            parameters=gradient_parts.parameters_of(operands.scalar_fields(self.epilogue)),
             types=operands.element_types(self.math, self.source, self.output, self.epilogue),
             constants=(
                 ("kThreads", self.threads),

@@ -51,7 +51,7 @@ class GradientProducts(GradientKernel):
         return Instantiation(
             header="gradient_products.cuh",
             template="kronop::gradient_products",
-            parameters=gradient_parts.parameters_of(self._scalars),
+            parameters=gradient_parts.parameters_of(operands.scalar_fields(self.epilogue)),
             types=operands.element_types(
                 self.math, float32, self.epilogue.element_output, self.epilogue
             ),

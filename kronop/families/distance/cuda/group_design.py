@@ -127,16 +127,12 @@ class DistanceGroup(Design):
         return self.stages * stage + _BUFFERS * (points * _FACTS_BYTES + 2 * _BARRIER_BYTES)
 
     @property
-    def _scalars(self) -> Field:
-        return Field("scalars", operands.scalar_kind(self.epilogue), operands.SCALARS)
-
-    @property
     def signature(self) -> KernelSignature:
         places = (f"{of}{index}" for of in ("images", "facts") for index in (1, 2))
         return KernelSignature(
             "DistanceGroupParameters",
             (
-                *parts.signature(self.form, self._scalars).fields,
+                *parts.signature(self.form, operands.scalar_fields(self.epilogue)).fields,
                 *(Field(name, Scalar.POINTER) for name in places),
                 *(Field(f"packed{index}", Scalar.INT64, parts.BATCH_DIMS) for index in (1, 2)),
             ),
@@ -145,7 +141,7 @@ class DistanceGroup(Design):
     @property
     def parameters(self) -> str:
         """The C++ name of the parameter struct."""
-        plain = parts.parameters_of(self.form, self._scalars)
+        plain = parts.parameters_of(self.form, operands.scalar_fields(self.epilogue))
         return plain.replace("::DistanceParameters", "::DistanceGroupParameters")
 
     def style(self, target: Target) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import float16, float64
@@ -70,10 +71,10 @@ def _steps(what: KernelMatmulDescription, target: Target, of: KernelMatmul) -> t
     def step(name: str, design: Design, note: str, least: LeastWork) -> Step:
         return step_of(what, target, f"product_{name}", design, note, least)
 
-    def multiply(name: str, design: Design, note: str, expanded: bool, tensor_cores: bool) -> Step:
+    def multiply(name: str, design: Design, note: str, tensor_cores: bool, **how: Any) -> Step:
         multiplied = float16.bytes if tensor_cores else 0
-        how = {"expanded": expanded, "multiplied": multiplied, "products": PRODUCTS_OF_SPLIT}
-        return step(name, design, note, least_of_matmul(what, **how))
+        least = least_of_matmul(what, multiplied=multiplied, products=PRODUCTS_OF_SPLIT, **how)
+        return step(name, design, note, least)
 
     note = "packs points and columns"
     steps = [step("pack", of.pack, note, around(points=packed, columns=packed))]
@@ -84,11 +85,11 @@ def _steps(what: KernelMatmulDescription, target: Target, of: KernelMatmul) -> t
         note = "packs points for tensor cores"
         steps.append(step("halves", of.points.halves, note, around(points=packed)))
         note = "products of a kernel matrix, by products of points"
-        steps.append(multiply("mma", of.points.mma, note, True, True))
+        steps.append(multiply("mma", of.points.mma, note, True, expanded=True))
         tile_note = "the same by differences, if products are not accurate enough"
     # The ordinary cores compute inner products, and are then the slower ones.
     has_dot = any(term.kind is TermKind.Dot for term in what.kernel.terms)
-    steps.append(multiply("tile", of.tile, tile_note, False, of.tile.together and not has_dot))
+    steps.append(multiply("tile", of.tile, tile_note, of.tile.together and not has_dot))
     least = around(results=sums + what.Y.element.bytes)
     steps.append(step("sum", of.total, "adds up shares of the columns", least))
     return tuple(steps)

@@ -75,11 +75,9 @@ class _OfPoints(InWorkspace):
             **{name: getattr(p, name) for name in ("m", "n", "k")},
             **{name: getattr(points, name) for name in self.pointers},
             **dict(zip(self.tiles, tiles, strict=True)),
+            **parts.strided_values(p, ("x1", "x2")),
             "batch": extents,
         }
-        for name, item in (("x1", p.x1), ("x2", p.x2)):
-            values |= {name: item.pointer, f"{name}_batch": parts.padded(item.batch)}
-            values |= {f"{name}_row": item.row, f"{name}_column": item.column}
         blocks *= math.prod(extents)
         operands.check_blocks(blocks)
         return (operands.make_launch(self, blocks, values),)

@@ -12,7 +12,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.design import Design, Instantiation, InWorkspace, package_folder
 from kronop.families.distance import parts
 from kronop.families.distance.cuda.product_places import PlacedProduct, packed_batch
-from kronop.families.distance.description import Strided, Value
+from kronop.families.distance.description import Value
 from kronop.families.distance.parts import BATCH_DIMS
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -118,7 +118,7 @@ class ProductSum(Design):
                 *(Field(name, whole, BATCH_DIMS) for name in batches),
                 *(Field(name, whole) for name in strides),
                 Field("number", Scalar.FLOAT64),
-                Field("scalars", operands.scalar_kind(self.epilogue), operands.SCALARS),
+                operands.scalar_fields(self.epilogue),
             ),
         )
 
@@ -138,15 +138,11 @@ class ProductSum(Design):
         )
 
     def launches(self, problem: PlacedProduct, target: Target) -> tuple[Launch, ...]:
-        p, nothing = problem.problem, Strided(0, ())
+        p = problem.problem
         held = p.values[-1] if self.regularized else Value(0.0)
-        used = {"y": p.y, "z": p.z or nothing, "v": p.v}
         values = {
             "partial": problem.partial,
-            **{name: item.pointer for name, item in used.items()},
-            **{f"{name}_batch": parts.padded(item.batch) for name, item in used.items()},
-            **{f"{name}_row": item.row for name, item in used.items()},
-            **{f"{name}_column": item.column for name, item in used.items()},
+            **parts.strided_values(p, ("y", "z", "v")),
             "regularization": held.pointer,
             "regularization_batch": parts.padded(held.batch),
             "number": held.number,

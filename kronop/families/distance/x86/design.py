@@ -80,6 +80,20 @@ class RegisterTiles(Design):
         """Sums in a vector."""
         return self.vector_bytes // self.math.element_accumulator.bytes
 
+    @property
+    def types(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("Input", self.source.cxx),
+            ("Output", self.output.cxx),
+            ("Accumulator", self.math.element_accumulator.cxx),
+        )
+
+    @property
+    def lanes(self) -> tuple[str, str]:
+        """The type in which the kernel's function is computed."""
+        numbers = f"kronop::Vector<{self.math.element_accumulator.cxx}, {self.width}>"
+        return "Numbers", f"kronop::Numbers<{numbers}>"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistanceTiles(RegisterTiles):
@@ -176,17 +190,11 @@ class DistanceTiles(RegisterTiles):
     def instantiation(self, target: Target) -> Instantiation:
         accumulator = self.math.element_accumulator
         rows, columns = self.block
-        lanes = f"kronop::Numbers<kronop::Vector<{accumulator.cxx}, {self.width}>>"
         return Instantiation(
             header="distance.hpp",
             template="kronop::distance",
             parameters=parts.parameters_of(self.form, self._scalars),
-            types=(
-                ("Input", self.source.cxx),
-                ("Output", self.output.cxx),
-                ("Accumulator", accumulator.cxx),
-                ("Numbers", lanes),
-            ),
+            types=(*self.types, self.lanes),
             constants=(
                 *parts.constants_of(self.form),
                 ("kWidth", self.width),

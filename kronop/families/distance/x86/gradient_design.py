@@ -36,23 +36,18 @@ class GradientTiles(RegisterTiles):
         return gradient_parts.signature(self._scalars)
 
     def instantiation(self, target: Target) -> Instantiation:
-        accumulator = self.math.element_accumulator
         return Instantiation(
             header="gradient.hpp",
             template="kronop::distance_gradient",
             parameters=gradient_parts.parameters_of(self._scalars),
-            types=(
-                ("Input", self.source.cxx),
-                ("Output", self.output.cxx),
-                ("Accumulator", accumulator.cxx),
-            ),
+            types=self.types,
             constants=(
                 ("kPower", int(self.power)),
                 ("kOutputs", self.outputs),
                 ("kWidth", self.width),
                 ("kRows", self.rows),
                 ("kVectors", self.vectors),
-                ("kDepth", _SLAB_BYTES // accumulator.bytes),
+                ("kDepth", _SLAB_BYTES // self.math.element_accumulator.bytes),
                 ("kBlockRows", _BLOCK_ROWS),
                 ("kBlockLanes", _BLOCK_LANES),
             ),

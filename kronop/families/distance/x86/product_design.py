@@ -8,7 +8,6 @@ from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.emit.design import Instantiation, package_folder
 from kronop.emit.x86 import planning
 from kronop.families.distance import parts
-from kronop.families.distance.description import Strided
 from kronop.families.distance.form import Form
 from kronop.families.distance.parts import BATCH_DIMS, constants_of
 from kronop.families.distance.product_description import KernelMatmulProblem
@@ -57,12 +56,7 @@ class ProductTiles(RegisterTiles):
             header="product.hpp",
             template="kronop::product",
             parameters=f"kronop::ProductParameters<{counts}, {scalars.scalar.cxx}>",
-            types=(
-                ("Input", self.source.cxx),
-                ("Output", self.output.cxx),
-                ("Accumulator", accumulator.cxx),
-                ("Numbers", f"kronop::Numbers<kronop::Vector<{accumulator.cxx}, {self.width}>>"),
-            ),
+            types=(*self.types, self.lanes),
             constants=(
                 *constants_of(form),
                 ("kWidth", self.width),
@@ -100,13 +94,8 @@ class ProductTiles(RegisterTiles):
         p, blocks = problem, math.prod(problem.batch) * -(-problem.m // self._block_rows(problem.c))
         each = p.k * self.form.operations + p.c + _FUNCTION
         threads = planning.shares(math.prod(p.batch) * p.m * p.n * each, blocks, p.threads)
-        nothing = Strided(0, ())
-        operands = dict(zip(_OPERANDS, (p.x1, p.x2, p.v, p.y, p.z or nothing), strict=True))
         values = {
-            **{name: item.pointer for name, item in operands.items()},
-            **{f"{name}_batch": parts.padded(item.batch) for name, item in operands.items()},
-            **{f"{name}_row": item.row for name, item in operands.items()},
-            **{f"{name}_column": item.column for name, item in operands.items()},
+            **parts.strided_values(p, _OPERANDS),
             **{name: getattr(p, name) for name in ("m", "n", "k", "c", "scalars")},
             **parts.kernel_values(p.values, p.vectors),
             "scratch": p.workspace,

@@ -27,11 +27,10 @@ from kronop.descriptions.shared import (
     check_sizes,
     check_weights,
 )
-from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.errors import DescriptionError, mismatch
-from kronop.families.ksparse.description import product_of_rows
+from kronop.families.ksparse.description import Ends, product_of_rows
 from kronop.frozen import dataclass
 
 Pattern = tuple[int, int, int, int]
@@ -186,27 +185,11 @@ class StridedFactor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KSparseChainProblem:
-    """A chain with its memory: what launches are computed from; see KSparseProblem.
+class KSparseChainProblem(Ends):
+    """A chain with its memory.
 
     Attributes:
-        rows: the batch B.
-        x, y: rows are the batch, columns the features; batch strides are not used.
         weights: of each factor.
-        z: like y, or None where beta is 0.
-        bias, bias_stride: one value for each output feature; pointer 0 where there is none.
-        scalars: the epilogue's, in its order.
-        workspace: pointer to the bytes that the plan asked for; 0 where it asked for none.
-        threads: most threads that a host kernel may use.
     """
 
-    rows: int
-    x: StridedMatrix
     weights: tuple[StridedFactor, ...]
-    z: StridedMatrix | None
-    bias: int
-    bias_stride: int
-    y: StridedMatrix
-    scalars: tuple[float, ...]
-    workspace: int
-    threads: int

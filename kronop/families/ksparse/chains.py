@@ -7,9 +7,10 @@ memory.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Any
 
 from kronop.artifacts import Decision, Launch
 from kronop.descriptions.datatype import DataType, Layout, RowMajor
@@ -19,7 +20,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.design import Pipeline, Runnable
 from kronop.emit.plan import Plan
 from kronop.families.ksparse.chain_description import KSparseChainDescription, KSparseChainProblem
-from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
+from kronop.families.ksparse.description import Ends, KSparseDescription, KSparseProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -102,13 +103,9 @@ class Chain(Pipeline):
             end = taken + piece.factors
             row, column = self._strides(problem.rows, piece.columns)
             y = StridedMatrix(pointer=start, row=row, column=column)
-            own = dataclasses.replace(
-                problem, x=x, weights=problem.weights[taken:end], workspace=scratch
-            )
+            own = replace(problem, x=x, weights=problem.weights[taken:end], workspace=scratch)
             if end < len(problem.weights):
-                own = dataclasses.replace(
-                    own, z=None, bias=0, bias_stride=0, y=y, scalars=_UNSCALED
-                )
+                own = replace(own, z=None, bias=0, bias_stride=0, y=y, scalars=_UNSCALED)
             yield _single(own) if piece.factors == 1 else own
             x, taken = y, end
 
@@ -164,16 +161,5 @@ def product(
 def _single(problem: KSparseChainProblem) -> KSparseProblem:
     """The problem of a chain of one factor, as that of a single product."""
     (factor,) = problem.weights
-    return KSparseProblem(
-        rows=problem.rows,
-        x=problem.x,
-        weights=factor.pointer,
-        weight_strides=factor.strides,
-        z=problem.z,
-        bias=problem.bias,
-        bias_stride=problem.bias_stride,
-        y=problem.y,
-        scalars=problem.scalars,
-        workspace=problem.workspace,
-        threads=problem.threads,
-    )
+    ends: dict[str, Any] = {item.name: getattr(problem, item.name) for item in fields(Ends)}
+    return KSparseProblem(weights=factor.pointer, weight_strides=factor.strides, **ends)

@@ -143,13 +143,12 @@ def product_of_rows(pattern: tuple[int, int, int, int], rows: Any, weights: Any)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KSparseProblem:
-    """A Kronecker-sparse product with its memory: what launches are computed from.
+class Ends:
+    """The memory of a product or a chain without its weights: what launches are computed from.
 
     Attributes:
         rows: the batch B.
         x, y: rows are the batch, columns the features; batch strides are not used.
-        weights: pointer to W, `weight_strides` in elements for (a, b, c, d).
         z: like y, or None where beta is 0.
         bias, bias_stride: one value for each output feature; pointer 0 where there is none.
         scalars: the epilogue's, in its order.
@@ -159,8 +158,6 @@ class KSparseProblem:
 
     rows: int
     x: StridedMatrix
-    weights: int
-    weight_strides: tuple[int, int, int, int]
     z: StridedMatrix | None
     bias: int
     bias_stride: int
@@ -168,3 +165,15 @@ class KSparseProblem:
     scalars: tuple[float, ...]
     workspace: int
     threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KSparseProblem(Ends):
+    """A Kronecker-sparse product with its memory.
+
+    Attributes:
+        weights: pointer to W, `weight_strides` in elements for (a, b, c, d).
+    """
+
+    weights: int
+    weight_strides: tuple[int, int, int, int]

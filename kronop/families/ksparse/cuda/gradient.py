@@ -20,22 +20,21 @@ class Gradient(Pipeline):
     """Sums, then what adds their shares up.
 
     Attributes:
-        factors: what turns the gradient of a Kronecker product into those of its factors, if it is
-            these that are wanted.
+        factors: what turns the gradient of a Kronecker product into those of its factors; empty
+            where it is the product's that is wanted.
     """
 
     sums: GradientSums
     add: AddShares
-    factors: FactorGradients | None
+    factors: tuple[FactorGradients, ...]
 
     @property
     def parts(self) -> tuple[Runnable, ...]:
-        first = (*self.sums.movers, self.sums, self.add)
-        return first if self.factors is None else (*first, self.factors)
+        return *self.sums.movers, self.sums, self.add, *self.factors
 
     def steps(self, target: Target) -> tuple[Step, ...]:
-        first = (*self.sums.steps(target), self.add.step(target))
-        return first if self.factors is None else (*first, self.factors.step(target))
+        ends = (end.step(target) for end in (self.add, *self.factors))
+        return *self.sums.steps(target), *ends
 
     def workspace(self, size: int, target: Target, threads: int) -> int:
         """Room for the sums of all shares, and for operands whose lanes are separated."""
@@ -63,7 +62,7 @@ class Gradient(Pipeline):
             z=problem.z,
             scalars=problem.scalars,
         )
-        if self.factors is None:
+        if not self.factors:
             yield add
             return
         # Each sum overwrites its own first share, which no other thread reads.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import math
+from abc import abstractmethod
 from collections.abc import Iterator
 
 from kronop.artifacts import KernelSignature, Launch, Scalar
@@ -56,7 +57,13 @@ class _End(Design):
         """The aliases of the trait struct."""
         return operands.element_types(self.math, self.accumulator, self.output, self.epilogue)
 
-    def step_named(self, name: str, note: str, target: Target) -> Step:
+    @property
+    @abstractmethod
+    def told(self) -> tuple[str, str]:
+        """The name of its step, without epilogue and target, and its note."""
+
+    def step(self, target: Target) -> Step:
+        name, note = self.told
         entry = f"{name}_{self.epilogue.name}_{target.arch}"
         return Step(entry=entry, bytes_per_row=0, operations_per_row=0, note=note, design=self)
 
@@ -123,9 +130,9 @@ class AddShares(_End):
     def results(self) -> int:
         return math.prod(self.extents)
 
-    def step(self, target: Target) -> Step:
-        note = f"adds the shares of {self.results} results"
-        return self.step_named(f"add_shares_{self.output.short}", note, target)
+    @property
+    def told(self) -> tuple[str, str]:
+        return f"add_shares_{self.output.short}", f"adds the shares of {self.results} results"
 
     def launches(self, problem: AddProblem, target: Target) -> tuple[Launch, ...]:
         y, z = problem.y, problem.z or _NOWHERE
@@ -186,10 +193,11 @@ class FactorGradients(_End):
             folders=(package_folder(__package__),),
         )
 
-    def step(self, target: Target) -> Step:
+    @property
+    def told(self) -> tuple[str, str]:
         shapes = "_".join(f"{rows}x{columns}" for rows, columns in self.factors)
         note = f"gives each of {len(self.factors)} factors its gradient"
-        return self.step_named(f"factor_gradients_{self.output.short}_{shapes}", note, target)
+        return f"factor_gradients_{self.output.short}_{shapes}", note
 
     def launches(self, problem: KSparseGradientProblem, target: Target) -> tuple[Launch, ...]:
         """One launch, which reads the sums from the beginning of the workspace."""
@@ -240,17 +248,17 @@ def _vector_of(accumulator: DataType, columns: int) -> int:
 
 def ends_of(
     description: KSparseGradientDescription, target: Target
-) -> tuple[AddShares, FactorGradients | None]:
-    """The kernels after the sums."""
+) -> tuple[AddShares, tuple[FactorGradients, ...]]:
+    """The kernels after the sums: see `Gradient`."""
     output, epilogue = description.Y.element, description.epilogue
     if not description.factors:
-        return _adding(description, output, epilogue, target), None
+        return _adding(description, output, epilogue, target), ()
     sums = description.math.element_accumulator
     plain = LinearCombination(sums, 1, sums, sums)
     last = FactorGradients(
         factors=description.factors, math=description.math, output=output, epilogue=epilogue
     )
-    return _adding(description, sums, plain, target), last
+    return _adding(description, sums, plain, target), (last,)
 
 
 def _adding(

@@ -33,7 +33,6 @@ from kronop.emit.design import Design
 from kronop.emit.plan import Plan, Step
 from kronop.emit.render import render
 from kronop.errors import DescriptionError
-from kronop.families.kron import MATMUL
 from kronop.families.kron.cuda.bytewise import ByteStyle
 from kronop.families.kron.cuda.contract_pass import ContractPass
 from kronop.families.kron.cuda.half import HalfStyle
@@ -44,6 +43,7 @@ from kronop.families.kron.cuda.passes import ends_of, work_of
 from kronop.families.kron.cuda.pipeline import KronPasses
 from kronop.families.kron.cuda.shapes import PassShape, multiply_adds, shrinking
 from kronop.families.kron.cuda.tile import KronTile
+from kronop.families.kron.declaration import MATMUL
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
 from kronop.families.ksparse import PRODUCT
 from kronop.families.ksparse.description import KSparseDescription

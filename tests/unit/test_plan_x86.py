@@ -13,7 +13,7 @@ import kronop
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.render import render
 from kronop.errors import DescriptionError
-from kronop.families.kron import MATMUL
+from kronop.families.kron.declaration import MATMUL
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
 from kronop.families.kron.x86.kron_parts import Kind, KronWork, Setting
 from kronop.families.kron.x86.kron_plan import merge

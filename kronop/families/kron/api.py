@@ -18,7 +18,7 @@ from kronop.errors import ElementTypeError, mismatch
 from kronop.families.kron.arguments import KronMatmulArguments
 from kronop.families.kron.description import Side
 from kronop.families.kron.operation import KronMatmulOperation
-from kronop.families.kron.shapes import check_matrix
+from kronop.families.kron.shape_arguments import check_matrix
 
 _NAMES = {Side.Right: "gemkm", Side.Left: "gekmm"}
 _ORDER = {Side.Right: "gemkm(x, factors)", Side.Left: "gekmm(factors, x)"}

@@ -22,7 +22,7 @@ from kronop.descriptions.summed import summed
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
-from kronop.families.kron.shapes import result_shape
+from kronop.families.kron.shape_arguments import result_shape
 from kronop.size import Rows
 
 

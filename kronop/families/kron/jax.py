@@ -15,7 +15,7 @@ from kronop.families.kron.api import kron_arguments
 from kronop.families.kron.description import Side
 from kronop.families.kron.formed import kronecker_product
 from kronop.families.kron.grouping import groups
-from kronop.families.kron.shapes import result_shape
+from kronop.families.kron.shape_arguments import result_shape
 from kronop.jax.checks import array, arrays, check_types, number, with_source
 from kronop.jax.derivatives import contract, differentiate
 from kronop.jax.primitives import primitive

@@ -18,7 +18,7 @@ from kronop.descriptions.scalars import scalar
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.arguments import KronMatmulArguments
 from kronop.families.kron.description import Side
-from kronop.families.kron.shapes import Broadcast, Shape, result_shape
+from kronop.families.kron.shape_arguments import Broadcast, Shape, result_shape
 from kronop.families.quantized.description import (
     LEAST_CLIP,
     QuantizedKronDescription,

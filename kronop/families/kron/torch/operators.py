@@ -13,7 +13,7 @@ import torch
 
 from kronop.families.kron.api import gekmm, gemkm, known_call
 from kronop.families.kron.description import Side
-from kronop.families.kron.shapes import result_shape
+from kronop.families.kron.shape_arguments import result_shape
 from kronop.families.kron.torch import batching, decomposed
 from kronop.families.kron.torch.gradient import gradients, repeated
 from kronop.families.kron.torch.sums import leading

@@ -37,11 +37,11 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.errors import DescriptionError
-from kronop.families.kron import MATMUL
 from kronop.families.kron.cuda import tiles
 from kronop.families.kron.cuda.kron_mma import KronMma
+from kronop.families.kron.declaration import MATMUL
 from kronop.families.kron.description import KronMatmulDescription, Side
-from kronop.families.ksparse import PRODUCT
+from kronop.families.ksparse.declaration import PRODUCT
 from kronop.families.ksparse.description import KSparseDescription
 from kronop.families.quantized.operation import QuantizedKronOperation
 from kronop.families.quantized.samples import EPILOGUE, Y

@@ -18,7 +18,7 @@ from kronop.compiler import nvrtc_backend
 from kronop.emit.cuda.contraction import group_chains
 from kronop.emit.cuda.contraction.group import GroupContract
 from kronop.emit.render import render
-from kronop.families.ksparse import PRODUCT
+from kronop.families.ksparse.declaration import PRODUCT
 from kronop.target import Target
 from tests import support
 

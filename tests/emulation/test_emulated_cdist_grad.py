@@ -10,8 +10,8 @@ import pytest
 
 import kronop
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64
-from kronop.families.distance import GRADIENT
 from kronop.families.distance.cuda.gradient_products import GradientProducts
+from kronop.families.distance.declaration import GRADIENT
 from kronop.families.distance.description import Strided, Value
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_description import (

@@ -25,7 +25,6 @@ from kronop.descriptions.epilogue import LinearCombinationGeneric
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan
-from kronop.families.ksparse import CHAIN, chains
 from kronop.families.ksparse.chain_description import (
     KSparseChainDescription,
     KSparseChainProblem,
@@ -34,6 +33,7 @@ from kronop.families.ksparse.chain_description import (
 )
 from kronop.families.ksparse.cuda import chain_choice
 from kronop.families.ksparse.cuda.chain_design import ChainMma
+from kronop.families.ksparse.declaration import CHAIN, chains
 from kronop.target import Target
 from tests import support
 from tests.emulation.emulator import Emulator

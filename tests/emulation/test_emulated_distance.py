@@ -11,7 +11,7 @@ import pytest
 
 import kronop
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64
-from kronop.families.distance import MATRIX
+from kronop.families.distance.declaration import MATRIX
 from kronop.families.distance.description import DistanceDescription, DistanceProblem
 from kronop.families.distance.kernels import PowerNorm
 from kronop.families.distance.size import DistanceSize

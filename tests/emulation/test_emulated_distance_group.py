@@ -14,9 +14,9 @@ from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, f
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan
-from kronop.families.distance import MATRIX
 from kronop.families.distance.cuda import group_choice
 from kronop.families.distance.cuda.group_pipeline import PackedDistances
+from kronop.families.distance.declaration import MATRIX
 from kronop.families.distance.description import (
     DistanceDescription,
     DistanceProblem,

@@ -20,10 +20,10 @@ from kronop.descriptions.datatype import (
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.families.ksparse import GRADIENT
 from kronop.families.ksparse.cuda.gradient_ends import AddShares
 from kronop.families.ksparse.cuda.gradient_group import GradientGroup
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums
+from kronop.families.ksparse.declaration import GRADIENT
 from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
     KSparseGradientProblem,

@@ -14,8 +14,8 @@ from kronop.descriptions.datatype import ColumnMajor, DataType, Layout, RowMajor
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda.contraction import group_chains, group_choice
 from kronop.emit.cuda.contraction.group import GroupContract
-from kronop.families.ksparse import PRODUCT
 from kronop.families.ksparse.cuda import choice
+from kronop.families.ksparse.declaration import PRODUCT
 from kronop.target import Target
 from tests import support
 from tests.covering import pairs

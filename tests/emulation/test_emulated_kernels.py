@@ -39,9 +39,9 @@ from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.plan import Step
-from kronop.families.kron import MATMUL
+from kronop.families.kron.declaration import MATMUL
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
-from kronop.families.ksparse import PRODUCT
+from kronop.families.ksparse.declaration import PRODUCT
 from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
 from kronop.target import Target
 from tests import support

@@ -13,7 +13,7 @@ import kronop
 from kronop.descriptions.datatype import bfloat16, float32, int8, int32
 from kronop.emit.plan import Plan
 from kronop.emit.x86 import planning
-from kronop.families.ksparse import PRODUCT
+from kronop.families.ksparse.declaration import PRODUCT
 from kronop.families.ksparse.description import KSparseProblem
 from kronop.families.ksparse.x86 import ksparse_amx
 from kronop.families.ksparse.x86.ksparse_tiles import (

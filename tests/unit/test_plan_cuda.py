@@ -45,7 +45,7 @@ from kronop.families.kron.cuda.shapes import PassShape, multiply_adds, shrinking
 from kronop.families.kron.cuda.tile import KronTile
 from kronop.families.kron.declaration import MATMUL
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
-from kronop.families.ksparse import PRODUCT
+from kronop.families.ksparse.declaration import PRODUCT
 from kronop.families.ksparse.description import KSparseDescription
 from kronop.target import Target
 from tests import support

@@ -19,8 +19,8 @@ from kronop.families.kron.x86.kron_parts import Kind, KronWork, Setting
 from kronop.families.kron.x86.kron_plan import merge
 from kronop.families.kron.x86.kron_tiles import KronTiles
 from kronop.families.kron.x86.kron_vectors import KronVectors
-from kronop.families.ksparse import CHAIN as CHAINS
-from kronop.families.ksparse import PRODUCT
+from kronop.families.ksparse.declaration import CHAIN as CHAINS
+from kronop.families.ksparse.declaration import PRODUCT
 from kronop.families.ksparse.description import KSparseDescription
 from kronop.families.ksparse.x86.ksparse_tiles import (
     KSparseTiles,

@@ -11,7 +11,7 @@ import pytest
 import kronop
 from kronop import compiler
 from kronop.emit.render import render
-from kronop.families.distance import GRADIENT
+from kronop.families.distance.declaration import GRADIENT
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_arguments import DistanceGradientArguments
 from kronop.families.distance.gradient_size import GradientSize

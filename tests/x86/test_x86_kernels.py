@@ -14,16 +14,16 @@ from kronop import compiler
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.render import render
 from kronop.emit.x86 import planning
-from kronop.families.kron import MATMUL
+from kronop.families.kron.declaration import MATMUL
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
 from kronop.families.kron.x86.kron_parts import Kind
-from kronop.families.ksparse import CHAIN as CHAINS
-from kronop.families.ksparse import PRODUCT
 from kronop.families.ksparse.chain_description import (
     KSparseChainDescription,
     KSparseChainProblem,
     StridedFactor,
 )
+from kronop.families.ksparse.declaration import CHAIN as CHAINS
+from kronop.families.ksparse.declaration import PRODUCT
 from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
 from kronop.target import Target
 from tests.support import chain_operation, cpu_targets, templates

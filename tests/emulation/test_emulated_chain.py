@@ -25,6 +25,7 @@ from kronop.descriptions.epilogue import LinearCombinationGeneric
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan
+from kronop.families.ksparse import chains
 from kronop.families.ksparse.chain_description import (
     KSparseChainDescription,
     KSparseChainProblem,
@@ -33,7 +34,7 @@ from kronop.families.ksparse.chain_description import (
 )
 from kronop.families.ksparse.cuda import chain_choice
 from kronop.families.ksparse.cuda.chain_design import ChainMma
-from kronop.families.ksparse.declaration import CHAIN, chains
+from kronop.families.ksparse.declaration import CHAIN
 from kronop.target import Target
 from tests import support
 from tests.emulation.emulator import Emulator

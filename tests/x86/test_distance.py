@@ -181,7 +181,8 @@ class Kernel:
             scalars=self.what.epilogue.epilogue_type(*scalars).scalars,
             threads=threads,
         )
-        self.launch(problem)
+        if y.size:  # Arguments launch nothing for no results.
+            self.launch(problem)
 
     def launch(self, problem: DistanceProblem) -> None:
         for launch in self.plan.launches(problem):

@@ -223,7 +223,9 @@ class Operation(Exported, Generic[AnyDescription, AnyArguments]):
         The first one is the plan that runs without tuning.
         """
         size = None if rows is None else self._size(rows)
-        return self._emitter.candidates(self.description, self.target, count, size)
+        found: tuple[Plan, ...]
+        found = self._emitter.candidates(self.description, self.target, count, size)
+        return found
 
     def launches(self, problem: Any) -> tuple[Launch, ...]:
         """The kernel calls of `plan` that compute `problem`, in order."""

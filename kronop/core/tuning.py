@@ -228,11 +228,11 @@ def _spilled(found: tuple[Binary, ...] | KronopError) -> str:
 
 def _ready(
     operation: Operation[Any, Any], arguments: Arguments, plan: Plan
-) -> tuple[Arguments, Served[Any]]:
+) -> tuple[Arguments, Served]:
     return arguments.unbound(), operation.serve(plan)
 
 
-def _run(twin: Arguments, served: Served[Any]) -> None:
+def _run(twin: Arguments, served: Served) -> None:
     twin.run(served.kernels, None, served)
     twin.sync()
 
@@ -241,7 +241,7 @@ def _count(seconds: float) -> int:
     return max(1, min(_MOST_RUNS, round(_MEASURE_SECONDS / max(seconds, 1e-7))))
 
 
-def _seconds(twin: Arguments, served: Served[Any], count: int) -> float:
+def _seconds(twin: Arguments, served: Served, count: int) -> float:
     """Mean seconds of `count` runs after one warm-up run; measured by CUDA events on a GPU."""
     twin.run(served.kernels, None, served)
     if twin.device.is_host:

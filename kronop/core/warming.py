@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kronop.core.family import Later
 from kronop.core.gathering import Serving, compile_all, gathering
 from kronop.core.operation import Operation
 from kronop.emit.plan import Plan
 from kronop.errors import ElementTypeError, KronopError, mismatch
+from kronop.late import Later
 
 # Makes the calls of `work`, and those of its backward. It needs torch, which is loaded if the work
 # is torch's.

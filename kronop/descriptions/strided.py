@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from kronop.frozen import dataclass
 
 MOST_BATCH_DIMENSIONS = 4
@@ -16,6 +18,15 @@ class StridedMatrix:
     row: int
     column: int
     batch: tuple[int, ...] = ()
+
+    @property
+    def transposed(self) -> StridedMatrix:
+        """The matrix with rows for columns."""
+        return dataclasses.replace(self, row=self.column, column=self.row)
+
+
+NOTHING = StridedMatrix(pointer=0, row=0, column=0)
+"""An operand that a problem has not."""
 
 
 def padded(values: tuple[int, ...], more: int = 0) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from kronop.artifacts import Status
+from kronop.emit.design import Pipeline
 from kronop.emit.plan import Plan, Step
 from kronop.size import Size
 from kronop.target import Target
@@ -14,7 +15,7 @@ _MOST_REPORTED = 12
 
 
 class Judged(Protocol):
-    """A design that tells whether its kernel can run what it was made for."""
+    """A design, or a pipeline, that tells whether its kernels can run what it was made for."""
 
     def status(self, target: Target) -> Status: ...
 
@@ -49,6 +50,7 @@ def cheapest_plans(
             target=target,
             steps=steps(item),
             rejected=() if place else tuple([*beaten, *rejected][:_MOST_REPORTED]),
+            pipeline=item if isinstance(item, Pipeline) else None,
         )
         for place, (_, _, item) in enumerate(ranked[:count])
     )

@@ -126,6 +126,11 @@ class Pipeline(Runnable):
             for launch in self.parts[place].launches(problem, target)
         )
 
+    def launches_of_all(self, problem: Any, target: Target) -> tuple[Launch, ...]:
+        """The kernel calls of all parts in order, if they take the same problem."""
+        every = (self.launches_of(at, problem, target) for at in range(len(self.parts)))
+        return tuple(launch for launches in every for launch in launches)
+
 
 class Design(Runnable):
     """A way to run one step.

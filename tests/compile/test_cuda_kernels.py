@@ -37,11 +37,11 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.errors import DescriptionError
+from kronop.families.kron import MATMUL
 from kronop.families.kron.cuda import tiles
-from kronop.families.kron.cuda.emitter import CudaKronEmitter
 from kronop.families.kron.cuda.kron_mma import KronMma
 from kronop.families.kron.description import KronMatmulDescription, Side
-from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
+from kronop.families.ksparse import PRODUCT
 from kronop.families.ksparse.description import KSparseDescription
 from kronop.families.quantized.operation import QuantizedKronOperation
 from kronop.families.quantized.samples import EPILOGUE, Y
@@ -51,6 +51,7 @@ from tests import support
 pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
 
 TARGETS = ["sm_80", "sm_90a"]
+_KRON, _KSPARSE = MATMUL.emitters["cuda"], PRODUCT.emitters["cuda"]
 
 
 def resources(source: Source, target: Target) -> tuple[int, int]:
@@ -131,7 +132,7 @@ KRON = [
 @pytest.mark.spread(case=KRON, target=TARGETS)
 def test_kron(case: tuple[list[tuple[int, int]], DataType, Side, int], target: str) -> None:
     factors, element, side, alignment = case
-    check(CudaKronEmitter().plan(kron(factors, element, side, alignment), Target.parse(target)))
+    check(_KRON.plan(kron(factors, element, side, alignment), Target.parse(target)))
 
 
 # Elements and planes of their bytes stand beside each other for a while. In this order, those that
@@ -163,7 +164,7 @@ def test_bytes(
     if saturates:
         epilogue = LinearCombinationClamp(int8, alignment, int32, int32)
     description = kron(factors, int8, side, alignment, epilogue=epilogue, tensor_op=True)
-    plan = CudaKronEmitter().plan(description, Target.parse(target))
+    plan = _KRON.plan(description, Target.parse(target))
     assert {type(step.design) for step in plan.steps} == {KronMma}
     check(plan)
     support.forget_passes()
@@ -172,7 +173,7 @@ def test_bytes(
 @pytest.mark.parametrize("target", TARGETS)
 def test_transposed_operands(target: str) -> None:
     description = kron([(8, 8), (40, 8)], float32, Side.Right, 4, by_columns=True)
-    check(CudaKronEmitter().plan(description, Target.parse(target)))
+    check(_KRON.plan(description, Target.parse(target)))
 
 
 @pytest.mark.spread(
@@ -183,7 +184,7 @@ def test_transposed_operands(target: str) -> None:
 def test_integer_sums_become_floats(output: DataType, element: DataType, kind: Any) -> None:
     epilogue = kind(output, 1, element, element)
     description = kron([(2, 3)], element, Side.Right, 1, epilogue=epilogue)
-    check(CudaKronEmitter().plan(description, Target.parse("sm_90a")))
+    check(_KRON.plan(description, Target.parse("sm_90a")))
 
 
 # Digits whose chunk of outputs has a remainder: ptxas once moved their products behind the tests
@@ -219,7 +220,7 @@ def test_chunks_with_a_remainder(
     accumulator = MathInstruction.simt(element).element_accumulator
     functor = kind(element, alignment, accumulator, accumulator)
     description = kron(factors, element, side, alignment, epilogue=functor)
-    check(CudaKronEmitter().plan(description, Target.parse(target)))
+    check(_KRON.plan(description, Target.parse(target)))
 
 
 KSPARSE = [
@@ -297,7 +298,7 @@ def _ksparse(
         pattern=pattern,
         batch_last=batch_last,
     )
-    return CudaKSparseEmitter().plan(description, Target.parse(target))
+    return _KSPARSE.plan(description, Target.parse(target))
 
 
 # In this order the two that have the fewest registers to spare meet the choices that take the most.

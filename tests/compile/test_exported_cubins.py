@@ -134,7 +134,7 @@ def _expected(operation: Any, parts: list[int], beta: float) -> list[Any]:
             Y=_rows(_Y, 128 * 128, start, rows),
             output_op=operation.epilogue_type(0.5, beta),
         )
-        served = Served(operation.plan_for(rows), operation._emitter, ())
+        served = Served(operation.plan_for(rows), ())
         found += arguments.launches(served, _AtScratch(0))
         start += rows
     return found

@@ -21,8 +21,8 @@ from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan
+from kronop.families.gemm.cuda import choice
 from kronop.families.gemm.cuda.blocks import GemmBlocks
-from kronop.families.gemm.cuda.emitter import CudaEmitter
 from kronop.families.gemm.description import GemmDescription
 from kronop.target import Target
 from tests.compile.test_cuda_kernels import TARGETS, check
@@ -100,5 +100,5 @@ def _plan(case: _Case, target: str, *, tree: bool = False) -> Plan:
         epilogue=(cases.TREE if tree else LinearCombination)(output, 1, sums, sums),
         visitor=tree,
     )
-    plans = CudaEmitter().candidates(what, Target.parse(target), 99)
+    plans = choice.plans(what, Target.parse(target), 99, None)
     return next(plan for plan in plans if isinstance(plan.steps[-1].design, GemmBlocks))

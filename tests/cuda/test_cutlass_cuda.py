@@ -117,7 +117,7 @@ def _bound(case: Case, a: Any, b: Any, expected: Any, scalars: tuple[float, ...]
 def _run(name: str, problem: GemmProblem) -> None:
     torch, target = _torch(), Target.parse(_target())
     stream = torch.cuda.current_stream().cuda_stream
-    for launch in DENSE[name].design().launches(0, target, problem):
+    for launch in DENSE[name].design().launches(problem, target):
         _kernel(name).bind(launch)(stream)
     torch.cuda.synchronize()
 
@@ -147,8 +147,8 @@ def _check(
     row = _matrix((1, n), case.output, ROW, 5)[0].contiguous() if bias else None
     full = [item.expand(*batch, *item.shape[-2:]) for item in (a, b)]
     design = case.design()
-    wanted = design.workspace_bytes(
-        GemmSize(m, n, k, math.prod(batch), slices), Target.parse(_target())
+    wanted = design.workspace(
+        GemmSize(m, n, k, math.prod(batch), slices), Target.parse(_target()), 1
     )
     workspace = torch.full((max(wanted, 16),), 0xFF, dtype=torch.uint8, device="cuda")
     arguments = description.epilogue.epilogue_type(*scalars)
@@ -246,9 +246,7 @@ def test_results_are_the_same_each_time(name: str) -> None:
     a = _matrix((m, k), case.element, case.layouts[0], 1)
     b = _matrix((k, n), case.element, case.layouts[1], 2)
     results, slices = [], 5
-    wanted = case.design().workspace_bytes(
-        GemmSize(m, n, k, slices=slices), Target.parse(_target())
-    )
+    wanted = case.design().workspace(GemmSize(m, n, k, slices=slices), Target.parse(_target()), 1)
     workspace = torch.empty(wanted, dtype=torch.uint8, device="cuda")
     for _ in range(3):
         d = _matrix((m, n), case.output, case.layouts[2], 3)

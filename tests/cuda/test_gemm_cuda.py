@@ -12,8 +12,7 @@ import kronop
 from kronop.core.calls import epilogue_of
 from kronop.descriptions.datatype import result_type
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.families.gemm.cuda import group_choice
-from kronop.families.gemm.cuda.emitter import CudaEmitter
+from kronop.families.gemm.cuda import choice, group_choice
 from kronop.families.gemm.cuda.group_design import GemmGroup
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
@@ -64,7 +63,7 @@ def test_every_tile_of_warp_groups(element: str) -> None:
     a, b = _whole((m, k), dtype), _whole((n, k), dtype).t()
     wanted = a.double() @ b.double()
     what = replace(operation.description, tile=None)
-    every = CudaEmitter().candidates(what, _TARGET, 100)
+    every = choice.plans(what, _TARGET, 100, None)
     plans = [plan for plan in every if isinstance(plan.steps[-1].design, GemmGroup)]
     made = len(list(group_choice.designs(what, _TARGET)))
     assert len(plans) == made == (10 if element in ("float16", "bfloat16", "int8", "tf32") else 2)
@@ -89,7 +88,7 @@ def test_nothing_behind_a_row_is_written(element: str, layout: Any, m: int, n: i
     a, b = _whole((m, 64), dtype), _whole((n, 64), dtype).t()
     wanted = a.double() @ b.double()
     size = GemmSize(m, n, 64)
-    plans = CudaEmitter().candidates(operation.description, _TARGET, 100, size)
+    plans = choice.plans(operation.description, _TARGET, 100, size)
     plans = [plan for plan in plans if isinstance(plan.steps[-1].design, GemmGroup)]
     assert plans
     for plan in plans:
@@ -149,7 +148,7 @@ def test_every_tile_of_warp_groups_takes_trees(element: str, layout: Any) -> Non
         "total": exact.sum(0),
     }
     what = replace(operation.description, tile=None)
-    every = CudaEmitter().candidates(what, _TARGET, 100)
+    every = choice.plans(what, _TARGET, 100, None)
     plans = [plan for plan in every if isinstance(plan.steps[-1].design, GemmGroup)]
     assert plans
     for plan in plans:

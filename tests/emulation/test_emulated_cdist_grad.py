@@ -10,7 +10,7 @@ import pytest
 
 import kronop
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64
-from kronop.families.distance.cuda.gradient_emitter import CudaGradientEmitter
+from kronop.families.distance import GRADIENT
 from kronop.families.distance.cuda.gradient_products import GradientProducts
 from kronop.families.distance.description import Strided, Value
 from kronop.families.distance.form import TermKind
@@ -25,6 +25,7 @@ from tests import distance_gradients, support
 from tests.emulation.emulator import Emulator
 
 _TARGET = Target.parse("sm_90a")
+_EMITTER = GRADIENT.emitter(_TARGET)
 
 
 def strides_of(array: Any) -> tuple[int, ...]:
@@ -41,7 +42,7 @@ def description(
 ) -> DistanceGradientDescription:
     plain = kronop.TensorDescription(element)
     return DistanceGradientDescription(
-        math=CudaGradientEmitter().instruction(element, _TARGET),
+        math=_EMITTER.instruction(element, _TARGET),
         tile=None,
         **dict.fromkeys("ABCDY", plain),
         epilogue=support.linear(element),
@@ -67,10 +68,10 @@ def run(
     """Runs and compares; `sizes` are o, n, k and m, `powers` those of the batch if they are in
     memory, and `change` is called with the operands."""
     o, n, k, m = sizes
-    random, emitter = np.random.default_rng(3), CudaGradientEmitter()
+    random = np.random.default_rng(3)
     what = description(power, element, expanded)
     is_relative = what.power is TermKind.Relative
-    plan = emitter.plan(what, _TARGET, GradientSize(m, n, k, o).bucket())
+    plan = _EMITTER.plan(what, _TARGET, GradientSize(m, n, k, o).bucket())
     assert isinstance(plan.steps[0].design, GradientProducts) == expanded
     emulator = Emulator(plan, folder)
     if emulator.gathered:
@@ -108,7 +109,7 @@ def run(
         threads=0,
         largest=_strided(largest) if is_relative else None,
     )
-    emulator.run(emitter.launches(plan, problem))
+    emulator.run(plan.launches(problem))
     weights = c if weighted else np.ones(c.shape)
     p = powers if powers is not None else power if what.power is TermKind.General else None
     distance_gradients.check(y, what, a, b, weights, d, z, scalars, p, largest)

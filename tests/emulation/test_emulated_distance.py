@@ -11,7 +11,7 @@ import pytest
 
 import kronop
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64
-from kronop.families.distance.cuda.emitter import CudaEmitter
+from kronop.families.distance import MATRIX
 from kronop.families.distance.description import DistanceDescription, DistanceProblem
 from kronop.families.distance.kernels import PowerNorm
 from kronop.families.distance.size import DistanceSize
@@ -21,6 +21,7 @@ from tests.emulation.emulator import Emulator
 from tests.x86 import test_distance as host
 
 _TARGET = replace(Target.parse("sm_90a"), cores=3)
+_EMITTER = MATRIX.emitter(_TARGET)
 _TILES = ((128, 128, 16), (128, 64, 8), (64, 64, 32), (32, 32, 8))
 _POWERS = PowerNorm(2.2, root=False).bound().form
 
@@ -37,14 +38,14 @@ class Kernel(host.Kernel):
         self.what, self.random = what, np.random.default_rng(1)
         self.plan = next(
             plan
-            for plan in CudaEmitter().candidates(what, _TARGET, 99, DistanceSize(40, 40, 10))
+            for plan in _EMITTER.candidates(what, _TARGET, 99, DistanceSize(40, 40, 10))
             if getattr(plan.steps[0].design, "symmetric", False) == what.symmetric
         )
         self._emulator = Emulator(self.plan, folder)
         self.gathered = self._emulator.gathered
 
     def launch(self, problem: DistanceProblem) -> None:
-        self._emulator.run(CudaEmitter().launches(self.plan, problem))
+        self._emulator.run(self.plan.launches(problem))
 
 
 @pytest.mark.spread(form=[*host._FORMS] * 2, element=host._FLOATS)
@@ -174,7 +175,7 @@ def test_choice() -> None:
     target = Target.parse("sm_90a")
 
     def best(*size: int) -> Any:
-        plans = CudaEmitter().candidates(what, target, 99, DistanceSize(*size))
+        plans = _EMITTER.candidates(what, target, 99, DistanceSize(*size))
         assert "us for" in plans[0].explain()
         return plans[0].steps[0].design
 
@@ -183,4 +184,4 @@ def test_choice() -> None:
     assert (large.tile_m, large.tile_k) == (128, 16)
     assert small.tile_m < 128
     shape = kronop.TileDescription([7, 7, 7], 2, [1, 1, 1], what.math)
-    assert not CudaEmitter().supports(replace(what, tile=shape), target)
+    assert not _EMITTER.supports(replace(what, tile=shape), target)

@@ -14,8 +14,9 @@ from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, f
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan
+from kronop.families.distance import MATRIX
 from kronop.families.distance.cuda import group_choice
-from kronop.families.distance.cuda.emitter import CudaEmitter
+from kronop.families.distance.cuda.group_pipeline import PackedDistances
 from kronop.families.distance.description import (
     DistanceDescription,
     DistanceProblem,
@@ -104,12 +105,13 @@ def run(
 ) -> Any:
     """Runs on arrays, whose leading dimensions are alike; the results, and what they should be."""
     what = describe(kernel, element, symmetric=symmetric, **options)
-    found = (item for item in group_choice.designs(what, _TARGET) if item.n == n)
-    design = next(item for item in found if item.symmetric == symmetric)
-    design = replace(design, stages=stages)
-    assert design.status(_TARGET)
-    plan = Plan(target=_TARGET, steps=group_choice.steps(what, _TARGET, design))
-    emulator, emitter = Emulator(plan, folder), CudaEmitter()
+    found = (item.product for item in group_choice.pipelines(what, _TARGET))
+    design = next(item for item in found if item.n == n and item.symmetric == symmetric)
+    pipeline = PackedDistances(product=replace(design, stages=stages))
+    assert pipeline.status(_TARGET)
+    steps = group_choice.steps(what, _TARGET, pipeline)
+    plan = Plan(target=_TARGET, steps=steps, pipeline=pipeline)
+    emulator = Emulator(plan, folder)
     if emulator.gathered:
         return None
     batch, m, count, k = x1.shape[:-2], x1.shape[-2], x2.shape[-2], x1.shape[-1]
@@ -121,7 +123,7 @@ def run(
     size = DistanceSize(
         m, count, k, math.prod(batch), own_x1=own[0], own_x2=own[1], own_points=own[2]
     )
-    nbytes = emitter.workspace_bytes(plan, size, 1)
+    nbytes = plan.workspace_bytes(size, 1)
     workspace = np.full(nbytes + 512, 255, np.uint8)
     start = -workspace.ctypes.data % 256
     problem = DistanceProblem(
@@ -140,7 +142,7 @@ def run(
         threads=1,
         workspace=workspace.ctypes.data + start,
     )
-    emulator.run(emitter.launches(plan, problem))
+    emulator.run(plan.launches(problem))
     assert (workspace[:start] == 255).all()
     assert (workspace[start + nbytes :] == 255).all()
     expected = what.reference(
@@ -301,7 +303,7 @@ def test_what_it_does_not_serve() -> None:
     ) -> str:
         target = Target.parse(arch)
         what = describe(kernel, element, **more)
-        return next(group_choice.designs(what, target)).status(target).reason
+        return next(group_choice.pipelines(what, target)).status(target).reason
 
     assert "float64" in reason(_SQUARES, float64)
     assert "sm_80" in reason(_SQUARES, arch="sm_80")
@@ -315,8 +317,8 @@ def test_choice() -> None:
     """Products where they are allowed and there are many features; differences otherwise."""
 
     def best(kernel: Kernel, *size: int, **options: Any) -> str:
-        target = Target.parse("sm_90a")
-        plan = CudaEmitter().plan(describe(kernel, float32, **options), target, DistanceSize(*size))
+        target, what = Target.parse("sm_90a"), describe(kernel, float32, **options)
+        plan = MATRIX.emitter(target).plan(what, target, DistanceSize(*size))
         return plan.steps[-1].design.__class__.__name__
 
     assert best(_SQUARES, 30000, 30000, 1024) == "DistanceGroup"

@@ -16,23 +16,9 @@ from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.families.gemm.operation import GemmOperationUniversal
 from kronop.families.gemm.x86 import cutting
-from kronop.families.gemm.x86.emitter import X86Emitter
 from kronop.families.gemm.x86.tiles import TileGemm
 from tests.emulation.tiles import NATIVE, Gathered, build
 from tests.x86.test_gemm import Check
-
-
-class _Planned:
-    """A plan, whose kernel is loaded in a way of its own."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.emitter = plan, X86Emitter()
-
-    def workspace_bytes(self, size: Any, threads: int) -> int:
-        return self.emitter.workspace_bytes(self.plan, size, threads)
-
-    def launches(self, problem: Any) -> Any:
-        return self.emitter.launches(self.plan, problem)
 
 
 def _native(plan: Plan) -> Any:
@@ -75,7 +61,7 @@ def _check(load: Callable[[Plan], Any], name: str) -> Check | None:
         kernel = load(operation.plan)
     except Gathered:
         return None
-    return Check(operation, lambda it: it.run([kernel], planned=_Planned(operation.plan)))
+    return Check(operation, lambda it: it.run([kernel], planned=operation.plan))
 
 
 _LAYOUTS = ("plain", "transposed", "backwards", "apart")

@@ -33,13 +33,13 @@ from kronop.descriptions.epilogue import (
 )
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tensor import TensorDescription
+from kronop.emit.design import Pipeline
 from kronop.emit.plan import Plan
 from kronop.families.gemm.cuda import group_choice, group_split
-from kronop.families.gemm.cuda.emitter import CudaEmitter
+from kronop.families.gemm.cuda.group_design import GemmGroup
 from kronop.families.gemm.cuda.group_many import GemmMany
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.grouped_description import GemmGroupedProblem
-from kronop.families.gemm.grouped_emitter import CudaGroupedEmitter
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
 from tests.emulation.emulator import Emulator
@@ -60,6 +60,13 @@ def math_of(element: DataType, split: bool) -> MathInstruction:
     if element is float32 and not split:
         return MathInstruction([16, 8, 8], float32, float32, float32, OpClass.TensorOp)
     return MathInstruction.tensor_op(element)
+
+
+def plan_of(what: GemmDescription, target: Target, design: GemmGroup) -> Plan:
+    """The plan of a design."""
+    found = group_choice.with_split(design)
+    pipeline = found if isinstance(found, Pipeline) else None
+    return Plan(target=target, steps=group_choice.steps(what, target, found), pipeline=pipeline)
 
 
 def run(
@@ -103,12 +110,12 @@ def run(
     )
     design = next(
         item
-        for item in group_choice.designs(what, _TARGET)
+        for item in group_choice.products(what, _TARGET)
         if (item.m, item.n, item.alternate) == tile and item.cluster == cluster
     )
     design = replace(design, stages=stages or design.stages)
     assert design.status(_TARGET)
-    plan = Plan(target=_TARGET, steps=group_choice.steps(what, _TARGET, design))
+    plan = plan_of(what, _TARGET, design)
     emulator = Emulator(plan, folder)
     if emulator.gathered:
         return
@@ -125,7 +132,7 @@ def run(
     added = values(random, (n,), output) if bias else None
     scalars = epilogue.epilogue_type(2, 3 if source else 0)
     size = GemmSize(m, n, k, math.prod(batch))
-    workspace = np.full(group_split.workspace_bytes(size) + 256 if split else 1, 255, np.uint8)
+    workspace = np.full(plan.workspace_bytes(size, 1) + 256, 255, np.uint8)
     problem = GemmProblem(
         workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
         m=m,
@@ -140,7 +147,7 @@ def run(
         scalars=scalars.scalars,
         threads=1,
     )
-    emulator.run(CudaEmitter().launches(plan, problem))
+    emulator.run(plan.launches(problem))
     expected = what.reference(
         wide(a),
         wide(b),
@@ -283,7 +290,7 @@ def test_three_products(folder: Path, layouts: tuple[Layout, Layout]) -> None:
 def test_split_in_turns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches whose planes would take much memory."""
     monkeypatch.setattr(group_split, "_MOST_BYTES", 2 * 4 * 2 * (70 + 136) * 40)
-    assert group_split.at_once(70, 136, 40) == 2
+    assert group_split.at_once(GemmSize(70, 136, 40)) == 2
     run(
         folder,
         float32,
@@ -311,7 +318,7 @@ def test_groups(folder: Path, tile: tuple[int, int, bool], layout: Layout) -> No
     )
     design = next(
         GemmMany(wrapped=item)
-        for item in group_choice.designs(what, _TARGET)
+        for item in group_choice.products(what, _TARGET)
         if (item.m, item.n, item.alternate) == tile and item.cluster == 2
     )
     (step,) = group_choice.steps(what, _TARGET, design.wrapped)
@@ -343,7 +350,7 @@ def test_groups(folder: Path, tile: tuple[int, int, bool], layout: Layout) -> No
         )
         checks.append((a, b, bias, y))
     group = GemmGroupedProblem(problems=tuple(problems))
-    launches = CudaGroupedEmitter().launches(plan, group)
+    launches = plan.launches(group)
     assert len(launches) == 2
     emulator.run(launches)
     for a, b, bias, y in checks:

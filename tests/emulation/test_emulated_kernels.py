@@ -39,9 +39,9 @@ from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.plan import Step
-from kronop.families.kron.cuda.emitter import CudaKronEmitter
+from kronop.families.kron import MATMUL
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
-from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
+from kronop.families.ksparse import PRODUCT
 from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
 from kronop.target import Target
 from tests import support
@@ -145,7 +145,7 @@ def run_kron(
     `layouts` are those of X, F and Y; with `few` the plan is that for so few rows. `at_the_end`:
     operands and results lie before pages that nobody may touch, wherever they start then.
     """
-    random, emitter = np.random.default_rng(7), CudaKronEmitter()
+    random, emitter = np.random.default_rng(7), MATMUL.emitters["cuda"]
     math_instruction = math_instruction or MathInstruction.simt(element)
     epilogue = epilogue or linear(element)
     output = epilogue.element_output
@@ -175,9 +175,7 @@ def run_kron(
     y = poisoned((*batch, *y_shape), output, y_layout, at_the_end)
     z = stored(values(random, y.shape, output), y_layout, at_the_end) if source else None
     scalars = epilogue.epilogue_type(2, 3 if source else 0)
-    workspace = np.full(
-        emitter.workspace_bytes(plan, rows * math.prod(batch), 1) + 256, 255, np.uint8
-    )
+    workspace = np.full(plan.workspace_bytes(rows * math.prod(batch), 1) + 256, 255, np.uint8)
     left = side is Side.Left
     problem = KronProblem(
         rows=rows,
@@ -190,7 +188,7 @@ def run_kron(
         workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
         threads=1,
     )
-    emulator.run(emitter.launches(plan, problem))
+    emulator.run(plan.launches(problem))
     expected = description.reference(
         wide(x), [wide(item) for item in matrices], None if z is None else wide(z), scalars
     )
@@ -324,7 +322,7 @@ def run_ksparse(
     memory nothing may be read behind them; an axis that it lacks is broadcast. Of the candidates,
     the first with `template` is taken.
     """
-    random, emitter = np.random.default_rng(7), CudaKSparseEmitter()
+    random, emitter = np.random.default_rng(7), PRODUCT.emitters["cuda"]
     tensor = TensorDescription(element, layout, alignment)
     instruction = instruction or MathInstruction.simt(element)
     output = result_type(element)
@@ -355,7 +353,7 @@ def run_ksparse(
     y = poisoned(z.shape, output, y_layout or layout)
     scalars = description.epilogue.epilogue_type(2, 3)
     a, b, c, d = (stride // weights.itemsize for stride in weights.strides)
-    workspace = np.full(emitter.workspace_bytes(plan, rows, 1) + 256, 255, np.uint8)
+    workspace = np.full(plan.workspace_bytes(rows, 1) + 256, 255, np.uint8)
     problem = KSparseProblem(
         rows=rows,
         x=matrix(x, batch_last),
@@ -369,7 +367,7 @@ def run_ksparse(
         workspace=(workspace.ctypes.data + 255) // 256 * 256,
         threads=1,
     )
-    emulator.run(emitter.launches(plan, problem))
+    emulator.run(plan.launches(problem))
     source = wide(z) if adds else np.zeros_like(wide(z))
     expected = description.reference(wide(x), wide(weights), source, wide(bias), scalars)
     agree(y, expected, output, unit or instruction.element_accumulator)

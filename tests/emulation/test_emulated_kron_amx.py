@@ -15,7 +15,6 @@ from kronop.descriptions.datatype import bfloat16, float32
 from kronop.emit.plan import Plan
 from kronop.emit.x86 import planning
 from kronop.families.kron.description import KronProblem, Side
-from kronop.families.kron.x86 import emitter as kron
 from kronop.families.kron.x86 import kron_amx
 from kronop.families.kron.x86.kron_tiles import KronTiles
 from tests import support
@@ -119,7 +118,7 @@ def test_infinities_and_nan_stay_in_their_row(
         workspace=0,
         threads=1,
     )
-    launch(kron.X86KronEmitter(), operation.description, problem, "x86-amx", 3, load=load_kernel)
+    launch(operation.plan, problem, 3, load=load_kernel)
     assert np.isfinite(y[0].astype(float)).all()
     assert np.isposinf(y[1].astype(float)).all()
     assert np.isnan(y[2].astype(float)).all()

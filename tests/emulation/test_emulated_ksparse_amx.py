@@ -13,8 +13,8 @@ import kronop
 from kronop.descriptions.datatype import bfloat16, float32, int8, int32
 from kronop.emit.plan import Plan
 from kronop.emit.x86 import planning
+from kronop.families.ksparse import PRODUCT
 from kronop.families.ksparse.description import KSparseProblem
-from kronop.families.ksparse.x86 import emitter as ksparse
 from kronop.families.ksparse.x86 import ksparse_amx
 from kronop.families.ksparse.x86.ksparse_tiles import (
     KSparseTiles,
@@ -198,6 +198,6 @@ def _result(
         workspace=0,
         threads=1,
     )
-    emitter = ksparse.X86KSparseEmitter()
-    launch(emitter, description, problem, "x86-amx", count, load=load)
+    plan = PRODUCT.emitters["x86"].plan(description, kronop.Target.parse("x86-amx"))
+    launch(plan, problem, count, load=load)
     return (y.T if last else y).astype(np.float64)

@@ -21,7 +21,7 @@ from kronop.descriptions.datatype import (
 from kronop.descriptions.epilogue import LinearCombinationClamp, LinearCombinationGeneric
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.emit.plan import Step
-from kronop.families.kron.cuda import kron_launch
+from kronop.families.kron.cuda import pipeline
 from kronop.families.kron.cuda.pass_design import TiledPass
 from kronop.families.kron.description import Side
 from tests.emulation import test_emulated_kernels as kernels
@@ -179,7 +179,7 @@ def test_intermediates_in_parts(
 ) -> None:
     """With little shared memory, so that small products take several passes; contiguous rows have
     parts of 64."""
-    monkeypatch.setattr(kron_launch, "_PART_BYTES", 1 << 12)
+    monkeypatch.setattr(pipeline, "_PART_BYTES", 1 << 12)
     small = replace(kernels._TARGET, shared_bytes=shared_bytes)
     monkeypatch.setattr(kernels, "_TARGET", small)
     factors = [(13, 13), (13, 13), (17, 17)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -84,17 +83,13 @@ def run(
     y = y.swapaxes(-2, -1) if turned else y
     bound = kernel.bound(len(batch), regularization)
     arguments = product_arguments(x1, x2, v, bound, y)
-    emitter = PRODUCT.emitter(_TARGET)
-    plan = emitter.plan(arguments.operation.description, _TARGET, arguments.size.bucket())
+    what, size = arguments.operation.description, arguments.size
+    plan = PRODUCT.emitter(_TARGET).plan(what, _TARGET, size.bucket())
     emulator = Emulator(plan, folder)
     if emulator.gathered:
         return
-    planned = SimpleNamespace(
-        workspace_bytes=lambda size, threads: emitter.workspace_bytes(plan, size, threads),
-        launches=lambda problem: emitter.launches(plan, problem),
-    )
     placement = _Guarded(CPU)
-    emulator.run(arguments.launches(planned, placement))
+    emulator.run(arguments.launches(plan, placement))
     placement.check()
     wide = [np.asarray(item, np.float64) for item in (x1, x2, v)]
     expected = bound.form.evaluate(*wide[:2], bound.values, bound.vectors) @ wide[2]

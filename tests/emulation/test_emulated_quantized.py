@@ -79,7 +79,7 @@ def check(made: Any, x: Any, factors: list[Any], clip: float, folder: Path) -> N
     problem = QuantizedKronProblem(product=product, scales=scales.ctypes.data, clip=clip)
     # With a single multiprocessor, blocks take several rows after each other.
     plan = replace(made.plan, target=replace(made.target, cores=1))
-    Emulator(plan, folder).run(made.kind.emitter(made.target).launches(plan, problem))
+    Emulator(plan, folder).run(plan.launches(problem))
     want, wanted_scales = what.quantized(what.product.reference(x, factors), clip)
     assert np.array_equal(scales, wanted_scales, equal_nan=True)
     assert np.array_equal(q, want)

@@ -21,11 +21,10 @@ from kronop.descriptions.datatype import (
     int8,
     int32,
 )
-from kronop.descriptions.summed import Summed, VisitProblem, parts_bytes, sums_alignment
+from kronop.descriptions.summed import VisitProblem, parts_bytes, sums_alignment
 from kronop.descriptions.visitor import VisitorTree
 from kronop.emit.cuda.visit_sums import VisitSums
 from kronop.emit.plan import Plan, Step
-from kronop.emit.visiting import Visiting
 from kronop.target import Target
 from tests.emulation.emulator import Emulator
 from tests.emulation.test_emulated_kernels import agree, matrix, wide
@@ -35,14 +34,6 @@ from tests.trees import several
 _TARGET = Target.parse("sm_80")
 
 
-class Nothing:
-    """In place of a family's emitter: sums are there."""
-
-    def launches(self, plan: Plan, problem: Any) -> tuple[Any, ...]:
-        return ()
-
-
-_EMITTER = Visiting(Nothing())  # type: ignore[arg-type]
 Shape = tuple[int, ...]
 
 
@@ -84,7 +75,7 @@ def run(
             workspace=workspace.ctypes.data + start,
             threads=1,
         )
-        emulator.run(_EMITTER.launches(plan, Summed(problem=None, visit=problem)))
+        emulator.run(plan.launches(problem))
         assert (workspace[start + parts :] == 255).all()
         inputs = {name: item if np.ndim(item) == 0 else wide(item) for name, item in given.items()}
         expected = epilogue.evaluate(wide(values), inputs)

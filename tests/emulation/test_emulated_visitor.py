@@ -31,12 +31,12 @@ from kronop.descriptions.visitor import VisitorEpilogue, VisitorTree
 from kronop.emit.plan import Plan
 from kronop.emit.plan_text import from_text, to_text
 from kronop.families.gemm.cuda import choice, group_choice
-from kronop.families.gemm.cuda.emitter import CudaEmitter
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
 from tests import support
 from tests.emulation.emulator import Emulator
+from tests.emulation.test_emulated_gemm_group import plan_of
 from tests.emulation.test_emulated_kernels import agree, matrix, poisoned, stored, values, wide
 from tests.emulation.tiles import Gathered, build
 from tests.trees import several
@@ -108,8 +108,8 @@ def launch(
         a[..., m // 2, k // 3] = np.nan
     given = operands_of(epilogue, random, (*batch, m, n))
     results = results_of(epilogue, (*batch, m, n), layout)
-    emitter, size = CudaEmitter(), GemmSize(m, n, k, math.prod(batch), slices)
-    workspace = np.full(emitter.workspace_bytes(plan, size, 1) + 256, 255, np.uint8)
+    size = GemmSize(m, n, k, math.prod(batch), slices)
+    workspace = np.full(plan.workspace_bytes(size, 1) + 256, 255, np.uint8)
     tensors = [strided(item.kind, given[item.name], batch) for item in tree.tensors]
     written = [strided(item.kind, results[item.name], batch) for item in tree.results]
     problem = GemmProblem(
@@ -128,7 +128,7 @@ def launch(
         slices=slices,
         workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
     )
-    emulator.run(emitter.launches(plan, problem))
+    emulator.run(plan.launches(problem))
     inputs = {name: item if np.ndim(item) == 0 else wide(item) for name, item in given.items()}
     expected = epilogue.evaluate(wide(a) @ wide(b), inputs)
     for item in tree.results:
@@ -285,10 +285,10 @@ def test_warp_groups(
     what = matrices(ColumnMajor, layout, tree, element)
     design = next(
         item
-        for item in group_choice.designs(what, _GROUPS)
+        for item in group_choice.products(what, _GROUPS)
         if (item.m, item.n, item.alternate, item.cluster) == tile
     )
-    plan = Plan(target=_GROUPS, steps=group_choice.steps(what, _GROUPS, design))
+    plan = plan_of(what, _GROUPS, design)
     for with_nan in (False, True):
         launch(folder, plan, what, sizes, batch, with_nan=with_nan)
 
@@ -314,7 +314,7 @@ def test_plans_hold_trees() -> None:
     for what in (matrices(RowMajor, RowMajor), matrices(RowMajor, ColumnMajor)):
         for plan in choice.plans(what, target, 100, GemmSize(4096, 4096, 4096)):
             text = to_text(plan, what.epilogue)
-            assert from_text(text, target, what.epilogue).steps == plan.steps
+            assert from_text(text, target, what.epilogue) == plan
 
 
 def test_trees_on_amx_tiles(folder: Path) -> None:
@@ -327,7 +327,7 @@ def test_trees_on_amx_tiles(folder: Path) -> None:
         kernel = build(operation.plan, folder)
     except Gathered:
         return
-    emulated = Served(operation.plan, operation.kind.emitter(operation.target), (kernel,))
+    emulated = Served(operation.plan, (kernel,))
     for m, n, k in ((70, 100, 200), (5, 40, 1), (130, 33, 64)):
         random = np.random.default_rng(m)
         a, b = (support.random_array(random, item, element) for item in ((m, k), (k, n)))

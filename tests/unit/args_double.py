@@ -111,7 +111,7 @@ class OperationDouble:
 
     def launches(self, problem: Any) -> tuple[Launch, ...]:
         self.problems.append(problem)
-        return (Launch(step=0, parameters=b""),)
+        return (Launch(parameters=b""),)
 
     def bind(self, launch: Launch, device: int) -> Any:
         problem = self.problems[-1]

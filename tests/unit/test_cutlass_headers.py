@@ -215,7 +215,7 @@ def _members(signature: KernelSignature, launch: Any) -> dict[str, Any]:
 
 
 def test_leading_dimensions_of_rows_and_columns() -> None:
-    (launch,) = HALF.design().launches(0, SM_80, _problem(HALF))
+    (launch,) = HALF.design().launches(_problem(HALF), SM_80)
     got = _members(HALF.design().signature, launch)
     assert (got["ld_a"], got["ld_b"], got["ld_result"]) == (128, 128, 512)
     assert (got["m"], got["n"], got["k"], got["source"], got["partial"]) == (256, 512, 128, 0, 0)
@@ -228,7 +228,7 @@ def test_a_column_major_result_is_that_of_the_transposed_product(
 ) -> None:
     _install(monkeypatch, nvidia_cutlass=_tree(tmp_path, 4, 2))
     case = HALF.but(layouts=(ROW, COLUMN, COLUMN), tile=(64, 256, 32), warps=(1, 4, 1))
-    (launch,) = case.design().launches(0, SM_80, _problem(case))
+    (launch,) = case.design().launches(_problem(case), SM_80)
     got = _members(case.design().signature, launch)
     assert (got["a"], got["b"], got["result"]) == (2 * 4096, 4096, 3 * 4096)
     assert (got["m"], got["n"], got["ld_a"], got["ld_b"], got["ld_result"]) == (
@@ -257,7 +257,7 @@ def test_batches_and_sources() -> None:
         )
     )
     given = _problem(HALF, a=a, b=b, y=y, z=y, batch=(5, 3), scalars=(2.0, -1.0))
-    (launch,) = HALF.design().launches(0, SM_80, given)
+    (launch,) = HALF.design().launches(given, SM_80)
     got = _members(HALF.design().signature, launch)
     assert launch.grid == (8 * 15, 1, 1)
     assert got["batch"] == (1, 1, 5, 3)
@@ -270,58 +270,58 @@ def test_slices_are_whole_tiles_and_are_added_up_by_a_second_launch() -> None:
     design = HALF.design()
     for asked, slices, depth in ((3, 2, 64), (4, 4, 32), (99, 4, 32)):
         problem = _problem(HALF, slices=asked, workspace=1 << 20)
-        first, second = design.launches(0, SM_80, problem)
+        first, second = design.launches(problem, SM_80)
         got = _members(HALF.design().signature, first)
         assert (got["slices"], got["depth"], got["adds_up"]) == (slices, depth, 0)
         assert (got["partial"], got["ld_partial"]) == (1 << 20, 512)
         assert first.grid == (8 * slices, 1, 1)
         assert _members(HALF.design().signature, second) == {**got, "adds_up": 1}
         size = GemmSize(256, 512, 128, slices=asked)
-        assert design.workspace_bytes(size, SM_80) == slices * 256 * 512 * 4
-    assert design.workspace_bytes(GemmSize(256, 512, 32, slices=4), SM_80) == 0
+        assert design.workspace(size, SM_80, 1) == slices * 256 * 512 * 4
+    assert design.workspace(GemmSize(256, 512, 32, slices=4), SM_80, 1) == 0
 
 
 def test_a_bias_takes_the_place_of_the_source() -> None:
     bias = StridedMatrix(pointer=1 << 16, row=0, column=1)
-    (launch,) = HALF.design().launches(0, SM_80, _problem(HALF, bias=bias, scalars=(3.0, 0.0)))
+    (launch,) = HALF.design().launches(_problem(HALF, bias=bias, scalars=(3.0, 0.0)), SM_80)
     got = _members(HALF.design().signature, launch)
     assert (got["source"], got["ld_source"], got["scalars"][:2]) == (1 << 16, 0, (3.0, 1.0))
     whole = CASES["s8 to s32"]
-    (launch,) = whole.design().launches(0, SM_80, _problem(whole, bias=bias, scalars=(3, 0)))
+    (launch,) = whole.design().launches(_problem(whole, bias=bias, scalars=(3, 0)), SM_80)
     assert _members(whole.design().signature, launch)["scalars"][:2] == (3, 1)
     plain = _problem(HALF)
     for changes in ({"z": plain.y}, {"bias": StridedMatrix(pointer=8, row=0, column=1)}):
         with pytest.raises(kronop.ArgumentError, match=r"bias: .* without a tile"):
-            HALF.design().launches(0, SM_80, _problem(HALF, **{"bias": bias, **changes}))
+            HALF.design().launches(_problem(HALF, **{"bias": bias, **changes}), SM_80)
 
 
 def test_memory_that_is_not_as_described_is_refused() -> None:
     strided = StridedMatrix(pointer=4096, row=256, column=2)
     with pytest.raises(kronop.ArgumentError, match=r"memory of A: .* strides 256 and 2"):
-        HALF.design().launches(0, SM_80, _problem(HALF, a=strided))
+        HALF.design().launches(_problem(HALF, a=strided), SM_80)
     with pytest.raises(kronop.ArgumentError, match=r"extent of A .* a multiple of 8"):
-        HALF.design().launches(0, SM_80, _problem(HALF, k=124))
+        HALF.design().launches(_problem(HALF, k=124), SM_80)
     with pytest.raises(kronop.ArgumentError, match=r"extent of C and D .* got 508"):
-        HALF.design().launches(0, SM_80, _problem(HALF, n=508))
+        HALF.design().launches(_problem(HALF, n=508), SM_80)
     with pytest.raises(kronop.ArgumentError, match=r"M of float16: expected at most 2147483647"):
-        HALF.design().launches(0, SM_80, _problem(HALF, m=2**31 + 128))
+        HALF.design().launches(_problem(HALF, m=2**31 + 128), SM_80)
     # Sums of more products would saturate, where others wrap.
     with pytest.raises(kronop.ArgumentError, match=r"K of int8: expected at most 131071"):
-        CASES["s8"].design().launches(0, SM_80, _problem(CASES["s8"], k=2**17))
+        CASES["s8"].design().launches(_problem(CASES["s8"], k=2**17), SM_80)
 
 
 def test_what_is_wrong_with_a_turned_product_is_told_in_the_user_s_names() -> None:
     case = HALF.but(layouts=(ROW, COLUMN, COLUMN))
     strided = StridedMatrix(pointer=4096, row=256, column=2)
     with pytest.raises(kronop.ArgumentError, match="memory of A"):
-        case.design().launches(0, SM_80, _problem(case, a=strided))
+        case.design().launches(_problem(case, a=strided), SM_80)
     with pytest.raises(kronop.ArgumentError, match="extent of A"):
-        HALF.design().launches(0, SM_80, _problem(HALF, k=124))
+        HALF.design().launches(_problem(HALF, k=124), SM_80)
     with pytest.raises(kronop.ArgumentError, match=r"^M of"):
-        case.design().launches(0, SM_80, _problem(case, m=2**31 + 128))
+        case.design().launches(_problem(case, m=2**31 + 128), SM_80)
     bias = StridedMatrix(pointer=1 << 16, row=0, column=2)
     with pytest.raises(kronop.ArgumentError, match="memory of bias"):
-        HALF.design().launches(0, SM_80, _problem(HALF, bias=bias))
+        HALF.design().launches(_problem(HALF, bias=bias), SM_80)
 
 
 def _panels(m: int, n: int, k: int, **changes: Any) -> GemmProblem:
@@ -335,14 +335,13 @@ def _panels(m: int, n: int, k: int, **changes: Any) -> GemmProblem:
 
 def test_strides_of_panels() -> None:
     design, (m, n, k) = PANELS.design(), (96, 64, 128)
-    (launch,) = design.launches(0, SM_80, _panels(m, n, k))
+    (launch,) = design.launches(_panels(m, n, k), SM_80)
     got = _members(design.signature, launch)
     assert (got["ld_a"], got["ld_b"], got["ld_result"]) == (32 * m, 32 * n, 32 * m)
-    (launch,) = design.launches(
-        0, SM_80, _panels(m, n, k, slices=4)
-    )  # Slices are a matter of speed.
+    # Slices are a matter of speed.
+    (launch,) = design.launches(_panels(m, n, k, slices=4), SM_80)
     assert _members(design.signature, launch) == got
-    assert design.workspace_bytes(GemmSize(m, n, k, slices=4), SM_80) == 0
+    assert design.workspace(GemmSize(m, n, k, slices=4), SM_80, 1) == 0
 
 
 def test_panels_are_read_in_place_on_a_gpu() -> None:
@@ -367,14 +366,14 @@ def test_panels_that_cutlass_does_not_read_are_refused() -> None:
     design = PANELS.design()
     odd = StridedMatrix(pointer=4096, row=32, column=32 * 80)
     with pytest.raises(kronop.ArgumentError, match=r"memory of B: .* 1024 elements apart"):
-        design.launches(0, SM_80, _panels(96, 64, 128, b=odd))
+        design.launches(_panels(96, 64, 128, b=odd), SM_80)
     with pytest.raises(kronop.ArgumentError, match="a multiple of 32"):
-        design.launches(0, SM_80, _panels(96, 64, 48))
+        design.launches(_panels(96, 64, 48), SM_80)
     bias = StridedMatrix(pointer=1 << 16, row=0, column=1)
     with pytest.raises(kronop.ArgumentError, match=r"bias: .* add it to each row of C"):
-        design.launches(0, SM_80, _panels(96, 64, 128, bias=bias))
+        design.launches(_panels(96, 64, 128, bias=bias), SM_80)
     with pytest.raises(kronop.ArgumentError, match=r"K of int8: .* cut K"):
-        design.launches(0, SM_80, _panels(96, 64, 2**17))
+        design.launches(_panels(96, 64, 2**17), SM_80)
 
 
 def test_one_design_for_a_tile_and_several_without(monkeypatch: pytest.MonkeyPatch) -> None:

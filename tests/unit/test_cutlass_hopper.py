@@ -117,13 +117,13 @@ def _problem(**changes: Any) -> GemmProblem:
 
 def test_a_launch_prepares_the_next_one() -> None:
     design = HALF.design()
-    first, second = design.launches(0, SM_90, _problem())
+    first, second = design.launches(_problem(), SM_90)
     offsets = design.signature.offsets()
     at = offsets["prepares"]
     assert (first.parameters[at], second.parameters[at]) == (1, 0)
     assert first.parameters[:at] == second.parameters[:at]
     assert (first.grid, second.grid) == ((2, 1, 1), (8 * 7, 1, 1))
-    assert design.workspace_bytes(GemmSize(1000, 776, 520), SM_90) == 2048
+    assert design.workspace(GemmSize(1000, 776, 520), SM_90, 1) == 2048
     maps = {offset: item for offset, _, item in second.blocks}
     a, b = maps[offsets["a_map"]], maps[offsets["b_map"]]
     assert isinstance(a, TensorMap)
@@ -141,9 +141,9 @@ def test_batches_step_in_both_operands_or_run_one_by_one() -> None:
 
     y = batched(plain.y, 776000)
     moving = {"a": batched(plain.a, 520000), "b": batched(plain.b, 403520), "y": y}
-    assert len(list(design.launches(0, SM_90, _problem(batch=(3,), **moving)))) == 2
+    assert len(design.launches(_problem(batch=(3,), **moving), SM_90)) == 2
     repeated = {**moving, "b": batched(plain.b, 0)}
-    assert len(list(design.launches(0, SM_90, _problem(batch=(3,), **repeated)))) == 6
+    assert len(design.launches(_problem(batch=(3,), **repeated), SM_90)) == 6
 
 
 def test_problems_that_are_refused() -> None:
@@ -155,8 +155,8 @@ def test_problems_that_are_refused() -> None:
         ({"bias": bias, "z": _problem().y}, "bias: expected none beside C"),
     ):
         with pytest.raises(kronop.ArgumentError, match=reason):
-            list(design.launches(0, SM_90, _problem(**changes)))
-    _, second = design.launches(0, SM_90, _problem(bias=bias, scalars=(3.0, 0.0)))
+            design.launches(_problem(**changes), SM_90)
+    _, second = design.launches(_problem(bias=bias, scalars=(3.0, 0.0)), SM_90)
     words = np.frombuffer(second.parameters, np.int64)
     offsets = design.signature.offsets()
     got = [int(words[offsets[f"source_{axis}"] // 8]) for axis in ("row", "column", "batch")]

@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kronop.emit.plan import Plan
 from kronop.families.distance import PRODUCT
 from kronop.families.distance.api import MODES, distance_arguments
 from kronop.families.distance.arguments import DistanceArguments
 from kronop.families.distance.cuda import group_choice
-from kronop.families.distance.cuda.emitter import CudaEmitter
 from kronop.families.distance.kernels import Gaussian
 from kronop.families.distance.product_api import product_arguments
 from kronop.families.distance.product_size import KernelMatmulSize
@@ -27,18 +25,15 @@ def _of_product(m: int, k: int, lead: tuple[int, ...], bandwidths: Any = _BANDWI
     """Bytes for M points of K features against as many, with one column."""
     x, v = np.empty((*lead, m, k), np.float32), np.empty((m, 1), np.float32)
     arguments = product_arguments(x, x, v, Gaussian(bandwidths).bound(1))
-    emitter = PRODUCT.emitter(_TARGET)
-    plan = emitter.plan(arguments.operation.description, _TARGET, arguments.size.bucket())
-    return int(emitter.workspace_bytes(plan, arguments.size, 1))
+    what, size = arguments.operation.description, arguments.size
+    return PRODUCT.emitter(_TARGET).plan(what, _TARGET, size.bucket()).workspace_bytes(size, 1)
 
 
 def _of_distances(x1: Any, x2: Any, bandwidths: Any = _BANDWIDTHS) -> int:
     """Bytes where squared distances come from products of points."""
     arguments = distance_arguments(x1, x2, Gaussian(bandwidths).bound(1), MODES[1])
-    what = arguments.operation.description
-    design = next(group_choice.designs(what, _TARGET))
-    plan = Plan(target=_TARGET, steps=group_choice.steps(what, _TARGET, design))
-    return CudaEmitter().workspace_bytes(plan, arguments.size, 1)
+    pipeline = next(group_choice.pipelines(arguments.operation.description, _TARGET))
+    return pipeline.workspace(arguments.size, _TARGET, 1)
 
 
 def test_bandwidths_share_the_points_of_a_product() -> None:

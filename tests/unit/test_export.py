@@ -59,7 +59,7 @@ def test_filled_in_they_are_the_launches_of_a_call(kind, target, monkeypatch) ->
         scalars, _ = recorder._scalars(case, 0)
         arguments = recorder._arguments(size, case, lows, scalars)
         arguments.share_among(3)
-        served = Served(recorder.plans[variant.plan], operation._emitter, ())
+        served = Served(recorder.plans[variant.plan], ())
         launches = arguments.launches(served, Symbolic(len(operands)))
         code = "d" if operation.description.epilogue.element_epilogue.kind == "float" else "q"
         for call, launch in zip(variant.calls, launches, strict=True):

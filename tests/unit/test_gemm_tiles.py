@@ -22,8 +22,9 @@ from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tile import KernelScheduleType
-from kronop.families.gemm.cuda import group_split
-from kronop.families.gemm.cuda.emitter import CudaEmitter
+from kronop.emit.default_math import tensor_cores_where_faster
+from kronop.emit.plan import Plan
+from kronop.families.gemm.cuda import choice, group_split
 from kronop.families.gemm.cuda.group_design import GemmGroup
 from kronop.families.gemm.cutlass import headers
 from kronop.families.gemm.description import GemmDescription, GemmProblem
@@ -71,7 +72,7 @@ def test_tiles_that_no_kernel_of_kronop_s_has(
         Y=a,
         epilogue=LinearCombination(math.element_a, 1, sums, sums),
     )
-    status = CudaEmitter().supports(what, Target.parse("sm_80"))
+    status = choice.supports(what, Target.parse("sm_80"))
     assert not status
     assert said in status.reason
 
@@ -90,16 +91,16 @@ def test_choice() -> None:
     )
 
     def best(*size: int) -> Any:
-        plans = CudaEmitter().candidates(what, target, 99, GemmSize(*size))
+        plans = choice.plans(what, target, 99, GemmSize(*size))
         assert "us for" in plans[0].explain()
         return plans[0].steps[0].design
 
     large, small = best(8192), best(96)
     assert large.tile_m * large.tile_n >= 128 * 128
     assert small.tile_m * small.tile_n < 64 * 128
-    assert CudaEmitter().instruction(int64, target) == _SIMT(int64)
-    assert CudaEmitter().instruction(int8, target) == _TENSOR_OP(int8)
-    assert CudaEmitter().instruction(float8_e5m2, target) == _TENSOR_OP(float8_e5m2)
+    assert tensor_cores_where_faster(int64, target) == _SIMT(int64)
+    assert tensor_cores_where_faster(int8, target) == _TENSOR_OP(int8)
+    assert tensor_cores_where_faster(float8_e5m2, target) == _TENSOR_OP(float8_e5m2)
 
 
 @pytest.mark.parametrize(
@@ -113,10 +114,10 @@ def test_float32_is_multiplied_by_the_faster_cores(target: str, expected: Any) -
     """Three products of TF32 take longer than one of ordinary cores on the cards that have twice
     as many of these, also on those whose tensor cores are twice as fast as a GeForce's."""
     card = Target.parse(target)
-    assert CudaEmitter().instruction(float32, card) == expected(float32)
+    assert tensor_cores_where_faster(float32, card) == expected(float32)
     assert card.gpu is not None
     twice = card.of_card("L4", card.cores, card.gpu.hertz)
-    assert CudaEmitter().instruction(float32, twice) == expected(float32)
+    assert tensor_cores_where_faster(float32, twice) == expected(float32)
 
 
 @pytest.mark.parametrize("math", [_SIMT(float8_e5m2), _TENSOR_OP(float8_e5m2)])
@@ -130,8 +131,8 @@ def test_8_bit_floats_need_a_gpu_that_converts_them(math: MathInstruction) -> No
         Y=result,
         epilogue=LinearCombination(float16, 1, float32, float32),
     )
-    assert "sm_80 cannot convert" in CudaEmitter().supports(what, Target.parse("sm_80")).reason
-    assert CudaEmitter().supports(what, Target.parse("sm_90a"))
+    assert "sm_80 cannot convert" in choice.supports(what, Target.parse("sm_80")).reason
+    assert choice.supports(what, Target.parse("sm_90a"))
 
 
 def _of_warp_groups(
@@ -182,7 +183,7 @@ def test_tiles_that_no_warp_groups_have(
     }
     schedule = {"kernel_schedule": _TILE.kernel_schedule}
     tile = kronop.TileDescription(**{**fields, **schedule, **changed})
-    status = CudaEmitter().supports(_of_warp_groups(tile, alignment=alignment), Target.parse(arch))
+    status = choice.supports(_of_warp_groups(tile, alignment=alignment), Target.parse(arch))
     assert not status
     assert said in status.reason
 
@@ -191,7 +192,7 @@ def test_tiles_that_no_warp_groups_have(
 def test_a_tile_that_no_warps_have_either() -> None:
     """Its stages are too many for warp groups, and its warps' sums for registers."""
     tile = kronop.TileDescription([128, 256, 64], 4, [4, 1, 1], _TENSOR_OP(float16))
-    reason = CudaEmitter().supports(_of_warp_groups(tile), _SM_90A).reason
+    reason = choice.supports(_of_warp_groups(tile), _SM_90A).reason
     assert "registers" in reason
     assert "; of warp groups: 128 x 128 x 64 (at most 6 stages), 128 x 256 x 64" in reason
 
@@ -213,7 +214,7 @@ def test_what_a_tile_leaves_out_is_chosen(
 ) -> None:
     tile = kronop.TileDescription(shape, stages, None, math, cluster_shape=cluster)
     what = replace(_of_warp_groups(), math=math, tile=tile)
-    design = CudaEmitter().plan(what, _SM_90A).steps[0].design
+    design = _plan(what, _SM_90A).steps[0].design
     assert re.search(told, str(design)), str(design)
 
 
@@ -233,34 +234,32 @@ def test_sums_of_float16_need_no_tile(target: str) -> None:
 def test_blocks_share_both_operands(element: DataType) -> None:
     """A column of tiles after the other, each block would read a row of A of its own."""
     what = _of_warp_groups(element=element, alignment=16 // element.bytes)
-    design = CudaEmitter().plan(what, Target.parse("sm_80")).steps[0].design
+    design = _plan(what, Target.parse("sm_80")).steps[0].design
     assert design.band * design.tile_n == 1024
     tile = kronop.TileDescription([64, 64, 16], 4, [2, 2, 1], what.math)
     for swizzle in (kronop.IdentitySwizzle1, kronop.IdentitySwizzle4):
         steered = replace(what, tile=tile, swizzling_functor=swizzle)
-        assert (
-            CudaEmitter().plan(steered, Target.parse("sm_80")).steps[0].design.band == swizzle.value
-        )
+        assert _plan(steered, Target.parse("sm_80")).steps[0].design.band == swizzle.value
 
 
 @pytest.mark.usefixtures("_without_cutlass")
 def test_warp_groups_do_not_cut_sums() -> None:
     size = GemmSize(4096, slices=4)
-    for plan in CudaEmitter().candidates(_of_warp_groups(), _SM_90A, 99, size):
+    for plan in choice.plans(_of_warp_groups(), _SM_90A, 99, size):
         assert not isinstance(plan.steps[-1].design, GemmGroup)
     with pytest.raises(kronop.ArgumentError, match="split_k_slices: expected 1"):
-        CudaEmitter().plan(_of_warp_groups(_TILE), _SM_90A, size)
+        _plan(_of_warp_groups(_TILE), _SM_90A, size)
 
 
 def test_extents_that_warp_groups_do_not_count() -> None:
     """A plan is for all sizes below twice its own."""
     for size in (GemmSize(2**30, 8, 8), GemmSize(8, 2**30, 8), GemmSize(8, 8, 2**30)):
-        plan = CudaEmitter().plan(_of_warp_groups(), _SM_90A, size)
+        plan = _plan(_of_warp_groups(), _SM_90A, size)
         assert not isinstance(plan.steps[-1].design, GemmGroup)
-    plan = CudaEmitter().plan(_of_warp_groups(_TILE), _SM_90A, GemmSize(2**31, 8, 8))
+    plan = _plan(_of_warp_groups(_TILE), _SM_90A, GemmSize(2**31, 8, 8))
     problem = _problem((), m=2**31)
     with pytest.raises(kronop.ArgumentError, match="at most 2147418112, got 2147483648"):
-        CudaEmitter().launches(plan, problem)
+        plan.launches(problem)
 
 
 @pytest.mark.parametrize(
@@ -271,28 +270,32 @@ def test_batches_of_warp_groups(
     batch: tuple[int, ...], backward: int | None, launches: int
 ) -> None:
     """The longest dimension that maps may step along is one launch."""
-    plan = CudaEmitter().plan(_of_warp_groups(_TILE), _SM_90A)
+    plan = _plan(_of_warp_groups(_TILE), _SM_90A)
     problem = _problem(batch)
     if backward is not None:
         steps = [-step if at == backward else step for at, step in enumerate(problem.a.batch)]
         problem = replace(problem, a=replace(problem.a, batch=tuple(steps)))
-    assert len(CudaEmitter().launches(plan, problem)) == launches
+    assert len(plan.launches(problem)) == launches
 
 
 def test_batches_are_split_in_turns() -> None:
     """float32 of a long batch takes no more scratch memory than what runs at once."""
     what = _of_warp_groups(element=float32, alignment=4)
-    plan = CudaEmitter().plan(what, _SM_90A, GemmSize(4096, batch=8))
+    plan = _plan(what, _SM_90A, GemmSize(4096, batch=8))
     assert len(plan.steps) == 2
-    once = group_split.at_once(4096, 4096, 4096)
-    each = group_split.workspace_bytes(GemmSize(4096))
+    once = group_split.at_once(GemmSize(4096))
+    each = plan.workspace_bytes(GemmSize(4096), 1)
     assert once == 2
     for batch in (1, 2, 5):
         size = GemmSize(4096, batch=batch)
-        assert CudaEmitter().workspace_bytes(plan, size, 1) <= min(batch, once) * each
+        assert plan.workspace_bytes(size, 1) <= min(batch, once) * each
     problem = _problem((5,), m=4096, n=4096, k=4096)
     # A and B are split before each product.
-    assert len(CudaEmitter().launches(plan, problem)) == 3 * 3
+    assert len(plan.launches(problem)) == 3 * 3
+
+
+def _plan(what: GemmDescription, target: Target, size: GemmSize | None = None) -> Plan:
+    return choice.plans(what, target, 1, size)[0]
 
 
 def _problem(batch: tuple[int, ...], m: int = 64, n: int = 64, k: int = 64) -> GemmProblem:

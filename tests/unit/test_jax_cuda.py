@@ -89,9 +89,11 @@ def double(monkeypatch: pytest.MonkeyPatch, gpu: Driver) -> Any:
 
     def serve(operation: Any, plan: Any) -> Any:
         kernels = tuple(_Kernel(step, ask.devices) for step in range(len(plan.steps)))
-        scratch = functools.partial(operation._emitter.workspace_bytes, plan)
         return SimpleNamespace(
-            plan=plan, kernels=kernels, launches=operation.launches, workspace_bytes=scratch
+            plan=plan,
+            kernels=kernels,
+            launches=operation.launches,
+            workspace_bytes=plan.workspace_bytes,
         )
 
     monkeypatch.setattr(Operation, "serve", serve)

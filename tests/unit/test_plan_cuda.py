@@ -33,25 +33,25 @@ from kronop.emit.design import Design
 from kronop.emit.plan import Plan, Step
 from kronop.emit.render import render
 from kronop.errors import DescriptionError
-from kronop.families.kron.cuda import kron_launch
+from kronop.families.kron import MATMUL
 from kronop.families.kron.cuda.bytewise import ByteStyle
 from kronop.families.kron.cuda.contract_pass import ContractPass
-from kronop.families.kron.cuda.emitter import CudaKronEmitter
 from kronop.families.kron.cuda.half import HalfStyle
 from kronop.families.kron.cuda.kron_mma import KronMma
 from kronop.families.kron.cuda.mma_style import MmaStyle, runs_of
 from kronop.families.kron.cuda.pass_design import KronPass, TiledPass
 from kronop.families.kron.cuda.passes import ends_of, work_of
+from kronop.families.kron.cuda.pipeline import KronPasses
 from kronop.families.kron.cuda.shapes import PassShape, multiply_adds, shrinking
 from kronop.families.kron.cuda.tile import KronTile
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
-from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
+from kronop.families.ksparse import PRODUCT
 from kronop.families.ksparse.description import KSparseDescription
 from kronop.target import Target
 from tests import support
 from tests.covering import combinations
 
-KRON, KSPARSE = CudaKronEmitter(), CudaKSparseEmitter()
+KRON, KSPARSE = MATMUL.emitters["cuda"], PRODUCT.emitters["cuda"]
 TARGETS = [Target.parse("sm_80"), Target.parse("sm_90a")]
 HOPPER = TARGETS[1]
 SIMT = MathInstruction.simt(float32)
@@ -383,9 +383,9 @@ def test_the_workspace_holds_what_the_steps_pass_on() -> None:
     description = kron([(64, 16), (64, 32), (64, 8)])
     plan = KRON.plan(description, HOPPER)
     assert len(plan.steps) == 3
-    size = KRON.workspace_bytes(plan, 10, 1)
+    size = plan.workspace_bytes(10, 1)
     base = 1 << 50
-    launches = KRON.launches(plan, problem(description, 10, workspace=base))
+    launches = plan.launches(problem(description, 10, workspace=base))
     for before, after, old, new in zip(
         launches, launches[1:], plan.steps, plan.steps[1:], strict=False
     ):
@@ -393,28 +393,21 @@ def test_the_workspace_holds_what_the_steps_pass_on() -> None:
         assert written == member(after, new, "x")
         assert base <= written < base + size
     assert member(launches[-1], plan.steps[-1], "y") == 1 << 40
-    assert KRON.workspace_bytes(KRON.plan(kron([(8, 8)] * 5), HOPPER), 10, 1) == 0
-
-
-def test_no_rows_no_launches() -> None:
-    description = kron([(8, 8)] * 2)
-    plan = KRON.plan(description, HOPPER)
-    assert KRON.launches(plan, problem(description, 0)) == ()
-    assert KRON.launches(plan, problem(description, 3, (0,))) == ()
+    assert KRON.plan(kron([(8, 8)] * 5), HOPPER).workspace_bytes(10, 1) == 0
 
 
 def test_batches_fold_into_rows_where_factors_do_not_depend_on_them() -> None:
     description = kron([(8, 8)] * 2, alignment=4)
     plan = KRON.plan(description, HOPPER)
-    (folded,) = KRON.launches(plan, problem(description, 10, (6, 7)))
-    (flat,) = KRON.launches(plan, problem(description, 420))
+    (folded,) = plan.launches(problem(description, 10, (6, 7)))
+    (flat,) = plan.launches(problem(description, 420))
     assert folded == flat
 
 
 def test_grids_stop_at_the_limit() -> None:
     description = kron([(2, 2)])
     plan = KRON.plan(description, HOPPER)
-    (launch,) = KRON.launches(plan, problem(description, 2**45))
+    (launch,) = plan.launches(problem(description, 2**45))
     assert launch.grid == (MOST_BLOCKS, 1, 1)
 
 
@@ -456,10 +449,11 @@ def test_intermediates_beyond_a_gigabyte_go_in_parts(batch: tuple[int, ...]) -> 
     )
     plan = KRON.plan(description, HOPPER)
     rows = 2100 // math.prod(batch)
-    most = kron_launch.rows_at_once(plan, 2100)
+    assert isinstance(plan.runnable, KronPasses)
+    most = plan.runnable.rows_at_once(2100)
     assert most * description.input_columns * 4 <= 1 << 30
-    assert KRON.workspace_bytes(plan, 2100, 1) <= 1 << 30
-    launches = KRON.launches(plan, problem(description, rows, batch, workspace=1 << 50))
+    assert plan.workspace_bytes(2100, 1) <= 1 << 30
+    launches = plan.launches(problem(description, rows, batch, workspace=1 << 50))
     starts = [member(item, plan.steps[0], "x") for item in launches if item.step == 0]
     # Dense problems fold into rows: the parts are consecutive.
     assert starts == [
@@ -496,7 +490,7 @@ def test_factors_of_float16_are_multiplied_out_in_float32_only() -> None:
 def test_few_rows_have_more_blocks(factors: list[tuple[int, int]], rows: int) -> None:
     description = kron(factors, instruction=MathInstruction.tensor_op(float32), alignment=4)
     many, few = (
-        KRON.launches(plan, problem(description, rows, workspace=1 << 30))
+        plan.launches(problem(description, rows, workspace=1 << 30))
         for plan in (KRON.plan(description, HOPPER), KRON.plan(description, HOPPER, rows))
     )
     assert few[0].grid[0] > 2 * many[0].grid[0]

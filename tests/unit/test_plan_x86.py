@@ -1,4 +1,4 @@
-"""Plans of the x86 emitters: order of digits, passes, tiles, what is rejected, scratch."""
+"""Plans for x86: order of digits, passes, tiles, what is rejected, scratch."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import kronop
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.render import render
 from kronop.errors import DescriptionError
+from kronop.families.kron import MATMUL
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
-from kronop.families.kron.x86.emitter import X86KronEmitter
 from kronop.families.kron.x86.kron_parts import Kind, KronWork, Setting
 from kronop.families.kron.x86.kron_plan import merge
 from kronop.families.kron.x86.kron_tiles import KronTiles
 from kronop.families.kron.x86.kron_vectors import KronVectors
+from kronop.families.ksparse import CHAIN as CHAINS
+from kronop.families.ksparse import PRODUCT
 from kronop.families.ksparse.description import KSparseDescription
-from kronop.families.ksparse.x86.chain_emitter import X86KSparseChainEmitter
-from kronop.families.ksparse.x86.emitter import X86KSparseEmitter
 from kronop.families.ksparse.x86.ksparse_tiles import (
     KSparseTiles,
     TilesAlongBatch,
@@ -31,7 +31,7 @@ from kronop.families.ksparse.x86.ksparse_vectors import KSparseVectors
 from kronop.target import Target
 from tests import support
 
-KRON, KSPARSE, CHAIN = X86KronEmitter(), X86KSparseEmitter(), X86KSparseChainEmitter()
+KRON, KSPARSE, CHAIN = (kind.emitters["x86"] for kind in (MATMUL, PRODUCT, CHAINS))
 SHAPES = {
     "mixed": ((2, 3), (5, 2), (6, 4)),
     "ones": ((1, 1),) * 70,
@@ -236,7 +236,7 @@ def setting(factors):
 )
 def test_long_and_narrow_digits_take_little_scratch(factors):
     plan = KRON.plan(kron(factors), Target.parse("x86-avx512"))
-    assert KRON.workspace_bytes(plan, 10, 1) < 1 << 25
+    assert plan.workspace_bytes(10, 1) < 1 << 25
 
 
 def test_rows_that_take_too_much_scratch_are_refused_with_those_that_fit():
@@ -248,7 +248,7 @@ def test_rows_that_take_too_much_scratch_are_refused_with_those_that_fit():
     assert "bytes of scratch" in status.reason
     fits = int(status.reason.rsplit(" ", 1)[1])
     plan = KRON.plan(kron([(8, 8)] * 4, tile=tile(fits)), target)
-    assert 1 << 27 < KRON.workspace_bytes(plan, fits, 1) <= 1 << 28
+    assert 1 << 27 < plan.workspace_bytes(fits, 1) <= 1 << 28
 
 
 @pytest.mark.parametrize(
@@ -444,30 +444,29 @@ def field(step, launch, name):
 )
 def test_batches_that_continue_the_rows_become_rows(rows, batch, x_batch, factor_batch, folded):
     plan = KRON.plan(kron(((8, 8),) * 2), Target.parse("x86-avx2"))
-    (launch,) = KRON.launches(plan, problem(rows, batch, x_batch, factor_batch))
+    (launch,) = plan.launches(problem(rows, batch, x_batch, factor_batch))
     assert field(plan.steps[0], launch, "rows") == folded
 
 
 def test_small_problems_take_one_thread_and_large_ones_all():
     plan = KRON.plan(kron(((8, 8),) * 2), Target.parse("x86-avx2"))
-    (small,) = KRON.launches(plan, problem(4, (), (), ()))
-    (large,) = KRON.launches(plan, problem(100_000, (), (), (), threads=6))
+    (small,) = plan.launches(problem(4, (), (), ()))
+    (large,) = plan.launches(problem(100_000, (), (), (), threads=6))
     assert field(plan.steps[0], small, "threads") == 1
     assert field(plan.steps[0], large, "threads") == 6
-    assert KRON.launches(plan, problem(0, (), (), ())) == ()
 
 
 def test_workspace_is_a_slice_per_thread_that_has_work():
     plan = KRON.plan(kron(((8, 8),) * 4), Target.parse("x86-avx2"))
     one = plan.steps[0].design.shared_bytes
     assert one % 64 == 0
-    assert [KRON.workspace_bytes(plan, rows, 8) for rows in (0, 3, 100)] == [0, one, 8 * one]
+    assert [plan.workspace_bytes(rows, 8) for rows in (0, 3, 100)] == [0, one, 8 * one]
 
 
 @pytest.mark.parametrize(("rows", "together"), [(1, 1), (3, 1), (8, 0), (1024, 0)])
 def test_threads_share_a_row_where_rows_do_not_come_out_even(rows, together):
     plan = KRON.plan(kron(((16, 16),) * 5), Target.parse("x86-avx2"))
-    (launch,) = KRON.launches(plan, problem(rows, (), (), (), threads=2))
+    (launch,) = plan.launches(problem(rows, (), (), (), threads=2))
     assert field(plan.steps[0], launch, "threads") == 2
     assert field(plan.steps[0], launch, "together") == together
 
@@ -559,7 +558,7 @@ def test_tiles_share_out_rows_but_never_a_row():
             workspace=0,
             threads=2,
         )
-        (launch,) = KRON.launches(plan, problem)
+        (launch,) = plan.launches(problem)
         values = {
             name: int.from_bytes(launch.parameters[at : at + 8], "little")
             for name, at in step.design.signature.offsets().items()
@@ -567,7 +566,7 @@ def test_tiles_share_out_rows_but_never_a_row():
         assert values["together"] == 0
         assert values["plain"] == 1, "sums are rounded by the kernel: no epilogue has to run"
         assert values["threads"] == min(rows, 2)
-        assert values["threads"] * step.design.shared_bytes <= KRON.workspace_bytes(plan, rows, 2)
+        assert values["threads"] * step.design.shared_bytes <= plan.workspace_bytes(rows, 2)
         assert values["stream"] == (rows * 64**3 * 2 > 8 << 20)
 
 

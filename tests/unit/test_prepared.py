@@ -97,7 +97,7 @@ def _serve(operation: Any) -> _Kernel:
         plan=plan,
         kernels=(kernel,) * len(plan.steps),
         launches=operation.launches,
-        workspace_bytes=functools.partial(operation._emitter.workspace_bytes, plan),
+        workspace_bytes=plan.workspace_bytes,
     )
     return kernel
 

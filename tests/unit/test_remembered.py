@@ -163,7 +163,7 @@ def test_nothing_is_kept_of_a_planner_that_changes_meanwhile(
 
 @pytest.fixture
 def foreign(operation: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """(an emitter of a family from elsewhere, a file of that family beside the emitter's folder,
+    """(an emitter of a family from elsewhere, a file of that family beside the planner's folder,
     in a room whose name is one of kronop's that do not plan)."""
     folder = tmp_path / "foreign"
     (folder / "args").mkdir(parents=True)
@@ -172,8 +172,9 @@ def foreign(operation: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     module = types.ModuleType("foreign_family")
     module.__path__ = [str(folder)]
     monkeypatch.setitem(sys.modules, "foreign_family", module)
-    emitter = type("Emitter", (Counting,), {"__module__": "foreign_family.cuda.emitter"})
-    return emitter(operation.kind.emitter(operation.target)), beside
+    emitter = Counting(operation.kind.emitter(operation.target))
+    monkeypatch.setattr(emitter, "package", "foreign_family", raising=False)
+    return emitter, beside
 
 
 def test_all_of_a_family_from_elsewhere_plans(operation: Any, foreign: Any) -> None:
@@ -212,7 +213,7 @@ def test_a_plan_that_is_no_text_runs_and_is_told_of_once(operation: Any, foreign
     step = dataclasses.replace(plain.steps[0], bytes_per_row=np.int64(8))
     odd = dataclasses.replace(plain, steps=(step, *plain.steps[1:]))
     emitter._emitter = types.SimpleNamespace(plan=lambda *_: odd, supports=emitter.supports)
-    with pytest.warns(RuntimeWarning, match=r"of Emitter .* not of .*8"):
+    with pytest.warns(RuntimeWarning, match=r"of KronMatmulDescription .* not of .*8"):
         assert planned(operation, emitter) is odd
     with warnings.catch_warnings():
         warnings.simplefilter("error")

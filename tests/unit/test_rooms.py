@@ -159,7 +159,7 @@ def _check_imports(path: Path, tree: ast.Module) -> None:
         ("emit", "from kronop import cpus"),
         ("families/kron/cuda", "from kronop import knobs"),
         ("families/kron/x86", "from kronop.args import host"),
-        ("families/ksparse/x86/ksparse_choice", "def f():\n    from kronop.core import winners"),
+        ("families/ksparse/x86", "def f():\n    from kronop.core import winners"),
         ("families/ksparse/cuda", "from kronop.families.ksparse import api"),
         ("families/ksparse/cuda", "from kronop.families.ksparse.api import ksmm"),
     ],

@@ -142,7 +142,7 @@ def test_a_winner_runs_in_its_bucket_only(folder: Path) -> None:
     again = make_arguments(operation)
     operation.run(again)
     np.testing.assert_allclose(again.Y, arguments.Y, rtol=1e-12)
-    least = operation._emitter.workspace_bytes(expected, ROWS, 1)
+    least = expected.workspace_bytes(ROWS, 1)
     assert operation.workspace_bytes(ROWS, 1) >= least
     compiler.default_cache().clear()
     assert make_operation().plan_for(ROWS).steps == operation.plan.steps

@@ -11,10 +11,10 @@ import pytest
 import kronop
 from kronop import compiler
 from kronop.emit.render import render
+from kronop.families.distance import GRADIENT
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_arguments import DistanceGradientArguments
 from kronop.families.distance.gradient_size import GradientSize
-from kronop.families.distance.x86.gradient_emitter import X86GradientEmitter
 from kronop.target import Target
 from tests import distance_gradients, support
 
@@ -177,26 +177,15 @@ def test_vectors_of_every_width_compile_and_fit(arch: str) -> None:
         Target.parse(_HERE), vector_bytes=target.vector_bytes, registers=target.registers
     )
     a, b, c, d = _operands((4, 9, 40, 70))
-    what, emitter = _operation(1.3).description, X86GradientEmitter()
-    plan = emitter.plan(what, here, GradientSize(70, 9, 40, 4))
+    what = _operation(1.3).description
+    plan = GRADIENT.emitter(here).plan(what, here, GradientSize(70, 9, 40, 4))
     (binary,) = compiler.compile_sources(render(plan), here)
     operation = _operation(1.3)
     y = support.poison((4, 9, 70), kronop.float32)
     arguments = DistanceGradientArguments(operation=operation, A=a, B=b, C=c, D=d, Y=y, p=1.3)
     _, kernels = compiler.load_all((binary,), render(plan), here)
-    arguments.run(kernels, None, _Planned(plan))
+    arguments.run(kernels, None, plan)
     distance_gradients.check(y, what, a, b, c, d, p=1.3)
-
-
-@dataclasses.dataclass
-class _Planned:
-    plan: Any
-
-    def workspace_bytes(self, size: Any, threads: int) -> int:
-        return 0
-
-    def launches(self, problem: Any) -> Any:
-        return X86GradientEmitter().launches(self.plan, problem)
 
 
 @pytest.mark.parametrize(

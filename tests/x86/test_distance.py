@@ -25,7 +25,6 @@ from kronop.families.distance.form import Form, Term, TermKind, sum_of
 from kronop.families.distance.kernels import Cosine, Gaussian, PowerNorm
 from kronop.families.distance.size import DistanceSize
 from kronop.families.distance.x86 import choice
-from kronop.families.distance.x86.emitter import X86Emitter
 from kronop.target import Target
 from tests import distance_kinds, support
 
@@ -185,7 +184,7 @@ class Kernel:
         self.launch(problem)
 
     def launch(self, problem: DistanceProblem) -> None:
-        for launch in X86Emitter().launches(self.plan, problem):
+        for launch in self.plan.launches(problem):
             self._kernel.bind(launch)(0)
 
     def check(

@@ -14,17 +14,17 @@ from kronop import compiler
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.render import render
 from kronop.emit.x86 import planning
+from kronop.families.kron import MATMUL
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
-from kronop.families.kron.x86.emitter import X86KronEmitter
 from kronop.families.kron.x86.kron_parts import Kind
+from kronop.families.ksparse import CHAIN as CHAINS
+from kronop.families.ksparse import PRODUCT
 from kronop.families.ksparse.chain_description import (
     KSparseChainDescription,
     KSparseChainProblem,
     StridedFactor,
 )
 from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
-from kronop.families.ksparse.x86.chain_emitter import X86KSparseChainEmitter
-from kronop.families.ksparse.x86.emitter import X86KSparseEmitter
 from kronop.target import Target
 from tests.support import chain_operation, cpu_targets, templates
 
@@ -86,15 +86,14 @@ def load(plan):
     return compiler.load(binary, plan.target)
 
 
-def launch(emitter, description, problem, arch, rows, plan=None, threads=2, load=load):
+def launch(plan, problem, rows, threads=2, load=load):
     """Runs a problem in a workspace that has guards on both sides."""
-    plan = plan or emitter.plan(description, Target.parse(arch))
-    size = emitter.workspace_bytes(plan, rows, threads)
+    size = plan.workspace_bytes(rows, threads)
     memory = np.full(size + 256, 0xFF, np.uint8)
     start = 64 + -memory.ctypes.data % 64
     problem = dataclasses.replace(problem, workspace=memory.ctypes.data + start, threads=threads)
     kernels = [load(dataclasses.replace(plan, steps=(step,))) for step in plan.steps]
-    launches = emitter.launches(plan, problem)
+    launches = plan.launches(problem)
     for item in launches:
         kernels[item.step].bind(item)(0)
     assert (memory[:start] == 0xFF).all()
@@ -141,7 +140,7 @@ def run_kron(
     """Returns what was launched; Y begins `offset` bytes after a cache line."""
     random = np.random.default_rng(rows)
     output = output or element
-    math_instruction = X86KronEmitter().instruction(element, Target.parse(arch))
+    math_instruction = MATMUL.emitters["x86"].instruction(element, Target.parse(arch))
     accumulator = math_instruction.element_accumulator
     layouts = [kronop.ColumnMajor if view == "transposed" else kronop.RowMajor for view in views]
     description = KronMatmulDescription(
@@ -174,9 +173,9 @@ def run_kron(
         workspace=0,
         threads=0,
     )
-    plans = X86KronEmitter().candidates(description, Target.parse(arch), candidate + 1)
+    plans = MATMUL.emitters["x86"].candidates(description, Target.parse(arch), candidate + 1)
     plan, count = plans[min(candidate, len(plans) - 1)], rows * math.prod(batch)
-    launched = launch(X86KronEmitter(), description, problem, arch, count, plan, load=load)
+    launched = launch(plan, problem, count, load=load)
     expected = description.reference(x, fs, source, op)
     magnitude = description.reference(
         np.abs(x.astype(float)), [np.abs(f.astype(float)) for f in fs]
@@ -206,7 +205,7 @@ def run_ksparse(
 ):
     """Returns what was launched; `views` are of X, W and Y, `offset` is that of Y from a line."""
     random = np.random.default_rng(rows)
-    math_instruction = X86KSparseEmitter().instruction(element, Target.parse(arch))
+    math_instruction = PRODUCT.emitters["x86"].instruction(element, Target.parse(arch))
     accumulator = math_instruction.element_accumulator
     epilogue = epilogue or kronop.LinearCombination(element, 1, accumulator, accumulator)
     output = epilogue.element_output
@@ -241,8 +240,8 @@ def run_ksparse(
         workspace=0,
         threads=0,
     )
-    plan = X86KSparseEmitter().plan(description, Target.parse(arch))
-    launched = launch(X86KSparseEmitter(), description, problem, arch, rows, plan, load=load)
+    plan = PRODUCT.emitters["x86"].plan(description, Target.parse(arch))
+    launched = launch(plan, problem, rows, load=load)
     expected = description.reference(x, w, source, added, op)
     plain = dataclasses.replace(
         description, epilogue=kronop.LinearCombination(output, 1, accumulator, accumulator)
@@ -305,10 +304,9 @@ def run_chain(
         workspace=0,
         threads=0,
     )
-    emitter = X86KSparseChainEmitter()
-    plans = emitter.candidates(description, Target.parse(arch), 2)
+    plans = CHAINS.emitters["x86"].candidates(description, Target.parse(arch), 2)
     (plan,) = (plan for plan in plans if len(plan.steps) == steps)
-    launched = launch(emitter, description, problem, arch, rows, plan, threads)
+    launched = launch(plan, problem, rows, threads)
     return y.astype(np.float64), field(plan.steps[-1], launched[-1:], "stream")
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kronop.core.family import Family, Kind, Later
+from kronop.core.family import Family, Kind
+from kronop.emit.emitter import Emitter
 from kronop.families.distance.gradient_size import GradientSize
 from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.families.distance.size import DistanceSize
+from kronop.late import Later
 
 if TYPE_CHECKING:
     from kronop.families.distance.api import cdist as cdist
@@ -66,14 +68,18 @@ if TYPE_CHECKING:
 
 _HERE = __name__
 
+
+def _emitters(search: str) -> dict[str, Emitter]:
+    """The emitters whose plans are searched for by each target's module of that name."""
+    default = Later("kronop.emit.default_math", "ordinary")
+    return {backend: Emitter(f"{_HERE}.{backend}.{search}", default) for backend in ("cuda", "x86")}
+
+
 MATRIX = Kind(
     name="distances",
     description=Later(f"{_HERE}.description", "DistanceDescription"),
     arguments=Later(f"{_HERE}.arguments", "DistanceArguments"),
-    emitters={
-        "cuda": Later(f"{_HERE}.cuda.emitter", "CudaEmitter"),
-        "x86": Later(f"{_HERE}.x86.emitter", "X86Emitter"),
-    },
+    emitters=_emitters("choice"),
     inputs=("X1", "X2"),
     size=DistanceSize,
     # The linear kernel is a sum of products, as the samples of the other families are.
@@ -83,10 +89,7 @@ GRADIENT = Kind(
     name="gradients of distances",
     description=Later(f"{_HERE}.gradient_description", "DistanceGradientDescription"),
     arguments=Later(f"{_HERE}.gradient_arguments", "DistanceGradientArguments"),
-    emitters={
-        "cuda": Later(f"{_HERE}.cuda.gradient_emitter", "CudaGradientEmitter"),
-        "x86": Later(f"{_HERE}.x86.gradient_emitter", "X86GradientEmitter"),
-    },
+    emitters=_emitters("gradient_choice"),
     inputs=("A", "B", "C", "D"),
     size=GradientSize,
     sample={"power": Later(f"{_HERE}.samples", "SQUARES")},
@@ -95,10 +98,7 @@ PRODUCT = Kind(
     name="products of kernel matrices",
     description=Later(f"{_HERE}.product_description", "KernelMatmulDescription"),
     arguments=Later(f"{_HERE}.product_arguments", "KernelMatmulArguments"),
-    emitters={
-        "cuda": Later(f"{_HERE}.cuda.product_emitter", "CudaProductEmitter"),
-        "x86": Later(f"{_HERE}.x86.product_emitter", "X86ProductEmitter"),
-    },
+    emitters=_emitters("product_choice"),
     inputs=("X1", "X2", "V"),
     size=KernelMatmulSize,
     sample={"kernel": Later(f"{_HERE}.samples", "LINEAR")},

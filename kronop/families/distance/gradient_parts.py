@@ -2,50 +2,14 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
-from kronop.artifacts import Field, KernelSignature, Launch, Scalar
-from kronop.emit.design import Design
+from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.families.distance.description import Strided
-from kronop.families.distance.gradient_description import (
-    DistanceGradientDescription,
-    GradientProblem,
-)
+from kronop.families.distance.gradient_description import GradientProblem
 from kronop.families.distance.parts import BATCH_DIMS, padded
-from kronop.target import Target
 
 _OPERANDS = ("a", "b", "c", "d", "y", "z", "largest")
-
-
-class GradientDesign(Design):
-    """A way to compute the sums.
-
-    Attributes:
-        outputs: rows of coefficients at once.
-        expanded: whether differences are multiplied out.
-    """
-
-    __slots__ = ()
-
-    expanded: ClassVar[bool] = False
-
-    if TYPE_CHECKING:
-
-        @property
-        def outputs(self) -> int: ...
-
-    @abstractmethod
-    def launch(self, index: int, problem: GradientProblem) -> Launch:
-        """The launch of the step with that index."""
-
-
-def kernel_name(what: DistanceGradientDescription, design: GradientDesign, target: Target) -> str:
-    """`distance_gradient_f32_two_expanded_4_linear_arch`, with the power, whether differences are
-    multiplied out, and the outputs at once."""
-    power = what.power.name.lower() + "_expanded" * design.expanded
-    kind = f"{what.A.element.short}_{power}_{design.outputs}_{what.epilogue.name}"
-    return f"distance_gradient_{kind}_{target.arch}".replace("-", "_")
 
 
 def parameters_of(scalars: Field) -> str:

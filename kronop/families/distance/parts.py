@@ -8,24 +8,14 @@ from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.descriptions.datatype import DataType, float32
-from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.design import Constant, Functor
 from kronop.families.distance.description import DistanceProblem, Strided, Value
 from kronop.families.distance.form import Form, TermKind, sum_of, value_of
-from kronop.target import Target
 
 # Leading dimensions that kernels walk.
 BATCH_DIMS = 4
 _OPERANDS = ("x1", "x2", "y", "z")
 _LENGTHS = (TermKind.NormA, TermKind.NormB)
-
-
-def kernel_name(
-    family: str, element: DataType, form: Form, epilogue: Epilogue, target: Target
-) -> str:
-    """`family_f32_two_dot_linear_arch`, with the kinds of the form's terms."""
-    terms = "_".join(term.kind.name.lower() for term in form.terms)
-    return f"{family}_{element.short}_{terms}_{epilogue.name}_{target.arch}".replace("-", "_")
 
 
 def parameters_of(form: Form, scalars: Field) -> str:

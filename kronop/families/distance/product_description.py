@@ -6,6 +6,7 @@ the regularization where m = n. The kernel matrix is computed piece by piece, ne
 
 from __future__ import annotations
 
+import math
 from dataclasses import field
 from typing import Any
 
@@ -24,8 +25,10 @@ from kronop.families.distance.description import (
     check_form,
     check_points_element,
     form_of,
+    varying,
 )
 from kronop.families.distance.form import Form
+from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.frozen import dataclass
 
 # What a description's test data have where its sizes leave a choice.
@@ -116,3 +119,13 @@ class KernelMatmulProblem(DistanceProblem):
     c: int
     v: Strided
     workspace: int
+
+    @property
+    def size(self) -> KernelMatmulSize:
+        """The size, as arguments tell it."""
+        operands = {"own_x1": [self.x1], "own_x2": [self.x2], "own_points": [self.x1, self.x2]}
+        own = {
+            name: math.prod(varying(self.batch, *(item.batch for item in items)))
+            for name, items in (operands | {"own_v": [self.v]}).items()
+        }
+        return KernelMatmulSize(self.m, self.n, self.k, math.prod(self.batch), self.c, **own)

@@ -62,8 +62,7 @@ class Selection:
                 empty(item, (*lead, self._k), element) for element in (item.element, int64)
             )
         plan = select_design.plan(item.element, Target.parse(target_of(item)))
-        design: Any = plan.steps[0].design
-        launch = design.launch(
+        problem = select_design.SelectProblem(
             matrix=item.pointer,
             values=view(self.values, "values").pointer,
             indices=view(self.indices, "indices").pointer,
@@ -74,7 +73,7 @@ class Selection:
             largest=int(self._largest),
             threads=host_threads(item.framework),
         )
-        loose.run(plan, launch)
+        loose.run(plan, *plan.launches(problem))
 
     def _first(self, matrix: Any) -> tuple[Any, Any]:
         """(values, indices) of the first ones in the last dimension, by the matrix's framework.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kronop.core.family import Family, Kind, Later
+from kronop.core.family import Family, Kind
+from kronop.emit.emitter import Emitter
 from kronop.families.gemm.size import GemmSize
+from kronop.late import Later
 
 if TYPE_CHECKING:
     from kronop.families.gemm.arguments import GemmArguments as GemmArguments
@@ -28,16 +30,18 @@ if TYPE_CHECKING:
     from kronop.families.gemm.vocabulary import SchedulerMode as SchedulerMode
 
 _HERE = __name__
+# The default multiply-add for each backend.
+_MATH = {
+    backend: Later("kronop.emit.default_math", name)
+    for backend, name in (("cuda", "tensor_cores_where_faster"), ("x86", "tiles"))
+}
 
 UNIVERSAL = Kind(
     name="matrix products",
     description=Later(f"{_HERE}.description", "GemmDescription"),
     operation=Later(f"{_HERE}.operation", "GemmOperationUniversal"),
     arguments=Later(f"{_HERE}.arguments", "GemmArguments"),
-    emitters={
-        "cuda": Later(f"{_HERE}.cuda.emitter", "CudaEmitter"),
-        "x86": Later(f"{_HERE}.x86.emitter", "X86Emitter"),
-    },
+    emitters={name: Emitter(f"{_HERE}.{name}.choice", math) for name, math in _MATH.items()},
     inputs=("A", "B"),
     names={"Y": "C"},
     argument_names={"Z": "C", "Y": "D"},
@@ -48,10 +52,7 @@ GROUPED = Kind(
     name="groups of matrix products",
     description=Later(f"{_HERE}.grouped_description", "GemmGroupedDescription"),
     operation=Later(f"{_HERE}.operation", "GemmOperationGrouped"),
-    emitters={
-        "cuda": Later(f"{_HERE}.grouped_emitter", "CudaGroupedEmitter"),
-        "x86": Later(f"{_HERE}.grouped_emitter", "X86GroupedEmitter"),
-    },
+    emitters={name: Emitter(f"{_HERE}.grouped_choice", math) for name, math in _MATH.items()},
     inputs=("A", "B"),
     names={"Y": "C"},
     argument_names={"Z": "C", "Y": "D"},

@@ -11,12 +11,11 @@ from typing import Any, ClassVar
 
 from kronop.args import placing
 from kronop.args import visited as visited_arguments
-from kronop.args.base import OperationLike, Places, Planned
+from kronop.args.base import OperationLike, Places
 from kronop.args.checks import check_source, description_of
 from kronop.args.strides import broadcast_shapes, broadcast_strides, broadcasts
 from kronop.args.tensor import check_element, check_promise, empty, view
 from kronop.args.view import TensorView
-from kronop.artifacts import Launch
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.strided import StridedMatrix
@@ -254,17 +253,6 @@ class GemmArguments(Members):
     def D(self) -> Any:
         """The tensor of the result; the list of them in the mode Array with lists."""
         return [member.Y for member in self.members] if self.members else self.Y
-
-    def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
-        if not self.members:
-            return super().launches(planned, places)
-        return self.launches_of_members(
-            planned,
-            places,
-            lambda problems: tuple(
-                launch for item in problems for launch in planned.launches(item)
-            ),
-        )
 
     @property
     def size(self) -> GemmSize:

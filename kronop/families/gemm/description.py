@@ -6,6 +6,8 @@ between runs of one operation. Leading dimensions are batches.
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from kronop.descriptions.tile import TileDescription
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.errors import DescriptionError, ElementTypeError, mismatch
 from kronop.families.gemm import panels
+from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.vocabulary import IdentitySwizzle1, Swizzle
 from kronop.frozen import dataclass
 
@@ -185,3 +188,33 @@ class GemmProblem:
     visited: tuple[StridedMatrix, ...] = ()
     slices: int = 1
     workspace: int = 0
+
+    @property
+    def size(self) -> GemmSize:
+        return GemmSize(self.m, self.n, self.k, self.problems, self.slices)
+
+    @property
+    def problems(self) -> int:
+        """How many products the batch has."""
+        return math.prod(self.batch)
+
+    @property
+    def transposed(self) -> GemmProblem:
+        """The problem of the transposed result, the product of B and A, both transposed."""
+        z, bias = self.z, self.bias
+        return dataclasses.replace(
+            self,
+            m=self.n,
+            n=self.m,
+            a=self.b.transposed,
+            b=self.a.transposed,
+            y=self.y.transposed,
+            z=z and z.transposed,
+            bias=bias and bias.transposed,
+            visited=tuple(item.transposed for item in self.visited),
+        )
+
+    def in_memory(self, epilogue: VisitorEpilogue) -> tuple[StridedMatrix, ...]:
+        """A visitor tree's operands, then its results, D first."""
+        count = len(epilogue.tree.tensors)
+        return (*self.visited[:count], self.y, *self.visited[count:])

@@ -83,12 +83,8 @@ class GemmGroupedArguments(Members):
         """As many products of their mean size."""
         return self.mean_size()
 
-    def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
-        return self.launches_of_members(
-            planned,
-            places,
-            lambda problems: planned.launches(GemmGroupedProblem(problems=problems)),
-        )
+    def _launches_of(self, planned: Planned, problems: tuple[Any, ...]) -> tuple[Launch, ...]:
+        return planned.launches(GemmGroupedProblem(problems=problems))
 
     def _problem(self, places: Places, workspace: int) -> GemmGroupedProblem:
         problems = tuple(item.problem_at(places, workspace) for item in self.members if item.size)

@@ -63,24 +63,25 @@ class Members(Arguments):
         m, n, k = (-(-sum(getattr(item, name) for item in sizes) // len(sizes)) for name in "mnk")
         return GemmSize(m, n, k, sum(item.batch for item in sizes))
 
-    def launches_of_members(
-        self,
-        planned: Planned,
-        places: Places,
-        launch: Callable[[tuple[Any, ...]], tuple[Launch, ...]],
-    ) -> tuple[Launch, ...]:
-        """What `launch` makes of the problems that are not empty."""
+    def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
+        if not self.members:
+            return super().launches(planned, places)
         if not self._sizes:
             return ()
         workspace = places.workspace(
             max(planned.workspace_bytes(size, self._threads) for size in self._sizes.values())
         )
-        return launch(
+        return self._launches_of(
+            planned,
             tuple(
                 self.members[index].problem_at(_Numbered(places, index), workspace)
                 for index in self._sizes
-            )
+            ),
         )
+
+    def _launches_of(self, planned: Planned, problems: tuple[Any, ...]) -> tuple[Launch, ...]:
+        """Those of the members that are not empty."""
+        return tuple(launch for item in problems for launch in planned.launches(item))
 
 
 class _Numbered:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kronop.core.family import Family, Kind, Later
+from kronop.core.family import Family, Kind
+from kronop.emit.emitter import Emitter
+from kronop.late import Later
 
 if TYPE_CHECKING:
     from kronop.families.kron.api import gekmm as gekmm
@@ -14,15 +16,15 @@ if TYPE_CHECKING:
     from kronop.families.kron.description import Side as Side
     from kronop.families.kron.operation import KronMatmulOperation as KronMatmulOperation
 
-_HERE = __name__
+_HERE, _MATH = __name__, "kronop.emit.default_math"
 
 MATMUL = Kind(
     name="Kronecker",
     description=Later(f"{_HERE}.description", "KronMatmulDescription"),
     arguments=Later(f"{_HERE}.arguments", "KronMatmulArguments"),
     emitters={
-        "cuda": Later(f"{_HERE}.cuda.emitter", "CudaKronEmitter"),
-        "x86": Later(f"{_HERE}.x86.emitter", "X86KronEmitter"),
+        "cuda": Emitter(f"{_HERE}.cuda.kron_choice", Later(_MATH, "tensor_cores")),
+        "x86": Emitter(f"{_HERE}.x86.kron_choice", Later(_MATH, "tiles_for_floats")),
     },
     inputs=("X", "F"),
     sample={"factors": ((8, 8), (8, 8))},

@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -212,3 +212,37 @@ class KronProblem:
     scalars: tuple[float, ...]
     workspace: int
     threads: int
+
+    @property
+    def all_rows(self) -> int:
+        """M times the batch."""
+        return self.rows * math.prod(self.batch)
+
+    def folded(self) -> KronProblem:
+        """The problem with its last batch dimensions turned into rows, where no factor depends on
+        them and the strides of X, Y and Z allow it."""
+        problem = self
+        while problem.batch and not any(factor.batch[-1] for factor in problem.factors):
+            rows = problem.rows
+            matrices = [item for item in (problem.x, problem.y, problem.z) if item is not None]
+            if rows > 1 and any(item.batch[-1] != rows * item.row for item in matrices):
+                break
+            problem = problem._with_last_as_rows()
+        return problem
+
+    def _with_last_as_rows(self) -> KronProblem:
+        def drop(item: StridedMatrix) -> StridedMatrix:
+            return replace(item, batch=item.batch[:-1])
+
+        def fold(item: StridedMatrix) -> StridedMatrix:
+            return replace(drop(item), row=item.batch[-1] if self.rows == 1 else item.row)
+
+        return replace(
+            self,
+            rows=self.rows * self.batch[-1],
+            batch=self.batch[:-1],
+            x=fold(self.x),
+            factors=tuple(map(drop, self.factors)),
+            z=None if self.z is None else fold(self.z),
+            y=fold(self.y),
+        )

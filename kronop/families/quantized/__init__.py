@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kronop.core.family import Family, Kind, Later
+from kronop.core.family import Family, Kind
+from kronop.emit.emitter import Emitter
+from kronop.late import Later
 
 if TYPE_CHECKING:
     from kronop.families.quantized.api import quantized_gemkm as quantized_gemkm
@@ -18,14 +20,14 @@ if TYPE_CHECKING:
         QuantizedKronOperation as QuantizedKronOperation,
     )
 
-_HERE = __name__
+_HERE, _MATH = __name__, "kronop.emit.default_math"
 
 QUANTIZED = Kind(
     name="quantized Kronecker",
     description=Later(f"{_HERE}.description", "QuantizedKronDescription"),
     emitters={
-        "cuda": Later(f"{_HERE}.cuda.emitter", "CudaEmitter"),
-        "x86": Later(f"{_HERE}.x86.emitter", "X86Emitter"),
+        "cuda": Emitter(f"{_HERE}.cuda.choice", Later(_MATH, "tensor_cores")),
+        "x86": Emitter(f"{_HERE}.x86.choice", Later(_MATH, "tiles_for_floats")),
     },
     inputs=("X", "F"),
     sample={

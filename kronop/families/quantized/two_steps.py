@@ -5,30 +5,50 @@ The kernels of the product are those of the Kronecker family.
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, ClassVar
 
-from kronop.artifacts import Launch, Status
+from kronop.artifacts import Launch
 from kronop.descriptions.datatype import DataType
-from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda.operands import round_up
-from kronop.emit.design import Design
-from kronop.emit.emitter import Emitter
+from kronop.emit.design import Design, Pipeline, Runnable
 from kronop.emit.plan import Plan, Step
-from kronop.families.kron.description import KronMatmulDescription, KronProblem
 from kronop.families.quantized.description import QuantizedKronDescription, QuantizedKronProblem
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 _ALIGNMENT = 256
 
 
-class RowsDesign(Design):
-    """A way to round rows that are in the workspace."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsProblem:
+    """Rows of numbers to be rounded.
 
-    __slots__ = ()
+    Attributes:
+        rows: how many.
+        y: address of the numbers.
+        to: the address of the integers and that of the scales.
+        clip: what largest magnitudes are multiplied by.
+        threads: most threads that a host kernel may use.
+    """
+
+    rows: int
+    y: int
+    to: tuple[int, int]
+    clip: float
+    threads: int
+
+    @property
+    def values(self) -> dict[str, int | float]:
+        """The parameters that the kernels of all targets have."""
+        q, scales = self.to
+        return {"y": self.y, "q": q, "scales": scales, "rows": self.rows, "clip": self.clip}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsDesign(Design):
+    """A way to round rows that are in the workspace; its problems are RowsProblems."""
 
     element: DataType
     columns: int
@@ -42,87 +62,64 @@ class RowsDesign(Design):
     def row_bytes(self) -> int:
         return self.columns * self.bits // 8
 
-    @abstractmethod
-    def launch(
-        self, index: int, target: Target, rows: int, y: int, problem: QuantizedKronProblem
-    ) -> Launch:
-        """The launch as step `index` for rows of numbers at address `y`."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounded(Pipeline):
+    """A product and then its rows; a size is M times the batch."""
+
+    product: Runnable
+    rows: RowsDesign
+
+    @property
+    def parts(self) -> tuple[Runnable, ...]:
+        return self.product, self.rows
+
+    def workspace(self, size: int, target: Target, threads: int) -> int:
+        """What the product needs for itself, and then its result."""
+        y_bytes = size * self.rows.columns * self.rows.element.bytes
+        return self._before_y(size, target, threads) + y_bytes
+
+    def _before_y(self, size: int, target: Target, threads: int) -> int:
+        return round_up(self.product.workspace(size, target, threads), _ALIGNMENT)
+
+    def launches(self, problem: QuantizedKronProblem, target: Target) -> tuple[Launch, ...]:
+        product, rows = problem.product, problem.product.all_rows
+        y = product.workspace + self._before_y(rows, target, product.threads)
+        to_round = RowsProblem(
+            rows=rows,
+            y=y,
+            to=(product.y.pointer, problem.scales),
+            clip=problem.clip,
+            threads=product.threads,
+        )
+        first = self.launches_of(0, replace(product, y=self._numbers(product.y, y)), target)
+        return (*first, *self.launches_of(1, to_round, target))
+
+    def _numbers(self, integers: StridedMatrix, pointer: int) -> StridedMatrix:
+        """The product at that address, in the order of its integers."""
+
+        def of_numbers(stride: int) -> int:
+            return stride // self.rows.row_bytes * self.rows.columns
+
+        batch = tuple(map(of_numbers, integers.batch))
+        return StridedMatrix(pointer=pointer, row=of_numbers(integers.row), column=1, batch=batch)
 
 
-class TwoSteps(ABC):
-    """An emitter of plans whose last step rounds the rows of a product.
+def rounded(
+    products: Iterable[Plan], what: QuantizedKronDescription, rows: RowsDesign
+) -> tuple[Plan, ...]:
+    """Plans of the product, each with its rows as the last step."""
 
-    Attributes:
-        product: the emitter of the product.
-    """
-
-    __slots__ = ()
-
-    product: ClassVar[Emitter[KronMatmulDescription, KronProblem]]
-
-    @abstractmethod
-    def rows_design(self, what: QuantizedKronDescription, target: Target) -> RowsDesign:
-        """How rows are rounded."""
-
-    def instruction(self, element: DataType, target: Target) -> MathInstruction:
-        return self.product.instruction(element, target)
-
-    def supports(self, description: QuantizedKronDescription, target: Target) -> Status:
-        return self.product.supports(description.product, target)
-
-    def plan(self, description: QuantizedKronDescription, target: Target, size: Any = None) -> Plan:
-        return self.candidates(description, target, 1, size)[0]
-
-    def candidates(
-        self, description: QuantizedKronDescription, target: Target, count: int, size: Any = None
-    ) -> tuple[Plan, ...]:
-        what = description
+    def with_rows(plan: Plan) -> Plan:
         last = Step(
             entry=f"quantized_rows_{what.X.element.short}_{what.output_columns}"
-            f"_s{what.bits}_{target.arch}",
-            design=self.rows_design(what, target),
+            f"_s{what.bits}_{plan.target.arch}",
+            design=rows,
             bytes_per_row=what.output_columns * what.X.element.bytes + what.row_bytes + 4,
             operations_per_row=4 * what.output_columns,
             note="a scale for each row of the product, and its integers",
         )
-        found = self.product.candidates(what.product, target, count, size)
-        return tuple(replace(plan, steps=(*plan.steps, last)) for plan in found)
+        pipeline = Rounded(product=plan.runnable, rows=rows)
+        return replace(plan, steps=(*plan.steps, last), pipeline=pipeline)
 
-    def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
-        """The product, and the workspace that its own steps need."""
-        *_, last = plan.steps
-        assert isinstance(last.design, RowsDesign)
-        y_bytes = rows * last.design.columns * last.design.element.bytes
-        return _before_y(self.product.workspace_bytes(_product(plan), rows, threads)) + y_bytes
-
-    def launches(self, plan: Plan, problem: QuantizedKronProblem) -> tuple[Launch, ...]:
-        """Those of the product, and that of its rows; none if there are no rows."""
-        product, design = problem.product, plan.steps[-1].design
-        assert isinstance(design, RowsDesign)
-        rows = product.rows * math.prod(product.batch)
-        if not rows:
-            return ()
-        own = self.product.workspace_bytes(_product(plan), rows, product.threads)
-        pointer = product.workspace + _before_y(own)
-
-        def of_numbers(stride: int) -> int:
-            return stride // design.row_bytes * design.columns
-
-        y = StridedMatrix(
-            pointer=pointer,
-            row=of_numbers(product.y.row),
-            column=1,
-            batch=tuple(map(of_numbers, product.y.batch)),
-        )
-        first = self.product.launches(_product(plan), replace(product, y=y))
-        last = design.launch(len(plan.steps) - 1, plan.target, rows, pointer, problem)
-        return (*first, last)
-
-
-def _product(plan: Plan) -> Plan:
-    """The steps of the product."""
-    return replace(plan, steps=plan.steps[:-1])
-
-
-def _before_y(own: int) -> int:
-    return round_up(own, _ALIGNMENT)
+    return tuple(map(with_rows, products))

@@ -5,17 +5,17 @@ It is here to prove that a family is a folder: tests put `FAMILY` among kronop's
 
 from __future__ import annotations
 
-from kronop.core.family import Family, Kind, Later
+from kronop.core.family import Family, Kind
+from kronop.emit.emitter import Emitter
+from kronop.late import Later
 
 _HERE = __name__
+_EMITTER = Emitter(f"{_HERE}.choice", Later("kronop.emit.default_math", "ordinary"))
 
 SCALED = Kind(
     name="scaled",
     description=Later(f"{_HERE}.description", "ScaledDescription"),
-    emitters={
-        "cuda": Later(f"{_HERE}.emitters", "CudaEmitter"),
-        "x86": Later(f"{_HERE}.emitters", "X86Emitter"),
-    },
+    emitters={"cuda": _EMITTER, "x86": _EMITTER},
     inputs=("X", "W"),
     sample={"columns": 8},
 )

@@ -65,8 +65,8 @@ class ScaledDesign(Design):
             folders=(package_folder("tests.families.scaled"),),
         )
 
-    def launch(self, index: int, problem: ScaledProblem) -> Launch:
+    def launches(self, problem: ScaledProblem, target: Target) -> tuple[Launch, ...]:
         threads = planning.shares(problem.items, problem.items, problem.threads)
         values = {name: getattr(problem, name) for name in (*_POINTERS, "items", "scalars")}
         blocks = operands.cover(problem.items, self.threads or problem.items)
-        return operands.make_launch(index, self, blocks, values | {"threads": threads})
+        return (operands.make_launch(self, blocks, values | {"threads": threads}),)

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from kronop.artifacts import Status
 from kronop.emit.choice import cheapest_plans
 from kronop.emit.plan import Plan, Step
-from kronop.families.distance import parts
 from kronop.families.distance.cuda import group_choice
 from kronop.families.distance.cuda.design import DistanceTile
-from kronop.families.distance.cuda.group_design import DistanceGroup
+from kronop.families.distance.cuda.group_pipeline import PackedDistances
 from kronop.families.distance.description import DistanceDescription
-from kronop.families.distance.least import LeastOfMatrix
 from kronop.families.distance.size import USUAL, DistanceSize
+from kronop.families.distance.steps import matrix_step
 from kronop.target import Target
 
 # Rows, columns and features of a tile, then rows and columns of a thread.
@@ -37,8 +36,8 @@ _LAST_TILE = (32, 32, 8, 2, 2)
 def supports(description: DistanceDescription, target: Target) -> Status:
     """Whether any tile can run the kernel; else why the last one can't."""
     status = Status.reject("the tile's shape is not one of those that distances have")
-    for design in _designs(description, target):
-        status = design.status(target)
+    for item in _candidates(description, target):
+        status = item.status(target)
         if status:
             return status
     return status
@@ -50,7 +49,7 @@ def plans(
     """The plans of the `count` cheapest candidates: see `cheapest_plans`."""
     size = size or USUAL[target.backend]
     return cheapest_plans(
-        _designs(description, target),
+        _candidates(description, target),
         lambda item: item.seconds(size, target),
         lambda item: _steps(description, target, item),
         target=target,
@@ -59,8 +58,10 @@ def plans(
     )
 
 
-def _designs(what: DistanceDescription, target: Target) -> Iterator[DistanceGroup | DistanceTile]:
-    yield from group_choice.designs(what, target)
+def _candidates(
+    what: DistanceDescription, target: Target
+) -> Iterator[PackedDistances | DistanceTile]:
+    yield from group_choice.pipelines(what, target)
     tiles = list(_tiles(what, _TILES))
     yield from tiles
     if not any(item.status(target) for item in tiles):
@@ -90,21 +91,8 @@ def _tiles(
 
 
 def _steps(
-    what: DistanceDescription, target: Target, design: DistanceGroup | DistanceTile
+    what: DistanceDescription, target: Target, item: PackedDistances | DistanceTile
 ) -> tuple[Step, ...]:
-    if isinstance(design, DistanceGroup):
-        return group_choice.steps(what, target, design)
-    step = Step(
-        entry=parts.kernel_name("distance", what.X1.element, what.kernel, what.epilogue, target),
-        design=design,
-        bytes_per_row=what.Y.element.bytes,
-        operations_per_row=what.kernel.operations,
-        note=f"kernels of pairs of points: {design}",
-        least=LeastOfMatrix(
-            form=what.kernel,
-            element=what.X1.element.bytes,
-            sums=what.math.element_accumulator.name,
-            symmetric=design.symmetric,
-        ),
-    )
-    return (step,)
+    if isinstance(item, PackedDistances):
+        return group_choice.steps(what, target, item)
+    return (matrix_step(what, target, item, symmetric=item.symmetric),)

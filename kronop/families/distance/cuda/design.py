@@ -259,7 +259,7 @@ class DistanceTile(Design):
             functors=parts.functors_of(self.form, self.math.element_accumulator),
         )
 
-    def launch(self, index: int, problem: DistanceProblem) -> Launch:
+    def launches(self, problem: DistanceProblem, target: Target) -> tuple[Launch, ...]:
         blocks = self._tiles(problem.m, problem.n) * math.prod(problem.batch)
         operands.check_blocks(blocks)
-        return operands.make_launch(self, blocks, parts.values_of(problem, 0))
+        return (operands.make_launch(self, blocks, parts.values_of(problem, 0)),)

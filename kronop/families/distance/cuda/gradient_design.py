@@ -10,11 +10,10 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.design import Instantiation, package_folder
+from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.distance import gradient_parts
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_description import GradientProblem
-from kronop.families.distance.gradient_parts import GradientDesign
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -25,11 +24,12 @@ _UNORDERED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientKernel(GradientDesign):
+class GradientKernel(Design):
     """A block has a tile of pairs, for some rows of coefficients.
 
     Attributes:
         tile: N and M of a block.
+        outputs: rows of coefficients at once.
     """
 
     math: MathInstruction
@@ -49,11 +49,11 @@ class GradientKernel(GradientDesign):
     def signature(self) -> KernelSignature:
         return gradient_parts.signature(self._scalars)
 
-    def launch(self, index: int, problem: GradientProblem) -> Launch:
+    def launches(self, problem: GradientProblem, target: Target) -> tuple[Launch, ...]:
         tile_n, tile_m = self.tile
         tiles = operands.cover(problem.n, tile_n) * operands.cover(problem.m, tile_m)
         blocks = tiles * operands.cover(problem.o, self.outputs) * math.prod(problem.batch)
-        return operands.make_launch(self, blocks, gradient_parts.values_of(problem, 0))
+        return (operands.make_launch(self, blocks, gradient_parts.values_of(problem, 0)),)
 
 
 @dataclass(frozen=True, kw_only=True)

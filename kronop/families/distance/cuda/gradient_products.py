@@ -32,17 +32,13 @@ class GradientProducts(GradientKernel):
         depth: how many k are in shared memory at once.
     """
 
-    expanded = True
+    threads = _THREADS
 
     depth: int = 16
 
     @property
     def tile(self) -> tuple[int, int]:
         return _TILE_N, _TILE_M
-
-    @property
-    def threads(self) -> int:
-        return _THREADS
 
     @property
     def shared_bytes(self) -> int:

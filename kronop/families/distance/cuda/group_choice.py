@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 from kronop.descriptions.datatype import float32
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.plan import Step
-from kronop.families.distance import parts
-from kronop.families.distance.cuda.group_design import (
-    ROW_BYTES,
-    ROWS,
-    DistanceGroup,
-    DistancePack,
-)
+from kronop.families.distance.cuda.group_design import ROW_BYTES, ROWS, DistanceGroup
+from kronop.families.distance.cuda.group_pipeline import PackedDistances
 from kronop.families.distance.description import DistanceDescription
-from kronop.families.distance.least import LeastOfMatrix, LeastOfPack
+from kronop.families.distance.least import LeastOfPack
+from kronop.families.distance.steps import matrix_step, step_of
 from kronop.target import Target
 
 # Columns of a tile, with and without elements that are split: their sums take registers twice.
@@ -25,7 +22,7 @@ _MOST_STAGES = 8
 _MOST_FACTS = 7 << 10
 
 
-def designs(what: DistanceDescription, target: Target) -> Iterator[DistanceGroup]:
+def pipelines(what: DistanceDescription, target: Target) -> Iterator[PackedDistances]:
     """The ways to compute what is described from products."""
     for symmetric in [False, True][: 1 + what.symmetric]:
         for n in _COLUMNS[what.X1.element is float32]:
@@ -43,43 +40,25 @@ def designs(what: DistanceDescription, target: Target) -> Iterator[DistanceGroup
             )
             shape = what.tile and what.tile.threadblock_shape
             if not shape or shape == (ROWS, n, design.slab):
-                yield design
+                yield PackedDistances(product=design)
 
 
-def steps(what: DistanceDescription, target: Target, design: DistanceGroup) -> tuple[Step, ...]:
+def steps(what: DistanceDescription, target: Target, pipeline: PackedDistances) -> tuple[Step, ...]:
     """The steps of a plan: points are packed, and multiplied."""
-    element = what.X1.element
-    names = [
-        parts.kernel_name(name, element, what.kernel, what.epilogue, target)
-        for name in ("distance_pack", "distance_group")
-    ]
-    halves = 2 if design.split else 1
-    return (
-        Step(
-            entry=names[0],
-            design=DistancePack(product=design),
-            bytes_per_row=0,
-            operations_per_row=0,
-            note="points in the order of products, with their norms",
-            least=LeastOfPack(
-                moved=element.bytes + halves * design.element.bytes,
-                symmetric=design.symmetric,
-            ),
-        ),
-        Step(
-            entry=names[1],
-            design=design,
-            bytes_per_row=what.Y.element.bytes,
-            operations_per_row=what.kernel.operations,
-            note=f"kernels of pairs of points: {design}",
-            least=LeastOfMatrix(
-                form=what.kernel,
-                element=element.bytes,
-                sums=what.math.element_accumulator.name,
-                expanded=True,
-                symmetric=design.symmetric,
-                multiplied=design.element.bytes,
-                products=PRODUCTS_OF_SPLIT if design.split else 1,
-            ),
-        ),
+    product, element = pipeline.product, what.X1.element.bytes
+    halves = 2 if product.split else 1
+    moved = element + halves * product.element.bytes
+    least = LeastOfPack(moved=moved, symmetric=product.symmetric)
+    note = "points in the order of products, with their norms"
+    pack = step_of(what, target, "distance_pack", pipeline.pack, note, least)
+    multiply = matrix_step(
+        what,
+        target,
+        product,
+        "distance_group",
+        expanded=True,
+        symmetric=product.symmetric,
+        multiplied=product.element.bytes,
+        products=PRODUCTS_OF_SPLIT if product.split else 1,
     )
+    return dataclasses.replace(pack, bytes_per_row=0, operations_per_row=0), multiply

@@ -12,19 +12,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import H200, gpu_of, hertz
-from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.emit.design import Design, Instantiation, InWorkspace, package_folder
 from kronop.families.distance import parts
-from kronop.families.distance.description import DistanceProblem, varying
+from kronop.families.distance.description import DistanceProblem
 from kronop.families.distance.form import Form, TermKind
-from kronop.families.distance.size import DistanceSize
 from kronop.frozen import dataclass
 from kronop.machine import Feature
 from kronop.target import Target
@@ -46,14 +44,31 @@ _BARRIER_BYTES = 8
 _BUFFERS = 2
 _PACK_THREADS, _PACK_ROWS, _PACK_BLOCKS = 256, 32, 3
 _PACK_SHARED = 4 * (1024 + 8 * _PACK_ROWS)
-# Figures of an H200: products of 16-bit elements that a multiprocessor does in a cycle (measured:
-# those of torch's product of matrices), bytes of memory in a second, the seconds of a launch, and
-# those until memory answers.
-_RATE, _MEMORY, _LAUNCH, _LATENCY = 1700, 4.0e12, 3e-6, 0.8e-6
-# Features that a thread's loads in flight reach over, where a team of them packs a point.
-_PACK_FEATURES = 128
-# Cycles from the last product of a tile to the first one of the next.
-_TILE_CYCLES = 3000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedProblem:
+    """Pairs of points with the places of what is packed of them.
+
+    Attributes:
+        places: addresses of images and of facts, of X1 and then of X2 unless it is X1.
+        batches: the extents over which X1 and X2 are packed, which are 1 where they repeat.
+    """
+
+    problem: DistanceProblem
+    places: tuple[int, ...]
+    batches: tuple[Ints, Ints]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The members of the parameter struct of both steps."""
+        places = (*self.places[:2], *self.places[-2:])
+        return {
+            **parts.values_of(self.problem, 0),
+            **dict(zip(("images1", "facts1", "images2", "facts2"), places, strict=True)),
+            "packed1": parts.padded(self.batches[0], 1),
+            "packed2": parts.padded(self.batches[1], 1),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +85,7 @@ class DistanceGroup(Design):
 
     styles: ClassVar[tuple[str, ...]] = ("split", "whole", "all pairs", "half of the pairs")
     ends = ("Y along rows", "Y along columns")
+    threads = _THREADS
 
     math: MathInstruction
     source: DataType
@@ -84,10 +100,6 @@ class DistanceGroup(Design):
     def __str__(self) -> str:
         kind = "symmetric " * self.symmetric + "split " * self.split
         return f"{kind}products of tensor cores in tiles of {ROWS} by {self.n} by {self.slab}"
-
-    @property
-    def threads(self) -> int:
-        return _THREADS
 
     @property
     def split(self) -> bool:
@@ -160,24 +172,6 @@ class DistanceGroup(Design):
             return Status.reject(f"{self.shared_bytes} bytes of shared memory are too many")
         return Status.accept()
 
-    def seconds(self, size: DistanceSize, target: Target) -> float:
-        """About how long both steps take."""
-        slabs = operands.cover(size.k, self.slab)
-        rows, columns = operands.cover(size.m, ROWS), operands.cover(size.n, self.n)
-        tiles: float = rows * columns * size.batch
-        results = size.m * size.n * size.batch * self.output.bytes
-        if self.symmetric:
-            tiles = (tiles + size.batch * max(rows, columns)) / 2
-        products = slabs * self.slab * (3 if self.split else 1) * ROWS * self.n
-        waves = math.ceil(tiles / target.cores)
-        multiply = waves * (products / _RATE + _TILE_CYCLES) / hertz(target)
-        memory = _MEMORY * (gpu_of(target).bandwidth / H200.gpu.bandwidth)
-        elements = (size.m + (0 if self.symmetric else size.n)) * size.k * size.batch
-        pack = elements * (2 * self.source.bytes + slabs * ROW_BYTES / max(1, size.k)) / memory
-        passes = 2 if self.split else 1
-        waiting = (passes * operands.cover(size.k, _PACK_FEATURES) + 1) * _LATENCY
-        return 2 * _LAUNCH + max(pack, waiting) + max(multiply, results / memory)
-
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="distance_group.cuh",
@@ -216,66 +210,23 @@ class DistanceGroup(Design):
         images = points * operands.cover(features, self.slab) * ROW_BYTES
         return operands.round_up(images, _ALIGNMENT), points * _FACTS_BYTES
 
-    def workspace_bytes(self, size: DistanceSize) -> int:
-        """Bytes of images and facts, which problems of a batch share as they share points."""
-        own_x1 = size.own_points if self.centred else size.own_x1
-        counts = [(size.m, own_x1), (size.n, size.own_x2)][: 1 if self.symmetric else 2]
-        return sum(sum(self.operand_bytes(count, size.k, problems)) for count, problems in counts)
-
-    def launches(self, problem: DistanceProblem, target: Target) -> tuple[Launch, ...]:
-        """The launches of both steps, for at least one pair of points."""
-        x1, x2 = problem.x1.batch, problem.x2.batch
-        # Centred points of X1 depend on X2, whose centre is subtracted from them.
-        packed1 = varying(problem.batch, x1, *([x2] if self.centred else []))
-        packed2 = varying(problem.batch, x2)
-        operands_of = [(problem.m, packed1)]
-        if not self.symmetric:
-            operands_of.append((problem.n, packed2))
-        places, at = [], problem.workspace
-        for count, packed in operands_of:
-            for nbytes in self.operand_bytes(count, problem.k, math.prod(packed)):
-                places.append(at)
-                at += nbytes
-        values = parts.values_of(problem, 0) | {
-            "images1": places[0],
-            "facts1": places[1],
-            "images2": places[-2],
-            "facts2": places[-1],
-            "packed1": parts.padded(packed1, 1),
-            "packed2": parts.padded(operands_of[-1][1], 1),
-        }
-        items = sum(
-            math.prod(packed) * operands.round_up(count, _GRANULE) // _PACK_ROWS
-            for count, packed in operands_of
-        )
-        rows, columns = operands.cover(problem.m, ROWS), operands.cover(problem.n, self.n)
-        tiles = rows * columns * math.prod(problem.batch)
-        multiply = operands.make_launch(self, min(tiles, target.cores), values)
-        return (
-            operands.make_launch(DistancePack(product=self), items, values),
-            replace(multiply, overlaps=True),
-        )
+    def launches(self, problem: PackedProblem, target: Target) -> tuple[Launch, ...]:
+        p = problem.problem
+        tiles = operands.cover(p.m, ROWS) * operands.cover(p.n, self.n) * math.prod(p.batch)
+        launch = operands.make_launch(self, min(tiles, target.cores), problem.values)
+        return (replace(launch, overlaps=True),)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistancePack(Design):
+class DistancePack(InWorkspace):
     """Packs points for `product`, which it gives scales and norms as well."""
 
     styles: ClassVar[tuple[str, ...]] = ("centred", "split", "whole", "one operand", "both")
 
+    threads = _PACK_THREADS
+    shared_bytes = _PACK_SHARED
+
     product: DistanceGroup
-
-    @property
-    def epilogue(self) -> None:
-        return None
-
-    @property
-    def threads(self) -> int:
-        return _PACK_THREADS
-
-    @property
-    def shared_bytes(self) -> int:
-        return _PACK_SHARED
 
     @property
     def signature(self) -> KernelSignature:
@@ -303,3 +254,12 @@ class DistancePack(Design):
             ),
             folders=(package_folder("kronop.families.distance.cuda"),),
         )
+
+    def launches(self, problem: PackedProblem, target: Target) -> tuple[Launch, ...]:
+        p, (batch1, batch2) = problem.problem, problem.batches
+        operands_of = [(p.m, batch1), (p.n, batch2)][: 1 if self.product.symmetric else 2]
+        items = sum(
+            math.prod(batch) * operands.round_up(count, _GRANULE) // _PACK_ROWS
+            for count, batch in operands_of
+        )
+        return (operands.make_launch(self, items, problem.values),)

@@ -11,18 +11,15 @@ from kronop.emit.cuda.operands import accept_math
 from kronop.emit.design import Design
 from kronop.emit.floor import LeastWork
 from kronop.emit.plan import Plan, Step
-from kronop.families.distance import parts
 from kronop.families.distance.cuda.product_design import ProductTile
-from kronop.families.distance.cuda.product_expanded import (
-    ProductHalves,
-    ProductMeasure,
-    ProductMma,
-)
+from kronop.families.distance.cuda.product_expanded import ProductMma
 from kronop.families.distance.cuda.product_packing import ProductPack, ProductSum
+from kronop.families.distance.cuda.product_pipeline import KernelMatmul, ProductsOfPoints
 from kronop.families.distance.form import TermKind
-from kronop.families.distance.least import LeastAroundMatmul, LeastOfMatmul
+from kronop.families.distance.least import LeastAroundMatmul
 from kronop.families.distance.product_description import KernelMatmulDescription
 from kronop.families.distance.product_size import USUAL, KernelMatmulSize
+from kronop.families.distance.steps import least_of_matmul, step_of
 from kronop.machine import Feature
 from kronop.target import Target
 
@@ -49,72 +46,52 @@ def plans(
 ) -> tuple[Plan, ...]:
     """The plan for a size."""
     what, size = description, size or USUAL
-    expanded = _expanded(what, size, target)
-    pack = ProductPack(math=what.math, source=what.X1.element)
-    total = ProductSum(
-        math=what.math,
-        source=what.V.element,
-        output=what.Y.element,
-        epilogue=what.epilogue,
-        regularized=what.kernel.regularized,
+    tile = _tile(what, size, target)
+    points = _of_points(what, size, dataclasses.replace(tile, either=True), target)
+    pipeline = KernelMatmul(
+        pack=ProductPack(math=what.math, source=what.X1.element),
+        points=points,
+        tile=points.mma.instead if points else tile,
+        total=ProductSum(
+            math=what.math,
+            source=what.V.element,
+            output=what.Y.element,
+            epilogue=what.epilogue,
+            regularized=what.kernel.regularized,
+        ),
     )
-    designs: list[tuple[str, Design, str]] = [("pack", pack, "packs points and columns")]
-    if expanded is not None:
-        tile = expanded.instead
-        designs += [
-            ("measure", expanded.measure, "the centre of points, and the largest distance from it"),
-            ("halves", expanded.halves, "packs points for tensor cores"),
-            ("mma", expanded, "products of a kernel matrix, by products of points"),
-            ("tile", tile, "the same by differences, if products are not accurate enough"),
-        ]
-    else:
-        designs.append(("tile", _tile(what, size, target), "products of a kernel matrix"))
-    designs.append(("sum", total, "adds up shares of the columns"))
-    steps = (_step(what, target, f"product_{name}", item, note) for name, item, note in designs)
-    return (Plan(target=target, steps=tuple(steps)),)
+    return (Plan(target=target, steps=_steps(what, target, pipeline), pipeline=pipeline),)
 
 
-def _step(
-    what: KernelMatmulDescription, target: Target, name: str, design: Design, note: str
-) -> Step:
-    return Step(
-        entry=parts.kernel_name(name, what.X1.element, what.kernel, what.epilogue, target),
-        design=design,
-        bytes_per_row=what.Y.element.bytes,
-        operations_per_row=what.kernel.operations,
-        note=note,
-        least=_least(what, design),
-    )
+def _steps(what: KernelMatmulDescription, target: Target, of: KernelMatmul) -> tuple[Step, ...]:
+    element, sums = what.X1.element.bytes, what.math.element_accumulator.bytes
+    around, packed = LeastAroundMatmul, element + sums
 
+    def step(name: str, design: Design, note: str, least: LeastWork) -> Step:
+        return step_of(what, target, f"product_{name}", design, note, least)
 
-def _least(what: KernelMatmulDescription, design: Design) -> LeastWork:
-    """What the floor of a step follows from."""
-    element, sums = what.X1.element.bytes, what.math.element_accumulator
-    if isinstance(design, ProductMeasure):
-        return LeastAroundMatmul(points=element)
-    if isinstance(design, ProductHalves):
-        return LeastAroundMatmul(points=element + sums.bytes)
-    if isinstance(design, ProductPack):
-        return LeastAroundMatmul(points=element + sums.bytes, columns=element + sums.bytes)
-    if isinstance(design, ProductSum):
-        return LeastAroundMatmul(results=sums.bytes + what.Y.element.bytes)
-    expanded = isinstance(design, ProductMma)
-    kinds = {term.kind for term in what.kernel.terms}
+    def multiply(name: str, design: Design, note: str, expanded: bool, tensor_cores: bool) -> Step:
+        multiplied = float16.bytes if tensor_cores else 0
+        how = {"expanded": expanded, "multiplied": multiplied, "products": PRODUCTS_OF_SPLIT}
+        return step(name, design, note, least_of_matmul(what, **how))
+
+    note = "packs points and columns"
+    steps = [step("pack", of.pack, note, around(points=packed, columns=packed))]
+    tile_note = "products of a kernel matrix"
+    if of.points is not None:
+        note = "the centre of points, and the largest distance from it"
+        steps.append(step("measure", of.points.measure, note, around(points=element)))
+        note = "packs points for tensor cores"
+        steps.append(step("halves", of.points.halves, note, around(points=packed)))
+        note = "products of a kernel matrix, by products of points"
+        steps.append(multiply("mma", of.points.mma, note, True, True))
+        tile_note = "the same by differences, if products are not accurate enough"
     # The ordinary cores compute inner products, and are then the slower ones.
-    on_tensor_cores = expanded or (_together(design) and TermKind.Dot not in kinds)
-    return LeastOfMatmul(
-        form=what.kernel,
-        element=element,
-        sums=sums.name,
-        expanded=expanded,
-        multiplied=float16.bytes if on_tensor_cores else 0,
-        products=PRODUCTS_OF_SPLIT,
-    )
-
-
-def _together(design: Design) -> bool:
-    """Whether tensor cores multiply by V."""
-    return isinstance(design, ProductTile) and design.together
+    has_dot = any(term.kind is TermKind.Dot for term in what.kernel.terms)
+    steps.append(multiply("tile", of.tile, tile_note, False, of.tile.together and not has_dot))
+    least = around(results=sums + what.Y.element.bytes)
+    steps.append(step("sum", of.total, "adds up shares of the columns", least))
+    return tuple(steps)
 
 
 def _tile(what: KernelMatmulDescription, size: KernelMatmulSize, target: Target) -> ProductTile:
@@ -136,12 +113,12 @@ def _tile(what: KernelMatmulDescription, size: KernelMatmulSize, target: Target)
     )
 
 
-def _expanded(
-    what: KernelMatmulDescription, size: KernelMatmulSize, target: Target
-) -> ProductMma | None:
+def _of_points(
+    what: KernelMatmulDescription, size: KernelMatmulSize, tile: ProductTile, target: Target
+) -> ProductsOfPoints | None:
     """Products of points, where the form allows them and there are enough points; else None."""
-    tile, (rows, blocks, groups) = _tile(what, size, target), _measured(size.k, size.c)
-    found = ProductMma(
+    rows, blocks, groups = _measured(size.k, size.c)
+    mma = ProductMma(
         math=what.math,
         source=what.X1.element,
         form=what.kernel,
@@ -151,10 +128,10 @@ def _expanded(
         groups=groups,
         blocks=blocks,
         columns=tile.columns,
-        instead=dataclasses.replace(tile, either=True),
+        instead=tile,
     )
     enough = size.m >= _FEWEST_POINTS and size.n >= _FEWEST_POINTS
-    return found if enough and found.status(target) else None
+    return ProductsOfPoints(mma=mma) if enough and mma.status(target) else None
 
 
 def _measured(k: int, c: int) -> tuple[int, int, int]:

@@ -13,10 +13,10 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, InWorkspace, package_folder
 from kronop.families.distance import parts
-from kronop.families.distance.cuda.product_packing import Room
+from kronop.families.distance.cuda.product_places import PlacedProduct, Room, packed_batch
 from kronop.families.distance.form import Form, TermKind
 from kronop.families.distance.parts import BATCH_DIMS, counts_of, terms_of
-from kronop.families.distance.product_description import KernelMatmulProblem
+from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -24,6 +24,7 @@ THREADS, _LANES_M, _LANES_N, _REGISTERS = 256, 8, 4, 40
 # Blocks for each that a GPU holds at a time, so that the last ones don't run alone for long; and
 # tiles of a share that make up for what a block does once.
 _WAVES, _TILES = 16, 4
+_PACKED, _POINTS = ("x1", "x2", "v"), ("halves1", "halves2", "norms1", "norms2", "largest")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,8 @@ class ProductKernel(InWorkspace):
         columns: columns of V that a block multiplies by.
         blocks: blocks that a multiprocessor holds.
     """
+
+    threads = THREADS
 
     math: MathInstruction
     source: DataType
@@ -54,12 +57,8 @@ class ProductKernel(InWorkspace):
         """Rows and columns of the kernel matrix in a tile."""
 
     @property
-    def threads(self) -> int:
-        return THREADS
-
-    @property
     def signature(self) -> KernelSignature:
-        return product_signature(self.form)
+        return _product_signature(self.form)
 
     @property
     def parameters(self) -> str:
@@ -74,17 +73,28 @@ class ProductKernel(InWorkspace):
         numbers = f"kronop::product::Numbers<{accumulator}>::type"
         return ("Accumulator", accumulator), ("Numbers", numbers)
 
-    def shares(self, m: int, n: int, c: int, problems: int, target: Target) -> int:
+    @abstractmethod
+    def features(self, problem: PlacedProduct) -> int:
+        """With how many features the points are packed."""
+
+    def shares(self, size: KernelMatmulSize, target: Target) -> int:
         """Into how many shares the columns are cut."""
         tile_m, tile_n = self.tile
-        blocks = operands.cover(m, tile_m) * operands.cover(c, self.columns) * problems
-        return shares_of(blocks, operands.cover(n, tile_n), self.blocks * target.cores)
+        blocks = operands.cover(size.m, tile_m) * operands.cover(size.c, self.columns) * size.batch
+        return _shares_of(blocks, operands.cover(size.n, tile_n), self.blocks * target.cores)
 
-    def _launch(self, index: int, problem: KernelMatmulProblem, held: Held, depth: int) -> Launch:
-        """The launch for operands that are packed with so many features."""
-        values, blocks = product_values(problem, held, *self.tile, self.columns, depth)
+    def launches(self, problem: PlacedProduct, target: Target) -> tuple[Launch, ...]:
+        p, (tile_m, tile_n) = problem.problem, self.tile
+        row_tiles, chunks = operands.cover(p.m, tile_m), operands.cover(p.c, self.columns)
+        values = _product_values(problem) | {
+            "depth": self.features(problem),
+            "row_tiles": row_tiles,
+            "column_tiles": operands.cover(p.n, tile_n),
+            "chunks": chunks,
+        }
+        blocks = row_tiles * chunks * problem.shares * math.prod(p.batch)
         operands.check_blocks(blocks)
-        return operands.make_launch(self, blocks, values)
+        return (operands.make_launch(self, blocks, values),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,49 +178,24 @@ class ProductTile(ProductKernel):
             functors=parts.functors_of(form, self.math.element_accumulator, "Numbers"),
         )
 
-    def room(self, m: int, n: int, k: int, c: int) -> tuple[Room, Room, Room]:
+    def rooms(self, size: KernelMatmulSize) -> tuple[Room, Room, Room]:
         """How X1, X2 and V are packed."""
-        tile_m, tile_n = self.tile
-        depth = operands.round_up(max(k, 1), self.slab)
+        (tile_m, tile_n), n, k, c = self.tile, size.n, size.k, size.c
+        depth, columns = operands.round_up(max(k, 1), self.slab), operands.round_up(c, self.columns)
         return (
-            Room(rows=m, columns=k, tile=tile_m, depth=depth),
+            Room(rows=size.m, columns=k, tile=tile_m, depth=depth),
             Room(rows=n, columns=k, tile=tile_n, depth=depth),
-            Room(
-                rows=n, columns=c, tile=tile_n, depth=operands.round_up(c, self.columns), zeros=True
-            ),
+            Room(rows=n, columns=c, tile=tile_n, depth=columns, zeros=True),
         )
 
-    def launch(self, index: int, problem: KernelMatmulProblem, held: Held) -> Launch:
-        depth = operands.round_up(max(problem.k, 1), self.slab)
-        return self._launch(index, problem, held, depth)
+    def features(self, problem: PlacedProduct) -> int:
+        return problem.rooms[0].depth
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """Addresses in the workspace.
-
-    Attributes:
-        packed: addresses of X1, X2 and V, and their strides over the batch.
-        partial: the sums of all shares.
-        shares: how many there are.
-        halves, norms: of X1 and X2; 0 where there are none.
-        largest: the largest norms; 0 where there are none.
-        points_batch: strides of halves and norms over the batch, in problems.
-    """
-
-    packed: tuple[tuple[int, tuple[int, ...]], ...]
-    partial: int
-    shares: int
-    halves: tuple[int, int] = (0, 0)
-    norms: tuple[int, int] = (0, 0)
-    largest: int = 0
-    points_batch: tuple[int, ...] = (0,) * BATCH_DIMS
-
-
-def product_signature(form: Form) -> KernelSignature:
+def _product_signature(form: Form) -> KernelSignature:
     """The parameters of all products of kernel matrices."""
     whole = Scalar.INT64
-    pointers = ("x1", "x2", "v", "partial", "halves1", "halves2", "norms1", "norms2", "largest")
+    pointers = (*_PACKED, "partial", *_POINTS)
     names = ("m", "c", "k", "depth", "row_tiles", "column_tiles", "shares", "chunks")
     batches = ("batch", "x1_batch", "x2_batch", "v_batch", "points_batch")
     return KernelSignature(
@@ -224,40 +209,27 @@ def product_signature(form: Form) -> KernelSignature:
     )
 
 
-def product_values(
-    problem: KernelMatmulProblem, held: Held, tile_m: int, tile_n: int, columns: int, depth: int
-) -> tuple[dict[str, Any], int]:
-    """(the parameters of a product, its blocks)."""
-    p, problems = problem, math.prod(problem.batch)
-    row_tiles, chunks = operands.cover(p.m, tile_m), operands.cover(p.c, columns)
-    (x1, x1_batch), (x2, x2_batch), (v, v_batch) = held.packed
-    values = {
-        "x1": x1,
-        "x2": x2,
-        "v": v,
-        "partial": held.partial,
-        "halves1": held.halves[0],
-        "halves2": held.halves[1],
-        "norms1": held.norms[0],
-        "norms2": held.norms[1],
-        "largest": held.largest,
+def _product_values(placed: PlacedProduct) -> dict[str, Any]:
+    """The parameters of a product, but for those that depend on its tile."""
+    p = placed.problem
+    packed = {
+        f"{name}_batch": tuple(stride * room.numbers for stride in packed_batch(p.batch, item)[1])
+        for name, item, room in zip(_PACKED, placed.sources, placed.rooms, strict=True)
+    }
+    return {
+        **dict(zip(_PACKED, placed.packed, strict=True)),
+        **packed,
+        "partial": placed.partial,
+        **{name: getattr(placed.points, name) for name in _POINTS},
         **{name: getattr(p, name) for name in ("m", "c", "k")},
-        "depth": depth,
-        "row_tiles": row_tiles,
-        "column_tiles": operands.cover(p.n, tile_n),
-        "shares": held.shares,
-        "chunks": chunks,
+        "shares": placed.shares,
         "batch": parts.padded(p.batch, 1),
-        "x1_batch": x1_batch,
-        "x2_batch": x2_batch,
-        "v_batch": v_batch,
-        "points_batch": held.points_batch,
+        "points_batch": placed.points.batch,
         **parts.kernel_values(p.values, p.vectors),
     }
-    return values, row_tiles * chunks * held.shares * problems
 
 
-def shares_of(blocks: int, tiles: int, resident: int) -> int:
+def _shares_of(blocks: int, tiles: int, resident: int) -> int:
     """Into how many shares that many tiles of columns are cut, if so many blocks take each share,
     and a GPU holds `resident` blocks at a time."""
     wanted = operands.cover(resident * _WAVES, max(blocks, 1))

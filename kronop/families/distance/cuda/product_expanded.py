@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType, float32
@@ -14,14 +14,13 @@ from kronop.emit.design import Instantiation, InWorkspace, package_folder
 from kronop.families.distance import parts
 from kronop.families.distance.cuda.product_design import (
     THREADS,
-    Held,
     ProductKernel,
     ProductTile,
 )
-from kronop.families.distance.cuda.product_packing import packed_batch
+from kronop.families.distance.cuda.product_places import PlacedProduct, points_batch
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.parts import BATCH_DIMS, counts_of
-from kronop.families.distance.product_description import KernelMatmulProblem
+from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.frozen import dataclass
 from kronop.machine import Feature
 from kronop.target import Target
@@ -37,31 +36,6 @@ _BATCHES = ("batch", "x1_batch", "x2_batch")
 _STRIDES = ("x1_row", "x1_column", "x2_row", "x2_column")
 
 
-def points_batch(problem: KernelMatmulProblem) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(extents of the batch of halves, its strides in problems): halves of both operands depend on
-    both, because the centre of X2 is subtracted from X1 too."""
-    return packed_batch(problem.batch, problem.x1, problem.x2)
-
-
-def _points(problem: KernelMatmulProblem) -> dict[str, object]:
-    """The members of parameter structs that say where points are, once for all problems of the
-    batch that share them."""
-    p = problem
-    extents, _ = points_batch(p)
-    return {
-        **{name: getattr(p, name) for name in ("m", "n", "k")},
-        "x1": p.x1.pointer,
-        "x2": p.x2.pointer,
-        "batch": extents,
-        "x1_batch": parts.padded(p.x1.batch),
-        "x2_batch": parts.padded(p.x2.batch),
-        "x1_row": p.x1.row,
-        "x1_column": p.x1.column,
-        "x2_row": p.x2.row,
-        "x2_column": p.x2.column,
-    }
-
-
 @dataclass(frozen=True, kw_only=True)
 class _OfPoints(InWorkspace):
     """A step that reads the points.
@@ -69,33 +43,54 @@ class _OfPoints(InWorkspace):
     Attributes:
         source: the type of the points.
         depth: at least as many as there are features.
+        pointers: those of PLACES_OF_POINTS that are members of the parameter struct.
+        tiles: members that count tiles.
     """
+
+    threads = THREADS
+    pointers: ClassVar[tuple[str, ...]]
+    tiles: ClassVar[tuple[str, ...]] = ()
 
     math: MathInstruction
     source: DataType
     depth: int
 
-    @property
-    def threads(self) -> int:
-        return THREADS
-
-    @staticmethod
-    def _signature(name: str, pointers: Sequence[str], extents: Sequence[str]) -> KernelSignature:
+    def _signature(self, name: str) -> KernelSignature:
         whole = Scalar.INT64
         return KernelSignature(
             name,
             (
-                *(Field(item, Scalar.POINTER) for item in ("x1", "x2", *pointers)),
-                *(Field(item, whole) for item in ("m", "n", "k", *extents)),
+                *(Field(item, Scalar.POINTER) for item in ("x1", "x2", *self.pointers)),
+                *(Field(item, whole) for item in ("m", "n", "k", *self.tiles)),
                 *(Field(item, whole, BATCH_DIMS) for item in _BATCHES),
                 *(Field(item, whole) for item in _STRIDES),
             ),
         )
 
+    def _launch(self, placed: PlacedProduct, blocks: int, *tiles: int) -> tuple[Launch, ...]:
+        """The launch of so many blocks for the points of each problem, once for all problems of the
+        batch that share them; `tiles` are the values of the members of that name."""
+        p, points = placed.problem, placed.points
+        extents, _ = points_batch(p)
+        values: dict[str, Any] = {
+            **{name: getattr(p, name) for name in ("m", "n", "k")},
+            **{name: getattr(points, name) for name in self.pointers},
+            **dict(zip(self.tiles, tiles, strict=True)),
+            "batch": extents,
+        }
+        for name, item in (("x1", p.x1), ("x2", p.x2)):
+            values |= {name: item.pointer, f"{name}_batch": parts.padded(item.batch)}
+            values |= {f"{name}_row": item.row, f"{name}_column": item.column}
+        blocks *= math.prod(extents)
+        operands.check_blocks(blocks)
+        return (operands.make_launch(self, blocks, values),)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProductMeasure(_OfPoints):
     """The centre of the points, and the largest squares of lengths of points away from it."""
+
+    pointers = ("largest", "centre")
 
     @property
     def shared_bytes(self) -> int:
@@ -103,7 +98,7 @@ class ProductMeasure(_OfPoints):
 
     @property
     def signature(self) -> KernelSignature:
-        return self._signature("ProductMeasureParameters", ("largest", "centre"), ())
+        return self._signature("ProductMeasureParameters")
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
@@ -115,11 +110,8 @@ class ProductMeasure(_OfPoints):
             folders=(package_folder(_FOLDER),),
         )
 
-    def launch(self, index: int, p: KernelMatmulProblem, largest: int, centre: int) -> Launch:
-        values = {**_points(p), "largest": largest, "centre": centre}
-        blocks = 2 * PARTS * math.prod(points_batch(p)[0])
-        operands.check_blocks(blocks)
-        return operands.make_launch(self, blocks, values)  # type: ignore[arg-type]
+    def launches(self, problem: PlacedProduct, target: Target) -> tuple[Launch, ...]:
+        return self._launch(problem, 2 * PARTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +123,9 @@ class ProductHalves(_OfPoints):
         warp_rows: points of X1 that a warp has.
     """
 
+    pointers = ("largest", "centre", "halves1", "halves2", "norms1", "norms2")
+    tiles = ("tiles1", "tiles2")
+
     stacked: bool
     warp_rows: int
 
@@ -140,8 +135,7 @@ class ProductHalves(_OfPoints):
 
     @property
     def signature(self) -> KernelSignature:
-        pointers = ("largest", "centre", "halves1", "halves2", "norms1", "norms2")
-        return self._signature("ProductHalvesParameters", pointers, ("tiles1", "tiles2"))
+        return self._signature("ProductHalvesParameters")
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
@@ -160,25 +154,9 @@ class ProductHalves(_OfPoints):
             folders=(package_folder(_FOLDER),),
         )
 
-    def launch(
-        self, index: int, p: KernelMatmulProblem, held: Held, centre: int, rows: tuple[int, int]
-    ) -> Launch:
-        """The launch; `rows` are those of both operands with padding."""
-        tiles = tuple(count // ROWS for count in rows)
-        values = {
-            **_points(p),
-            "largest": held.largest,
-            "centre": centre,
-            "halves1": held.halves[0],
-            "halves2": held.halves[1],
-            "norms1": held.norms[0],
-            "norms2": held.norms[1],
-            "tiles1": tiles[0],
-            "tiles2": tiles[1],
-        }
-        blocks = sum(tiles) * math.prod(points_batch(p)[0])
-        operands.check_blocks(blocks)
-        return operands.make_launch(self, blocks, values)  # type: ignore[arg-type]
+    def launches(self, problem: PlacedProduct, target: Target) -> tuple[Launch, ...]:
+        tiles = [count // ROWS for count in problem.points.rows]
+        return self._launch(problem, sum(tiles), *tiles)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,21 +180,12 @@ class ProductMma(ProductKernel):
 
     @property
     def tile(self) -> tuple[int, int]:
-        return _WARPS * _LANES_M * self.thread_m, self.instead.tile[1]
+        return _WARPS * self.warp_rows, self.instead.tile[1]
 
     @property
-    def measure(self) -> ProductMeasure:
-        return ProductMeasure(math=self.math, source=self.source, depth=self.depth)
-
-    @property
-    def halves(self) -> ProductHalves:
-        return ProductHalves(
-            math=self.math,
-            source=self.source,
-            depth=self.depth,
-            stacked=self.stacked,
-            warp_rows=_LANES_M * self.thread_m,
-        )
+    def warp_rows(self) -> int:
+        """Rows of a tile that a warp has."""
+        return _LANES_M * self.thread_m
 
     @property
     def shared_bytes(self) -> int:
@@ -254,7 +223,7 @@ class ProductMma(ProductKernel):
                 ("kBlocks", self.blocks),
                 *counts_of(self.form),
                 ("kThreadM", self.thread_m),
-                ("kWarpRows", _LANES_M * self.thread_m),
+                ("kWarpRows", self.warp_rows),
                 ("kWarpsN", 1),
                 ("kTileM", tile_m),
                 ("kTileN", tile_n),
@@ -269,10 +238,10 @@ class ProductMma(ProductKernel):
             functors=parts.functors_of(self.form, self.math.element_accumulator, "Numbers"),
         )
 
-    def rows(self, m: int, n: int) -> tuple[int, int]:
+    def rows(self, size: KernelMatmulSize) -> tuple[int, int]:
         """Rows of X1 and X2 with padding."""
         tile_m, tile_n = self.tile
-        return operands.round_up(m, tile_m), operands.round_up(n, tile_n)
+        return operands.round_up(size.m, tile_m), operands.round_up(size.n, tile_n)
 
-    def launch(self, index: int, problem: KernelMatmulProblem, held: Held) -> Launch:
-        return self._launch(index, problem, held, self.depth)
+    def features(self, problem: PlacedProduct) -> int:
+        return self.depth

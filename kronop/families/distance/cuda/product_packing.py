@@ -3,68 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import ClassVar
 
-from kronop.artifacts import Decision, Field, KernelSignature, Launch, Scalar
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.design import Design, Instantiation, InWorkspace, package_folder
 from kronop.families.distance import parts
-from kronop.families.distance.description import Strided, Value, varying
+from kronop.families.distance.cuda.product_places import PlacedProduct, packed_batch
+from kronop.families.distance.description import Strided, Value
 from kronop.families.distance.parts import BATCH_DIMS
-from kronop.families.distance.product_description import KernelMatmulProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
 
 _THREADS, _PIECE, _OPERANDS = 256, 32, 3
 _FOLDER = "kronop.families.distance.cuda"
-_ALIGNED = 256
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room(Decision):
-    """How an operand is packed: [problem][row / tile][depth][row % tile].
-
-    Attributes:
-        rows, columns: of the operand.
-        depth: columns with padding.
-        zeros: rows are padded with zeros, and not with the last row.
-    """
-
-    rows: int
-    columns: int
-    tile: int
-    depth: int
-    zeros: bool = False
-
-    @property
-    def tiles(self) -> int:
-        return operands.cover(self.rows, self.tile)
-
-    @property
-    def numbers(self) -> int:
-        """Numbers of one problem."""
-        return self.tiles * self.tile * self.depth
-
-
-def packed_batch(
-    extents: tuple[int, ...], *read: Strided
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(extents of the batch of what is packed from these operands, its strides in problems): 1 and
-    0 where they repeat over the batch."""
-    kept = varying(extents, *(item.batch for item in read))
-    strides = tuple(
-        math.prod(kept[index + 1 :]) if extent > 1 else 0 for index, extent in enumerate(kept)
-    )
-    return parts.padded(kept, 1), parts.padded(strides)
-
-
-def aligned(size: int) -> int:
-    """Bytes up to where the next array of the workspace may start."""
-    return operands.round_up(size, _ALIGNED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,18 +29,11 @@ class ProductPack(InWorkspace):
         source: the type of the operands.
     """
 
-    styles: ClassVar[tuple[str, ...]] = ("plain",)
+    threads = _THREADS
+    shared_bytes = 0
 
     math: MathInstruction
     source: DataType
-
-    @property
-    def threads(self) -> int:
-        return _THREADS
-
-    @property
-    def shared_bytes(self) -> int:
-        return 0
 
     @property
     def signature(self) -> KernelSignature:
@@ -113,23 +60,16 @@ class ProductPack(InWorkspace):
             folders=(package_folder(_FOLDER),),
         )
 
-    def launch(
-        self,
-        index: int,
-        batch: tuple[int, ...],
-        sources: Sequence[Strided],
-        rooms: Sequence[Room],
-        to: Sequence[int],
-    ) -> Launch:
-        """The launch for operands of the same batch, which go to the addresses `to`."""
-        own = [packed_batch(batch, item) for item in sources]
+    def launches(self, problem: PlacedProduct, target: Target) -> tuple[Launch, ...]:
+        sources, rooms = problem.sources, problem.rooms
+        own = [packed_batch(problem.problem.batch, item) for item in sources]
         blocks = [
             math.prod(extents) * room.tiles * operands.cover(room.depth, _PIECE)
             for (extents, _), room in zip(own, rooms, strict=True)
         ]
         values = {
             "from": tuple(item.pointer for item in sources),
-            "to": tuple(to),
+            "to": problem.packed,
             **{
                 name: tuple(getattr(room, name) for room in rooms)
                 for name in ("rows", "columns", "depth", "tile", "tiles")
@@ -142,7 +82,7 @@ class ProductPack(InWorkspace):
             "zeros": tuple(int(room.zeros) for room in rooms),
         }
         operands.check_blocks(sum(blocks))
-        return operands.make_launch(self, sum(blocks), values)
+        return (operands.make_launch(self, sum(blocks), values),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +94,8 @@ class ProductSum(Design):
         regularized: V times the regularization is added.
     """
 
-    styles: ClassVar[tuple[str, ...]] = ("plain",)
+    threads = _THREADS
+    shared_bytes = 0
     ends = ("Y along rows", "Y along columns")
 
     math: MathInstruction
@@ -162,14 +103,6 @@ class ProductSum(Design):
     output: DataType
     epilogue: Epilogue
     regularized: bool
-
-    @property
-    def threads(self) -> int:
-        return _THREADS
-
-    @property
-    def shared_bytes(self) -> int:
-        return 0
 
     @property
     def signature(self) -> KernelSignature:
@@ -204,12 +137,12 @@ class ProductSum(Design):
             folders=(package_folder(_FOLDER),),
         )
 
-    def launch(self, index: int, problem: KernelMatmulProblem, partial: int, shares: int) -> Launch:
-        p, nothing = problem, Strided(0, ())
+    def launches(self, problem: PlacedProduct, target: Target) -> tuple[Launch, ...]:
+        p, nothing = problem.problem, Strided(0, ())
         held = p.values[-1] if self.regularized else Value(0.0)
         used = {"y": p.y, "z": p.z or nothing, "v": p.v}
         values = {
-            "partial": partial,
+            "partial": problem.partial,
             **{name: item.pointer for name, item in used.items()},
             **{f"{name}_batch": parts.padded(item.batch) for name, item in used.items()},
             **{f"{name}_row": item.row for name, item in used.items()},
@@ -217,10 +150,10 @@ class ProductSum(Design):
             "regularization": held.pointer,
             "regularization_batch": parts.padded(held.batch),
             "number": held.number,
-            "shares": shares,
+            "shares": problem.shares,
             "problems": math.prod(p.batch),
             **{name: getattr(p, name) for name in ("m", "n", "c", "scalars")},
             "batch": parts.padded(p.batch, 1),
         }
         blocks = operands.cover(math.prod(p.batch) * p.m * p.c, _THREADS)
-        return operands.make_launch(self, blocks, values)
+        return (operands.make_launch(self, blocks, values),)

@@ -10,10 +10,9 @@ from kronop.artifacts import Status
 from kronop.emit.choice import cheapest_plans
 from kronop.emit.plan import Plan, Step
 from kronop.emit.x86.planning import common_status
-from kronop.families.distance import parts
 from kronop.families.distance.description import DistanceDescription
-from kronop.families.distance.least import LeastOfMatrix
 from kronop.families.distance.size import USUAL, DistanceSize
+from kronop.families.distance.steps import matrix_step
 from kronop.families.distance.x86.design import DistanceTiles
 from kronop.target import Target
 
@@ -58,17 +57,5 @@ def _designs(what: DistanceDescription, target: Target) -> Iterator[DistanceTile
 
 
 def _step(what: DistanceDescription, target: Target, design: DistanceTiles) -> Step:
-    return Step(
-        entry=parts.kernel_name("distance", what.X1.element, what.kernel, what.epilogue, target),
-        design=design,
-        bytes_per_row=what.Y.element.bytes,
-        operations_per_row=what.kernel.operations,
-        note=f"kernels of pairs of points: {design}",
-        least=LeastOfMatrix(
-            form=what.kernel,
-            element=what.X1.element.bytes,
-            sums=what.math.element_accumulator.name,
-            expanded=design.expanded,
-            symmetric=design.symmetric,
-        ),
-    )
+    symmetric, expanded = design.symmetric, design.expanded
+    return matrix_step(what, target, design, symmetric=symmetric, expanded=expanded)

@@ -70,13 +70,8 @@ class RegisterTiles(Design):
     rows: int
     vectors: int
 
-    @property
-    def threads(self) -> int:
-        return 0
-
-    @property
-    def shared_bytes(self) -> int:
-        return 0
+    threads = 0
+    shared_bytes = 0
 
     @property
     def _scalars(self) -> Field:
@@ -208,13 +203,13 @@ class DistanceTiles(RegisterTiles):
             functors=parts.functors_of(self.form, accumulator, "Numbers"),
         )
 
-    def launch(self, index: int, problem: DistanceProblem) -> Launch:
+    def launches(self, problem: DistanceProblem, target: Target) -> tuple[Launch, ...]:
         if problem.y.row == 1 and problem.y.column != 1 and parts.is_symmetric(self.form):
             problem = _turned(problem)
         each = sum(1 + _INSTRUCTIONS[term.kind] for term in self.form.terms)
         pairs = problem.m * problem.n * math.prod(problem.batch)
         threads = planning.shares(pairs * (problem.k * each + 1), pairs, problem.threads)
-        return Launch(parameters=self.signature.pack(parts.values_of(problem, threads)))
+        return (Launch(parameters=self.signature.pack(parts.values_of(problem, threads))),)
 
 
 def _turned(problem: DistanceProblem) -> DistanceProblem:

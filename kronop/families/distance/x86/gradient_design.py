@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
-from kronop.artifacts import KernelSignature, Launch, Status
+from kronop.artifacts import KernelSignature, Launch
 from kronop.emit.design import Instantiation, package_folder
 from kronop.emit.x86 import planning
 from kronop.families.distance import gradient_parts
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_description import GradientProblem
-from kronop.families.distance.gradient_parts import GradientDesign
 from kronop.families.distance.x86.design import RegisterTiles
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -21,11 +20,12 @@ _SLAB_BYTES = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientTiles(RegisterTiles, GradientDesign):
+class GradientTiles(RegisterTiles):
     """Rows of a tile are features, and columns points.
 
     Attributes:
         power: the kind of the power.
+        outputs: rows of coefficients at once.
     """
 
     power: TermKind
@@ -34,9 +34,6 @@ class GradientTiles(RegisterTiles, GradientDesign):
     @property
     def signature(self) -> KernelSignature:
         return gradient_parts.signature(self._scalars)
-
-    def status(self, target: Target) -> Status:
-        return planning.common_status(self.math, None, target)
 
     def instantiation(self, target: Target) -> Instantiation:
         accumulator = self.math.element_accumulator
@@ -62,9 +59,9 @@ class GradientTiles(RegisterTiles, GradientDesign):
             folders=(package_folder("kronop.families.distance.x86"),),
         )
 
-    def launch(self, index: int, problem: GradientProblem) -> Launch:
+    def launches(self, problem: GradientProblem, target: Target) -> tuple[Launch, ...]:
         pairs = problem.m * problem.n * math.prod(problem.batch)
         operations = pairs * max(problem.k, 1) * problem.o
         threads = planning.shares(operations, pairs * problem.o, problem.threads)
         values = gradient_parts.values_of(problem, threads)
-        return Launch(parameters=self.signature.pack(values))
+        return (Launch(parameters=self.signature.pack(values)),)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
-from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.emit.design import Instantiation, package_folder
 from kronop.emit.x86 import planning
 from kronop.families.distance import parts
@@ -13,6 +12,7 @@ from kronop.families.distance.description import Strided
 from kronop.families.distance.form import Form
 from kronop.families.distance.parts import BATCH_DIMS, constants_of
 from kronop.families.distance.product_description import KernelMatmulProblem
+from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.families.distance.x86.design import RegisterTiles
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -29,7 +29,6 @@ _FUNCTION = 16
 class ProductTiles(RegisterTiles):
     """Tiles of the kernel matrix, whose rows are multiplied at once."""
 
-    styles: ClassVar[tuple[str, ...]] = ("plain",)
     ends = ("Y along rows", "Y along columns")
 
     form: Form
@@ -50,9 +49,6 @@ class ProductTiles(RegisterTiles):
                 self._scalars,
             ),
         )
-
-    def status(self, target: Target) -> Status:
-        return planning.common_status(self.math, None, target)
 
     def instantiation(self, target: Target) -> Instantiation:
         scalars, form, accumulator = self._scalars, self.form, self.math.element_accumulator
@@ -89,14 +85,18 @@ class ProductTiles(RegisterTiles):
         most = _TOTAL_BYTES // (self.vector_bytes * max(1, c))
         return max(1, min(_ROWS, most) // self.rows) * self.rows
 
-    def scratch_bytes(self, k: int, c: int) -> int:
+    def _scratch_bytes(self, k: int, c: int) -> int:
         """Bytes of the scratch memory of a thread."""
         rows, slabs = self._block_rows(c), -(-k // self._slab)
         totals = c * (_COLUMNS + (rows + self.rows) * self.width)
         sums = len(self.form.terms) * rows * _COLUMNS if slabs > 1 else 0
         return planning.aligned((totals + sums) * self.math.element_accumulator.bytes)
 
-    def launch(self, index: int, problem: KernelMatmulProblem) -> Launch:
+    def workspace(self, size: KernelMatmulSize, target: Target, threads: int) -> int:
+        """Each thread packs a tile of its own."""
+        return threads * self._scratch_bytes(size.k, size.c)
+
+    def launches(self, problem: KernelMatmulProblem, target: Target) -> tuple[Launch, ...]:
         p, blocks = problem, math.prod(problem.batch) * -(-problem.m // self._block_rows(problem.c))
         each = p.k * self.form.operations + p.c + _FUNCTION
         threads = planning.shares(math.prod(p.batch) * p.m * p.n * each, blocks, p.threads)
@@ -111,8 +111,8 @@ class ProductTiles(RegisterTiles):
             **parts.kernel_values(p.values, p.vectors),
             "scratch": p.workspace,
             "rows": self._block_rows(p.c),
-            "scratch_bytes": self.scratch_bytes(p.k, p.c),
+            "scratch_bytes": self._scratch_bytes(p.k, p.c),
             "batch": parts.padded(p.batch, 1),
             "threads": threads,
         }
-        return Launch(parameters=self.signature.pack(values))
+        return (Launch(parameters=self.signature.pack(values)),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
@@ -27,19 +28,35 @@ SIGNATURE = KernelSignature(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SelectProblem:
+    """The k first numbers of each row, of a matrix and of those that were chosen before.
+
+    Attributes:
+        matrix, values, indices: addresses.
+        before: columns that came before those of the matrix.
+        largest: 1 if the largest come first, else 0.
+    """
+
+    matrix: int
+    values: int
+    indices: int
+    rows: int
+    columns: int
+    before: int
+    k: int
+    largest: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SelectRows(InWorkspace):
     """A pass over a contiguous matrix, whose rows are shared among threads."""
 
     element: DataType
     vector_bytes: int
 
-    @property
-    def threads(self) -> int:
-        return 0
-
-    @property
-    def shared_bytes(self) -> int:
-        return 0
+    threads = 0
+    shared_bytes = 0
 
     @property
     def signature(self) -> KernelSignature:
@@ -56,11 +73,11 @@ class SelectRows(InWorkspace):
             folders=(package_folder(__package__),),
         )
 
-    def launch(self, **values: int) -> Launch:
-        """Takes the members of the parameter struct."""
-        numbers = values["rows"] * values["columns"]
-        threads = planning.shares(numbers, values["rows"], values["threads"])
-        return Launch(step=0, parameters=SIGNATURE.pack(values | {"threads": threads}))
+    def launches(self, problem: SelectProblem, target: Target) -> tuple[Launch, ...]:
+        values = dataclasses.asdict(problem)
+        numbers = problem.rows * problem.columns
+        values["threads"] = planning.shares(numbers, problem.rows, problem.threads)
+        return (Launch(parameters=SIGNATURE.pack(values)),)
 
 
 @functools.cache

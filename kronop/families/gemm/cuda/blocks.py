@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
@@ -175,7 +174,7 @@ class GemmBlocks(Design):
         kept = partial if slices > 1 or self._reduces else 0
         return Slicing(slices=slices, depth=each * self.tile_k, partial=kept, adds_up=0)
 
-    def workspace_bytes(self, size: GemmSize, target: Target) -> int:
+    def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
         """The slices' sums, of whole tiles."""
         if self._reduces:
             return self._folds(size)[1]
@@ -183,26 +182,25 @@ class GemmBlocks(Design):
         each = self.tile_m * self.tile_n * self.math.element_accumulator.bytes
         return slices * self._tiles(size) * each if slices > 1 else 0
 
-    def launches(self, index: int, target: Target, problem: GemmProblem) -> Iterator[Launch]:
+    def launches(self, problem: GemmProblem, target: Target) -> tuple[Launch, ...]:
         """One launch, and a second one that adds slices up. Both modes in which PyCUTLASS cuts sums
         are this: a semaphore that orders blocks would have to be cleared by a launch of its own."""
-        p = problem
-        size = GemmSize(p.m, p.n, p.k, math.prod(p.batch), p.slices)
+        p, size = problem, problem.size
         cut, tiles = self.slicing(size, target, p.workspace), self._tiles(size)
-        yield self._launch(index, problem, cut, tiles * cut.slices)
+        first = self._launch(problem, cut, tiles * cut.slices)
         if cut.slices > 1:
-            yield self._launch(index, problem, replace(cut, adds_up=1), tiles * self.pieces)
-        elif self._reduces:
-            shares = shares_of_join(p.m, p.n, (self.tile_m, self.tile_n))
-            blocks = size.batch * operands.cover(max(p.m, p.n), self.threads // shares)
-            yield self._launch(index, problem, replace(cut, adds_up=shares), blocks)
+            return first, self._launch(problem, replace(cut, adds_up=1), tiles * self.pieces)
+        if not self._reduces:
+            return (first,)
+        shares = shares_of_join(p.m, p.n, (self.tile_m, self.tile_n))
+        blocks = size.batch * operands.cover(max(p.m, p.n), self.threads // shares)
+        return first, self._launch(problem, replace(cut, adds_up=shares), blocks)
 
-    def _launch(self, index: int, problem: GemmProblem, cut: Slicing, blocks: int) -> Launch:
+    def _launch(self, problem: GemmProblem, cut: Slicing, blocks: int) -> Launch:
         operands.check_blocks(blocks)
         values = parameters.values_of(self.epilogue, problem, cut)
         if isinstance(self.epilogue, VisitorEpilogue):
-            size = GemmSize(problem.m, problem.n, problem.k, math.prod(problem.batch))
-            values["folds"] = self._folds(size)[0]
+            values["folds"] = self._folds(problem.size)[0]
         return operands.make_launch(self, blocks, values)
 
     @property

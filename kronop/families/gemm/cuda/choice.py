@@ -18,15 +18,16 @@ from kronop.errors import ArgumentError, mismatch
 from kronop.families.gemm.cuda import group_choice
 from kronop.families.gemm.cuda.blocks import GemmBlocks
 from kronop.families.gemm.cuda.group_design import GemmGroup
+from kronop.families.gemm.cuda.group_split import SplitProduct
 from kronop.families.gemm.cuda.mma_design import GemmMma, Way
 from kronop.families.gemm.cuda.tile_design import GemmTile
 from kronop.families.gemm.cutlass import choice as cutlass_choice
 from kronop.families.gemm.description import GemmDescription
-from kronop.families.gemm.least import LeastOfGemm
 from kronop.families.gemm.size import USUAL, GemmSize
+from kronop.families.gemm.step import product_step
 from kronop.target import Target
 
-AnyDesign = GemmBlocks | GemmGroup
+AnyDesign = GemmBlocks | GemmGroup | SplitProduct
 
 # Of ordinary cores: rows, columns and indices k of a tile, then rows and columns of a thread.
 _TILES = (
@@ -132,7 +133,7 @@ def plans(
     size = size or USUAL[target.backend]
     every = _designs(description, target)
     if size.slices > 1:  # Warp groups add up whole sums.
-        every = (item for item in every if not isinstance(item, GemmGroup))
+        every = (item for item in every if isinstance(item, GemmBlocks))
     own = cheapest_plans(
         every,
         lambda item: item.seconds(size, target),
@@ -144,7 +145,7 @@ def plans(
     found = own or cheapest_plans(
         cutlass_choice.designs(description, target),
         lambda item: item.seconds(size, target),
-        lambda item: cutlass_choice.steps(description, target, item),
+        lambda item: (cutlass_choice.step(description, target, item),),
         target=target,
         size=size,
         count=count,
@@ -235,29 +236,20 @@ def _band(what: GemmDescription, tile_n: int) -> int:
     return max(width, _BAND_COLUMNS // tile_n) if what.tile is None else width
 
 
-def _steps(what: GemmDescription, target: Target, design: AnyDesign) -> tuple[Step, ...]:
-    if isinstance(design, GemmGroup):
-        return group_choice.steps(what, target, design)
-    on_tensor_cores = isinstance(design, GemmMma)
-    split = isinstance(design, GemmMma) and design.way is Way.SplitTf32
-    kind = "mma" if on_tensor_cores else "tile"
-    sizes = f"{design.tile_m}x{design.tile_n}x{design.tile_k}"
-    element = what.A.element
-    name = f"gemm_{kind}_{element.short}_{what.epilogue.name}_{sizes}_{target.arch}"
-    least = LeastOfGemm(
-        element=element,
-        output=what.Y.element,
-        sums=design.math.element_accumulator,
-        multiplied=design.rounded if isinstance(design, GemmMma) else None,
-        products=PRODUCTS_OF_SPLIT if split else 1,
+def _steps(what: GemmDescription, target: Target, found: AnyDesign) -> tuple[Step, ...]:
+    if not isinstance(found, GemmBlocks):
+        return group_choice.steps(what, target, found)
+    kind, multiplied, products = "tile", None, 1
+    if isinstance(found, GemmMma):
+        kind, multiplied = "mma", found.rounded
+        products = PRODUCTS_OF_SPLIT if found.way is Way.SplitTf32 else 1
+    sizes = f"{found.tile_m}x{found.tile_n}x{found.tile_k}"
+    step = product_step(
+        f"gemm_{kind}_{what.A.element.short}_{what.epilogue.name}_{sizes}_{target.arch}",
+        what,
+        found,
+        multiplied=multiplied,
+        products=products,
+        sums=found.math.element_accumulator,
     )
-    return (
-        Step(
-            entry=name,
-            design=design,
-            bytes_per_row=what.Y.element.bytes,
-            operations_per_row=2,
-            note=f"a matrix product by {design}",
-            least=least,
-        ),
-    )
+    return (step,)

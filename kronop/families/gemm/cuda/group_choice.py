@@ -25,11 +25,11 @@ from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.design import Design
 from kronop.emit.plan import Step
-from kronop.families.gemm.cuda.group_design import LINE_BYTES, GemmGroup
-from kronop.families.gemm.cuda.group_problem import GRANULE
-from kronop.families.gemm.cuda.group_split import GemmSplit
+from kronop.families.gemm.cuda.group_design import GemmGroup
+from kronop.families.gemm.cuda.group_problem import GRANULE, LINE_BYTES
+from kronop.families.gemm.cuda.group_split import GemmSplit, SplitProduct
 from kronop.families.gemm.description import GemmDescription
-from kronop.families.gemm.least import LeastOfGemm
+from kronop.families.gemm.step import product_step
 from kronop.machine import Feature
 from kronop.target import Target
 
@@ -103,8 +103,18 @@ def _multiplies(math: MathInstruction) -> bool:
     return plain and math.element_accumulator.bytes == 4
 
 
-def designs(what: GemmDescription, target: Target) -> Iterator[GemmGroup]:
+def designs(what: GemmDescription, target: Target) -> Iterator[GemmGroup | SplitProduct]:
     """The ways to compute what is described by warp groups, if there are any."""
+    return map(with_split, products(what, target))
+
+
+def with_split(product: GemmGroup) -> GemmGroup | SplitProduct:
+    """The product, behind the kernel that splits its operands if they are to be."""
+    return SplitProduct(split=GemmSplit(), product=product) if product.split else product
+
+
+def products(what: GemmDescription, target: Target) -> Iterator[GemmGroup]:
+    """Those of `designs` without the kernel that splits operands."""
     if not status(what, target):
         return
     for design in _every(what, target):
@@ -183,30 +193,28 @@ def _is_asked(tile: TileDescription, design: GemmGroup) -> bool:
     )
 
 
-def steps(what: GemmDescription, target: Target, design: GemmGroup) -> tuple[Step, ...]:
+def steps(
+    what: GemmDescription, target: Target, found: GemmGroup | SplitProduct
+) -> tuple[Step, ...]:
     """The steps of a plan: the product, after its operands are split if they are."""
-    element = what.A.element
-    name = f"gemm_group_{element.short}_{what.epilogue.name}_{design.m}x{design.n}_{target.arch}"
-    least = LeastOfGemm(
-        element=element,
-        output=what.Y.element,
-        sums=what.math.element_accumulator,
+    *before, design = found.designs
+    assert isinstance(design, GemmGroup)
+    sizes = f"{what.A.element.short}_{what.epilogue.name}_{design.m}x{design.n}"
+    product = product_step(
+        f"gemm_group_{sizes}_{target.arch}",
+        what,
+        design,
         multiplied=what.math.element_a,
         products=PRODUCTS_OF_SPLIT if design.split else 1,
     )
-    product = _step(name, design, f"a matrix product by {design}", least)
-    if not design.split:
-        return (product,)
-    note = "float32 as two TF32 numbers each"
-    return (_step(f"gemm_split_{target.arch}", GemmSplit(), note, None), product)
+    return (*(_split_step(item, target) for item in before), product)
 
 
-def _step(entry: str, design: Design, note: str, least: LeastOfGemm | None) -> Step:
+def _split_step(design: Design, target: Target) -> Step:
     return Step(
-        entry=entry,
+        entry=f"gemm_split_{target.arch}",
         design=design,
         bytes_per_row=0,
         operations_per_row=0,
-        note=note,
-        least=least,
+        note="float32 as two TF32 numbers each",
     )

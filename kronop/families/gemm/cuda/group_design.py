@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from kronop.artifacts import (
-    Block,
-    Field,
-    KernelSignature,
-    Launch,
-    Scalar,
-    Status,
-    TensorMap,
-)
+from kronop.artifacts import KernelSignature, Launch, Status, TensorMap
 from kronop.descriptions.datatype import FLOAT8, DataType, bfloat16, float16, float32, int8
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
@@ -22,35 +15,27 @@ from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.summed import moved_bytes, parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import (
-    SECONDS_OF_LAUNCH,
-    hertz,
-    memory_bytes_per_cycle,
-)
+from kronop.emit.cuda.machine import SECONDS_OF_LAUNCH, hertz, memory_bytes_per_cycle
+from kronop.emit.cuda.visit_sums import shares_of_join
 from kronop.emit.design import Constant, Design, Instantiation, package_folder
 from kronop.emit.visit_design import repeating
-from kronop.families.gemm.cuda import group_cost, group_split, group_visitor
+from kronop.families.gemm.cuda import group_cost, group_stored, group_visitor
 from kronop.families.gemm.cuda.blocks import TREE_STYLES
 from kronop.families.gemm.cuda.group_problem import (
-    GRANULE,
+    LINE_BYTES,
     MOST,
+    PLANES,
     check_extents,
     parts,
     step_of,
-    strides_of,
-    swapped,
     tensor_map,
-    transposed,
 )
-from kronop.families.gemm.cuda.group_split import PLANES, GemmSplit, at_once, planes
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
 from kronop.target import Target
 
 _TEAM, _TEAMS = 128, 2
-LINE_BYTES = 128
-_MAP_BYTES, _MAP_ALIGNMENT = 128, 64
 # 64 lines, of which operands and results consist.
 _BLOCK_BYTES = 64 * LINE_BYTES
 # Registers of a thread that brings slabs, and of one that multiplies: together nearly all that a
@@ -60,12 +45,6 @@ _COPY_REGISTERS, _PRODUCT_REGISTERS = 24, 240
 _BAND = 16
 # Bytes of barriers, at most.
 _BARRIER_BYTES = 1024
-_POINTERS = ("y", "z", "bias")
-_NUMBERS = (
-    *("m", "n", "k", "problems"),
-    *("y_row", "y_column", "y_batch", "z_row", "z_column", "z_batch"),
-    *("bias_row", "bias_column", "a_repeats", "b_repeats", "maps_y"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +60,8 @@ class GemmGroup(Design):
         alternate: the teams take tiles in turn, instead of sharing each.
         turned_a, turned_b: A is contiguous along M, B along N.
         swapped: the transposed product is computed, since Y is contiguous along M.
-        split: operands are planes in the workspace: see `group_split`.
+        split: operands are pairs of planes, those of all problems one after the other; the stride
+            of a batch leads from one pair to the next: see `group_split`.
     """
 
     styles: ClassVar[tuple[str, ...]] = (
@@ -155,24 +135,10 @@ class GemmGroup(Design):
         return self.output if self.tree is None else self.math.element_accumulator
 
     @property
-    def scalars(self) -> str:
-        """The type and number of scalars, as template arguments of parameter structs."""
-        return f"{operands.scalar_kind(self.epilogue).cxx}, {len(self.epilogue.scalar_names)}"
-
-    @property
     def signature(self) -> KernelSignature:
         if self.tree is not None:
             return group_visitor.signature(self.tree)
-        scalars = operands.scalar_kind(self.epilogue)
-        return KernelSignature(
-            "GemmGroupParameters",
-            (
-                *(Block(f"{name}_map", _MAP_BYTES, _MAP_ALIGNMENT) for name in ("a", "b", "y")),
-                *(Field(name, Scalar.POINTER) for name in _POINTERS),
-                *(Field(name, Scalar.INT64) for name in _NUMBERS),
-                Field("scalars", scalars, len(self.epilogue.scalar_names)),
-            ),
-        )
+        return group_stored.signature(self.epilogue)
 
     def style(self, target: Target) -> Iterator[str]:
         yield "tiles in turn" if self.alternate else "shared tiles"
@@ -217,7 +183,7 @@ class GemmGroup(Design):
         if 2 * max(size.m, size.n, size.k, size.batch) > MOST:
             return math.inf
         m, n = (size.n, size.m) if self.swapped else (size.m, size.n)
-        rounds = operands.cover(self._tiles(m, n, size.batch), self._places(target))
+        rounds = operands.cover(self._tiles(m, n, size.batch), self.places(target))
         tile = (self.m, self.n, self.alternate)
         step = group_cost.cycles_of_step(tile, self.cluster, self.source, split=self.split)
         multiply = operands.round_up(size.k, self.slab) * step
@@ -229,13 +195,7 @@ class GemmGroup(Design):
             ends = moved_bytes(self.tree) - self.tree.element_accumulator.bytes
         moved = ((m + n) * size.k * self.source.bytes + m * n * ends) * size.batch
         cycles = max(cycles, moved / (memory_bytes_per_cycle(target) * target.cores))
-        seconds = cycles / hertz(target) + SECONDS_OF_LAUNCH
-        if not self.split:
-            return seconds
-        # Elements are read, written as two, and read again.
-        moved = (m + n) * size.k * size.batch * 3 * self.source.bytes
-        rate = memory_bytes_per_cycle(target) * target.cores * hertz(target)
-        return seconds + moved / rate + SECONDS_OF_LAUNCH
+        return cycles / hertz(target) + SECONDS_OF_LAUNCH
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
@@ -274,7 +234,7 @@ class GemmGroup(Design):
         """The C++ name of the parameter struct."""
         if self.tree is not None:
             return group_visitor.parameters_of(self.tree)
-        return f"kronop::GemmGroupParameters<{self.scalars}>"
+        return group_stored.parameters_of(self.epilogue)
 
     @property
     def _end(self) -> tuple[tuple[str, Constant], ...]:
@@ -283,149 +243,96 @@ class GemmGroup(Design):
             return (("kFoldBytes", self.fold_bytes), ("kRepeating", repeating(self.tree)))
         return ()
 
-    def launches(self, index: int, target: Target, problem: GemmProblem) -> Iterator[Launch]:
-        """One launch for problems along the longest dimension of the batch, for each of the others;
-        before it those that split the operands, by the step before this one."""
-        problem = swapped(problem) if self.swapped else problem
-        most = at_once(problem.m, problem.n, problem.k) if self.split else MOST
-        visited = () if self.tree is None else group_visitor.element_bytes(self.tree)
-        for part, count in parts(problem, self.source.bytes, self.output.bytes, most, visited):
-            if self.split and part.k:
-                yield from GemmSplit().launches(index - 1, target, part, count)
-            if self.tree is not None:
-                yield from self._visited_launches(index, target, part, count)
-                continue
-            values = self.values_of(part, count)
-            tiles = self.tiles_of(part, count)
-            yield self.launch_with(index, target, tiles, self.signature, values)
-
-    def _visited_launches(
-        self, index: int, target: Target, problem: GemmProblem, count: int
-    ) -> Iterator[Launch]:
-        """One launch, and one that joins parts if the tree reduces."""
-        assert self.tree is not None
-        end = group_visitor.End(tree=self.tree, tile=self.team_tile, used=self._used(problem))
-        values = {
-            **self._read_values(problem, count),
-            **end.values_of(problem, count),
-            "joins": 0,
-        }
-        tiles = self.tiles_of(problem, count)
-        yield self.launch_with(index, target, tiles, self.signature, values)
-        if self.tree.tree.reduces:
-            shares = end.shares(problem)
-            blocks = operands.round_up(end.blocks(problem, count, shares), self.cluster)
-            operands.check_blocks(blocks)
-            values["joins"] = shares
-            yield Launch(
-                parameters=self.signature.pack(values),
-                blocks=self.signature.blocks(values),
-                grid=(blocks, 1, 1),
-                block=(_TEAM, 1, 1),
-                shared_bytes=self.shared_bytes,
-            )
-
-    def workspace_bytes(self, size: GemmSize) -> int:
-        """Planes of split operands, then parts of what a visitor tree reduces."""
-        planes = group_split.workspace_bytes(size) if self.split else 0
+    def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
+        """Parts of what a visitor tree reduces."""
         if self.tree is None:
-            return planes
+            return 0
         m, n = (size.n, size.m) if self.swapped else (size.m, size.n)
-        return planes + parts_of(self.tree, m, n, size.batch, self.team_tile)[1]
+        return parts_of(self.tree, m, n, size.batch, self.team_tile)[1]
 
-    def _used(self, problem: GemmProblem) -> int:
-        """Where parts of reductions begin."""
-        size = GemmSize(problem.m, problem.n, problem.k, math.prod(problem.batch))
-        return group_split.workspace_bytes(size) if self.split else 0
-
-    def values_of(self, problem: GemmProblem, count: int) -> dict[str, Any]:
-        """The members of the parameter struct, for `count` problems that are equally far apart.
+    def launches(self, problem: GemmProblem, target: Target) -> tuple[Launch, ...]:
+        """One launch for problems along the longest dimension of the batch, for each of the others;
+        behind it one that joins parts, if a visitor tree reduces.
 
         Raises:
             ArgumentError: an extent is beyond what the kernel counts.
         """
-        own = problem
+        return tuple(
+            launch
+            for part in self.parts_of(self.oriented(problem))
+            for launch in self._launches_of(part, target)
+        )
+
+    def oriented(self, problem: GemmProblem) -> GemmProblem:
+        """The problem as the kernel computes it; or, of such a one, as it was before."""
+        return problem.transposed if self.swapped else problem
+
+    def parts_of(self, problem: GemmProblem, most: int = MOST) -> Iterator[GemmProblem]:
+        """Parts of a problem in the kernel's orientation, each of at most so many problems."""
+        visited = () if self.tree is None else group_visitor.element_bytes(self.tree)
+        return parts(problem, self.source.bytes, self.output.bytes, most, visited)
+
+    def _launches_of(self, part: GemmProblem, target: Target) -> Iterator[Launch]:
+        values = self.values_of(part)
+        blocks = min(self.tiles_of(part), self.places(target))
+        yield operands.make_launch(self, blocks, values)
+        if self.tree is not None and self.tree.tree.reduces:
+            shares = shares_of_join(part.m, part.n, self.team_tile)
+            blocks = part.problems * operands.cover(max(part.m, part.n), _TEAM // shares)
+            blocks = operands.round_up(blocks, self.cluster)
+            operands.check_blocks(blocks)
+            join = operands.make_launch(self, blocks, {**values, "joins": shares})
+            yield replace(join, block=(_TEAM, 1, 1))
+
+    def values_of(self, part: GemmProblem) -> dict[str, Any]:
+        """The members of the parameter struct.
+
+        Raises:
+            ArgumentError: an extent is beyond what the kernel counts.
+        """
+        check_extents(part)
+        a, b, share = part.a, part.b.transposed, self.n // self.cluster
+        if self.tree is None:
+            stored = group_stored.values_of(self.output, part)
+        else:
+            stored = group_visitor.values_of(self.tree, self.team_tile, part)
         return {
-            **self._read_values(own, count),
-            "y_map": self._result_map(own, count),
-            **strides_of("y", own.y),
-            **strides_of("z", own.z),
-            "bias": own.bias.pointer if own.bias else 0,
-            "bias_row": own.bias.row if own.bias else 0,
-            "bias_column": own.bias.column if own.bias else 0,
-            "maps_y": int(self._maps(own)),
-            "scalars": own.scalars,
+            "a_map": self._map(a, (part.k, part.m, part.problems), self.turned_a, self.m),
+            "b_map": self._map(b, (part.k, part.n, part.problems), self.turned_b, share),
+            "m": part.m,
+            "n": part.n,
+            "k": part.k,
+            "problems": part.problems,
+            "a_repeats": int(not step_of(a)),
+            "b_repeats": int(not step_of(b)),
+            "scalars": part.scalars,
+            **stored,
         }
 
-    def _read_values(self, own: GemmProblem, count: int) -> dict[str, Any]:
-        """Those that say what is multiplied."""
-        check_extents((own.m, own.n, own.k, count))
-        share = self.n // self.cluster
-        read = planes(own, count) if self.split else own
-        a, b = read.a, transposed(read.b)
-        return {
-            "a_map": self._map(a, (own.k, own.m, self._count(own.a, count)), self.turned_a, self.m),
-            "b_map": self._map(b, (own.k, own.n, self._count(own.b, count)), self.turned_b, share),
-            "m": own.m,
-            "n": own.n,
-            "k": own.k,
-            "problems": count,
-            "a_repeats": int(not step_of(own.a)),
-            "b_repeats": int(not step_of(own.b)),
-        }
-
-    def tiles_of(self, problem: GemmProblem, count: int) -> int:
-        """Tiles of so many problems, in whole clusters."""
-        return self._tiles(problem.m, problem.n, count)
+    def tiles_of(self, part: GemmProblem) -> int:
+        """Tiles of all problems of a part, in whole clusters."""
+        return self._tiles(part.m, part.n, part.problems)
 
     def _tiles(self, m: int, n: int, count: int) -> int:
         rows = operands.cover(m, self.m * self.cluster) * self.cluster
         return rows * operands.cover(n, self.n) * count
 
-    def _places(self, target: Target) -> int:
+    def places(self, target: Target) -> int:
         """Blocks that run at once, in whole clusters."""
         return target.cores // self.cluster * self.cluster
-
-    def launch_with(
-        self, index: int, target: Target, tiles: int, signature: KernelSignature, values: Any
-    ) -> Launch:
-        """The launch for so many tiles."""
-        return Launch(
-            parameters=signature.pack(values),
-            blocks=signature.blocks(values),
-            grid=(min(tiles, self._places(target)), 1, 1),
-            block=(self.threads, 1, 1),
-            shared_bytes=self.shared_bytes,
-        )
-
-    def _count(self, item: StridedMatrix, problems: int) -> int:
-        """Matrices that an operand's map has: one for each problem, or its planes."""
-        return (problems if step_of(item) else 1) * (PLANES if self.split else 1)
 
     def _map(
         self, item: StridedMatrix, extents: tuple[int, int, int], turned: bool, lines: int
     ) -> TensorMap | bytes:
-        """The map of an operand of (K, wide, matrices) elements, whose rows are wide indices."""
-        depth, wide, count = extents
+        """The map of an operand of (K, wide, problems) elements, whose rows are wide indices."""
+        depth, wide, problems = extents
         if not depth:
             return b""  # Nothing is read.
+        count = problems if step_of(item) else 1
+        if self.split:  # The planes of all problems follow each other.
+            count, item = PLANES * count, replace(item, batch=(wide * item.row,))
         along, across = (wide, depth) if turned else (depth, wide)
         step = item.column if turned else item.row
         box = (LINE_BYTES // self.source.bytes, self.slab if turned else lines)
         rounds = self.source is float32 and not self.split
         return tensor_map(item, (along, across, count), step, box, self.source, rounds)
-
-    def _maps(self, problem: GemmProblem) -> bool:
-        """Whether a map describes Y. Stores write whole granules, also at the end of a row."""
-        y, each = problem.y, self.output.bytes
-        multiples = (y.pointer, y.row * each, step_of(y) * each, problem.n * each)
-        # Maps have no negative strides; those of the batch are none here: see `parts`.
-        follows = y.row >= 0 and (y.column == 1 or problem.n == 1)
-        return follows and each < 8 and not any(item % GRANULE for item in multiples)
-
-    def _result_map(self, problem: GemmProblem, count: int) -> TensorMap | bytes:
-        if not self._maps(problem):
-            return b""
-        box = (LINE_BYTES // self.output.bytes, 64)
-        extents = (problem.n, problem.m, count)
-        return tensor_map(problem.y, extents, problem.y.row, box, self.output, False)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-from kronop.artifacts import (
-    Block,
-    Field,
-    KernelSignature,
-    Launch,
-    Scalar,
-    TensorMap,
-)
+from kronop.artifacts import Block, Field, KernelSignature, Launch, Scalar, TensorMap
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, Wrapping
 from kronop.families.gemm.cuda.group_design import GemmGroup
-from kronop.families.gemm.cuda.group_problem import parts, swapped
+from kronop.families.gemm.cuda.group_stored import scalars_of
 from kronop.families.gemm.description import GemmProblem
+from kronop.families.gemm.grouped_description import GemmGroupedProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -61,52 +56,30 @@ class GemmMany(Wrapping):
         )
 
     def instantiation(self, target: Target) -> Instantiation:
-        scalars = self.wrapped.scalars
+        counts = f"{scalars_of(self.epilogue)}, {_MEMBERS}"
         return replace(
             self.wrapped.instantiation(target),
-            parameters=f"kronop::GemmManyParameters<{scalars}, {_MEMBERS}>",
+            parameters=f"kronop::GemmManyParameters<{counts}>",
         )
 
-    def launches(
-        self, index: int, target: Target, problems: Sequence[GemmProblem]
-    ) -> Iterator[Launch]:
+    def launches(self, problem: GemmGroupedProblem, target: Target) -> tuple[Launch, ...]:
         """Launches of as many members as the parameters hold; large products come first."""
         each = self.wrapped
-        found = [
-            member
-            for problem in problems
-            for member in parts(
-                swapped(problem) if each.swapped else problem,
-                each.source.bytes,
-                each.output.bytes,
-            )
-        ]
-        found.sort(key=lambda member: -member[0].k)
-        signature = self.signature
-        for chunk in _chunks(found):
-            tiles = sum(each.tiles_of(*member) for member in chunk)
-            content, maps = self._packed(chunk)
-            values = {"members": content, "used": len(chunk)}
-            launch = each.launch_with(index, target, tiles, signature, values)
-            yield replace(launch, blocks=maps)
+        found = [part for item in problem.problems for part in each.parts_of(each.oriented(item))]
+        found.sort(key=lambda part: -part.k)
+        chunks = (found[at : at + _MEMBERS] for at in range(0, len(found), _MEMBERS))
+        return tuple(self._launch(chunk, target) for chunk in chunks)
 
-    def _packed(
-        self, members: Sequence[tuple[GemmProblem, int]]
-    ) -> tuple[bytes, tuple[tuple[int, int, TensorMap], ...]]:
-        """(the bytes of all members, which begin the parameters; their tensor maps)."""
+    def _launch(self, members: Sequence[GemmProblem], target: Target) -> Launch:
         maps: list[tuple[int, int, TensorMap]] = []
         content, signature = bytearray(), self.wrapped.signature
-        for problem, count in members:
-            values = self.wrapped.values_of(problem, count)
+        for part in members:
+            values = self.wrapped.values_of(part)
             maps += [
                 (len(content) + offset, nbytes, value)
                 for offset, nbytes, value in signature.blocks(values)
             ]
             content += signature.pack(values).ljust(self._member_bytes, b"\0")
-        return bytes(content), tuple(maps)
-
-
-def _chunks(
-    members: Sequence[tuple[GemmProblem, int]],
-) -> Iterator[Sequence[tuple[GemmProblem, int]]]:
-    return (members[at : at + _MEMBERS] for at in range(0, len(members), _MEMBERS))
+        every: dict[str, Any] = {"members": bytes(content), "used": len(members)}
+        blocks = min(sum(map(self.wrapped.tiles_of, members)), self.wrapped.places(target))
+        return replace(operands.make_launch(self, blocks, every), blocks=tuple(maps))

@@ -1,4 +1,4 @@
-"""Problems as kernels with tensor maps take them: transposed, in parts, operands as maps."""
+"""Problems as kernels with tensor maps take them: in parts, operands as maps."""
 
 from __future__ import annotations
 
@@ -7,42 +7,32 @@ import operator
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kronop.artifacts import TensorMap
+from kronop.artifacts import Block, TensorMap
 from kronop.descriptions.datatype import DataType
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import NOTHING, StridedMatrix
 from kronop.emit.cuda import operands
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.gemm.description import GemmProblem
 
 # What addresses and strides of a mapped tensor are multiples of, in bytes.
 GRANULE = 16
+# Bytes of a row of an operand, or of results, in shared memory.
+LINE_BYTES = 128
+# float32 as two TF32 numbers.
+PLANES = 2
 # Extents that kernels count in 32 bits, with tiles that begin before their ends.
 MOST = 2**31 - 2**16
+_MAP_BYTES, _MAP_ALIGNMENT = 128, 64
 
 
-def transposed(item: StridedMatrix) -> StridedMatrix:
-    """The matrix with rows for columns."""
-    return replace(item, row=item.column, column=item.row)
+def map_blocks(names: str) -> tuple[Block, ...]:
+    """The members of a parameter struct that are maps of operands, named by a letter each."""
+    return tuple(Block(f"{name}_map", _MAP_BYTES, _MAP_ALIGNMENT) for name in names)
 
 
-def swapped(problem: GemmProblem) -> GemmProblem:
-    """The problem of the transposed result, which is the product of B and A, both transposed."""
-    z, bias = problem.z, problem.bias
-    return replace(
-        problem,
-        m=problem.n,
-        n=problem.m,
-        a=transposed(problem.b),
-        b=transposed(problem.a),
-        y=transposed(problem.y),
-        z=z and transposed(z),
-        bias=bias and transposed(bias),
-        visited=tuple(map(transposed, problem.visited)),
-    )
-
-
-def check_extents(extents: tuple[int, ...]) -> None:
-    """Raises ArgumentError if one is beyond what kernels count."""
+def check_extents(problem: GemmProblem) -> None:
+    """Raises ArgumentError if an extent of a part is beyond what kernels count."""
+    extents = (problem.m, problem.n, problem.k, problem.problems)
     if max(extents) > MOST:
         raise ArgumentError(
             mismatch(
@@ -60,10 +50,10 @@ def parts(
     output: int,
     most: int = MOST,
     visited: tuple[int, ...] = (),
-) -> Iterator[tuple[GemmProblem, int]]:
-    """Problems that are equally far apart, and their number: along the longest dimension of the
-    batch, for each index of the others. Along dimensions where A, B or Y steps backward, which no
-    map does, each problem is alone.
+) -> Iterator[GemmProblem]:
+    """Problems that are equally far apart, in a batch of one dimension or none: along the longest
+    dimension of the batch, for each index of the others. Along dimensions where A, B or Y steps
+    backward, which no map does, each problem is alone. A part is its own only part.
 
     Args:
         source, output: bytes of an element.
@@ -82,15 +72,15 @@ def parts(
             offset = sum(map(operator.mul, start, item.batch))
             return replace(item, pointer=item.pointer + offset * size, batch=item.batch[own])
 
-        part = replace(
+        yield replace(
             problem,
+            batch=(count,) if count > 1 else (),
             a=moved(problem.a, source),
             b=moved(problem.b, source),
             y=moved(problem.y, output),
             z=problem.z and moved(problem.z, output),
             visited=tuple(map(moved, problem.visited, visited)),
         )
-        yield part, count
 
 
 def _longest(problem: GemmProblem) -> int | None:
@@ -110,7 +100,7 @@ def step_of(item: StridedMatrix) -> int:
 
 def strides_of(name: str, item: StridedMatrix | None) -> dict[str, int]:
     """An operand's members of the parameter struct: its address, and its strides."""
-    item = item or StridedMatrix(pointer=0, row=0, column=0)
+    item = item or NOTHING
     return {
         name: item.pointer,
         f"{name}_row": item.row,

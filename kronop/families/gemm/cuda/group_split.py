@@ -2,42 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-from kronop.artifacts import Field, KernelSignature, Launch, Scalar
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import float32
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.design import Instantiation, InWorkspace, package_folder
-from kronop.families.gemm.cuda.group_problem import step_of, transposed
+from kronop.emit.cuda.machine import SECONDS_OF_LAUNCH, hertz, memory_bytes_per_cycle
+from kronop.emit.design import Instantiation, InWorkspace, Pipeline, Runnable, package_folder
+from kronop.families.gemm.cuda.group_design import GemmGroup
+from kronop.families.gemm.cuda.group_problem import PLANES, step_of
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-PLANES = 2
 _THREADS, _RESIDENT, _TILE = 256, 8, 32
 # Elements of 16 bytes, in multiples of which lines begin; bytes in multiples of which operands do.
 _LINE, _APART = 4, 256
 # Bytes of planes, beyond which the problems of a batch are split in turns.
 _MOST_BYTES = 2**29
-SIGNATURE = KernelSignature(
-    "GemmSplitParameters",
-    (
-        Field("from", Scalar.POINTER),
-        Field("to", Scalar.POINTER),
-        *(
-            Field(name, Scalar.INT64)
-            for name in ("lines", "depth", "pitch", "problems", "line", "along", "batch")
-        ),
-    ),
-)
+_NUMBERS = ("lines", "depth", "pitch", "problems", "line", "along", "batch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitProblem:
+    """An operand of problems that are equally far apart, and where its planes are to be.
+
+    Attributes:
+        matrix: the operand, with its lines as rows.
+        lines, depth: its extents.
+        problems: how many matrices there are.
+    """
+
+    matrix: StridedMatrix
+    lines: int
+    depth: int
+    problems: int
+    address: int
+
+    @property
+    def planes(self) -> StridedMatrix:
+        """Those of the first matrix; the stride of the batch leads to those of the next one."""
+        pitch = _pitch(self.depth)
+        batch = tuple(PLANES * self.lines * pitch if step else 0 for step in self.matrix.batch)
+        return StridedMatrix(pointer=self.address, row=pitch, column=1, batch=batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GemmSplit(InWorkspace):
-    """A kernel that splits one operand; it runs for each of both."""
+    """A kernel that splits one operand."""
 
     @property
     def threads(self) -> int:
@@ -49,7 +63,13 @@ class GemmSplit(InWorkspace):
 
     @property
     def signature(self) -> KernelSignature:
-        return SIGNATURE
+        return KernelSignature(
+            "GemmSplitParameters",
+            (
+                *(Field(name, Scalar.POINTER) for name in ("from", "to")),
+                *(Field(name, Scalar.INT64) for name in _NUMBERS),
+            ),
+        )
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
@@ -61,42 +81,74 @@ class GemmSplit(InWorkspace):
             folders=(package_folder("kronop.families.gemm.cuda"),),
         )
 
-    def launches(
-        self, index: int, target: Target, problem: GemmProblem, count: int
-    ) -> Iterator[Launch]:
-        """Those of A and of B."""
-        for item, lines, to in _places(problem, count):
-            problems = count if step_of(item) else 1
-            values = {
-                "from": item.pointer,
-                "to": to,
-                "lines": lines,
-                "depth": problem.k,
-                "pitch": _pitch(problem.k),
-                "problems": problems,
-                "line": item.row,
-                "along": item.column,
-                "batch": step_of(item),
-            }
-            tiles = operands.cover(lines, _TILE) * operands.cover(problem.k, _TILE) * problems
-            yield Launch(
-                parameters=SIGNATURE.pack(values),
-                grid=(min(tiles, _RESIDENT * target.cores), 1, 1),
-                block=(_THREADS, 1, 1),
-                shared_bytes=self.shared_bytes,
-            )
+    def launches(self, problem: SplitProblem, target: Target) -> tuple[Launch, ...]:
+        p, item = problem, problem.matrix
+        values = {
+            "from": item.pointer,
+            "to": p.address,
+            "lines": p.lines,
+            "depth": p.depth,
+            "pitch": _pitch(p.depth),
+            "problems": p.problems,
+            "line": item.row,
+            "along": item.column,
+            "batch": step_of(item),
+        }
+        tiles = operands.cover(p.lines, _TILE) * operands.cover(p.depth, _TILE) * p.problems
+        return (operands.make_launch(self, min(tiles, _RESIDENT * target.cores), values),)
 
 
-def workspace_bytes(size: GemmSize) -> int:
-    """Bytes of the planes of both operands, of the problems that run at once."""
-    problems = min(size.batch, at_once(size.m, size.n, size.k))
-    return problems * _bytes(size.m + size.n, size.k) + _APART
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitProduct(Pipeline):
+    """Splits both operands, and multiplies their planes. A batch takes scratch memory in turns."""
+
+    split: GemmSplit
+    product: GemmGroup
+
+    def __str__(self) -> str:
+        return str(self.product)
+
+    @property
+    def parts(self) -> tuple[Runnable, ...]:
+        return self.split, self.product
+
+    def status(self, target: Target) -> Status:
+        """That of the product: any target that has its kernel can split."""
+        return self.product.status(target)
+
+    def seconds(self, size: GemmSize, target: Target) -> float:
+        """Modelled time: elements are read, written as two, and read again."""
+        moved = (size.m + size.n) * size.k * size.batch * 3 * float32.bytes
+        rate = memory_bytes_per_cycle(target) * target.cores * hertz(target)
+        return self.product.seconds(size, target) + moved / rate + SECONDS_OF_LAUNCH
+
+    def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
+        """Bytes of the planes of what runs at once, and of what the product needs behind them."""
+        return _bytes_at_once(size) + self.product.workspace(size, target, threads)
+
+    def launches(self, problem: GemmProblem, target: Target) -> tuple[Launch, ...]:
+        own, most = self.product.oriented(problem), at_once(problem.size)
+        behind = problem.workspace + _bytes_at_once(problem.size)
+        found: list[Launch] = []
+        for part in self.product.parts_of(own, most):
+            read = replace(part, workspace=behind)
+            if part.k:
+                a, b = _operands(part)
+                read = replace(read, a=a.planes, b=b.planes.transposed)
+                found += (*self.launches_of(0, a, target), *self.launches_of(0, b, target))
+            found += self.launches_of(1, self.product.oriented(read), target)
+        return tuple(found)
 
 
-def at_once(m: int, n: int, k: int) -> int:
+def at_once(size: GemmSize) -> int:
     """How many problems are split before their products run: a batch takes scratch memory in
     turns, of which each is long enough to be worth its launches."""
-    return max(1, _MOST_BYTES // max(1, _bytes(m + n, k)))
+    return max(1, _MOST_BYTES // max(1, _bytes(size.m + size.n, size.k)))
+
+
+def _bytes_at_once(size: GemmSize) -> int:
+    """Those of the planes of both operands, of the problems that run at once."""
+    return min(size.batch, at_once(size)) * _bytes(size.m + size.n, size.k) + _APART
 
 
 def _bytes(lines: int, depth: int) -> int:
@@ -104,23 +156,16 @@ def _bytes(lines: int, depth: int) -> int:
     return PLANES * lines * _pitch(depth) * float32.bytes
 
 
-def planes(problem: GemmProblem, count: int) -> GemmProblem:
-    """The problem whose operands are planes in the workspace: the stride of their batch is that
-    from one plane to the next."""
-    (_, m, to_a), (_, n, to_b) = _places(problem, count)
-    pitch = _pitch(problem.k)
-
-    def plane(pointer: int, lines: int) -> StridedMatrix:
-        return StridedMatrix(pointer=pointer, row=pitch, column=1, batch=(lines * pitch,))
-
-    return replace(problem, a=plane(to_a, m), b=transposed(plane(to_b, n)))
-
-
-def _places(problem: GemmProblem, count: int) -> tuple[tuple[StridedMatrix, int, int], ...]:
-    """(the operand with lines as rows, the lines, where its planes are) of A and of B."""
-    a, b, start = problem.a, transposed(problem.b), problem.workspace
-    taken = _bytes(problem.m, problem.k) * (count if step_of(a) else 1)
-    return (a, problem.m, start), (b, problem.n, start + operands.round_up(taken, _APART))
+def _operands(part: GemmProblem) -> tuple[SplitProblem, SplitProblem]:
+    """A and B, with lines as rows, and the places of their planes one after the other."""
+    found, place = [], part.workspace
+    for matrix, lines in ((part.a, part.m), (part.b.transposed, part.n)):
+        problems = part.problems if step_of(matrix) else 1
+        found.append(
+            SplitProblem(matrix=matrix, lines=lines, depth=part.k, problems=problems, address=place)
+        )
+        place += operands.round_up(_bytes(lines, part.k) * problems, _APART)
+    return found[0], found[1]
 
 
 def _pitch(depth: int) -> int:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from kronop.artifacts import Block, Field, KernelSignature, Scalar
+from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.descriptions.summed import parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.visit_sums import places_of_tree, shares_of_join
+from kronop.emit.cuda.visit_sums import places_of_tree
 from kronop.emit.visit_design import visited_strides, visited_values
+from kronop.families.gemm.cuda.group_problem import LINE_BYTES, map_blocks
 from kronop.families.gemm.cuda.visitor import counts_of
 from kronop.families.gemm.description import GemmProblem
-from kronop.frozen import dataclass
 
-# Threads of a team, and bytes of a thread's run of sums; bytes of a line.
-_TEAM, _RUN_BYTES, _LINE_BYTES = 128, 16, 128
-_MAP_BYTES, _MAP_ALIGNMENT = 128, 64
+# Threads of a team, and bytes of a thread's run of sums.
+_TEAM, _RUN_BYTES = 128, 16
 
 
 def fold_bytes(tree: VisitorEpilogue, tile: tuple[int, int], lines: int) -> int:
@@ -27,7 +26,7 @@ def fold_bytes(tree: VisitorEpilogue, tile: tuple[int, int], lines: int) -> int:
         tile: rows and columns of a team.
         lines: lines of sums in a row that a team takes at once.
     """
-    across = lines * _LINE_BYTES // _RUN_BYTES
+    across = lines * LINE_BYTES // _RUN_BYTES
     places = places_of_tree(tree, tile, (across, _TEAM // across))
     return operands.round_up(places * tree.element_epilogue.bytes, _RUN_BYTES)
 
@@ -46,7 +45,7 @@ def signature(tree: VisitorEpilogue) -> KernelSignature:
     return KernelSignature(
         "GemmGroupVisitorParameters",
         (
-            *(Block(f"{name}_map", _MAP_BYTES, _MAP_ALIGNMENT) for name in ("a", "b")),
+            *map_blocks("ab"),
             Field("partial", Scalar.POINTER),
             Field("visited", Scalar.POINTER, visited),
             *(Field(name, whole) for name in numbers),
@@ -58,40 +57,20 @@ def signature(tree: VisitorEpilogue) -> KernelSignature:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """What becomes of the sums of problems that are equally far apart.
+def values_of(tree: VisitorEpilogue, tile: tuple[int, int], part: GemmProblem) -> dict[str, Any]:
+    """The members of the parameter struct that say what becomes of the sums.
 
-    Attributes:
+    Args:
         tree: in the kernel's orientation.
-        tile: rows and columns of a team, of which there is a part each.
-        used: bytes of the workspace in front of the parts.
+        tile: rows and columns of a team, of which there is a part of each reduction.
     """
-
-    tree: VisitorEpilogue
-    tile: tuple[int, int]
-    used: int
-
-    def values_of(self, problem: GemmProblem, count: int) -> dict[str, Any]:
-        """The members of the parameter struct, for so many problems."""
-        tensors = len(self.tree.tree.tensors)
-        visited = (*problem.visited[:tensors], problem.y, *problem.visited[tensors:])
-        folds, _ = parts_of(self.tree, problem.m, problem.n, count, self.tile)
-        return {
-            **visited_values(visited),
-            "partial": problem.workspace + self.used,
-            "batch": padded((count,), 1),
-            "folds": folds,
-            "scalars": problem.scalars,
-        }
-
-    def shares(self, problem: GemmProblem) -> int:
-        """Threads that join the parts of a result."""
-        return shares_of_join(problem.m, problem.n, self.tile)
-
-    def blocks(self, problem: GemmProblem, count: int, shares: int) -> int:
-        """Blocks of a team each that join the parts."""
-        return count * operands.cover(max(problem.m, problem.n), _TEAM // shares)
+    return {
+        **visited_values(part.in_memory(tree)),
+        "partial": part.workspace,
+        "batch": padded(part.batch, 1),
+        "folds": parts_of(tree, part.m, part.n, part.problems, tile)[0],
+        "joins": 0,
+    }
 
 
 def element_bytes(tree: VisitorEpilogue) -> tuple[int, ...]:

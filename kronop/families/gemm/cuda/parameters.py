@@ -6,15 +6,15 @@ from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix, padded
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, NOTHING, padded
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
+from kronop.emit.visit_design import visited_values
 from kronop.families.gemm.cuda import visitor
 from kronop.families.gemm.description import GemmProblem
 from kronop.frozen import dataclass
 
 _OPERANDS = ("a", "b", "y", "z")
-_NOTHING = StridedMatrix(pointer=0, row=0, column=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +68,12 @@ def signature(epilogue: Epilogue) -> KernelSignature:
 
 def values_of(epilogue: Epilogue, problem: GemmProblem, slicing: Slicing) -> dict[str, Any]:
     """The members of the parameter struct; a visitor tree has `folds` besides."""
-    p, bias = problem, problem.bias or _NOTHING
-    found = dict(zip(_OPERANDS, (p.a, p.b, p.y, p.z or _NOTHING), strict=True))
+    p, bias = problem, problem.bias or NOTHING
+    found = dict(zip(_OPERANDS, (p.a, p.b, p.y, p.z or NOTHING), strict=True))
     more: dict[str, Any] = {}
     if isinstance(epilogue, VisitorEpilogue):
         found = {name: found[name] for name in ("a", "b")}
-        more = visitor.values_of(epilogue, problem)
+        more = visited_values(problem.in_memory(epilogue))
     strided = found if more else {**found, "bias": bias}
     return {
         **{name: item.pointer for name, item in strided.items()},

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
-from kronop.emit.visit_design import visited_strides, visited_values
-from kronop.families.gemm.description import GemmProblem
+from kronop.emit.visit_design import visited_strides
 
 
 def counts_of(epilogue: VisitorEpilogue) -> tuple[int, int, int]:
@@ -43,9 +40,3 @@ def signature(epilogue: VisitorEpilogue) -> KernelSignature:
             Field("scalars", operands.scalar_kind(epilogue), scalars),
         ),
     )
-
-
-def values_of(epilogue: VisitorEpilogue, problem: GemmProblem) -> dict[str, Any]:
-    """The members of the parameter struct that those of other epilogues have not."""
-    count = len(epilogue.tree.tensors)
-    return visited_values((*problem.visited[:count], problem.y, *problem.visited[count:]))

@@ -12,7 +12,7 @@ from kronop.families.gemm.cutlass.design import CutlassGemm
 from kronop.families.gemm.cutlass.hopper import choice as hopper_choice
 from kronop.families.gemm.cutlass.hopper.design import CutlassHopper
 from kronop.families.gemm.description import GemmDescription
-from kronop.families.gemm.least import LeastOfGemm
+from kronop.families.gemm.step import product_step
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -128,28 +128,16 @@ def _stored_at_once(what: GemmDescription) -> int:
     return _PANEL_STORE if promised >= enough else what.Y.alignment
 
 
-def steps(
-    what: GemmDescription, target: Target, design: CutlassGemm | CutlassHopper
-) -> tuple[Step, ...]:
-    """The one step of a plan."""
-    if isinstance(design, CutlassHopper):
-        return hopper_choice.steps(what, target, design)
-    element, math, operation = what.A.element, what.math, what.math.math_operation
+def step(what: GemmDescription, target: Target, design: CutlassGemm | CutlassHopper) -> Step:
+    """The one step of a plan; its kernel may be launched twice."""
+    kind = "hopper" if isinstance(design, CutlassHopper) else "gemm"
+    element, operation = what.A.element, what.math.math_operation
     tile = f"{design.tile_m}x{design.tile_n}x{design.tile_k}"
     splits = operation is MathOperation.multiply_add_fast_f32
-    return (
-        Step(
-            entry=f"cutlass_gemm_{element.short}_{what.epilogue.name}_{tile}_{target.arch}",
-            design=design,
-            bytes_per_row=0,
-            operations_per_row=0,
-            note=f"a matrix product by {design}",
-            least=LeastOfGemm(
-                element=element,
-                output=what.Y.element,
-                sums=math.element_accumulator,
-                multiplied=None if design.is_simt else operation.rounded or math.element_a,
-                products=PRODUCTS_OF_SPLIT if splits else 1,
-            ),
-        ),
+    return product_step(
+        f"cutlass_{kind}_{element.short}_{what.epilogue.name}_{tile}_{target.arch}",
+        what,
+        design,
+        multiplied=None if _is_simt(what) else operation.rounded or what.math.element_a,
+        products=PRODUCTS_OF_SPLIT if splits else 1,
     )

@@ -243,14 +243,14 @@ class CutlassGemm(Design):
             ("kSharedBytes", self.shared_bytes),
         )
 
-    def workspace_bytes(self, size: GemmSize, target: Target) -> int:
+    def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
         """Bytes for the sums of slices."""
         return launching.workspace_bytes(self, size)
 
-    def launches(self, index: int, target: Target, problem: GemmProblem) -> tuple[Launch, ...]:
+    def launches(self, problem: GemmProblem, target: Target) -> tuple[Launch, ...]:
         """One launch, or one for slices and one that adds up their sums.
 
         Raises:
             ArgumentError: a stride or an extent is not as CUTLASS's kernels take them.
         """
-        return launching.launches(self, index, target, problem)
+        return launching.launches(self, problem, target)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from typing import TYPE_CHECKING, Any
 
 from kronop.artifacts import Launch
@@ -15,7 +13,7 @@ from kronop.descriptions.datatype import (
     RowMajorInterleaved32,
     int8,
 )
-from kronop.descriptions.strided import StridedMatrix, padded
+from kronop.descriptions.strided import NOTHING, StridedMatrix, padded
 from kronop.emit.cuda import operands
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.gemm.description import GemmProblem
@@ -32,7 +30,6 @@ _LINE, _ADDING, _MOST_EXTENT = 16, 8, 2**31 - 1
 # Products of int8 in a sum. NOTE: CUTLASS's instructions saturate sums, where all others wrap; sums
 # of so few products, each of 2^14 at most, cannot reach the bounds of int32.
 _MOST_WRAPPED = 2**17 - 1
-_NOTHING = StridedMatrix(pointer=0, row=0, column=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +47,14 @@ def workspace_bytes(design: CutlassGemm, size: GemmSize) -> int:
     return _partial_bytes(design, m, n, cut)
 
 
-def launches(
-    design: CutlassGemm, index: int, target: Target, problem: GemmProblem
-) -> tuple[Launch, ...]:
-    problem = _turned(problem) if design.swapped else problem
+def launches(design: CutlassGemm, problem: GemmProblem, target: Target) -> tuple[Launch, ...]:
+    problem = problem.transposed if design.swapped else problem
     _check_extents(design, problem)
     cut = _cut(design, problem.k, problem.slices)
     values = _values(design, problem, cut)
     m, n, _ = design.tile
     tiles = operands.cover(problem.m, m) * operands.cover(problem.n, n)
-    blocks = tiles * max(cut.slices, math.prod(problem.batch))
+    blocks = tiles * max(cut.slices, problem.problems)
     operands.check_blocks(blocks)
     found = [operands.make_launch(design, blocks, values)]
     if cut.slices > 1:
@@ -83,28 +78,10 @@ def _partial_bytes(design: CutlassGemm, m: int, n: int, cut: Cut) -> int:
     return cut.slices * m * row if cut.slices > 1 else 0
 
 
-def _turned(problem: GemmProblem) -> GemmProblem:
-    """The transposed product: its left operand is B."""
-
-    def turned(item: StridedMatrix | None) -> Any:
-        return item and dataclasses.replace(item, row=item.column, column=item.row)
-
-    return dataclasses.replace(
-        problem,
-        m=problem.n,
-        n=problem.m,
-        a=turned(problem.b),
-        b=turned(problem.a),
-        y=turned(problem.y),
-        z=turned(problem.z),
-        bias=turned(problem.bias),
-    )
-
-
 def _values(design: CutlassGemm, problem: GemmProblem, cut: Cut) -> dict[str, Any]:
     left, right = design.kernel_layouts
     source, scalars = _source(design, problem, cut)
-    bias, names = problem.bias or _NOTHING, design.operand_names
+    bias, names = problem.bias or NOTHING, design.operand_names
     of_source = "bias" if source is problem.bias else "C"
     result = design.result_layout
     rows, columns = problem.m, problem.n
@@ -148,7 +125,7 @@ def _source(
     """
     bias, z = problem.bias, problem.z
     if bias is None or cut.slices > 1:
-        return z or _NOTHING, problem.scalars
+        return z or NOTHING, problem.scalars
     width = design.alignment_c * design.output.bytes
     if design.layout_c is not Layout.RowMajor or z is not None or bias.pointer % width:
         raise ArgumentError(

@@ -13,8 +13,8 @@ from kronop.emit.choice import cheapest_plans
 from kronop.emit.plan import Plan, Step
 from kronop.emit.x86 import amx, planning
 from kronop.families.gemm.description import GemmDescription
-from kronop.families.gemm.least import LeastOfGemm
 from kronop.families.gemm.size import USUAL, GemmSize
+from kronop.families.gemm.step import product_step
 from kronop.families.gemm.x86.design import HostGemm, VectorGemm
 from kronop.families.gemm.x86.pairs import PAIRED_BYTES, PairGemm
 from kronop.families.gemm.x86.tiles import TileGemm
@@ -106,17 +106,12 @@ def _common(
 
 
 def _step(what: GemmDescription, target: Target, design: HostGemm) -> Step:
-    sizes = f"{what.Y.element.short}_{what.epilogue.name}"
-    return Step(
-        entry=planning.kernel_name("gemm", what.A.element, sizes, target),
-        design=design,
-        bytes_per_row=what.Y.element.bytes,
-        operations_per_row=2,
-        note=f"matrix products: {design}",
-        least=LeastOfGemm(
-            element=what.A.element,
-            output=what.Y.element,
-            sums=what.math.added_in,
-            multiplied=what.A.element if isinstance(design, TileGemm) else None,
-        ),
+    element, sizes = what.A.element, f"{what.Y.element.short}_{what.epilogue.name}"
+    return product_step(
+        planning.kernel_name("gemm", element, sizes, target),
+        what,
+        design,
+        multiplied=element if isinstance(design, TileGemm) else None,
+        sums=what.math.added_in,
+        note="matrix products:",
     )

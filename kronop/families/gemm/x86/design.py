@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -11,9 +9,10 @@ from typing import Any, ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix, padded
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, NOTHING, padded
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.emit.visit_design import visited_values
 from kronop.emit.x86 import planning
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
@@ -23,7 +22,6 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 _OPERANDS = ("a", "b", "y", "z", "bias")
-_NOTHING = StridedMatrix(pointer=0, row=0, column=0)
 # What a core does in a cycle, the cycles after which the result of an addition can be used, and
 # its cycles in a second.
 _ARITHMETIC, _LOADS, _LATENCY, _HERTZ = 2, 4, 4, 3e9
@@ -165,8 +163,9 @@ class HostGemm(Design):
     def cut(self, m: int, n: int, k: int, problems: int, threads: int) -> Cut:
         return cut(self.blocking, m, n, k, problems, threads)
 
-    def workspace_bytes(self, size: GemmSize, threads: int) -> int:
-        """Bytes for a problem of a size, whether it is turned or not."""
+    def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
+        """Bytes of packed operands and sums of every thread, and of the sums of slices: enough for
+        a problem whether it is turned or not."""
         bytes_of = []
         for turned, (m, n) in enumerate(self._ways(size)):
             found = self.cut(m, n, size.k, size.batch, threads)
@@ -182,21 +181,22 @@ class HostGemm(Design):
         panel = self.tile[1]
         return visitor.folds(self.epilogue, found, m, n, problems, panel, turned=turned)
 
-    def launch(self, index: int, problem: GemmProblem) -> Launch:
+    def launches(self, problem: GemmProblem, target: Target) -> tuple[Launch, ...]:
         turned = self._is_better_turned(problem)
-        p, problems = _turned(problem) if turned else problem, math.prod(problem.batch)
-        found = self.cut(p.m, p.n, p.k, problems, p.threads)
+        p = problem.transposed if turned else problem
+        found = self.cut(p.m, p.n, p.k, p.problems, p.threads)
         values = self._values(p, found)
         if isinstance(self.epilogue, VisitorEpilogue):
-            values |= visitor.values(self.epilogue, p, turned=turned)
-            values["folds"] = self._folds(found, p.m, p.n, problems, turned=turned)[0]
-        return Launch(parameters=self.signature.pack(values))
+            values |= visited_values(p.in_memory(self.epilogue))
+            values["turned"] = int(turned)
+            values["folds"] = self._folds(found, p.m, p.n, p.problems, turned=turned)[0]
+        return (Launch(parameters=self.signature.pack(values)),)
 
     def _values(self, p: GemmProblem, found: Cut) -> dict[str, Any]:
         """The members of the parameter struct, without those of trees alone."""
         is_tree = isinstance(self.epilogue, VisitorEpilogue)
         names = _OPERANDS[:2] if is_tree else _OPERANDS
-        operands = {name: getattr(p, name) or _NOTHING for name in names}
+        operands = {name: getattr(p, name) or NOTHING for name in names}
         return {
             **{name: item.pointer for name, item in operands.items()},
             **{f"{name}_batch": padded(item.batch) for name, item in operands.items()},
@@ -310,26 +310,3 @@ class VectorGemm(HostGemm):
             ("kVectors", self.vectors),
             ("kUnroll", planning.DEFAULT_UNROLL),
         )
-
-
-def _turned(problem: GemmProblem) -> GemmProblem:
-    """The problem of the transposed result."""
-
-    def across(item: StridedMatrix | None) -> StridedMatrix | None:
-        return item and dataclasses.replace(item, row=item.column, column=item.row)
-
-    a, b, y = across(problem.b), across(problem.a), across(problem.y)
-    assert a is not None
-    assert b is not None
-    assert y is not None
-    return dataclasses.replace(
-        problem,
-        m=problem.n,
-        n=problem.m,
-        a=a,
-        b=b,
-        y=y,
-        z=across(problem.z),
-        bias=across(problem.bias),
-        visited=tuple(item for item in map(across, problem.visited) if item),
-    )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
 from kronop.descriptions.summed import parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
-from kronop.emit.visit_design import visited_values
+from kronop.emit.visit_design import visited_strides
 from kronop.emit.x86 import planning
-from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.x86.cutting import Cut
 
 CUTS = "rows columns depth slice slices scratch_bytes packed_columns sums partial pitch threads"
@@ -29,9 +26,7 @@ def signature(epilogue: VisitorEpilogue) -> KernelSignature:
             *(Field(name, whole) for name in "mnk"),
             *(Field(name, whole, batch) for name in ("batch", "a_batch", "b_batch")),
             *(Field(f"{name}_{way}", whole) for name in _OPERANDS for way in ("row", "column")),
-            Field("visited_batch", whole, count * batch),
-            Field("visited_row", whole, count),
-            Field("visited_column", whole, count),
+            *visited_strides(count),
             *(Field(name, whole) for name in (*CUTS.split(), "turned")),
             Field("folds", whole, results),
             planning.scalar_fields(epilogue),
@@ -45,13 +40,6 @@ def arguments(epilogue: VisitorEpilogue) -> str:
     results = len(tree.results)
     counts = f"{len(tree.tensors) + results}, {results}"
     return f"{planning.parameter_arguments(epilogue)}, {counts}"
-
-
-def values(epilogue: VisitorEpilogue, problem: GemmProblem, *, turned: bool) -> dict[str, Any]:
-    """Operands, then results, D first; strides of a `turned` problem are the kernel's already."""
-    operands = len(epilogue.tree.tensors)
-    every = (*problem.visited[:operands], problem.y, *problem.visited[operands:])
-    return {**visited_values(every), "turned": int(turned)}
 
 
 def folds(

@@ -9,7 +9,7 @@ from kronop.artifacts import Launch
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.contraction.design import ContractDesign
+from kronop.emit.cuda.contraction.design import ContractDesign, ContractProblem
 from kronop.emit.design import Wrapping
 from kronop.families.kron.cuda.pass_design import NOTHING, KronPass, four
 from kronop.families.kron.description import KronProblem
@@ -37,7 +37,7 @@ class ContractPass(Wrapping, KronPass):
         work = replace(self.wrapped.work, epilogue=epilogue)
         return replace(self, epilogue=epilogue, wrapped=replace(self.wrapped, work=work))
 
-    def launch(self, index: int, target: Target, problem: KronProblem) -> Launch:
+    def launches(self, problem: KronProblem, target: Target) -> tuple[Launch, ...]:
         ((contracted, produced),) = self.work.shape.group
         shape = self.work.shape
         extents = {
@@ -49,8 +49,10 @@ class ContractPass(Wrapping, KronPass):
             "lane": (1,),
             "group": four(problem.batch, 1),
         }
-        views = self._views(problem)
-        return self.wrapped.launch(index, target, views, extents, problem.scalars)
+        product = ContractProblem(
+            views=self._views(problem), extents=extents, scalars=problem.scalars
+        )
+        return self.wrapped.launches(product, target)
 
     @property
     def _by_rows(self) -> bool:

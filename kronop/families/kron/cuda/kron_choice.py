@@ -8,6 +8,7 @@ from kronop.emit.cuda.operands import splits_of
 from kronop.emit.plan import Plan, Step
 from kronop.families.kron.cuda.pass_design import KronPass
 from kronop.families.kron.cuda.passes import split, variants
+from kronop.families.kron.cuda.pipeline import KronPasses
 from kronop.families.kron.description import KronMatmulDescription, Side
 from kronop.target import Target
 
@@ -29,32 +30,36 @@ def plans(
 ) -> tuple[Plan, ...]:
     """The best plan, then plans with other tiles and other passes, the cheapest first."""
     passes, rejected = split(description, target, rows)
-    first = Plan(target=target, steps=_steps(description, passes, target), rejected=rejected)
     others = variants(description, target, rows)[1:count] if count > 1 else []
     return (
-        first,
-        *(Plan(target=target, steps=_steps(description, it, target)) for it in others),
+        _plan(description, passes, target, rejected),
+        *(_plan(description, item, target) for item in others),
     )
 
 
-def _steps(
-    description: KronMatmulDescription, passes: tuple[KronPass, ...], target: Target
-) -> tuple[Step, ...]:
-    result = []
+def _plan(
+    description: KronMatmulDescription,
+    passes: tuple[KronPass, ...],
+    target: Target,
+    rejected: tuple[tuple[str, str], ...] = (),
+) -> Plan:
+    placed, steps = [], []
     for index, way in enumerate(passes):
         work = way.work
         entry, note = _names(description, way, index, len(passes), target)
         epilogue = description.epilogue if index == len(passes) - 1 else None
-        result.append(
+        placed.append(way.placed(epilogue))
+        steps.append(
             Step(
                 entry=entry,
-                design=way.placed(epilogue),
+                design=placed[-1],
                 bytes_per_row=work.bytes_per_row,
                 operations_per_row=work.operations_per_row,
                 note=note,
             )
         )
-    return tuple(result)
+    pipeline = KronPasses(passes=tuple(placed))
+    return Plan(target=target, steps=tuple(steps), rejected=rejected, pipeline=pipeline)
 
 
 def _names(

@@ -49,8 +49,8 @@ class KronPass(Design):
         computed for a chosen one."""
 
     @abstractmethod
-    def launch(self, index: int, target: Target, problem: KronProblem) -> Launch:
-        """The launch as step `index`, for X and Y of this pass and all factors of the problem."""
+    def launches(self, problem: KronProblem, target: Target) -> tuple[Launch, ...]:
+        """The launch for X and Y of this pass and all factors of the product."""
 
 
 class TiledPass(KronPass):
@@ -129,7 +129,7 @@ class TiledPass(KronPass):
         apart."""
         return True
 
-    def launch(self, index: int, target: Target, problem: KronProblem) -> Launch:
+    def launches(self, problem: KronProblem, target: Target) -> tuple[Launch, ...]:
         factors = problem.factors[self.first : self.first + len(self.work.shape.group)]
         views, extents = self._views(problem, factors)
         across = operands.cover(extents["inner"][0], self.columns)
@@ -147,7 +147,7 @@ class TiledPass(KronPass):
         for name, item in views.items():
             values |= item.field(name)
         values |= {f"{name}_extent": size for name, size in extents.items()}
-        return operands.make_launch(self, self.grid(tiles, target), values)
+        return (operands.make_launch(self, self.grid(tiles, target), values),)
 
     def _flags(
         self, views: Mapping[str, operands.View], extents: Mapping[str, tuple[int, ...]]

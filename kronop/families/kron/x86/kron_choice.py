@@ -1,4 +1,8 @@
-"""Plans of Kronecker matmuls on CPUs: on vectors or on AMX tiles."""
+"""Plans of Kronecker matmuls on CPUs: one kernel for all factors, on vectors or on AMX tiles.
+
+With the tile instruction, shapes for which tiles are no faster still run on vectors; the results
+between two factors are then not rounded to bf16.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +57,7 @@ def plans(
     if _asks_for_tiles(description, target):
         own, tiles = kron_amx.design(setting.work)
         cycles = kron_amx.vector_cycles(description.input_columns, vectors.products())
-        reason = _reason_against(tiles, description, own, cycles)
+        reason = _reason_against(tiles, description, target, own, cycles)
         if not reason:
             slower = f"about {cycles:.0f} cycles per row, on tiles {own:.0f}"
             step = _step(description, target, tiles)
@@ -75,13 +79,17 @@ def _asks_for_tiles(description: KronMatmulDescription, target: Target) -> bool:
 
 
 def _reason_against(
-    tiles: KronTiles, description: KronMatmulDescription, cycles: float, vector_cycles: float
+    tiles: KronTiles,
+    description: KronMatmulDescription,
+    target: Target,
+    cycles: float,
+    vector_cycles: float,
 ) -> str:
     """The reason why a description runs on vectors; empty if it runs on tiles."""
     straight = _straight(description.side)
     if description.X.layout is not straight or description.Y.layout is not straight:
         return "tiles take rows of X and Y that are contiguous along the digits"
-    status = tiles.status()
+    status = tiles.status(target)
     if not status:
         return status.reason
     if cycles < vector_cycles:
@@ -140,7 +148,7 @@ def _affordable(setting: Setting) -> list[tuple[Candidate, Status]]:
     every = judged(setting)
     least = min(design.shared_bytes for (_, design), status in every if status)
     most = max(least, MOST_SCRATCH)
-    return [(item, item[1].status(most) and status) for item, status in every]
+    return [(item, item[1].scratch_status(most) and status) for item, status in every]
 
 
 def _scratch_status(setting: Setting) -> Status:

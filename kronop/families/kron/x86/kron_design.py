@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from abc import abstractmethod
@@ -10,13 +9,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
 from kronop.emit.design import Constant
 from kronop.emit.x86.design import HostDesign, Values
 from kronop.emit.x86.planning import scalar_fields, shares
 from kronop.families.kron.description import KronProblem
 from kronop.families.kron.x86.kron_parts import Digit, KronWork
 from kronop.frozen import dataclass
+from kronop.target import Target
 
 MOST_SCRATCH = 1 << 28
 # How many times its fair share the busiest thread may have; above, all threads share every tile.
@@ -82,7 +82,11 @@ class KronDesign(HostDesign):
     def keeps_sums(self) -> bool:
         """Whether the epilogue returns sums unchanged if its scalars are (1, 0)."""
 
-    def status(self, most: int = MOST_SCRATCH) -> Status:
+    def status(self, target: Target) -> Status:
+        """Whether a thread needs no more scratch than designs may have."""
+        return self.scratch_status(MOST_SCRATCH)
+
+    def scratch_status(self, most: int) -> Status:
         """Whether a thread needs no more scratch than `most` bytes."""
         size = self.shared_bytes
         if size <= most:
@@ -92,9 +96,8 @@ class KronDesign(HostDesign):
     def threads_for(self, rows: int, threads: int) -> int:
         return shares(self.vector_work * rows, threads, threads)
 
-    def launch(self, index: int, problem: KronProblem) -> Launch:
-        """The launch of step `index`."""
-        problem = _fold_batch(problem)
+    def launches(self, problem: KronProblem, target: Target) -> tuple[Launch, ...]:
+        problem = problem.folded()
         row_tile, threads, together = self._split(problem)
         factors = problem.factors
         own: Values = {
@@ -111,7 +114,7 @@ class KronDesign(HostDesign):
         }
         for name, matrix in (("x", problem.x), ("z", problem.z), ("y", problem.y)):
             own[f"{name}_batch"] = _padded(matrix.batch if matrix else (), 0)
-        return self.launch_with(index, problem, problem.rows * math.prod(problem.batch), own)
+        return (self.launch_with(problem, problem.all_rows, own),)
 
     def _split(self, problem: KronProblem) -> tuple[int, int, bool]:
         """(rows of a tile, threads, whether all threads work together on every tile).
@@ -120,7 +123,7 @@ class KronDesign(HostDesign):
         leaves threads idle, they share the blocks of each tile instead.
         """
         batch = math.prod(problem.batch)
-        threads = self.threads_for(problem.rows * batch, problem.threads)
+        threads = self.threads_for(problem.all_rows, problem.threads)
         tiles = -(-problem.rows // self.row_tile)
         if batch == 1 and tiles % threads:
             tiles += threads - tiles % threads
@@ -128,7 +131,7 @@ class KronDesign(HostDesign):
         row_tile = -(-row_tile // multiple) * multiple
         items = batch * -(-problem.rows // row_tile)
         busiest = -(-items // threads) * min(row_tile, problem.rows)
-        is_uneven = threads > 1 and busiest * threads > _UNEVEN * problem.rows * batch
+        is_uneven = threads > 1 and busiest * threads > _UNEVEN * problem.all_rows
         if self.has_teams and is_uneven:
             return min(self.row_tile, problem.rows), threads, True
         return row_tile, min(threads, items), False
@@ -159,39 +162,6 @@ def _signature(factors: int, scalars: Field) -> KernelSignature:
             Field("factor_batch", whole, factors * batch),
             scalars,
         ),
-    )
-
-
-def _fold_batch(problem: KronProblem) -> KronProblem:
-    """The problem with its last batch dimensions turned into rows, where possible.
-
-    That is if no factor depends on the dimension, and its stride in X, Y and Z is that of one row
-    times the number of rows.
-    """
-    while problem.batch and not any(factor.batch[-1] for factor in problem.factors):
-        matrices = [item for item in (problem.x, problem.y, problem.z) if item is not None]
-        if problem.rows > 1 and any(item.batch[-1] != problem.rows * item.row for item in matrices):
-            break
-        problem = _fold_last(problem)
-    return problem
-
-
-def _fold_last(problem: KronProblem) -> KronProblem:
-    def drop(item: StridedMatrix) -> StridedMatrix:
-        return dataclasses.replace(item, batch=item.batch[:-1])
-
-    def fold(item: StridedMatrix) -> StridedMatrix:
-        row = item.batch[-1] if problem.rows == 1 else item.row
-        return dataclasses.replace(drop(item), row=row)
-
-    return dataclasses.replace(
-        problem,
-        rows=problem.rows * problem.batch[-1],
-        batch=problem.batch[:-1],
-        x=fold(problem.x),
-        factors=tuple(map(drop, problem.factors)),
-        z=None if problem.z is None else fold(problem.z),
-        y=fold(problem.y),
     )
 
 

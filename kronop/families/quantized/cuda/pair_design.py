@@ -240,7 +240,7 @@ class PairDesign(Design):
             folders=(package_folder(__package__),),
         )
 
-    def launch(self, index: int, target: Target, problem: QuantizedKronProblem) -> Launch:
+    def launches(self, problem: QuantizedKronProblem, target: Target) -> tuple[Launch, ...]:
         product = problem.product
         x, y, factors = problem.x, problem.y, product.factors
         batch = math.prod(product.batch)
@@ -272,12 +272,13 @@ class PairDesign(Design):
             "clip": problem.clip,
         }
         operands.check_blocks(blocks * batch)
-        return Launch(
+        launch = Launch(
             parameters=self.signature.pack(values),
             grid=(blocks * batch, 1, 1),
             block=(self.threads, 1, 1),
             shared_bytes=self.shared_bytes,
         )
+        return (launch,)
 
     def _vectors(self, item: StridedMatrix, shape: tuple[int, int], batch: tuple[int, ...]) -> int:
         """Whether vectors along the rows of an operand are aligned."""

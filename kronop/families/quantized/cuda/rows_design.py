@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
-from kronop.descriptions.datatype import DataType
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, package_folder
-from kronop.families.quantized.description import QuantizedKronProblem
-from kronop.families.quantized.two_steps import RowsDesign
+from kronop.families.quantized.two_steps import RowsDesign, RowsProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -34,10 +32,6 @@ class CudaRows(RowsDesign):
     """A warp for each row or, where rows are long, a block."""
 
     styles: ClassVar[tuple[str, ...]] = ("short rows", "long rows", "vectors", "single numbers")
-
-    element: DataType
-    columns: int
-    bits: int
 
     @property
     def threads(self) -> int:
@@ -76,20 +70,12 @@ class CudaRows(RowsDesign):
             folders=(package_folder(__package__),),
         )
 
-    def launch(
-        self, index: int, target: Target, rows: int, y: int, problem: QuantizedKronProblem
-    ) -> Launch:
-        values = {
-            "y": y,
-            "q": problem.product.y.pointer,
-            "scales": problem.scales,
-            "rows": rows,
-            "clip": problem.clip,
-        }
-        blocks = operands.cover(rows, _WARPS // self.warps)
-        return Launch(
-            parameters=SIGNATURE.pack(values),
+    def launches(self, problem: RowsProblem, target: Target) -> tuple[Launch, ...]:
+        blocks = operands.cover(problem.rows, _WARPS // self.warps)
+        launch = Launch(
+            parameters=SIGNATURE.pack(problem.values),
             grid=(min(blocks, 2 * _RESIDENT * target.cores), 1, 1),
             block=(THREADS, 1, 1),
             shared_bytes=self.shared_bytes,
         )
+        return (launch,)

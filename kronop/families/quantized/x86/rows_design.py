@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
-from kronop.descriptions.datatype import DataType
 from kronop.emit.design import Instantiation, package_folder
 from kronop.emit.x86 import planning
-from kronop.families.quantized.description import QuantizedKronProblem
-from kronop.families.quantized.two_steps import RowsDesign
+from kronop.families.quantized.two_steps import RowsDesign, RowsProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -32,10 +30,6 @@ class HostRows(RowsDesign):
     """A loop over the rows, shared among threads."""
 
     styles: ClassVar[tuple[str, ...]] = ("4 bits", "8 bits")
-
-    element: DataType
-    columns: int
-    bits: int
 
     @property
     def threads(self) -> int:
@@ -62,16 +56,7 @@ class HostRows(RowsDesign):
             folders=(package_folder(__package__),),
         )
 
-    def launch(
-        self, index: int, target: Target, rows: int, y: int, problem: QuantizedKronProblem
-    ) -> Launch:
-        work = rows * self.columns * _WORK_OF_NUMBER
-        values = {
-            "y": y,
-            "q": problem.product.y.pointer,
-            "scales": problem.scales,
-            "rows": rows,
-            "threads": planning.shares(work, rows, problem.product.threads),
-            "clip": problem.clip,
-        }
-        return Launch(parameters=SIGNATURE.pack(values))
+    def launches(self, problem: RowsProblem, target: Target) -> tuple[Launch, ...]:
+        work = problem.rows * self.columns * _WORK_OF_NUMBER
+        threads = planning.shares(work, problem.rows, problem.threads)
+        return (Launch(parameters=SIGNATURE.pack({**problem.values, "threads": threads})),)

@@ -1,4 +1,4 @@
-"""Matrix products by CUTLASS 3.x: the one design of the user's tile, and its step."""
+"""Matrix products by CUTLASS 3.x: the designs of the user's tile."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import itertools
 from collections.abc import Iterator
 
 from kronop.descriptions.tile import TileDescription
-from kronop.emit.plan import Step
 from kronop.families.gemm.cutlass.hopper.design import CutlassHopper
 from kronop.families.gemm.description import GemmDescription
-from kronop.families.gemm.least import LeastOfGemm
-from kronop.target import Target
 
 # What a tile may leave to be chosen; of what takes the same time, the first.
 _WARPS, _STAGES = ((8, 1, 1), (4, 1, 1)), range(8, 1, -1)
@@ -51,26 +48,4 @@ def _design(
         kernel_schedule=tile.kernel_schedule,
         epilogue_schedule=tile.epilogue_schedule,
         tile_scheduler=tile.tile_scheduler,
-    )
-
-
-def steps(what: GemmDescription, target: Target, design: CutlassHopper) -> tuple[Step, ...]:
-    """The one step of a plan, which is launched twice."""
-    element = what.A.element
-    tile = f"{design.tile_m}x{design.tile_n}x{design.tile_k}"
-    return (
-        Step(
-            entry=f"cutlass_hopper_{element.short}_{what.epilogue.name}_{tile}_{target.arch}",
-            design=design,
-            bytes_per_row=0,
-            operations_per_row=0,
-            note=f"a matrix product by {design}",
-            least=LeastOfGemm(
-                element=element,
-                output=what.Y.element,
-                sums=what.math.element_accumulator,
-                multiplied=what.math.element_a,
-                products=1,
-            ),
-        ),
     )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from kronop.artifacts import Block, Field, KernelSignature, Launch, Scalar, Status
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import AnyLayout, DataType, float32
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tile import (
     EpilogueScheduleType,
     KernelScheduleType,
@@ -23,10 +21,10 @@ from kronop.errors import ArgumentError, mismatch
 from kronop.families.gemm.cuda.group_problem import (
     MOST,
     check_extents,
+    map_blocks,
     parts,
-    step_of,
+    strides_of,
     tensor_map,
-    transposed,
 )
 from kronop.families.gemm.cutlass import headers
 from kronop.families.gemm.cutlass.hopper import checks
@@ -38,7 +36,6 @@ from kronop.target import Target
 
 # Threads of a group of warps; groups of a block, one of which copies.
 _GROUP, _GROUPS = 128, 3
-_MAP_BYTES, _MAP_ALIGNMENT = 128, 64
 # Bytes of shared memory for barriers, and of what a launch prepares, at most.
 _BARRIERS, _PREPARED = 1024, 2048
 _POINTERS = ("prepared", "result", "source")
@@ -125,7 +122,7 @@ class CutlassHopper(Design):
         return KernelSignature(
             "HopperParameters",
             (
-                *(Block(f"{name}_map", _MAP_BYTES, _MAP_ALIGNMENT) for name in ("a", "b")),
+                *map_blocks("ab"),
                 *(Field(name, Scalar.POINTER) for name in _POINTERS),
                 *(Field(name, Scalar.INT64) for name in _NUMBERS),
                 Field("scalars", operands.scalar_kind(self.epilogue), operands.SCALARS),
@@ -188,11 +185,11 @@ class CutlassHopper(Design):
             cuda_headers=True,
         )
 
-    def workspace_bytes(self, size: GemmSize, target: Target) -> int:
+    def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
         """Bytes for what a launch prepares."""
         return _PREPARED
 
-    def launches(self, index: int, target: Target, problem: GemmProblem) -> Iterator[Launch]:
+    def launches(self, problem: GemmProblem, target: Target) -> tuple[Launch, ...]:
         """Two launches for problems along the longest dimension of the batch, for each of the
         others: the first one prepares the second one.
 
@@ -204,48 +201,36 @@ class CutlassHopper(Design):
         # These kernels step along a batch in both operands.
         repeats = any(not all(item.batch) for item in (problem.a, problem.b))
         most = 1 if repeats else MOST
-        for part, count in parts(_biased(problem), self.source.bytes, self.output.bytes, most):
-            check_extents((part.m, part.n, part.k, count))
-            values = self._values(part, count, target)
+        found: list[Launch] = []
+        for part in parts(_biased(problem), self.source.bytes, self.output.bytes, most):
+            check_extents(part)
+            values = self._values(part, target)
             tiles = operands.cover(part.m, self.tile_m * self.cluster) * self.cluster
-            blocks = tiles * operands.cover(part.n, self.tile_n) * count
+            blocks = tiles * operands.cover(part.n, self.tile_n) * part.problems
             most_blocks = target.cores // self.cluster * self.cluster
-            yield self._launch(index, self.cluster, {**values, "prepares": 1})
-            yield self._launch(index, min(blocks, most_blocks), values)
+            found += (
+                operands.make_launch(self, self.cluster, {**values, "prepares": 1}),
+                operands.make_launch(self, min(blocks, most_blocks), values),
+            )
+        return tuple(found)
 
-    def _launch(self, index: int, blocks: int, values: dict[str, Any]) -> Launch:
-        return Launch(
-            parameters=self.signature.pack(values),
-            blocks=self.signature.blocks(values),
-            grid=(blocks, 1, 1),
-            block=(self.threads, 1, 1),
-            shared_bytes=self.shared_bytes,
-        )
-
-    def _values(self, problem: GemmProblem, count: int, target: Target) -> dict[str, Any]:
-        a, b, rounds = problem.a, transposed(problem.b), self.source is float32
+    def _values(self, part: GemmProblem, target: Target) -> dict[str, Any]:
+        a, b, rounds = part.a, part.b.transposed, self.source is float32
         depth, lines = LINE_BYTES // self.source.bytes, self.tile_n // self.cluster
-        source = problem.z or StridedMatrix(pointer=0, row=0, column=0)
-        extents_a, extents_b = (problem.k, problem.m, count), (problem.k, problem.n, count)
+        extents_a, extents_b = (part.k, part.m, part.problems), (part.k, part.n, part.problems)
         return {
             "a_map": tensor_map(a, extents_a, a.row, (depth, self.tile_m), self.source, rounds),
             "b_map": tensor_map(b, extents_b, b.row, (depth, lines), self.source, rounds),
-            "prepared": problem.workspace,
-            "result": problem.y.pointer,
-            "source": source.pointer,
-            "m": problem.m,
-            "n": problem.n,
-            "k": problem.k,
-            "problems": count,
-            "result_row": problem.y.row,
-            "result_column": problem.y.column,
-            "result_batch": step_of(problem.y),
-            "source_row": source.row,
-            "source_column": source.column,
-            "source_batch": step_of(source),
+            "prepared": part.workspace,
+            "m": part.m,
+            "n": part.n,
+            "k": part.k,
+            "problems": part.problems,
+            **strides_of("result", part.y),
+            **strides_of("source", part.z),
             "cores": target.cores,
             "prepares": 0,
-            "scalars": problem.scalars,
+            "scalars": part.scalars,
         }
 
 

@@ -1,0 +1,68 @@
+"""Plans of groups of products: the plan of one product, whose kernels run for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kronop.artifacts import Launch, Status
+from kronop.emit.design import Pipeline, Runnable
+from kronop.emit.emitter import Search
+from kronop.emit.plan import Plan
+from kronop.families.gemm.cuda import choice as cuda_choice
+from kronop.families.gemm.cuda.group_design import GemmGroup
+from kronop.families.gemm.cuda.group_many import GemmMany
+from kronop.families.gemm.grouped_description import GemmGroupedDescription, GemmGroupedProblem
+from kronop.families.gemm.size import GemmSize
+from kronop.families.gemm.x86 import choice as x86_choice
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+_OF_ONE: Mapping[str, Search] = {"cuda": cuda_choice, "x86": x86_choice}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Each(Pipeline):
+    """Computes products one after the other, in the scratch memory of one.
+
+    Attributes:
+        product: what computes one.
+    """
+
+    product: Runnable
+
+    @property
+    def parts(self) -> tuple[Runnable, ...]:
+        return (self.product,)
+
+    def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
+        """Bytes for the largest product."""
+        return self.product.workspace(size, target, threads)
+
+    def launches(self, problem: GemmGroupedProblem, target: Target) -> tuple[Launch, ...]:
+        return tuple(
+            launch for item in problem.problems for launch in self.launches_of(0, item, target)
+        )
+
+
+def supports(description: GemmGroupedDescription, target: Target) -> Status:
+    """Whether one product can be computed."""
+    return _OF_ONE[target.backend].supports(description.product, target)
+
+
+def plans(
+    description: GemmGroupedDescription, target: Target, count: int, size: GemmSize | None
+) -> tuple[Plan, ...]:
+    """The plans of one product, as plans of many: of one launch where warp groups multiply."""
+    found = _OF_ONE[target.backend].plans(description.product, target, count, size)
+    return tuple(map(_of_many, found))
+
+
+def _of_many(plan: Plan) -> Plan:
+    if not isinstance(plan.runnable, GemmGroup):
+        return replace(plan, pipeline=Each(product=plan.runnable))
+    design = GemmMany(wrapped=plan.runnable)
+    (step,) = plan.steps
+    entry = step.entry.replace("gemm_group", "gemm_many")
+    step = replace(step, entry=entry, design=design, note=f"matrix products: {design}")
+    return replace(plan, steps=(step,))

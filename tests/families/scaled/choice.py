@@ -1,0 +1,38 @@
+"""One step on either target; it has no choices."""
+
+from __future__ import annotations
+
+from kronop.artifacts import Status
+from kronop.emit.plan import Plan, Step
+from kronop.size import Rows
+from kronop.target import Target
+from tests.families.scaled.description import ScaledDescription
+from tests.families.scaled.design import ScaledDesign
+
+
+def supports(what: ScaledDescription, target: Target) -> Status:
+    return _design(what, target).status(target)
+
+
+def plans(
+    what: ScaledDescription, target: Target, count: int, size: Rows | None
+) -> tuple[Plan, ...]:
+    name = f"scaled_{what.X.element.short}_{what.epilogue.name}_{target.arch}"
+    step = Step(
+        entry=name.replace("-", "_"),
+        design=_design(what, target),
+        bytes_per_row=what.columns * (2 * what.X.element.bytes + what.Y.element.bytes),
+        operations_per_row=what.columns,
+        note="X times W",
+    )
+    return (Plan(target=target, steps=(step,)),)
+
+
+def _design(what: ScaledDescription, target: Target) -> ScaledDesign:
+    return ScaledDesign(
+        math=what.math,
+        source=what.X.element,
+        output=what.Y.element,
+        epilogue=what.epilogue,
+        threads=256 if target.backend == "cuda" else 0,
+    )

@@ -13,9 +13,10 @@ import pytest
 
 import kronop
 from kronop.artifacts import TensorMap
+from kronop.compiler import cutlass_headers as headers
 from kronop.core.operation import Operation
 from kronop.descriptions.strided import StridedMatrix
-from kronop.families.gemm.cutlass import headers, hopper
+from kronop.families.gemm.cutlass import hopper
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target

@@ -25,6 +25,7 @@ from kronop.core.family import Kind
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.emit import plan_text
 from kronop.emit.plan import Plan
+from kronop.target import every_target
 from tests import support
 from tests.emit import cases
 from tests.families import scaled
@@ -288,7 +289,7 @@ _KINDS = [kind for family in (*families.FAMILIES, scaled.FAMILY) for kind in fam
 def test_plans_of_every_kind_become_text(kind: Kind) -> None:
     """Of each type and target that a kind has: `candidate` would warn, and plan in each process."""
     count = 0
-    for target in map(kronop.Target.parse, matrix._TARGETS):
+    for target in every_target():
         for element in TENSOR_TYPES.values():
             description = matrix.sample(kind, element, target)
             if description is None:

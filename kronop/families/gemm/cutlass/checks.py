@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kronop import doors
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import (
     INTERLEAVE,
@@ -22,7 +23,7 @@ from kronop.descriptions.datatype import (
     int32,
 )
 from kronop.families.gemm.cuda.mma_design import multiplies
-from kronop.families.gemm.cutlass import headers, words
+from kronop.families.gemm.cutlass import words
 from kronop.machine import BLOCK_THREADS, Feature
 from kronop.target import Target
 
@@ -60,7 +61,7 @@ def status(design: CutlassGemm, target: Target) -> Status:
         _copies,
         _alignments,
         lambda item: _shared(item, target),
-        lambda item: headers.missing(),
+        lambda _: doors.cutlass_missing[0](),
     )
     return Status.first_of(rule(design) for rule in rules)
 

@@ -18,12 +18,12 @@ from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.design import Design, Instantiation, package_folder
-from kronop.families.gemm.cutlass import checks, headers, launching, words
+from kronop.families.gemm.cutlass import checks, launching, words
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.vocabulary import Swizzle
 from kronop.frozen import dataclass
-from kronop.machine import WARP
+from kronop.machine import H200, MEASURED, WARP
 from kronop.target import Target
 
 # NVRTC warns of constants of CUTLASS's that it makes definitions of.
@@ -35,11 +35,9 @@ _POINTERS = ("a", "b", "result", "source", "bias", "partial")
 _NUMBERS = ("m", "n", "k", "ld_a", "ld_b", "ld_source", "ld_result", "ld_partial")
 _BATCHES = ("batch", "a_batch", "b_batch", "source_batch", "result_batch")
 _REST = ("bias_row", "bias_column", "slices", "depth", "adds_up")
-# Multiply-adds of a multiprocessor in a cycle by bytes of an element, on tensor cores and on
-# ordinary ones, and cycles of a second. NOTE: half of what warp groups reach on an H200, where 2.x
-# kernels were measured to have 0.46 of torch's products of float16.
-_TENSOR_PRODUCTS = {8: 64, 4: 512, 2: 1024, 1: 2048}
-_SIMT_PRODUCTS = {8: 32, 4: 64}
+# The shares of what products of warps, of them in float64, and ordinary cores do that these kernels
+# reach. NOTE: on an H200 they were measured to have 0.46 of torch's products of float16.
+_OF_WARPS, _OF_DOUBLES, _OF_ORDINARY = 0.826, 0.5, 0.5
 _SECONDS_OF_LAUNCH = 5e-6
 
 
@@ -177,15 +175,24 @@ class CutlassGemm(Design):
 
     def seconds(self, size: GemmSize, target: Target) -> float:
         """Modelled time of a problem of that size."""
-        rates = _SIMT_PRODUCTS if self.is_simt else _TENSOR_PRODUCTS
         tiles = operands.cover(size.m, self.tile_m) * operands.cover(size.n, self.tile_n)
         rounds = operands.cover(tiles * size.batch, target.cores)
         steps = operands.round_up(size.k, self.tile_k)
-        multiply = rounds * self.tile_m * self.tile_n * steps / rates[self.source.bytes]
+        multiply = rounds * self.tile_m * self.tile_n * steps / self._rate
         elements = (size.m + size.n) * size.k * self.source.bytes
         moved = size.batch * (elements + size.m * size.n * self.output.bytes)
         memory = moved / (memory_bytes_per_cycle(target) * target.cores)
         return max(multiply, memory) / hertz(target) + _SECONDS_OF_LAUNCH
+
+    @property
+    def _rate(self) -> float:
+        """Multiply-adds of an H200's multiprocessor in a cycle, which stand for those of all cards:
+        in proportion to their own, candidates for GeForce cards would come in another order, which
+        was not measured."""
+        size, card = self.source.bytes, H200.gpu
+        if self.is_simt:
+            return _OF_ORDINARY * (card.float64 if size == 8 else card.float32)
+        return (_OF_DOUBLES if size == 8 else _OF_WARPS) * MEASURED.warp_products[size]
 
     def instantiation(self, target: Target) -> Instantiation:
         scalar = operands.scalar_kind(self.epilogue).cxx
@@ -195,9 +202,10 @@ class CutlassGemm(Design):
             parameters=f"kronop::CutlassParameters<{scalar}>",
             types=self._types(),
             constants=self._constants(),
-            folders=(package_folder(__package__), headers.found().folder),
+            folders=(package_folder(__package__),),
             options=_OPTIONS,
             cuda_headers=True,
+            cutlass_headers=True,
         )
 
     def _types(self) -> tuple[tuple[str, str], ...]:

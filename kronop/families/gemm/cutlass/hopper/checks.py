@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kronop import doors
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import (
     ColumnMajor,
@@ -24,7 +25,7 @@ from kronop.descriptions.tile import (
     KernelScheduleType,
     TileSchedulerType,
 )
-from kronop.families.gemm.cutlass import headers, words
+from kronop.families.gemm.cutlass import words
 from kronop.machine import Feature
 from kronop.target import Target
 
@@ -68,7 +69,7 @@ def status(design: CutlassHopper, target: Target) -> Status:
         _operands,
         _tiles,
         lambda item: _shared(item, target),
-        lambda item: headers.missing(),
+        lambda _: doors.cutlass_missing[0](),
     )
     return Status.first_of(rule(design) for rule in rules)
 

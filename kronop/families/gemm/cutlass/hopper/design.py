@@ -28,12 +28,13 @@ from kronop.families.gemm.cuda.group_problem import (
     tensor_map,
     transposed,
 )
-from kronop.families.gemm.cutlass import headers
+from kronop.families.gemm.cutlass import words
 from kronop.families.gemm.cutlass.hopper import checks
 from kronop.families.gemm.cutlass.hopper.checks import ELEMENTS, IN_TURN, LINE_BYTES
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
+from kronop.machine import MEASURED
 from kronop.target import Target
 
 # Threads of a group of warps; groups of a block, one of which copies.
@@ -50,10 +51,9 @@ _NUMBERS = (
 # Assertions are calls, across which products of warp groups do not overlap. NVRTC warns of
 # constants that become definitions, of defaulted functions and of unused variables.
 _OPTIONS = ("-DNDEBUG", "-diag-suppress=20044", "-diag-suppress=20012", "-diag-suppress=177")
-# Multiply-adds of a multiprocessor in a cycle by bytes of an element, cycles of a second, seconds
-# of two launches. NOTE: 0.7 of what kronop's own warp groups reach, as measured on an H200 for
-# float16 at 4096^3: 374 against 547 TFLOP/s.
-_PRODUCTS, _SECONDS_OF_LAUNCHES = {4: 600, 2: 1200, 1: 2400}, 1e-5
+# The share of what products of warp groups reach, and seconds of two launches. NOTE: measured on an
+# H200 for float16 at 4096^3: 374 TFLOP/s, and 547 of kronop's own.
+_SHARE, _SECONDS_OF_LAUNCHES = 0.706, 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,8 @@ class CutlassHopper(Design):
         tiles = operands.cover(size.m, self.tile_m) * operands.cover(size.n, self.tile_n)
         rounds = operands.cover(tiles * size.batch, target.cores)
         steps = operands.round_up(size.k, self.tile_k)
-        multiply = rounds * self.tile_m * self.tile_n * steps / _PRODUCTS[self.source.bytes]
+        rate = _SHARE * MEASURED.group_products[self.source.bytes]
+        multiply = rounds * self.tile_m * self.tile_n * steps / rate
         elements = (size.m + size.n) * size.k * self.source.bytes
         moved = size.batch * (elements + size.m * size.n * self.output.bytes)
         memory = moved / (memory_bytes_per_cycle(target) * target.cores)
@@ -150,8 +151,6 @@ class CutlassHopper(Design):
     def instantiation(self, target: Target) -> Instantiation:
         scalar = operands.scalar_kind(self.epilogue).cxx
         own, sums = package_folder(__package__), self.math.element_accumulator
-        found = headers.found()
-        major, minor, _ = found.version
         return Instantiation(
             header="hopper_gemm.cuh",
             template="kronop::hopper_gemm",
@@ -178,14 +177,10 @@ class CutlassHopper(Design):
             ),
             cluster=self.cluster,
             # What stands in for headers of CUTLASS is found before them.
-            folders=(
-                own,
-                package_folder(headers.__package__),
-                f"{own}/overrides",
-                found.folder,
-            ),
-            options=(*_OPTIONS, f"-DKRONOP_CUTLASS_VERSION={100 * major + minor}"),
+            folders=(own, package_folder(words.__package__), f"{own}/overrides"),
+            options=_OPTIONS,
             cuda_headers=True,
+            cutlass_headers=True,
         )
 
     def workspace_bytes(self, size: GemmSize, target: Target) -> int:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from kronop import doors as _doors
 from kronop.descriptions.activation import gelu, hardswish, leaky_relu, relu, sigmoid, silu, tanh
 from kronop.descriptions.datatype import (
     ColumnMajor,
@@ -50,7 +51,6 @@ from kronop.families import FAMILIES
 from kronop.late import imported as _imported
 from kronop.late import spec_of as _spec_of
 from kronop.target import Target
-from kronop.target import at_hand as _at_hand
 from kronop.version import __version__
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ else:  # Checkers know the names above, and tell of others.
             ) from error
 
 
-_at_hand.append(lambda: _imported("kronop.args.device").card_at_hand())
+_doors.card_at_hand.append(lambda: _imported("kronop.args.device").card_at_hand())
+_doors.cutlass_missing.append(lambda: _imported("kronop.compiler.cutlass_headers").missing())
 # Importing kronop is cheap, because it imports descriptions only. These names, which plan, compile
 # and run, are imported when they are first used.
 _LATER = {

@@ -66,7 +66,8 @@ class Source:
     `include_directories` are searched for quoted includes. The cache key does not contain these
     paths, but the contents of every header that `text` includes directly or indirectly. `options`
     are compiler options for this unit alone; they are part of the key. With `cuda_headers` the text
-    includes headers of CUDA, of which nvcc has its own and NVRTC none.
+    includes headers of CUDA, of which nvcc has its own and NVRTC none; with `cutlass_headers` some
+    of CUTLASS, whose folder compiling adds behind the others.
     """
 
     entry: str
@@ -75,6 +76,7 @@ class Source:
     include_directories: tuple[str, ...]
     options: tuple[str, ...] = ()
     cuda_headers: bool = False
+    cutlass_headers: bool = False
 
     @property
     def file_name(self) -> str:

@@ -29,6 +29,8 @@ SHARED_BYTES_PER_CYCLE = BANKS * BANK_BYTES
 GPU_LINE, GPU_SECTOR = 128, 32
 # Results of a multiprocessor's special function units in a cycle.
 SPECIAL = 16
+# About the cycles in a second of any GPU, by which a wait is told in cycles.
+GPU_HERTZ = 2e9
 # What all CPUs have in common: bytes of a cache line.
 CPU_LINE = 64
 
@@ -303,30 +305,6 @@ class Cpu:
     bandwidth: float = 2.1e10
 
 
-def _cpu(
-    arch: str,
-    vector_bytes: int,
-    registers: int,
-    level_1: int,
-    level_2: int,
-    needs: tuple[str, ...],
-    flags: tuple[str, ...] = (),
-    features: tuple[Feature, ...] = (),
-) -> Cpu:
-    return Cpu(
-        arch=arch,
-        features=features,
-        needs=needs,
-        flags=flags,
-        vector_bytes=vector_bytes,
-        registers=registers,
-        level_1_bytes=level_1 * 1024,
-        level_2_bytes=level_2 * 1024,
-        tile_cycles=16 if Feature.tiles in features else 0,
-    )
-
-
-# NOTE: no sets, whose text differs between processes: targets are in the keys of plans.
 _SSE2 = ("sse2",)
 _AVX2 = (*_SSE2, "avx2", "fma", "f16c")
 _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd")
@@ -334,11 +312,7 @@ _AMX = (*_AVX512, "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")
 _AVX2_FLAGS = ("-mavx2", "-mfma", "-mf16c")
 _AVX512_FLAGS = (
     *_AVX2_FLAGS,
-    "-mavx512f",
-    "-mavx512bw",
-    "-mavx512dq",
-    "-mavx512vl",
-    "-mavx512cd",
+    *("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512cd"),
     "-mprefer-vector-width=512",
 )
 # g++ before 11 and clang before 12 do not know these flags.
@@ -353,15 +327,28 @@ AMX_FLAGS = ("-mavx512bf16", "-mamx-tile", "-mamx-bf16", "-mamx-int8")
 # of third-level cache, moved 21 GB/s. The vectors of arm64 are those of Neon, which every 64-bit
 # ARM has; its registers are also the low parts of SVE's, whose width differs between cores.
 _CPUS = (
-    # arch, bytes of a vector, registers, KB of level 1 and 2, instructions, flags, features
-    _cpu("amx", 64, 32, 48, 1024, _AMX, (*_AVX512_FLAGS, *AMX_FLAGS), (Feature.tiles,)),
-    _cpu("avx512", 64, 32, 48, 1024, _AVX512, _AVX512_FLAGS),
-    _cpu("avx2", 32, 16, 32, 512, _AVX2, _AVX2_FLAGS),
-    _cpu("generic", 16, 16, 32, 512, _SSE2),
-    _cpu("arm64", 16, 32, 32, 1024, ("asimd",), (), (Feature.neon,)),
+    # arch, bytes of a vector, registers, KB of level 1 and 2, cycles of a tile, instructions, flags
+    ("amx", 64, 32, 48, 1024, 16, _AMX, (*_AVX512_FLAGS, *AMX_FLAGS), (Feature.tiles,)),
+    ("avx512", 64, 32, 48, 1024, 0, _AVX512, _AVX512_FLAGS, ()),
+    ("avx2", 32, 16, 32, 512, 0, _AVX2, _AVX2_FLAGS, ()),
+    ("generic", 16, 16, 32, 512, 0, _SSE2, (), ()),
+    ("arm64", 16, 32, 32, 1024, 0, ("asimd",), (), (Feature.neon,)),
 )
-CPUS = {line.arch: line for line in _CPUS}
+CPUS = {
+    arch: Cpu(
+        arch=arch,
+        vector_bytes=vector,
+        registers=registers,
+        level_1_bytes=level_1 * 1024,
+        level_2_bytes=level_2 * 1024,
+        tile_cycles=tile,
+        needs=needs,
+        flags=flags,
+        features=features,
+    )
+    for arch, vector, registers, level_1, level_2, tile, needs, flags, features in _CPUS
+}
 # The CPU that cost models of register tiles were fitted to.
 FITTED_CPU = CPUS["avx2"]
 # Bytes of the smallest first-level data cache.
-LEAST_LEVEL_1_BYTES = min(line.level_1_bytes for line in _CPUS)
+LEAST_LEVEL_1_BYTES = min(line.level_1_bytes for line in CPUS.values())

@@ -8,10 +8,10 @@ import dataclasses
 import functools
 import platform
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kronop.doors import card_at_hand
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
 from kronop.machine import (
@@ -26,8 +26,6 @@ from kronop.machine import (
     share_of_products,
 )
 
-# What asks the driver for the card at hand; kronop/__init__.py puts it here: leaves ask no driver.
-at_hand: list[Callable[[], Target]] = []
 _ARCH = "-arch="
 _PTX = _ARCH + "compute_{}"
 
@@ -87,7 +85,8 @@ class Target:
         if isinstance(value, Target):
             return value
         if value == "cuda":
-            return at_hand[0]()
+            card: Target = card_at_hand[0]()
+            return card
         if value == "x86":
             return _TARGETS[name_of_cpu(detect_x86_arch())]
         is_number = isinstance(value, int) and not isinstance(value, bool)

@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from kronop.machine import GPU_HERTZ
+
 Call = Callable[[], Any]
 
 # More than the largest cache of the machines that are timed.
@@ -32,9 +34,7 @@ _SPIN_SECONDS = 0.03
 _GRAPH_CALLS = 20
 # Options of glibc's mallopt.
 _TRIM_THRESHOLD, _MOST_MAPPED = -1, -4
-# The GPU spins for between these numbers of seconds while the host queues the timed calls; the rate
-# converts seconds to cycles.
-_CYCLES_PER_SECOND = 2e9
+# The GPU spins for between these numbers of seconds while the host queues the timed calls.
 _LEAST_LEAD, _MOST_LEAD = 1e-4, 5e-3
 
 
@@ -83,7 +83,7 @@ class CudaClock:
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         # The GPU spins while the host launches, so that launch costs do not count as device time.
         seconds = min(max(2 * lead, _LEAST_LEAD), _MOST_LEAD)
-        torch.cuda._sleep(int(seconds * _CYCLES_PER_SECOND))
+        torch.cuda._sleep(int(seconds * GPU_HERTZ))
         begin.record()
         call()
         end.record()

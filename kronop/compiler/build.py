@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kronop import knobs
 from kronop.artifacts import Binary, BinaryFormat, Origin, Source
-from kronop.compiler import inspection
+from kronop.compiler import cutlass_headers, inspection
 from kronop.compiler.backend import Compiler, RefusalError
 from kronop.compiler.cache import Cache, is_interrupted
 from kronop.compiler.compilable import Compilable
@@ -346,7 +346,7 @@ def _jobs(sources: Sequence[Source], target: Target) -> list[_Job]:
     identity, flags = compiler.identity(), compiler.flags(target)
     jobs, notice = [], Notice(target, default_cache())
     for emitted in sources:
-        source = compiler.completed(inspection.overridden(emitted))
+        source = compiler.completed(cutlass_headers.completed(inspection.overridden(emitted)))
         inspection.dump(source, name := inspection.file_name(emitted))
         of_source = (*flags, *source.options)
         key = source_key(source, target, compiler=identity, flags=of_source)

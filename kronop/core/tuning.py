@@ -26,6 +26,7 @@ from kronop.cpus import spread
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.errors import ArgumentError, ElementTypeError, KronopError, mismatch
+from kronop.machine import GPU_HERTZ
 from kronop.progress import Progress
 
 _ROUNDS = 5
@@ -34,7 +35,6 @@ _MEASURE_SECONDS = 2e-3
 _MOST_RUNS = 200
 # Upper bounds: host time of one launch, and how long the GPU spins while launches are queued.
 _LAUNCH_SECONDS, _MOST_LEAD_SECONDS = 10e-6, 5e-3
-_CYCLES_PER_SECOND = 2e9
 
 
 def tune(
@@ -273,7 +273,7 @@ def _lead(index: int, seconds: float) -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         with torch.cuda.device(index):
-            torch.cuda._sleep(int(min(seconds, _MOST_LEAD_SECONDS) * _CYCLES_PER_SECOND))
+            torch.cuda._sleep(int(min(seconds, _MOST_LEAD_SECONDS) * GPU_HERTZ))
 
 
 @contextmanager

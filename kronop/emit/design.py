@@ -53,7 +53,7 @@ class Instantiation:
         folders: folders in which quoted includes are looked for, before kronop's shared headers.
         options: compiler options, in addition to those of all kernels.
         functors: structs of straight-line functions, in the trait struct, behind the constants.
-        cuda_headers: whether the header includes some of CUDA's.
+        cuda_headers, cutlass_headers: whether the header includes some of CUDA's, of CUTLASS's.
     """
 
     header: str
@@ -66,6 +66,7 @@ class Instantiation:
     options: tuple[str, ...] = ()
     functors: tuple[Functor, ...] = ()
     cuda_headers: bool = False
+    cutlass_headers: bool = False
 
 
 @functools.cache

@@ -49,6 +49,7 @@ def render(plan: Plan) -> tuple[Source, ...]:
             include_directories=(*made.folders, str(_INCLUDE[backend])),
             options=made.options,
             cuda_headers=made.cuda_headers,
+            cutlass_headers=made.cutlass_headers,
         )
         for step in plan.steps
         for made in [step.design.instantiation(plan.target)]

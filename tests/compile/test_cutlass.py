@@ -8,9 +8,9 @@ import pytest
 
 from kronop import compiler, knobs
 from kronop.compiler import cuda_headers
+from kronop.compiler import cutlass_headers as headers
 from kronop.compiler.nvrtc_backend import _nvrtc
 from kronop.emit.render import render
-from kronop.families.gemm.cutlass import headers
 from kronop.target import Target
 from tests.cutlass_cases import EVERY, INSTRUCTIONS, INTERLEAVED
 

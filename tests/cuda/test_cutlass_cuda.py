@@ -12,12 +12,12 @@ import pytest
 import kronop
 from kronop import compiler, knobs
 from kronop.args.device import default_device, target_of_device
+from kronop.compiler import cutlass_headers as headers
 from kronop.compiler.cuda_kernel import CudaKernel, load_cuda
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathOperation, OpClass
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.render import render
-from kronop.families.gemm.cutlass import headers
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target

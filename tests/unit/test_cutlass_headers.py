@@ -15,9 +15,10 @@ import pytest
 import kronop
 from kronop.args.view import Device, TensorView
 from kronop.artifacts import KernelSignature
+from kronop.compiler import cutlass_headers as headers
 from kronop.descriptions.strided import StridedMatrix
 from kronop.families.gemm import panel_arguments
-from kronop.families.gemm.cutlass import choice, headers
+from kronop.families.gemm.cutlass import choice
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target

@@ -13,10 +13,10 @@ import pytest
 
 import kronop
 from kronop.artifacts import TensorMap
+from kronop.compiler import cutlass_headers as headers
 from kronop.core.operation import Operation
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import cutlass as adapters
-from kronop.families.gemm.cutlass import headers
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target

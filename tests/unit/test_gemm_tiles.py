@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import kronop
+from kronop.compiler import cutlass_headers as headers
 from kronop.descriptions.datatype import (
     ColumnMajor,
     DataType,
@@ -26,7 +27,6 @@ from kronop.emit.default_math import tensor_cores_where_faster
 from kronop.emit.plan import Plan
 from kronop.families.gemm.cuda import choice, group_split
 from kronop.families.gemm.cuda.group_design import GemmGroup
-from kronop.families.gemm.cutlass import headers
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target

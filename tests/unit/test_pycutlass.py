@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kronop
-from kronop.families.gemm.cutlass import headers
+from kronop.compiler import cutlass_headers as headers
 from tests import support
 from tests.pycutlass_programs import (
     PROGRAMS,

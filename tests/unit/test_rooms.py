@@ -28,10 +28,12 @@ _LEAVES = {
     "version",
     "cpus",
     "cuda_line",
+    "doors",
     "late",
     "machine",
     "progress",
 }
+_OF_LEAVES = {"doors", "errors", "frozen", "late", "machine"}
 # Planning code reads no settings and no number of CPUs: keys of remembered plans contain neither.
 _PLANNING = _LEAVES - {"knobs", "cpus", "cuda_line", "progress"} | {"descriptions", "emit"}
 _ALLOWED = {
@@ -112,7 +114,7 @@ def test_imports_run_one_way(path: Path) -> None:
 
 def _check_imports(path: Path, tree: ast.Module) -> None:
     room = _room(path)
-    allowed = {"errors", "frozen", "late", "machine"} if room in _LEAVES else _ALLOWED.get(room)
+    allowed = _OF_LEAVES if room in _LEAVES else _ALLOWED.get(room)
     for name in _imports(tree, top_level_only=False):
         parts = name.split(".")
         if parts[0] == "kronop" and allowed is not None:

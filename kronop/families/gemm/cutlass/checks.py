@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kronop import doors
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import INTERLEAVE, Layout, float64, int8, int32
 from kronop.emit.cuda.cutlass import checks
-from kronop.families.gemm.cutlass import headers
 from kronop.families.gemm.cutlass.tile import CutlassTile
 from kronop.target import Target
 
@@ -35,7 +35,7 @@ def status(design: CutlassTile, target: Target) -> Status:
         checks.copies,
         checks.alignments,
         lambda item: checks.shared(item, target),
-        lambda item: headers.missing(),
+        lambda _: doors.cutlass_missing[0](),
     )
     return Status.first_of(rule(design) for rule in rules)
 

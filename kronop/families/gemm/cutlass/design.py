@@ -6,13 +6,14 @@ from kronop.artifacts import Launch, Status
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cutlass import words
 from kronop.emit.cuda.cutlass.design import OPTIONS
-from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle, ordinary_products, warp_products
+from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.design import Instantiation, package_folder
-from kronop.families.gemm.cutlass import checks, headers, launching
+from kronop.families.gemm.cutlass import checks, launching
 from kronop.families.gemm.cutlass.tile import CutlassTile
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
+from kronop.machine import H200, MEASURED
 from kronop.target import Target
 
 # The shares of what products of warps, of them in float64, and ordinary cores do that these kernels
@@ -34,18 +35,21 @@ class CutlassGemm(CutlassTile):
         tiles = operands.cover(size.m, self.tile_m) * operands.cover(size.n, self.tile_n)
         rounds = operands.cover(tiles * size.batch, target.cores)
         steps = operands.round_up(size.k, self.tile_k)
-        multiply = rounds * self.tile_m * self.tile_n * steps / self._rate(target)
+        multiply = rounds * self.tile_m * self.tile_n * steps / self._rate
         elements = (size.m + size.n) * size.k * self.source.bytes
         moved = size.batch * (elements + size.m * size.n * self.output.bytes)
         memory = moved / (memory_bytes_per_cycle(target) * target.cores)
         return max(multiply, memory) / hertz(target) + _SECONDS_OF_LAUNCH
 
-    def _rate(self, target: Target) -> float:
-        """Multiply-adds of a multiprocessor in a cycle."""
-        size = self.source.bytes
+    @property
+    def _rate(self) -> float:
+        """Multiply-adds of an H200's multiprocessor in a cycle, which stand for those of all cards:
+        in proportion to their own, candidates for GeForce cards would come in another order, which
+        was not measured."""
+        size, card = self.source.bytes, H200.gpu
         if self.is_simt:
-            return _OF_ORDINARY * ordinary_products(target, self.source.kind, size)
-        return (_OF_DOUBLES if size == 8 else _OF_WARPS) * warp_products(target, size)
+            return _OF_ORDINARY * (card.float64 if size == 8 else card.float32)
+        return (_OF_DOUBLES if size == 8 else _OF_WARPS) * MEASURED.warp_products[size]
 
     def instantiation(self, target: Target) -> Instantiation:
         scalar = operands.scalar_kind(self.epilogue).cxx
@@ -55,9 +59,10 @@ class CutlassGemm(CutlassTile):
             parameters=f"kronop::CutlassParameters<{scalar}>",
             types=self._types(),
             constants=self._constants(),
-            folders=(package_folder(__package__), headers.found().folder),
+            folders=(package_folder(__package__),),
             options=OPTIONS,
             cuda_headers=True,
+            cutlass_headers=True,
         )
 
     def _types(self) -> tuple[tuple[str, str], ...]:

@@ -17,8 +17,8 @@ OF_A_LAUNCH = 4000.0
 # off in the mean). A multiprocessor has few warps here, so the times of tensor cores and of other
 # instructions add up; only memory overlaps with them.
 # Cycles to wait in each stage for a barrier and copies, for each part of the results that is
-# stored, and for each tile of rows (blocks of a multiprocessor hide these for each other); bytes of
-# the level-2 cache in a cycle.
+# stored, and for each tile of rows (blocks of a multiprocessor hide these for each other); bytes
+# that a multiprocessor then seems to get from the level-2 cache in a cycle.
 _STEP, _PART, _TILE, _LEVEL_2 = 200.0, 150.0, 3600.0, 48.0
 _SHARPNESS = 1.5
 # NOTE: on targets with warp groups, fused pairs of 16 bits took 1.5 to 1.9 times the modelled time,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kronop import doors
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import (
     ColumnMajor,
@@ -24,7 +25,6 @@ from kronop.descriptions.tile import (
     TileSchedulerType,
 )
 from kronop.emit.cuda.cutlass import checks
-from kronop.families.gemm.cutlass import headers
 from kronop.families.gemm.cutlass.hopper.tile import IN_TURN, HopperTile
 from kronop.machine import Feature
 from kronop.target import Target
@@ -60,7 +60,7 @@ def status(design: HopperTile, target: Target) -> Status:
         _operands,
         _tiles,
         lambda item: checks.shared(item, target),
-        lambda item: headers.missing(),
+        lambda _: doors.cutlass_missing[0](),
     )
     return Status.first_of(rule(design) for rule in rules)
 

@@ -21,7 +21,6 @@ from kronop.families.gemm.cuda.group_problem import (
     strides_of,
     tensor_map,
 )
-from kronop.families.gemm.cutlass import headers
 from kronop.families.gemm.cutlass.hopper import checks
 from kronop.families.gemm.cutlass.hopper.checks import LINE_BYTES
 from kronop.families.gemm.cutlass.hopper.tile import HopperTile
@@ -81,7 +80,7 @@ class CutlassHopper(HopperTile):
 
     def instantiation(self, target: Target) -> Instantiation:
         scalar = operands.scalar_kind(self.epilogue).cxx
-        sums, found = self.math.element_accumulator, headers.found()
+        sums = self.math.element_accumulator
         return Instantiation(
             header="hopper_gemm.cuh",
             template="kronop::hopper_gemm",
@@ -107,9 +106,10 @@ class CutlassHopper(HopperTile):
                 ("kAlternate", self.alternate),
             ),
             cluster=self.cluster,
-            folders=(package_folder(__package__), *hopper.folders(found.folder)),
-            options=hopper.options(found.version),
+            folders=(package_folder(__package__), hopper.FOLDER),
+            options=hopper.OPTIONS,
             cuda_headers=True,
+            cutlass_headers=True,
         )
 
     def workspace(self, size: GemmSize, target: Target, threads: int) -> int:

@@ -6,11 +6,13 @@ by its metadata and never imported.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import re
 from pathlib import Path
 
+from kronop.artifacts import Source
 from kronop.errors import DescriptionError, installing, mismatch
 from kronop.frozen import dataclass
 from kronop.late import imported
@@ -32,6 +34,23 @@ class Headers:
 
     folder: str
     version: tuple[int, int, int]
+
+
+def completed(source: Source) -> Source:
+    """The source with CUTLASS's headers, if it includes any, and their version as 408 for 4.8.
+
+    Raises:
+        DescriptionError: as `found` does.
+    """
+    if not source.cutlass_headers:
+        return source
+    headers = found()
+    major, minor, _ = headers.version
+    return dataclasses.replace(
+        source,
+        include_directories=(*source.include_directories, headers.folder),
+        options=(*source.options, f"-DKRONOP_CUTLASS_VERSION={100 * major + minor}"),
+    )
 
 
 def found() -> Headers:

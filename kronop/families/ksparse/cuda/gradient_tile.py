@@ -25,7 +25,7 @@ _AXES = 3
 # Bytes that a multiprocessor has to have in flight to keep memory busy, and those it receives in
 # one clock.
 _UNDER_WAY = 51 * 1024
-_BYTES_A_CLOCK = 18.0
+_RECEIVED = 18.0
 # NOTE: the numbers below were fitted to 172 kernels of 26 problems on one H200 (sm_90a). The
 # estimate is 12 % off in the mean; of the tiles that were timed, the cheapest by the model is 2 %
 # slower than the fastest.
@@ -271,7 +271,7 @@ def _of_bite(design: GradientTile, target: Target) -> float:
     read = (min(design.p, work.p) + min(design.q, work.q)) * tiles * HALF * work.element.bytes
     under_way = blocks * (design.stages - 1) * sum(design.stage_bytes)
     share = memory_share(target)
-    moved = read / (_BYTES_A_CLOCK * share) * max(1.0, _UNDER_WAY * share / under_way)
+    moved = read / (_RECEIVED * share) * max(1.0, _UNDER_WAY * share / under_way)
     both = busy**_MEMORY_SHARPNESS + moved**_MEMORY_SHARPNESS
     return float(both ** (1 / _MEMORY_SHARPNESS))
 

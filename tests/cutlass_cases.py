@@ -78,7 +78,7 @@ class Case:
         goal, design = Target.parse(target), self.design()
         status = design.status(goal)
         assert status, status.reason
-        return Plan(target=goal, steps=choice.steps(self.description(), goal, design))
+        return Plan(target=goal, steps=(choice.step(self.description(), goal, design),))
 
     def but(self, **changes: Any) -> Case:
         return dataclasses.replace(self, **changes)

@@ -33,7 +33,7 @@ _C_TYPES = {
 class Exportable(OperationLike, Protocol):
     """The part of an operation that its export uses."""
 
-    _emitter: Emitter[Any, Any]
+    _emitter: Emitter
 
     @property
     def kind(self) -> Kind: ...

@@ -14,10 +14,15 @@ from kronop.distributed.exchange import telling
 from kronop.errors import ArgumentError, mismatch
 
 # Signatures that the ranks of a group have agreed on.
-_AGREED: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+_AGREED: weakref.WeakKeyDictionary[dist.ProcessGroup, set[str]] = weakref.WeakKeyDictionary()
 
 
-def check(groups: Sequence[Any], signature: str, scalars: str, factors: Sequence[Any]) -> None:
+def check(
+    groups: Sequence[dist.ProcessGroup],
+    signature: str,
+    scalars: str,
+    factors: Sequence[torch.Tensor],
+) -> None:
     """Asks the other ranks, at the first call of this signature, whether they have the same one,
     and the same scalars and factors. Later calls are not compared.
 
@@ -35,7 +40,7 @@ def check(groups: Sequence[Any], signature: str, scalars: str, factors: Sequence
     if signature in agreed:
         return
     own = (dist.get_rank(), f"{signature}, {scalars}", [_digest(item) for item in factors])
-    known: list[Any] = [own]
+    known: list[tuple[int, str, list[str]]] = [own]
     for group in groups:
         every: list[Any] = [None] * dist.get_world_size(group)
         with telling("the first call of a product over many ranks"):
@@ -48,7 +53,7 @@ def check(groups: Sequence[Any], signature: str, scalars: str, factors: Sequence
     agreed.add(signature)
 
 
-def _digest(factor: Any) -> str:
+def _digest(factor: torch.Tensor) -> str:
     """Tells other values apart."""
     # A copy: memory that NumPy has seen can't be resized, as FSDP does with its parameters'.
     held = factor.detach().cpu().clone(memory_format=torch.contiguous_format).view(torch.uint8)

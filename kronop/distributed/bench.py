@@ -14,7 +14,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -115,7 +114,10 @@ def table(texts: Sequence[str], device: str, repeats: int) -> Iterator[str]:
 
 
 def _measured(
-    m: int, shapes: Sequence[tuple[int, int]], clock: Callable[[Any], float], device: str
+    m: int,
+    shapes: Sequence[tuple[int, int]],
+    clock: Callable[[Callable[[], object]], float],
+    device: str,
 ) -> list[float]:
     ranks, rank = dist.get_world_size(), dist.get_rank()
     torch.manual_seed(0)
@@ -148,18 +150,20 @@ def _problem(m: int, shapes: Sequence[tuple[int, int]], ranks: int, *, ordered: 
     return Problem(m=m, shapes=tuple(shapes), grid=grid, element_bytes=4, ordered=ordered)
 
 
-def _step(x: Any, factors: Sequence[Any], *, columns: bool) -> Callable[[], Any]:
+def _step(
+    x: torch.Tensor, factors: Sequence[torch.Tensor], *, columns: bool
+) -> Callable[[], object]:
     """A product and the gradients of all operands."""
     inputs = [item.detach().clone().requires_grad_() for item in (x, *factors)]
 
-    def step() -> Any:
+    def step() -> object:
         found = kronop.distributed.gemkm(inputs[0], inputs[1:], columns=columns)
         return torch.autograd.grad(found, inputs, torch.ones_like(found))
 
     return step
 
 
-def _median(device: str, repeats: int, call: Callable[[], Any]) -> float:
+def _median(device: str, repeats: int, call: Callable[[], object]) -> float:
     call()
     took = [_once(device, call) for _ in range(repeats)]
     slowest = torch.tensor(statistics.median(took), device=device)
@@ -167,7 +171,7 @@ def _median(device: str, repeats: int, call: Callable[[], Any]) -> float:
     return float(slowest)
 
 
-def _once(device: str, call: Callable[[], Any]) -> float:
+def _once(device: str, call: Callable[[], object]) -> float:
     dist.barrier()
     if device == "cpu":
         start = time.perf_counter()

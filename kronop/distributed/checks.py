@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -29,15 +28,15 @@ class Call:
         left: whether the caller has x and z transposed, whose shapes messages tell.
     """
 
-    x: Any
-    factors: Sequence[Any]
+    x: torch.Tensor
+    factors: Sequence[torch.Tensor]
     alpha: float
     beta: float | None
-    z: Any
+    z: torch.Tensor | None
     ordered: bool
     left: bool = False
 
-    def told(self, *shape: Any) -> str:
+    def told(self, *shape: int) -> str:
         """A shape of x or z as the caller knows it."""
         return f"({', '.join(map(str, shape[::-1] if self.left else shape))})"
 
@@ -71,11 +70,11 @@ class Call:
         return f"alpha={float(self.alpha)}, beta={beta}"
 
 
-def _kind(item: Any) -> str:
+def _kind(item: torch.Tensor) -> str:
     return str(item.dtype).removeprefix("torch.")
 
 
-def check_tensors(**operands: Any) -> None:
+def check_tensors(**operands: object) -> None:
     """Raises ElementTypeError where one is no tensor of torch."""
     for name, item in operands.items():
         if item is not None and not isinstance(item, torch.Tensor):
@@ -83,7 +82,7 @@ def check_tensors(**operands: Any) -> None:
             raise ElementTypeError(mismatch(name, expected="a torch tensor", got=got, hint=hint))
 
 
-def group_of(group: Any) -> Any:
+def group_of(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
     """The group, or that of all ranks.
 
     Raises:
@@ -100,7 +99,7 @@ def group_of(group: Any) -> Any:
     return group
 
 
-def check_factors(factors: Sequence[Any]) -> None:
+def check_factors(factors: Sequence[torch.Tensor]) -> None:
     """Raises ArgumentError unless there are some, all matrices."""
     if not factors:
         hint = "give (P, Q) tensors"
@@ -111,7 +110,9 @@ def check_factors(factors: Sequence[Any]) -> None:
             raise ArgumentError(mismatch(f"factors[{at}]", expected="(P, Q)", got=shape, hint=hint))
 
 
-def check_whole(x: Any, factors: Sequence[Any], z: Any, *, left: bool) -> None:
+def check_whole(
+    x: torch.Tensor, factors: Sequence[torch.Tensor], z: torch.Tensor | None, *, left: bool
+) -> None:
     """Raises ArgumentError where x and z do not fit, of which this rank has not only some columns:
     (..., M, K), or (..., K, M) on the left. Later messages would tell the shapes of shares."""
     inner, outer = (math.prod(int(item.shape[at]) for item in factors) for at in (left, not left))
@@ -131,7 +132,7 @@ def check_whole(x: Any, factors: Sequence[Any], z: Any, *, left: bool) -> None:
         raise ArgumentError(mismatch("shape of z", expected=result, got=shape, hint=hint))
 
 
-def check_local(factors: Sequence[Any], x: Any) -> None:
+def check_local(factors: Sequence[torch.Tensor], x: torch.Tensor) -> None:
     """Raises what is wrong with factors on this rank alone, before others are asked."""
     for at, item in enumerate(factors):
         if isinstance(item, DTensor):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -28,7 +27,7 @@ class Work:
     """
 
     choice: Choice
-    group: Any
+    group: dist.ProcessGroup
     alpha: float
     ordered: bool
 
@@ -37,7 +36,7 @@ class Work:
         return int(dist.get_world_size(self.group))
 
 
-def product(work: Work, x: Any, factors: Sequence[Any]) -> Any:
+def product(work: Work, x: torch.Tensor, factors: Sequence[torch.Tensor]) -> torch.Tensor:
     """This rank's share of alpha x (F1 x ... x FN).
 
     Args:
@@ -61,13 +60,13 @@ def product(work: Work, x: Any, factors: Sequence[Any]) -> Any:
     return _all_gathered(work, x, outer, inner)
 
 
-def formed(factors: Sequence[Any]) -> Any:
+def formed(factors: Sequence[torch.Tensor]) -> torch.Tensor:
     """The Kronecker product of a few small factors."""
     # Of one whose rows are contiguous and one whose columns are, torch.kron raises.
     return functools.reduce(torch.kron, [item.contiguous() for item in factors])
 
 
-def product_of_split(work: Work, x: Any, factors: Sequence[Any]) -> Any:
+def product_of_split(work: Work, x: torch.Tensor, factors: Sequence[torch.Tensor]) -> torch.Tensor:
     """The same, (m, Q / ranks) in order, of an x that a product left split along inner digits:
     (m, P1 ... Ps, P(s+1) ... PN / ranks), with one exchange."""
     outer, inner = formed(factors[: work.choice.outer]), factors[work.choice.outer :]
@@ -79,7 +78,9 @@ def product_of_split(work: Work, x: Any, factors: Sequence[Any]) -> Any:
     return _inner_product(received.flatten(1), inner).view(m, share * results)
 
 
-def _of_digits(work: Work, x: Any, outer: Any, inner: Sequence[Any]) -> Any:
+def _of_digits(
+    work: Work, x: torch.Tensor, outer: torch.Tensor, inner: Sequence[torch.Tensor]
+) -> torch.Tensor:
     """Inner digits, an exchange, outer digits; in order, also an exchange back.
 
     Of a product from the left, whose columns are contiguous, X has one row of shares, and columns
@@ -107,18 +108,20 @@ def _of_digits(work: Work, x: Any, outer: Any, inner: Sequence[Any]) -> Any:
     return found.view(results * ranks * columns // max(behind, 1), behind).mT
 
 
-def _inner_product(x: Any, inner: Sequence[Any]) -> Any:
+def _inner_product(x: torch.Tensor, inner: Sequence[torch.Tensor]) -> torch.Tensor:
     return gemkm(x, [item.to(x.dtype) for item in inner])
 
 
-def _shares_first(matrix: Any, ranks: int) -> Any:
+def _shares_first(matrix: torch.Tensor, ranks: int) -> torch.Tensor:
     """A matrix whose row numbers are (rank, share), with rows in the order (share, rank)."""
     if matrix.shape[0] == ranks:
         return matrix
     return matrix.unflatten(0, (ranks, -1)).transpose(0, 1).flatten(0, 1)
 
 
-def _reduce_scattered(work: Work, x: Any, outer: Any, inner: Sequence[Any]) -> Any:
+def _reduce_scattered(
+    work: Work, x: torch.Tensor, outer: torch.Tensor, inner: Sequence[torch.Tensor]
+) -> torch.Tensor:
     """Of own rows of the outer factors, for each rank's columns of these."""
     share, ranks = outer.shape[0] // work.ranks, work.ranks
     own = outer.narrow(0, dist.get_rank(work.group) * share, share)
@@ -135,7 +138,9 @@ def _reduce_scattered(work: Work, x: Any, outer: Any, inner: Sequence[Any]) -> A
     return exchange.reduce_scatter(sums, work.group).flatten(1)
 
 
-def _all_gathered(work: Work, x: Any, outer: Any, inner: Sequence[Any]) -> Any:
+def _all_gathered(
+    work: Work, x: torch.Tensor, outer: torch.Tensor, inner: Sequence[torch.Tensor]
+) -> torch.Tensor:
     share, columns = outer.shape[0] // work.ranks, outer.shape[1] // work.ranks
     own = outer.narrow(1, dist.get_rank(work.group) * columns, columns)
     found = beta = None

@@ -37,7 +37,7 @@ def telling(what: str) -> Iterator[None]:
 class Pending:
     """An exchange that goes on beside what is computed next, and the memory that it needs."""
 
-    def __init__(self, works: Sequence[Any], *held: Any) -> None:
+    def __init__(self, works: Sequence[dist.Work], *held: object) -> None:
         self._works, self._held = works, held
 
     def wait(self) -> None:
@@ -48,7 +48,9 @@ class Pending:
         self._held = ()
 
 
-def all_to_all(sent: Sequence[Any], received: Sequence[Any], group: Any) -> Pending:
+def all_to_all(
+    sent: Sequence[torch.Tensor], received: Sequence[torch.Tensor], group: dist.ProcessGroup
+) -> Pending:
     """Begins an exchange of contiguous tensors, one for each other rank: `sent[r]` goes to rank r,
     and what comes from it becomes `received[r]`. Those of this rank itself are not looked at.
     """
@@ -69,12 +71,12 @@ def all_to_all(sent: Sequence[Any], received: Sequence[Any], group: Any) -> Pend
     return Pending(works, sent, received)
 
 
-def exchanged(item: Any, group: Any) -> Any:
+def exchanged(item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     """Of each part (ranks, ...) of a tensor (parts, ranks, ...), an all-to-all."""
     return _Exchanged.apply(item, group)
 
 
-def _exchanged(item: Any, group: Any) -> Any:
+def _exchanged(item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     item = item.contiguous()
     found = torch.empty_like(item)
     with telling("an all-to-all"):
@@ -88,32 +90,32 @@ def _exchanged(item: Any, group: Any) -> Any:
 
 class _Exchanged(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
     @staticmethod
-    def forward(ctx: Any, item: Any, group: Any) -> Any:
+    def forward(ctx: Any, item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
         ctx.group = group
         return _exchanged(item, group)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         return _Exchanged.apply(gradient, ctx.group), None
 
 
-def all_gather(item: Any, group: Any) -> Any:
+def all_gather(item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     """(ranks, *shape): the tensors of all ranks; the gradient is what all ranks have of it, added
     up."""
     return _Gathered.apply(item, group)
 
 
-def reduce_scatter(item: Any, group: Any) -> Any:
+def reduce_scatter(item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     """Part r of a (ranks, ...) tensor on rank r, added up over all ranks."""
     return _Scattered.apply(item, group)
 
 
-def all_reduced_gradient(item: Any, groups: Any) -> Any:
+def all_reduced_gradient(item: torch.Tensor, groups: Sequence[dist.ProcessGroup]) -> torch.Tensor:
     """The same tensor, which all ranks of the groups have: gradients of all are added up."""
     return _Shared.apply(item, groups)
 
 
-def _gathered(item: Any, group: Any) -> Any:
+def _gathered(item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     item = item.contiguous()
     ranks = dist.get_world_size(group)
     found = item.new_empty((ranks * item.numel(),))
@@ -122,7 +124,7 @@ def _gathered(item: Any, group: Any) -> Any:
     return found.view(ranks, *item.shape)
 
 
-def _scattered(item: Any, group: Any) -> Any:
+def _scattered(item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     item = item.contiguous()
     found = item.new_empty(item.shape[1:])
     with telling("a reduce-scatter"):
@@ -132,34 +134,34 @@ def _scattered(item: Any, group: Any) -> Any:
 
 class _Gathered(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, item: Any, group: Any) -> Any:
+    def forward(ctx: Any, item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
         ctx.group = group
         return _gathered(item, group)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         return _Scattered.apply(gradient, ctx.group), None
 
 
 class _Scattered(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, item: Any, group: Any) -> Any:
+    def forward(ctx: Any, item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
         ctx.group = group
         return _scattered(item, group)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         return _Gathered.apply(gradient, ctx.group), None
 
 
 class _Shared(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, item: Any, groups: Any) -> Any:
+    def forward(ctx: Any, item: torch.Tensor, groups: Sequence[dist.ProcessGroup]) -> torch.Tensor:
         ctx.groups = groups
         return item.view_as(item)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         found = gradient.clone(memory_format=torch.contiguous_format)
         for group in ctx.groups:
             with telling("an all-reduce of a gradient"):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
 from kronop.descriptions.shared import beta_beside
 from kronop.distributed import agreement, checks, columns, exchange, planning
@@ -24,12 +24,12 @@ from kronop.torch import gemkm as alone
 
 def gemkm(
     x: torch.Tensor,
-    factors: Sequence[Any],
+    factors: Sequence[torch.Tensor],
     alpha: float = 1.0,
     beta: float | None = None,
     z: torch.Tensor | None = None,
     *,
-    group: Any = None,
+    group: dist.ProcessGroup | None = None,
     columns: bool = False,
     output: str = "standard",
 ) -> torch.Tensor:
@@ -86,13 +86,13 @@ def gemkm(
 
 
 def gekmm(
-    factors: Sequence[Any],
+    factors: Sequence[torch.Tensor],
     x: torch.Tensor,
     alpha: float = 1.0,
     beta: float | None = None,
     z: torch.Tensor | None = None,
     *,
-    group: Any = None,
+    group: dist.ProcessGroup | None = None,
     columns: bool = False,
 ) -> torch.Tensor:
     """alpha (F1 x ... x FN) x + beta z, of an x that is spread over many ranks.
@@ -129,7 +129,14 @@ def gekmm(
     return _product(x.mT, turned, alpha, beta, source, group, columns, left=True).mT
 
 
-def _check(x: Any, factors: Sequence[Any], z: Any, columns: bool, *, left: bool) -> None:
+def _check(
+    x: torch.Tensor,
+    factors: Sequence[torch.Tensor],
+    z: torch.Tensor | None,
+    columns: bool,
+    *,
+    left: bool,
+) -> None:
     """Refuses what does not fit with the shapes that the caller gave."""
     checks.check_tensors(x=x, z=z, **{f"factors[{at}]": it for at, it in enumerate(factors)})
     checks.check_factors(factors)
@@ -139,17 +146,17 @@ def _check(x: Any, factors: Sequence[Any], z: Any, columns: bool, *, left: bool)
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def _product(
-    x: Any,
-    factors: Sequence[Any],
+    x: torch.Tensor,
+    factors: Sequence[torch.Tensor],
     alpha: float,
     beta: float | None,
-    z: Any,
-    group: Any,
+    z: torch.Tensor | None,
+    group: dist.ProcessGroup | None,
     columns: bool,
     *,
     output: str = "standard",
     left: bool = False,
-) -> Any:
+) -> torch.Tensor:
     beta = beta_beside(z, beta)
     _check_source(output, z, beta)
     if autocasting.is_casting(x.device.type):
@@ -175,7 +182,7 @@ def _product(
         return _shared(dataclasses.replace(call, factors=shared), [group], call.signature)
 
 
-def _check_source(output: str, z: Any, beta: float) -> None:
+def _check_source(output: str, z: torch.Tensor | None, beta: float) -> None:
     if z is None and beta:
         hint = "pass z, or leave beta out"
         raise ArgumentError(mismatch("beta", expected="none without z", got=beta, hint=hint))
@@ -190,12 +197,12 @@ def _check_source(output: str, z: Any, beta: float) -> None:
         )
 
 
-def _alone(call: Call) -> Any:
+def _alone(call: Call) -> torch.Tensor:
     """Of whole rows."""
     return alone(call.x, call.factors, alpha=call.alpha, beta=call.beta, z=call.z)
 
 
-def _spread(call: Call) -> Any:
+def _spread(call: Call) -> torch.Tensor:
     """Of a DTensor."""
     x, mesh = call.x, call.x.device_mesh
     placements = tuple(_placement(item, x.dim()) for item in x.placements)
@@ -243,16 +250,16 @@ def _check_even(call: Call, ranks: int) -> None:
         next(planning.choices(problem))
 
 
-def _ranks_along(mesh: Any, placements: Sequence[Any], placement: Any) -> int:
+def _ranks_along(mesh: DeviceMesh, placements: Sequence[Placement], placement: Placement) -> int:
     return math.prod(mesh.size(at) for at, item in enumerate(placements) if item == placement)
 
 
-def _placement(item: Any, dims: int) -> Any:
+def _placement(item: Placement, dims: int) -> Placement:
     """With a dimension that counts from the front."""
     return Shard(item.dim % dims) if isinstance(item, Shard) else item
 
 
-def _check_spread(x: Any, z: Any, placements: Sequence[Any]) -> None:
+def _check_spread(x: DTensor, z: torch.Tensor | None, placements: Sequence[Placement]) -> None:
     if z is not None and not isinstance(z, DTensor):
         hint = "distribute it like x"
         raise ArgumentError(
@@ -272,7 +279,7 @@ def _check_spread(x: Any, z: Any, placements: Sequence[Any]) -> None:
         )
 
 
-def _replicated(factor: Any, x: Any, placements: Sequence[Any]) -> Any:
+def _replicated(factor: torch.Tensor, x: DTensor, placements: Sequence[Placement]) -> torch.Tensor:
     """This rank's copy of a factor, whose gradients are added up where shares of x are."""
     mesh = x.device_mesh
     if isinstance(factor, DTensor) and factor.device_mesh == mesh:
@@ -294,12 +301,12 @@ def _strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _shared(
     call: Call,
-    groups: Sequence[Any],
+    groups: Sequence[dist.ProcessGroup],
     signature: str,
     *,
     rows_split: bool = True,
     whole: Sequence[int] | None = None,
-) -> Any:
+) -> torch.Tensor:
     """Of columns that the ranks of the first group share; those of the others have other rows.
 
     Args:
@@ -321,7 +328,7 @@ def _shared(
     return _added(columns.product(work, x, call.factors), call)
 
 
-def _added(found: Any, call: Call) -> Any:
+def _added(found: torch.Tensor, call: Call) -> torch.Tensor:
     if call.z is None:
         return found
     beta = call.beta or 0.0

@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Sequence
-from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import compiler
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Placement, Shard, distribute_tensor
 from torch.distributed.tensor.parallel.style import ParallelStyle
 
 from kronop.distributed import agreement, exchange
@@ -62,8 +63,8 @@ class KSParallel(ParallelStyle):  # type: ignore[misc]  # torch is Any to mypy.
     def __init__(
         self,
         *,
-        input_layouts: Any = None,
-        output_layouts: Any = None,
+        input_layouts: Placement | None = None,
+        output_layouts: Placement | None = None,
         use_local_output: bool = True,
     ) -> None:
         super().__init__()
@@ -71,7 +72,7 @@ class KSParallel(ParallelStyle):  # type: ignore[misc]  # torch is Any to mypy.
         self.output_layouts = (Shard(-1) if output_layouts is None else output_layouts,)
         self.use_local_output = use_local_output
 
-    def _apply(self, module: Any, device_mesh: Any) -> Any:
+    def _apply(self, module: KSLinear, device_mesh: DeviceMesh) -> KSLinear:
         _check(module)
         ranks = device_mesh.size()
         digits = [_digit(pattern, ranks) for pattern in module.patterns]
@@ -81,14 +82,16 @@ class KSParallel(ParallelStyle):  # type: ignore[misc]  # torch is Any to mypy.
         if module.bias is not None:
             module.bias = _split(module.bias, device_mesh, 0)
 
-        def forward(module: Any, x: Any) -> Any:
+        def forward(module: KSLinear, x: torch.Tensor) -> torch.Tensor:
             return self._forward(module, device_mesh, digits, x)
 
         # A method, so that a copy of the module multiplies with its own weights.
         module.forward = types.MethodType(compiler.disable(forward), module)
         return module
 
-    def _forward(self, module: Any, mesh: Any, digits: Sequence[int], x: Any) -> Any:
+    def _forward(
+        self, module: KSLinear, mesh: DeviceMesh, digits: Sequence[int], x: torch.Tensor
+    ) -> torch.Tensor:
         _check_features(module, x, self.input_layouts[0], mesh.size())
         if not isinstance(x, DTensor):
             x = DTensor.from_local(x, mesh, self.input_layouts, run_check=False)
@@ -99,7 +102,7 @@ class KSParallel(ParallelStyle):  # type: ignore[misc]  # torch is Any to mypy.
         return result.to_local() if self.use_local_output else result
 
 
-def _check_features(module: Any, x: Any, layout: Any, ranks: int) -> None:
+def _check_features(module: KSLinear, x: torch.Tensor, layout: Placement, ranks: int) -> None:
     """Raises ArgumentError where x has other features than the layer, or than a rank's share."""
     is_share = not isinstance(x, DTensor) and isinstance(layout, Shard)
     features = module.in_features // ranks if is_share else module.in_features
@@ -115,12 +118,12 @@ def _check_features(module: Any, x: Any, layout: Any, ranks: int) -> None:
         )
 
 
-def _split(parameter: Any, mesh: Any, dim: int) -> Any:
+def _split(parameter: torch.nn.Parameter, mesh: DeviceMesh, dim: int) -> torch.nn.Parameter:
     spread = distribute_tensor(parameter.detach(), mesh, [Shard(dim)])
     return type(parameter)(spread, requires_grad=parameter.requires_grad)
 
 
-def _check(module: Any) -> None:
+def _check(module: object) -> None:
     if not isinstance(module, KSLinear):
         hint = "give other modules torch's own styles"
         raise ElementTypeError(
@@ -168,7 +171,9 @@ def _check_exchanges(patterns: Sequence[Sequence[int]], digits: Sequence[int], r
         features, split = a * b * d if (a, b, d) != (1, 1, 1) else features, needed
 
 
-def _chain(x: Any, module: Any, digits: Sequence[int], group: Any) -> Any:
+def _chain(
+    x: torch.Tensor, module: KSLinear, digits: Sequence[int], group: dist.ProcessGroup
+) -> torch.Tensor:
     """(..., features / ranks), neighbouring features in and out."""
     told = f"a layer of {module.patterns} for x {tuple(x.shape)} of {x.dtype}"
     agreement.check([group], told, "split over ranks", [])
@@ -184,7 +189,7 @@ def _chain(x: Any, module: Any, digits: Sequence[int], group: Any) -> Any:
     return x.view(*lead, x.shape[-1])
 
 
-def _exchanged(x: Any, split: int, needed: int, group: Any) -> Any:
+def _exchanged(x: torch.Tensor, split: int, needed: int, group: dist.ProcessGroup) -> torch.Tensor:
     """Features (rows, `needed`) split along their last digit, where they were (rows, `split`) split
     so; with a digit of 1, along the rows: each rank has neighbouring features."""
     if split == needed:
@@ -194,19 +199,19 @@ def _exchanged(x: Any, split: int, needed: int, group: Any) -> Any:
     return x if needed == 1 else _to_digit(x, needed, group)
 
 
-def _to_digit(x: Any, digit: int, group: Any) -> Any:
+def _to_digit(x: torch.Tensor, digit: int, group: dist.ProcessGroup) -> torch.Tensor:
     ranks = dist.get_world_size(group)
     places = x.unflatten(1, (-1, ranks, digit // ranks))  # m, own rows, rank, its share
     received = _all_to_all(places.permute(2, 0, 1, 3), group)
     return received.transpose(0, 1).flatten(1)
 
 
-def _to_rows(x: Any, digit: int, group: Any) -> Any:
+def _to_rows(x: torch.Tensor, digit: int, group: dist.ProcessGroup) -> torch.Tensor:
     ranks = dist.get_world_size(group)
     places = x.unflatten(1, (ranks, -1, digit // ranks))  # m, rank, its rows, own share
     received = _all_to_all(places.transpose(0, 1), group)
     return received.permute(1, 2, 0, 3).flatten(1)
 
 
-def _all_to_all(item: Any, group: Any) -> Any:
+def _all_to_all(item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     return exchange.exchanged(item.unsqueeze(0), group)[0]

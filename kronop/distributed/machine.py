@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any
 
 from kronop.core.calls import epilogue_of
 from kronop.descriptions.datatype import (
@@ -52,7 +51,7 @@ def produced(digits: Shapes) -> int:
     return math.prod(q for _, q in digits)
 
 
-def element_of(dtype: Any) -> DataType:
+def element_of(dtype: object) -> DataType:
     """The element type of that name, or that torch or kronop has."""
     name = getattr(dtype, "name", None) or str(dtype).removeprefix("torch.")
     found = TENSOR_TYPES.get(name)
@@ -203,7 +202,7 @@ class Machine:
         return sum(pass_cost.cost(way, target, max(rows, 1)) for way in passes) / self.hertz
 
 
-def checked(machine: Any) -> Machine:
+def checked(machine: object) -> Machine:
     """The machine.
 
     Raises:

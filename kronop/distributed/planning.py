@@ -10,7 +10,6 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from kronop.descriptions.shared import check_sizes, integers
 from kronop.distributed.machine import (
@@ -123,9 +122,9 @@ class DistributedPlan:
 
 def plan(
     m: int,
-    factors: Sequence[Any],
+    factors: Sequence[object],
     mesh: tuple[int, int] = (1, 1),
-    dtype: Any = "float32",
+    dtype: object = "float32",
     output: str = "standard",
     machine: Machine | None = None,
 ) -> DistributedPlan:

@@ -22,7 +22,7 @@ from kronop.families.kron.torch.gradient import gradients
 from kronop.frozen import dataclass
 
 
-def product(x: Any, factors: Sequence[Any], flow: Flow) -> Any:
+def product(x: torch.Tensor, factors: Sequence[torch.Tensor], flow: Flow) -> torch.Tensor:
     """alpha x (F1 x ... x FN).
 
     Args:
@@ -63,7 +63,7 @@ class Flow:
         alpha: a factor of the result.
     """
 
-    group: Any
+    group: dist.ProcessGroup
     parts: tuple[Part, ...]
     back: bool
     outer: int
@@ -74,7 +74,9 @@ class Flow:
         return int(dist.get_world_size(self.group))
 
 
-def flow_of(m: int, group: Any, parts: int, back: bool, outer: int, alpha: float) -> Flow:
+def flow_of(
+    m: int, group: dist.ProcessGroup, parts: int, back: bool, outer: int, alpha: float
+) -> Flow:
     """Of m rows in so many parts. If rows stay split, as a DTensor's are, the ranks of a group have
     all as many, or there is one part."""
     ranks, rank = dist.get_world_size(group), dist.get_rank(group)
@@ -100,11 +102,13 @@ def _shares(rows: int, parts: int) -> list[tuple[int, int]]:
 
 class _Product(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
     @staticmethod
-    def forward(ctx: Any, flow: Flow, keeps: bool, x: Any, *factors: Any) -> Any:
+    def forward(
+        ctx: Any, flow: Flow, keeps: bool, x: torch.Tensor, *factors: torch.Tensor
+    ) -> torch.Tensor:
         ctx.flow, ctx.shape = flow, x.shape
-        kept: list[Any] = []
+        kept: list[torch.Tensor] = []
 
-        def multiply(rows: Sequence[Any], places: Sequence[Any]) -> None:
+        def multiply(rows: Sequence[torch.Tensor], places: Sequence[torch.Tensor]) -> None:
             kept.extend(rows if keeps else ())
             _multiply(rows, places, factors, flow.outer, flow.alpha)
 
@@ -117,7 +121,7 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]  # torch is Any t
         return into
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         if torch.is_grad_enabled():
             expected = "gradients that are not differentiated, create_graph=False"
             hint = "products over ranks are differentiable once"
@@ -126,10 +130,10 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]  # torch is Any t
         factors, kept = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
         turned = [item.mT for item in factors]
         into = gradient.new_empty(ctx.shape) if needs[0] else None
-        sums: list[Any] = [None] * len(factors)
+        sums: list[torch.Tensor | None] = [None] * len(factors)
         parts = iter(range(len(flow.parts)))
 
-        def derive(rows: Sequence[Any], places: Sequence[Any]) -> None:
+        def derive(rows: Sequence[torch.Tensor], places: Sequence[torch.Tensor]) -> None:
             at = next(parts) * flow.ranks
             if not any(needs[1:]):
                 outer = flow.outer if flow.back else len(turned)
@@ -152,16 +156,16 @@ def _own_rows(flow: Flow) -> int:
     return sum(part.own[1] for part in flow.parts)
 
 
-def _whole(rows: Sequence[Any]) -> Any:
+def _whole(rows: Sequence[torch.Tensor]) -> torch.Tensor:
     """Whole rows, of pieces that each rank had."""
     return rows[0] if len(rows) == 1 else torch.cat(list(rows), 1)
 
 
 def _run(
     flow: Flow,
-    source: Any,
-    into: Any | None,
-    multiply: Callable[[Sequence[Any], Sequence[Any]], None],
+    source: torch.Tensor,
+    into: torch.Tensor | None,
+    multiply: Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], None],
     *,
     in_: bool,
     out: bool,
@@ -176,7 +180,7 @@ def _run(
             a place for whole rows, or to one for each rank.
     """
     rank = dist.get_rank(flow.group)
-    arriving: list[tuple[list[Any], exchange.Pending | None]] = []
+    arriving: list[tuple[list[torch.Tensor], exchange.Pending | None]] = []
     for part in flow.parts:
         if in_:
             rows = _blocks(source, part)
@@ -200,18 +204,24 @@ def _run(
         pending.wait()
 
 
-def _blocks(item: Any, part: Part) -> list[Any]:
+def _blocks(item: torch.Tensor, part: Part) -> list[torch.Tensor]:
     return [item.narrow(0, *block) for block in part.blocks]
 
 
-def _beside(blocks: Sequence[Any], rank: int, part: Part, columns: int) -> list[Any]:
+def _beside(
+    blocks: Sequence[torch.Tensor], rank: int, part: Part, columns: int
+) -> list[torch.Tensor]:
     """Memory for this rank's rows of other ranks' columns; its own stay where they are."""
     found = blocks[0].new_empty((len(blocks), part.own[1], columns))
     return [blocks[at] if at == rank else item for at, item in enumerate(found)]
 
 
 def _multiply(
-    rows: Sequence[Any], places: Sequence[Any], factors: Sequence[Any], outer: int, alpha: float
+    rows: Sequence[torch.Tensor],
+    places: Sequence[torch.Tensor],
+    factors: Sequence[torch.Tensor],
+    outer: int,
+    alpha: float,
 ) -> None:
     """alpha x (F1 x ... x FN) of rows x that are in pieces, each of neighbouring columns, written
     to places for neighbouring columns of the result.

@@ -17,7 +17,6 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from kronop.descriptions.shared import check_sizes
 from kronop.distributed.machine import Machine
@@ -76,7 +75,7 @@ def weak(
     machine: Machine,
     shapes: Sequence[tuple[int, int]],
     rows_a_rank: int,
-    dtype: Any = "float32",
+    dtype: object = "float32",
     gpus: Sequence[int] = GPUS,
     *,
     columns: int | None = None,
@@ -116,7 +115,7 @@ def strong(
     machine: Machine,
     shapes: Sequence[tuple[int, int]],
     rows: int,
-    dtype: Any = "float32",
+    dtype: object = "float32",
     gpus: Sequence[int] = GPUS,
     *,
     columns: int | None = None,
@@ -164,7 +163,7 @@ def _rows(
     machine: Machine,
     shapes: Sequence[tuple[int, int]],
     every: Iterator[tuple[int, int]],
-    dtype: Any,
+    dtype: object,
     columns: int | None,
     output: str,
 ) -> list[Row]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.export
@@ -19,7 +18,7 @@ from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.jax.recording import element_of
 
 
-def array(name: str, item: Any, dimensions: int) -> Any:
+def array(name: str, item: object, dimensions: int) -> jax.Array:
     """The argument as a JAX array of at least so many dimensions; arrays of NumPy are taken too.
 
     Raises:
@@ -60,7 +59,7 @@ def array(name: str, item: Any, dimensions: int) -> Any:
     return made
 
 
-def arrays(name: str, items: Any, dimensions: int) -> list[Any]:
+def arrays(name: str, items: object, dimensions: int) -> list[jax.Array]:
     """As `array`, for each item of a list or tuple.
 
     Raises:
@@ -79,7 +78,7 @@ def arrays(name: str, items: Any, dimensions: int) -> list[Any]:
     return [array(f"{name}[{at}]", item, dimensions) for at, item in enumerate(items)]
 
 
-def check_types(x: Any, others: Sequence[Any], name: str) -> None:
+def check_types(x: jax.Array, others: Sequence[jax.Array], name: str) -> None:
     """Refuses operands of another element type than x: JAX would promote them, kernels don't."""
     for at, item in enumerate(others):
         if item.dtype != x.dtype:
@@ -93,12 +92,12 @@ def check_types(x: Any, others: Sequence[Any], name: str) -> None:
             )
 
 
-def computed_in(dtype: Any) -> DataType:
+def computed_in(dtype: jnp.dtype) -> DataType:
     """The type in which kernels apply scalars and activations to products of arrays of a dtype."""
     return MathInstruction.simt(element_of("operands", dtype)).element_accumulator
 
 
-def number(name: str, value: Any, dtype: Any) -> Any:
+def number(name: str, value: object, dtype: jnp.dtype) -> float:
     """The scalar of a product of arrays of a dtype, which is a constant of the compiled function.
 
     Raises:
@@ -118,7 +117,7 @@ def number(name: str, value: Any, dtype: Any) -> Any:
     return scalar(name, value, computed_in(dtype))
 
 
-def with_source(result: Any, z: Any, beta: Any) -> Any:
+def with_source(result: jax.Array, z: object, beta: float | None) -> jax.Array:
     """result + beta z, which is rounded once from a sum in float32 at least.
 
     Raises:

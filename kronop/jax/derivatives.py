@@ -7,8 +7,7 @@ each, for which the values between factors are kept, as in a sequence of layers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -17,17 +16,20 @@ from jax.interpreters import ad
 
 from kronop.errors import ElementTypeError, mismatch
 
-Steps = Callable[..., Any]
+Steps = Callable[..., jax.Array]
 """The product of x and factors, with the parameters by name, as a chain of single ones."""
-Gradient = Callable[..., Any]
+Gradient = Callable[..., jax.Array]
 """The gradient of one factor from (gradient of the result, x, the factor's outline)."""
+
+Operands = Sequence[jax.Array]
+Parameters = Mapping[str, object]
 
 Labels = Sequence[str]
 """A name for each dimension; those of one name are multiplied, and summed where it is not kept."""
 
 
 def differentiate(
-    product: Primitive, steps: Steps, transposed: Callable[..., Any], gradient: Gradient
+    product: Primitive, steps: Steps, transposed: Callable[..., jax.Array], gradient: Gradient
 ) -> None:
     """Defines the derivatives of a product in both modes, to any order.
 
@@ -38,7 +40,9 @@ def differentiate(
         gradient: of the only factor.
     """
 
-    def tangent(primals: Any, tangents: Any, **parameters: Any) -> Any:
+    def tangent(
+        primals: Operands, tangents: Operands, **parameters: object
+    ) -> tuple[jax.Array, jax.Array]:
         result = product.bind(*primals, **parameters)
         _check_types(primals[0], result)
         if all(isinstance(item, ad.Zero) for item in tangents[1:]):
@@ -48,8 +52,10 @@ def differentiate(
         found = _terms(product, primals, tangents, parameters)
         return result, sum(found[1:], start=found[0])
 
-    def transpose(ct: Any, *operands: Any, **parameters: Any) -> Any:
-        found = [None] * len(operands)
+    def transpose(
+        ct: jax.Array, *operands: jax.Array, **parameters: object
+    ) -> list[jax.Array | None]:
+        found: list[jax.Array | None] = [None] * len(operands)
         (at,) = (i for i, item in enumerate(operands) if ad.is_undefined_primal(item))
         if isinstance(ct, ad.Zero):
             found[at] = ad.Zero(operands[at].aval)
@@ -66,7 +72,7 @@ def differentiate(
     ad.primitive_transposes[product] = transpose
 
 
-def _check_types(x: Any, result: Any) -> None:
+def _check_types(x: jax.Array, result: jax.Array) -> None:
     if x.dtype != result.dtype:
         raise ElementTypeError(
             mismatch(
@@ -78,7 +84,12 @@ def _check_types(x: Any, result: Any) -> None:
         )
 
 
-def _terms(product: Primitive, primals: Any, tangents: Any, parameters: Any) -> list[Any]:
+def _terms(
+    product: Primitive,
+    primals: Operands,
+    tangents: Operands,
+    parameters: Parameters,
+) -> list[jax.Array]:
     """For each operand with a tangent, the product with the tangent in its place."""
     return [
         product.bind(*primals[:at], item, *primals[at + 1 :], **parameters)
@@ -87,12 +98,17 @@ def _terms(product: Primitive, primals: Any, tangents: Any, parameters: Any) -> 
     ]
 
 
-def _along(steps: Steps, primals: Any, tangents: Any, parameters: Any) -> Any:
+def _along(
+    steps: Steps,
+    primals: Operands,
+    tangents: Operands,
+    parameters: Parameters,
+) -> jax.Array:
     """The tangent of the chain, differentiated in what has a tangent. Its result is not used: a
     function's value must not depend on whether its derivative is asked for."""
     moving = [at for at, item in enumerate(tangents) if not isinstance(item, ad.Zero)]
 
-    def chain(*given: Any) -> Any:
+    def chain(*given: jax.Array) -> jax.Array:
         operands = list(primals)
         for at, item in zip(moving, given, strict=True):
             operands[at] = item
@@ -102,18 +118,26 @@ def _along(steps: Steps, primals: Any, tangents: Any, parameters: Any) -> Any:
     return jax.jvp(chain, *of_moving)[1]
 
 
-def _of_chain(steps: Steps, ct: Any, operands: Any, at: int, parameters: Any) -> Any:
+def _of_chain(
+    steps: Steps,
+    ct: jax.Array,
+    operands: Operands,
+    at: int,
+    parameters: Parameters,
+) -> jax.Array:
     """The gradient of one of several factors, in which alone the product is linear."""
     aval = operands[at].aval
 
-    def chain(factor: Any) -> Any:
+    def chain(factor: jax.Array) -> jax.Array:
         return steps(*operands[:at], factor, *operands[at + 1 :], **parameters)
 
     (found,) = jax.linear_transpose(chain, aval)(ct)
     return found
 
 
-def contract(left: Any, right: Any, labels: tuple[Labels, Labels, Labels], alpha: Any = 1) -> Any:
+def contract(
+    left: jax.Array, right: jax.Array, labels: tuple[Labels, Labels, Labels], alpha: float = 1
+) -> jax.Array:
     """alpha times `jnp.einsum` of two operands, which sums in float32 at least and rounds once, as
     kernels do. A label for each dimension of left, of right and of the result."""
     of_left, of_right, kept = map(list, labels)
@@ -124,7 +148,7 @@ def contract(left: Any, right: Any, labels: tuple[Labels, Labels, Labels], alpha
     return (summed * alpha if alpha != 1 else summed).astype(left.dtype)
 
 
-def reduced(gradient: Any, shape: tuple[int, ...]) -> Any:
+def reduced(gradient: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """The gradient of an operand of this shape, from that of the operand as it was broadcast; it
     sums in float32 at least and rounds once."""
     lead = len(gradient.shape) - len(shape)
@@ -134,6 +158,6 @@ def reduced(gradient: Any, shape: tuple[int, ...]) -> Any:
     return summed.astype(gradient.dtype).reshape(shape)
 
 
-def _wide(item: Any) -> Any:
+def _wide(item: jax.Array) -> jnp.dtype:
     """The dtype in which to sum what the array holds."""
     return jnp.promote_types(item.dtype, jnp.float32)

@@ -98,7 +98,7 @@ class Program:
 
 _lock = module_lock()
 # Everything that the handler reads, by key: never freed, because compiled functions may run it.
-_registered: dict[tuple[str, int], Any] = {}
+_registered: dict[tuple[str, int], object] = {}
 
 
 def register(platform: str, program: Program, devices: Sequence[int]) -> int:
@@ -119,9 +119,9 @@ def register(platform: str, program: Program, devices: Sequence[int]) -> int:
     return key
 
 
-def _struct(key: int, program: Program, devices: Sequence[int]) -> tuple[_Program, list[Any]]:
+def _struct(key: int, program: Program, devices: Sequence[int]) -> tuple[_Program, list[object]]:
     """The program in native memory, and the objects that own what it points to."""
-    kept: list[Any] = []
+    kept: list[object] = []
 
     def address(owner: Any) -> int:
         kept.append(owner)

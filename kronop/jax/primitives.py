@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from kronop.jax.native import CALL
 from kronop.jax.recording import Builder, record
 
-Shape = Callable[..., tuple[tuple[int, ...], Any]]
+Shape = Callable[..., tuple[tuple[int, ...], jnp.dtype]]
 """(the shape, the dtype) of the result, for operands and the parameters of the primitive."""
 
 
@@ -30,10 +29,10 @@ def primitive(name: str, shape: Shape, build: Builder) -> Primitive:
     """
     made = _Product(name)
 
-    def abstract(*operands: Any, **parameters: Any) -> Any:
+    def abstract(*operands: jax.core.ShapedArray, **parameters: object) -> jax.core.ShapedArray:
         return _like(operands[0], *shape(*operands, **parameters))
 
-    def eager(*operands: Any, **parameters: Any) -> Any:
+    def eager(*operands: jax.Array, **parameters: object) -> jax.Array:
         compiled = _compiled(made, tuple(parameters.items()))
         if not jax.config.jax_disable_jit:
             return compiled(*operands)
@@ -55,7 +54,7 @@ _NONE: frozenset[str] = frozenset()
 class _Product(Primitive):  # type: ignore[misc]  # JAX is Any to mypy.
     """A primitive whose operands all vary along the same axes of a mesh within `jax.shard_map`."""
 
-    def bind(self, *operands: Any, **parameters: Any) -> Any:
+    def bind(self, *operands: jax.Array, **parameters: object) -> jax.Array:
         # As JAX's own functions do: an operand that is the same on all devices becomes one that may
         # differ, whose gradient is the sum of those of all devices.
         axes = [_varying(item) for item in operands]
@@ -66,7 +65,7 @@ class _Product(Primitive):  # type: ignore[misc]  # JAX is Any to mypy.
         return super().bind(*operands, **parameters)
 
 
-def _varying(item: Any) -> frozenset[str]:
+def _varying(item: jax.Array) -> frozenset[str]:
     """The axes of a mesh along which the array varies; JAX 0.10 renamed the attribute."""
     if not isinstance(item, jax.core.Tracer):
         return _NONE
@@ -76,7 +75,7 @@ def _varying(item: Any) -> frozenset[str]:
     return axes
 
 
-def _vary(item: Any, axes: frozenset[str]) -> Any:
+def _vary(item: jax.Array, axes: frozenset[str]) -> jax.Array:
     if not axes:
         return item
     if hasattr(jax.lax, "pcast"):
@@ -84,19 +83,25 @@ def _vary(item: Any, axes: frozenset[str]) -> Any:
     return jax.lax.pvary(item, tuple(axes))  # Its name before JAX 0.8.2.
 
 
-def _like(operand: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _like(
+    operand: jax.core.ShapedArray, shape: tuple[int, ...], dtype: jnp.dtype
+) -> jax.core.ShapedArray:
     """The abstract value of a result that varies along the same axes as the operand."""
     whole = NamedSharding(operand.sharding.mesh, PartitionSpec(*(None for _ in shape)))
     return operand.update(shape=shape, dtype=dtype, weak_type=False, sharding=whole)
 
 
 @functools.lru_cache(maxsize=1024)
-def _compiled(made: Primitive, parameters: tuple[tuple[str, Any], ...]) -> Any:
+def _compiled(
+    made: Primitive, parameters: tuple[tuple[str, object], ...]
+) -> Callable[..., jax.Array]:
     """The primitive with these parameters as a compiled function; JAX keeps one per shape."""
     return jax.jit(functools.partial(made.bind, **dict(parameters)))
 
 
-def _call(shape: Shape, build: Builder, platform: str, *operands: Any, **parameters: Any) -> Any:
+def _call(
+    shape: Shape, build: Builder, platform: str, *operands: jax.Array, **parameters: object
+) -> jax.Array:
     """XLA's custom call that computes the primitive; traced when a function is compiled."""
     result = jax.ShapeDtypeStruct(*shape(*operands, **parameters))
     if not result.size:

@@ -4,7 +4,6 @@ that kronop plans, compiles and records the launches there, over addresses that 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 
@@ -40,7 +39,7 @@ class _Addresses(Symbols):
         return pointer
 
 
-def element_of(name: str, dtype: Any) -> DataType:
+def element_of(name: str, dtype: jax.numpy.dtype) -> DataType:
     """The element type of a JAX dtype.
 
     Raises:
@@ -61,10 +60,10 @@ def element_of(name: str, dtype: Any) -> DataType:
 
 def record(
     build: Builder,
-    operands: Sequence[Any],
-    result: Any,
+    operands: Sequence[jax.Array],
+    result: jax.ShapeDtypeStruct,
     platform: str,
-    **parameters: Any,
+    **parameters: object,
 ) -> tuple[int, int]:
     """(the key of the program that computes `result`, the bytes of scratch memory that it needs).
 
@@ -117,7 +116,7 @@ def _check_words(product: Product) -> None:
         )
 
 
-def _outline(slot: int, item: Any, device: Device) -> TensorView:
+def _outline(slot: int, item: jax.Array | jax.ShapeDtypeStruct, device: Device) -> TensorView:
     """A row-major tensor of this shape and dtype whose memory is not there yet."""
     shape = tuple(item.shape)
     return TensorView(

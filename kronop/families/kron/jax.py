@@ -9,7 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import batching
+from jax.typing import ArrayLike
 
+from kronop.args.base import Arguments
+from kronop.args.view import TensorView
 from kronop.descriptions.datatype import result_type
 from kronop.families.kron.api import kron_arguments
 from kronop.families.kron.description import Side
@@ -25,7 +28,11 @@ __all__ = ["gekmm", "gemkm"]
 
 
 def gemkm(
-    x: Any, factors: Sequence[Any], alpha: float = 1.0, beta: float | None = None, z: Any = None
+    x: ArrayLike,
+    factors: Sequence[ArrayLike],
+    alpha: float = 1.0,
+    beta: float | None = None,
+    z: ArrayLike | None = None,
 ) -> jax.Array:
     """alpha x (F1 x ... x FN) + beta z on JAX arrays, on a CPU or an NVIDIA GPU.
 
@@ -67,7 +74,11 @@ def gemkm(
 
 
 def gekmm(
-    factors: Sequence[Any], x: Any, alpha: float = 1.0, beta: float | None = None, z: Any = None
+    factors: Sequence[ArrayLike],
+    x: ArrayLike,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    z: ArrayLike | None = None,
 ) -> jax.Array:
     """alpha (F1 x ... x FN) x + beta z on JAX arrays, on a CPU or an NVIDIA GPU.
 
@@ -93,7 +104,14 @@ def gekmm(
     return _kron(x, factors, Side.Left, alpha, beta, z)
 
 
-def _kron(x: Any, factors: Any, side: Side, alpha: Any, beta: Any, z: Any) -> Any:
+def _kron(
+    x: ArrayLike,
+    factors: Sequence[ArrayLike],
+    side: Side,
+    alpha: float,
+    beta: float | None,
+    z: ArrayLike | None,
+) -> jax.Array:
     x, factors = array("x", x, 1), arrays("factors", factors, 2)
     check_types(x, factors, "factors")
     at = -2 if side is Side.Right else -1
@@ -108,11 +126,13 @@ def _shape(x: Any, *factors: Any, side: Side, alpha: Any) -> tuple[tuple[int, ..
     return shape, x.dtype if element.name == x.dtype.name else np.dtype(element.name)
 
 
-def _arguments(x: Any, *factors: Any, out: Any, side: Side, alpha: Any) -> Any:
+def _arguments(
+    x: TensorView, *factors: TensorView, out: TensorView, side: Side, alpha: float
+) -> Arguments:
     return kron_arguments(x, factors, side, alpha, out=out)
 
 
-def _steps(x: Any, *factors: Any, side: Side, alpha: Any) -> Any:
+def _steps(x: jax.Array, *factors: jax.Array, side: Side, alpha: float) -> jax.Array:
     """The product as one product with each group of factors, from the first group to the last.
 
     For each group, the operand is (..., before, P, behind): M or digits that are done, the group's
@@ -133,7 +153,7 @@ def _steps(x: Any, *factors: Any, side: Side, alpha: Any) -> Any:
     return x
 
 
-def _step(x: Any, factor: Any, alpha: Any) -> Any:
+def _step(x: jax.Array, factor: jax.Array, alpha: float) -> jax.Array:
     """sum over p of x[..., m, p, r] factor[..., p, q], as (..., m, q, r)."""
     if x.shape[-1] == 1:
         made = kron.bind(x.squeeze(-1), factor, side=Side.Right, alpha=alpha)
@@ -142,15 +162,17 @@ def _step(x: Any, factor: Any, alpha: Any) -> Any:
     return kron.bind(x, _swapped(along_m), side=Side.Left, alpha=alpha)
 
 
-def _swapped(item: Any) -> Any:
+def _swapped(item: jax.Array) -> jax.Array:
     return jnp.swapaxes(item, -1, -2)
 
 
-def _transposed(ct: Any, factors: Sequence[Any], side: Side, alpha: Any) -> Any:
+def _transposed(ct: jax.Array, factors: Sequence[jax.Array], side: Side, alpha: float) -> jax.Array:
     return kron.bind(ct, *map(_swapped, factors), side=side, alpha=alpha)
 
 
-def _gradient(ct: Any, x: Any, factor: Any, side: Side, alpha: Any) -> Any:
+def _gradient(
+    ct: jax.Array, x: jax.Array, factor: jax.Array, side: Side, alpha: float
+) -> jax.Array:
     """The gradient of the only factor, summed over all dimensions that it does not have."""
     in_x, in_ct, kept = (_labels(item.shape) for item in (x, ct, factor))
     right = side is Side.Right
@@ -165,12 +187,14 @@ def _labels(shape: tuple[int, ...]) -> list[str]:
     return [f"lead {place}" for place, extent in enumerate(lead) if extent != 1][::-1]
 
 
-def _without_ones(item: Any) -> Any:
+def _without_ones(item: jax.Array) -> jax.Array:
     lead = [extent for extent in item.shape[:-2] if extent != 1]
     return item.reshape(*lead, *item.shape[-2:])
 
 
-def _mapped(operands: Sequence[Any], dims: Sequence[Any], **parameters: Any) -> Any:
+def _mapped(
+    operands: Sequence[jax.Array], dims: Sequence[int | None], **parameters: object
+) -> tuple[jax.Array, int]:
     """jax.vmap: the mapped dimension becomes the first of the leading dimensions that broadcast."""
     most = max(item.ndim - (dim is not None) for item, dim in zip(operands, dims, strict=True))
     aligned = []

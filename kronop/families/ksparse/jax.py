@@ -10,7 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import batching
+from jax.typing import ArrayLike
 
+from kronop.args.base import Arguments
+from kronop.args.view import TensorView
 from kronop.core.calls import check_activation
 from kronop.descriptions import activation as activations
 from kronop.descriptions.activation import ActivationName
@@ -28,15 +31,15 @@ __all__ = ["ksmm"]
 
 
 def ksmm(
-    x: Any,
-    weights: Any,
+    x: ArrayLike,
+    weights: ArrayLike | Sequence[ArrayLike],
     *,
     batch_last: bool = False,
-    bias: Any = None,
+    bias: ArrayLike | None = None,
     activation: ActivationName | None = None,
     alpha: float = 1.0,
     beta: float | None = None,
-    z: Any = None,
+    z: ArrayLike | None = None,
 ) -> jax.Array:
     """activation(alpha x K' + beta z + bias) on JAX arrays, on a CPU or an NVIDIA GPU.
 
@@ -93,7 +96,7 @@ def ksmm(
     return result if activation is None else _activate(activation, result)
 
 
-def _bias(bias: Any, result: Any, batch_last: bool) -> Any:
+def _bias(bias: ArrayLike, result: jax.Array, batch_last: bool) -> jax.Array:
     bias, features = array("bias", bias, 1), result.shape[0 if batch_last else -1]
     check_types(result, [bias], "bias")
     if bias.shape != (features,):
@@ -108,7 +111,7 @@ def _bias(bias: Any, result: Any, batch_last: bool) -> Any:
     return bias.reshape(-1, *(1,) * (result.ndim - 1)) if batch_last else bias
 
 
-def _activate(name: str, x: Any) -> Any:
+def _activate(name: str, x: jax.Array) -> jax.Array:
     """The activation; JAX's gelu is the approximate one unless told otherwise. JAX gives NaN for
     minus infinity where activations fall to 0."""
     if name in ("silu", "hardswish", "gelu"):
@@ -143,23 +146,29 @@ def _shape(x: Any, *weights: Any, batch_last: bool, alpha: Any) -> tuple[tuple[i
     return ((features, x.shape[1]) if batch_last else (x.shape[0], features)), dtype
 
 
-def _arguments(x: Any, *weights: Any, out: Any, batch_last: bool, alpha: Any) -> Any:
+def _arguments(
+    x: TensorView, *weights: TensorView, out: TensorView, batch_last: bool, alpha: float
+) -> Arguments:
     return sparse_arguments(x, weights, batch_last, None, None, (alpha, 0.0), None, out)
 
 
-def _steps(x: Any, *weights: Any, batch_last: bool, alpha: Any) -> Any:
+def _steps(x: jax.Array, *weights: jax.Array, batch_last: bool, alpha: float) -> jax.Array:
     """The product as one product with each factor."""
     for weight in weights:
         x, alpha = ksparse.bind(x, weight, batch_last=batch_last, alpha=alpha), 1
     return x
 
 
-def _transposed(ct: Any, weights: Sequence[Any], batch_last: bool, alpha: Any) -> Any:
+def _transposed(
+    ct: jax.Array, weights: Sequence[jax.Array], batch_last: bool, alpha: float
+) -> jax.Array:
     turned = [item.swapaxes(1, 2) for item in reversed(weights)]
     return ksparse.bind(ct, *turned, batch_last=batch_last, alpha=alpha)
 
 
-def _gradient(ct: Any, x: Any, weight: Any, batch_last: bool, alpha: Any) -> Any:
+def _gradient(
+    ct: jax.Array, x: jax.Array, weight: jax.Array, batch_last: bool, alpha: float
+) -> jax.Array:
     a, b, c, d = weight.shape
     if batch_last:
         labels, blocks = ("ikln", "ijln"), ((a, c, d, x.shape[1]), (a, b, d, x.shape[1]))
@@ -169,7 +178,9 @@ def _gradient(ct: Any, x: Any, weight: Any, batch_last: bool, alpha: Any) -> Any
     return contract(of_x, of_ct, (*labels, "ijkl"), alpha)
 
 
-def _mapped(operands: Sequence[Any], dims: Sequence[Any], *, batch_last: bool, alpha: Any) -> Any:
+def _mapped(
+    operands: Sequence[jax.Array], dims: Sequence[int | None], *, batch_last: bool, alpha: float
+) -> tuple[jax.Array, int]:
     """jax.vmap: of x alone it is more batch, of weights it is more blocks."""
     across = 1 if batch_last else 0  # The dimension of the batch in x, and the features' one.
     along = 1 - across
@@ -190,7 +201,7 @@ def _mapped(operands: Sequence[Any], dims: Sequence[Any], *, batch_last: bool, a
     return made.reshape(shape), at
 
 
-def _with_mapped(item: Any, dim: int | None, to: int, size: int) -> Any:
+def _with_mapped(item: jax.Array, dim: int | None, to: int, size: int) -> jax.Array:
     """The operand with its mapped dimension at `to`, where it is repeated if it has none."""
     if dim is not None:
         return jnp.moveaxis(item, dim, to)

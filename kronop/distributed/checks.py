@@ -36,7 +36,7 @@ class Call:
     ordered: bool
     left: bool = False
 
-    def told(self, *shape: int) -> str:
+    def told(self, *shape: object) -> str:
         """A shape of x or z as the caller knows it."""
         return f"({', '.join(map(str, shape[::-1] if self.left else shape))})"
 

@@ -86,7 +86,7 @@ class KSParallel(ParallelStyle):  # type: ignore[misc]  # torch is Any to mypy.
             return self._forward(module, device_mesh, digits, x)
 
         # A method, so that a copy of the module multiplies with its own weights.
-        module.forward = types.MethodType(compiler.disable(forward), module)
+        module.forward = types.MethodType(compiler.disable(forward), module)  # type: ignore[method-assign]
         return module
 
     def _forward(

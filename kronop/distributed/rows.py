@@ -146,7 +146,7 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]  # torch is Any t
                     place.copy_(piece)
             for index in (index for index, need in enumerate(needs[1:]) if need):
                 item = next(found)
-                sums[index] = item if sums[index] is None else sums[index].add_(item)
+                sums[index] = item if (known := sums[index]) is None else known.add_(item)
 
         _run(flow, gradient.contiguous(), into, derive, in_=flow.back, out=True)
         return None, None, into, *sums

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.export
@@ -59,7 +60,7 @@ def array(name: str, item: object, dimensions: int) -> jax.Array:
     return made
 
 
-def arrays(name: str, items: object, dimensions: int) -> list[jax.Array]:
+def arrays(name: str, items: Any, dimensions: int) -> list[jax.Array]:
     """As `array`, for each item of a list or tuple.
 
     Raises:
@@ -117,7 +118,7 @@ def number(name: str, value: object, dtype: jnp.dtype) -> float:
     return scalar(name, value, computed_in(dtype))
 
 
-def with_source(result: jax.Array, z: object, beta: float | None) -> jax.Array:
+def with_source(result: jax.Array, z: Any, beta: float | None) -> jax.Array:
     """result + beta z, which is rounded once from a sum in float32 at least.
 
     Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -92,9 +93,7 @@ def _like(
 
 
 @functools.lru_cache(maxsize=1024)
-def _compiled(
-    made: Primitive, parameters: tuple[tuple[str, object], ...]
-) -> Callable[..., jax.Array]:
+def _compiled(made: Primitive, parameters: tuple[tuple[str, object], ...]) -> Any:
     """The primitive with these parameters as a compiled function; JAX keeps one per shape."""
     return jax.jit(functools.partial(made.bind, **dict(parameters)))
 

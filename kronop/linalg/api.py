@@ -13,6 +13,7 @@ from kronop.linalg.matrices import Matrices
 from kronop.linalg.places import Square, Unknowns, place_columns, place_square
 from kronop.linalg.solver import Solver, solver_for
 from kronop.linalg.systems import System, read_square, read_system
+from kronop.tensors import AnyTensor, Tensor
 
 _Solve = Callable[[Solver, Square, Matrices, Any], None]
 
@@ -24,13 +25,13 @@ def _check_flags(**flags: object) -> None:
 
 
 def solve_cholesky(
-    a: Any,
-    b: Any,
+    a: Tensor,
+    b: Tensor,
     *,
     lower: bool = True,
     overwrite_a: bool = False,
     overwrite_b: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """Solves a x = b for symmetric positive definite matrices: factors a and substitutes twice.
 
     Args:
@@ -65,7 +66,7 @@ def solve_cholesky(
     """
     _check_flags(lower=lower, overwrite_a=overwrite_a, overwrite_b=overwrite_b)
 
-    def solve(solver: Solver, square: Square, columns: Matrices, info: Any) -> None:
+    def solve(solver: Solver, square: Square, columns: Matrices, info: Tensor) -> None:
         # Seen from the transposed memory, the lower triangle is the upper one.
         solver.cholesky(square.matrices, columns, lower != square.transposed, info)
 
@@ -73,8 +74,8 @@ def solve_cholesky(
 
 
 def solve_lu(
-    a: Any, b: Any, *, overwrite_a: bool = False, overwrite_b: bool = False
-) -> tuple[Any, Any]:
+    a: Tensor, b: Tensor, *, overwrite_a: bool = False, overwrite_b: bool = False
+) -> tuple[Tensor, Tensor]:
     """Solves a x = b for square matrices by LU decomposition with partial pivoting.
 
     Args:
@@ -101,13 +102,15 @@ def solve_lu(
     """
     _check_flags(overwrite_a=overwrite_a, overwrite_b=overwrite_b)
 
-    def solve(solver: Solver, square: Square, columns: Matrices, info: Any) -> None:
+    def solve(solver: Solver, square: Square, columns: Matrices, info: Tensor) -> None:
         solver.lu(square.matrices, columns, square.transposed, info)
 
     return _solved(read_system(a, b, overwrite_a, overwrite_b), solve)
 
 
-def eigh(a: Any, *, lower: bool = True, overwrite_a: bool = False) -> tuple[Any, Any, Any]:
+def eigh(
+    a: Tensor, *, lower: bool = True, overwrite_a: bool = False
+) -> tuple[AnyTensor, AnyTensor, AnyTensor]:
     """Eigenvalues and eigenvectors of symmetric matrices: a v = v diag(w).
 
     Args:
@@ -158,7 +161,7 @@ def eigh(a: Any, *, lower: bool = True, overwrite_a: bool = False) -> tuple[Any,
         )
 
 
-def _solved(system: System, solve: _Solve) -> tuple[Any, Any]:
+def _solved(system: System, solve: _Solve) -> tuple[Tensor, Tensor]:
     arrays, square = Arrays(system.square.a), system.square
     with arrays.on_device():
         unknowns = place_columns(arrays, system)
@@ -175,13 +178,13 @@ def _solved(system: System, solve: _Solve) -> tuple[Any, Any]:
         return _result(system, unknowns), info.reshape(system.batch)
 
 
-def _mark_solutions(arrays: Arrays, info: Any, unknowns: Unknowns, order: int) -> None:
+def _mark_solutions(arrays: Arrays, info: Tensor, unknowns: Unknowns, order: int) -> None:
     failed = ~arrays.finite(unknowns.rows)
     _mark_failures(arrays, info, failed, order, (unknowns.rows,))
 
 
 def _mark_failures(
-    arrays: Arrays, info: Any, failed: Any, order: int, results: tuple[Any, ...]
+    arrays: Arrays, info: Any, failed: Any, order: int, results: tuple[Tensor, ...]
 ) -> None:
     """Gives info N + 1 to results that are not finite, and NaN to results whose info is not 0."""
     arrays.mark(info, failed & (info == 0), order + 1)
@@ -189,7 +192,7 @@ def _mark_failures(
         arrays.mark(result, info != 0, float("nan"))
 
 
-def _result(system: System, unknowns: Unknowns) -> Any:
+def _result(system: System, unknowns: Unknowns) -> Tensor:
     result = unknowns.rows.reshape((*system.batch, system.columns, system.square.order))
     result = result.swapaxes(-1, -2)
     if system.vector:
@@ -202,7 +205,7 @@ def _result(system: System, unknowns: Unknowns) -> Any:
     return system.tensor
 
 
-def _count_change(tensor: Any, changed: bool) -> None:
+def _count_change(tensor: Tensor, changed: bool) -> None:
     """Tells torch that the caller's tensor was written by its address."""
     count = counter(tensor) if changed else None
     if count is not None:

@@ -13,6 +13,7 @@ from kronop.args.tensor import empty
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import DataType
 from kronop.linalg.matrices import Matrices
+from kronop.tensors import Tensor
 
 
 class Arrays:
@@ -27,15 +28,15 @@ class Arrays:
         device = self.like.device
         return contextlib.nullcontext() if device.is_host else current(device.index)
 
-    def empty(self, shape: tuple[int, ...], element: DataType) -> Any:
+    def empty(self, shape: tuple[int, ...], element: DataType) -> Tensor:
         return empty(self.like, shape, element)
 
-    def zeros(self, shape: tuple[int, ...], element: DataType) -> Any:
+    def zeros(self, shape: tuple[int, ...], element: DataType) -> Tensor:
         result = self.empty(shape, element)
         result[...] = 0
         return result
 
-    def addresses(self, matrices: Matrices) -> Any:
+    def addresses(self, matrices: Matrices) -> Tensor:
         """The addresses of the matrices, as a tensor on their device."""
         size = matrices.bytes_between
         module = self._module
@@ -46,11 +47,11 @@ class Arrays:
             steps = module.arange(matrices.count, dtype=module.int64)
         return steps * size + matrices.pointer
 
-    def triangle(self, tensor: Any, lower: bool) -> Any:
+    def triangle(self, tensor: Tensor, lower: bool) -> Tensor:
         """A copy with zeros outside of the triangle."""
         return (self._module.tril if lower else self._module.triu)(tensor)
 
-    def finite(self, tensor: Any) -> Any:
+    def finite(self, tensor: Tensor) -> Tensor:
         """For each index of the first dimension, whether all values there are finite."""
         shape = tensor.shape[0], math.prod(tensor.shape[1:])
         return self._module.isfinite(tensor).reshape(shape).all(-1)

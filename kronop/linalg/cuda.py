@@ -29,6 +29,7 @@ from kronop.linalg.library import (
     library,
 )
 from kronop.linalg.matrices import Matrices
+from kronop.tensors import Tensor
 
 # Up to this order several matrices are one batched call. Above it a matrix fills enough of a GPU
 # for the blocked algorithms of the single calls, a few of which run at once.
@@ -64,7 +65,7 @@ class CudaSolver:
         self._routines = self._library.routines(arrays.like.element)
         self._types = (self._routines.data_type,) * 2
 
-    def cholesky(self, a: Matrices, b: Matrices, lower: bool, info: Any) -> None:
+    def cholesky(self, a: Matrices, b: Matrices, lower: bool, info: Tensor) -> None:
         uplo, infos = LOWER if lower else UPPER, view(info, "info")
         if _is_batched(a):
             self._cholesky_batched(a, b, uplo, infos.pointer)
@@ -100,7 +101,7 @@ class CudaSolver:
                 pointers = factors.at, a.leading, solutions.at, b.leading
                 routines.trsm(lane.blas, *shape, routines.one, *pointers, a.count)
 
-    def lu(self, a: Matrices, b: Matrices, transposed: bool, info: Any) -> None:
+    def lu(self, a: Matrices, b: Matrices, transposed: bool, info: Tensor) -> None:
         form, infos = TRANSPOSED if transposed else PLAIN, view(info, "info")
         if _is_batched(a):
             self._lu_batched(a, b, form, infos.pointer)
@@ -138,7 +139,7 @@ class CudaSolver:
                 columns = solutions.at, b.leading, status.__array_interface__["data"][0]
                 routines.getrs(lane.blas, form, a.rows, b.columns, *factor, *columns, count)
 
-    def eigh(self, a: Matrices, lower: bool, values: Any, info: Any) -> None:
+    def eigh(self, a: Matrices, lower: bool, values: Tensor, info: Tensor) -> None:
         uplo, infos = LOWER if lower else UPPER, view(info, "info")
         solver, kind, size = self._library.solver, self._routines.data_type, a.element.bytes
         found = view(values, "values")
@@ -216,7 +217,7 @@ class CudaSolver:
 class _Held:
     """A tensor and the address of its memory."""
 
-    def __init__(self, tensor: Any) -> None:
+    def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
         self.at = view(tensor, "workspace").pointer
 

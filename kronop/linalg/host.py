@@ -11,6 +11,7 @@ import numpy as np
 
 from kronop.late import imported, spec_of
 from kronop.linalg.matrices import Matrices
+from kronop.tensors import NDArray, Tensor
 
 
 @functools.cache
@@ -21,7 +22,7 @@ def has_scipy() -> bool:
 class ScipySolver:
     """Calls LAPACK for one matrix after the other, in their memory."""
 
-    def cholesky(self, a: Matrices, b: Matrices, lower: bool, info: Any) -> None:
+    def cholesky(self, a: Matrices, b: Matrices, lower: bool, info: Tensor) -> None:
         factor, substitute = _routines(a, "potrf", "potrs")
         for index, (matrix, columns) in enumerate(zip(a.tensor, b.tensor, strict=True)):
             # Without `clean=False` the wrapper writes zeros to the other triangle.
@@ -30,7 +31,7 @@ class ScipySolver:
             if not info[index] and b.columns:
                 _keep(columns, substitute(found, columns, lower=lower, overwrite_b=True)[0])
 
-    def lu(self, a: Matrices, b: Matrices, transposed: bool, info: Any) -> None:
+    def lu(self, a: Matrices, b: Matrices, transposed: bool, info: Tensor) -> None:
         factor, substitute = _routines(a, "getrf", "getrs")
         for index, (matrix, columns) in enumerate(zip(a.tensor, b.tensor, strict=True)):
             found, pivots, info[index] = factor(matrix, overwrite_a=True)
@@ -39,7 +40,7 @@ class ScipySolver:
                 solution = substitute(found, pivots, columns, trans=transposed, overwrite_b=True)
                 _keep(columns, solution[0])
 
-    def eigh(self, a: Matrices, lower: bool, values: Any, info: Any) -> None:
+    def eigh(self, a: Matrices, lower: bool, values: Tensor, info: Tensor) -> None:
         (decompose,) = _routines(a, "syevd")
         for index, matrix in enumerate(a.tensor):
             values[index], vectors, info[index] = decompose(matrix, lower=lower, overwrite_a=True)
@@ -50,7 +51,7 @@ def _routines(a: Matrices, *names: str) -> Any:
     return imported("scipy.linalg").get_lapack_funcs(names, (a.tensor,))
 
 
-def _keep(place: Any, result: Any) -> None:
+def _keep(place: Tensor, result: Tensor) -> None:
     """The wrappers work in place only where columns follow each other without gaps."""
     if result is not place:
         place[...] = result
@@ -63,7 +64,7 @@ class NumpySolver:
     is not positive definite, or the matrix of this order is singular.
     """
 
-    def cholesky(self, a: Matrices, b: Matrices, lower: bool, info: Any) -> None:
+    def cholesky(self, a: Matrices, b: Matrices, lower: bool, info: Tensor) -> None:
         for index, matrix, columns in _each(a, b):
             try:
                 factor = np.linalg.cholesky(_symmetric(matrix, lower))
@@ -76,14 +77,14 @@ class NumpySolver:
             seen = matrix if lower else matrix.T
             seen[triangle] = factor[triangle]
 
-    def lu(self, a: Matrices, b: Matrices, transposed: bool, info: Any) -> None:
+    def lu(self, a: Matrices, b: Matrices, transposed: bool, info: Tensor) -> None:
         for index, matrix, columns in _each(a, b):
             try:
                 columns[...] = np.linalg.solve(matrix.T if transposed else matrix, columns)
             except np.linalg.LinAlgError:
                 info[index] = a.rows
 
-    def eigh(self, a: Matrices, lower: bool, values: Any, info: Any) -> None:
+    def eigh(self, a: Matrices, lower: bool, values: Tensor, info: Tensor) -> None:
         for index, matrix in enumerate(a.tensor):
             try:
                 values[index], matrix[...] = np.linalg.eigh(matrix, "L" if lower else "U")
@@ -91,12 +92,12 @@ class NumpySolver:
                 info[index] = a.rows
 
 
-def _each(a: Matrices, b: Matrices) -> Iterator[tuple[int, Any, Any]]:
+def _each(a: Matrices, b: Matrices) -> Iterator[tuple[int, NDArray, NDArray]]:
     for index, (matrix, columns) in enumerate(zip(a.tensor, b.tensor, strict=True)):
         yield index, matrix, columns
 
 
-def _symmetric(matrix: Any, lower: bool) -> Any:
+def _symmetric(matrix: NDArray, lower: bool) -> NDArray:
     """The whole matrix of one triangle: NumPy's Cholesky before 2.0 reads the lower one alone."""
     half = np.tril(matrix) if lower else np.triu(matrix)
     return half + np.tril(half, -1).T + np.triu(half, 1).T
@@ -105,7 +106,7 @@ def _symmetric(matrix: Any, lower: bool) -> Any:
 class TorchSolver:
     """torch's LAPACK, whose `_ex` forms tell the info and raise nothing."""
 
-    def cholesky(self, a: Matrices, b: Matrices, lower: bool, info: Any) -> None:
+    def cholesky(self, a: Matrices, b: Matrices, lower: bool, info: Tensor) -> None:
         torch = sys.modules["torch"]
         factor, info[...] = torch.linalg.cholesky_ex(a.tensor, upper=not lower)
         b.tensor[...] = torch.cholesky_solve(b.tensor, factor, upper=not lower)
@@ -113,12 +114,12 @@ class TorchSolver:
         inside = triangle(torch.ones(a.rows, a.rows, dtype=torch.bool))
         a.tensor[...] = torch.where(inside, factor, a.tensor)
 
-    def lu(self, a: Matrices, b: Matrices, transposed: bool, info: Any) -> None:
+    def lu(self, a: Matrices, b: Matrices, transposed: bool, info: Tensor) -> None:
         torch = sys.modules["torch"]
         a.tensor[...], pivots, info[...] = torch.linalg.lu_factor_ex(a.tensor)
         b.tensor[...] = torch.linalg.lu_solve(a.tensor, pivots, b.tensor, adjoint=transposed)
 
-    def eigh(self, a: Matrices, lower: bool, values: Any, info: Any) -> None:
+    def eigh(self, a: Matrices, lower: bool, values: Tensor, info: Tensor) -> None:
         torch = sys.modules["torch"]
         for index, matrix in enumerate(a.tensor):
             try:

@@ -7,6 +7,7 @@ from typing import Any
 from kronop.args.frameworks import view
 from kronop.descriptions.datatype import DataType
 from kronop.frozen import dataclass
+from kronop.tensors import Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,7 +49,7 @@ class Matrices:
         return self.pointer + index * self.bytes_between
 
 
-def matrices(tensor: Any) -> Matrices:
+def matrices(tensor: Tensor) -> Matrices:
     """The matrices of a tensor (count, rows, columns) whose columns lie in adjacent memory."""
     item = view(tensor, "matrices")
     _, rows, columns = item.shape

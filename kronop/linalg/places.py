@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from kronop.frozen import dataclass
 from kronop.linalg.arrays import Arrays
 from kronop.linalg.matrices import Matrices, matrices
 from kronop.linalg.systems import SquareProblem, System
+from kronop.tensors import Tensor
 
 _MOST_LEADING = (1 << 31) - 1  # The batched routines take the leading dimension as an int.
 
@@ -44,7 +44,7 @@ class Unknowns:
         in_place: whether they lie in the caller's memory.
     """
 
-    rows: Any
+    rows: Tensor
     matrices: Matrices
     in_place: bool
 
@@ -78,7 +78,7 @@ def place_columns(arrays: Arrays, system: System) -> Unknowns:
     return Unknowns(rows=rows, matrices=matrices(seen.swapaxes(-1, -2)), in_place=in_place)
 
 
-def _rows(arrays: Arrays, system: System) -> tuple[Any, bool]:
+def _rows(arrays: Arrays, system: System) -> tuple[Tensor, bool]:
     given = system.tensor[..., None] if system.vector else system.tensor
     given = given.swapaxes(-1, -2)
     shape = (system.count, system.columns, system.square.order)

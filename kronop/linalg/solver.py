@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from kronop.late import imported
 from kronop.linalg.arrays import Arrays
 from kronop.linalg.host import NumpySolver, ScipySolver, TorchSolver, has_scipy
 from kronop.linalg.matrices import Matrices
+from kronop.tensors import Tensor
 
 
 class Solver(Protocol):
@@ -16,15 +17,15 @@ class Solver(Protocol):
     A matrix whose info is not 0 may leave anything in place of its results.
     """
 
-    def cholesky(self, a: Matrices, b: Matrices, lower: bool, info: Any) -> None:
+    def cholesky(self, a: Matrices, b: Matrices, lower: bool, info: Tensor) -> None:
         """Factors the given triangle of `a`, and replaces `b` by the solution."""
         ...
 
-    def lu(self, a: Matrices, b: Matrices, transposed: bool, info: Any) -> None:
+    def lu(self, a: Matrices, b: Matrices, transposed: bool, info: Tensor) -> None:
         """Factors `a`, and replaces `b` by the solution with `a`, or with its transpose."""
         ...
 
-    def eigh(self, a: Matrices, lower: bool, values: Any, info: Any) -> None:
+    def eigh(self, a: Matrices, lower: bool, values: Tensor, info: Tensor) -> None:
         """Replaces `a` by eigenvectors, and writes eigenvalues (count, N) in ascending order."""
         ...
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from kronop.args.frameworks import view
 from kronop.args.overlap import overlaps, overlaps_itself
@@ -11,6 +10,7 @@ from kronop.args.strides import broadcast_shapes
 from kronop.args.view import TensorView
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.frozen import dataclass
+from kronop.tensors import Tensor
 
 _TYPES = ("float32", "float64")
 
@@ -25,7 +25,7 @@ class SquareProblem:
         overwrite: whether its memory may be used.
     """
 
-    tensor: Any
+    tensor: Tensor
     a: TensorView
     overwrite: bool
 
@@ -55,7 +55,7 @@ class System:
     """
 
     square: SquareProblem
-    tensor: Any
+    tensor: Tensor
     b: TensorView
     overwrite: bool
     batch: tuple[int, ...]
@@ -78,7 +78,7 @@ class System:
         return self.square.count == 1
 
 
-def read_square(a: Any, overwrite: bool) -> SquareProblem:
+def read_square(a: Tensor, overwrite: bool) -> SquareProblem:
     """Checks the matrices of a call.
 
     Raises:
@@ -100,7 +100,7 @@ def read_square(a: Any, overwrite: bool) -> SquareProblem:
     return SquareProblem(tensor=a, a=item, overwrite=overwrite)
 
 
-def read_system(a: Any, b: Any, overwrite_a: bool, overwrite_b: bool) -> System:
+def read_system(a: Tensor, b: Tensor, overwrite_a: bool, overwrite_b: bool) -> System:
     """Checks matrices and right-hand sides.
 
     Raises:
@@ -125,7 +125,7 @@ def read_system(a: Any, b: Any, overwrite_a: bool, overwrite_b: bool) -> System:
     return system
 
 
-def _read(tensor: Any, name: str) -> TensorView:
+def _read(tensor: Tensor, name: str) -> TensorView:
     # Before the view, whose message would name all types that a product can have.
     given = getattr(tensor, "dtype", None)
     known = str(getattr(given, "name", given)).removeprefix("torch.")

@@ -22,6 +22,7 @@ from kronop.operators.kept import kept
 from kronop.operators.lanczos import log_forms, not_definite, signs, standard_error
 from kronop.operators.operator import Operator
 from kronop.operators.systems import shifted_product
+from kronop.tensors import Tensor
 
 
 class Block:
@@ -41,7 +42,7 @@ class Block:
     def __init__(
         self,
         operator: Operator,
-        index: Any,
+        index: Tensor,
         options: Mapping[str, Any],
         memory: Operator,
         *,
@@ -51,14 +52,14 @@ class Block:
         self._operator, self._index, self._options, self._memory = operator, index, options, memory
         self.inverted, self.dense = inverted, dense
 
-    def multiply(self, x: Any, tensors: Sequence[Any]) -> Any:
+    def multiply(self, x: Tensor, tensors: Sequence[Tensor]) -> Tensor:
         operator, sigma2 = self._operator.of(tensors[:-1]), tensors[-1]
         whole = placed(x, self._index, operator.shape[-1])
         if self.inverted:
             return taken(operator.solve(whole, sigma2), self._index)
         return taken(shifted_product(operator, sigma2, whole), self._index)
 
-    def solve(self, b: Any, tensors: Sequence[Any]) -> Any:
+    def solve(self, b: Tensor, tensors: Sequence[Tensor]) -> Tensor:
         """The values of x (..., n, C) of columns b."""
         if not self.dense:
             return self.iterated(b, tensors, warns=True, rtol=self._options["rtol"])
@@ -67,8 +68,8 @@ class Block:
         return solve_triangular(turned(root), half, upper=True)
 
     def iterated(
-        self, b: Any, tensors: Sequence[Any], *, warns: bool = False, **tolerance: float
-    ) -> Any:
+        self, b: Tensor, tensors: Sequence[Tensor], *, warns: bool = False, **tolerance: float
+    ) -> Tensor:
         """The same by conjugate gradients, to a tolerance that is that of `kronop.cg`, which
         `warns` where it is not reached."""
         lead = batch_of(self._operator.shape[:-2], tensors[-1].shape, b.shape[:-2])
@@ -79,7 +80,7 @@ class Block:
         product = self._product(tensors, self.inverted)
         return by_the_quicker(product, others, b, warns=warns, **tolerance)
 
-    def logdet(self, tensors: Sequence[Any]) -> tuple[Any, Any]:
+    def logdet(self, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """The values of the determinant's logarithm (...), and of its standard error."""
         if self.dense:
             logarithms = framework_of(tensors[0], "the operator").log(diagonal(self._root(tensors)))
@@ -87,7 +88,7 @@ class Block:
         values = log_forms(self._product(tensors, self.inverted), self.probes(tensors))
         return values.sum(-1), values.shape[-1] * standard_error(values)
 
-    def probes(self, tensors: Sequence[Any]) -> Any:
+    def probes(self, tensors: Sequence[Tensor]) -> Tensor:
         """W (n, C), of which the trace of W^T A W is that of A: in the mean over seeds, or, of a
         dense block, always."""
         order, options = self._index.shape[0], self._options
@@ -95,17 +96,17 @@ class Block:
             return identity(order, tensors[0])
         return signs(order, options["probes"], options["seed"], tensors[0])
 
-    def probed(self, tensors: Sequence[Any]) -> Any:
+    def probed(self, tensors: Sequence[Tensor]) -> Tensor:
         """The products with the probes, by functions that torch differentiates."""
         if self.inverted or not self.dense:
             return self.multiply(self.probes(tensors), tensors)
         block = self._operator.of(tensors[:-1]).submatrix(self._index)
         return block + tensors[-1][..., None, None] * self.probes(tensors)
 
-    def _root(self, tensors: Sequence[Any]) -> Any:
+    def _root(self, tensors: Sequence[Tensor]) -> Tensor:
         """The Cholesky factor of the block."""
 
-        def factored() -> Any:
+        def factored() -> Tensor:
             matrix = self.probed(tensors)
             check_symmetric(matrix, "the operator at the points of the mask")
             found = cholesky(matrix)
@@ -115,12 +116,12 @@ class Block:
 
         return kept(self._memory, "root", tensors, factored)
 
-    def _product(self, tensors: Sequence[Any], inverted: bool) -> Callable[[Any], Any]:
+    def _product(self, tensors: Sequence[Tensor], inverted: bool) -> Callable[[Tensor], Tensor]:
         """Products of values with columns by the block of M, or by that of its inverse."""
         operator, sigma2 = self._operator.of(tensors[:-1]), tensors[-1]
         solver = operator.direct_solver() if inverted else None
 
-        def multiply(x: Any) -> Any:
+        def multiply(x: Tensor) -> Tensor:
             whole = placed(x, self._index, operator.shape[-1])
             if solver is None:
                 return taken(shifted_product(operator, sigma2, whole), self._index)

@@ -20,8 +20,9 @@ from kronop.operators.frameworks import (
 )
 from kronop.operators.operator import Operator, on_columns
 from kronop.operators.systems import shifted_product
+from kronop.tensors import AnyTensor, Scale, Tensor
 
-_Product = Callable[[Any], Any]
+_Product = Callable[[Tensor], Tensor]
 _INNER = ("kronop", "torch")
 
 # Why iterations end before all residuals are small, and what to do.
@@ -83,14 +84,14 @@ class _Limits:
 
 def cg(
     operator: Any,
-    b: Any,
+    b: Tensor,
     *,
-    sigma2: Any = 0.0,
+    sigma2: Scale = 0.0,
     preconditioner: Any = None,
     rtol: float = 1e-5,
     atol: float = 0.0,
     max_iterations: int = _MOST,
-) -> tuple[Any, CGInfo]:
+) -> tuple[AnyTensor, CGInfo]:
     """Solves (operator + sigma2 I) x = b by conjugate gradients, for a symmetric positive definite
     left side (Hestenes and Stiefel 1952).
 
@@ -135,7 +136,7 @@ def cg(
     check_decomposable(b, "b")
     system = _System(operator, as_tensor(sigma2, b, "sigma2"), preconditioner, limits)
 
-    def solution(columns: Any) -> Any:
+    def solution(columns: Any) -> Tensor:
         if not is_torch(framework):
             return system.solve(columns, system.tensors)
         imported("kronop.torch.implicit")
@@ -155,12 +156,12 @@ def cg(
 def by_the_quicker(
     product: _Product,
     preconditioners: Sequence[_Product],
-    b: Any,
+    b: Tensor,
     *,
     rtol: float = 0.0,
     atol: float = 0.0,
     warns: bool = False,
-) -> Any:
+) -> Tensor:
     """The values of `cg`'s last iterate for columns b, without a preconditioner or by one of these,
     whichever is ahead after some iterations of each. If it `warns`, then as `cg` does."""
     norms = framework_of(b, "b").where(norms_of(b) > 0, norms_of(b), 1)
@@ -183,10 +184,10 @@ def by_the_quicker(
 class _System:
     """The left side, for `kronop.torch.implicit`. `ended` has how each of its solutions ended."""
 
-    def __init__(self, operator: Any, sigma2: Any, preconditioner: Any, limits: _Limits) -> None:
+    def __init__(self, operator: Any, sigma2: Tensor, preconditioner: Any, limits: _Limits) -> None:
         self._operator, self._limits = operator, limits
         framework = framework_of(sigma2, "sigma2")
-        own: Sequence[Any] = ()
+        own: Sequence[Tensor] = ()
         if isinstance(operator, Operator):
             own = operator.tensors
         elif is_torch(framework) and isinstance(operator, framework.Tensor):
@@ -195,7 +196,7 @@ class _System:
         self._preconditioner = preconditioner
         self.ended: list[CGInfo] = []
 
-    def multiply(self, x: Any, tensors: Sequence[Any]) -> Any:
+    def multiply(self, x: Tensor, tensors: Sequence[Tensor]) -> Tensor:
         operator, sigma2 = self._operator, tensors[-1]
         if isinstance(operator, Operator):
             operator = operator.like(tensors[:-1])
@@ -203,13 +204,13 @@ class _System:
             operator = tensors[0]
         return shifted_product(_Checked(operator, "the operator"), sigma2, x)
 
-    def solve(self, b: Any, tensors: Sequence[Any]) -> Any:
+    def solve(self, b: Tensor, tensors: Sequence[Tensor]) -> AnyTensor:
         x, info, stop = self.attempt(b, tensors)
         _warn(info, self._limits, stop, b.dtype)
         self.ended.append(info)
         return x
 
-    def attempt(self, b: Any, tensors: Sequence[Any]) -> tuple[Any, CGInfo, str]:
+    def attempt(self, b: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, CGInfo, str]:
         """The last iterate, how it ended, and why it did if that is no solution."""
         lead = batch_of(getattr(self._operator, "shape", ())[:-2], tensors[-1].shape, b.shape[:-2])
         b = framework_of(b, "b").broadcast_to(b, (*lead, *b.shape[-2:]))
@@ -229,7 +230,7 @@ class _System:
         )
         return x * scale, info, stop
 
-    def _precondition(self, tensors: Sequence[Any]) -> _Product:
+    def _precondition(self, tensors: Sequence[Tensor]) -> _Product:
         given = self._preconditioner
         if given is None and isinstance(self._operator, Operator):
             # Of the tensors' own operator: under a transform these are not those it was made of.
@@ -261,7 +262,7 @@ class _Checked:
         self._name, self._product = name, _product_of(operator, name)
         self._shape = tuple(getattr(operator, "shape", ()))
 
-    def __matmul__(self, x: Any) -> Any:
+    def __matmul__(self, x: Tensor) -> Tensor:
         order = x.shape[-2]
         if self._shape and self._shape[-1] != order:
             raise ArgumentError(
@@ -291,7 +292,7 @@ def _product_of(operator: Any, name: str) -> _Product:
     if hasattr(operator, "__matmul__"):
         return lambda x: operator @ x
     if callable(operator):
-        return operator  # type: ignore[no-any-return]
+        return operator
     raise ElementTypeError(
         mismatch(
             name,
@@ -302,7 +303,7 @@ def _product_of(operator: Any, name: str) -> _Product:
     )
 
 
-def _scale(b: Any) -> Any:
+def _scale(b: Tensor) -> Tensor:
     """The largest absolute value of each column (..., 1, C), and 1 where that is of no use."""
     xp = framework_of(b, "b")
     if not b.shape[-2]:
@@ -312,8 +313,8 @@ def _scale(b: Any) -> Any:
 
 
 def _iterate(
-    multiply: _Product, precondition: _Product, b: Any, limits: _Limits, scale: Any
-) -> tuple[Any, CGInfo, str]:
+    multiply: _Product, precondition: _Product, b: Tensor, limits: _Limits, scale: Tensor
+) -> tuple[Tensor, CGInfo, str]:
     """(x, info, why the first that failed did) of columns b (..., N, C), which were divided by
     `scale` (..., 1, C)."""
     xp = framework_of(b, "b")
@@ -356,15 +357,15 @@ def _iterate(
     return x, info, _STOPPED if bool(active.any()) else _ROUNDED
 
 
-def _dots(a: Any, b: Any) -> Any:
+def _dots(a: Tensor, b: Tensor) -> Tensor:
     return (a * b).sum(-2)
 
 
-def norms_of(a: Any) -> Any:
+def norms_of(a: Tensor) -> Tensor:
     return _dots(a, a) ** 0.5
 
 
-def _warn(info: CGInfo, limits: _Limits, stop: str, element: Any) -> None:
+def _warn(info: CGInfo, limits: _Limits, stop: str, element: Tensor) -> None:
     if bool(info.converged.all()):
         return
     failed, count = int((~info.converged).sum()), info.converged.reshape(-1).shape[0]

@@ -9,6 +9,7 @@ from kronop.families.kron.formed import narrowed, widened
 from kronop.operators.factors import read_factors
 from kronop.operators.frameworks import as_scale, batch_of, is_number, times, turned
 from kronop.operators.masked import Solvable
+from kronop.tensors import AnyTensor, Scale, Tensor
 
 
 class Factored(Solvable):
@@ -18,12 +19,12 @@ class Factored(Solvable):
     decomposes = True
     _square = False
 
-    def __init__(self, factors: Iterable[Any], scale: Any = 1) -> None:
+    def __init__(self, factors: Iterable[Tensor], scale: Scale = 1) -> None:
         self._factors = read_factors(factors, square=self._square)
         self._scale = as_scale(scale, self._factors[0])
 
     @property
-    def factors(self) -> tuple[Any, ...]:
+    def factors(self) -> tuple[AnyTensor, ...]:
         """The factors (..., P, Q), the left-most first, without the scale."""
         return self._factors
 
@@ -35,10 +36,10 @@ class Factored(Solvable):
         return self._scale
 
     @property
-    def tensors(self) -> tuple[Any, ...]:
+    def tensors(self) -> tuple[AnyTensor, ...]:
         return self.factors if is_number(self.scale) else (*self.factors, self.scale)
 
-    def like(self, tensors: Sequence[Any]) -> Self:
+    def like(self, tensors: Sequence[Tensor]) -> Self:
         count = len(self.factors)
         return type(self)(tensors[:count], *(tensors[count:] or [self.scale]))
 
@@ -53,19 +54,19 @@ class Factored(Solvable):
     def T(self) -> Self:
         return type(self)([turned(factor) for factor in self.factors], self.scale)
 
-    def _scaled(self, scale: Any) -> Self:
+    def _scaled(self, scale: Scale) -> Self:
         return type(self)(self.factors, self.scale * scale)
 
-    def _digits(self, index: Any) -> list[Any]:
+    def _digits(self, index: Tensor) -> list[Tensor]:
         """The positions in each factor that make those of a square operator at the index."""
-        found: list[Any] = []
+        found: list[Tensor] = []
         for factor in reversed(self.factors):
             order = factor.shape[-1]
             found.append(index % order)
             index = index // order
         return found[::-1]
 
-    def _of_wide(self, function: Callable[[Any], Any], trailing: int) -> Any:
+    def _of_wide(self, function: Callable[[Sequence[Tensor]], Tensor], trailing: int) -> Tensor:
         """The scale times a function of the factors with so many trailing dimensions. Of 16 bits it
         is computed in float32: their products may leave the range that the result is in."""
         found = times(function([widened(factor) for factor in self.factors]), self.scale, trailing)

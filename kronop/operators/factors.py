@@ -15,9 +15,10 @@ from kronop.operators.frameworks import (
     turned,
     without_gradient,
 )
+from kronop.tensors import Tensor
 
 
-def read_factors(factors: Any, *, square: bool) -> tuple[Any, ...]:
+def read_factors(factors: object, *, square: bool) -> tuple[Tensor, ...]:
     """The factors as a tuple, if they are matrices (..., P, Q) that go together.
 
     Raises:
@@ -73,7 +74,7 @@ def _check_known(dtype: Any) -> None:
         )
 
 
-def check_symmetric(matrix: Any, name: str) -> None:
+def check_symmetric(matrix: Tensor, name: str) -> None:
     """Refuses a matrix that is not square, differs from its transpose by more than rounding, or is
     not finite."""
     check_decomposable(matrix)
@@ -99,7 +100,7 @@ def check_symmetric(matrix: Any, name: str) -> None:
         )
 
 
-def asymmetry(matrix: Any, name: str) -> float:
+def asymmetry(matrix: Tensor, name: str) -> float:
     """By how much square matrices differ from their transposes; 0 where that is rounding.
 
     Raises:

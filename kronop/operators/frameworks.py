@@ -21,13 +21,14 @@ from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
 from kronop.families.kron.api import gekmm, gemkm
 from kronop.families.kron.formed import narrowed, widened
 from kronop.late import imported
+from kronop.tensors import Tensor
 
 _DECOMPOSED = ("float32", "float64")
 # So many unknowns are substituted at once.
 _ROWS = 64
 
 
-def framework_of(tensor: Any, name: str) -> ModuleType:
+def framework_of(tensor: object, name: str) -> ModuleType:
     """The module NumPy, torch or CuPy that a tensor is of; `name` is the tensor's in messages."""
     if isinstance(tensor, (np.ndarray, np.generic)):
         return np
@@ -114,7 +115,7 @@ def batch_of(*shapes: Sequence[int]) -> tuple[int, ...]:
         ) from error
 
 
-def check_decomposable(tensor: Any, name: str = "the factors") -> None:
+def check_decomposable(tensor: Tensor, name: str = "the factors") -> None:
     """Refuses element types that the libraries do not decompose."""
     kind = str(tensor.dtype).removeprefix("torch.")
     if kind not in _DECOMPOSED:
@@ -128,7 +129,7 @@ def check_decomposable(tensor: Any, name: str = "the factors") -> None:
         )
 
 
-def attempt(function: Callable[[Any], Any], matrix: Any) -> Any:
+def attempt(function: Callable[[Tensor], Tensor], matrix: Tensor) -> Tensor | None:
     """What the library's function gives, or None where it finds the matrix singular or not
     definite."""
     framework = framework_of(matrix, "the matrix")
@@ -150,12 +151,12 @@ def _raising(framework: ModuleType) -> AbstractContextManager[None]:
     return found
 
 
-def inverse(matrix: Any, name: str) -> Any:
+def inverse(matrix: Tensor, name: str) -> Tensor:
     """The inverse of a factor, or an error that names it."""
     return _invertible(framework_of(matrix, name).linalg.inv, matrix, name)
 
 
-def solved(matrix: Any, b: Any, name: str) -> Any:
+def solved(matrix: Tensor, b: Tensor, name: str) -> Tensor:
     """x of matrix @ x = b for columns b, by the library's LU decomposition, or an error."""
     solve = framework_of(matrix, name).linalg.solve
     if len(matrix.shape) > 2:
@@ -168,7 +169,7 @@ def solved(matrix: Any, b: Any, name: str) -> Any:
     return x.reshape(rows.shape).swapaxes(0, 1).reshape(b.shape)
 
 
-def solve_triangular(matrix: Any, b: Any, *, upper: bool) -> Any:
+def solve_triangular(matrix: Tensor, b: Tensor, *, upper: bool) -> Tensor:
     """x of matrix @ x = b. Only torch has a function for batches of triangles; for others it is
     substitution by blocks, most of which is products."""
     framework = framework_of(matrix, "the matrix")
@@ -185,14 +186,14 @@ def solve_triangular(matrix: Any, b: Any, *, upper: bool) -> Any:
     return x
 
 
-def _of_one_batch(matrix: Any, b: Any) -> tuple[Any, Any]:
+def _of_one_batch(matrix: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Both with all leading dimensions: NumPy 1 takes fewer for vectors, CuPy takes no fewer."""
     expand = framework_of(matrix, "the matrix").broadcast_to
     lead = batch_of(matrix.shape[:-2], b.shape[:-2])
     return expand(matrix, (*lead, *matrix.shape[-2:])), expand(b, (*lead, *b.shape[-2:]))
 
 
-def _invertible(function: Callable[[Any], Any], matrix: Any, name: str) -> Any:
+def _invertible(function: Callable[[Tensor], Tensor], matrix: Tensor, name: str) -> Tensor:
     check_decomposable(matrix)
     found = attempt(function, matrix)
     if found is None:
@@ -207,12 +208,12 @@ def _invertible(function: Callable[[Any], Any], matrix: Any, name: str) -> Any:
     return found
 
 
-def cholesky(matrix: Any) -> Any:
+def cholesky(matrix: Tensor) -> Tensor | None:
     """The lower factor L of L L^T, or None where the matrix is not positive definite."""
     return attempt(framework_of(matrix, "the matrix").linalg.cholesky, matrix)
 
 
-def as_tensor(value: Any, beside: Any, name: str) -> Any:
+def as_tensor(value: Any, beside: Any, name: str) -> Tensor:
     """A number or tensor as a tensor of the framework, type and device of another one."""
     framework = framework_of(beside, name)
     _check_real(value, beside, name)
@@ -226,7 +227,7 @@ def as_tensor(value: Any, beside: Any, name: str) -> Any:
     return framework.asarray(value, dtype=beside.dtype)
 
 
-def as_scale(value: Any, beside: Any, name: str = "the scale") -> Any:
+def as_scale(value: Any, beside: Tensor, name: str = "the scale") -> Any:
     """What an operator is multiplied by: a number of Python's own, which is rounded to no type of
     16 bits, or a tensor over the leading dimensions, of float32 beside such a type."""
     _check_real(value, beside, name)
@@ -235,7 +236,7 @@ def as_scale(value: Any, beside: Any, name: str = "the scale") -> Any:
     return value if is_number(value) else as_tensor(value, widened(beside[..., :0]), name)
 
 
-def _check_real(value: Any, beside: Any, name: str) -> None:
+def _check_real(value: object, beside: Tensor, name: str) -> None:
     """Refuses complex values, and fractions beside whole numbers."""
     kind = str(getattr(value, "dtype", type(value).__name__))
     if "int" in str(beside.dtype) and "int" not in kind:
@@ -253,7 +254,7 @@ def _check_real(value: Any, beside: Any, name: str) -> None:
         )
 
 
-def _check_number(value: Any, name: str) -> None:
+def _check_number(value: object, name: str) -> None:
     if not isinstance(value, (int, float, np.integer, np.floating)):
         raise ElementTypeError(
             mismatch(
@@ -265,11 +266,11 @@ def _check_number(value: Any, name: str) -> None:
         )
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     return isinstance(value, (int, float))
 
 
-def times(x: Any, scale: Any, trailing: int) -> Any:
+def times(x: Tensor, scale: Any, trailing: int) -> Tensor:
     """x times a number, or times a tensor over the dimensions in front of so many trailing ones:
     in x's type, of 16 bits by way of float32."""
     if is_number(scale):
@@ -291,48 +292,48 @@ def log_size(scale: Any) -> Any:
     return framework_of(scale, "the scale").log(abs(scale))
 
 
-def without_gradient(tensor: Any) -> Any:
+def without_gradient(tensor: Tensor) -> Tensor:
     """The tensor's values."""
     return tensor.detach() if hasattr(tensor, "detach") else tensor
 
 
-def copied(tensor: Any) -> Any:
+def copied(tensor: Any) -> Tensor:
     return tensor.clone() if hasattr(tensor, "clone") else tensor.copy()
 
 
-def without_autocast(beside: Any) -> AbstractContextManager[Any]:
+def without_autocast(beside: Tensor) -> AbstractContextManager[object]:
     """Products of torch tensors in this block keep their type."""
     if not is_torch(framework_of(beside, "the operator")):
         return contextlib.nullcontext()
     implicit = imported("kronop.torch.implicit")
-    off: AbstractContextManager[Any] = implicit.without_autocast(beside)
+    off: AbstractContextManager[object] = implicit.without_autocast(beside)
     return off
 
 
-def turned(matrix: Any) -> Any:
+def turned(matrix: Tensor) -> Tensor:
     """The matrices transposed."""
     return matrix.swapaxes(-1, -2)
 
 
-def diagonal(matrix: Any) -> Any:
+def diagonal(matrix: Tensor) -> Tensor:
     return matrix.diagonal(0, -2, -1)
 
 
-def identity(order: int, beside: Any) -> Any:
+def identity(order: int, beside: Any) -> Tensor:
     """An identity of a tensor's type, framework and device."""
     framework = framework_of(beside, "the matrix")
     place = {"device": beside.device} if is_torch(framework) else {}
     return framework.eye(order, dtype=beside.dtype, **place)
 
 
-def taken(x: Any, index: Any) -> Any:
+def taken(x: Any, index: Tensor) -> Tensor:
     """The rows of columns x (..., N, C) at the index (n,)."""
     if is_torch(framework_of(x, "x")):
         return x.index_select(-2, index)
     return x.take(index, -2)
 
 
-def placed(x: Any, index: Any, order: int) -> Any:
+def placed(x: Any, index: Tensor, order: int) -> Tensor:
     """Columns (..., N, C) that have the rows of x (..., n, C) at the index, and zeros elsewhere."""
     framework = framework_of(x, "x")
     shape = (*x.shape[:-2], order, x.shape[-1])
@@ -343,10 +344,10 @@ def placed(x: Any, index: Any, order: int) -> Any:
     return found
 
 
-def outer(vectors: Iterable[Any], combine: Callable[[Any, Any], Any]) -> Any:
+def outer(vectors: Iterable[Tensor], combine: Callable[[Any, Any], Any]) -> Tensor:
     """All combinations of the vectors' elements, those of the last one next to each other."""
 
-    def both(left: Any, right: Any) -> Any:
+    def both(left: Tensor, right: Tensor) -> Tensor:
         pairs = combine(left[..., :, None], right[..., None, :])
         return pairs.reshape(*pairs.shape[:-2], math.prod(pairs.shape[-2:]))
 

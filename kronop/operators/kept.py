@@ -14,12 +14,13 @@ from typing import Any, TypeVar, cast
 from kronop.late import imported
 from kronop.operators.frameworks import copied, framework_of, is_torch, without_gradient
 from kronop.operators.operator import Operator
+from kronop.tensors import Tensor
 
 _Found = TypeVar("_Found")
 
 
 def kept(
-    operator: Operator, name: str, tensors: Sequence[Any], make: Callable[[], _Found]
+    operator: Operator, name: str, tensors: Sequence[Tensor], make: Callable[[], _Found]
 ) -> _Found:
     """What `make` computes of the tensors' values: made once, and again where one has changed.
 
@@ -37,7 +38,7 @@ def kept(
     return found
 
 
-def recalled(operator: Operator, name: str, tensors: Sequence[Any]) -> Any:
+def recalled(operator: Operator, name: str, tensors: Sequence[Tensor]) -> Any:
     """What was kept under this name, or None."""
     copies, found = operator.memory.get(name, ((), None))
     if found is None or not _are_constant(tensors):
@@ -45,12 +46,12 @@ def recalled(operator: Operator, name: str, tensors: Sequence[Any]) -> Any:
     return found if all(map(_is_same, copies, tensors)) else None
 
 
-def _is_same(copy: Any, tensor: Any) -> bool:
+def _is_same(copy: Tensor, tensor: Tensor) -> bool:
     xp = framework_of(copy, "a factor")
     return bool(xp.equal(copy, tensor) if is_torch(xp) else xp.array_equal(copy, tensor))
 
 
-def _are_constant(tensors: Sequence[Any]) -> bool:
+def _are_constant(tensors: Sequence[Tensor]) -> bool:
     if not is_torch(framework_of(tensors[0], "a factor")):
         return True
     imported("kronop.torch.implicit")
@@ -59,7 +60,7 @@ def _are_constant(tensors: Sequence[Any]) -> bool:
     return are_constant(tensors)
 
 
-def constant(tensors: Sequence[Any]) -> contextlib.AbstractContextManager[Any]:
+def constant(tensors: Sequence[Tensor]) -> contextlib.AbstractContextManager[object]:
     """In this block torch makes tensors that any later computation may use."""
     if not is_torch(framework_of(tensors[0], "a factor")):
         return contextlib.nullcontext()

@@ -33,6 +33,7 @@ from kronop.operators.operator import Operator, on_columns, whole
 from kronop.operators.product import KroneckerProduct, balanced
 from kronop.operators.product_sum import added
 from kronop.operators.spectral import SpectralOperator
+from kronop.tensors import AnyTensor, Scale, Tensor
 
 
 class KroneckerOperator(KroneckerProduct):
@@ -66,7 +67,7 @@ class KroneckerOperator(KroneckerProduct):
     def __add__(self, other: Any) -> Operator:
         return added(self, other)
 
-    def solve(self, b: Array, sigma2: Any = 0.0) -> Array:
+    def solve(self, b: Array, sigma2: Scale = 0.0) -> Array:
         """x with (operator + sigma2 I) x = b.
 
         With the number 0 for sigma2, by LU decompositions of the factors, which may be any
@@ -95,7 +96,7 @@ class KroneckerOperator(KroneckerProduct):
         inverse = self._inverse_scale()
         return on_columns(lambda columns: times(self._divided(columns), inverse, 2), b)
 
-    def _divided(self, b: Any) -> Any:
+    def _divided(self, b: Tensor) -> Tensor:
         """x of columns b (..., N, C), by one factor after the other. Inverses would be multiplied
         faster, but errors would grow with the square of a factor's condition."""
         order, columns = b.shape[-2:]
@@ -140,7 +141,7 @@ class KroneckerOperator(KroneckerProduct):
             ElementTypeError: the element type is neither float32 nor float64.
         """
 
-        def factored(factor: Any, name: str) -> Any:
+        def factored(factor: Tensor, name: str) -> Tensor:
             check_symmetric(factor, name)
             found = cholesky(factor)
             if found is None:
@@ -161,10 +162,10 @@ class KroneckerOperator(KroneckerProduct):
         values, vectors = decomposed(self)
         return SpectralOperator(times(outer(values, operator.mul), self.scale, 1), vectors)
 
-    def eigvalsh(self) -> Any:
+    def eigvalsh(self) -> AnyTensor:
         return times(outer(eigenvalues(self), operator.mul), self.scale, 1)
 
-    def svd(self) -> tuple[KroneckerOperator, Any, KroneckerOperator]:
+    def svd(self) -> tuple[KroneckerOperator, AnyTensor, KroneckerOperator]:
         """(U, S, Vh) with U diag(S) Vh the operator, as NumPy's svd with full_matrices=False.
 
         Returns:
@@ -178,11 +179,11 @@ class KroneckerOperator(KroneckerProduct):
         signed, size = self.signed()
         svd = self.framework.linalg.svd
         parts = [svd(factor, full_matrices=False) for factor in signed.factors]
-        lefts, values, rights = zip(*parts, strict=True)
-        values = times(outer(values, operator.mul), size, 1)
+        lefts, parts_of_s, rights = zip(*parts, strict=True)
+        values = times(outer(parts_of_s, operator.mul), size, 1)
         return KroneckerOperator(lefts), values, KroneckerOperator(rights)
 
-    def slogdet(self, sigma2: Any = 0.0) -> tuple[Any, Any]:
+    def slogdet(self, sigma2: Scale = 0.0) -> tuple[AnyTensor, AnyTensor]:
         if not _is_zero(sigma2):
             return super().slogdet(sigma2)
         self._check_square_factors("logdet")
@@ -215,7 +216,7 @@ class KroneckerOperator(KroneckerProduct):
         )
 
     def _of_squares(
-        self, doing: str, function: Callable[[Any, str], Any], scale: Any
+        self, doing: str, function: Callable[[Tensor, str], Tensor], scale: Scale
     ) -> KroneckerOperator:
         """The operator of a function of each square factor and its name, and of a scale."""
         self._check_square_factors(doing)
@@ -224,22 +225,22 @@ class KroneckerOperator(KroneckerProduct):
         return KroneckerOperator(balanced(found, self.factors[0]), scale)
 
 
-def eigenvalues(of: Factored) -> list[Any]:
+def eigenvalues(of: Factored) -> list[Tensor]:
     """Those of each symmetric factor."""
     if (pairs := recalled(of, "eigh", of.factors)) is not None:
         return [copied(values) for values, _ in pairs]
 
-    def decompose() -> list[Any]:
+    def decompose() -> list[Tensor]:
         _check_symmetric_factors(of)
         return [of.framework.linalg.eigvalsh(factor) for factor in of.factors]
 
     return [copied(values) for values in kept(of, "eigvalsh", of.factors, decompose)]
 
 
-def decomposed(of: Factored) -> tuple[list[Any], KroneckerOperator]:
+def decomposed(of: Factored) -> tuple[list[Tensor], KroneckerOperator]:
     """The eigenvalues of each symmetric factor, and the eigenvectors of all."""
 
-    def decompose() -> list[tuple[Any, Any]]:
+    def decompose() -> list[tuple[Tensor, Tensor]]:
         _check_symmetric_factors(of)
         return [tuple(of.framework.linalg.eigh(factor)) for factor in of.factors]
 
@@ -254,6 +255,6 @@ def _check_symmetric_factors(of: Factored) -> None:
         check_symmetric(factor, f"factors[{at}]")
 
 
-def _is_zero(sigma2: Any) -> bool:
+def _is_zero(sigma2: Scale) -> bool:
     """Whether nothing is added. The value of a tensor is not looked at."""
     return isinstance(sigma2, (int, float)) and sigma2 == 0

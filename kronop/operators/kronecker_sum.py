@@ -32,6 +32,7 @@ from kronop.operators.frameworks import (
 )
 from kronop.operators.kronecker import KroneckerOperator, decomposed, eigenvalues
 from kronop.operators.spectral import SpectralOperator
+from kronop.tensors import AnyTensor, Tensor
 
 
 class KroneckerSum(Factored):
@@ -64,8 +65,8 @@ class KroneckerSum(Factored):
         order = math.prod(factor.shape[-1] for factor in self.factors)
         return (*self.batch, order, order)
 
-    def to_dense(self) -> Any:
-        def formed(factors: Sequence[Any]) -> Any:
+    def to_dense(self) -> AnyTensor:
+        def formed(factors: Sequence[Tensor]) -> Tensor:
             total: Any = 0
             for at, factor in enumerate(factors):
                 parts = [identity(other.shape[-1], other) for other in factors]
@@ -74,14 +75,14 @@ class KroneckerSum(Factored):
 
         return self._of_wide(formed, 2)
 
-    def diagonal(self) -> Any:
+    def diagonal(self) -> AnyTensor:
         return self._of_wide(lambda factors: outer(map(diagonal, factors), operator.add), 1)
 
-    def submatrix(self, index: Any) -> Any:
+    def submatrix(self, index: Tensor) -> AnyTensor:
         digits = self._digits(index)
         alike = [at[:, None] == at for at in digits]
 
-        def entries(factors: Sequence[Any]) -> Any:
+        def entries(factors: Sequence[Tensor]) -> Tensor:
             total: Any = 0
             for own, (factor, at) in enumerate(zip(factors, digits, strict=True)):
                 others = math.prod(same for g, same in enumerate(alike) if g != own)
@@ -90,12 +91,12 @@ class KroneckerSum(Factored):
 
         return self._of_wide(entries, 2)
 
-    def _multiply(self, x: Any) -> Any:
+    def _multiply(self, x: Tensor) -> Tensor:
         if is_number(self.scale) and self.scale == 1:
             return self._summed(self.factors, x)
         return self._of_wide(lambda factors: self._summed(factors, widened(x)), 2)
 
-    def _summed(self, factors: Sequence[Any], x: Any) -> Any:
+    def _summed(self, factors: Sequence[Tensor], x: Tensor) -> Tensor:
         total: Any = 0
         left, right = 1, self.shape[-1]
         for factor in factors:
@@ -109,7 +110,7 @@ class KroneckerSum(Factored):
         values, vectors = decomposed(self)
         return SpectralOperator(times(outer(values, operator.add), self.scale, 1), vectors)
 
-    def eigvalsh(self) -> Any:
+    def eigvalsh(self) -> AnyTensor:
         return times(outer(eigenvalues(self), operator.add), self.scale, 1)
 
     def exp(self) -> KroneckerOperator:
@@ -133,7 +134,7 @@ class KroneckerSum(Factored):
         )
 
 
-def _exponential(matrix: Any, name: str) -> Any:
+def _exponential(matrix: Tensor, name: str) -> Tensor:
     xp = framework_of(matrix, name)
     if is_torch(xp):
         return xp.linalg.matrix_exp(matrix)
@@ -156,7 +157,7 @@ def _exponential(matrix: Any, name: str) -> Any:
     return xp.stack(found).reshape(matrix.shape)
 
 
-def _along(factor: Any, x: Any, left: int, right: int) -> Any:
+def _along(factor: Tensor, x: Tensor, left: int, right: int) -> Tensor:
     """(I x factor x I) x for identities of these orders and columns x (..., N, C).
 
     This is one small dense product for each of the left identity's rows, for which the framework's

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from kronop.errors import ArgumentError, mismatch
 from kronop.operators.conjugate_gradients import levels_to_caller
 from kronop.operators.frameworks import as_tensor, framework_of
+from kronop.tensors import Tensor
 
 # The quadrature is looked at each time that so many iterations were added, and ends where they
 # changed the mean by so little of its standard error.
@@ -28,7 +28,7 @@ _UNSETTLED = mismatch(
 )
 
 
-def signs(order: int, count: int, seed: int, beside: Any) -> Any:
+def signs(order: int, count: int, seed: int, beside: Tensor) -> Tensor:
     """Columns (order, count) of random signs, the same for every framework, over the root of their
     count: the mean of their outer products' sum is the identity."""
     drawn = np.random.default_rng(seed).integers(0, 2, (order, count)) * 2.0 - 1
@@ -36,7 +36,7 @@ def signs(order: int, count: int, seed: int, beside: Any) -> Any:
     return as_tensor(xp.asarray(drawn / count**0.5), beside, "the probes")
 
 
-def log_forms(multiply: Callable[[Any], Any], z: Any) -> Any:
+def log_forms(multiply: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
     """z^T (log M) z (..., C) of columns z (..., N, C) and a positive definite M.
 
     Raises:
@@ -45,8 +45,8 @@ def log_forms(multiply: Callable[[Any], Any], z: Any) -> Any:
     xp = framework_of(z, "probes")
     squares = (z * z).sum(-2)
     q, before, beta, found = z / squares[..., None, :] ** 0.5, 0 * z, 0 * squares, None
-    diagonal: list[Any] = []
-    beside: list[Any] = []
+    diagonal: list[Tensor] = []
+    beside: list[Tensor] = []
     while True:
         w = multiply(q) - beta[..., None, :] * before
         diagonal.append((w * q).sum(-2))
@@ -66,21 +66,21 @@ def log_forms(multiply: Callable[[Any], Any], z: Any) -> Any:
                 return found
 
 
-def standard_error(values: Any) -> Any:
+def standard_error(values: Tensor) -> Tensor:
     """That of the mean of values (..., C)."""
     count = values.shape[-1]
     away = values - values.mean(-1)[..., None]
     return ((away * away).sum(-1) / (count * (count - 1))) ** 0.5
 
 
-def _has_ended(last: Any, found: Any) -> bool:
+def _has_ended(last: Tensor | None, found: Tensor) -> bool:
     if last is None:
         return False
     change = abs((found - last).mean(-1))
     return bool((change <= _NEGLIGIBLE * standard_error(found)).all())
 
 
-def _quadrature(diagonal: list[Any], beside: list[Any]) -> Any:
+def _quadrature(diagonal: list[Tensor], beside: list[Tensor]) -> Tensor:
     """The element (0, 0) of log T for tridiagonal matrices T."""
     xp = framework_of(diagonal[0], "probes")
     middle = xp.stack(diagonal, -1)

@@ -32,6 +32,7 @@ from kronop.operators.kept import constant
 from kronop.operators.masks import positions, read_mask
 from kronop.operators.operator import Operator, on_columns, shifted
 from kronop.operators.systems import Shifted
+from kronop.tensors import AnyTensor, Scale, Tensor
 
 # Dense matrices are formed up to this order: 32 MB in float64, and a second to decompose.
 _DENSE = 2000
@@ -41,7 +42,7 @@ _METHODS = (None, "dense", "iterative")
 class Solvable(Operator):
     """An operator with what is built on products: solvers, and the parts that masks tell."""
 
-    def solve(self, b: Array, sigma2: Any = 0.0) -> Array:
+    def solve(self, b: Array, sigma2: Scale = 0.0) -> Array:
         self.check_square("solve")
         self.check_columns(b, "b")
         return on_columns(Shifted(self, sigma2).solution, b)
@@ -55,7 +56,7 @@ class Solvable(Operator):
         """
         return MaskedOperator(self, mask, **options)
 
-    def cg(self, b: Any, **options: Any) -> tuple[Any, CGInfo]:
+    def cg(self, b: Tensor, **options: Any) -> tuple[AnyTensor, CGInfo]:
         """The solution by conjugate gradients, with the options of `kronop.cg(operator, b, ...)`.
 
         Returns:
@@ -138,7 +139,7 @@ class MaskedOperator(Solvable):
         return self._operator
 
     @property
-    def mask(self) -> Any:
+    def mask(self) -> AnyTensor:
         """The mask (N,), of NumPy."""
         return self._mask
 
@@ -148,10 +149,10 @@ class MaskedOperator(Solvable):
         return dict(self._options)
 
     @property
-    def tensors(self) -> tuple[Any, ...]:
+    def tensors(self) -> tuple[AnyTensor, ...]:
         return self.operator.tensors
 
-    def like(self, tensors: Sequence[Any]) -> Self:
+    def like(self, tensors: Sequence[Tensor]) -> Self:
         return self._with(self.operator.like(tensors))
 
     def _with(self, operator: Operator) -> Self:
@@ -183,25 +184,25 @@ class MaskedOperator(Solvable):
     def _order(self) -> int:
         return self.operator.shape[-1]
 
-    def to_dense(self) -> Any:
+    def to_dense(self) -> AnyTensor:
         return self.operator.submatrix(self._observed)
 
-    def submatrix(self, index: Any) -> Any:
+    def submatrix(self, index: Tensor) -> AnyTensor:
         return self.operator.submatrix(self._observed[index])
 
-    def diagonal(self) -> Any:
+    def diagonal(self) -> AnyTensor:
         return taken(self.operator.diagonal()[..., None], self._observed)[..., 0]
 
-    def _multiply(self, x: Any) -> Any:
+    def _multiply(self, x: Tensor) -> Tensor:
         return taken(self.operator @ placed(x, self._observed, self._order), self._observed)
 
-    def _scaled(self, scale: Any) -> Self:
+    def _scaled(self, scale: Scale) -> Self:
         return self._with(self.operator._scaled(scale))
 
-    def direct_solver(self) -> Callable[[Any, Any], Any]:
+    def direct_solver(self) -> Callable[[Tensor, Tensor], Tensor]:
         return self._solved
 
-    def _solved(self, b: Any, sigma2: Any) -> Any:
+    def _solved(self, b: Tensor, sigma2: Tensor) -> Tensor:
         """The values of x of columns b."""
         block = self._block(sigma2)
         if not block.dense:
@@ -210,23 +211,25 @@ class MaskedOperator(Solvable):
             return self._completed(b, sigma2, block.solve)
         return block.solve(b, (*self.tensors, sigma2))
 
-    def _completed(self, b: Any, sigma2: Any, solve: Callable[[Any, Any], Any]) -> Any:
+    def _completed(
+        self, b: Tensor, sigma2: Tensor, solve: Callable[[Tensor, Sequence[Tensor]], Tensor]
+    ) -> Tensor:
         """The values of x of columns b, by what solves with the inverse's block of the missing
         points."""
         whole, b = self.operator.direct_solver(), placed(b, self._observed, self._order)
         u = solve(taken(whole(b, sigma2), self._missing), (*self.tensors, sigma2))
         return taken(whole(b - placed(u, self._missing, self._order), sigma2), self._observed)
 
-    def preconditioner(self, sigma2: Any, rtol: float) -> Callable[[Any], Any] | None:
+    def preconditioner(self, sigma2: Tensor, rtol: float) -> Callable[[Tensor], Tensor] | None:
         """What `cg` is preconditioned by if it is given nothing: solutions with the whole grid,
         completed by conjugate gradients at the missing points."""
         return (lambda b: self._nearly(b, sigma2, rtol)) if self._is_definite(sigma2) else None
 
-    def _nearly(self, b: Any, sigma2: Any, rtol: float) -> Any:
+    def _nearly(self, b: Tensor, sigma2: Tensor, rtol: float) -> Tensor:
         """The values of x of columns b, with a residual of about rtol / 2 of b."""
         xp, block = self.framework, self._block_of(self._missing, inverted=True, dense=False)
 
-        def solve(y: Any, tensors: Sequence[Any]) -> Any:
+        def solve(y: Tensor, tensors: Sequence[Tensor]) -> AnyTensor:
             # What iterations leave of y, times the operator, is the residual at what was observed.
             residual = taken(self.operator @ placed(y, self._missing, self._order), self._observed)
             share = norms_of(y) / xp.maximum(norms_of(residual), norms_of(b))
@@ -236,11 +239,11 @@ class MaskedOperator(Solvable):
 
         return self._completed(b, sigma2, solve)
 
-    def slogdet(self, sigma2: Any = 0.0) -> tuple[Any, Any]:
+    def slogdet(self, sigma2: Scale = 0.0) -> tuple[AnyTensor, AnyTensor]:
         value, _ = self.estimate_logdet(sigma2)
         return self.framework.ones_like(value), value
 
-    def estimate_logdet(self, sigma2: Any = 0.0) -> tuple[Any, Any]:
+    def estimate_logdet(self, sigma2: Scale = 0.0) -> tuple[AnyTensor, AnyTensor]:
         """`(log det(operator + sigma2 I), its standard error)`, each (...).
 
         The error is that of the mean over random vectors, and 0 where the determinant is exact.
@@ -267,7 +270,7 @@ class MaskedOperator(Solvable):
             value, error = block.logdet(tensors)
         return value + self.operator.logdet(sigma2) if block.inverted else value, error
 
-    def _is_definite(self, sigma2: Any) -> bool:
+    def _is_definite(self, sigma2: Scale) -> bool:
         """Whether the whole grid's matrix has an eigendecomposition and is positive definite, by
         more than rounding. A part of one that is not may be, but the inverse is no way to it."""
         if not self.operator.decomposes:
@@ -281,7 +284,7 @@ class MaskedOperator(Solvable):
         least, most = xp.amin(values, -1), xp.amax(values, -1)
         return bool((least > 10 * xp.finfo(values.dtype).eps * most).all())
 
-    def _block(self, sigma2: Any) -> Block:
+    def _block(self, sigma2: Tensor) -> Block:
         """What there is to solve with: the smaller one of the two systems if either is dense, or
         that of the missing points if the whole grid's is solved exactly."""
         observed, missing = self._observed.shape[0], self._missing.shape[0]
@@ -294,7 +297,7 @@ class MaskedOperator(Solvable):
         index = self._missing if inverted else self._observed
         return self._block_of(index, inverted=inverted, dense=dense)
 
-    def _block_of(self, index: Any, *, inverted: bool, dense: bool) -> Block:
+    def _block_of(self, index: Tensor, *, inverted: bool, dense: bool) -> Block:
         options = self._options
         return Block(self.operator, index, options, self, inverted=inverted, dense=dense)
 

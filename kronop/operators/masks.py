@@ -11,9 +11,10 @@ import numpy as np
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.operators.frameworks import framework_of, is_torch
 from kronop.operators.operator import Operator
+from kronop.tensors import Tensor
 
 
-def read_mask(operator: Any, mask: Any) -> Any:
+def read_mask(operator: Any, mask: Any) -> Tensor:
     """The mask as an array (N,) of NumPy."""
     if not isinstance(operator, Operator):
         raise ElementTypeError(
@@ -62,7 +63,7 @@ def _check_axes(operator: Any, shape: tuple[int, ...]) -> None:
         )
 
 
-def positions(mask: Any, beside: Any) -> Any:
+def positions(mask: Any, beside: Any) -> Tensor:
     """Where the mask is true, beside a tensor."""
     found, framework = np.flatnonzero(mask), framework_of(beside, "the operator")
     if is_torch(framework):

@@ -23,6 +23,7 @@ from kronop.operators.frameworks import (
     taken,
     turned,
 )
+from kronop.tensors import AnyTensor, Scale, Tensor
 
 
 class Operator(abc.ABC):
@@ -38,24 +39,24 @@ class Operator(abc.ABC):
     __array_ufunc__ = None
 
     @functools.cached_property
-    def memory(self) -> dict[str, tuple[list[Any], Any]]:
+    def memory(self) -> dict[str, tuple[list[Tensor], object]]:
         """What was computed of tensors: their values, and what it is. See `kept`."""
         return {}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Copies and pickles compute anew."""
         return {name: value for name, value in self.__dict__.items() if name != "memory"}
 
     @property
     @abc.abstractmethod
-    def tensors(self) -> tuple[Any, ...]:
+    def tensors(self) -> tuple[AnyTensor, ...]:
         """The tensors that the operator is made of."""
 
     @abc.abstractmethod
-    def like(self, tensors: Any) -> Self:
+    def like(self, tensors: Sequence[Tensor]) -> Self:
         """The operator that is made of other tensors in the same way."""
 
-    def of(self, tensors: Sequence[Any]) -> Self:
+    def of(self, tensors: Sequence[Tensor]) -> Self:
         """The operator of these tensors: itself, with what it keeps, where they are its own."""
         return self if all(map(is_, self.tensors, tensors)) else self.like(tensors)
 
@@ -101,19 +102,19 @@ class Operator(abc.ABC):
         return f"{type(self).__name__}({sizes}; {self.framework.__name__} {kind})"
 
     @abc.abstractmethod
-    def to_dense(self) -> Any:
+    def to_dense(self) -> AnyTensor:
         """The matrix, formed: (..., P, Q), of the factors' type, in which whole numbers wrap around
         (products of int8 factors are int32)."""
 
     @abc.abstractmethod
-    def diagonal(self) -> Any:
+    def diagonal(self) -> AnyTensor:
         """The diagonal of a square operator: (..., N).
 
         Raises:
             ArgumentError: the operator, or a factor, is not square.
         """
 
-    def trace(self) -> Any:
+    def trace(self) -> AnyTensor:
         """The sum of the diagonal of a square operator: (...).
 
         Raises:
@@ -122,10 +123,10 @@ class Operator(abc.ABC):
         return self.diagonal().sum(-1)
 
     @abc.abstractmethod
-    def _multiply(self, x: Any) -> Any:
+    def _multiply(self, x: Tensor) -> AnyTensor:
         """The product with checked columns (..., Q, C)."""
 
-    def _multiply_rows(self, x: Any) -> Any:
+    def _multiply_rows(self, x: Tensor) -> AnyTensor:
         """The product of checked rows (..., C, P) and the operator."""
         return turned(self.T._multiply(turned(x)))
 
@@ -153,17 +154,16 @@ class Operator(abc.ABC):
         """x @ operator with x (P,) or (..., C, P)."""
         self._check_operand(x, "x", -1, self.shape[-2])
         if len(x.shape) > 1:
-            found: Array = self._multiply_rows(x)
-            return found
+            return self._multiply_rows(x)
         return on_columns(self.T._multiply, x)
 
-    def __mul__(self, scale: Any) -> Self:
+    def __mul__(self, scale: Scale) -> Self:
         """The operator times a number, or times a tensor over the leading dimensions."""
         return self._scaled(as_scale(scale, self.tensors[0]))
 
     __rmul__ = __mul__
 
-    def __truediv__(self, divisor: Any) -> Self:
+    def __truediv__(self, divisor: Scale) -> Self:
         """The operator divided by a number, or by a tensor over the leading dimensions."""
         scale = as_scale(divisor, self.tensors[0], "the divisor")
         if isinstance(scale, (int, float)) and scale == 0:
@@ -198,7 +198,7 @@ class Operator(abc.ABC):
     def __rsub__(self, other: Any) -> Operator:
         return (-self).__add__(other)
 
-    def __array__(self, *args: Any, **options: Any) -> NoReturn:
+    def __array__(self, *args: object, **options: object) -> NoReturn:
         """Refused, because NumPy would work on the matrix, or on an array of one object."""
         raise _unsupported(
             "a conversion to an array",
@@ -208,19 +208,19 @@ class Operator(abc.ABC):
         )
 
     @abc.abstractmethod
-    def _scaled(self, scale: Any) -> Self:
+    def _scaled(self, scale: Scale) -> Self:
         """The operator times a number, or times a tensor over the leading dimensions."""
 
-    def submatrix(self, index: Any) -> Any:
+    def submatrix(self, index: Tensor) -> AnyTensor:
         """The matrix (..., n, n) of the rows and columns at the index (n,)."""
         units = placed(identity(index.shape[0], self.tensors[0]), index, self.shape[-1])
         return taken(self @ units, index)
 
-    def check_columns(self, x: Any, name: str) -> None:
+    def check_columns(self, x: Tensor, name: str) -> None:
         """Refuses what is not (Q,) or (..., Q, C), of the operator's framework and type."""
         self._check_operand(x, name, -2, self.shape[-1])
 
-    def _check_operand(self, x: Any, name: str, at: int, length: int) -> None:
+    def _check_operand(self, x: Tensor, name: str, at: int, length: int) -> None:
         check_alike(x, name, self.tensors[0], "the operator")
         shape = tuple(x.shape)
         if not shape or shape[max(at, -len(shape))] != length:
@@ -250,7 +250,7 @@ class Operator(abc.ABC):
             )
 
     @abc.abstractmethod
-    def solve(self, b: Array, sigma2: Any = 0.0) -> Array:
+    def solve(self, b: Array, sigma2: Scale = 0.0) -> Array:
         """x with (operator + sigma2 I) x = b, for symmetric factors, by their eigendecompositions.
 
         Of torch tensors it is differentiable in b, every factor and sigma2, to any order. A
@@ -279,7 +279,7 @@ class Operator(abc.ABC):
         """
         return self.eigh().inverse()
 
-    def direct_solver(self) -> Callable[[Any, Any], Any]:
+    def direct_solver(self) -> Callable[[Tensor, Tensor], Tensor]:
         """What solves for columns b (..., N, C) and a sigma2, by decompositions that are made
         once. It has no gradient with respect to them: see `systems`."""
         return self.eigh().shifted_solve
@@ -299,7 +299,7 @@ class Operator(abc.ABC):
         """
 
     @abc.abstractmethod
-    def eigvalsh(self) -> Any:
+    def eigvalsh(self) -> AnyTensor:
         """The eigenvalues (..., N) of symmetric factors, in the order of `eigh`.
 
         Gradients of torch tensors exist for repeated eigenvalues too, as far as they are those of
@@ -309,7 +309,7 @@ class Operator(abc.ABC):
             ArgumentError, ElementTypeError: as of `eigh`.
         """
 
-    def slogdet(self, sigma2: Any = 0.0) -> tuple[Any, Any]:
+    def slogdet(self, sigma2: Scale = 0.0) -> tuple[AnyTensor, AnyTensor]:
         """`(sign, log |det|)` of operator + sigma2 I, each (...), as NumPy's slogdet.
 
         Args:
@@ -324,7 +324,7 @@ class Operator(abc.ABC):
         xp, values = self.framework, shifted(self.eigvalsh(), sigma2)
         return xp.sign(values).prod(-1), xp.log(abs(values)).sum(-1)
 
-    def logdet(self, sigma2: Any = 0.0) -> Any:
+    def logdet(self, sigma2: Scale = 0.0) -> AnyTensor:
         """log det(operator + sigma2 I), (...): NaN where the determinant is negative, as torch's.
 
         Args:
@@ -336,7 +336,7 @@ class Operator(abc.ABC):
         sign, logarithm = self.slogdet(sigma2)
         return self.framework.where(sign < 0, as_tensor(float("nan"), logarithm, "NaN"), logarithm)
 
-    def apply(self, function: Callable[[Any], Any]) -> Operator:
+    def apply(self, function: Callable[[Tensor], Tensor]) -> Operator:
         """function(operator): Q diag(function(values)) Q^T, for symmetric factors.
 
         Args:
@@ -381,7 +381,7 @@ class Operator(abc.ABC):
         """
         return self.eigh() ** exponent
 
-    def preconditioner(self, sigma2: Any, rtol: float) -> Callable[[Any], Any] | None:
+    def preconditioner(self, sigma2: Tensor, rtol: float) -> Callable[[Tensor], Tensor] | None:
         """What `cg` is preconditioned by if it is given nothing: a function of columns that nearly
         solves, to a relative residual of this size, or None."""
         return None
@@ -391,13 +391,13 @@ class Decomposition(Protocol):
     """The part of a `SpectralOperator` that other operators use."""
 
     @property
-    def values(self) -> Any: ...
+    def values(self) -> AnyTensor: ...
 
-    def shifted_solve(self, b: Any, sigma2: Any) -> Any: ...
+    def shifted_solve(self, b: Tensor, sigma2: Scale) -> Tensor: ...
 
     def inverse(self) -> Operator: ...
 
-    def apply(self, function: Callable[[Any], Any]) -> Operator: ...
+    def apply(self, function: Callable[[Tensor], Tensor]) -> Operator: ...
 
     def sqrt(self) -> Operator: ...
 
@@ -408,13 +408,12 @@ def _unsupported(subject: str, expected: str, got: str, hint: str) -> ElementTyp
     return ElementTypeError(mismatch(subject, expected=expected, got=got, hint=hint))
 
 
-def on_columns(function: Callable[[Any], Any], x: Array) -> Array:
+def on_columns(function: Callable[[Tensor], AnyTensor], x: Array) -> Array:
     """The function of columns (..., N, C), for a vector as well."""
-    found: Array = function(x[..., None])[..., 0] if len(x.shape) == 1 else function(x)
-    return found
+    return function(x[..., None])[..., 0] if len(x.shape) == 1 else function(x)
 
 
-def shifted(values: Any, sigma2: Any) -> Any:
+def shifted(values: Tensor, sigma2: Scale) -> Tensor:
     """values (..., N) + sigma2 (...)."""
     return values + as_tensor(sigma2, values, "sigma2")[..., None]
 

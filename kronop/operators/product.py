@@ -21,6 +21,7 @@ from kronop.operators.frameworks import (
     times,
     without_gradient,
 )
+from kronop.tensors import AnyTensor, Scale, Tensor
 
 
 class KroneckerProduct(Factored):
@@ -32,39 +33,39 @@ class KroneckerProduct(Factored):
         columns = math.prod(factor.shape[-1] for factor in self.factors)
         return (*self.batch, rows, columns)
 
-    def to_dense(self) -> Any:
+    def to_dense(self) -> AnyTensor:
         return self._of_wide(kronecker_product, 2)
 
-    def diagonal(self) -> Any:
+    def diagonal(self) -> AnyTensor:
         self._check_square_factors("diagonal")
         return self._of_wide(lambda factors: outer(map(diagonal, factors), operator.mul), 1)
 
-    def trace(self) -> Any:
+    def trace(self) -> AnyTensor:
         self._check_square_factors("trace")
         return self._of_wide(
             lambda factors: math.prod(diagonal(factor).sum(-1) for factor in factors), 0
         )
 
-    def submatrix(self, index: Any) -> Any:
+    def submatrix(self, index: Tensor) -> AnyTensor:
         self._check_square_factors("a submatrix")
         digits = self._digits(index)
 
-        def entries(factors: Sequence[Any]) -> Any:
+        def entries(factors: Sequence[Tensor]) -> Tensor:
             pairs = zip(factors, digits, strict=True)
             return math.prod(factor[..., at[:, None], at] for factor, at in pairs)
 
         return self._of_wide(entries, 2)
 
-    def _multiply(self, x: Any) -> Any:
+    def _multiply(self, x: Tensor) -> Tensor:
         return self._product(0, x)
 
-    def _multiply_rows(self, x: Any) -> Any:
+    def _multiply_rows(self, x: Tensor) -> Tensor:
         return self._product(1, x)
 
-    def _product(self, side: int, x: Any) -> Any:
+    def _product(self, side: int, x: Tensor) -> Tensor:
         """The product with columns, by gekmm, or with rows, by gemkm."""
 
-        def multiply(factors: Sequence[Any], x: Any, alpha: float = 1) -> Any:
+        def multiply(factors: Sequence[Tensor], x: Tensor, alpha: float = 1) -> Tensor:
             operands = (x, factors) if side else (factors, x)
             return products(self.framework)[side](*operands, alpha=alpha)
 
@@ -102,7 +103,7 @@ class KroneckerProduct(Factored):
         factors = balanced([widened(a) @ widened(b) for a, b in pairs], self.factors[0])
         return type(self)(factors, self.scale * x.scale)
 
-    def signed(self) -> tuple[Self, Any]:
+    def signed(self) -> tuple[Self, Scale]:
         """An operator without scale, that has the scale's sign, and the scale's absolute value."""
         first, *others = self.factors
         return type(self)([times(first, sign_of(self.scale), 2), *others]), abs(self.scale)
@@ -120,7 +121,7 @@ class KroneckerProduct(Factored):
                 )
 
 
-def balanced(factors: list[Any], beside: Any) -> list[Any]:
+def balanced(factors: list[Tensor], beside: Tensor) -> list[Tensor]:
     """Factors that were computed of widened ones, in the type of these. Of 16 bits each gets the
     same largest absolute value, so that the product alone has to be in range."""
     if factors[0].dtype == beside.dtype:

@@ -36,6 +36,7 @@ from kronop.operators.masked import Solvable
 from kronop.operators.operator import Operator
 from kronop.operators.product import KroneckerProduct
 from kronop.operators.spectral import between, nonzero
+from kronop.tensors import AnyTensor, Scale, Tensor
 
 _ITERATE = "kronop.cg(operator, b, sigma2=...) solves with any symmetric positive definite operator"
 
@@ -99,10 +100,10 @@ class KroneckerProductSum(Solvable):
         return f"{type(self).__name__}({', '.join(map(repr, self.terms))})"
 
     @property
-    def tensors(self) -> tuple[Any, ...]:
+    def tensors(self) -> tuple[AnyTensor, ...]:
         return tuple(item for term in self.terms for item in term.tensors)
 
-    def like(self, tensors: Sequence[Any]) -> Self:
+    def like(self, tensors: Sequence[Tensor]) -> Self:
         left, terms = list(tensors), []
         for term in self.terms:
             count = len(term.tensors)
@@ -118,25 +119,25 @@ class KroneckerProductSum(Solvable):
     def T(self) -> Self:
         return type(self)([term.T for term in self.terms])
 
-    def to_dense(self) -> Any:
+    def to_dense(self) -> AnyTensor:
         return sum(term.to_dense() for term in self.terms)
 
-    def diagonal(self) -> Any:
+    def diagonal(self) -> AnyTensor:
         return sum(term.diagonal() for term in self.terms)
 
-    def trace(self) -> Any:
+    def trace(self) -> AnyTensor:
         return sum(term.trace() for term in self.terms)
 
-    def submatrix(self, index: Any) -> Any:
+    def submatrix(self, index: Tensor) -> AnyTensor:
         return sum(term.submatrix(index) for term in self.terms)
 
     def __add__(self, other: Any) -> Operator:
         return added(self, other)
 
-    def _scaled(self, scale: Any) -> Self:
+    def _scaled(self, scale: Scale) -> Self:
         return type(self)([term._scaled(scale) for term in self.terms])
 
-    def _multiply(self, x: Any) -> Any:
+    def _multiply(self, x: Tensor) -> Tensor:
         first, *others = self.terms
         total = first._multiply(x)
         gekmm = products(self.framework)[0]
@@ -149,11 +150,11 @@ class KroneckerProductSum(Solvable):
                 total = total + term._multiply(x)
         return total
 
-    def direct_solver(self) -> Callable[[Any, Any], Any]:
+    def direct_solver(self) -> Callable[[Tensor, Tensor], Tensor]:
         values, vectors = kept(self, "pair", self.tensors, self._inverse)
         return lambda b, sigma2: between(vectors, values, b)
 
-    def _inverse(self) -> tuple[Any, KroneckerProduct]:
+    def _inverse(self) -> tuple[Tensor, KroneckerProduct]:
         """V, and the diagonal matrix in V diag V^T of the inverse."""
         roots, others, scale, ratio = self._pair()
         # V of each pair of factors, and w.
@@ -162,7 +163,7 @@ class KroneckerProductSum(Solvable):
         vectors = type(self.terms[0])([v for _, v in found])
         return times(1 / values, 1 / scale, 1), vectors
 
-    def solve(self, b: Array, sigma2: float = 0.0) -> Array:
+    def solve(self, b: Array, sigma2: Scale = 0.0) -> Array:
         """x with operator @ x = b, exactly: see the class for which operators.
 
         Of torch tensors it is differentiable in b and every factor, to any order.
@@ -181,7 +182,7 @@ class KroneckerProductSum(Solvable):
         self._refuse(sigma2)
         return super().solve(b)
 
-    def slogdet(self, sigma2: float = 0.0) -> tuple[Any, Any]:
+    def slogdet(self, sigma2: Scale = 0.0) -> tuple[AnyTensor, AnyTensor]:
         """`(sign, log |det|)`, each (...), of the operators that `solve` takes.
 
         Raises:
@@ -219,7 +220,7 @@ class KroneckerProductSum(Solvable):
         """
         self.eigh()
 
-    def _pair(self) -> tuple[list[Any], list[Any], Any, Any]:
+    def _pair(self) -> tuple[list[Tensor], list[Tensor], Scale, Scale]:
         """The Cholesky factors of the definite term's factors, the other term's factors, the scale
         of the former, and the ratio of the latter's to it."""
         if len(self.terms) != 2:
@@ -234,8 +235,9 @@ class KroneckerProductSum(Solvable):
         found = []
         for definite, other in ((second, first), (first, second)):
             signed, size = definite.signed()
-            roots = [cholesky(factor) for factor in signed.factors]
-            if all(root is not None for root in roots):
+            tried = [cholesky(factor) for factor in signed.factors]
+            roots = [root for root in tried if root is not None]
+            if len(roots) == len(tried):
                 ratio = other.scale / size
                 found.append((_regularity(roots), roots, list(other.factors), size, ratio))
         if not found:
@@ -243,7 +245,7 @@ class KroneckerProductSum(Solvable):
         # Errors grow with the condition of the term whose roots are divided by.
         return max(found, key=lambda item: item[0])[1:]
 
-    def _refuse(self, sigma2: Any) -> None:
+    def _refuse(self, sigma2: Scale) -> None:
         if not isinstance(sigma2, (int, float)) or sigma2 != 0:
             raise _no_exact("sigma2", "0 with a sum of products", sigma2, _ITERATE)
 
@@ -258,7 +260,7 @@ def added(left: KroneckerProduct | KroneckerProductSum, right: Any) -> Operator:
     return KroneckerProductSum([*terms[0], *terms[1]])
 
 
-def _regularity(roots: list[Any]) -> float:
+def _regularity(roots: list[Tensor]) -> float:
     """Of Cholesky factors, 1 for the identity and towards 0 for what is nearly singular: the least
     over a batch."""
     ratio = 1.0
@@ -268,13 +270,13 @@ def _regularity(roots: list[Any]) -> float:
     return ratio
 
 
-def _congruent(root: Any, other: Any) -> Any:
+def _congruent(root: Tensor, other: Tensor) -> Tensor:
     """L^-1 A L^-T."""
     half = solve_triangular(root, other, upper=False)
     return solve_triangular(root, turned(half), upper=False)
 
 
-def _common(root: Any, other: Any) -> tuple[Any, Any]:
+def _common(root: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """(w, V) of A and C = L L^T."""
     values, vectors = framework_of(root, "the root").linalg.eigh(_congruent(root, other))
     return values, solve_triangular(turned(root), vectors, upper=True)

@@ -12,6 +12,7 @@ from kronop.operators.frameworks import batch_of, check_alike, times, turned, wi
 from kronop.operators.masked import Solvable
 from kronop.operators.operator import detached, on_columns, shifted, whole
 from kronop.operators.product import KroneckerProduct
+from kronop.tensors import AnyTensor, Scale, Tensor
 
 
 class SpectralOperator(Solvable):
@@ -43,7 +44,7 @@ class SpectralOperator(Solvable):
 
     decomposes = True
 
-    def __init__(self, values: Any, vectors: KroneckerProduct) -> None:
+    def __init__(self, values: Tensor, vectors: KroneckerProduct) -> None:
         check_alike(values, "values", vectors.factors[0], "the vectors")
         shape, order = tuple(values.shape), vectors.shape[-1]
         if not shape or shape[-1] != order:
@@ -58,7 +59,7 @@ class SpectralOperator(Solvable):
         self._values, self._vectors = values, vectors
 
     @property
-    def values(self) -> Any:
+    def values(self) -> AnyTensor:
         """The eigenvalues (..., N), in the order of the Kronecker product."""
         return self._values
 
@@ -71,10 +72,10 @@ class SpectralOperator(Solvable):
         return iter((self.values, self.vectors))
 
     @property
-    def tensors(self) -> tuple[Any, ...]:
+    def tensors(self) -> tuple[AnyTensor, ...]:
         return (self.values, *self.vectors.tensors)
 
-    def like(self, tensors: Sequence[Any]) -> Self:
+    def like(self, tensors: Sequence[Tensor]) -> Self:
         return type(self)(tensors[0], self.vectors.like(tensors[1:]))
 
     @property
@@ -86,32 +87,32 @@ class SpectralOperator(Solvable):
     def T(self) -> Self:
         return self
 
-    def to_dense(self) -> Any:
+    def to_dense(self) -> AnyTensor:
         q = self.vectors.to_dense()
         return (q * self.values[..., None, :]) @ turned(q)
 
-    def diagonal(self) -> Any:
+    def diagonal(self) -> AnyTensor:
         # The elements of Q, squared, are a Kronecker product as well.
         q = self.vectors
         squares = type(q)([factor * factor for factor in q.factors], q.scale * q.scale)
         return (squares @ self.values[..., None])[..., 0]
 
-    def trace(self) -> Any:
+    def trace(self) -> AnyTensor:
         return self.values.sum(-1)
 
-    def _multiply(self, x: Any) -> Any:
+    def _multiply(self, x: Tensor) -> Tensor:
         return between(self.vectors, self.values, x)
 
-    def _scaled(self, scale: Any) -> Self:
+    def _scaled(self, scale: Scale) -> Self:
         return type(self)(times(self.values, scale, 1), self.vectors)
 
     def eigh(self) -> SpectralOperator:
         return self
 
-    def eigvalsh(self) -> Any:
+    def eigvalsh(self) -> AnyTensor:
         return self.values
 
-    def solve(self, b: Array, sigma2: Any = 0.0) -> Array:
+    def solve(self, b: Array, sigma2: Scale = 0.0) -> Array:
         """x with (operator + sigma2 I) x = b; see `KroneckerOperator.solve`.
 
         Gradients of torch tensors are those of the values and vectors.
@@ -131,14 +132,14 @@ class SpectralOperator(Solvable):
         with without_autocast(b):
             return on_columns(lambda columns: self.shifted_solve(columns, sigma2), b)
 
-    def shifted_solve(self, b: Any, sigma2: Any) -> Any:
+    def shifted_solve(self, b: Tensor, sigma2: Scale) -> Tensor:
         """The same for checked columns (..., N, C)."""
         return between(self.vectors, 1 / nonzero(shifted(self.values, sigma2)), b)
 
     def inverse(self) -> SpectralOperator:
         return self.apply(lambda values: 1 / nonzero(values))
 
-    def apply(self, function: Callable[[Any], Any]) -> SpectralOperator:
+    def apply(self, function: Callable[[Tensor], Tensor]) -> SpectralOperator:
         found = function(self.values)
         given = (getattr(found, "shape", None), getattr(found, "dtype", type(found).__name__))
         if given != (self.values.shape, self.values.dtype):
@@ -169,7 +170,7 @@ class SpectralOperator(Solvable):
         if fractional:
             self._check_semidefinite("a power that is not whole")
 
-        def power(values: Any) -> Any:
+        def power(values: Tensor) -> Tensor:
             values = values.clip(0) if fractional else values
             return (nonzero(values) if exponent < 0 else values) ** exponent
 
@@ -194,12 +195,12 @@ class SpectralOperator(Solvable):
             )
 
 
-def between(vectors: KroneckerProduct, values: Any, x: Any) -> Any:
+def between(vectors: KroneckerProduct, values: Tensor, x: Tensor) -> Tensor:
     """V diag(values) V^T x for columns x (..., N, C)."""
     return vectors @ (values[..., None] * (vectors.T @ x))
 
 
-def nonzero(values: Any) -> Any:
+def nonzero(values: Any) -> Tensor:
     """The eigenvalues, if none is 0."""
     if bool((values == 0).any()):
         raise ArgumentError(

@@ -32,6 +32,7 @@ _LEAVES = {
     "late",
     "machine",
     "progress",
+    "tensors",
 }
 _OF_LEAVES = {"doors", "errors", "frozen", "late", "machine"}
 # Planning code reads no settings and no number of CPUs: keys of remembered plans contain neither.

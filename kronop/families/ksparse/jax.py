@@ -179,7 +179,7 @@ def _gradient(
 
 
 def _mapped(
-    operands: Sequence[jax.Array], dims: Sequence[int | None], *, batch_last: bool, alpha: float
+    operands: Sequence[jax.Array], dims: Sequence[Any], *, batch_last: bool, alpha: float
 ) -> tuple[jax.Array, int]:
     """jax.vmap: of x alone it is more batch, of weights it is more blocks."""
     across = 1 if batch_last else 0  # The dimension of the batch in x, and the features' one.

@@ -189,10 +189,6 @@ class Design(Runnable):
     def instantiation(self, target: Target) -> Instantiation:
         """The kernel's template and its arguments."""
 
-    # Until all designs have it.
-    def launches(self, problem: Any, target: Target) -> tuple[Launch, ...]:
-        raise NotImplementedError
-
 
 class InWorkspace(Design):
     """A design whose results stay in the workspace: it has no epilogue."""

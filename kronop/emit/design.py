@@ -83,11 +83,16 @@ def package_folder(package: str) -> str:
 class Runnable(Decision, ABC):
     """What computes the problems of a description: one kernel, or several in order.
 
-    A frozen dataclass of all that was decided. It holds no target; those who plan pass the same one
-    to all methods.
+    A frozen dataclass of all that was decided. It holds no target: callers pass that of the plan.
+
+    Attributes:
+        writes_sums_of_nothing: whether there are launches where nothing is summed up (a size of 0),
+            because the results are written all the same.
     """
 
     __slots__ = ()
+
+    writes_sums_of_nothing: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -120,7 +125,7 @@ class Pipeline(Runnable):
         return tuple(design for part in self.parts for design in part.designs)
 
     def launches_of(self, place: int, problem: Any, target: Target) -> tuple[Launch, ...]:
-        """The kernel calls of the part at that place, with their steps as in the pipeline."""
+        """The kernel calls of `parts[place]`, with their steps as in the pipeline."""
         before = sum(len(part.designs) for part in self.parts[:place])
         return tuple(
             dataclasses.replace(launch, step=before + launch.step)

@@ -23,7 +23,7 @@ from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tile import KernelScheduleType
-from kronop.emit.default_math import tensor_cores_where_faster
+from kronop.emit.cuda.default_math import tensor_cores_where_faster
 from kronop.emit.plan import Plan
 from kronop.families.gemm.cuda import choice, group_split
 from kronop.families.gemm.cuda.group_design import GemmGroup

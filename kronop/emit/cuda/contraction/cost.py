@@ -25,9 +25,7 @@ from kronop.target import Target
 # Cycles of a warp's product over a slab of 16 contracted indices, by the bytes of an operand.
 _PRODUCT_OF_SLAB = {1: 1.6, 2: 1.6, 4: 3.4, 8: 17.0}
 # Latencies that a block itself doesn't hide, in cycles: of its start and end, and of a stage.
-# Instructions of a warp for a stage.
 _BLOCK, _STEP = 1900.0, 70.0
-_OF_A_STEP = 40
 
 
 def of_mma(tile: MmaRoom, units: tuple[float, ...], rows: int, target: Target) -> float:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kronop.artifacts import Launch
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import NOTHING, StridedMatrix
 from kronop.emit.cuda.contraction.design import ContractDesign, ContractProblem, Extents
 from kronop.emit.cuda.contraction.group import GroupContract
 from kronop.emit.cuda.contraction.pack import Pack, PackProblem, pack_step, packing
@@ -17,8 +17,6 @@ from kronop.emit.plan import Step
 from kronop.families.ksparse.description import KSparseProblem
 from kronop.frozen import dataclass, derived
 from kronop.target import Target
-
-_NOTHING = StridedMatrix(pointer=0, row=0, column=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +88,7 @@ def _shares_lines(design: ContractDesign) -> bool:
 
 def matrix_view(matrix: StridedMatrix | None, own: str, size: int, d: int) -> View:
     """X or Y as the contraction walks it: a row's columns are (i, own, l)."""
-    matrix = matrix or _NOTHING
+    matrix = matrix or NOTHING
     column = matrix.column
     return View(
         pointer=matrix.pointer,

@@ -104,6 +104,11 @@ class Runnable(Decision, ABC):
         where so many threads share the work."""
         return 0
 
+    def seconds(self, size: Any, target: Target) -> float:
+        """Modelled time of a problem of that size, on a host that of one thread. Only those among
+        which planners choose have it."""
+        raise NotImplementedError
+
     @abstractmethod
     def launches(self, problem: Any, target: Target) -> tuple[Launch, ...]:
         """The kernel calls in order, for a problem that has results; the step of each is the place
@@ -141,8 +146,8 @@ class Pipeline(Runnable):
 class Design(Runnable):
     """A way to run one step.
 
-    Each design also has methods that tell whether its kernel can run it (`status`) and what it
-    costs. Their parameters depend on the family, so they are not declared here.
+    Each design also has a method that tells whether its kernel can run it, `status`. Its parameters
+    depend on the family, so it is not declared here.
 
     Attributes:
         epilogue: the functor to render; None if results stay in the workspace.

@@ -16,6 +16,7 @@ from kronop.emit.design import Pipeline, Runnable
 from kronop.emit.plan import Step
 from kronop.families.ksparse.description import KSparseProblem
 from kronop.frozen import dataclass, derived
+from kronop.late import imported
 from kronop.target import Target
 
 
@@ -52,6 +53,12 @@ class KSparseProduct(Pipeline):
     def packed_bytes(self) -> int:
         """Bytes of the packed weights."""
         return 0 if self.pack is None else self.pack.packed_bytes(self.product.work.groups)
+
+    def seconds(self, size: int, target: Target) -> float:
+        imported("kronop.emit.cuda.contraction.choice")
+        from kronop.emit.cuda.contraction import choice
+
+        return choice.even_seconds(self.product, size * self.product.work.groups, target)
 
     def workspace(self, size: int, target: Target, threads: int) -> int:
         return self.packed_bytes

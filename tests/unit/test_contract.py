@@ -1,4 +1,4 @@
-"""What every design and pipeline promises: two methods with the same parameters."""
+"""What every design and pipeline promises: methods with the same parameters."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from kronop.emit.design import Runnable
 
 _PARAMETERS = {
     "launches": ["self", "problem", "target"],
+    "seconds": ["self", "size", "target"],
     "workspace": ["self", "size", "target", "threads"],
 }
 
@@ -29,7 +30,7 @@ def _runnables(kind: type = Runnable) -> Iterator[type]:
         yield from _runnables(child)
 
 
-def test_all_have_the_same_two_methods() -> None:
+def test_all_have_the_same_methods() -> None:
     for room in (kronop.emit, kronop.families):
         for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
             if not {"torch", "jax"} & {*module.name.split(".")}:

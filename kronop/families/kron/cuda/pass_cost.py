@@ -9,7 +9,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cheapest import ROUNDED
 from kronop.emit.cuda.contraction.simt import SIMT_OVERHEAD
-from kronop.emit.cuda.machine import bytes_of_multiply_adds
+from kronop.emit.cuda.machine import bytes_of_multiply_adds, hertz_of_copies
 from kronop.emit.cuda.operands import splits_of
 from kronop.families.kron.cuda import contract_choice, few_rows, mma_cost, mma_style, tiles
 from kronop.families.kron.cuda.contract_pass import ContractPass
@@ -44,6 +44,11 @@ def of_element(design: KronPass, target: Target) -> float:
     if isinstance(design, ContractPass):
         return contract_choice.of_element(design, target)
     raise TypeError(f"no cost of {design!r}")
+
+
+def seconds(design: KronPass, rows: int, target: Target) -> float:
+    """Modelled time of the pass for `rows` rows of the product's X."""
+    return cycles(design, rows, target) / hertz_of_copies(target)
 
 
 def cycles(design: KronPass, rows: int, target: Target) -> float:

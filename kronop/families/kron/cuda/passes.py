@@ -80,7 +80,7 @@ def split(
         few = _cheapest(description, target, rows, [])
 
         def seconds(ways: tuple[KronPass, ...]) -> float:
-            return sum(item.seconds(rows, target) for item in ways)
+            return sum(pass_cost.seconds(item, rows, target) for item in ways)
 
         if few and operands.gains_much(seconds(few), seconds(passes)):
             passes = few

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, NOTHING, StridedMatrix
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import hertz_of_copies
 from kronop.emit.design import Constant, Design, Instantiation, package_folder
 from kronop.families.kron.cuda.shapes import PassWork
 from kronop.families.kron.description import KronProblem
 from kronop.frozen import dataclass
+from kronop.late import imported
 from kronop.machine import BLOCK_THREADS, REGISTERS, WARP
 from kronop.target import Target
 
-NOTHING = StridedMatrix(pointer=0, row=0, column=0)
 _OFFSETS_OF_A_ROW = 3 * 8
 
 Values = dict[str, int | tuple[int, ...] | tuple[float, ...]]
@@ -43,6 +44,13 @@ class KronPass(Design):
     @abstractmethod
     def how(self) -> str:
         """The tile in words, for printed plans."""
+
+    def seconds(self, size: int, target: Target) -> float:
+        """Modelled time of the pass for `size` rows of the product's X."""
+        imported("kronop.families.kron.cuda.pass_cost")
+        from kronop.families.kron.cuda import pass_cost
+
+        return pass_cost.cycles(self, size, target) / hertz_of_copies(target)
 
     @abstractmethod
     def placed(self, epilogue: Epilogue | None) -> KronPass:

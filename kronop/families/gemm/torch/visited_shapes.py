@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -21,8 +20,12 @@ from kronop.torch.declaration import Named
 
 
 def results(
-    a: Any, b: Any, operands: Sequence[Any], scalars: Sequence[float] | None, tree: str
-) -> list[Any]:
+    a: torch.Tensor,
+    b: torch.Tensor,
+    operands: Sequence[torch.Tensor],
+    scalars: Sequence[float] | None,
+    tree: str,
+) -> list[torch.Tensor]:
     """New tensors of the results' shapes and types.
 
     Raises:
@@ -48,7 +51,9 @@ def results(
     ]
 
 
-def _check_counts(operands: Sequence[Any], scalars: Sequence[float] | None, tree: str) -> None:
+def _check_counts(
+    operands: Sequence[torch.Tensor], scalars: Sequence[float] | None, tree: str
+) -> None:
     told = from_text(tree)
     given = len(operands), len(scalars or ())
     if given != (len(told.tensors), len(told.scalars)):
@@ -63,7 +68,7 @@ def _check_counts(operands: Sequence[Any], scalars: Sequence[float] | None, tree
         )
 
 
-def typed(a: Any, operands: Sequence[Any], tree: str) -> VisitorEpilogue:
+def typed(a: torch.Tensor, operands: Sequence[torch.Tensor], tree: str) -> VisitorEpilogue:
     """The tree with the types of a call.
 
     Raises:
@@ -73,7 +78,7 @@ def typed(a: Any, operands: Sequence[Any], tree: str) -> VisitorEpilogue:
     return epilogue_for(tree, element, elements_of(operands))
 
 
-def elements_of(operands: Sequence[Any]) -> tuple[DataType, ...]:
+def elements_of(operands: Sequence[torch.Tensor]) -> tuple[DataType, ...]:
     """The types of operands in memory.
 
     Raises:
@@ -95,19 +100,19 @@ def elements_of(operands: Sequence[Any]) -> tuple[DataType, ...]:
     return tuple(found)
 
 
-def own_shape(kind: str, shape: Sequence[Any]) -> tuple[Any, ...]:
+def own_shape(kind: str, shape: Sequence[int]) -> tuple[int, ...]:
     """The shape of a tensor, a row or a column beside a result of this shape."""
     *lead, m, n = shape
-    own: dict[str, tuple[Any, ...]] = {"tensor": (m, n), "row": (n,), "column": (m,)}
+    own: dict[str, tuple[int, ...]] = {"tensor": (m, n), "row": (n,), "column": (m,)}
     return (*lead, *own[kind])
 
 
-def as_matrix(item: Operand, tensor: Any) -> Any:
+def as_matrix(item: Operand, tensor: torch.Tensor) -> torch.Tensor:
     """An operand as what broadcasts against (..., M, N)."""
     return tensor if item.kind == "tensor" else tensor.unsqueeze(-2 if item.kind == "row" else -1)
 
 
-def kind_of(element: DataType) -> Any:
+def kind_of(element: DataType) -> torch.dtype:
     return getattr(torch, element.name)
 
 
@@ -124,7 +129,7 @@ def refuse_gradient(given: Named) -> None:
         )
 
 
-def _check_reduced(tree: VisitorTree, shape: Sequence[Any]) -> None:
+def _check_reduced(tree: VisitorTree, shape: Sequence[int]) -> None:
     for item in tree.auxiliary:
         goal = own_shape(item.kind, shape)
         if 0 not in goal:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+import torch
 
 from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
 
@@ -22,7 +23,7 @@ def outputs_of(pattern: Sequence[int]) -> int:
     return a * b * d
 
 
-def turned(weight: Any) -> Any:
+def turned(weight: torch.Tensor) -> torch.Tensor:
     """The weights (a, c, b, d) of the transposed factor, as a view."""
     return weight.transpose(1, 2)
 
@@ -47,7 +48,7 @@ def check_chain(patterns: Sequence[Sequence[int]], name: str) -> None:
             )
 
 
-def check_weights(weights: Sequence[Any]) -> None:
+def check_weights(weights: Sequence[torch.Tensor]) -> None:
     """Refuses weights that are not (a, b, c, d) tensors, or do not form a chain."""
     for index, weight in enumerate(weights):
         if weight.dim() != 4:
@@ -62,7 +63,7 @@ def check_weights(weights: Sequence[Any]) -> None:
     check_chain([tuple(weight.shape) for weight in weights], "weights")
 
 
-def check_types(x: Any, weights: Sequence[Any]) -> None:
+def check_types(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> None:
     """Refuses weights of another element type, or on another device, than the operand."""
     for index, weight in enumerate(weights):
         if weight.device != x.device:
@@ -88,7 +89,7 @@ def check_types(x: Any, weights: Sequence[Any]) -> None:
             )
 
 
-def check_features(x: Any, features: int, batch_last: bool) -> None:
+def check_features(x: torch.Tensor, features: int, batch_last: bool) -> None:
     """Refuses an operand with another number of features than `features`."""
     if not x.dim() or x.shape[0 if batch_last else -1] != features:
         raise ArgumentError(
@@ -103,19 +104,21 @@ def check_features(x: Any, features: int, batch_last: bool) -> None:
         )
 
 
-def result_shape(x: Any, features: int, batch_last: bool) -> tuple[Any, ...]:
+def result_shape(x: torch.Tensor, features: int, batch_last: bool) -> tuple[int, ...]:
     """Shape of the result, of `features` features, for the operand x."""
     return (features, *x.shape[1:]) if batch_last else (*x.shape[:-1], features)
 
 
-def as_matrix(x: Any, batch_last: bool) -> Any:
+def as_matrix(x: torch.Tensor, batch_last: bool) -> torch.Tensor:
     """(batch, features), or (features, batch); a vector is a batch of one."""
     if x.ndim == 1:
         return x.unsqueeze(1 if batch_last else 0)
     return x.flatten(1) if batch_last else x.flatten(0, -2)
 
 
-def bias_gradient(grad: Any, batch_last: bool, element: Any = None) -> Any:
+def bias_gradient(
+    grad: torch.Tensor, batch_last: bool, element: torch.dtype | None = None
+) -> torch.Tensor:
     """The sum over the batch, of type `element` (None: that of the gradient)."""
     dimensions = tuple(range(1, grad.dim())) if batch_last else tuple(range(grad.dim() - 1))
     return grad.sum(dimensions, dtype=element) if dimensions else grad

@@ -13,7 +13,9 @@ from typing import Any
 
 import torch
 
-from kronop.families.ksparse.torch.shapes import inputs_of, outputs_of, turned
+from kronop.families.ksparse.description import inputs_of, outputs_of
+from kronop.families.ksparse.shape_arguments import with_features
+from kronop.families.ksparse.torch.shapes import turned
 from kronop.torch import transforms
 from kronop.torch.declaration import Autocast, Named, Operator
 from kronop.torch.registration import register
@@ -118,8 +120,7 @@ def _swapped(columns: Any, digits: Sequence[int]) -> Any:
 
 
 def _fake(x: Any, weight: Any, batch_last: bool, blocks: bool) -> Any:
-    features = outputs_of(weight.shape)
-    return x.new_empty((features, x.shape[1]) if batch_last else (x.shape[0], features))
+    return x.new_empty(with_features(x.shape, outputs_of(weight.shape), batch_last))
 
 
 def _gradients(given: Named, needs: Named, grad: Any) -> dict[str, Any]:

@@ -6,12 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kronop.args.strides import Shape
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.chain_description import check_chain
 from kronop.families.ksparse.description import Pattern, inputs_of, outputs_of
-
-Shape = tuple[Any, ...]
-"""Extents: integers, or symbols of torch's that stand for some."""
 
 
 def chain_patterns(weights: Sequence[Shape]) -> list[Pattern]:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from kronop.descriptions.tile import whole
 from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
-from kronop.families.ksparse.torch.shapes import (
-    Pattern,
-    check_chain,
-    check_features,
-    inputs_of,
-    outputs_of,
-)
+from kronop.families.ksparse.chain_description import check_chain
+from kronop.families.ksparse.description import Pattern, inputs_of, outputs_of
+from kronop.families.ksparse.shape_arguments import check_features
 from kronop.torch.autocasting import is_casting
 from kronop.torch.checks import LISTS
 
 _TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
-def checked_patterns(patterns: Any) -> tuple[Pattern, ...]:
+def checked_patterns(patterns: object) -> tuple[Pattern, ...]:
     """The patterns as tuples of integers.
 
     Raises:
@@ -31,12 +26,12 @@ def checked_patterns(patterns: Any) -> tuple[Pattern, ...]:
     """
     sizes = checked_sizes("patterns", patterns, ("a", "b", "c", "d"), "the right-most factor first")
     found = tuple((a, b, c, d) for a, b, c, d in sizes)
-    check_chain(found, "patterns")
+    check_chain(found, "patterns", ArgumentError)
     return found
 
 
 def checked_sizes(
-    subject: str, given: Any, names: Sequence[str], order: str
+    subject: str, given: object, names: Sequence[str], order: str
 ) -> tuple[tuple[int, ...], ...]:
     """A list of sizes of factors, as tuples of integers.
 
@@ -77,7 +72,7 @@ def checked_sizes(
     return tuple(found)
 
 
-def check_layer_weights(weights: Any, patterns: Sequence[Pattern]) -> None:
+def check_layer_weights(weights: object, patterns: Sequence[Pattern]) -> None:
     """Refuses weights that are not a list of tensors in the shapes of the patterns."""
     hint = "give one (a, b, c, d) for each pattern, in their order, or None"
     if not isinstance(weights, LISTS):
@@ -98,7 +93,7 @@ def check_layer_weights(weights: Any, patterns: Sequence[Pattern]) -> None:
         )
 
 
-def check_type(subject: str, dtype: Any) -> None:
+def check_type(subject: str, dtype: object) -> None:
     """Refuses an element type that the layer's parameters can't have."""
     if dtype not in _TYPES:
         raise ElementTypeError(
@@ -111,21 +106,21 @@ def check_type(subject: str, dtype: Any) -> None:
         )
 
 
-def check_operand(x: Any, features: int, batch_last: bool, dtype: Any) -> None:
-    """Refuses an operand that does not fit the layer; torch's operations would refuse it too, but
-    with less helpful messages."""
+def check_operand(x: object, weight: torch.Tensor, batch_last: bool) -> None:
+    """Refuses an operand that does not fit a layer's first weights; torch's operations would refuse
+    it too, but with less helpful messages."""
     if not isinstance(x, torch.Tensor):
         raise ElementTypeError(
             mismatch(
                 "x", expected="a torch tensor", got=type(x).__name__, hint="see torch.as_tensor"
             )
         )
-    check_features(x, features, batch_last)
-    if x.dtype != dtype and not is_casting(x.device.type):
+    check_features(tuple(x.shape), weight.shape, batch_last)
+    if x.dtype != weight.dtype and not is_casting(x.device.type):
         raise ElementTypeError(
             mismatch(
                 "element type of x",
-                expected=f"{dtype}, that of the layer",
+                expected=f"{weight.dtype}, that of the layer",
                 got=x.dtype,
                 hint=converting(
                     x.dtype, "convert x, or the layer with .to(), or use torch.autocast"
@@ -134,7 +129,7 @@ def check_operand(x: Any, features: int, batch_last: bool, dtype: Any) -> None:
         )
 
 
-def check_linear(linear: Any, patterns: Sequence[Pattern]) -> None:
+def check_linear(linear: torch.nn.Module, patterns: Sequence[Pattern]) -> None:
     """Refuses a module without a weight of the chain's shape with finite values."""
     check_linear_shapes(linear, patterns)
     weight = linear.weight
@@ -149,7 +144,7 @@ def check_linear(linear: Any, patterns: Sequence[Pattern]) -> None:
         )
 
 
-def check_linear_shapes(linear: Any, patterns: Sequence[Pattern]) -> None:
+def check_linear_shapes(linear: torch.nn.Module, patterns: Sequence[Pattern]) -> None:
     """Refuses a module without a weight of the chain's shape."""
     weight, bias = getattr(linear, "weight", None), getattr(linear, "bias", None)
     is_made = not isinstance(weight, torch.nn.parameter.UninitializedTensorMixin)
@@ -186,7 +181,7 @@ def check_linear_shapes(linear: Any, patterns: Sequence[Pattern]) -> None:
         )
 
 
-def _described(linear: Any, weight: Any) -> str:
+def _described(linear: object, weight: object) -> str:
     """Says in a message what was given instead of a linear layer."""
     kind = type(linear).__name__
     if isinstance(weight, torch.Tensor):

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from kronop.args.strides import broadcasts
-from kronop.args.visited import check_reduced
+from kronop.args.visited import check_reduced, misfit, own_shape
 from kronop.descriptions.datatype import RESULT_TYPES, DataType
 from kronop.descriptions.tree_text import from_text
-from kronop.descriptions.visitor import Operand, VisitorEpilogue, VisitorTree
+from kronop.descriptions.visitor import Operand, VisitorEpilogue
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.families.gemm.shape_arguments import shape_error
 from kronop.families.gemm.torch.shapes import element_of, result_shape
 from kronop.families.gemm.visited_api import epilogue_for
 from kronop.torch.checks import check_device
@@ -21,8 +19,12 @@ from kronop.torch.declaration import Named
 
 
 def results(
-    a: Any, b: Any, operands: Sequence[Any], scalars: Sequence[float] | None, tree: str
-) -> list[Any]:
+    a: torch.Tensor,
+    b: torch.Tensor,
+    operands: Sequence[torch.Tensor],
+    scalars: Sequence[float] | None,
+    tree: str,
+) -> list[torch.Tensor]:
     """New tensors of the results' shapes and types.
 
     Raises:
@@ -37,18 +39,18 @@ def results(
         check_device(item.name, tensor, a.device)
         goal = own_shape(item.kind, shape)
         if not broadcasts(tensor.shape, goal):
-            expected = f"{tuple(goal)}, or what broadcasts to it"
-            hint = "tensors of a tree have M rows and N columns, rows N and columns M numbers"
-            raise shape_error(item.name, expected, tuple(tensor.shape), hint)
-    if epilogue.tree.reduces:
-        _check_reduced(epilogue.tree, shape)
+            raise misfit(f"shape of {item.name}", goal, tuple(tensor.shape))
+    for result in epilogue.tree.auxiliary:
+        check_reduced(result, shape)
     return [
         a.new_empty(own_shape(item.kind, shape), dtype=kind_of(epilogue.element_of(item)))
         for item in epilogue.tree.results
     ]
 
 
-def _check_counts(operands: Sequence[Any], scalars: Sequence[float] | None, tree: str) -> None:
+def _check_counts(
+    operands: Sequence[torch.Tensor], scalars: Sequence[float] | None, tree: str
+) -> None:
     told = from_text(tree)
     given = len(operands), len(scalars or ())
     if given != (len(told.tensors), len(told.scalars)):
@@ -63,7 +65,7 @@ def _check_counts(operands: Sequence[Any], scalars: Sequence[float] | None, tree
         )
 
 
-def typed(a: Any, operands: Sequence[Any], tree: str) -> VisitorEpilogue:
+def typed(a: torch.Tensor, operands: Sequence[torch.Tensor], tree: str) -> VisitorEpilogue:
     """The tree with the types of a call.
 
     Raises:
@@ -73,7 +75,7 @@ def typed(a: Any, operands: Sequence[Any], tree: str) -> VisitorEpilogue:
     return epilogue_for(tree, element, elements_of(operands))
 
 
-def elements_of(operands: Sequence[Any]) -> tuple[DataType, ...]:
+def elements_of(operands: Sequence[torch.Tensor]) -> tuple[DataType, ...]:
     """The types of operands in memory.
 
     Raises:
@@ -95,19 +97,12 @@ def elements_of(operands: Sequence[Any]) -> tuple[DataType, ...]:
     return tuple(found)
 
 
-def own_shape(kind: str, shape: Sequence[Any]) -> tuple[Any, ...]:
-    """The shape of a tensor, a row or a column beside a result of this shape."""
-    *lead, m, n = shape
-    own: dict[str, tuple[Any, ...]] = {"tensor": (m, n), "row": (n,), "column": (m,)}
-    return (*lead, *own[kind])
-
-
-def as_matrix(item: Operand, tensor: Any) -> Any:
+def as_matrix(item: Operand, tensor: torch.Tensor) -> torch.Tensor:
     """An operand as what broadcasts against (..., M, N)."""
     return tensor if item.kind == "tensor" else tensor.unsqueeze(-2 if item.kind == "row" else -1)
 
 
-def kind_of(element: DataType) -> Any:
+def kind_of(element: DataType) -> torch.dtype:
     return getattr(torch, element.name)
 
 
@@ -122,10 +117,3 @@ def refuse_gradient(given: Named) -> None:
                 hint="multiply wider tensors; operands of the tree may have gradients",
             )
         )
-
-
-def _check_reduced(tree: VisitorTree, shape: Sequence[Any]) -> None:
-    for item in tree.auxiliary:
-        goal = own_shape(item.kind, shape)
-        if 0 not in goal:
-            check_reduced(item, *shape[-2:])

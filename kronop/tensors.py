@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    import numpy.typing
+import numpy as np
 
-    NDArray = numpy.typing.NDArray[Any]
+NDArray = np.ndarray[Any, np.dtype[Any]]
 
 _Method = Callable[..., Any]
 """Frameworks differ in the signatures beyond what kronop passes."""

@@ -336,7 +336,7 @@ class Operator(abc.ABC):
         sign, logarithm = self.slogdet(sigma2)
         return self.framework.where(sign < 0, as_tensor(float("nan"), logarithm, "NaN"), logarithm)
 
-    def apply(self, function: Callable[[Tensor], Tensor]) -> Operator:
+    def apply(self, function: Callable[[AnyTensor], AnyTensor]) -> Operator:
         """function(operator): Q diag(function(values)) Q^T, for symmetric factors.
 
         Args:
@@ -397,7 +397,7 @@ class Decomposition(Protocol):
 
     def inverse(self) -> Operator: ...
 
-    def apply(self, function: Callable[[Tensor], Tensor]) -> Operator: ...
+    def apply(self, function: Callable[[AnyTensor], AnyTensor]) -> Operator: ...
 
     def sqrt(self) -> Operator: ...
 

@@ -139,7 +139,7 @@ class SpectralOperator(Solvable):
     def inverse(self) -> SpectralOperator:
         return self.apply(lambda values: 1 / nonzero(values))
 
-    def apply(self, function: Callable[[Tensor], Tensor]) -> SpectralOperator:
+    def apply(self, function: Callable[[AnyTensor], AnyTensor]) -> SpectralOperator:
         found = function(self.values)
         given = (getattr(found, "shape", None), getattr(found, "dtype", type(found).__name__))
         if given != (self.values.shape, self.values.dtype):

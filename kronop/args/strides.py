@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from kronop.descriptions.datatype import AnyLayout, Layout
 from kronop.errors import ArgumentError, mismatch
 from kronop.frozen import dataclass
 
 Ints = tuple[int, ...]
+Shape = tuple[Any, ...]
+"""Extents: integers, or symbols of torch's that stand for some."""
+Broadcast = Callable[[Sequence[tuple[str, Shape]]], Shape]
+"""The common shape of named leading dimensions."""
 
 
 def broadcasts(shape: Sequence[int], goal: Sequence[int]) -> bool:

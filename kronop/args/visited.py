@@ -10,7 +10,7 @@ from typing import Any
 from kronop.args.checks import check_writable
 from kronop.args.frameworks import DIFFERENTIABLE
 from kronop.args.overlap import overlaps, same_elements
-from kronop.args.strides import broadcast_strides, broadcasts, matrix_strides
+from kronop.args.strides import Shape, broadcast_strides, broadcasts, matrix_strides
 from kronop.args.tensor import check_element, view
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import AnyLayout, RowMajor
@@ -122,27 +122,27 @@ def fitted(
             is another one.
     """
     if problem_size is not None and problem_size != shape[-2:]:
-        raise _misfit("problem_size of epilogue_type", shape[-2:], problem_size)
+        raise misfit("problem_size of epilogue_type", shape[-2:], problem_size)
     return tuple(dataclasses.replace(item, view=_fitted(item, shape)) for item in items)
 
 
 def _fitted(item: Visited, shape: Ints) -> TensorView:
-    lead, m, n = shape[:-2], shape[-2], shape[-1]
-    own: Ints = {"tensor": (m, n), "row": (n,), "column": (m,)}[item.kind]
-    goal, seen = (*lead, *own), _without_one(item, len(lead) + 1)
-    if item.result is not None and 0 not in goal:
-        check_reduced(item.result, m, n)
+    goal, seen = own_shape(item.kind, shape), _without_one(item, len(shape) - 1)
+    if item.result is not None:
+        check_reduced(item.result, shape)
     is_flat = len(seen.shape) == 1 < len(goal)
-    if is_flat and (item.result is not None or (item.kind == "tensor" and seen.shape != (n,))):
+    if is_flat and (
+        item.result is not None or (item.kind == "tensor" and seen.shape != shape[-1:])
+    ):
         if not seen.in_place:
-            raise _misfit(f"shape of {item.name}, which is copied", goal, seen.shape)
+            raise misfit(f"shape of {item.name}, which is copied", goal, seen.shape)
         if seen.size != math.prod(goal):
-            raise _misfit(f"shape of {item.name}", goal, seen.shape)
+            raise misfit(f"shape of {item.name}", goal, seen.shape)
         steps = matrix_strides(goal, item.described.layout, 1)
         return seen.reshaped(goal, tuple(seen.strides[0] * step for step in steps))
     fits = broadcasts(seen.shape, goal) if item.result is None else seen.shape == goal
     if not fits:
-        raise _misfit(f"shape of {item.name}", goal, seen.shape)
+        raise misfit(f"shape of {item.name}", goal, seen.shape)
     return seen.reshaped(goal, broadcast_strides(seen.shape, seen.strides, goal))
 
 
@@ -160,9 +160,18 @@ def _without_one(item: Visited, dimensions: int) -> TensorView:
     )
 
 
-def check_reduced(result: Result, m: Any, n: Any) -> None:
-    """Raises ArgumentError if an (M, N) matrix has no element in what becomes one of the result."""
-    if result.axis and (n if result.axis == "row" else m) == 0:
+def own_shape(kind: str, shape: Shape) -> Shape:
+    """The shape of a tensor, a row or a column beside a result (..., M, N)."""
+    *lead, m, n = shape
+    own: dict[str, Shape] = {"tensor": (m, n), "row": (n,), "column": (m,)}
+    return (*lead, *own[kind])
+
+
+def check_reduced(result: Result, shape: Shape) -> None:
+    """Raises ArgumentError if a matrix of a shape (..., M, N) has no element in what becomes one of
+    the result."""
+    extent = shape[-1 if result.axis == "row" else -2]
+    if result.axis and extent == 0 and 0 not in own_shape(result.kind, shape):
         raise ArgumentError(
             mismatch(
                 f"the extent that {result.name} reduces",
@@ -173,7 +182,7 @@ def check_reduced(result: Result, m: Any, n: Any) -> None:
         )
 
 
-def _misfit(name: str, expected: object, got: object) -> ArgumentError:
+def misfit(name: str, expected: object, got: object) -> ArgumentError:
     hint = "tensors of a tree have M rows and N columns, rows N and columns M numbers"
     return ArgumentError(mismatch(name, expected=expected, got=got, hint=hint))
 

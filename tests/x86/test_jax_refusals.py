@@ -75,7 +75,7 @@ _WHOLE_X, _WHOLE_F = np.ones((4, 6), "int32"), [np.ones((6, 6), "int32")]
             "alpha: expected a Python number, got .*Tracer",
         ),
         (lambda: kj.ksmm(_X, _W[0]), kronop.ArgumentError, r"shape of weights\[0\]"),
-        (lambda: kj.ksmm(_X[:, :5], _W), kronop.ArgumentError, r"\(..., 6\), got \(4, 5\)"),
+        (lambda: kj.ksmm(_X[:, :5], _W), kronop.ArgumentError, r"= 6 as last extent, got \(4, 5\)"),
         (lambda: kj.ksmm(_X, [_W, _W[:1]]), kronop.ArgumentError, r"weights\[1\].*outputs"),
         (lambda: kj.ksmm(_X, _W, activation="gleu"), kronop.ArgumentError, "one of relu"),
         (lambda: kj.ksmm(_X, _W, bias=_X[0, :3]), kronop.ArgumentError, "shape of bias"),

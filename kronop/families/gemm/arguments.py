@@ -13,7 +13,7 @@ from kronop.args import placing
 from kronop.args import visited as visited_arguments
 from kronop.args.checks import check_source, description_of
 from kronop.args.protocols import OperationLike, Places
-from kronop.args.strides import broadcast_shapes, broadcast_strides, broadcasts
+from kronop.args.strides import broadcast_strides
 from kronop.args.tensor import check_element, check_promise, empty, view
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import Layout
@@ -29,8 +29,10 @@ from kronop.families.gemm.modes import check_batch, check_mode, refuse_lists
 from kronop.families.gemm.panels import DIMENSIONS, shape_in_memory
 from kronop.families.gemm.shape_arguments import (
     CALLED,
+    check_others,
     check_size,
     check_steps,
+    leading,
     shape_error,
     shaped,
     size_of,
@@ -149,7 +151,8 @@ class GemmArguments(Members):
         self._matrices = (A, B)
         self._settle(views | {item.key: item.view for item in self._visited})
         self._check_promises(views)
-        self._batch = self._lead(views)
+        own_dimensions = DIMENSIONS if what.Y.interleaved else 2
+        self._batch = leading(views["A"].shape, views["B"].shape, own_dimensions)
         own = shape_in_memory((self._size.m, self._size.n), what.Y.layout)
         self._shape = shape = (*self._batch, *own)
         check_batch(self._batch, self._mode)
@@ -217,20 +220,11 @@ class GemmArguments(Members):
         """Whether a run reads what an earlier one wrote, as C, or as an operand of a tree."""
         return self._source_is_result or self._in_place
 
-    def _lead(self, views: Mapping[str, TensorView]) -> Ints:
-        inner = DIMENSIONS if self._described["Y"].interleaved else 2
-        return broadcast_shapes([(name, views[name].shape[:-inner]) for name in ("A", "B")])
-
     def _check_shapes(self, views: Mapping[str, TensorView]) -> None:
-        n, shape = self._size.n, self._shape
-        if "bias" in views and views["bias"].shape != (n,):
-            raise shape_error("bias", f"({n},): a number for each column", views["bias"].shape)
-        if "Y" in views and views["Y"].shape != shape:
-            raise shape_error("D", f"{shape}: leading dimensions, M, N", views["Y"].shape)
-        if "Z" in views and not broadcasts(views["Z"].shape, shape):
-            raise shape_error("C", f"{shape}, or what broadcasts to it", views["Z"].shape)
+        names = [name for name in ("bias", "Y", "Z") if name in views]
+        check_others({name: views[name].shape for name in names}, self._shape, self._size.n)
         if self._described["Y"].interleaved and "Z" in views:  # Panels repeat as a whole.
-            own = shape[-DIMENSIONS:]
+            own = self._shape[-DIMENSIONS:]
             if views["Z"].shape[-DIMENSIONS:] != own:
                 raise shape_error("C", f"(..., {own})", views["Z"].shape)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
-from kronop.args.strides import matrix_strides
+from kronop.args.strides import Broadcast, Shape, broadcast_shapes, broadcasts, matrix_strides
 from kronop.args.view import TensorView
-from kronop.descriptions.datatype import Layout
+from kronop.descriptions.datatype import AnyLayout, InterleavedLayout, Layout
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.gemm.panel_arguments import check_panels, check_whole
@@ -102,29 +103,56 @@ def size_of(
     for name, item in views.items():
         if described[name].interleaved:
             check_panels(item, CALLED.get(name, name))
-    for name in ("A", "B"):
-        if len(views[name].shape) < 2:
-            hint = "flat tensors need a problem_size; reshape a vector to one row or column"
-            raise shape_error(name, "at least two dimensions", views[name].shape, hint)
-    (m, k), (depth, n) = (
-        extents_of(views[name].shape, described[name].layout) for name in ("A", "B")
-    )
-    if described["Y"].interleaved:
-        check_whole("N, the columns of interleaved B", n)
-    if k != depth:
-        raise shape_error(
-            "B",
-            f"(..., {k}, N), as A of shape {views['A'].shape} has {k} columns",
-            views["B"].shape,
-        )
+    a, b = views["A"].shape, views["B"].shape
+    m, n, k = extents_of_product(a, b, described["A"].layout, described["B"].layout)
     if given is not None and (given.m, given.n, given.k) != (m, n, k):
         raise shape_error(
             "A and B",
             f"({given.m}, {given.k}) and ({given.k}, {given.n}), the problem_size",
-            (views["A"].shape, views["B"].shape),
+            (a, b),
             "a problem_size is kronop.gemm.GemmCoord(M, N, K)",
         )
     return GemmSize(m, n, k)
+
+
+def extents_of_product(
+    a: Shape, b: Shape, of_a: AnyLayout = Layout.RowMajor, of_b: AnyLayout = Layout.RowMajor
+) -> tuple[Any, Any, Any]:
+    """M, N and K of a product of matrices of these shapes and layouts.
+
+    Raises:
+        ArgumentError: they are no matrices, or do not fit each other.
+    """
+    for name, shape in (("A", a), ("B", b)):
+        if len(shape) < 2:
+            hint = "flat tensors need a problem_size; reshape a vector to one row or column"
+            raise shape_error(name, "at least two dimensions", shape, hint)
+    (m, k), (depth, n) = extents_of(a, of_a), extents_of(b, of_b)
+    if isinstance(of_b, InterleavedLayout):
+        check_whole("N, the columns of interleaved B", n)
+    if k != depth:
+        raise shape_error("B", f"(..., {k}, N), as A of shape {a} has {k} columns", b)
+    return m, n, k
+
+
+def leading(a: Shape, b: Shape, own: int = 2, broadcast: Broadcast = broadcast_shapes) -> Shape:
+    """The leading dimensions of a product; `own` are those that each matrix has.
+
+    Raises:
+        ArgumentError: those of A and B do not broadcast.
+    """
+    return broadcast([("A", a[:-own]), ("B", b[:-own])])
+
+
+def check_others(others: Mapping[str, Shape], shape: Shape, columns: Any) -> None:
+    """Raises ArgumentError unless a bias, Y and Z, as far as there are any, have shapes that fit a
+    result of a shape and so many columns."""
+    if "bias" in others and others["bias"] != (columns,):
+        raise shape_error("bias", f"({columns},): a number for each column", others["bias"])
+    if "Y" in others and others["Y"] != shape:
+        raise shape_error("D", f"{shape}: leading dimensions, M, N", others["Y"])
+    if "Z" in others and not broadcasts(others["Z"], shape):
+        raise shape_error("C", f"{shape}, or what broadcasts to it", others["Z"])
 
 
 def shape_error(

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from kronop.args.checks import count_text, product_text
-from kronop.args.strides import broadcast_shapes
+from kronop.args.strides import Broadcast, Shape, broadcast_shapes
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.description import Side
-
-Shape = tuple[Any, ...]
-"""Extents: integers, or symbols of torch's that stand for some."""
-Broadcast = Callable[[Sequence[tuple[str, Shape]]], Shape]
-"""The common shape of named leading dimensions."""
 
 
 def result_shape(

@@ -22,10 +22,11 @@ from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.datatype import result_type
 from kronop.descriptions.shared import Array, beta_beside, check_flag
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ElementTypeError, mismatch
+from kronop.families.ksparse import shape_arguments
 from kronop.families.ksparse.arguments import KSparseArguments, SparseArguments
 from kronop.families.ksparse.chain_arguments import KSparseChainArguments
-from kronop.families.ksparse.chain_description import Pattern
+from kronop.families.ksparse.description import Pattern, outputs_of
 from kronop.families.ksparse.operation import KSparseChainOperation, KSparseOperation
 from kronop.target import Target
 
@@ -205,50 +206,15 @@ def _sparse_ends(
 ) -> tuple[TensorDescription, TensorDescription, str | Target]:
     """The descriptions of X and of Y for a last factor of this pattern, and the target."""
     x_view = operand_of(x)
-    a, b, _, d = last
-    inner = math.prod(x_view.shape[1:]) if batch_last else a * b * d
+    inner = math.prod(x_view.shape[1:]) if batch_last else outputs_of(last)
     Y = describe_output(x_view.element, inner, z, out)
     return describe(x_view, "X"), Y, target_of(x_view)
 
 
 def chain_patterns(chain: Sequence[Any]) -> list[Pattern]:
-    """The patterns of a list of weights; raises if a factor takes other features than the one
-    before gives."""
-    if not chain:
-        raise ArgumentError(
-            mismatch(
-                "weights",
-                expected="at least one (a, b, c, d) tensor",
-                got="an empty list",
-                hint="give the right-most factor first",
-            )
-        )
-    patterns: list[Pattern] = []
-    for index, weight in enumerate(chain):
-        shape = view(weight, f"weights[{index}]").shape
-        if len(shape) != 4:
-            raise ArgumentError(
-                mismatch(
-                    f"weights[{index}]",
-                    expected="shape (a, b, c, d)",
-                    got=shape,
-                    hint="K is I_a x dense(b, c) x I_d in structure",
-                )
-            )
-        a, b, c, d = shape
-        if patterns:
-            before = patterns[-1][0] * patterns[-1][1] * patterns[-1][3]
-            if a * c * d != before:
-                raise ArgumentError(
-                    mismatch(
-                        f"weights[{index}]",
-                        expected=f"a c d = {before}, the outputs of weights[{index - 1}]",
-                        got=f"{a * c * d} from {shape}",
-                        hint="list the right-most factor first",
-                    )
-                )
-        patterns.append((a, b, c, d))
-    return patterns
+    """The patterns of a list of weights, as of `shape_arguments.chain_patterns`."""
+    named = ((f"weights[{index}]", item) for index, item in enumerate(chain))
+    return shape_arguments.chain_patterns([view(item, name).shape for name, item in named])
 
 
 def _check_types(x: Any, chain: Sequence[Any]) -> None:

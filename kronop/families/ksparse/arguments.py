@@ -28,10 +28,10 @@ from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.chain_description import (
     KSparseChainDescription,
-    Pattern,
     StridedFactor,
 )
-from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
+from kronop.families.ksparse.description import KSparseDescription, KSparseProblem, Pattern
+from kronop.families.ksparse.shape_arguments import result_shape
 from kronop.frozen import dataclass
 from kronop.size import Rows
 
@@ -104,28 +104,12 @@ class SparseArguments(Arguments):
 
     def _check_shapes(self, views: dict[str, TensorView]) -> None:
         what = self._description
-        shape = views["X"].shape
-        at = 0 if what.batch_last else -1
-        if not shape or shape[at] != what.input_columns:
-            a, _, c, d = next(iter(self._patterns.values()))
-            where = "first" if what.batch_last else "last"
-            expected = f"{a} x {c} x {d} = {what.input_columns} as {where} extent"
-            raise ArgumentError(
-                mismatch(
-                    "shape of X",
-                    expected=expected,
-                    got=shape,
-                    hint="check X against the pattern (a, b, c, d)",
-                )
-            )
-        features = (what.output_columns,)
-        self._lead = shape[1:] if what.batch_last else shape[:-1]
-        self._result_shape = (
-            (*features, *self._lead) if what.batch_last else (*self._lead, *features)
-        )
+        patterns, last = [*self._patterns.values()], what.batch_last
+        self._result_shape = result_shape(views["X"].shape, patterns, last)
+        self._lead = self._result_shape[1:] if last else self._result_shape[:-1]
         expected_shapes = {
             **self._patterns,
-            "bias": features,
+            "bias": (what.output_columns,),
             "Z": self._result_shape,
             "Y": self._result_shape,
         }

@@ -14,8 +14,8 @@ from kronop.families.ksparse.arguments import SparseArguments
 from kronop.families.ksparse.chain_description import (
     KSparseChainDescription,
     KSparseChainProblem,
-    Pattern,
 )
+from kronop.families.ksparse.description import Pattern
 
 
 class KSparseChainArguments(SparseArguments):

@@ -29,11 +29,15 @@ from kronop.descriptions.shared import (
 )
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.errors import DescriptionError, mismatch
-from kronop.families.ksparse.description import Ends, product_of_rows
+from kronop.errors import DescriptionError, KronopError, mismatch
+from kronop.families.ksparse.description import (
+    Ends,
+    Pattern,
+    inputs_of,
+    outputs_of,
+    product_of_rows,
+)
 from kronop.frozen import dataclass
-
-Pattern = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,14 +105,12 @@ class KSparseChainDescription:
     @property
     def input_columns(self) -> int:
         """Features of X, a c d of the first pattern."""
-        a, _, c, d = self.patterns[0]
-        return a * c * d
+        return inputs_of(self.patterns[0])
 
     @property
     def output_columns(self) -> int:
         """Features of Y, a b d of the last pattern."""
-        a, b, _, d = self.patterns[-1]
-        return a * b * d
+        return outputs_of(self.patterns[-1])
 
     def x_shape(self, rows: int) -> tuple[int, int]:
         """Shape of X for a batch of `rows`."""
@@ -164,13 +166,23 @@ def _check_patterns(patterns: object) -> None:
         )
     for index, pattern in enumerate(patterns):
         check_sizes(f"patterns[{index}]", ("a", "b", "c", "d"), pattern)
-    for index, ((a, b, _, d), (e, _, c, f)) in enumerate(itertools.pairwise(patterns), 1):
-        if a * b * d != e * c * f:
-            raise DescriptionError(
+    check_chain(patterns, "patterns", DescriptionError)
+
+
+def check_chain(patterns: Sequence[Pattern], name: str, error: type[KronopError]) -> None:
+    """Raises the error if a factor takes other features than the one before gives.
+
+    Args:
+        name: what messages call the factors.
+    """
+    for index, (before, pattern) in enumerate(itertools.pairwise(patterns), 1):
+        given, taken = outputs_of(before), inputs_of(pattern)
+        if given != taken:
+            raise error(
                 mismatch(
-                    f"patterns[{index}]",
-                    expected=f"a c d = {a * b * d}, the outputs of patterns[{index - 1}]",
-                    got=f"{e * c * f} from {patterns[index]}",
+                    f"{name}[{index}]",
+                    expected=f"a c d = {given}, the outputs of {name}[{index - 1}]",
+                    got=f"{taken} from {pattern}",
                     hint="list the right-most factor first",
                 )
             )

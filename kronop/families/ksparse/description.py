@@ -34,6 +34,20 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.frozen import dataclass
 
+Pattern = tuple[int, int, int, int]
+
+
+def inputs_of(pattern: Pattern) -> int:
+    """Features of a factor's operand, a c d."""
+    a, _, c, d = pattern
+    return a * c * d
+
+
+def outputs_of(pattern: Pattern) -> int:
+    """Features of a factor's result, a b d."""
+    a, b, _, d = pattern
+    return a * b * d
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KSparseDescription:
@@ -73,7 +87,7 @@ class KSparseDescription:
     W: TensorDescription
     Y: TensorDescription
     epilogue: Epilogue
-    pattern: tuple[int, int, int, int] = field(metadata=INTEGERS)
+    pattern: Pattern = field(metadata=INTEGERS)
     batch_last: bool = False
 
     def __post_init__(self) -> None:
@@ -87,14 +101,12 @@ class KSparseDescription:
     @property
     def input_columns(self) -> int:
         """Features of X, a c d."""
-        a, _, c, d = self.pattern
-        return a * c * d
+        return inputs_of(self.pattern)
 
     @property
     def output_columns(self) -> int:
         """Features of Y, a b d."""
-        a, b, _, d = self.pattern
-        return a * b * d
+        return outputs_of(self.pattern)
 
     def x_shape(self, rows: int) -> tuple[int, int]:
         """Shape of X for a batch of `rows`."""
@@ -135,7 +147,7 @@ class KSparseDescription:
         return finish(self.epilogue, output_op, value, z, bias)
 
 
-def product_of_rows(pattern: tuple[int, int, int, int], rows: Any, weights: Any) -> Any:
+def product_of_rows(pattern: Pattern, rows: Any, weights: Any) -> Any:
     """rows K' by NumPy: (B, a c d) -> (B, a b d)."""
     a, b, c, d = pattern
     value = np.einsum("nikl,ijkl->nijl", rows.reshape(-1, a, c, d), weights)

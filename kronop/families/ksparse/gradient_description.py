@@ -42,6 +42,7 @@ from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.errors import DescriptionError, mismatch
+from kronop.families.ksparse.description import inputs_of, outputs_of
 from kronop.frozen import dataclass
 
 
@@ -137,13 +138,11 @@ class KSparseGradientDescription:
 
     def x_shape(self, rows: int) -> tuple[int, ...]:
         """Shape of X for a batch of `rows`."""
-        a, _, c, d = self.pattern
-        return self._operand(rows, a * c * d)
+        return self._operand(rows, inputs_of(self.pattern))
 
     def g_shape(self, rows: int) -> tuple[int, ...]:
         """Shape of G for a batch of `rows`."""
-        a, b, _, d = self.pattern
-        return self._operand(rows, a * b * d)
+        return self._operand(rows, outputs_of(self.pattern))
 
     def y_shape(self, rows: int) -> tuple[int, ...]:
         """Shape of Y and Z, whatever the batch."""

@@ -19,6 +19,7 @@ from kronop.descriptions.expression import BOUND
 from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.api import sparse_arguments
+from kronop.families.ksparse.shape_arguments import chain_patterns, result_shape
 from kronop.jax.checks import array, arrays, check_types, computed_in, number, with_source
 from kronop.jax.derivatives import contract, differentiate
 from kronop.jax.primitives import primitive
@@ -121,26 +122,9 @@ def _activate(name: str, x: Any) -> Any:
 
 
 def _shape(x: Any, *weights: Any, batch_last: bool, alpha: Any) -> tuple[tuple[int, ...], Any]:
-    features = x.shape[0 if batch_last else -1]
-    for index, weight in enumerate(weights):
-        a, b, c, d = weight.shape
-        if a * c * d != features:
-            raise ArgumentError(
-                mismatch(
-                    f"weights[{index}]" if index else "shape of x",
-                    expected=f"a c d = {features}, the outputs of weights[{index - 1}]"
-                    if index
-                    else f"({a * c * d}, ...)"
-                    if batch_last
-                    else f"(..., {a * c * d})",
-                    got=f"{a * c * d} from {weight.shape}" if index else tuple(x.shape),
-                    hint="list the right-most factor, which is applied first, first",
-                )
-            )
-        features = a * b * d
+    shape = result_shape(x.shape, chain_patterns([item.shape for item in weights]), batch_last)
     element = result_type(element_of("x", x.dtype))
-    dtype = x.dtype if element.name == x.dtype.name else np.dtype(element.name)
-    return ((features, x.shape[1]) if batch_last else (x.shape[0], features)), dtype
+    return shape, x.dtype if element.name == x.dtype.name else np.dtype(element.name)
 
 
 def _arguments(x: Any, *weights: Any, out: Any, batch_last: bool, alpha: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from kronop.args.checks import check_overlap, check_writable, description_of
 from kronop.args.protocols import OperationLike, Places
-from kronop.args.strides import broadcast_shapes
+from kronop.args.strides import Broadcast, Shape, broadcast_shapes
 from kronop.args.tensor import check_element, empty, view
 from kronop.args.view import TensorView, contiguous_strides
 from kronop.descriptions.datatype import DataType, float32, int8
@@ -18,7 +18,7 @@ from kronop.descriptions.scalars import scalar
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.arguments import KronMatmulArguments
 from kronop.families.kron.description import Side
-from kronop.families.kron.shape_arguments import Broadcast, Shape, result_shape
+from kronop.families.kron.shape_arguments import result_shape
 from kronop.families.quantized.description import (
     LEAST_CLIP,
     QuantizedKronDescription,

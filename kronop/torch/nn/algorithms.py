@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from kronop.families.ksparse.description import outputs_of
+from kronop.families.ksparse.shape_arguments import with_features
 from kronop.families.ksparse.torch.decomposed import biased, bmm_product
 from kronop.families.ksparse.torch.functional import ksmm
-from kronop.families.ksparse.torch.shapes import as_matrix, inputs_of, outputs_of, result_shape
+from kronop.families.ksparse.torch.shapes import as_matrix
 from kronop.families.ksparse.torch.sparse import einsum_product, sparse_product
 from kronop.torch.checks import are_symbols
 from kronop.torch.nn.checks import check_operand
@@ -53,12 +55,12 @@ def _dense(
     if not batch_last:
         return torch.nn.functional.linear(x, matrix, bias)
     result = matrix @ as_matrix(x, True)
-    return biased(result.reshape(result_shape(x, len(matrix), True)), bias, True)
+    return biased(result.reshape(with_features(x.shape, len(matrix), True)), bias, True)
 
 
 def _sparse(blocks: bool) -> Callable[[torch.Tensor, torch.Tensor, bool], torch.Tensor]:
     def apply(x: torch.Tensor, weight: torch.Tensor, batch_last: bool) -> torch.Tensor:
-        shape = result_shape(x, outputs_of(weight.shape), batch_last)
+        shape = with_features(x.shape, outputs_of(weight.shape), batch_last)
         return sparse_product(as_matrix(x, batch_last), weight, batch_last, blocks).reshape(shape)
 
     return apply
@@ -100,5 +102,5 @@ def multiply(
         if are_symbols((x,)):
             handle = torch.overrides.handle_torch_function
             return handle(multiply, (x,), x, weights, bias, batch_last, algo)
-        check_operand(x, inputs_of(weights[0].shape), batch_last, weights[0].dtype)
+        check_operand(x, weights[0], batch_last)
     return ALGORITHMS[algo](x, weights, bias, batch_last)

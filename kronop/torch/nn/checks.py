@@ -8,13 +8,9 @@ import torch
 
 from kronop.descriptions.tile import whole
 from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
-from kronop.families.ksparse.torch.shapes import (
-    Pattern,
-    check_chain,
-    check_features,
-    inputs_of,
-    outputs_of,
-)
+from kronop.families.ksparse.chain_description import check_chain
+from kronop.families.ksparse.description import Pattern, inputs_of, outputs_of
+from kronop.families.ksparse.shape_arguments import check_features
 from kronop.torch.autocasting import is_casting
 from kronop.torch.checks import LISTS
 
@@ -30,7 +26,7 @@ def checked_patterns(patterns: object) -> tuple[Pattern, ...]:
     """
     sizes = checked_sizes("patterns", patterns, ("a", "b", "c", "d"), "the right-most factor first")
     found = tuple((a, b, c, d) for a, b, c, d in sizes)
-    check_chain(found, "patterns")
+    check_chain(found, "patterns", ArgumentError)
     return found
 
 
@@ -110,21 +106,21 @@ def check_type(subject: str, dtype: object) -> None:
         )
 
 
-def check_operand(x: object, features: int, batch_last: bool, dtype: torch.dtype) -> None:
-    """Refuses an operand that does not fit the layer; torch's operations would refuse it too, but
-    with less helpful messages."""
+def check_operand(x: object, weight: torch.Tensor, batch_last: bool) -> None:
+    """Refuses an operand that does not fit a layer's first weights; torch's operations would refuse
+    it too, but with less helpful messages."""
     if not isinstance(x, torch.Tensor):
         raise ElementTypeError(
             mismatch(
                 "x", expected="a torch tensor", got=type(x).__name__, hint="see torch.as_tensor"
             )
         )
-    check_features(x, features, batch_last)
-    if x.dtype != dtype and not is_casting(x.device.type):
+    check_features(tuple(x.shape), weight.shape, batch_last)
+    if x.dtype != weight.dtype and not is_casting(x.device.type):
         raise ElementTypeError(
             mismatch(
                 "element type of x",
-                expected=f"{dtype}, that of the layer",
+                expected=f"{weight.dtype}, that of the layer",
                 got=x.dtype,
                 hint=converting(
                     x.dtype, "convert x, or the layer with .to(), or use torch.autocast"

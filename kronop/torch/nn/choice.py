@@ -20,8 +20,8 @@ from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import KronopError
+from kronop.families.ksparse.description import Pattern, inputs_of, outputs_of
 from kronop.families.ksparse.operation import KSparseOperation
-from kronop.families.ksparse.torch.shapes import Pattern, inputs_of, outputs_of
 from kronop.target import Target
 
 AUTO = "auto"

@@ -9,8 +9,8 @@ import torch
 
 from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, mismatch
+from kronop.families.ksparse.description import inputs_of, outputs_of
 from kronop.families.ksparse.torch.functional import again
-from kronop.families.ksparse.torch.shapes import inputs_of, outputs_of
 from kronop.torch.nn import patterns as _patterns
 from kronop.torch.nn.algorithms import ALGORITHMS, dense_product, multiply
 from kronop.torch.nn.checks import (

@@ -21,7 +21,7 @@ from typing import Any
 
 from kronop.descriptions.tile import whole
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.ksparse.torch.shapes import Pattern
+from kronop.families.ksparse.description import Pattern
 
 __all__ = ["butterfly", "monarch", "within_budget"]
 __dir__ = __all__.copy  # What completes is public.

@@ -33,7 +33,7 @@ from collections.abc import Sequence
 
 import torch
 
-from kronop.families.ksparse.torch.shapes import Pattern
+from kronop.families.ksparse.description import Pattern
 from kronop.torch.nn.algorithms import dense_product
 
 # Sweeps over all factors stop if a sweep reduces the error by less than the part _LEAST_GAIN, if

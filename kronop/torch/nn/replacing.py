@@ -10,7 +10,7 @@ import torch
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.families.ksparse.torch.shapes import Pattern
+from kronop.families.ksparse.description import Pattern
 from kronop.frozen import dataclass
 from kronop.torch.nn.checks import check_linear_shapes
 from kronop.torch.nn.kslinear import KSLinear

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from kronop.args.strides import broadcasts
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.families.gemm.shape_arguments import shape_error
-from kronop.torch.checks import check_kind
+from kronop.families.gemm.shape_arguments import check_others, extents_of_product, leading
+from kronop.torch.checks import check_kind, common_shape
 from kronop.torch.declaration import Named
 
 _HINT = "a and b have one type, c and bias that of the result"
@@ -28,10 +27,10 @@ def result(
     for name, item in (("c", c), ("bias", bias)):
         if item is not None:
             check_kind(name, item, kind, _HINT)
-    if bias is not None and (bias.dim() != 1 or bias.shape[0] != shape[-1]):
-        raise shape_error("bias", f"({shape[-1]},): a number for each column", tuple(bias.shape))
-    if c is not None and not broadcasts(c.shape, shape):
-        raise shape_error("C", f"{tuple(shape)}, or what broadcasts to it", tuple(c.shape))
+    others = {
+        name: tuple(item.shape) for name, item in (("bias", bias), ("Z", c)) if item is not None
+    }
+    check_others(others, shape, shape[-1])
     return a.new_empty(shape, dtype=kind)
 
 
@@ -41,21 +40,11 @@ def result_shape(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
     Raises:
         ArgumentError, ElementTypeError: as of `result`.
     """
-    for name, item in (("a", a), ("b", b)):
-        if item.dim() < 2:
-            hint = "reshape a vector to one row or column"
-            raise shape_error(name, "at least two dimensions", tuple(item.shape), hint)
-    if a.shape[-1] != b.shape[-2]:
-        expected = f"(..., {a.shape[-1]}, N), as A has {a.shape[-1]} columns"
-        raise shape_error("B", expected, tuple(b.shape))
+    shapes = tuple(a.shape), tuple(b.shape)
+    m, n, _ = extents_of_product(*shapes)
     element_of(a.dtype)
     check_kind("b", b, a.dtype, _HINT)
-    try:
-        lead = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    except RuntimeError as error:
-        both = f"{tuple(a.shape)} and {tuple(b.shape)}"
-        raise shape_error("A and B", "leading dimensions that broadcast", both) from error
-    return (*lead, a.shape[-2], b.shape[-1])
+    return (*leading(*shapes, broadcast=common_shape), m, n)
 
 
 def result_kind(kind: torch.dtype) -> torch.dtype:

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import torch
 
 from kronop.args.strides import broadcasts
-from kronop.args.visited import check_reduced
+from kronop.args.visited import check_reduced, misfit, own_shape
 from kronop.descriptions.datatype import RESULT_TYPES, DataType
 from kronop.descriptions.tree_text import from_text
-from kronop.descriptions.visitor import Operand, VisitorEpilogue, VisitorTree
+from kronop.descriptions.visitor import Operand, VisitorEpilogue
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.families.gemm.shape_arguments import shape_error
 from kronop.families.gemm.torch.shapes import element_of, result_shape
 from kronop.families.gemm.visited_api import epilogue_for
 from kronop.torch.checks import check_device
@@ -40,11 +39,9 @@ def results(
         check_device(item.name, tensor, a.device)
         goal = own_shape(item.kind, shape)
         if not broadcasts(tensor.shape, goal):
-            expected = f"{tuple(goal)}, or what broadcasts to it"
-            hint = "tensors of a tree have M rows and N columns, rows N and columns M numbers"
-            raise shape_error(item.name, expected, tuple(tensor.shape), hint)
-    if epilogue.tree.reduces:
-        _check_reduced(epilogue.tree, shape)
+            raise misfit(f"shape of {item.name}", goal, tuple(tensor.shape))
+    for result in epilogue.tree.auxiliary:
+        check_reduced(result, shape)
     return [
         a.new_empty(own_shape(item.kind, shape), dtype=kind_of(epilogue.element_of(item)))
         for item in epilogue.tree.results
@@ -100,13 +97,6 @@ def elements_of(operands: Sequence[torch.Tensor]) -> tuple[DataType, ...]:
     return tuple(found)
 
 
-def own_shape(kind: str, shape: Sequence[int]) -> tuple[int, ...]:
-    """The shape of a tensor, a row or a column beside a result of this shape."""
-    *lead, m, n = shape
-    own: dict[str, tuple[int, ...]] = {"tensor": (m, n), "row": (n,), "column": (m,)}
-    return (*lead, *own[kind])
-
-
 def as_matrix(item: Operand, tensor: torch.Tensor) -> torch.Tensor:
     """An operand as what broadcasts against (..., M, N)."""
     return tensor if item.kind == "tensor" else tensor.unsqueeze(-2 if item.kind == "row" else -1)
@@ -127,10 +117,3 @@ def refuse_gradient(given: Named) -> None:
                 hint="multiply wider tensors; operands of the tree may have gradients",
             )
         )
-
-
-def _check_reduced(tree: VisitorTree, shape: Sequence[int]) -> None:
-    for item in tree.auxiliary:
-        goal = own_shape(item.kind, shape)
-        if 0 not in goal:
-            check_reduced(item, *shape[-2:])

@@ -11,15 +11,8 @@ import torch
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 from kronop.families.ksparse import api as functional_ksparse
 from kronop.families.ksparse.gradient_api import weight_gradient
-from kronop.families.ksparse.torch.shapes import (
-    as_matrix,
-    check_features,
-    check_types,
-    check_weights,
-    inputs_of,
-    outputs_of,
-    result_shape,
-)
+from kronop.families.ksparse.shape_arguments import chain_patterns, check_features, result_shape
+from kronop.families.ksparse.torch.shapes import as_matrix, check_types
 from kronop.torch.autocasting import without_autocast
 from kronop.torch.memory import kind_of, on_gpu
 
@@ -64,10 +57,9 @@ def fake(
     batch_last: bool,
     activation: str | None,
 ) -> torch.Tensor:
-    check_weights(weights)
+    patterns = chain_patterns([tuple(weight.shape) for weight in weights])
     check_types(x, weights)
-    check_features(x, inputs_of(weights[0].shape), batch_last)
-    shape = result_shape(x, outputs_of(weights[-1].shape), batch_last)
+    shape = result_shape(tuple(x.shape), patterns, batch_last)
     return x.new_empty(shape, dtype=result_element(x, z))
 
 
@@ -126,6 +118,7 @@ def _apart(x: torch.Tensor, a: int, c: int, d: int, batch_last: bool) -> torch.T
 def fake_gradient(
     x: torch.Tensor, grad: torch.Tensor, pattern: Sequence[int], alpha: float, batch_last: bool
 ) -> torch.Tensor:
-    check_features(x, inputs_of(pattern), batch_last)
-    check_features(grad, outputs_of(pattern), batch_last)
-    return x.new_empty(tuple(pattern))
+    a, b, c, d = pattern
+    check_features(tuple(x.shape), (a, b, c, d), batch_last)
+    check_features(tuple(grad.shape), (a, c, b, d), batch_last, "G")
+    return x.new_empty((a, b, c, d))

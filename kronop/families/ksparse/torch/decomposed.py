@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import torch
 
+from kronop.families.ksparse.description import outputs_of
+from kronop.families.ksparse.shape_arguments import with_features
 from kronop.families.ksparse.torch.computing import result_element
-from kronop.families.ksparse.torch.shapes import as_matrix, outputs_of, result_shape
+from kronop.families.ksparse.torch.shapes import as_matrix
 from kronop.torch.scaling import scaled
 
 
@@ -15,7 +17,7 @@ def bmm_product(x: torch.Tensor, weight: torch.Tensor, batch_last: bool) -> torc
     """x K', or K x with `batch_last`, by a batch of a d matrix products, with the permutations
     before and after it; for an x of any number of dimensions."""
     a, b, c, d = weight.shape
-    shape = result_shape(x, outputs_of(weight.shape), batch_last)
+    shape = with_features(x.shape, outputs_of(weight.shape), batch_last)
     matrices = weight.permute(0, 3, 1, 2).reshape(a * d, b, c)
     flat = as_matrix(x, batch_last)
     if batch_last:

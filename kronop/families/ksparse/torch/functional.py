@@ -10,7 +10,7 @@ import torch
 from kronop.core.calls import check_activation
 from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.shared import beta_beside
-from kronop.errors import ArgumentError, mismatch
+from kronop.families.ksparse.shape_arguments import chain_patterns
 from kronop.families.ksparse.torch.operators import ksmm as product
 from kronop.torch import transforms
 from kronop.torch.checks import LISTS, are_symbols, check_source, check_tensor, number
@@ -163,18 +163,10 @@ def _check(
     activation: str | None,
 ) -> None:
     """Refuses arguments for which the operator's own messages would not say what is wrong."""
-    if not chain:
-        raise ArgumentError(
-            mismatch(
-                "weights",
-                expected="at least one (a, b, c, d) tensor",
-                got="an empty list",
-                hint="give the right-most factor first",
-            )
-        )
     check_tensor("x", x, 1, "kronop.ksmm does")
     for index, item in enumerate(chain):
         check_tensor(f"weights[{index}]", item, 4, "kronop.ksmm does")
+    chain_patterns([tuple(item.shape) for item in chain])
     for name, item in (("bias", bias), ("z", z)):
         if item is not None:
             check_tensor(name, item, 1, "kronop.ksmm does")

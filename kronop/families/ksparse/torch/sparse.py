@@ -12,7 +12,9 @@ from collections.abc import Sequence
 
 import torch
 
-from kronop.families.ksparse.torch.shapes import inputs_of, outputs_of, turned
+from kronop.families.ksparse.description import inputs_of, outputs_of
+from kronop.families.ksparse.shape_arguments import with_features
+from kronop.families.ksparse.torch.shapes import turned
 from kronop.torch import transforms
 from kronop.torch.declaration import Autocast, Gradients, Named, Operator
 from kronop.torch.registration import register
@@ -119,8 +121,7 @@ def _swapped(columns: torch.Tensor, digits: Sequence[int]) -> torch.Tensor:
 
 
 def _fake(x: torch.Tensor, weight: torch.Tensor, batch_last: bool, blocks: bool) -> torch.Tensor:
-    features = outputs_of(weight.shape)
-    return x.new_empty((features, x.shape[1]) if batch_last else (x.shape[0], features))
+    return x.new_empty(with_features(x.shape, outputs_of(weight.shape), batch_last))
 
 
 def _gradients(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:

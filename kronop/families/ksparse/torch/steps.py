@@ -14,9 +14,11 @@ import torch
 from kronop.core import program
 from kronop.errors import ElementTypeError, mismatch
 from kronop.families.ksparse.api import chain_patterns, ksmm, ksparse_arguments
+from kronop.families.ksparse.description import inputs_of
 from kronop.families.ksparse.gradient_api import gradient_arguments
+from kronop.families.ksparse.shape_arguments import with_features
 from kronop.families.ksparse.torch.computing import compute_gradient
-from kronop.families.ksparse.torch.shapes import as_matrix, check_types, inputs_of, result_shape
+from kronop.families.ksparse.torch.shapes import as_matrix, check_types
 from kronop.torch.memory import Buffers, make_bytes, maker_of, on_gpu
 
 
@@ -182,7 +184,7 @@ def gradients(
         kinds: the types of the weights' gradients, None for those that are not asked for; at least
             one is asked for.
     """
-    shape = result_shape(grad, inputs_of(chain[0].shape), last)
+    shape = with_features(grad.shape, inputs_of(chain[0].shape), last)
     # Copy here what the calls below would copy, so that the recording has the copies' addresses.
     if not grad.is_contiguous():
         grad = as_matrix(grad, last)
@@ -250,7 +252,7 @@ class _Backward:
                 x = self._operands[at]
                 found.append(self._calls.gradient(x, grad, weight, last, alpha, kind))
             if at > self._first:
-                shape = result_shape(grad, inputs_of(weight.shape), last)
+                shape = with_features(grad.shape, inputs_of(weight.shape), last)
                 out = self.buffers.take(shape, grad) if at else grad.new_empty(shape)
                 self._calls.product(grad, weight.transpose(1, 2), last, alpha, None, out)
                 self.buffers.give(grad)

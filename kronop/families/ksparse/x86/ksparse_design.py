@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.emit.x86.design import HostDesign, HostWork, Values
 from kronop.emit.x86.planning import aligned, core_of, keeps_sums, scalar_fields, shares
-from kronop.families.ksparse.description import KSparseProblem
+from kronop.families.ksparse.description import KSparseProblem, inputs_of, outputs_of
 from kronop.frozen import dataclass
 from kronop.machine import CPU_LINE
 from kronop.target import Target
@@ -38,13 +38,11 @@ class KSparseWork(HostWork):
 
     @property
     def input_columns(self) -> int:
-        a, _, c, d = self.pattern
-        return a * c * d
+        return inputs_of(self.pattern)
 
     @property
     def output_columns(self) -> int:
-        a, b, _, d = self.pattern
-        return a * b * d
+        return outputs_of(self.pattern)
 
     @property
     def slices_along_batch(self) -> int:

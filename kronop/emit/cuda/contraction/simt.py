@@ -113,9 +113,9 @@ class SimtContract(ContractDesign):
 
     def seconds(self, size: int, target: Target) -> float:
         elements = size * self.work.contracted * self.work.lanes
-        return elements * self._bytes_of_element(target) / memory_rate(target)
+        return elements * self.bytes_of_element(target) / memory_rate(target)
 
-    def _bytes_of_element(self, target: Target) -> float:
+    def bytes_of_element(self, target: Target) -> float:
         """Traffic for each element of X, and arithmetic in the time of which memory moves so many
         bytes: they hardly overlap."""
         work = self.work

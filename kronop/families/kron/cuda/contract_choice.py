@@ -52,11 +52,13 @@ def cycles(design: ContractPass, rows: int, target: Target) -> float:
 
 
 def _of_element(product: ContractDesign, rows: int, target: Target) -> float:
+    if isinstance(product, SimtContract):
+        return product.bytes_of_element(target)
     return bytes_of_element(product.work, rows, product.seconds(rows, target), target)
 
 
 def _simt_cycles(product: SimtContract, rows: int, target: Target) -> float:
-    each = _of_element(product, rows, target)
+    each = product.bytes_of_element(target)
     across = operands.cover(product.work.produced, product.n)
     elements = product.m * product.work.contracted
     steady = each * few_rows.cycles_of_a_byte(target) * elements / across / 128

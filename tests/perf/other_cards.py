@@ -113,7 +113,7 @@ def kron(element: str, factors: _Sizes, rows: int, target: Target) -> Expected:
             way.tiles(rows), way.blocks(target), target
         )
         if few:
-            took += way.seconds(rows, target)
+            took += pass_cost.seconds(way, rows, target)
         else:
             cost = pass_cost.of_element(way, target)
             took += cost * rows * way.work.shape.columns_in / _bandwidth(target)

@@ -11,7 +11,7 @@ import pytest
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tile import TileDescription
-from kronop.families.ksparse.cuda import contract_parted, parted_choice
+from kronop.families.ksparse.cuda import contract_parted
 from kronop.target import Target
 from tests.emulation.test_emulated_kernels import run_ksparse
 
@@ -21,7 +21,7 @@ _TARGET = replace(Target.parse("sm_90a"), cores=3)
 @pytest.fixture
 def parted(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other tile is cheaper, and a launch takes few rows."""
-    monkeypatch.setattr(parted_choice, "cost", lambda *_: 0.0)
+    monkeypatch.setattr(contract_parted.Parted, "seconds", lambda *_: 0.0)
     monkeypatch.setattr(contract_parted, "_ROWS", 64)
     monkeypatch.setattr(contract_parted, "_MOST_WORKSPACE", 1)
 

@@ -12,6 +12,7 @@ import pytest
 import kronop
 from kronop import compiler
 from kronop.descriptions.strided import StridedMatrix
+from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.emit.x86 import planning
 from kronop.families.kron.declaration import MATMUL
@@ -92,7 +93,7 @@ def launch(plan, problem, rows, threads=2, load=load):
     memory = np.full(size + 256, 0xFF, np.uint8)
     start = 64 + -memory.ctypes.data % 64
     problem = dataclasses.replace(problem, workspace=memory.ctypes.data + start, threads=threads)
-    kernels = [load(dataclasses.replace(plan, steps=(step,))) for step in plan.steps]
+    kernels = [load(Plan(target=plan.target, steps=(step,))) for step in plan.steps]
     launches = plan.launches(problem)
     for item in launches:
         kernels[item.step].bind(item)(0)

@@ -135,6 +135,8 @@ def test_strides_and_results_of_the_caller() -> None:
     assert kronop.cdist(_X.T.copy().T, _Y[::-1].copy()[::-1], 1, out=out) is out
     np.testing.assert_array_equal(out, expected)
     assert kronop.cdist(_X[:0], _Y).shape == (0, 6)
+    assert kronop.cdist(_X, _Y[:0]).shape == (7, 0)
+    assert kronop.cdist(_X[None][:0], _Y).shape == (0, 7, 6)
     assert (kronop.cdist(_X[:, :0], _Y[:, :0]) == np.zeros((7, 6))).all()
 
 

@@ -1,4 +1,4 @@
-"""Every family, target and element type of the table of emitters against the reference.
+"""Every family, target and element type that kernels are declared for, against the reference.
 
 Sizes are ragged on purpose; outputs are poisoned; inputs are fresh for every run. Every pair of
 choices is run, on each machine that is here; with `--full` every combination.

@@ -1,7 +1,7 @@
 """The declarations of a family of operations: everything else of it is found through them.
 
-A family is a folder in `kronop/families/`, whose `__init__` holds its `Family`. This holds only
-the names of modules and objects, so that importing kronop imports neither planners nor arguments.
+A family is a folder in `kronop/families/`, whose `declaration.py` holds its `Family`. That names
+modules and objects, so that importing kronop imports neither planners nor arguments.
 """
 
 from __future__ import annotations

@@ -201,7 +201,8 @@ class Operation(Generic[AnyDescription, AnyArguments]):
             plan = winners.recall(self.description, self._emitter, self.target, size, device)
             # Reuse an equal plan's object: `_served` is keyed by id, so its kernels load once.
             known = (self.plan, *self._plans.values())
-            plan = next((item for item in known if item.steps == plan.steps), plan)
+            made = (plan.steps, plan.pipeline)
+            plan = next((item for item in known if (item.steps, item.pipeline) == made), plan)
             self._plans[slot] = plan
         return plan
 
@@ -216,7 +217,7 @@ class Operation(Generic[AnyDescription, AnyArguments]):
         return found
 
     def launches(self, problem: Any) -> tuple[Launch, ...]:
-        """The kernel calls of `plan` that compute `problem`, in order."""
+        """The kernel calls of `plan` that compute `problem`, which has results, in order."""
         return self.plan.launches(problem)
 
     @property

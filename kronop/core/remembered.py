@@ -11,7 +11,6 @@ import functools
 import hashlib
 import itertools
 import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +21,7 @@ from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
 from kronop.emit.plan_text import from_text, to_text
 from kronop.errors import DescriptionError, warn
+from kronop.late import spec_of
 from kronop.size import Size
 from kronop.target import Target
 from kronop.version import IMPORTED_AT, __version__
@@ -60,7 +60,7 @@ def candidate(
     # Descriptions consist of frozen values only, so their repr identifies them completely.
     of = (repr(description), repr(target), () if size is None else repr(size), place)
     key = digest("kronop plan", SCHEMA, __version__, source, *of) if source else ""
-    found = _read(key, description, target) if source else None
+    found = _read(key, description, target, emitter.package) if source else None
     if found is None:
         found = _made(description, emitter, target, size, place)
         if found is not None and source:
@@ -96,10 +96,10 @@ def _made(
     return emitter.plan(description, target, size)
 
 
-def _read(key: str, description: Any, target: Target) -> Plan | None:
+def _read(key: str, description: Any, target: Target, package: str) -> Plan | None:
     text = compiler.default_cache().plan(key)
     try:
-        return None if text is None else from_text(text, target, description.epilogue)
+        return None if text is None else from_text(text, target, description.epilogue, package)
     except ValueError:
         return None
 
@@ -108,11 +108,12 @@ def _folders(top: str) -> tuple[str, ...]:
     """The folders whose modules take part in planning: kronop's own and, for a family outside this
     package, those of the top-level package `top` of its planner.
 
-    None if that is a single module: its other modules could be anywhere.
+    None are given if that is a single module: its other modules could be anywhere.
     """
     if top == __name__.partition(".")[0]:
         return (_PACKAGE,)
-    others = tuple(getattr(sys.modules.get(top), "__path__", ()))
+    spec = spec_of(top)
+    others = (spec and spec.submodule_search_locations) or ()
     return (_PACKAGE, *others) if others else ()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from kronop import compiler
 from kronop.args.device import check, cuda_driver, name_of_device
+from kronop.compiler.cutlass_headers import completed
 from kronop.compiler.keys import SCHEMA, digest, header_digests
 from kronop.compiler.rows import Winner
 from kronop.core import remembered
@@ -141,9 +142,9 @@ def fingerprint(plan: Plan) -> str:
     """A digest of everything that decides what the plan's kernels and launches do."""
     parts = [
         (source.text, header_digests(source), repr(step.design))
-        for source, step in zip(render(plan), plan.steps, strict=True)
+        for source, step in zip(map(completed, render(plan)), plan.steps, strict=True)
     ]
-    return digest("kronop plan", *parts)
+    return digest("kronop plan", repr(plan.pipeline), *parts)
 
 
 def key_of(description: str, target: str, device: str, size: str) -> str:

@@ -200,7 +200,7 @@ class Machine:
         """
         target = Target.parse(self.target)
         passes = _passes(shapes, 1, right, _ELEMENTS[element_bytes], target)
-        return sum(pass_cost.cost(way, target, max(rows, 1)) for way in passes) / self.hertz
+        return sum(pass_cost.cycles(way, max(rows, 1), target) for way in passes) / self.hertz
 
 
 def checked(machine: Any) -> Machine:

@@ -1,57 +1,12 @@
-"""The multiply-add of operations that are given none, for each kind of kernel: rules that a kind's
-emitters name as their `default`."""
+"""The multiply-add of both targets where none is given; other rules are each target's own."""
 
 from __future__ import annotations
 
-from kronop.descriptions.datatype import DataType, bfloat16, float32, int8
+from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT, ordinary_products, warp_products
-from kronop.machine import Feature
 from kronop.target import Target
 
 
 def ordinary(element: DataType, target: Target) -> MathInstruction:
     """The ordinary cores, or vectors of a CPU."""
     return MathInstruction.simt(element)
-
-
-def tensor_cores(element: DataType, target: Target) -> MathInstruction:
-    """The tensor cores for floats, as accurate as SIMT, and for int8, with the same results."""
-    return operands.fastest(element, target)
-
-
-def tensor_cores_for_floats(element: DataType, target: Target) -> MathInstruction:
-    """Tensor cores for floats, with the accuracy of SIMT; SIMT for integers, because their sums
-    wrap around."""
-    if element.kind == "int":
-        return MathInstruction.simt(element)
-    return operands.fastest(element, target, halves=True)
-
-
-def tensor_cores_where_faster(element: DataType, target: Target) -> MathInstruction:
-    """Tensor cores, as accurate as ordinary ones, where they multiply such elements faster: on
-    cards of sm_86, 89, 120 and 121 three products of TF32 take longer than one of float32."""
-    split = warp_products(target, 4) / PRODUCTS_OF_SPLIT
-    if element is float32 and split < ordinary_products(target, "float", 4):
-        return MathInstruction.simt(element)
-    return operands.fastest(element, target, halves=True)
-
-
-def every_tensor_core(element: DataType, target: Target) -> MathInstruction:
-    """Tensor cores for floats, whether the target has them or not; SIMT for integers."""
-    if element.kind == "int":
-        return MathInstruction.simt(element)
-    return MathInstruction.tensor_op(element)
-
-
-def tiles(element: DataType, target: Target) -> MathInstruction:
-    """The tiles of a CPU that has them, for bfloat16 and int8."""
-    on_tiles = target.has(Feature.tiles) and element in (bfloat16, int8)
-    return MathInstruction.amx(element) if on_tiles else MathInstruction.simt(element)
-
-
-def tiles_for_floats(element: DataType, target: Target) -> MathInstruction:
-    """The tiles of a CPU that has them, for bfloat16."""
-    on_tiles = target.has(Feature.tiles) and element is bfloat16
-    return MathInstruction.amx() if on_tiles else MathInstruction.simt(element)

@@ -83,11 +83,16 @@ def package_folder(package: str) -> str:
 class Runnable(Decision, ABC):
     """What computes the problems of a description: one kernel, or several in order.
 
-    A frozen dataclass of all that was decided. It holds no target; those who plan pass the same one
-    to all methods.
+    A frozen dataclass of all that was decided. It holds no target: callers pass that of the plan.
+
+    Attributes:
+        writes_sums_of_nothing: whether there are launches where nothing is summed up (a size of 0),
+            because the results are written all the same.
     """
 
     __slots__ = ()
+
+    writes_sums_of_nothing: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -98,6 +103,11 @@ class Runnable(Decision, ABC):
         """Bytes of scratch memory that a problem of that size needs besides its tensors, on a host
         where so many threads share the work."""
         return 0
+
+    def seconds(self, size: Any, target: Target) -> float:
+        """Modelled time of a problem of that size, on a host that of one thread. Only those among
+        which planners choose have it."""
+        raise NotImplementedError
 
     @abstractmethod
     def launches(self, problem: Any, target: Target) -> tuple[Launch, ...]:
@@ -120,7 +130,7 @@ class Pipeline(Runnable):
         return tuple(design for part in self.parts for design in part.designs)
 
     def launches_of(self, place: int, problem: Any, target: Target) -> tuple[Launch, ...]:
-        """The kernel calls of the part at that place, with their steps as in the pipeline."""
+        """The kernel calls of `parts[place]`, with their steps as in the pipeline."""
         before = sum(len(part.designs) for part in self.parts[:place])
         return tuple(
             dataclasses.replace(launch, step=before + launch.step)
@@ -136,8 +146,8 @@ class Pipeline(Runnable):
 class Design(Runnable):
     """A way to run one step.
 
-    Each design also has methods that tell whether its kernel can run it (`status`) and what it
-    costs. Their parameters depend on the family, so they are not declared here.
+    Each design also has a method that tells whether its kernel can run it, `status`. Its parameters
+    depend on the family, so it is not declared here.
 
     Attributes:
         epilogue: the functor to render; None if results stay in the workspace.
@@ -188,10 +198,6 @@ class Design(Runnable):
     @abstractmethod
     def instantiation(self, target: Target) -> Instantiation:
         """The kernel's template and its arguments."""
-
-    # Until all designs have it.
-    def launches(self, problem: Any, target: Target) -> tuple[Launch, ...]:
-        raise NotImplementedError
 
 
 class InWorkspace(Design):

@@ -71,6 +71,10 @@ class Plan:
     rejected: tuple[tuple[str, str], ...] = ()
     pipeline: Pipeline | None = None
 
+    def __post_init__(self) -> None:
+        if self.runnable.designs != tuple(step.design for step in self.steps):
+            raise ValueError(f"the kernels of {self.runnable} are not those of the steps")
+
     @property
     def runnable(self) -> Runnable:
         """What computes the problems."""
@@ -78,7 +82,8 @@ class Plan:
 
     def workspace_bytes(self, size: Size, threads: int) -> int:
         """Bytes of scratch memory that a problem of that size needs besides its tensors."""
-        return self.runnable.workspace(size, self.target, threads) if size else 0
+        needed = bool(size) or self.runnable.writes_sums_of_nothing
+        return self.runnable.workspace(size, self.target, threads) if needed else 0
 
     def launches(self, problem: Any) -> tuple[Launch, ...]:
         """The kernel calls in order, for a problem that has results."""

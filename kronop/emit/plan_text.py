@@ -10,7 +10,6 @@ import dataclasses
 import enum
 import functools
 import json
-import sys
 from typing import Any
 
 from kronop.artifacts import Decision, Field, KernelSignature
@@ -26,6 +25,7 @@ from kronop.target import Target
 # Keys of the objects that stand for other values: with blanks, so that no field has such a name.
 _OWN, _TYPE, _CLASS, _MEMBER = "own epilogue", "element type", "a class", "a member"
 _STEP = "the design of a step"
+_OWN_PACKAGE = __name__.partition(".")[0]
 _TRANSPOSED = "own visitor tree, transposed"
 _ELEMENTS = {**TENSOR_TYPES, tfloat32.name: tfloat32}
 _PLAIN = (str, bool, int, float, type(None))
@@ -70,8 +70,8 @@ def to_text(plan: Plan, epilogue: Epilogue) -> str:
     return json.dumps(whole, separators=(",", ":"))
 
 
-def from_text(text: str, target: Target, epilogue: Epilogue) -> Plan:
-    """The plan of `text`.
+def from_text(text: str, target: Target, epilogue: Epilogue, package: str = _OWN_PACKAGE) -> Plan:
+    """The plan of `text`, whose classes are kronop's, or of a family's own `package`.
 
     Raises:
         ValueError: it is not the text of a plan.
@@ -90,7 +90,7 @@ def from_text(text: str, target: Target, epilogue: Epilogue) -> Plan:
             return _transposed(epilogue)
         if _TYPE in told:
             return _ELEMENTS[told[_TYPE]]
-        kind = _class_of(told.pop(_CLASS))
+        kind = _class_of(told.pop(_CLASS), package)
         if _MEMBER in told:
             return kind[told[_MEMBER]]
         return made(kind, told)
@@ -125,10 +125,10 @@ def _class_name(kind: type) -> dict[str, str]:
 
 
 @functools.cache
-def _class_of(told: str) -> Any:
+def _class_of(told: str, package: str) -> Any:
     """The class of that name: one that plans are made of, in kronop or in a family's package."""
     module, _, name = told.partition(":")
-    if not module.startswith("kronop.") and module not in sys.modules:
+    if module.partition(".")[0] not in (_OWN_PACKAGE, package):
         raise TypeError(f"plans are not made of {told}")
     kind = getattr(imported(module), name)
     if not (isinstance(kind, type) and issubclass(kind, _CLASSES)):

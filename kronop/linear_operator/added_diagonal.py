@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from linear_operator import operators, settings
@@ -40,8 +40,11 @@ class KroneckerProductAddedDiagLinearOperator(
     """
 
     def inv_quad_logdet(
-        self, inv_quad_rhs: Any = None, logdet: bool | None = False, reduce_inv_quad: bool = True
-    ) -> tuple[Any, Any]:
+        self,
+        inv_quad_rhs: torch.Tensor | None = None,
+        logdet: bool | None = False,
+        reduce_inv_quad: bool = True,
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """`(trace of rhs^T A^-1 rhs, log |A|)` of this operator A (..., N, N), differentiable.
 
         Where one decomposition serves both, a second derivative of the former raises
@@ -65,7 +68,7 @@ class KroneckerProductAddedDiagLinearOperator(
         quadratic = _InverseQuadratic.apply(self, solution, rhs, *self.representation())
         return quadratic.sum(-1) if reduce_inv_quad else quadratic, found.logdet()
 
-    def _is_shared(self, rhs: Any) -> bool:
+    def _is_shared(self, rhs: torch.Tensor) -> bool:
         """Whether linear_operator would decompose the factors twice; small operators it decomposes
         as one dense matrix by Cholesky's method."""
         fits = rhs.shape[: max(rhs.dim() - 1, 1)] == self.shape[:-1]
@@ -81,24 +84,26 @@ class KroneckerProductAddedDiagLinearOperator(
             and (self._diag_is_constant or _is_alike(product, diagonal))
         )
 
-    def _solve(self, *arguments: Any, **options: Any) -> Any:
+    def _solve(self, *arguments: object, **options: object) -> torch.Tensor:
         with accelerated():
             return super()._solve(*arguments, **options)
 
-    def _logdet(self) -> Any:
+    def _logdet(self) -> torch.Tensor:
         with accelerated():
             return super()._logdet()
 
-    def _root_decomposition(self) -> Any:
+    def _root_decomposition(self) -> torch.Tensor | operators.LinearOperator:
         with accelerated():
             return super()._root_decomposition()
 
-    def _root_inv_decomposition(self, *arguments: Any, **options: Any) -> Any:
+    def _root_inv_decomposition(
+        self, *arguments: object, **options: object
+    ) -> torch.Tensor | operators.LinearOperator:
         with accelerated():
             return super()._root_inv_decomposition(*arguments, **options)
 
 
-def _is_alike(product: Any, diagonal: Any) -> bool:
+def _is_alike(product: operators.LinearOperator, diagonal: operators.LinearOperator) -> bool:
     """Whether the diagonal is a Kronecker product of diagonals of the factors' sizes."""
     return isinstance(diagonal, operators.KroneckerProductDiagLinearOperator) and [
         item.shape for item in product.linear_ops
@@ -118,20 +123,20 @@ class _Decomposed:
         kind: the operator's element type.
     """
 
-    vectors: Any
-    values: Any
-    shift: Any
-    scale: Any
-    kind: Any
+    vectors: KroneckerProductLinearOperator
+    values: torch.Tensor
+    shift: torch.Tensor
+    scale: torch.Tensor | None
+    kind: torch.dtype
 
-    def logdet(self) -> Any:
+    def logdet(self) -> torch.Tensor:
         """log |A| (...,)."""
         found = (self.values + self.shift).log().sum(-1)
         if self.scale is not None:
             found = found + 2 * self.scale.log().sum(-1)
         return found.to(self.kind)
 
-    def solve(self, rhs: Any) -> Any:
+    def solve(self, rhs: torch.Tensor) -> torch.Tensor:
         """A^-1 rhs (..., N, M)."""
         scale = None if self.scale is None else self.scale.unsqueeze(-1)
         x = rhs.to(self.values.dtype)
@@ -144,7 +149,9 @@ class _Decomposed:
         return (x if scale is None else x / scale).to(self.kind)
 
 
-def _decomposed(product: Any, diagonal: Any) -> _Decomposed:
+def _decomposed(
+    product: operators.LinearOperator, diagonal: operators.LinearOperator
+) -> _Decomposed:
     """The decomposition of product + diagonal, from those of the factors.
 
     With a diagonal that is a Kronecker product it is that of S^-1 product S^-1, S its square root
@@ -170,7 +177,7 @@ def _decomposed(product: Any, diagonal: Any) -> _Decomposed:
     )
 
 
-def _diagonal_of(diagonals: list[Any]) -> Any:
+def _diagonal_of(diagonals: list[torch.Tensor]) -> torch.Tensor:
     """The diagonal (..., N) of the Kronecker product of diagonal matrices, given as (..., N_i)."""
     found = diagonals[0]
     for item in diagonals[1:]:
@@ -183,14 +190,20 @@ class _InverseQuadratic(torch.autograd.Function):  # type: ignore[misc]
     its gradients have none, since the solution was not recorded."""
 
     @staticmethod
-    def forward(ctx: Any, operator: Any, solution: Any, rhs: Any, *arguments: Any) -> Any:
+    def forward(
+        ctx: Any,
+        operator: operators.LinearOperator,
+        solution: torch.Tensor,
+        rhs: torch.Tensor,
+        *arguments: torch.Tensor,
+    ) -> torch.Tensor:
         # NOTE: made anew of the arguments it would take as long as its derivative.
         ctx.operator = operator
         ctx.save_for_backward(solution, *arguments)
         return (solution * rhs).sum(-2)
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         solution, *arguments = ctx.saved_tensors  # Which are as they were, or this raises.
         is_recorded = torch.is_grad_enabled()
         with torch.no_grad():
@@ -210,11 +223,11 @@ class _Once(torch.autograd.Function):  # type: ignore[misc]
     """A gradient that raises where it is differentiated."""
 
     @staticmethod
-    def forward(ctx: Any, gradient: Any) -> Any:
+    def forward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
         return gradient.clone()
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
+    def backward(ctx: Any, grad: torch.Tensor) -> NoReturn:
         raise NotImplementedError(
             mismatch(
                 "derivatives of inv_quad_logdet",

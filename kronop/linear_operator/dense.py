@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from linear_operator.operators import (
     ConstantMulLinearOperator,
     DenseLinearOperator,
     DiagLinearOperator,
+    LinearOperator,
     SumLinearOperator,
     ToeplitzLinearOperator,
     TriangularLinearOperator,
@@ -31,7 +31,7 @@ _FEW_ELEMENTS = 4096
 _KINDS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
-def matrices(operators: Sequence[Any]) -> list[Any] | None:
+def matrices(operators: Sequence[LinearOperator]) -> list[torch.Tensor] | None:
     """The operators as tensors (..., rows, columns), differentiable; None if one of them is better
     multiplied by a method of its own."""
     if not all(map(_is_dense, operators)):
@@ -39,7 +39,7 @@ def matrices(operators: Sequence[Any]) -> list[Any] | None:
     return [matrix(item) for item in operators]
 
 
-def is_faster(factors: Sequence[Any], x: Any) -> bool:
+def is_faster(factors: Sequence[torch.Tensor], x: torch.Tensor) -> bool:
     """Whether kronop's product of factors with x (..., K, columns) is possible, and expected to be
     faster than one matrix product for each factor."""
     if not _is_possible(factors, x):
@@ -50,13 +50,13 @@ def is_faster(factors: Sequence[Any], x: Any) -> bool:
     return bool(x.is_cuda) or is_small or (columns <= _MOST_COLUMNS and largest <= most)
 
 
-def is_derivative_faster(factors: Sequence[Any], x: Any) -> bool:
+def is_derivative_faster(factors: Sequence[torch.Tensor], x: torch.Tensor) -> bool:
     """As `is_faster`, for the derivatives of the factors. NOTE: on a CPU autograd of matrix
     products was up to twice as fast, measured as above."""
     return bool(x.is_cuda) and _is_possible(factors, x)
 
 
-def _is_possible(factors: Sequence[Any], x: Any) -> bool:
+def _is_possible(factors: Sequence[torch.Tensor], x: torch.Tensor) -> bool:
     return bool(
         x.dtype in _KINDS
         and all(item.dtype is x.dtype and item.device == x.device for item in factors)
@@ -65,7 +65,7 @@ def _is_possible(factors: Sequence[Any], x: Any) -> bool:
     )
 
 
-def matrix(operator: Any) -> Any:
+def matrix(operator: LinearOperator) -> torch.Tensor:
     """The operator as a tensor (..., rows, columns), differentiable."""
     if isinstance(operator, ToeplitzLinearOperator):
         column = operator.column
@@ -74,7 +74,7 @@ def matrix(operator: Any) -> Any:
     return operator.to_dense()
 
 
-def _is_dense(operator: Any) -> bool:
+def _is_dense(operator: LinearOperator) -> bool:
     """Whether the operator is a matrix that is cheap to write down, and not faster as it is."""
     if isinstance(operator, DiagLinearOperator):
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -26,10 +27,12 @@ class _Products:
     sums) is made of kronop's operators too.
     """
 
-    linear_ops: Any
-    shape: Any
+    linear_ops: Sequence[operators.LinearOperator]
+    shape: torch.Size
 
-    def matmul(self, other: Any) -> Any:
+    def matmul(
+        self, other: torch.Tensor | operators.LinearOperator
+    ) -> torch.Tensor | operators.LinearOperator:
         """The product with a tensor (..., columns) or (columns,), or with an operator.
 
         Without gradients autograd is not asked: making its function of an operator takes several
@@ -51,15 +54,15 @@ class _Products:
             )
         return self._matmul(other)
 
-    def _matmul(self, rhs: Any) -> Any:
+    def _matmul(self, rhs: torch.Tensor) -> torch.Tensor:
         found = self._product(rhs, False)
         return super()._matmul(rhs) if found is None else found  # type: ignore[misc]
 
-    def _t_matmul(self, rhs: Any) -> Any:
+    def _t_matmul(self, rhs: torch.Tensor) -> torch.Tensor:
         found = self._product(rhs, True)
         return super()._t_matmul(rhs) if found is None else found  # type: ignore[misc]
 
-    def _product(self, rhs: Any, transposed: bool) -> Any:
+    def _product(self, rhs: torch.Tensor, transposed: bool) -> torch.Tensor | None:
         """The product with rhs (..., columns) or (columns,); None where it is the parent's."""
         is_constant = not torch.is_grad_enabled()
         if is_constant and (known := self._decided.get(_facts(rhs, transposed))) is not None:
@@ -79,11 +82,11 @@ class _Products:
         return found.squeeze(-1) if rhs.dim() == 1 else found
 
     @functools.cached_property
-    def _decided(self) -> dict[tuple[Any, ...], list[Any]]:
+    def _decided(self) -> dict[tuple[object, ...], list[torch.Tensor]]:
         """By the facts of what is multiplied, factors that are tensors and multiplied by kronop."""
         return {}
 
-    def _factors(self) -> list[Any] | None:
+    def _factors(self) -> list[torch.Tensor] | None:
         """The factors as tensors, or None: see `dense.matrices`."""
         if torch.is_grad_enabled() or all(type(item) is _Dense for item in self.linear_ops):
             return dense.matrices(self.linear_ops)
@@ -99,7 +102,9 @@ class _Products:
             self._constant_factors = states, found
         return found
 
-    def _bilinear_derivative(self, left_vecs: Any, right_vecs: Any) -> tuple[Any, ...]:
+    def _bilinear_derivative(
+        self, left_vecs: torch.Tensor, right_vecs: torch.Tensor
+    ) -> tuple[torch.Tensor | None, ...]:
         given = self.representation()  # type: ignore[attr-defined]
         arguments = [item.detach().requires_grad_(item.requires_grad) for item in given]
         wanted = [item for item in arguments if item.requires_grad]
@@ -116,26 +121,28 @@ class _Products:
         return tuple(next(found) if item.requires_grad else None for item in arguments)
 
     @cached  # type: ignore[untyped-decorator]
-    def to_dense(self) -> Any:
+    def to_dense(self) -> torch.Tensor:
         return kronecker_product([dense.matrix(item) for item in self.linear_ops])
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: torch.Tensor | operators.LinearOperator) -> operators.LinearOperator:
         with accelerated():
             return super().__add__(other)  # type: ignore[misc]
 
-    def add_diagonal(self, diag: Any) -> Any:
+    def add_diagonal(self, diag: torch.Tensor) -> operators.LinearOperator:
         with accelerated():
             return super().add_diagonal(diag)  # type: ignore[misc]
 
-    def root_decomposition(self, method: Any = None) -> Any:
+    def root_decomposition(self, method: str | None = None) -> operators.LinearOperator:
         with accelerated():
             return super().root_decomposition(method=method)  # type: ignore[misc]
 
-    def root_inv_decomposition(self, *arguments: Any, **options: Any) -> Any:
+    def root_inv_decomposition(
+        self, *arguments: object, **options: object
+    ) -> operators.LinearOperator:
         with accelerated():
             return super().root_inv_decomposition(*arguments, **options)  # type: ignore[misc]
 
-    def _cholesky(self, upper: bool = False) -> Any:
+    def _cholesky(self, upper: bool = False) -> operators.LinearOperator:
         with accelerated():
             return super()._cholesky(upper=upper)  # type: ignore[misc]
 
@@ -143,27 +150,29 @@ class _Products:
         with accelerated():
             return super()._svd()  # type: ignore[misc]
 
-    def _symeig(self, *arguments: Any, **options: Any) -> Any:
+    def _symeig(self, *arguments: object, **options: object) -> Any:
         with accelerated():
             return super()._symeig(*arguments, **options)  # type: ignore[misc]
 
 
-def _state(item: Any) -> tuple[int, int]:
+def _state(item: torch.Tensor) -> tuple[int, int]:
     """What differs after the tensor's elements or its memory changed."""
     return item.data_ptr(), item._version
 
 
-def _facts(rhs: Any, transposed: bool) -> tuple[Any, ...]:
+def _facts(rhs: torch.Tensor, transposed: bool) -> tuple[object, ...]:
     return rhs.shape, rhs.dtype, rhs.device, transposed
 
 
-def _looped(factors: list[Any], x: Any) -> Any:
+def _looped(factors: list[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
     """The product as linear_operator computes it: by one factor after the other."""
     operator = KroneckerProductLinearOperator(*factors)
     return operators.KroneckerProductLinearOperator._matmul(operator, x)
 
 
-def _derivatives(left: Any, right: Any, factors: list[Any]) -> tuple[list[Any], list[Any]]:
+def _derivatives(
+    left: torch.Tensor, right: torch.Tensor, factors: list[torch.Tensor]
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Where the derivatives of sum(left * (F1 x ... x FN) right) begin: tensors with a graph, and
     their gradients."""
     if not dense.is_derivative_faster(factors, right):

@@ -84,5 +84,5 @@ def substitutes(parent: type) -> Callable[[_Class], _Class]:
     return declare
 
 
-def _new(cls: type, *arguments: Any, **options: Any) -> Any:
+def _new(cls: type, *arguments: object, **options: object) -> Any:
     return object.__new__(_substitutes.get(cls, cls) if is_on() else cls)

@@ -24,7 +24,7 @@ def is_casting(device: str) -> bool:
     return bool(known and torch.is_autocast_enabled(device))
 
 
-def kind_for(how: Autocast, device: str) -> Any:
+def kind_for(how: Autocast, device: str) -> torch.dtype:
     """The type that autocast, which is on, casts to on this type of device."""
     return torch.float32 if how is Autocast.Wide else torch.get_autocast_dtype(device)
 
@@ -35,12 +35,12 @@ def cast(how: Autocast, device: str, layout: Layout, arguments: Sequence[Any]) -
     return layout.mapped(lambda item: item.to(kind) if _is_cast(item) else item, arguments)
 
 
-def cast_to(kind: Any, tensors: Sequence[Any]) -> list[Any]:
+def cast_to(kind: torch.dtype, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors, with those of 16-bit and 32-bit floats cast to the type `kind`."""
     return [item.to(kind) if _is_cast(item) else item for item in tensors]
 
 
-def cast_together(kind: Any, tensors: Sequence[Any]) -> list[Any]:
+def cast_together(kind: torch.dtype, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """As `cast_to`, but in as few launches as torch can make, and without gradients."""
     found = list(tensors)
     places = [at for at, item in enumerate(found) if _is_cast(item) and item.dtype is not kind]
@@ -53,7 +53,7 @@ def cast_together(kind: Any, tensors: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _is_cast(item: Any) -> bool:
+def _is_cast(item: torch.Tensor | None) -> bool:
     return item is not None and item.dtype in _CAST
 
 
@@ -62,11 +62,17 @@ def without_autocast() -> Any:
     return torch._C._ExcludeDispatchKeyGuard(_KEYS)
 
 
-def register(library: Any, name: str, operator: Any, layout: Layout, how: Autocast) -> None:
+def register(
+    library: torch.library.Library,
+    name: str,
+    operator: torch._ops.OpOverload,
+    layout: Layout,
+    how: Autocast,
+) -> None:
     """Registers kernels for autocast that cast the tensors of an operator of `library`."""
 
     def kernel(device: str) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: object) -> Any:
             arguments = (*cast(how, device, layout, arguments),)
             with without_autocast():
                 return operator(*arguments)

@@ -15,7 +15,7 @@ from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
 LISTS = (list, tuple, torch.nn.ParameterList)
 
 
-def are_symbols(tensors: Sequence[Any]) -> bool:
+def are_symbols(tensors: Sequence[object]) -> bool:
     """Whether some are not tensors, but stand for tensors while something records what is called
     with them, as torch.fx's proxies do. They get the whole call by
     torch.overrides.handle_torch_function."""
@@ -23,7 +23,7 @@ def are_symbols(tensors: Sequence[Any]) -> bool:
     return bool(others) and torch.overrides.has_torch_function(others)
 
 
-def check_tensor(name: str, item: Any, dimensions: int, elsewhere: str) -> None:
+def check_tensor(name: str, item: object, dimensions: int, elsewhere: str) -> None:
     """Refuses an argument that is not a torch tensor of real numbers and so many dimensions.
 
     Args:
@@ -66,7 +66,7 @@ def check_tensor(name: str, item: Any, dimensions: int, elsewhere: str) -> None:
         )
 
 
-def check_device(name: str, item: Any, device: Any) -> None:
+def check_device(name: str, item: torch.Tensor, device: torch.device) -> None:
     """Raises ArgumentError unless a tensor is on this device."""
     if item.device != device:
         raise ArgumentError(
@@ -79,7 +79,7 @@ def check_device(name: str, item: Any, device: Any) -> None:
         )
 
 
-def check_kind(name: str, item: Any, kind: Any, hint: str) -> None:
+def check_kind(name: str, item: torch.Tensor, kind: torch.dtype, hint: str) -> None:
     """Raises ElementTypeError unless a tensor is of this element type."""
     if item.dtype != kind:
         raise ElementTypeError(
@@ -87,7 +87,7 @@ def check_kind(name: str, item: Any, kind: Any, hint: str) -> None:
         )
 
 
-def number(name: str, value: Any) -> Any:
+def number(name: str, value: Any) -> float:
     """The scalar, which must not be a tensor."""
     if isinstance(value, torch.Tensor):
         raise ElementTypeError(
@@ -108,14 +108,14 @@ def number(name: str, value: Any) -> Any:
         ) from error
 
 
-def check_source(beta: Any, z: Any, called: str = "z") -> None:
+def check_source(beta: float, z: object, called: str = "z") -> None:
     """Refuses a beta without z, `called` so by the user: it would scale nothing."""
     if z is None and beta:
         expected = f"0 without {called}"
         raise ArgumentError(mismatch("beta", expected=expected, got=beta, hint=f"pass {called}"))
 
 
-def common_shape(named: Sequence[tuple[str, tuple[Any, ...]]]) -> tuple[Any, ...]:
+def common_shape(named: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:
     """As `broadcast_shapes`, also of extents that are not known while a program is traced."""
     try:
         return (*torch.broadcast_shapes(*(shape for _, shape in named)),)

@@ -15,11 +15,16 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
+
+import torch
 
 from kronop.frozen import dataclass
 
 Named = SimpleNamespace
+# Gradients by the names of the arguments: a list for a list of tensors, with None for those that
+# have none.
+Gradients: TypeAlias = "Mapping[str, torch.Tensor | Sequence[torch.Tensor | None] | None]"
 
 
 class Autocast(enum.Enum):
@@ -45,9 +50,9 @@ class Prepared:
         finish: makes the result of the call from what `launch` made and the tensors.
     """
 
-    tensors: Sequence[Any]
-    launch: Callable[[Sequence[Any], list[int]], Any]
-    finish: Callable[[Any, Sequence[Any]], Any]
+    tensors: Sequence[torch.Tensor]
+    launch: Callable[[Sequence[torch.Tensor], list[int]], Any]
+    finish: Callable[[Any, Sequence[torch.Tensor]], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +72,8 @@ class Direct:
             gradients of all tensors in one list, each in its tensor's shape.
     """
 
-    forward: Callable[[Named, Named], tuple[Any, Sequence[Any]]]
-    backward: Callable[[Named, Named, Sequence[Any], Named, Any], Mapping[str, Any]]
+    forward: Callable[[Named, Named], tuple[Any, Sequence[torch.Tensor | None]]]
+    backward: Callable[[Named, Named, Sequence[torch.Tensor | None], Named, Any], Gradients]
     parameters: tuple[str, ...] = ()
     prepare: Callable[[Named, Named], Prepared | None] | None = None
     prepare_backward: Callable[..., Prepared | None] | None = None
@@ -107,7 +112,7 @@ class Operator:
     compute: Callable[..., Any]
     fake: Callable[..., Any]
     saved: tuple[str, ...]
-    backward: Callable[[Named, Named, Any], Mapping[str, Any]]
+    backward: Callable[[Named, Named, Any], Gradients]
     jvp: Callable[[Named, Named], Any] | None = None
     vmap: Callable[[int, Named, Named], tuple[Any, Any]] | None = None
     record: Callable[[Named], None] | None = None

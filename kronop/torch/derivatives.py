@@ -7,12 +7,14 @@ functions, which pass them flat, use this.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+import torch
 
 from kronop.frozen import dataclass
 from kronop.torch.arguments import Layout
-from kronop.torch.declaration import Operator
+from kronop.torch.declaration import Gradients, Operator
 
 _shape, _dtype = operator.attrgetter("shape"), operator.attrgetter("dtype")
 
@@ -31,7 +33,7 @@ class Notes:
     saved: Sequence[Any]
     shapes: Sequence[Any]
     kinds: Sequence[Any]
-    results: Sequence[tuple[Any, Any]]
+    results: Sequence[tuple[torch.Size, torch.dtype]]
 
 
 class Derivatives:
@@ -45,7 +47,7 @@ class Derivatives:
     def __init__(self, declared: Operator, layout: Layout) -> None:
         self._operator, self._layout = declared, layout
 
-    def note(self, arguments: Sequence[Any], result: Any) -> tuple[Notes, list[Any]]:
+    def note(self, arguments: Sequence[Any], result: Any) -> tuple[Notes, list[torch.Tensor]]:
         """(the notes of a call, the tensors to save)."""
         layout = self._layout
         saved, tensors = layout.split(layout.some(arguments, self._operator.saved))
@@ -85,14 +87,16 @@ class Derivatives:
         return self.of_arguments(found, notes, needs, grad)
 
     def of_arguments(
-        self, found: Mapping[str, Any], notes: Notes, needs: Sequence[Any], grad: Any
+        self, found: Gradients, notes: Notes, needs: Sequence[Any], grad: Any
     ) -> list[Any]:
         """The gradients of all arguments, nested, from those that were found by name."""
         every = grad if self._layout.is_list else [grad]
         like = next(item for item in every if item is not None)
         return self._layout.gradients(found, needs, notes.shapes, notes.kinds, like)
 
-    def tangent(self, notes: Notes, saved: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    def tangent(
+        self, notes: Notes, saved: Sequence[Any], tangents: Sequence[Any]
+    ) -> list[torch.Tensor]:
         """The tangents of the results, from those of the arguments; torch requires zeros for a
         result that has none."""
         assert self._operator.jvp is not None

@@ -26,7 +26,7 @@ from kronop.torch.repeated import Cast, Repeat, Repeats, is_quiet
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-def is_plain(tensors: Sequence[Any]) -> bool:
+def is_plain(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether only autograd and autocast need to see a call with these tensors.
 
     Tensors may be None, except the first one.
@@ -42,7 +42,7 @@ def is_plain(tensors: Sequence[Any]) -> bool:
     return tensors[0].device.type in ("cpu", "cuda")
 
 
-def needs_gradient(tensors: Sequence[Any]) -> bool:
+def needs_gradient(tensors: Sequence[torch.Tensor | None]) -> bool:
     """Whether autograd records operations on these tensors."""
     return torch.is_grad_enabled() and any(
         item is not None and item.requires_grad for item in tensors
@@ -61,7 +61,7 @@ class _Kept:
     """
 
     notes: Notes
-    kind: Any
+    kind: torch.dtype | None
     places: Sequence[int]
     narrow: Sequence[int]
 
@@ -96,7 +96,7 @@ class Plain:
         # Repeated calls use it, because `is_quiet` has said that no transform is active.
         self._apply: Any = super(torch.autograd.Function, self._function).apply  # type: ignore[misc]
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> Any:
         """Runs the operator the long way, and remembers the call if it can be repeated."""
         if profiler._is_profiler_enabled:
             with profiler.record_function(self._name):
@@ -124,7 +124,7 @@ class Plain:
             )
         return found
 
-    def _cast_of(self, frame: Sequence[Any], tensor: Any) -> Cast | None:
+    def _cast_of(self, frame: Sequence[Any], tensor: torch.Tensor) -> Cast | None:
         """Autocast's casts in a call whose first tensor is `tensor`; None if it is off."""
         device, how = tensor.device.type, self._operator.autocast
         if how is None or not torch.is_autocast_enabled(device):
@@ -135,7 +135,7 @@ class Plain:
         )
         return Cast(how, kind_for(how, device), device, before, inside)
 
-    def again(self, *arguments: Any) -> Any:
+    def again(self, *arguments: object) -> Any:
         """The result of a call that is remembered; None, with nothing written, if it is not.
 
         It must not be called while torch.compile is tracing.
@@ -145,7 +145,7 @@ class Plain:
                 return None
         return self.repeat(*self._layout.split(arguments))
 
-    def repeat(self, frame: Sequence[Any], tensors: Sequence[Any]) -> Any:
+    def repeat(self, frame: Sequence[Any], tensors: Sequence[torch.Tensor]) -> Any:
         """As `again`, for arguments that are split (see `Layout.split`)."""
         # Only the search may fail because of a wrong argument. A TypeError of the launch comes from
         # the user's own hooks of saved tensors.
@@ -160,7 +160,7 @@ class Plain:
                 return self._launched(call, frame, tensors)
         return self._launched(call, frame, tensors)
 
-    def _launched(self, call: Repeat, frame: Sequence[Any], tensors: Sequence[Any]) -> Any:
+    def _launched(self, call: Repeat, frame: Sequence[Any], tensors: Sequence[torch.Tensor]) -> Any:
         if call.cast is not None:
             tensors = call.cast.cast_before(tensors)
         if call.notes is None:
@@ -173,8 +173,8 @@ class Plain:
         ctx: Any,
         frame: Sequence[Any],
         cast: Cast | None,
-        call: Repeat | Sequence[Any],
-        *tensors: Any,
+        call: Repeat | Sequence[torch.Tensor],
+        *tensors: torch.Tensor,
     ) -> Any:
         """The result; saves in `ctx` what the backward needs.
 
@@ -201,8 +201,8 @@ class Plain:
         ctx: Any,
         frame: Sequence[Any],
         cast: Cast | None,
-        tensors: Sequence[Any],
-        given: Sequence[Any] | None,
+        tensors: Sequence[torch.Tensor],
+        given: Sequence[torch.Tensor] | None,
     ) -> Any:
         """As `forward`; `given` has the tensors as the caller gave them, to remember the call, or
         is None."""
@@ -230,7 +230,11 @@ class Plain:
         return tuple(result) if layout.is_list else result
 
     def _step(
-        self, frame: Sequence[Any], tensors: Sequence[Any], used: Sequence[Any], needs: Named
+        self,
+        frame: Sequence[Any],
+        tensors: Sequence[torch.Tensor],
+        used: Sequence[torch.Tensor],
+        needs: Named,
     ) -> None:
         """Forward and backward of a call, to tell which kernels they need.
 
@@ -246,7 +250,7 @@ class Plain:
             given, layout.named(notes.kinds), extra, needs, grad if layout.is_list else grad[0]
         )
 
-    def backward(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
+    def backward(self, ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         """The gradients of the arguments of `forward`."""
         saved = ctx.saved_tensors
         grads = tuple(None if item is None else settled(item) for item in grads)
@@ -260,8 +264,12 @@ class Plain:
         return None, None, None, *self._long_backward(ctx, grads, saved, is_shown)
 
     def _long_backward(
-        self, ctx: Any, grads: Sequence[Any], saved: Sequence[Any], is_shown: bool
-    ) -> list[Any]:
+        self,
+        ctx: Any,
+        grads: Sequence[torch.Tensor | None],
+        saved: Sequence[torch.Tensor],
+        is_shown: bool,
+    ) -> list[torch.Tensor | None]:
         layout, kept, direct = self._layout, ctx.kept, self._direct
         notes, kind, end = kept.notes, kept.kind, kept.end
         grad = list(grads) if layout.is_list else grads[0]

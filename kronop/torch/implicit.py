@@ -19,21 +19,21 @@ from kronop.torch import transforms
 class System(Protocol):
     """A system M x = b whose matrix is symmetric and made of tensors."""
 
-    def solve(self, b: Any, tensors: Sequence[Any]) -> Any:
+    def solve(self, b: torch.Tensor, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """x (..., N, C) of b (..., N, C); only its values matter."""
 
-    def multiply(self, x: Any, tensors: Sequence[Any]) -> Any:
+    def multiply(self, x: torch.Tensor, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """M x, by functions that torch differentiates."""
 
 
-def solution(system: System, b: Any, tensors: Sequence[Any]) -> Any:
+def solution(system: System, b: torch.Tensor, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """x, differentiable in b and the tensors, to any order."""
     return _Solution.apply(system, b, *tensors)
 
 
 class _Solution(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(system: System, b: Any, *tensors: Any) -> Any:
+    def forward(system: System, b: torch.Tensor, *tensors: torch.Tensor) -> Any:
         with without_autocast(b):
             return system.solve(b, tensors)
 
@@ -44,7 +44,7 @@ class _Solution(torch.autograd.Function):  # type: ignore[misc]
         ctx.save_for_backward(output, *tensors)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, *tensors = map(_of_now, ctx.saved_tensors)
         of_b = _Solution.apply(ctx.system, gradient, *tensors)
         found = _pulled(
@@ -60,17 +60,19 @@ class DeterminantSystem(System, Protocol):
     """One whose determinant is known by products with probes W, of which the trace of W^T A W is
     that of A."""
 
-    def logdet(self, tensors: Sequence[Any]) -> tuple[Any, Any]:
+    def logdet(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """The values of log det M (...), and of its standard error."""
 
-    def probes(self, tensors: Sequence[Any]) -> Any:
+    def probes(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """W (N, C)."""
 
-    def probed(self, tensors: Sequence[Any]) -> Any:
+    def probed(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """M W, by functions that torch differentiates."""
 
 
-def logdet(system: DeterminantSystem, tensors: Sequence[Any]) -> tuple[Any, Any]:
+def logdet(
+    system: DeterminantSystem, tensors: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
     """log det M, differentiable in the tensors, to any order, and its standard error.
 
     d log det M is the trace of M^-1 dM, so that of W^T M^-1 dM W: a gradient is one more solution.
@@ -81,7 +83,7 @@ def logdet(system: DeterminantSystem, tensors: Sequence[Any]) -> tuple[Any, Any]
 
 class _Determinant(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(system: DeterminantSystem, *tensors: Any) -> Any:
+    def forward(system: DeterminantSystem, *tensors: torch.Tensor) -> Any:
         with without_autocast(tensors[0]):
             return system.logdet(tensors)
 
@@ -92,31 +94,31 @@ class _Determinant(torch.autograd.Function):  # type: ignore[misc]
         ctx.save_for_backward(*tensors)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any, _: Any) -> tuple[Any, ...]:
+    def backward(ctx: Any, gradient: torch.Tensor, _: object) -> tuple[torch.Tensor | None, ...]:
         tensors, system = [*map(_of_now, ctx.saved_tensors)], ctx.system
         of_probes = _Solution.apply(system, system.probes(tensors), *tensors)
         of_probes = of_probes * gradient[..., None, None]
         return None, *_pulled(system.probed, of_probes, tensors, ctx.needs_input_grad[1:])
 
 
-def _of_now(tensor: Any) -> Any:
+def _of_now(tensor: torch.Tensor) -> torch.Tensor:
     """A saved tensor without the wrapper of a transform that has ended. NOTE: torch 2.13 takes one
     such wrapper off, and not two, which a derivative within a derivative's would have."""
     return tensor.view_as(tensor) if transforms.are_needed() else tensor
 
 
 def _pulled(
-    function: Callable[[Sequence[Any]], Any],
-    gradient: Any,
-    tensors: Sequence[Any],
+    function: Callable[[Sequence[torch.Tensor]], torch.Tensor],
+    gradient: torch.Tensor,
+    tensors: Sequence[torch.Tensor],
     needs: Sequence[bool],
-) -> list[Any]:
+) -> list[torch.Tensor | None]:
     """The gradients of the tensors that need one, from that of a function of all."""
     wanted = [at for at, need in enumerate(needs) if need]
-    found: list[Any] = [None] * len(tensors)
+    found: list[torch.Tensor | None] = [None] * len(tensors)
     if wanted:
 
-        def of_wanted(*chosen: Any) -> Any:
+        def of_wanted(*chosen: torch.Tensor) -> torch.Tensor:
             changed = list(tensors)
             for at, item in zip(wanted, chosen, strict=True):
                 changed[at] = item
@@ -129,12 +131,12 @@ def _pulled(
     return found
 
 
-def without_autocast(beside: Any) -> Any:
+def without_autocast(beside: torch.Tensor) -> torch.autocast:
     """Products in this block keep their type: autocast, as with torch's solvers, is for others."""
     return torch.autocast(beside.device.type, enabled=False)
 
 
-def are_constant(tensors: Sequence[Any]) -> bool:
+def are_constant(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether what is computed of the tensors has to be no part of a graph, nor of a transform."""
     if transforms.are_needed() or torch.compiler.is_compiling():
         return False

@@ -23,7 +23,7 @@ _LIBRARY = torch.library.Library("kronop", "FRAGMENT")
 _DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {}
 
 
-def decompositions() -> dict[Any, Callable[..., Any]]:
+def decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
     """kronop's operators in torch.ops, and functions that compute each by torch's own operations.
 
     Give it to `torch.export.ExportedProgram.run_decompositions`: what is exported then runs where
@@ -54,7 +54,11 @@ class Registered:
     """
 
     def __init__(
-        self, operator: Operator, library: Any, layout: Layout, derivatives: Derivatives
+        self,
+        operator: Operator,
+        library: torch._ops.OpOverload,
+        layout: Layout,
+        derivatives: Derivatives,
     ) -> None:
         self.library, self._layout = library, layout
         self._decomposed = operator.decomposed
@@ -65,7 +69,7 @@ class Registered:
                 operator, layout, transforms.function_of(library, layout, derivatives)
             )
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> Any:
         if transforms.are_needed():
             return self._transformed(*arguments)
         if self._decomposed is not None and _is_for_onnx():
@@ -91,7 +95,7 @@ def register(operator: Operator) -> Registered:
     layout = Layout(library._schema)
     derivatives = Derivatives(operator, layout)
 
-    def compute(*arguments: Any) -> Any:
+    def compute(*arguments: object) -> Any:
         with torch.no_grad():
             return operator.compute(*arguments)
 
@@ -111,7 +115,7 @@ def register(operator: Operator) -> Registered:
 def _checked(operator: Operator, layout: Layout) -> Callable[..., Any]:
     """The operator's shapes, of tensors on one device: kernels would refuse others later."""
 
-    def fake(*arguments: Any) -> Any:
+    def fake(*arguments: object) -> Any:
         found = operator.fake(*arguments)
         (_, first), *others = layout.named_tensors(arguments)
         for name, item in others:
@@ -122,13 +126,13 @@ def _checked(operator: Operator, layout: Layout) -> Callable[..., Any]:
 
 
 def _register_gradient(name: str, layout: Layout, derivatives: Derivatives) -> None:
-    def keep(ctx: Any, inputs: Any, output: Any) -> None:
+    def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         derivatives.record(inputs)
         ctx.set_materialize_grads(False)
         ctx.notes, kept = derivatives.note(inputs, output)
         ctx.save_for_backward(*kept)
 
-    def backward(ctx: Any, grad: Any) -> Any:
+    def backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
         saved = layout.join(ctx.notes.saved, ctx.saved_tensors)
         return tuple(derivatives.backward(ctx.notes, saved, ctx.needs_input_grad, grad))
 
@@ -136,7 +140,7 @@ def _register_gradient(name: str, layout: Layout, derivatives: Derivatives) -> N
 
 
 def _register_map(name: str, rule: Callable[..., Any], layout: Layout) -> None:
-    def mapped(info: Any, in_dims: Sequence[Any], *arguments: Any) -> Any:
+    def mapped(info: Any, in_dims: Sequence[Any], *arguments: object) -> Any:
         dims = layout.named(layout.each(in_dims, arguments))
         return rule(info.batch_size, layout.named(arguments), dims)
 
@@ -150,7 +154,7 @@ def _with_casts(operator: Operator, layout: Layout, call: Callable[..., Any]) ->
     if how is None:
         return call
 
-    def cast(*arguments: Any) -> Any:
+    def cast(*arguments: object) -> Any:
         device = layout.split(arguments)[1][0].device.type
         if not autocasting.is_casting(device):
             return call(*arguments)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import torch
 
 
-def scaled(item: Any, scalar: Any) -> Any:
+def scaled(item: torch.Tensor, scalar: float) -> torch.Tensor:
     """The tensor times the scalar, in the tensor's type.
 
     Integers are scaled by whole numbers only, which may be written as floats: torch would make

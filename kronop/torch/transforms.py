@@ -29,26 +29,28 @@ def are_tangents_possible() -> bool:
     return bool(forward_ad._current_level >= 0)
 
 
-def in_front(item: Any, dim: int | None, rank: int) -> Any:
+def in_front(item: torch.Tensor, dim: int | None, rank: int) -> torch.Tensor:
     """The tensor with its mapped dimension in front of `rank` others; 1 if it is not mapped."""
     moved = item.unsqueeze(0) if dim is None else item.movedim(dim, 0)
     return moved.reshape(moved.shape[0], *[1] * (rank + 1 - moved.dim()), *moved.shape[1:])
 
 
-def function_of(operator: Any, layout: Layout, derivatives: Derivatives) -> Callable[..., Any]:
+def function_of(
+    operator: torch._ops.OpOverload, layout: Layout, derivatives: Derivatives
+) -> Callable[..., Any]:
     """An operator of torch.library as an autograd function with the same arguments."""
 
     class Transformed(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
         generate_vmap_rule = True
 
         @staticmethod
-        def forward(given: Whole, *tensors: Any) -> Any:
+        def forward(given: Whole, *tensors: torch.Tensor) -> Any:
             frame, _ = given.values
             found = operator(*layout.join(frame, tensors))
             return tuple(found) if layout.is_list else found
 
         @staticmethod
-        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
             given, *tensors = inputs
             frame, is_recording = given.values
             ctx.set_materialize_grads(False)
@@ -60,19 +62,19 @@ def function_of(operator: Any, layout: Layout, derivatives: Derivatives) -> Call
             ctx.save_for_forward(*kept)
 
         @staticmethod
-        def backward(ctx: Any, *grads: Any) -> Any:
+        def backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
             notes, grad = ctx.notes, list(grads) if layout.is_list else grads[0]
             needs = layout.join(notes.whole, ctx.needs_input_grad[1:])
             saved = layout.join(notes.saved, ctx.saved_tensors)
             return None, *layout.flat(notes.whole, derivatives.backward(notes, saved, needs, grad))
 
         @staticmethod
-        def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+        def jvp(ctx: Any, _: object, *tangents: torch.Tensor | None) -> Any:
             notes, saved = ctx.notes, layout.join(ctx.notes.saved, ctx.saved_tensors)
             found = derivatives.tangent(notes, saved, layout.join(notes.whole, tangents))
             return tuple(found) if layout.is_list else found[0]
 
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: object) -> Any:
         frame, tensors = layout.split(arguments)
         # torch.func enables gradients before it asks which tensors need one.
         found = _apply(Transformed, Whole((frame, torch.is_grad_enabled())), *tensors)
@@ -81,7 +83,7 @@ def function_of(operator: Any, layout: Layout, derivatives: Derivatives) -> Call
     return call
 
 
-def _apply(function: Any, *arguments: Any) -> Any:
+def _apply(function: type[torch.autograd.Function], *arguments: object) -> Any:
     """The result of an autograd function.
 
     While torch.compile is tracing, the call breaks the graph: torch 2.13 would pass such a function

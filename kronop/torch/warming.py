@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils import _pytree
 
 
-def step(work: Callable[..., Any], examples: Sequence[Any], named: Mapping[str, Any]) -> None:
+def step(work: Callable[..., Any], examples: Sequence[object], named: Mapping[str, object]) -> None:
     """Calls `work` and, where its results require gradients, goes through their backward.
 
     All of it runs in this thread, also the backward of GPU tensors.
@@ -30,7 +30,7 @@ def step(work: Callable[..., Any], examples: Sequence[Any], named: Mapping[str, 
 
 
 @contextlib.contextmanager
-def _undone(examples: Any) -> Iterator[None]:
+def _undone(examples: object) -> Iterator[None]:
     """Restores what a `with` block changes: the buffers and gradients of the modules that it calls,
     the gradients of `examples`, and the state of random numbers."""
     before = _Before()
@@ -38,7 +38,7 @@ def _undone(examples: Any) -> Iterator[None]:
         before.keep_grad(item)
     own = threading.get_ident()
 
-    def called(module: Any, given: Any) -> None:
+    def called(module: torch.nn.Module, given: object) -> None:
         # A compiler would make this part of its graph; the module that it compiles is seen earlier.
         if not torch.compiler.is_compiling() and threading.get_ident() == own:
             before.keep(module)
@@ -58,11 +58,13 @@ class _Before:
     """Buffers and gradients as they were before."""
 
     def __init__(self) -> None:
-        self._modules: set[Any] = set()
-        self._buffers: list[tuple[Any, str, Any, Any]] = []
-        self._grads: dict[int, tuple[Any, Any, Any]] = {}
+        self._modules: set[torch.nn.Module] = set()
+        self._buffers: list[
+            tuple[torch.nn.Module, str, torch.Tensor | None, torch.Tensor | None]
+        ] = []
+        self._grads: dict[int, tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]] = {}
 
-    def keep(self, module: Any) -> None:
+    def keep(self, module: torch.nn.Module) -> None:
         """Keeps those of a module and of all modules in it, some of which it may read only."""
         if module in self._modules:
             return
@@ -76,7 +78,7 @@ class _Before:
             for item in each.parameters(recurse=False):
                 self.keep_grad(item)
 
-    def keep_grad(self, item: Any) -> None:
+    def keep_grad(self, item: torch.Tensor) -> None:
         """Keeps the gradient of a leaf."""
         if item.is_leaf and not is_lazy(item):
             self._grads.setdefault(id(item), (item, item.grad, _copy(item.grad)))
@@ -92,11 +94,11 @@ class _Before:
             leaf.grad = grad
 
 
-def _copy(item: Any) -> Any:
+def _copy(item: torch.Tensor | None) -> torch.Tensor | None:
     return None if item is None else item.detach().clone()
 
 
-def _restore(item: Any, copy: Any) -> None:
+def _restore(item: torch.Tensor | None, copy: torch.Tensor) -> None:
     """Gives a tensor, which may have been resized, the values of its copy.
 
     It goes by way of `data`, because graphs made before may have saved the tensor: they would
@@ -110,11 +112,11 @@ def _restore(item: Any, copy: Any) -> None:
         item.data = copy
 
 
-def _tensors(items: Any) -> list[Any]:
+def _tensors(items: object) -> list[torch.Tensor]:
     return [item for item in _pytree.tree_leaves(items) if isinstance(item, torch.Tensor)]
 
 
-def _leaves(results: Sequence[Any]) -> list[Any]:
+def _leaves(results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors without a history that the results' gradients flow to.
 
     They are found by way of the graph, so that gradients can be asked for without being added to

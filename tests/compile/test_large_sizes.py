@@ -58,9 +58,9 @@ def test_no_expression_of_a_kernel_narrows_a_size(tmp_path) -> None:
         path = tmp_path / "kernel.cpp"
         path.write_text(text)
         flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Wno-sign-conversion"]
-        include = f"-I{source.include_directories[0]}"
+        include = [f"-I{folder}" for folder in source.include_directories]
         done = subprocess.run(
-            ["g++", *flags, "-Werror", "-fopenmp", include, "-c", "-o", "/dev/null", str(path)],
+            ["g++", *flags, "-Werror", "-fopenmp", *include, "-c", "-o", "/dev/null", str(path)],
             capture_output=True,
             text=True,
             check=False,

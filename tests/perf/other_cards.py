@@ -20,7 +20,12 @@ from typing import NamedTuple
 import kronop
 from kronop.core.calls import epilogue_of
 from kronop.descriptions.datatype import DataType
-from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT, gpu_of, memory_bytes_per_cycle
+from kronop.emit.cuda.machine import (
+    PRODUCTS_OF_SPLIT,
+    gpu_of,
+    hertz_of_copies,
+    memory_bytes_per_cycle,
+)
 from kronop.families.kron.cuda import few_rows, pass_cost, passes
 from kronop.families.kron.cuda.pass_design import TiledPass
 from kronop.families.ksparse.cuda import choice
@@ -28,8 +33,6 @@ from kronop.machine import COPIED_SHARE, Feature
 from kronop.target import Target
 
 _DATA = Path(__file__).parents[2] / "docs" / "data"
-# The clock of the models' H200, whose highest clock is 1.98 GHz.
-_CLOCK = 1.755 / 1.98
 
 
 def _card(target: str, name: str, cores: int, gigahertz: float, gigabytes: float) -> Target:
@@ -110,9 +113,9 @@ def kron(element: str, factors: _Sizes, rows: int, target: Target) -> Expected:
             way.tiles(rows), way.blocks(target), target
         )
         if few:
-            took += pass_cost.cost(way, target, rows) / _hertz(target)
+            took += way.seconds(rows, target)
         else:
-            cost = pass_cost.cost(way, target, None)
+            cost = pass_cost.of_element(way, target)
             took += cost * rows * way.work.shape.columns_in / _bandwidth(target)
     elements = rows * math.prod(size for size, _ in factors)
     work = elements * sum(size for size, _ in factors)
@@ -126,9 +129,8 @@ def ksparse(
     operation = kronop.KSparseOperation(
         target, None, tensor, tensor, tensor, epilogue, pattern=pattern, batch_last=batch_last
     )
-    (cost, _), *_ = choice._ranked(operation.description, target, rows)[0]
+    took = choice.modelled(operation.description, target, rows)[0] / hertz_of_copies(target)
     a, b, c, d = pattern
-    took = cost * rows * a * c * d / _bandwidth(target)
     moved = a * d * (rows * (b + c) + b * c)
     return _expected(took, moved, rows * a * b * c * d, tensor.element, target)
 
@@ -138,13 +140,9 @@ def _described(element: str) -> tuple[kronop.TensorDescription, kronop.LinearCom
     return tensor, epilogue_of(tensor.element, tensor, None)
 
 
-def _hertz(target: Target) -> float:
-    return _CLOCK * gpu_of(target).hertz
-
-
 def _bandwidth(target: Target) -> float:
     """Bytes in a second, of which a cost is told."""
-    return memory_bytes_per_cycle(target) * target.cores * _hertz(target)
+    return memory_bytes_per_cycle(target) * target.cores * hertz_of_copies(target)
 
 
 def _expected(took: float, elements: int, work: int, element: DataType, target: Target) -> Expected:

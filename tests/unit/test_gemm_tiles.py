@@ -23,11 +23,12 @@ from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tile import KernelScheduleType
-from kronop.emit.default_math import tensor_cores_where_faster
+from kronop.emit.cuda.default_math import tensor_cores_where_faster
 from kronop.emit.plan import Plan
 from kronop.families.gemm.cuda import choice, group_split
 from kronop.families.gemm.cuda.group_design import GemmGroup
 from kronop.families.gemm.description import GemmDescription, GemmProblem
+from kronop.families.gemm.floors import LeastOfGemm
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
 
@@ -118,6 +119,13 @@ def test_float32_is_multiplied_by_the_faster_cores(target: str, expected: Any) -
     assert card.gpu is not None
     twice = card.of_card("L4", card.cores, card.gpu.hertz)
     assert tensor_cores_where_faster(float32, twice) == expected(float32)
+
+
+@pytest.mark.parametrize(("target", "cores"), [("sm_120", "FP64"), ("sm_80", "tensor")])
+def test_floors_of_float64_by_tensor_cores_that_are_no_faster(target: str, cores: str) -> None:
+    double = kronop.float64
+    least = LeastOfGemm(element=double, output=double, sums=double, multiplied=double)
+    assert least.floor(Target.parse(target)).unit == f"{cores} cores"
 
 
 @pytest.mark.parametrize("math", [_SIMT(float8_e5m2), _TENSOR_OP(float8_e5m2)])

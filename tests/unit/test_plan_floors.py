@@ -108,7 +108,7 @@ def test_no_tile_of_a_contraction_costs_less_than_its_floor(seed: int) -> None:
     designs = list(mma_choice.proposed(ksparse_choice.contraction(description), None))
     assert designs
     for design in designs:
-        assert 0 < cost.least_of_mma(design, rows, of) <= design.cost(rows, of)
+        assert 0 < cost.least_of_mma(design, rows, of) <= design.seconds(rows, of)
 
 
 @pytest.mark.parametrize("patterns", _CHAINS)

@@ -1,6 +1,6 @@
 """Records an operation's launches over symbolic addresses and scalars, for C to fill in.
 
-The emitters pack the parameters, as they do for every run. What is recorded tells C which 8-byte
+The designs pack the parameters, as they do for every run. What is recorded tells C which 8-byte
 words of them are an operand's address plus an offset, and which are scalars; all other words are
 constants of the number of rows.
 """

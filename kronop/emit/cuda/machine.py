@@ -48,6 +48,16 @@ def hertz(target: Target) -> float:
     return MEASURED.hertz * (gpu_of(target).hertz / H200.gpu.hertz)
 
 
+def hertz_of_copies(target: Target) -> float:
+    """Cycles in a second while memory is the limit."""
+    return MEASURED.hertz_of_copies * (gpu_of(target).hertz / H200.gpu.hertz)
+
+
+def memory_rate(target: Target) -> float:
+    """Bytes of memory traffic in a second while products are computed."""
+    return memory_bytes_per_cycle(target) * target.cores * hertz(target)
+
+
 def warp_products(target: Target, multiplied_bytes: int) -> float:
     """Multiply-adds of a multiprocessor's tensor cores in a cycle, for products of warps: at most
     an H200's, since Blackwell's full speed takes instructions that kronop does not use."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from kronop.artifacts import Field, KernelSignature, Launch, Status
-from kronop.descriptions.summed import VisitProblem, moved_bytes, parts_of
+from kronop.descriptions.summed import VisitProblem, parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.design import Instantiation
 from kronop.emit.visit_design import VisitDesign, repeating
 from kronop.frozen import dataclass
-from kronop.machine import MEASURED, WARP
+from kronop.machine import WARP
 from kronop.target import Target
 
 _THREADS = 256
@@ -121,12 +120,6 @@ class VisitSums(VisitDesign):
                 ("kRepeating", repeating(self.epilogue)),
             ),
         )
-
-    def seconds(self, elements: int, target: Target) -> float:
-        """Modelled time of the pass over so many sums: what it moves, and its launches."""
-        rate = memory_bytes_per_cycle(target) * target.cores * hertz(target)
-        launches = 1 + self.epilogue.tree.reduces
-        return elements * moved_bytes(self.epilogue) / rate + launches * MEASURED.launch
 
     def launches(self, problem: VisitProblem, target: Target) -> tuple[Launch, ...]:
         """One launch, and one that joins parts if the tree reduces.

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from kronop.artifacts import Decision, Launch
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import NOTHING, StridedMatrix
 from kronop.emit.design import Constant, Design, Instantiation, package_folder
 from kronop.emit.plan import Step
 from kronop.emit.x86.planning import element_types, is_far, parameter_arguments, passes_caches
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-_NO_MATRIX = StridedMatrix(pointer=0, row=0, column=0)
 Values = dict[str, int | Sequence[int] | Sequence[float]]
 
 
@@ -181,7 +180,7 @@ class HostDesign(Design):
             **own,
         }
         for name, item in (("x", problem.x), ("z", problem.z), ("y", problem.y)):
-            matrix = item or _NO_MATRIX
+            matrix = item or NOTHING
             values[name] = matrix.pointer
             values[f"{name}_strides"] = (matrix.row, matrix.column)
         return Launch(parameters=self.signature.pack(values))

@@ -10,7 +10,7 @@ from kronop.late import Later
 _HERE = __package__
 # The default multiply-add for each backend.
 _MATH = {
-    backend: Later("kronop.emit.default_math", name)
+    backend: Later(f"kronop.emit.{backend}.default_math", name)
     for backend, name in (("cuda", "tensor_cores_where_faster"), ("x86", "tiles"))
 }
 

@@ -92,9 +92,10 @@ def _unit(least: LeastOfGemm, target: Target) -> tuple[str, float]:
         # NOTE: integers as floats of their size, though some CPUs multiply them more slowly.
         return "vector arithmetic of a core", _pipes(target, least.sums).arithmetic
     assert target.gpu is not None
-    if least.multiplied is float64:
+    if least.multiplied is float64 and target.gpu.double_products:
         return "tensor cores", target.gpu.double_products
-    if least.multiplied is not None:
+    # Where tensor cores are no faster, products of float64 are the ordinary cores'.
+    if least.multiplied is not None and least.multiplied is not float64:
         return "tensor cores", _pipes(target, float32, least.multiplied.bytes).products
     rate = _pipes(target, least.sums).arithmetic
     if least.sums.kind == "int":

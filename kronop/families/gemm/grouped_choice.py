@@ -2,59 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from kronop.artifacts import Launch, Status
-from kronop.emit.design import Pipeline, Runnable
+from kronop.artifacts import Status
 from kronop.emit.emitter import Search
 from kronop.emit.plan import Plan
-from kronop.families.gemm.cuda import choice as cuda_choice
 from kronop.families.gemm.cuda.group_design import GemmGroup
 from kronop.families.gemm.cuda.group_many import GemmMany
-from kronop.families.gemm.grouped_description import GemmGroupedDescription, GemmGroupedProblem
+from kronop.families.gemm.each import Each
+from kronop.families.gemm.grouped_description import GemmGroupedDescription
 from kronop.families.gemm.size import GemmSize
-from kronop.families.gemm.x86 import choice as x86_choice
-from kronop.frozen import dataclass
+from kronop.late import imported
 from kronop.target import Target
 
-_OF_ONE: Mapping[str, Search] = {"cuda": cuda_choice, "x86": x86_choice}
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Each(Pipeline):
-    """Computes products one after the other, in the scratch memory of one.
-
-    Attributes:
-        product: what computes one.
-    """
-
-    product: Runnable
-
-    @property
-    def parts(self) -> tuple[Runnable, ...]:
-        return (self.product,)
-
-    def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
-        """Bytes for the largest product."""
-        return self.product.workspace(size, target, threads)
-
-    def launches(self, problem: GemmGroupedProblem, target: Target) -> tuple[Launch, ...]:
-        return tuple(
-            launch for item in problem.problems for launch in self.launches_of(0, item, target)
-        )
+def _of_one(target: Target) -> Search:
+    """What searches for the plans of one product."""
+    found: Search = imported(f"kronop.families.gemm.{target.backend}.choice")
+    return found
 
 
 def supports(description: GemmGroupedDescription, target: Target) -> Status:
     """Whether one product can be computed."""
-    return _OF_ONE[target.backend].supports(description.product, target)
+    return _of_one(target).supports(description.product, target)
 
 
 def plans(
     description: GemmGroupedDescription, target: Target, count: int, size: GemmSize | None
 ) -> tuple[Plan, ...]:
     """The plans of one product, as plans of many: of one launch where warp groups multiply."""
-    found = _OF_ONE[target.backend].plans(description.product, target, count, size)
+    found = _of_one(target).plans(description.product, target, count, size)
     return tuple(map(_of_many, found))
 
 

@@ -6,8 +6,9 @@ from kronop.core.family import Family, Kind
 from kronop.emit.emitter import Emitter
 from kronop.late import Later
 
-_HERE, _MATH = __package__, "kronop.emit.default_math"
-_FLOATS = Later(_MATH, "tensor_cores_for_floats")
+_HERE = __package__
+_ON_CUDA, _ON_X86 = "kronop.emit.cuda.default_math", "kronop.emit.x86.default_math"
+_FLOATS = Later(_ON_CUDA, "tensor_cores_for_floats")
 
 PRODUCT = Kind(
     name="Kronecker-sparse",
@@ -15,7 +16,7 @@ PRODUCT = Kind(
     arguments=Later(f"{_HERE}.arguments", "KSparseArguments"),
     emitters={
         "cuda": Emitter(f"{_HERE}.cuda.choice", _FLOATS),
-        "x86": Emitter(f"{_HERE}.x86.ksparse_choice", Later(_MATH, "tiles")),
+        "x86": Emitter(f"{_HERE}.x86.ksparse_choice", Later(_ON_X86, "tiles")),
     },
     inputs=("X", "W"),
     sample={"pattern": (2, 8, 8, 2)},
@@ -26,7 +27,7 @@ CHAIN = Kind(
     arguments=Later(f"{_HERE}.chain_arguments", "KSparseChainArguments"),
     emitters={
         "cuda": Emitter(f"{_HERE}.cuda.chain_cuts", _FLOATS),
-        "x86": Emitter(f"{_HERE}.x86.ksparse_fused", Later(_MATH, "ordinary")),
+        "x86": Emitter(f"{_HERE}.x86.ksparse_fused", Later("kronop.emit.default_math", "ordinary")),
     },
     inputs=("X", "W"),
     sample={"patterns": ((2, 8, 8, 2), (2, 8, 8, 2))},
@@ -36,7 +37,7 @@ GRADIENT = Kind(
     description=Later(f"{_HERE}.gradient_description", "KSparseGradientDescription"),
     arguments=Later(f"{_HERE}.gradient_arguments", "KSparseGradientArguments"),
     emitters={
-        "cuda": Emitter(f"{_HERE}.cuda.gradient_choice", Later(_MATH, "every_tensor_core")),
+        "cuda": Emitter(f"{_HERE}.cuda.gradient_choice", Later(_ON_CUDA, "every_tensor_core")),
     },
     inputs=("X", "G"),
     sample={"pattern": (2, 8, 8, 2)},

@@ -13,7 +13,7 @@ from kronop.args.tensor import check_promise, view, views_of
 from kronop.args.view import TensorView
 from kronop.artifacts import Launch
 from kronop.descriptions.scalars import EpilogueArguments
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import NOTHING, StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.gradient_description import (
@@ -23,17 +23,7 @@ from kronop.families.ksparse.gradient_description import (
 )
 from kronop.size import Rows
 
-_NOTHING = StridedMatrix(pointer=0, row=0, column=0)
 _MOST_ROWS = 2**31 - 1
-
-
-class _Summed(Rows):
-    """Rows to sum over: there is something to do even for none, because the sums are written."""
-
-    __slots__ = ()
-
-    def __bool__(self) -> bool:
-        return True
 
 
 class KSparseGradientArguments(Arguments):
@@ -151,7 +141,7 @@ class KSparseGradientArguments(Arguments):
 
     def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
         """The kernel calls over the memory of `places`; for an empty batch, they still write Y."""
-        needed = planned.workspace_bytes(_Summed(self._batch_size), self._threads)
+        needed = planned.workspace_bytes(self.size, self._threads)
         return planned.launches(self._problem(places, places.workspace(needed)))
 
     def _problem(self, places: Places, workspace: int) -> KSparseGradientProblem:
@@ -183,7 +173,7 @@ class KSparseGradientArguments(Arguments):
 
     def _matrix(self, places: Places, name: str) -> StridedMatrix:
         if not self._batch_size:
-            return _NOTHING
+            return NOTHING
         place = self._input(places, name)
         *lead, row, column = place.strides
         if self._description.batch_last:

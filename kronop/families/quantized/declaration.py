@@ -6,14 +6,15 @@ from kronop.core.family import Family, Kind
 from kronop.emit.emitter import Emitter
 from kronop.late import Later
 
-_HERE, _MATH = __package__, "kronop.emit.default_math"
+_HERE = __package__
+_ON_CUDA, _ON_X86 = "kronop.emit.cuda.default_math", "kronop.emit.x86.default_math"
 
 QUANTIZED = Kind(
     name="quantized Kronecker",
     description=Later(f"{_HERE}.description", "QuantizedKronDescription"),
     emitters={
-        "cuda": Emitter(f"{_HERE}.cuda.choice", Later(_MATH, "tensor_cores")),
-        "x86": Emitter(f"{_HERE}.x86.choice", Later(_MATH, "tiles_for_floats")),
+        "cuda": Emitter(f"{_HERE}.cuda.choice", Later(_ON_CUDA, "tensor_cores")),
+        "x86": Emitter(f"{_HERE}.x86.choice", Later(_ON_X86, "tiles_for_floats")),
     },
     inputs=("X", "F"),
     sample={

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 
@@ -20,7 +20,7 @@ from kronop.torch.transforms import in_front
 
 
 def quantized_gemkm(
-    x: Any, factors: Sequence[Any], *, bits: int, clip: float = 1.0
+    x: torch.Tensor, factors: Sequence[torch.Tensor], *, bits: int, clip: float = 1.0
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """x (F1 x ... x FN), with each row rounded to integers and a scale.
 
@@ -72,7 +72,7 @@ def quantized_gemkm(
     return q, scales
 
 
-def _number(clip: Any) -> float:
+def _number(clip: float) -> float:
     """The clip as the schema takes it.
 
     torch.compile makes a symbol of a number that changes, which nothing can look into while it
@@ -87,11 +87,15 @@ def _number(clip: Any) -> float:
     return check_clip(clip)
 
 
-def _compute(x: Any, factors: Any, bits: int, clip: float) -> list[Any]:
+def _compute(
+    x: torch.Tensor, factors: Sequence[torch.Tensor], bits: int, clip: float
+) -> list[torch.Tensor]:
     return list(api.quantized_gemkm(x, factors, bits=bits, clip=clip))
 
 
-def _fake(x: Any, factors: Any, bits: int, clip: Any) -> list[Any]:
+def _fake(
+    x: torch.Tensor, factors: Sequence[torch.Tensor], bits: int, clip: float
+) -> list[torch.Tensor]:
     """Refuses what `_compute` would."""
     _check_types(x, factors)
     if isinstance(clip, (int, float)):  # A symbol's value is checked when there is one.
@@ -101,14 +105,14 @@ def _fake(x: Any, factors: Any, bits: int, clip: Any) -> list[Any]:
     return [x.new_empty(shape, dtype=kind) for shape, kind in zip(shapes, kinds, strict=True)]
 
 
-def _check_types(x: Any, factors: Sequence[Any]) -> None:
+def _check_types(x: torch.Tensor, factors: Sequence[torch.Tensor]) -> None:
     check_element_of_x(_element("X", x), ElementTypeError)
     for index, item in enumerate(factors):
         name = f"factors[{index}]"
         check_element(_element(name, item), _element("X", x), name)
 
 
-def _element(name: str, item: Any) -> DataType:
+def _element(name: str, item: torch.Tensor) -> DataType:
     found = TENSOR_TYPES.get(str(item.dtype).removeprefix("torch."))
     if found is None:
         raise ElementTypeError(
@@ -122,7 +126,7 @@ def _element(name: str, item: Any) -> DataType:
     return found
 
 
-def _refuse(*_: Any) -> NoReturn:
+def _refuse(*_: object) -> NoReturn:
     """Called if gradients or tangents would be needed."""
     raise ArgumentError(
         mismatch(
@@ -135,7 +139,7 @@ def _refuse(*_: Any) -> NoReturn:
     )
 
 
-def _mapped(count: int, given: Named, dims: Named) -> tuple[list[Any], list[int]]:
+def _mapped(count: int, given: Named, dims: Named) -> tuple[list[torch.Tensor], list[int]]:
     """One call with the map as the first batch dimension."""
     tensors, axes = [given.x, *given.factors], [dims.x, *dims.factors]
     is_vector = given.x.dim() - (dims.x is not None) == 1

@@ -7,7 +7,6 @@ Each takes an operand (..., a c d), or (a c d, ...) with `batch_last`; the weigh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
@@ -20,10 +19,12 @@ from kronop.families.ksparse.torch.sparse import einsum_product, sparse_product
 from kronop.torch.checks import are_symbols
 from kronop.torch.nn.checks import check_operand
 
-Algorithm = Callable[[Any, Sequence[Any], Any, bool], Any]
+Algorithm = Callable[
+    [torch.Tensor, Sequence[torch.Tensor], torch.Tensor | None, bool], torch.Tensor
+]
 
 
-def dense_product(weights: Sequence[Any]) -> Any:
+def dense_product(weights: Sequence[torch.Tensor]) -> torch.Tensor:
     """W = K_1 ... K_L (out, in), the right-most factor first in `weights`; differentiable."""
     result = dense_factor(weights[0])
     for weight in weights[1:]:
@@ -31,7 +32,7 @@ def dense_product(weights: Sequence[Any]) -> Any:
     return result
 
 
-def dense_factor(weight: Any) -> Any:
+def dense_factor(weight: torch.Tensor) -> torch.Tensor:
     """The dense matrix K (a b d, a c d) of weights (a, b, c, d)."""
     a, b, c, d = weight.shape
     lanes = torch.diag_embed(weight, dim1=2, dim2=4)  # (a, b, d, c, d)
@@ -39,11 +40,15 @@ def dense_factor(weight: Any) -> Any:
     return both.reshape(a * b * d, a * c * d)
 
 
-def _kernel(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool) -> Any:
+def _kernel(
+    x: torch.Tensor, weights: Sequence[torch.Tensor], bias: torch.Tensor | None, batch_last: bool
+) -> torch.Tensor:
     return ksmm(x, weights, bias=bias, batch_last=batch_last)
 
 
-def _dense(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool) -> Any:
+def _dense(
+    x: torch.Tensor, weights: Sequence[torch.Tensor], bias: torch.Tensor | None, batch_last: bool
+) -> torch.Tensor:
     """One product with the chain's dense matrix, formed in every call because the parameters are
     the factors."""
     matrix = dense_product(weights)
@@ -53,16 +58,21 @@ def _dense(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool) -> Any:
     return biased(result.reshape(with_features(x.shape, len(matrix), True)), bias, True)
 
 
-def _sparse(blocks: bool) -> Callable[[Any, Any, bool], Any]:
-    def apply(x: Any, weight: Any, batch_last: bool) -> Any:
+def _sparse(blocks: bool) -> Callable[[torch.Tensor, torch.Tensor, bool], torch.Tensor]:
+    def apply(x: torch.Tensor, weight: torch.Tensor, batch_last: bool) -> torch.Tensor:
         shape = with_features(x.shape, outputs_of(weight.shape), batch_last)
         return sparse_product(as_matrix(x, batch_last), weight, batch_last, blocks).reshape(shape)
 
     return apply
 
 
-def _one_by_one(apply: Callable[[Any, Any, bool], Any]) -> Algorithm:
-    def chain(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool) -> Any:
+def _one_by_one(apply: Callable[[torch.Tensor, torch.Tensor, bool], torch.Tensor]) -> Algorithm:
+    def chain(
+        x: torch.Tensor,
+        weights: Sequence[torch.Tensor],
+        bias: torch.Tensor | None,
+        batch_last: bool,
+    ) -> torch.Tensor:
         for weight in weights:
             x = apply(x, weight, batch_last)
         return biased(x, bias, batch_last)
@@ -80,7 +90,13 @@ ALGORITHMS: dict[str, Algorithm] = {
 }
 
 
-def multiply(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool, algo: str) -> Any:
+def multiply(
+    x: torch.Tensor,
+    weights: Sequence[torch.Tensor],
+    bias: torch.Tensor | None,
+    batch_last: bool,
+    algo: str,
+) -> torch.Tensor:
     """The product by the algorithm of this name; torch.fx records its calls."""
     if algo != "kernel":  # The kernel's function does both itself.
         if are_symbols((x,)):

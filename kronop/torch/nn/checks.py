@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -18,7 +17,7 @@ from kronop.torch.checks import LISTS
 _TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
-def checked_patterns(patterns: Any) -> tuple[Pattern, ...]:
+def checked_patterns(patterns: object) -> tuple[Pattern, ...]:
     """The patterns as tuples of integers.
 
     Raises:
@@ -32,7 +31,7 @@ def checked_patterns(patterns: Any) -> tuple[Pattern, ...]:
 
 
 def checked_sizes(
-    subject: str, given: Any, names: Sequence[str], order: str
+    subject: str, given: object, names: Sequence[str], order: str
 ) -> tuple[tuple[int, ...], ...]:
     """A list of sizes of factors, as tuples of integers.
 
@@ -73,7 +72,7 @@ def checked_sizes(
     return tuple(found)
 
 
-def check_layer_weights(weights: Any, patterns: Sequence[Pattern]) -> None:
+def check_layer_weights(weights: object, patterns: Sequence[Pattern]) -> None:
     """Refuses weights that are not a list of tensors in the shapes of the patterns."""
     hint = "give one (a, b, c, d) for each pattern, in their order, or None"
     if not isinstance(weights, LISTS):
@@ -94,7 +93,7 @@ def check_layer_weights(weights: Any, patterns: Sequence[Pattern]) -> None:
         )
 
 
-def check_type(subject: str, dtype: Any) -> None:
+def check_type(subject: str, dtype: object) -> None:
     """Refuses an element type that the layer's parameters can't have."""
     if dtype not in _TYPES:
         raise ElementTypeError(
@@ -107,7 +106,7 @@ def check_type(subject: str, dtype: Any) -> None:
         )
 
 
-def check_operand(x: Any, weight: Any, batch_last: bool) -> None:
+def check_operand(x: object, weight: torch.Tensor, batch_last: bool) -> None:
     """Refuses an operand that does not fit a layer's first weights; torch's operations would refuse
     it too, but with less helpful messages."""
     if not isinstance(x, torch.Tensor):
@@ -130,7 +129,7 @@ def check_operand(x: Any, weight: Any, batch_last: bool) -> None:
         )
 
 
-def check_linear(linear: Any, patterns: Sequence[Pattern]) -> None:
+def check_linear(linear: torch.nn.Module, patterns: Sequence[Pattern]) -> None:
     """Refuses a module without a weight of the chain's shape with finite values."""
     check_linear_shapes(linear, patterns)
     weight = linear.weight
@@ -145,7 +144,7 @@ def check_linear(linear: Any, patterns: Sequence[Pattern]) -> None:
         )
 
 
-def check_linear_shapes(linear: Any, patterns: Sequence[Pattern]) -> None:
+def check_linear_shapes(linear: torch.nn.Module, patterns: Sequence[Pattern]) -> None:
     """Refuses a module without a weight of the chain's shape."""
     weight, bias = getattr(linear, "weight", None), getattr(linear, "bias", None)
     is_made = not isinstance(weight, torch.nn.parameter.UninitializedTensorMixin)
@@ -182,7 +181,7 @@ def check_linear_shapes(linear: Any, patterns: Sequence[Pattern]) -> None:
         )
 
 
-def _described(linear: Any, weight: Any) -> str:
+def _described(linear: object, weight: object) -> str:
     """Says in a message what was given instead of a linear layer."""
     kind = type(linear).__name__
     if isinstance(weight, torch.Tensor):

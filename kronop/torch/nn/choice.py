@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+
+import torch
 
 from kronop.args.device import target_of_device
 from kronop.args.view import Device
@@ -50,7 +51,9 @@ _RATES = {
 _LAUNCHES = {"cpu": (0.0, 0.0), "cuda": (1600.0, 1000.0)}
 
 
-def choose(patterns: Sequence[Pattern], dtype: Any, device: Any, batch_last: bool) -> str:
+def choose(
+    patterns: Sequence[Pattern], dtype: torch.dtype, device: torch.device, batch_last: bool
+) -> str:
     """The name of the faster algorithm for this chain on this device.
 
     It is "kernel" if the model does not know the device: "meta", or a GPU that is not here.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -23,7 +22,7 @@ def bounds(inputs: Sequence[int]) -> list[float]:
     return [(share / c) ** 0.5 for c in inputs]
 
 
-def draw(layer: Any, weights: Sequence[Any], inputs: Sequence[int]) -> None:
+def draw(layer: torch.nn.Module, weights: Sequence[torch.Tensor], inputs: Sequence[int]) -> None:
     """Draws new random values for the parameters of a linear layer: its weights, within `bounds`,
     and its bias, if it has one, from +-1/sqrt(in_features).
 

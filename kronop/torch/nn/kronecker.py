@@ -19,7 +19,12 @@ from kronop.torch.nn.initial import draw
 class _Factored(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
     """A module with the factors (rows, columns) of a Kronecker product."""
 
-    def __init__(self, shapes: Sequence[Sequence[int]], dtype: Any, device: Any) -> None:
+    def __init__(
+        self,
+        shapes: Sequence[Sequence[int]],
+        dtype: torch.dtype | None,
+        device: torch.device | str | int | None,
+    ) -> None:
         super().__init__()
         found = checked_sizes("shapes", shapes, ("rows", "columns"), "the left-most factor first")
         self.shapes = tuple((rows, columns) for rows, columns in found)
@@ -80,8 +85,8 @@ class KroneckerLinear(_Factored):
         self,
         shapes: Sequence[Sequence[int]],
         bias: bool = True,
-        dtype: Any = None,
-        device: Any = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | int | None = None,
     ) -> None:
         super().__init__(shapes, dtype, device)
         check_flag("bias", bias)
@@ -158,7 +163,10 @@ class KroneckerEmbedding(_Factored):
     """
 
     def __init__(
-        self, shapes: Sequence[Sequence[int]], dtype: Any = None, device: Any = None
+        self,
+        shapes: Sequence[Sequence[int]],
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | int | None = None,
     ) -> None:
         super().__init__(shapes, dtype, device)
         self.num_embeddings, self.embedding_dim = self._size(0), self._size(1)

@@ -80,12 +80,12 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
     def __init__(
         self,
         patterns: Sequence[Sequence[int]],
-        weights: Sequence[Any] | None = None,
+        weights: Sequence[torch.Tensor] | None = None,
         bias: bool = True,
         algo: str = "kernel",
-        dtype: Any = None,
+        dtype: torch.dtype | None = None,
         bs_last: bool = False,
-        device: Any = None,
+        device: torch.device | str | int | None = None,
     ) -> None:
         super().__init__()
         self.patterns = checked_patterns(patterns)
@@ -177,7 +177,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
                 return result
         return multiply(x, chain, bias, self.bs_last, self._runs())
 
-    def _operands(self) -> tuple[list[Any], Any]:
+    def _operands(self) -> tuple[list[torch.Tensor], torch.Tensor | None]:
         """The weights and the bias, read from the modules' dictionaries: iterating over a
         ParameterList takes 3 microseconds for each item."""
         own = self._modules["weights"]._parameters
@@ -263,7 +263,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
     @classmethod
     def from_linear(
         cls,
-        linear: Any,
+        linear: torch.nn.Module,
         patterns: Sequence[Sequence[int]],
         algo: str = "kernel",
         bs_last: bool = False,

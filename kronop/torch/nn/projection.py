@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -43,7 +42,7 @@ from kronop.torch.nn.algorithms import dense_product
 _LEAST_GAIN, _ROUNDING, _MOST_SWEEPS, _STEPS = 1e-3, 1e-13, 100, 12
 
 
-def project(matrix: Any, patterns: Sequence[Pattern]) -> list[Any]:
+def project(matrix: torch.Tensor, patterns: Sequence[Pattern]) -> list[torch.Tensor]:
     """The weights (a, b, c, d) of the factors, the right-most factor first.
 
     Args:
@@ -79,14 +78,14 @@ def _product_pattern(chain: Sequence[Pattern]) -> Pattern:
     return a, rows * d // last_d, last_a * columns // a, last_d
 
 
-def _hierarchical(matrix: Any, chain: Sequence[Pattern]) -> list[Any]:
+def _hierarchical(matrix: torch.Tensor, chain: Sequence[Pattern]) -> list[torch.Tensor]:
     """The factors, from the left, by recursive decomposition of blocks."""
     if len(chain) == 1:
         return [entries(matrix, chain[0])]
     cut = len(chain) // 2
     halves = chain[:cut], chain[cut:]
     left, right = _two_factors(matrix, *(_product_pattern(half) for half in halves))
-    every: list[Any] = []
+    every: list[torch.Tensor] = []
     for half, found in zip(halves, (left, right), strict=True):
         if len(half) == 1:
             every.append(found)
@@ -95,7 +94,7 @@ def _hierarchical(matrix: Any, chain: Sequence[Pattern]) -> list[Any]:
     return every
 
 
-def entries(matrix: Any, pattern: Pattern) -> Any:
+def entries(matrix: torch.Tensor, pattern: Pattern) -> torch.Tensor:
     """The weights (a, b, c, d) of the nearest Kronecker-sparse matrix: the entries of `matrix` at
     the places that the pattern has."""
     a, b, c, d = pattern
@@ -103,7 +102,9 @@ def entries(matrix: Any, pattern: Pattern) -> Any:
     return digits.diagonal(dim1=0, dim2=3).diagonal(dim1=1, dim2=3).permute(2, 0, 1, 3)
 
 
-def _two_factors(matrix: Any, left: Pattern, right: Pattern) -> tuple[Any, Any]:
+def _two_factors(
+    matrix: torch.Tensor, left: Pattern, right: Pattern
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The nearest product of two factors, by a singular value decomposition of each block."""
     (a1, b1, c1, d1), (a2, b2, c2, d2) = left, right
     middle = torch.arange(a1 * c1 * d1)
@@ -126,7 +127,7 @@ def _two_factors(matrix: Any, left: Pattern, right: Pattern) -> tuple[Any, Any]:
     return of_left.permute(0, 3, 1, 2), of_right.permute(0, 1, 3, 2)
 
 
-def _place_in_block(block: Any, count: int) -> Any:
+def _place_in_block(block: torch.Tensor, count: int) -> torch.Tensor:
     """For each middle index, how many earlier ones belong to the same block."""
     order = block.argsort(stable=True)
     sizes = torch.bincount(block, minlength=count)
@@ -136,7 +137,7 @@ def _place_in_block(block: Any, count: int) -> Any:
     return place
 
 
-def _improved(matrix: Any, found: list[Any]) -> list[Any]:
+def _improved(matrix: torch.Tensor, found: list[torch.Tensor]) -> list[torch.Tensor]:
     """The factors (the right-most first), improved by alternating least squares."""
     error = float((matrix - dense_product(found)).norm())
     for _ in range(_MOST_SWEEPS):
@@ -152,18 +153,23 @@ def _improved(matrix: Any, found: list[Any]) -> list[Any]:
     return found
 
 
-def _least_squares(matrix: Any, front: Any, weight: Any, behind: Any) -> tuple[Any, float]:
+def _least_squares(
+    matrix: torch.Tensor,
+    front: torch.Tensor | None,
+    weight: torch.Tensor,
+    behind: torch.Tensor | None,
+) -> tuple[torch.Tensor, float]:
     """(improved weights of X in |matrix - front X behind|, the error), by conjugate gradients.
 
     None for `front` or `behind` means an identity. The error never grows.
     """
 
-    def forward(item: Any) -> Any:
+    def forward(item: torch.Tensor) -> torch.Tensor:
         result = dense_product([item])
         result = result if front is None else front @ result
         return result if behind is None else result @ behind
 
-    def backward(item: Any) -> Any:
+    def backward(item: torch.Tensor) -> torch.Tensor:
         item = item if front is None else front.mT @ item
         return entries(item if behind is None else item @ behind.mT, tuple(weight.shape))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
@@ -17,7 +16,7 @@ from kronop.torch.nn.checks import check_linear_shapes
 from kronop.torch.nn.kslinear import KSLinear
 from kronop.torch.nn.patterns import within_budget
 
-Choice = Callable[[str, Any], Sequence[Sequence[int]] | None]
+Choice = Callable[[str, torch.nn.Linear], Sequence[Sequence[int]] | None]
 
 # Subclasses may compute something else: those of adapters and of quantisation do.
 # NonDynamicallyQuantizableLinear is the output projection of torch.nn.MultiheadAttention.
@@ -103,7 +102,9 @@ class Report:
         )
 
 
-def replace_linears(model: Any, choose: float | Choice, from_weights: bool = True) -> Report:
+def replace_linears(
+    model: torch.nn.Module, choose: float | Choice, from_weights: bool = True
+) -> Report:
     """Puts a `KSLinear` in the place of each chosen `torch.nn.Linear` of the model, in place.
 
     New layers have the bias, type, device and mode of the old ones, and want gradients if these
@@ -171,7 +172,7 @@ def _by_share(share: float) -> Choice:
             mismatch("choose", expected="a share between 0 and 1", got=share, hint="as 0.2")
         )
 
-    def choose(name: str, linear: Any) -> Sequence[Pattern] | None:
+    def choose(name: str, linear: torch.nn.Linear) -> Sequence[Pattern] | None:
         budget = _budget(share, linear)
         sizes = linear.in_features, linear.out_features
         return within_budget(*sizes, budget) if budget >= sum(sizes) else None
@@ -179,11 +180,11 @@ def _by_share(share: float) -> Choice:
     return choose
 
 
-def _budget(share: float, linear: Any) -> int:
+def _budget(share: float, linear: torch.nn.Linear) -> int:
     return int(share * linear.in_features * linear.out_features)
 
 
-def _too_few(share: float, linear: Any) -> str:
+def _too_few(share: float, linear: torch.nn.Linear) -> str:
     """Why a share of the layer's weights makes no product of factors."""
     n_in, n_out = linear.in_features, linear.out_features
     return (
@@ -192,7 +193,7 @@ def _too_few(share: float, linear: Any) -> str:
     )
 
 
-def _check(model: Any, choose: Any) -> None:
+def _check(model: torch.nn.Module, choose: object) -> None:
     if not isinstance(model, torch.nn.Module):
         kind = type(model).__name__
         raise ElementTypeError(
@@ -218,7 +219,9 @@ def _check(model: Any, choose: Any) -> None:
         )
 
 
-def _layer(linear: Any, patterns: Sequence[Sequence[int]], from_weights: bool) -> KSLinear:
+def _layer(
+    linear: torch.nn.Linear, patterns: Sequence[Sequence[int]], from_weights: bool
+) -> KSLinear:
     """The layer to put in the place of a dense one."""
     if from_weights:
         layer = KSLinear.from_linear(linear, patterns)
@@ -234,7 +237,7 @@ def _layer(linear: Any, patterns: Sequence[Sequence[int]], from_weights: bool) -
     return layer
 
 
-def _reason_to_keep(linear: Any, owners: Counter[int]) -> str | None:
+def _reason_to_keep(linear: torch.nn.Linear, owners: Counter[int]) -> str | None:
     """What a new layer in the place of this one would drop, for the report; None if nothing."""
     for name in ("weight", "bias"):
         if name not in linear._parameters:
@@ -250,7 +253,7 @@ def _reason_to_keep(linear: Any, owners: Counter[int]) -> str | None:
     return "it has hooks" if any([*of_module, *of_tensors]) else None
 
 
-def _put(model: Any, made: dict[int, KSLinear]) -> None:
+def _put(model: torch.nn.Module, made: dict[int, KSLinear]) -> None:
     """Replaces the modules with these ids everywhere in the model."""
     for module in [*model.modules()]:
         for name, child in [*module._modules.items()]:
@@ -258,7 +261,7 @@ def _put(model: Any, made: dict[int, KSLinear]) -> None:
                 setattr(module, name, made[id(child)])
 
 
-def _count(model: Any) -> int:
+def _count(model: torch.nn.Module) -> int:
     """The number of parameters, without those of lazy modules that have no shape yet."""
     lazy = torch.nn.parameter.UninitializedTensorMixin
     return sum(item.numel() for item in model.parameters() if not isinstance(item, lazy))

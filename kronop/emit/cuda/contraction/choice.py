@@ -15,6 +15,7 @@ from kronop.emit.cuda.contraction.group import GroupContract
 from kronop.emit.cuda.contraction.mma import MmaContract
 from kronop.emit.cuda.contraction.simt import SimtContract
 from kronop.emit.cuda.contraction.work import Contraction, Order
+from kronop.emit.cuda.machine import hertz
 from kronop.target import Target
 
 # Sizes from which on products of the tensor cores are full enough to win for sure.
@@ -34,14 +35,14 @@ _CALL_OVER_MODEL, _MANY_ROWS = 6000.0, 8192
 # How many tiles that don't fit are reported.
 MOST_REFUSED = 8
 
-Costed = list[tuple[float, ContractDesign]]
+Timed = list[tuple[float, ContractDesign]]  # Seconds of a call.
 Refused = list[tuple[str, str]]
-# (design, modelled cost) -> the cost to rank it by, which must not decrease with the modelled one.
+# (design, modelled time) -> the time to rank it by, which must not decrease with the modelled one.
 Price = Callable[[ContractDesign, float], float]
 
 
-def _as_modelled(design: ContractDesign, cost: float) -> float:
-    return cost
+def _as_modelled(design: ContractDesign, took: float) -> float:
+    return took
 
 
 def candidates(
@@ -52,13 +53,13 @@ def candidates(
     most: int,
     price: Price = _as_modelled,
     limit: float = inf,
-) -> tuple[Costed, Refused]:
+) -> tuple[Timed, Refused]:
     """The `most` cheapest designs that fit, cheapest first, and some that do not, with the reason.
 
     The user's tile names its instruction, so designs without that instruction are left out. Designs
     that cost more than `limit` may be left out.
     """
-    accepted: Costed = []
+    accepted: Timed = []
     rejected: Refused = []
     if work.splits is not None:
         offered = list(mma_choice.proposed(work, given))
@@ -73,8 +74,8 @@ def candidates(
     simt, refused = simt_choice.candidates(work, target, given)
     if simt:
         # The scores of SIMT tiles only rank them among each other: scale the best one's to its
-        # cost.
-        best = simt[0][1].cost(rows, target)
+        # time.
+        best = simt[0][1].seconds(rows, target)
         accepted += [(price(item, best * took / simt[0][0]), item) for took, item in simt]
     return sorted(accepted, key=lambda item: item[0])[:most], rejected + refused
 
@@ -87,7 +88,7 @@ def _of_mma(
     price: Price,
     limit: float,
     refused: Refused,
-) -> Costed:
+) -> Timed:
     """The cheapest tiles of `contract_mma`; appends to `refused` some that might have been cheaper
     but don't fit."""
 
@@ -97,7 +98,7 @@ def _of_mma(
     def judge(item: MmaContract) -> float | None:
         status = item.status(target)
         if status:
-            return price(item, item.cost(rows, target))
+            return price(item, item.seconds(rows, target))
         if len(refused) < MOST_REFUSED:
             refused.append((str(item), status.reason))
         return None
@@ -107,18 +108,18 @@ def _of_mma(
 
 def even_candidates(
     work: Contraction, rows: int, target: Target, given: TileDescription | None, most: int
-) -> tuple[Costed, Refused]:
+) -> tuple[Timed, Refused]:
     """`candidates`, for rows that are one stride apart: `contract_group`, which needs that, is
     among them."""
     if work.splits is None:
         return candidates(work, rows, target, given, most)
-    grouped: Costed = []
+    grouped: Timed = []
     refused: Refused = []
     small = given is None and min(work.contracted, work.produced) < LEAST_OF_MMA
     for item in () if small else group_choice.proposed(work, target, given):
         status = item.status(target)
         if status:
-            grouped.append((item.cost(rows, target), item))
+            grouped.append((item.seconds(rows, target), item))
         else:
             refused.append((str(item), status.reason))
     costs = sorted(took for took, _ in grouped)
@@ -132,19 +133,18 @@ def even_candidates(
     return accepted[:most], [*refused, *rejected]
 
 
-def even_cost(design: ContractDesign, rows: int, target: Target) -> float:
-    """The cost of a design on the scale of `even_candidates`."""
-    took = design.cost(rows, target)
+def even_seconds(design: ContractDesign, rows: int, target: Target) -> float:
+    """The time of a design on the scale of `even_candidates`."""
+    took = design.seconds(rows, target)
     if isinstance(design, GroupContract):
         return took
     return _measured(design, rows, took, target)
 
 
 def _measured(design: ContractDesign, rows: int, took: float, target: Target) -> float:
-    """A modelled cost, converted to the scale of `contract_group`'s model."""
-    work = design.work
-    many = operands.cover(rows, work.groups) >= _MANY_ROWS
-    call = cost.of_cycles(work, rows, _CALL_OVER_MODEL if many else 0.0, target)
+    """A modelled time, converted to the scale of `contract_group`'s model."""
+    many = operands.cover(rows, design.work.groups) >= _MANY_ROWS
+    call = _CALL_OVER_MODEL / hertz(target) if many else 0.0
     return _over_model(design) * took + call
 
 

@@ -1,8 +1,7 @@
-"""The cost of a contraction, on one scale for the tiles of ordinary and of tensor cores.
+"""The modelled time of a tile of `contract_mma`.
 
-Costs are in bytes of memory traffic for each element of X, like those of other passes. The loads,
-products, shared memory accesses and instructions of a block overlap with those of other blocks on
-the same multiprocessor.
+The loads, products, shared memory accesses and instructions of a block overlap with those of other
+blocks on the same multiprocessor.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from kronop.emit.cuda.contraction.mma_room import OUTPUTS, ROWS, SLAB, MmaRoom
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.cuda.machine import (
     PRODUCTS_OF_SPLIT,
-    memory_bytes_per_cycle,
+    hertz,
+    memory_rate,
     memory_share,
     warp_slowness,
 )
@@ -25,13 +25,11 @@ from kronop.target import Target
 # Cycles of a warp's product over a slab of 16 contracted indices, by the bytes of an operand.
 _PRODUCT_OF_SLAB = {1: 1.6, 2: 1.6, 4: 3.4, 8: 17.0}
 # Latencies that a block itself doesn't hide, in cycles: of its start and end, and of a stage.
-# Instructions of a warp for a stage.
 _BLOCK, _STEP = 1900.0, 70.0
-_OF_A_STEP = 40
 
 
 def of_mma(tile: MmaRoom, units: tuple[float, ...], rows: int, target: Target) -> float:
-    """The cost on tensor cores for `rows` rows, from the turns in which their blocks run; `units`
+    """Seconds on tensor cores for `rows` rows, from the turns in which their blocks run; `units`
     are the tile's own."""
     work, used = tile.work, _on(units, target)
     busy = math.hypot(*used)
@@ -42,8 +40,7 @@ def of_mma(tile: MmaRoom, units: tuple[float, ...], rows: int, target: Target) -
     lanes = operands.cover(work.lanes, tile.lanes)
     blocks = operands.cover(rows, tile.m) * outputs * lanes
     turns = operands.cover(blocks, target.cores)
-    took = turns * max(busy, alone / min(resident, turns))
-    return of_cycles(work, rows, took, target)
+    return turns * max(busy, alone / min(resident, turns)) / hertz(target)
 
 
 def least_of_mma(tile: MmaRoom, rows: int, target: Target) -> float:
@@ -56,18 +53,12 @@ def least_of_mma(tile: MmaRoom, rows: int, target: Target) -> float:
         * operands.cover(work.lanes, tile.lanes)
     )
     took = operands.cover(blocks, target.cores) * math.hypot(*_on(_streams(tile), target))
-    return ROUNDED * of_cycles(work, rows, took, target)
+    return ROUNDED * took / hertz(target)
 
 
-def cycles(work: Contraction, rows: int, cost: float, target: Target) -> float:
-    """The cycles of a call with that cost."""
-    return cost / of_cycles(work, rows, 1.0, target)
-
-
-def of_cycles(work: Contraction, rows: int, cycles: float, target: Target) -> float:
-    """The cost of a call that takes `cycles` cycles; the inverse of `cycles`."""
-    moved = target.cores * memory_bytes_per_cycle(target)
-    return cycles * moved / (rows * work.contracted * work.lanes)
+def bytes_of_element(work: Contraction, rows: int, seconds: float, target: Target) -> float:
+    """The bytes that memory moves in the time of a call, for each element of X's `rows` rows."""
+    return seconds * memory_rate(target) / (rows * work.contracted * work.lanes)
 
 
 def units(tile: MmaRoom) -> tuple[float, ...]:

@@ -85,9 +85,8 @@ class ContractDesign(Design):
         """Whether the kernel can run with this design; there is no other such check."""
 
     @abstractmethod
-    def cost(self, rows: int, target: Target) -> float:
-        """The time for `rows` rows (of all groups together), expressed as bytes of memory traffic
-        for each element of X."""
+    def seconds(self, size: int, target: Target) -> float:
+        """Modelled time for `size` rows, of all groups together."""
 
     @abstractmethod
     def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:

@@ -13,6 +13,7 @@ from kronop.emit.cuda.contraction import group_chains as chains
 from kronop.emit.cuda.contraction.design import INDICES, ContractDesign, Extents, allows_runs
 from kronop.emit.cuda.contraction.group_room import TEAM, GroupRoom
 from kronop.emit.cuda.contraction.work import Contraction
+from kronop.emit.cuda.machine import hertz
 from kronop.emit.cuda.operands import View
 from kronop.emit.design import Constant
 from kronop.frozen import dataclass
@@ -142,12 +143,11 @@ class GroupContract(GroupRoom):
             )
         return Status.accept()
 
-    def cost(self, rows: int, target: Target) -> float:
-        imported("kronop.emit.cuda.contraction.cost")
+    def seconds(self, size: int, target: Target) -> float:
         imported("kronop.emit.cuda.contraction.group_cost")
-        from kronop.emit.cuda.contraction import cost, group_cost
+        from kronop.emit.cuda.contraction import group_cost
 
-        return cost.of_cycles(self.work, rows, group_cost.cycles(self, rows, target), target)
+        return group_cost.cycles(self, size, target) / hertz(target)
 
     def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
         work, (x_vector, w_vector, y_vector) = self.work, self.vectors

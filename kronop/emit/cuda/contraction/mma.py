@@ -69,11 +69,11 @@ class MmaContract(MmaRoom):
 
         return cost.units(self)
 
-    def cost(self, rows: int, target: Target) -> float:
+    def seconds(self, size: int, target: Target) -> float:
         imported("kronop.emit.cuda.contraction.cost")
         from kronop.emit.cuda.contraction import cost
 
-        return cost.of_mma(self, self.units, rows, target)
+        return cost.of_mma(self, self.units, size, target)
 
     def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
         work, (x_vector, w_vector, y_vector) = self.work, self.vectors

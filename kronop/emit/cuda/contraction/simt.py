@@ -8,7 +8,7 @@ from kronop.artifacts import Status
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.design import ContractDesign, offsets_bytes
 from kronop.emit.cuda.contraction.work import Order
-from kronop.emit.cuda.machine import bytes_of_multiply_adds
+from kronop.emit.cuda.machine import bytes_of_multiply_adds, memory_rate
 from kronop.emit.design import Constant
 from kronop.frozen import dataclass, derived
 from kronop.machine import BLOCK_THREADS, REGISTERS, THREAD_REGISTERS, WARP
@@ -111,8 +111,13 @@ class SimtContract(ContractDesign):
             )
         return Status.accept()
 
-    def cost(self, rows: int, target: Target) -> float:
-        """The cost on ordinary cores: traffic and arithmetic, which hardly overlap."""
+    def seconds(self, size: int, target: Target) -> float:
+        elements = size * self.work.contracted * self.work.lanes
+        return elements * self._bytes_of_element(target) / memory_rate(target)
+
+    def _bytes_of_element(self, target: Target) -> float:
+        """Traffic for each element of X, and arithmetic in the time of which memory moves so many
+        bytes: they hardly overlap."""
         work = self.work
         contracted, produced = work.contracted, work.produced
         x, y = work.source.bytes, work.output.bytes * produced / contracted

@@ -18,7 +18,6 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 _THREADS, _PIECE, _OPERANDS = 256, 32, 3
-_FOLDER = "kronop.families.distance.cuda"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -104,7 +104,9 @@ def kernel_matrix(
     return _matrix(x1, x2, kernel, regularization, api.DIRECT)
 
 
-def _matrix(x1: Any, x2: Any, kernel: Kernel, regularization: Any, mode: str) -> Any:
+def _matrix(
+    x1: torch.Tensor, x2: torch.Tensor, kernel: Kernel, regularization: Any, mode: str
+) -> torch.Tensor:
     for name, item in (("x1", x1), ("x2", x2)):
         check_kind(item, name)
         check_tensor(name, item, 2, "kronop.cdist and kronop.kernel_matrix")
@@ -161,7 +163,7 @@ def kernel_matmul(
     return product(x1, x2, v, *values.arguments, bound.form.text())
 
 
-def _check_values(bound: Bound, x1: Any, x2: Any) -> None:
+def _check_values(bound: Bound, x1: torch.Tensor, x2: torch.Tensor) -> None:
     """Refuses values of other types than sums have, or that don't broadcast over the batch."""
     names = names_of(bound)
     of_sums = torch.promote_types(x1.dtype, torch.float32)
@@ -173,7 +175,9 @@ def _check_values(bound: Bound, x1: Any, x2: Any) -> None:
         matrix_shape(tuple(x1.shape), tuple(x2.shape), bound)
 
 
-def with_common_vector(x1: Any, x2: Any, bound: Bound) -> tuple[Any, Any, Bound]:
+def with_common_vector(
+    x1: torch.Tensor, x2: torch.Tensor, bound: Bound
+) -> tuple[torch.Tensor, torch.Tensor, Bound]:
     """The points divided by bandwidths per feature, and the kernel without them, if all terms have
     the same ones: more kernels are fast without vectors. Else everything as it is.
 

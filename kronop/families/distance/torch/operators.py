@@ -31,7 +31,7 @@ from kronop.families.distance.torch import sums
 from kronop.families.distance.torch.scaled import Scaled
 from kronop.families.distance.value_arguments import is_tensor, widths_in, with_bounded_powers
 from kronop.torch.checks import check_kind, common_shape
-from kronop.torch.declaration import Autocast, Named, Operator
+from kronop.torch.declaration import Autocast, Gradients, Named, Operator
 from kronop.torch.registration import register
 from kronop.torch.transforms import in_front
 
@@ -52,12 +52,12 @@ class Values:
         vectors: of one number per feature, all tensors.
     """
 
-    tensors: list[Any]
+    tensors: list[torch.Tensor]
     numbers: str
-    vectors: list[Any]
+    vectors: list[torch.Tensor]
 
     @classmethod
-    def of(cls, bound: Bound, points: Any) -> Values:
+    def of(cls, bound: Bound, points: torch.Tensor) -> Values:
         """Those of a call; arrays of NumPy become tensors beside the points."""
         values = with_bounded_powers(bound, max(4, points.dtype.itemsize))
         texts = [_HELD if is_tensor(item) else repr(float(item)) for item in values]
@@ -71,7 +71,7 @@ class Values:
         return cls(list(given.values), given.numbers, list(given.vectors))
 
     @property
-    def arguments(self) -> tuple[Any, ...]:
+    def arguments(self) -> tuple[list[torch.Tensor], str, list[torch.Tensor]]:
         return self.tensors, self.numbers, self.vectors
 
     @property
@@ -93,7 +93,7 @@ class Values:
         texts = [_HELD if is_tensor(item) else repr(item) for item in every]
         return Values(tensors, ",".join(texts), [self.vectors[index] for index in kept_vectors])
 
-    def value(self, index: int) -> Any:
+    def value(self, index: int) -> torch.Tensor | float:
         """A value, as a number or as a tensor that broadcasts against matrices."""
         value = self.every[index]
         return value[..., None, None] if is_tensor(value) else value
@@ -102,14 +102,14 @@ class Values:
         return Bound(form=form, values=tuple(self.every), vectors=tuple(self.vectors))
 
 
-def _tensor(item: Any, points: Any) -> Any:
+def _tensor(item: object, points: torch.Tensor) -> torch.Tensor:
     """A tensor as it is, or an array as a tensor of the type that sums have."""
     if isinstance(item, torch.Tensor):
         return item
     return torch.as_tensor(item, dtype=_kind_of_sums(points), device=points.device)
 
 
-def _kind_of_sums(points: Any) -> torch.dtype:
+def _kind_of_sums(points: torch.Tensor) -> torch.dtype:
     return torch.promote_types(points.dtype, torch.float32)
 
 
@@ -125,7 +125,9 @@ def slope_of(values: Values, form: Form, name: str) -> tuple[Form, Values] | flo
     return other, values.some(*kept)
 
 
-def derived(x1: Any, x2: Any, values: Values, form: Form, name: str) -> Any:
+def derived(
+    x1: torch.Tensor, x2: torch.Tensor, values: Values, form: Form, name: str
+) -> torch.Tensor | float | None:
     """The matrix of `slope_of`."""
     slope = slope_of(values, form, name)
     if not isinstance(slope, tuple):
@@ -135,25 +137,39 @@ def derived(x1: Any, x2: Any, values: Values, form: Form, name: str) -> Any:
 
 
 def _compute(
-    x1: Any, x2: Any, values: Any, numbers: str, vectors: Any, form: str, mode: str
-) -> Any:
+    x1: torch.Tensor,
+    x2: torch.Tensor,
+    values: list[torch.Tensor],
+    numbers: str,
+    vectors: list[torch.Tensor],
+    form: str,
+    mode: str,
+) -> torch.Tensor:
     bound = Values(values, numbers, vectors).bound(Form.from_text(form))
     return api.matrix_of(x1, x2, bound, mode)
 
 
-def _fake(x1: Any, x2: Any, values: Any, numbers: str, vectors: Any, form: str, mode: str) -> Any:
+def _fake(
+    x1: torch.Tensor,
+    x2: torch.Tensor,
+    values: list[torch.Tensor],
+    numbers: str,
+    vectors: list[torch.Tensor],
+    form: str,
+    mode: str,
+) -> torch.Tensor:
     bound = Values(values, numbers, vectors).bound(Form.from_text(form))
     shape = matrix_shape(tuple(x1.shape), tuple(x2.shape), bound, common_shape)
     check_kind("x2", x2, x1.dtype, "points are of one type")
     return x1.new_empty(shape)
 
 
-def _backward(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
+def _backward(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:
     form, values = Form.from_text(given.form), Values.given(given)
     x1, x2 = given.x1, given.x2
-    found = {"x1": None, "x2": None}
-    of_values: list[Any] = [None] * len(values.tensors)
-    of_vectors: list[Any] = [None] * len(values.vectors)
+    found: dict[str, torch.Tensor | None] = {"x1": None, "x2": None}
+    of_values: list[torch.Tensor | None] = [None] * len(values.tensors)
+    of_vectors: list[torch.Tensor | None] = [None] * len(values.vectors)
     needed = list(needs.values)
     for index, term in enumerate(form.terms):
         if term.kind is TermKind.Largest:  # What is factored out does not count.
@@ -198,7 +214,7 @@ def _backward(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
     return of_points | {"values": of_values, "vectors": of_vectors}
 
 
-def largest_of(term: Term, x1: Any, x2: Any) -> Any:
+def largest_of(term: Term, x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor | None:
     """The largest differences, in the type of sums, if the term is relative to them; else None.
 
     It is derived as if they were constants: a norm is the same whatever is factored out.
@@ -209,21 +225,23 @@ def largest_of(term: Term, x1: Any, x2: Any) -> Any:
     return matrix(*points, [], "", [], _LARGEST.text(), api.DIRECT)
 
 
-def wide_enough(term: Term, x1: Any, x2: Any) -> tuple[Any, Any]:
+def wide_enough(
+    term: Term, x1: torch.Tensor, x2: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The points, as wide as sums if the derivative in a term may be beyond 16 bits: in a relative
     one it is divided by p, by which the term's own derivative is multiplied."""
     kind = torch.float32 if term.kind is TermKind.Relative else x1.dtype
     return x1.to(torch.promote_types(x1.dtype, kind)), x2.to(torch.promote_types(x2.dtype, kind))
 
 
-def sum_of_both(first: Any, second: Any) -> Any:
+def sum_of_both(first: torch.Tensor | None, second: torch.Tensor | None) -> torch.Tensor | None:
     """The sum of two gradients or tangents, each of which may be None."""
     if first is None or second is None:
         return second if first is None else first
     return first + second
 
 
-def times(grad: Any, slope: Any) -> Any:
+def times(grad: torch.Tensor, slope: torch.Tensor | float) -> torch.Tensor:
     """A product with a matrix, or with a number that is mostly 1."""
     return grad if isinstance(slope, float) and slope == 1 else grad * slope
 
@@ -241,7 +259,7 @@ def refuse_power(form: Form, slot: int) -> None:
         )
 
 
-def _tangent(given: Named, tangents: Named) -> Any:
+def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
     form, values = Form.from_text(given.form), Values.given(given)
     total = None
     for index, term in enumerate(form.terms):
@@ -270,13 +288,13 @@ def _tangent(given: Named, tangents: Named) -> Any:
     return total
 
 
-def _mapped(size: int, given: Named, dims: Named) -> tuple[Any, int]:
+def _mapped(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
     points, values, vectors = mapped_first(given, dims, ("x1", "x2"))
     result = matrix.library(*points, values, given.numbers, vectors, given.form, given.mode)
     return result.expand(size, *result.shape[1:]), 0
 
 
-def mapped_first(given: Named, dims: Named, names: Sequence[str]) -> list[list[Any]]:
+def mapped_first(given: Named, dims: Named, names: Sequence[str]) -> list[list[torch.Tensor]]:
     """The matrices with these names, the values and the vectors, with the mapped dimension before
     all leading ones."""
     lists = (

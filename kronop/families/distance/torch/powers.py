@@ -8,7 +8,7 @@ points of both sides as rows.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 
@@ -21,14 +21,27 @@ from kronop.torch.registration import register
 from kronop.torch.transforms import in_front
 
 
-def signed_powers(weights: Any, x1: Any, x2: Any, p: Any, largest: Any = None) -> Any:
+def signed_powers(
+    weights: torch.Tensor,
+    x1: torch.Tensor,
+    x2: torch.Tensor,
+    p: torch.Tensor | float,
+    largest: torch.Tensor | None = None,
+) -> torch.Tensor:
     """The sums for a number p, or a tensor of the leading dimensions' shape."""
     is_tensor = isinstance(p, torch.Tensor)
     power = (p, 0.0) if is_tensor else (None, float(p))
     return _operator(weights, x1, x2, largest, *power)
 
 
-def _compute(weights: Any, x1: Any, x2: Any, largest: Any, powers: Any, power: float) -> Any:
+def _compute(
+    weights: torch.Tensor,
+    x1: torch.Tensor,
+    x2: torch.Tensor,
+    largest: torch.Tensor | None,
+    powers: torch.Tensor | None,
+    power: float,
+) -> torch.Tensor:
     imported("kronop.families.distance.gradient_api")
     from kronop.families.distance.gradient_api import sums_of_slopes
 
@@ -39,7 +52,14 @@ def _compute(weights: Any, x1: Any, x2: Any, largest: Any, powers: Any, power: f
     return result.transpose(-2, -1).contiguous()
 
 
-def _fake(weights: Any, x1: Any, x2: Any, largest: Any, powers: Any, power: float) -> Any:
+def _fake(
+    weights: torch.Tensor,
+    x1: torch.Tensor,
+    x2: torch.Tensor,
+    largest: torch.Tensor | None,
+    powers: torch.Tensor | None,
+    power: float,
+) -> torch.Tensor:
     given = {"A": weights, "B": x2, "D": x1, "L": largest}
     turned = {name: tuple(item.mT.shape) for name, item in given.items() if item is not None}
     power_shape = {} if powers is None else {"p": tuple(powers.shape)}
@@ -47,7 +67,7 @@ def _fake(weights: Any, x1: Any, x2: Any, largest: Any, powers: Any, power: floa
     return x1.new_empty((*lead, rows, columns))
 
 
-def _refuse(*_: Any) -> NoReturn:
+def _refuse(*_: object) -> NoReturn:
     """Called for derivatives. Not when a call is recorded: torch.func records all calls."""
     raise ArgumentError(
         mismatch(
@@ -59,7 +79,7 @@ def _refuse(*_: Any) -> NoReturn:
     )
 
 
-def _mapped(size: int, given: Named, dims: Named) -> tuple[Any, int]:
+def _mapped(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
     """The mapped dimension becomes the first of the leading ones."""
     own = {"weights": 2, "x1": 2, "x2": 2, "largest": 2, "powers": 0}
     every = [(getattr(given, name), getattr(dims, name), rank) for name, rank in own.items()]

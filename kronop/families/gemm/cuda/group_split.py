@@ -8,7 +8,7 @@ from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import float32
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
+from kronop.emit.cuda.machine import memory_rate
 from kronop.emit.design import Instantiation, InWorkspace, Pipeline, Runnable, package_folder
 from kronop.families.gemm.cuda.group_design import GemmGroup
 from kronop.families.gemm.cuda.group_problem import PLANES, step_of
@@ -120,8 +120,7 @@ class SplitProduct(Pipeline):
     def seconds(self, size: GemmSize, target: Target) -> float:
         """Modelled time: elements are read, written as two, and read again."""
         moved = (size.m + size.n) * size.k * size.batch * 3 * float32.bytes
-        rate = memory_bytes_per_cycle(target) * target.cores * hertz(target)
-        return self.product.seconds(size, target) + moved / rate + MEASURED.launch
+        return self.product.seconds(size, target) + moved / memory_rate(target) + MEASURED.launch
 
     def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
         """Bytes of the planes of what runs at once, and of what the product needs behind them."""

@@ -6,7 +6,6 @@ They have derivatives themselves, in both modes, and rules for vmap and torch.co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 
@@ -31,31 +30,31 @@ class Rule:
             minus infinity torch's functions give NaN.
     """
 
-    apply: Callable[[Any], Any]
-    slope: Callable[[Any, Any], Any]
-    kept_slope: Callable[[Any, Any], Any]
+    apply: Callable[[torch.Tensor], torch.Tensor]
+    slope: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    kept_slope: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     keeps_result: bool = False
 
-    def of(self, t: Any) -> Any:
+    def of(self, t: torch.Tensor) -> torch.Tensor:
         """f(t) for every t."""
         return self.apply(t if self.keeps_result else t.clamp(min=BOUND))
 
 
-def _leaky(g: Any, t: Any) -> Any:
+def _leaky(g: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
     # The slope for negative numbers is positive, so that y has the sign of t.
     return _aten.leaky_relu_backward(g, t, _LEAK, False)
 
 
-def _rectified(g: Any, t: Any) -> Any:
+def _rectified(g: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
     return _aten.threshold_backward(g, t, 0)
 
 
-def _within(t: Any) -> Any:
+def _within(t: torch.Tensor) -> torch.Tensor:
     """t where slopes change; torch's slopes of infinite ones are NaN."""
     return t.clamp(BOUND, -BOUND)
 
 
-def _silu_slope(g: Any, t: Any) -> Any:
+def _silu_slope(g: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
     # NOTE: torch 2.13's silu_backward has no derivative.
     t = _within(t)
     y = torch.sigmoid(t)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import torch
 
 from kronop.torch.declaration import Named
 from kronop.torch.scaling import scaled
 from kronop.torch.transforms import in_front
 
 
-def mapped(size: int, given: Named, dims: Named) -> tuple[Any, Any, Any, Any, Any]:
+def mapped(
+    size: int, given: Named, dims: Named
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None, float]:
     """(a, b, c, bias, beta) of one call whose result has the mapped dimension in front."""
     rank = max(
         item.dim() - (dim is not None) for item, dim in ((given.a, dims.a), (given.b, dims.b))

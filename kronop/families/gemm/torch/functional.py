@@ -75,7 +75,9 @@ def matmul(
             check_tensor(name, item, least, "kronop.gemm.matmul does")
     if are_vectors(a, b, c):
 
-        def multiply(a: Any, b: Any, c: Any, out: None) -> Any:
+        def multiply(
+            a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None, out: None
+        ) -> torch.Tensor:
             return matmul(a, b, c, alpha, beta, bias, activation)
 
         result: torch.Tensor = multiplied(multiply, a, b, c)
@@ -89,7 +91,15 @@ def matmul(
     return found.view(*a.shape[:-1], b.shape[-1])
 
 
-def _again(a: Any, b: Any, c: Any, bias: Any, alpha: Any, beta: Any, activation: Any) -> Any:
+def _again(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    alpha: float,
+    beta: float,
+    activation: str | None,
+) -> Any:
     """The result of a call that is remembered; None, with nothing written, if it is not."""
     if activation is None:
         return product.plain.again(a, b, c, bias, alpha, beta)
@@ -97,8 +107,14 @@ def _again(a: Any, b: Any, c: Any, bias: Any, alpha: Any, beta: Any, activation:
 
 
 def _called(
-    a: Any, b: Any, c: Any, bias: Any, alpha: Any, beta: Any, activation: str | None
-) -> Any:
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    alpha: float,
+    beta: float,
+    activation: str | None,
+) -> torch.Tensor:
     if activation is None:
         return product(a, b, c, bias, alpha, beta)
     tensors = [item for item in (a, b, c, bias) if item is not None]
@@ -107,7 +123,9 @@ def _called(
     return activated(a, b, c, bias, alpha, beta, activation)
 
 
-def _flattened(a: Any, b: Any, c: Any) -> tuple[Any, Any] | None:
+def _flattened(
+    a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor | None] | None:
     """(a, c) with all rows of a batch that b multiplies as one matrix; None if they are no batch,
     or do not lie in memory so.
 

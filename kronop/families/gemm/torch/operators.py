@@ -11,7 +11,7 @@ where the products are calls of kronop::matmul, to which transposed operands are
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,28 +21,43 @@ from kronop.descriptions.activation import BOUNDED
 from kronop.families.gemm import api
 from kronop.families.gemm.torch import batching, shapes
 from kronop.families.gemm.torch.activations import RULES
-from kronop.torch.declaration import Autocast, Direct, Named, Operator, Prepared
+from kronop.torch.declaration import Autocast, Direct, Gradients, Named, Operator, Prepared
 from kronop.torch.registration import register
 from kronop.torch.scaling import scaled
 
 
 def _compute(
-    a: Any, b: Any, c: Any, bias: Any, alpha: Any, beta: Any, activation: str | None = None
-) -> Any:
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    alpha: float,
+    beta: float,
+    activation: str | None = None,
+) -> torch.Tensor:
     # Operators of torch take strings.
     return api.matmul(a, b, c, alpha, beta, bias, activation)  # type: ignore[arg-type]
 
 
 def _fake(
-    a: Any, b: Any, c: Any, bias: Any, alpha: Any, beta: Any, activation: str | None = None
-) -> Any:
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    alpha: float,
+    beta: float,
+    activation: str | None = None,
+) -> torch.Tensor:
     check_activation(activation)
     return shapes.result(a, b, c, bias)
 
 
 def _gradients(
-    given: Named, needs: Named, grad: Any, multiply: Callable[..., Any] | None = None
-) -> dict[str, Any]:
+    given: Named,
+    needs: Named,
+    grad: torch.Tensor,
+    multiply: Callable[..., torch.Tensor] | None = None,
+) -> Gradients:
     """The gradients of kronop::matmul, from that of its result; products are its own, or those of
     `multiply`."""
     found, multiply = {}, multiply or product
@@ -57,7 +72,7 @@ def _gradients(
     return found
 
 
-def _tangent(given: Named, tangents: Named) -> Any:
+def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
     """The tangent of kronop::matmul's result; None if it has none."""
     found = tangents.bias
     if tangents.c is not None:
@@ -69,16 +84,16 @@ def _tangent(given: Named, tangents: Named) -> Any:
     return found
 
 
-def _linear(given: Named) -> Any:
+def _linear(given: Named) -> torch.Tensor:
     """What the activation of kronop::matmul_activated is applied to."""
     return product(given.a, given.b, given.c, given.bias, given.alpha, given.beta)
 
 
-def _gradients_activated(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
+def _gradients_activated(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:
     return _gradients(given, needs, RULES[given.activation].slope(grad, _linear(given)))
 
 
-def _tangent_activated(given: Named, tangents: Named) -> Any:
+def _tangent_activated(given: Named, tangents: Named) -> torch.Tensor | None:
     found = _tangent(given, tangents)
     if found is None:
         return None
@@ -86,19 +101,25 @@ def _tangent_activated(given: Named, tangents: Named) -> Any:
     return RULES[given.activation].slope(found.expand_as(inner), inner)
 
 
-def _mapped(size: int, given: Named, dims: Named) -> tuple[Any, int]:
+def _mapped(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
     *tensors, beta = batching.mapped(size, given, dims)
     return product.library(*tensors, given.alpha, beta), 0
 
 
-def _mapped_activated(size: int, given: Named, dims: Named) -> tuple[Any, int]:
+def _mapped_activated(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
     *tensors, beta = batching.mapped(size, given, dims)
     return activated.library(*tensors, given.alpha, beta, given.activation), 0
 
 
 def _decomposed(
-    a: Any, b: Any, c: Any, bias: Any, alpha: Any, beta: Any, activation: str | None = None
-) -> Any:
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    alpha: float,
+    beta: float,
+    activation: str | None = None,
+) -> torch.Tensor:
     """The result by torch's own operations."""
     kind = shapes.result_kind(a.dtype)
     found = scaled(a.to(kind) @ b.to(kind), alpha)
@@ -118,7 +139,7 @@ def _prepare(given: Named) -> Prepared | None:
         return None
     run, places = call.run, [at for at, item in enumerate(operands) if item is not None]
 
-    def launch(tensors: Any, addresses: list[int]) -> Any:
+    def launch(tensors: Sequence[torch.Tensor], addresses: list[int]) -> Any:
         every, where = [None] * 5, [0] * 5
         for at, item, address in zip(places, tensors, addresses, strict=True):
             every[at], where[at] = item, address
@@ -129,7 +150,7 @@ def _prepare(given: Named) -> Prepared | None:
     )
 
 
-def _forward(given: Named, needs: Named) -> tuple[Any, tuple[()]]:
+def _forward(given: Named, needs: Named) -> tuple[torch.Tensor, tuple[()]]:
     return _compute(*vars(given).values()), ()
 
 
@@ -140,11 +161,17 @@ def _prepare_forward(given: Named, needs: Named) -> Prepared | None:
     return dataclasses.replace(found, finish=lambda made, tensors: (made, ()))
 
 
-def _backward(given: Named, kinds: Named, extra: Any, needs: Named, grad: Any) -> dict[str, Any]:
+def _backward(
+    given: Named,
+    kinds: Named,
+    extra: Sequence[torch.Tensor | None],
+    needs: Named,
+    grad: torch.Tensor,
+) -> Gradients:
     return _gradients(given, needs, grad, _compute)
 
 
-def _forward_activated(given: Named, needs: Named) -> tuple[Any, tuple[Any]]:
+def _forward_activated(given: Named, needs: Named) -> tuple[torch.Tensor, tuple[torch.Tensor]]:
     """D, and what the backward finds f'(T) from: D, or else T, which is then rounded before f."""
     rule = RULES[given.activation]
     if rule.keeps_result:
@@ -156,8 +183,12 @@ def _forward_activated(given: Named, needs: Named) -> tuple[Any, tuple[Any]]:
 
 
 def _backward_activated(
-    given: Named, kinds: Named, extra: Any, needs: Named, grad: Any
-) -> dict[str, Any]:
+    given: Named,
+    kinds: Named,
+    extra: Sequence[torch.Tensor | None],
+    needs: Named,
+    grad: torch.Tensor,
+) -> Gradients:
     inner = RULES[given.activation].kept_slope(grad, extra[0])
     return _gradients(given, needs, inner, _compute)
 
@@ -207,7 +238,13 @@ activated = register(
 
 
 def composed(
-    a: Any, b: Any, c: Any, bias: Any, alpha: Any, beta: Any, activation: str
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    alpha: float,
+    beta: float,
+    activation: str,
 ) -> torch.Tensor:
     """kronop::matmul_activated as a product and torch's activation, whose gradient needs no further
     product: for graphs, in which torch.compile fuses activations with what follows."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
@@ -16,7 +14,9 @@ from kronop.torch.declaration import Named
 _HINT = "a and b have one type, c and bias that of the result"
 
 
-def result(a: Any, b: Any, c: Any, bias: Any) -> Any:
+def result(
+    a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None, bias: torch.Tensor | None
+) -> torch.Tensor:
     """A tensor of the result's shape and type.
 
     Raises:
@@ -34,7 +34,7 @@ def result(a: Any, b: Any, c: Any, bias: Any) -> Any:
     return a.new_empty(shape, dtype=kind)
 
 
-def result_shape(a: Any, b: Any) -> tuple[Any, ...]:
+def result_shape(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
     """(..., M, N) of a product.
 
     Raises:
@@ -47,12 +47,12 @@ def result_shape(a: Any, b: Any) -> tuple[Any, ...]:
     return (*leading(*shapes, broadcast=common_shape), m, n)
 
 
-def result_kind(kind: Any) -> Any:
+def result_kind(kind: torch.dtype) -> torch.dtype:
     """The type of products of tensors of this type."""
     return getattr(torch, result_type(element_of(kind)).name)
 
 
-def element_of(kind: Any) -> DataType:
+def element_of(kind: torch.dtype) -> DataType:
     """The element type of operands a and b of this type.
 
     Raises:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 
@@ -15,7 +14,7 @@ from kronop.families.gemm.torch.activations import RULES as ACTIVATIONS
 from kronop.frozen import dataclass
 
 # (g, y, a, b) -> g times the derivative of y by an operand.
-Slope = Callable[[Any, Any, Any, Any], Any]
+Slope = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +28,20 @@ class Rule:
         takes_numbers: an operand may be a Python number if the other one is a tensor.
     """
 
-    apply: Callable[..., Any]
+    apply: Callable[..., torch.Tensor]
     slopes: tuple[tuple[str, Slope] | None, ...]
     takes_numbers: bool = False
 
 
-def _inverse(x: Any, function: Callable[[Any], Any] = torch.reciprocal) -> Any:
+def _inverse(
+    x: torch.Tensor, function: Callable[[torch.Tensor], torch.Tensor] = torch.reciprocal
+) -> torch.Tensor:
     """1 / x, or another such function, and 0 for 0, also of the derivative."""
     is_zero = x == 0
     return torch.where(is_zero, 0.0, function(torch.where(is_zero, 1.0, x)))
 
 
-def _fade(a: Any, b: Any) -> Any:
+def _fade(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """a b, and 0 where a is 0, also of the derivatives."""
     is_zero = a == 0
     return torch.where(is_zero, 0.0, a * torch.where(is_zero, 0.0, b))
@@ -51,7 +52,7 @@ def _activation(name: str) -> Rule:
     return Rule(rule.of, (("a", lambda g, y, a, b: rule.slope(g, a)),))
 
 
-def _larger(g: Any, x: Any, other: Any) -> Any:
+def _larger(g: torch.Tensor, x: torch.Tensor | float, other: torch.Tensor | float) -> torch.Tensor:
     """g where x is the larger one. Where both are equal, half of it, as of `torch.maximum`; of a
     number and a tensor nothing, as of `torch.relu`."""
     of_tensors = isinstance(x, torch.Tensor) and isinstance(other, torch.Tensor)
@@ -125,27 +126,31 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-def reduced(matrix: Any, reduction: str, axis: str) -> Any:
+def reduced(matrix: torch.Tensor, reduction: str, axis: str) -> torch.Tensor:
     """The sum or the maximum of each row or column."""
     dim = -1 if axis == "row" else -2
     return matrix.amax(dim) if reduction == "max" else matrix.sum(dim)
 
 
-def spread(grad: Any, matrix: Any, reduction: str, axis: str) -> Any:
+def spread(
+    grad: torch.Tensor, matrix: torch.Tensor | None, reduction: str, axis: str
+) -> torch.Tensor:
     """The gradient of a matrix, from that of its reduction; a sum's does not read the matrix."""
     dim = -1 if axis == "row" else -2
     wide = grad.unsqueeze(dim)
     return wide if reduction == "sum" else wide * _shares(matrix, dim)
 
 
-def carried(tangent: Any, matrix: Any, reduction: str, axis: str) -> Any:
+def carried(
+    tangent: torch.Tensor, matrix: torch.Tensor | None, reduction: str, axis: str
+) -> torch.Tensor:
     """The tangent of a reduction, from that of its matrix, which has the same shape."""
     dim = -1 if axis == "row" else -2
     weighted = tangent if reduction == "sum" else tangent * _shares(matrix, dim)
     return weighted.sum(dim)
 
 
-def _shares(matrix: Any, dim: int) -> Any:
+def _shares(matrix: torch.Tensor, dim: int) -> torch.Tensor:
     """1 over the number of largest elements where these are, 0 elsewhere."""
     is_largest = (matrix == matrix.amax(dim, keepdim=True)).to(matrix.dtype)
     return is_largest / is_largest.sum(dim, keepdim=True)

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from kronop.descriptions.tree_text import from_text
 from kronop.descriptions.visitor import Result
-from kronop.families.gemm.torch.tree_rules import RULES, Rule
+from kronop.families.gemm.torch.tree_rules import RULES, Rule, Slope
 from kronop.frozen import dataclass
+
+# What is at a place of a tape: None where it is not wanted.
+Value: TypeAlias = "torch.Tensor | float | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,9 @@ class Tape:
     steps: tuple[Step, ...]
     results: tuple[tuple[int, Result], ...]
 
-    def values(self, inputs: Mapping[str, Any], wanted: Sequence[bool], like: Any) -> list[Any]:
+    def values(
+        self, inputs: Mapping[str, torch.Tensor], wanted: Sequence[bool], like: torch.Tensor
+    ) -> list[Value]:
         """The value at each place; None where it is not wanted.
 
         Args:
@@ -58,7 +63,7 @@ class Tape:
             wanted: for each place, also for operands of what is wanted.
             like: a tensor of the type and on the device of all values.
         """
-        found: list[Any] = []
+        found: list[Value] = []
         for step, is_wanted in zip(self.steps, wanted, strict=True):
             if not is_wanted:
                 found.append(None)
@@ -107,8 +112,8 @@ class Tape:
         return wanted
 
     def pulled(
-        self, values: Sequence[Any], depends: Sequence[bool], gradients: Sequence[Any]
-    ) -> dict[str, Any]:
+        self, values: Sequence[Value], depends: Sequence[bool], gradients: Sequence[Any]
+    ) -> dict[str, torch.Tensor]:
         """The gradient of each input that something depends on, from those of all places."""
         totals, found = list(gradients), dict[str, Any]()
         for place in reversed(range(len(self.steps))):
@@ -125,7 +130,7 @@ class Tape:
         return found
 
     def pushed(
-        self, values: Sequence[Any], depends: Sequence[bool], tangents: Mapping[str, Any]
+        self, values: Sequence[Value], depends: Sequence[bool], tangents: Mapping[str, torch.Tensor]
     ) -> list[Any]:
         """The tangent at each place, from those of inputs; None where there is none."""
         found: list[Any] = []
@@ -139,7 +144,7 @@ class Tape:
             found.append(total)
         return found
 
-    def _slopes(self, place: int, depends: Sequence[bool]) -> list[tuple[int, str, Any]]:
+    def _slopes(self, place: int, depends: Sequence[bool]) -> list[tuple[int, str, Slope]]:
         """(place, what is read, function) of each operand with a derivative."""
         step, found = self.steps[place], []
         slopes = step.rule.slopes if step.operands else ()
@@ -148,13 +153,13 @@ class Tape:
                 found.append((at, *slope))
         return found
 
-    def _seen(self, place: int, values: Sequence[Any]) -> list[Any]:
+    def _seen(self, place: int, values: Sequence[Value]) -> list[Value]:
         """[y, a, b] of a step."""
         operands = [values[at] for at in self.steps[place].operands]
         return [values[place], *operands, *[None] * (2 - len(operands))]
 
 
-def _applied(rule: Rule, operands: Sequence[Any], like: Any) -> Any:
+def _applied(rule: Rule, operands: Sequence[Value], like: torch.Tensor) -> torch.Tensor:
     are_tensors = [isinstance(item, torch.Tensor) for item in operands]
     if rule.takes_numbers and any(are_tensors):
         return rule.apply(*operands)

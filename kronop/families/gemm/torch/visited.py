@@ -13,7 +13,9 @@ from kronop.families.gemm.torch.visited_operator import visited
 from kronop.torch.checks import are_symbols, check_tensor, number
 
 
-def matmul_visited(tree: VisitorTree, a: Any, b: Any, /, **operands: Any) -> Any:
+def matmul_visited(
+    tree: VisitorTree, a: torch.Tensor, b: torch.Tensor, /, **operands: torch.Tensor | float
+) -> Any:
     """The results of a visitor tree over the sums of a b, differentiable in a, b and its operands.
 
     A torch operator: autograd to any order and in both modes, torch.compile without a graph break,
@@ -75,7 +77,7 @@ def matmul_visited(tree: VisitorTree, a: Any, b: Any, /, **operands: Any) -> Any
 _ELSEWHERE = "operations with visitor=True"
 
 
-def _check_operand(name: str, kind: str, item: Any) -> None:
+def _check_operand(name: str, kind: str, item: object) -> None:
     if isinstance(item, (int, float)):
         raise ElementTypeError(
             mismatch(
@@ -88,7 +90,7 @@ def _check_operand(name: str, kind: str, item: Any) -> None:
     check_tensor(name, item, 1, _ELSEWHERE)
 
 
-def _check_names(tree: VisitorTree, operands: Mapping[str, Any]) -> None:
+def _check_names(tree: VisitorTree, operands: Mapping[str, object]) -> None:
     names = [item.name for item in tree.operands]
     missing = [name for name in names if operands.get(name) is None]
     if missing or any(name not in names for name in operands):
@@ -102,7 +104,7 @@ def _check_names(tree: VisitorTree, operands: Mapping[str, Any]) -> None:
         )
 
 
-def _no_tree(item: Any) -> ElementTypeError:
+def _no_tree(item: object) -> ElementTypeError:
     got, hint = repr(item), "decorate the function with kronop.epilogue_visitor"
     if isinstance(getattr(item, "tree", None), VisitorTree):
         got = "a tree with types"

@@ -22,15 +22,21 @@ from kronop.families.gemm.torch import visited_shapes
 from kronop.families.gemm.torch.operators import product
 from kronop.families.gemm.torch.shapes import result_kind, result_shape
 from kronop.families.gemm.torch.tree_rules import carried, reduced, spread
-from kronop.families.gemm.torch.tree_tape import tape_of
+from kronop.families.gemm.torch.tree_tape import Value, tape_of
 from kronop.families.gemm.visited_api import run_visited
 from kronop.frozen import dataclass
-from kronop.torch.declaration import Autocast, Named, Operator
+from kronop.torch.declaration import Autocast, Gradients, Named, Operator
 from kronop.torch.registration import register
 from kronop.torch.transforms import in_front
 
 
-def _compute(a: Any, b: Any, operands: Any, scalars: Any, tree: str) -> Any:
+def _compute(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    operands: Sequence[torch.Tensor],
+    scalars: Sequence[float] | None,
+    tree: str,
+) -> list[torch.Tensor]:
     found = visited_shapes.results(a, b, operands, scalars, tree)
     told = visited_shapes.typed(a, operands, tree).tree
     given = dict(zip(told.scalars, scalars or (), strict=True))
@@ -40,7 +46,13 @@ def _compute(a: Any, b: Any, operands: Any, scalars: Any, tree: str) -> Any:
     return found
 
 
-def _fake(a: Any, b: Any, operands: Any, scalars: Any, tree: str) -> Any:
+def _fake(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    operands: Sequence[torch.Tensor],
+    scalars: Sequence[float] | None,
+    tree: str,
+) -> list[torch.Tensor]:
     return visited_shapes.results(a, b, operands, scalars, tree)
 
 
@@ -57,8 +69,8 @@ class _Call:
 
     given: Named
     tree: VisitorTree
-    shape: tuple[Any, ...]
-    kind: Any
+    shape: tuple[int, ...]
+    kind: torch.dtype
 
     @classmethod
     def of(cls, given: Named) -> _Call:
@@ -66,7 +78,7 @@ class _Call:
         kind = visited_shapes.kind_of(epilogue.element_epilogue)
         return cls(given, epilogue.tree, (*result_shape(given.a, given.b),), kind)
 
-    def inputs(self, sums: Any) -> dict[str, Any]:
+    def inputs(self, sums: torch.Tensor | None) -> dict[str, torch.Tensor]:
         """The inputs of the tree by name, as what broadcasts; the sums only where there are any."""
         given, found = self.given, {}
         if sums is not None:
@@ -78,7 +90,7 @@ class _Call:
             found[item.name] = visited_shapes.as_matrix(item, tensor).to(self.kind)
         return found
 
-    def values(self, depends: Sequence[bool], results: Sequence[bool]) -> list[Any]:
+    def values(self, depends: Sequence[bool], results: Sequence[bool]) -> list[Value]:
         """The values that derivatives read (see `Tape.read`)."""
         tape, given = tape_of(self.given.tree), self.given
         wanted = tape.read(depends, results)
@@ -87,12 +99,12 @@ class _Call:
         sums = product(given.a, given.b, None, None, 1, 0) if needs_sums else None
         return tape.values(self.inputs(sums), wanted, given.a.new_empty((), dtype=self.kind))
 
-    def whole(self, value: Any) -> Any:
+    def whole(self, value: torch.Tensor) -> torch.Tensor:
         """A value as (..., M, N)."""
         return value.expand(self.shape)
 
 
-def _results(call: _Call, values: Sequence[Any]) -> list[Any]:
+def _results(call: _Call, values: Sequence[Value]) -> list[torch.Tensor]:
     """The results by torch's own operations, from the values at all places of the tape."""
     found = []
     epilogue = visited_shapes.typed(call.given.a, call.given.operands, call.given.tree)
@@ -107,14 +119,20 @@ def _results(call: _Call, values: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _decomposed(a: Any, b: Any, operands: Any, scalars: Any, tree: str) -> Any:
+def _decomposed(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    operands: Sequence[torch.Tensor],
+    scalars: Sequence[float] | None,
+    tree: str,
+) -> list[torch.Tensor]:
     call = _Call.of(Named(a=a, b=b, operands=operands, scalars=scalars, tree=tree))
     kind, tape = result_kind(a.dtype), tape_of(tree)
     inputs = call.inputs(a.to(kind) @ b.to(kind))
     return _results(call, tape.values(inputs, tape.every(), inputs[ACCUMULATOR]))
 
 
-def _gradients(given: Named, needs: Named, grads: Sequence[Any]) -> dict[str, Any]:
+def _gradients(given: Named, needs: Named, grads: Sequence[torch.Tensor | None]) -> Gradients:
     """The gradients of a, b and the operands, from those of the results, which may be None."""
     call, tape = _Call.of(given), tape_of(given.tree)
     wanted = {
@@ -138,9 +156,9 @@ def _gradients(given: Named, needs: Named, grads: Sequence[Any]) -> dict[str, An
     }
 
 
-def _of_factors(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
+def _of_factors(given: Named, needs: Named, grad: torch.Tensor | None) -> dict[str, torch.Tensor]:
     """The gradients of a and b, from that of the sums."""
-    found: dict[str, Any] = {}
+    found: dict[str, torch.Tensor] = {}
     if grad is None:
         return found
     a, b, grad = given.a, given.b, grad.to(given.a.dtype)
@@ -153,7 +171,7 @@ def _of_factors(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
     return found
 
 
-def _of_operands(call: _Call, found: Mapping[str, Any]) -> list[Any]:
+def _of_operands(call: _Call, found: Mapping[str, torch.Tensor]) -> list[torch.Tensor | None]:
     """The gradients of the operands in their shapes and types."""
     every = []
     for item, tensor in zip(call.tree.tensors, call.given.operands, strict=True):
@@ -165,7 +183,7 @@ def _of_operands(call: _Call, found: Mapping[str, Any]) -> list[Any]:
     return every
 
 
-def _tangents(given: Named, tangents: Named) -> list[Any]:
+def _tangents(given: Named, tangents: Named) -> list[torch.Tensor | None]:
     """The tangents of the results; None for those that have none."""
     call, tape = _Call.of(given), tape_of(given.tree)
     known = {
@@ -196,7 +214,7 @@ def _tangents(given: Named, tangents: Named) -> list[Any]:
     return found
 
 
-def _mapped(size: int, given: Named, dims: Named) -> tuple[list[Any], list[int]]:
+def _mapped(size: int, given: Named, dims: Named) -> tuple[list[torch.Tensor], list[int]]:
     """torch.vmap: the mapped dimension becomes the first of the leading dimensions."""
     pairs = ((given.a, dims.a), (given.b, dims.b))
     rank = max(item.dim() - (dim is not None) for item, dim in pairs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -20,8 +19,12 @@ from kronop.torch.declaration import Named
 
 
 def results(
-    a: Any, b: Any, operands: Sequence[Any], scalars: Sequence[float] | None, tree: str
-) -> list[Any]:
+    a: torch.Tensor,
+    b: torch.Tensor,
+    operands: Sequence[torch.Tensor],
+    scalars: Sequence[float] | None,
+    tree: str,
+) -> list[torch.Tensor]:
     """New tensors of the results' shapes and types.
 
     Raises:
@@ -45,7 +48,9 @@ def results(
     ]
 
 
-def _check_counts(operands: Sequence[Any], scalars: Sequence[float] | None, tree: str) -> None:
+def _check_counts(
+    operands: Sequence[torch.Tensor], scalars: Sequence[float] | None, tree: str
+) -> None:
     told = from_text(tree)
     given = len(operands), len(scalars or ())
     if given != (len(told.tensors), len(told.scalars)):
@@ -60,7 +65,7 @@ def _check_counts(operands: Sequence[Any], scalars: Sequence[float] | None, tree
         )
 
 
-def typed(a: Any, operands: Sequence[Any], tree: str) -> VisitorEpilogue:
+def typed(a: torch.Tensor, operands: Sequence[torch.Tensor], tree: str) -> VisitorEpilogue:
     """The tree with the types of a call.
 
     Raises:
@@ -70,7 +75,7 @@ def typed(a: Any, operands: Sequence[Any], tree: str) -> VisitorEpilogue:
     return epilogue_for(tree, element, elements_of(operands))
 
 
-def elements_of(operands: Sequence[Any]) -> tuple[DataType, ...]:
+def elements_of(operands: Sequence[torch.Tensor]) -> tuple[DataType, ...]:
     """The types of operands in memory.
 
     Raises:
@@ -92,12 +97,12 @@ def elements_of(operands: Sequence[Any]) -> tuple[DataType, ...]:
     return tuple(found)
 
 
-def as_matrix(item: Operand, tensor: Any) -> Any:
+def as_matrix(item: Operand, tensor: torch.Tensor) -> torch.Tensor:
     """An operand as what broadcasts against (..., M, N)."""
     return tensor if item.kind == "tensor" else tensor.unsqueeze(-2 if item.kind == "row" else -1)
 
 
-def kind_of(element: DataType) -> Any:
+def kind_of(element: DataType) -> torch.dtype:
     return getattr(torch, element.name)
 
 

@@ -8,9 +8,11 @@ from kronop.artifacts import Status
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction import choice
-from kronop.emit.cuda.contraction.cost import cycles
+from kronop.emit.cuda.contraction.cost import bytes_of_element
+from kronop.emit.cuda.contraction.design import ContractDesign
 from kronop.emit.cuda.contraction.simt import SimtContract
 from kronop.emit.cuda.contraction.work import Contraction, Order
+from kronop.emit.cuda.machine import hertz
 from kronop.families.kron.cuda import few_rows
 from kronop.families.kron.cuda.contract_pass import ContractPass
 from kronop.families.kron.cuda.shapes import PassShape, PassWork
@@ -35,21 +37,29 @@ def offered(
         yield None, Status.reject(rejected[0][1])
 
 
-def cost(design: ContractPass, target: Target, rows: int | None) -> float:
-    """The cost in bytes per element of X for many rows, in cycles of the pass for `rows` rows."""
+def of_element(design: ContractPass, target: Target) -> float:
+    """The time for many rows, in bytes that memory moves meanwhile for each element of X."""
+    return _of_element(design.wrapped, _all_rows(design.work.shape, None), target)
+
+
+def cycles(design: ContractPass, rows: int, target: Target) -> float:
+    """Cycles of the pass for `rows` rows."""
     every_row, product = _all_rows(design.work.shape, rows), design.wrapped
-    of_element = product.cost(every_row, target)
-    if rows is None:
-        return of_element
     if isinstance(product, SimtContract):
-        return _simt_cycles(product, every_row, of_element, target)
-    return few_rows.CYCLES_OF_CALL + _ALONE * cycles(product.work, every_row, of_element, target)
+        return _simt_cycles(product, every_row, target)
+    took = product.seconds(every_row, target) * hertz(target)
+    return few_rows.CYCLES_OF_CALL + _ALONE * took
 
 
-def _simt_cycles(product: SimtContract, rows: int, of_element: float, target: Target) -> float:
+def _of_element(product: ContractDesign, rows: int, target: Target) -> float:
+    return bytes_of_element(product.work, rows, product.seconds(rows, target), target)
+
+
+def _simt_cycles(product: SimtContract, rows: int, target: Target) -> float:
+    each = _of_element(product, rows, target)
     across = operands.cover(product.work.produced, product.n)
     elements = product.m * product.work.contracted
-    steady = of_element * few_rows.cycles_of_a_byte(target) * elements / across / 128
+    steady = each * few_rows.cycles_of_a_byte(target) * elements / across / 128
     times = few_rows.TileTimes(start=0.0, alone=2 * steady, steady=steady)
     return few_rows.cycles(operands.cover(rows, product.m) * across, times, target)
 

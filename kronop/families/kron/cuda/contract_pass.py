@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from kronop.artifacts import Launch
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import NOTHING, StridedMatrix
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.design import ContractDesign, ContractProblem
 from kronop.emit.design import Wrapping
-from kronop.families.kron.cuda.pass_design import NOTHING, KronPass, four
+from kronop.families.kron.cuda.pass_design import KronPass, four
 from kronop.families.kron.description import KronProblem
 from kronop.frozen import dataclass
 from kronop.target import Target

@@ -60,6 +60,13 @@ def every_choice(asked: Asked) -> tuple[tuple[Choice, ...], Status]:
     return _ways(_seen(asked))
 
 
+def _cost(asked: Asked, way: KronPass) -> float:
+    """What a way is ranked by: see `Choice`."""
+    if asked.rows is None:
+        return pass_cost.of_element(way, asked.target)
+    return pass_cost.cycles(way, asked.rows, asked.target)
+
+
 def _seen(asked: Asked) -> Asked:
     """The pass with the smallest number of columns that gives the same tiles and costs.
 
@@ -83,8 +90,7 @@ def _ways(asked: Asked) -> tuple[tuple[Choice, ...], Status]:
     found, status = [], Status.reject("no tile")
     for way, told in _tried(asked):
         if told and way is not None:
-            cost = pass_cost.cost(way, asked.target, asked.rows)
-            found.append(Choice(way=way, cost=cost))
+            found.append(Choice(way=way, cost=_cost(asked, way)))
         status = told
     return _ranked(found), Status.accept() if found else status
 
@@ -110,7 +116,7 @@ def _least(asked: Asked) -> Choice:
     offered += _simt_tiles(asked)
 
     def judge(item: KronTile | KronMma) -> float | None:
-        return pass_cost.cost(item, target, rows) if _status(asked, item) else None
+        return _cost(asked, item) if _status(asked, item) else None
 
     found = cheapest(
         offered, lambda item: pass_cost.least(item, target, rows), judge, slack=_AS_GOOD

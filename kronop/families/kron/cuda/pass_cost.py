@@ -9,7 +9,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cheapest import ROUNDED
 from kronop.emit.cuda.contraction.simt import SIMT_OVERHEAD
-from kronop.emit.cuda.machine import bytes_of_multiply_adds
+from kronop.emit.cuda.machine import bytes_of_multiply_adds, hertz_of_copies
 from kronop.emit.cuda.operands import splits_of
 from kronop.families.kron.cuda import contract_choice, few_rows, mma_cost, mma_style, tiles
 from kronop.families.kron.cuda.contract_pass import ContractPass
@@ -33,39 +33,40 @@ _LEAST_EXPOSED = 0.4
 _GOOD_RUN_BYTES = 64
 
 
-def cost(design: KronPass, target: Target, rows: int | None) -> float:
-    """The cost in bytes per element of X for many rows, in cycles of the pass for `rows` rows."""
+def of_element(design: KronPass, target: Target) -> float:
+    """The time for many rows, in bytes that memory moves meanwhile for each element of X: so passes
+    over any number of rows and columns compare."""
     if isinstance(design, KronMma):
-        return _of_mma(design, target, rows)
+        each = mma_cost.cycles(design, target, _partial(design))
+        return each / few_rows.cycles_of_a_byte(target)
     if isinstance(design, KronTile):
-        return _of_tile(design, target, rows)
+        return _tile_cost(design, target)
     if isinstance(design, ContractPass):
-        return contract_choice.cost(design, target, rows)
+        return contract_choice.of_element(design, target)
     raise TypeError(f"no cost of {design!r}")
 
 
-def _of_mma(design: KronMma, target: Target, rows: int | None) -> float:
-    cost = mma_cost.cycles(design, target, _partial(design)) / few_rows.cycles_of_a_byte(target)
-    if rows is None:
-        return cost
-    blocks = design.cluster
-    start, alone = mma_cost.lone(design, target)
-    steady = _steady(design, cost, target) / blocks
+def seconds(design: KronPass, rows: int, target: Target) -> float:
+    """Modelled time of the pass for `rows` rows of the product's X."""
+    return cycles(design, rows, target) / hertz_of_copies(target)
+
+
+def cycles(design: KronPass, rows: int, target: Target) -> float:
+    """Cycles of the pass for `rows` rows."""
+    if isinstance(design, ContractPass):
+        return contract_choice.cycles(design, rows, target)
+    assert isinstance(design, KronTile | KronMma)
+    steady = _steady(design, of_element(design, target), target) / design.cluster
+    start, alone = 0.0, steady * design.blocks(target)
+    if isinstance(design, KronMma):
+        start, alone = mma_cost.lone(design, target)
     times = few_rows.TileTimes(start=start, alone=alone, steady=steady)
-    return few_rows.cycles(design.tiles(rows) * blocks, times, target)
-
-
-def _of_tile(design: KronTile, target: Target, rows: int | None) -> float:
-    cost = _tile_cost(design, target)
-    if rows is None:
-        return cost
-    steady = _steady(design, cost, target)
-    times = few_rows.TileTimes(start=0.0, alone=steady * design.blocks(target), steady=steady)
-    return few_rows.cycles(design.tiles(rows), times, target)
+    return few_rows.cycles(design.tiles(rows) * design.cluster, times, target)
 
 
 def least(design: KronTile | KronMma, target: Target, rows: int | None) -> float:
-    """A lower bound of `cost` for a tile of digits, which is much faster to compute."""
+    """A lower bound of `of_element`, or of `cycles` for `rows` rows, which is much faster to
+    compute."""
     if isinstance(design, KronMma):
         cost = mma_cost.least_cycles(design, target, _partial(design))
         cost /= few_rows.cycles_of_a_byte(target)
@@ -165,7 +166,7 @@ def _least_of_mma(
 
 
 def least_of_pass(work: PassWork, target: Target, rows: int | None) -> float:
-    """A lower bound of `cost` for all tiles of a pass, from its traffic and arithmetic."""
+    """A lower bound of the same for all tiles of a pass, from its traffic and arithmetic."""
     least = work.bytes_per_element
     ordinary = _least_overlapped(least, _arithmetic(work.shape, work.accumulator, target))
     if splits_of(work.math) is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, NOTHING, StridedMatrix
 from kronop.emit.cuda import operands
 from kronop.emit.design import Constant, Design, Instantiation, package_folder
 from kronop.families.kron.cuda.shapes import PassWork
@@ -20,7 +20,6 @@ from kronop.frozen import dataclass
 from kronop.machine import BLOCK_THREADS, REGISTERS, WARP
 from kronop.target import Target
 
-NOTHING = StridedMatrix(pointer=0, row=0, column=0)
 _OFFSETS_OF_A_ROW = 3 * 8
 
 Values = dict[str, int | tuple[int, ...] | tuple[float, ...]]

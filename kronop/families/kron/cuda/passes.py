@@ -79,10 +79,10 @@ def split(
     if rows is not None and passes and not all(_are_many(item, target, rows) for item in passes):
         few = _cheapest(description, target, rows, [])
 
-        def cost(ways: tuple[KronPass, ...]) -> float:
-            return sum(pass_cost.cost(item, target, rows) for item in ways)
+        def seconds(ways: tuple[KronPass, ...]) -> float:
+            return sum(pass_cost.seconds(item, rows, target) for item in ways)
 
-        if few and operands.gains_much(cost(few), cost(passes)):
+        if few and operands.gains_much(seconds(few), seconds(passes)):
             passes = few
     return passes, tuple(rejected)
 

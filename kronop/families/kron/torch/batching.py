@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from kronop.torch.declaration import Named
 
 
-def kron(size: int, given: Named, dims: Named) -> tuple[Any, int]:
+def kron(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
     """The rule of kronop::kron: any of x, the factors and z may be mapped."""
     own = [] if given.z is None else [given.z]
     tensors = [given.x, *given.factors, *own]
@@ -21,7 +20,7 @@ def kron(size: int, given: Named, dims: Named) -> tuple[Any, int]:
     return product(x, factors, z, given.alpha, given.beta, given.left), 0
 
 
-def kron_backward(size: int, given: Named, dims: Named) -> tuple[list[Any], list[int]]:
+def kron_backward(size: int, given: Named, dims: Named) -> tuple[list[torch.Tensor], list[int]]:
     """The rule of kronop::kron_backward: every gradient gets the mapped dimension."""
     tensors = [given.grad, given.x, *given.factors]
     every = [dims.grad, dims.x, *dims.factors]
@@ -37,11 +36,11 @@ def kron_backward(size: int, given: Named, dims: Named) -> tuple[list[Any], list
     return results, [0] * len(results)
 
 
-def _without(item: Any, dim: int) -> tuple[int, ...]:
+def _without(item: torch.Tensor, dim: int) -> tuple[int, ...]:
     return (*item.shape[:dim], *item.shape[dim + 1 :])
 
 
-def _aligned(tensors: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
+def _aligned(tensors: Sequence[torch.Tensor], dims: Sequence[int | None]) -> list[torch.Tensor]:
     """The tensors with their mapped dimension first, followed by as many dimensions of 1 as align
     it with that of the tensor with most dimensions."""
     most = max(item.dim() - (dim is not None) for item, dim in zip(tensors, dims, strict=True))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from kronop.core.program import Recording
 from kronop.families.kron.api import gekmm, gemkm, kron_arguments
 from kronop.families.kron.description import Side
@@ -14,7 +16,14 @@ from kronop.families.ksparse.gradient_api import gradient_arguments, weight_grad
 class Calls:
     """Calls the public functions."""
 
-    def product(self, x: Any, factors: Sequence[Any], left: bool, alpha: Any, out: Any) -> None:
+    def product(
+        self,
+        x: torch.Tensor,
+        factors: Sequence[torch.Tensor],
+        left: bool,
+        alpha: float,
+        out: torch.Tensor,
+    ) -> None:
         """Calls gekmm (`left`) or gemkm."""
         if left:
             gekmm(factors, x, alpha=alpha, out=out)
@@ -23,17 +32,17 @@ class Calls:
 
     def weight_gradient(
         self,
-        x: Any,
-        g: Any,
+        x: torch.Tensor,
+        g: torch.Tensor,
         pattern: tuple[int, int, int, int],
         *,
-        alpha: Any,
+        alpha: float,
         beta: int,
-        out: Any,
-        factors: Sequence[Any],
+        out: torch.Tensor,
+        factors: Sequence[torch.Tensor],
     ) -> None:
         """Computes the gradient of tied weights, and adds it to `out` if `beta` is 1."""
-        options = {"tied": True, "alpha": alpha, "beta": beta, "factors": factors}
+        options: dict[str, Any] = {"tied": True, "alpha": alpha, "beta": beta, "factors": factors}
         weight_gradient(x, g, pattern, z=out if beta else None, out=out, **options)
 
 
@@ -43,22 +52,29 @@ class NotedCalls(Calls):
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
 
-    def product(self, x: Any, factors: Sequence[Any], left: bool, alpha: Any, out: Any) -> None:
+    def product(
+        self,
+        x: torch.Tensor,
+        factors: Sequence[torch.Tensor],
+        left: bool,
+        alpha: float,
+        out: torch.Tensor,
+    ) -> None:
         side = Side.Left if left else Side.Right
         self._run(kron_arguments(x, factors, side, alpha, out=out))
 
     def weight_gradient(
         self,
-        x: Any,
-        g: Any,
+        x: torch.Tensor,
+        g: torch.Tensor,
         pattern: tuple[int, int, int, int],
         *,
-        alpha: Any,
+        alpha: float,
         beta: int,
-        out: Any,
-        factors: Sequence[Any],
+        out: torch.Tensor,
+        factors: Sequence[torch.Tensor],
     ) -> None:
-        options = {"tied": True, "alpha": alpha, "beta": beta, "factors": factors}
+        options: dict[str, Any] = {"tied": True, "alpha": alpha, "beta": beta, "factors": factors}
         source = out if beta else None
         self._run(gradient_arguments(x, g, pattern, z=source, out=out, **options))
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from kronop.torch.scaling import scaled
 
 
-def kron(x: Any, factors: Sequence[Any], z: Any, alpha: Any, beta: Any, left: bool) -> Any:
+def kron(
+    x: torch.Tensor,
+    factors: Sequence[torch.Tensor],
+    z: torch.Tensor | None,
+    alpha: float,
+    beta: float,
+    left: bool,
+) -> torch.Tensor:
     """kronop::kron, from the same arguments."""
     if x.dtype is torch.int8:
         x, factors = x.int(), [factor.int() for factor in factors]
@@ -23,7 +29,7 @@ def kron(x: Any, factors: Sequence[Any], z: Any, alpha: Any, beta: Any, left: bo
     return y.contiguous()
 
 
-def _product(x: Any, factors: Sequence[Any]) -> Any:
+def _product(x: torch.Tensor, factors: Sequence[torch.Tensor]) -> torch.Tensor:
     """x (F1 x ... x FN), one factor after the other, from the last: each multiplies the last digit
     of x's columns and moves it to the front, so that the digits are in order after all."""
     for factor in reversed(factors):
@@ -32,5 +38,5 @@ def _product(x: Any, factors: Sequence[Any]) -> Any:
     return x
 
 
-def _turned(item: Any) -> Any:
+def _turned(item: torch.Tensor) -> torch.Tensor:
     return item.transpose(-1, -2)  # The older one of torch's exporters to ONNX knows no `mT`.

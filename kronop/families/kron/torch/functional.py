@@ -15,7 +15,7 @@ from kronop.torch.checks import are_symbols, check_source, check_tensor, number
 
 def gemkm(
     x: torch.Tensor,
-    factors: Sequence[Any],
+    factors: Sequence[torch.Tensor],
     alpha: float = 1.0,
     beta: float | None = None,
     z: torch.Tensor | None = None,
@@ -66,7 +66,7 @@ def gemkm(
 
 
 def gekmm(
-    factors: Sequence[Any],
+    factors: Sequence[torch.Tensor],
     x: torch.Tensor,
     alpha: float = 1.0,
     beta: float | None = None,
@@ -101,7 +101,18 @@ def gekmm(
     return _kron(x, factors, alpha, beta, z, True)
 
 
-def _kron(x: Any, factors: Any, alpha: Any, beta: Any, z: Any, left: bool) -> Any:
+_LISTED = "a list or tuple of at least one tensor"
+_IN_A_LIST = "gemkm(x, factors) and gekmm(factors, x); wrap a single factor in a list"
+
+
+def _kron(
+    x: torch.Tensor,
+    factors: Any,
+    alpha: float,
+    beta: float | None,
+    z: torch.Tensor | None,
+    left: bool,
+) -> torch.Tensor:
     beta = beta_beside(z, beta)
     if isinstance(factors, torch.nn.ParameterList):
         factors = list(factors)
@@ -111,14 +122,8 @@ def _kron(x: Any, factors: Any, alpha: Any, beta: Any, z: Any, left: bool) -> An
             return result
     is_list = isinstance(factors, (list, tuple))
     if not is_list or not factors:
-        raise ElementTypeError(
-            mismatch(
-                "factors",
-                expected="a list or tuple of at least one tensor",
-                got="an empty one" if is_list else type(factors).__name__,
-                hint="gemkm(x, factors) and gekmm(factors, x); wrap a single factor in a list",
-            )
-        )
+        got = "an empty one" if is_list else type(factors).__name__
+        raise ElementTypeError(mismatch("factors", expected=_LISTED, got=got, hint=_IN_A_LIST))
     if are_symbols(given := (x, *factors, z)):
         others = {"alpha": alpha, "beta": beta, "z": z}
         call, operands = (gekmm, (factors, x)) if left else (gemkm, (x, factors))

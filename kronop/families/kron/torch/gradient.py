@@ -26,8 +26,13 @@ _PART_BYTES = {"cpu": 2**23, "cuda": 2**30}
 
 
 def gradients(
-    grad: Any, x: Any, factors: Sequence[Any], alpha: Any, left: bool, needs: Sequence[bool]
-) -> list[Any]:
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    factors: Sequence[torch.Tensor],
+    alpha: float,
+    left: bool,
+    needs: Sequence[bool],
+) -> list[torch.Tensor]:
     """Gradients of sum(grad * alpha * product) for x (needs[0]) and the factors (needs[1:]).
 
     Args:
@@ -55,7 +60,7 @@ def gradients(
     return [_like(found[at], item) for at, item in enumerate(tensors) if needs[at]]
 
 
-def _like(gradient: Any, item: Any) -> Any:
+def _like(gradient: torch.Tensor, item: torch.Tensor) -> torch.Tensor:
     """The gradient of `item`, summed over the dimensions that were broadcast, in its shape and
     type."""
     if gradient.numel() == item.numel():
@@ -66,8 +71,13 @@ def _like(gradient: Any, item: Any) -> Any:
 
 
 def _chain(
-    grad: Any, x: Any, factors: Sequence[Any], alpha: Any, left: bool, needs: Sequence[bool]
-) -> dict[int, Any]:
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    factors: Sequence[torch.Tensor],
+    alpha: float,
+    left: bool,
+    needs: Sequence[bool],
+) -> dict[int, torch.Tensor]:
     """Every gradient by its index in `needs`, from the products of both x and the gradient with
     groups of factors: see `grouping`."""
     shared = all(math.prod(factor.shape[:-2]) == 1 for factor in factors)
@@ -88,8 +98,13 @@ def _chain(
 
 
 def _by_kernels(
-    a: Any, b: Any, factors: Sequence[Any], alpha: Any, left: bool, needs: Sequence[bool]
-) -> tuple[Any, dict[int, Any]]:
+    a: torch.Tensor,
+    b: torch.Tensor,
+    factors: Sequence[torch.Tensor],
+    alpha: float,
+    left: bool,
+    needs: Sequence[bool],
+) -> tuple[torch.Tensor | None, dict[int, torch.Tensor]]:
     """(the gradient of x or None, the gradients of the factors by index). A backward like an
     earlier one is launched from addresses alone."""
     results, recording = program.repeat(_form(left, needs), alpha, [b, a, *factors])
@@ -107,18 +122,23 @@ def _by_kernels(
     return of_x, {at: item.view(factors[at - 1].shape) for at, item in enumerate(every, 1)}
 
 
-def _form(left: bool, needs: Sequence[bool]) -> tuple[Any, ...]:
+def _form(left: bool, needs: Sequence[bool]) -> tuple[str | bool, ...]:
     return ("backward", left, *needs)
 
 
-def _taken_apart(flat: Any, kind: Any, sizes: Sequence[int]) -> Any:
+def _taken_apart(flat: torch.Tensor, kind: torch.dtype, sizes: Sequence[int]) -> Any:
     """The gradients in `flat`, each in memory of its own: an operator's results may not share
     memory."""
     return torch.split_with_sizes_copy(flat.to(kind), sizes)
 
 
 def repeated(
-    grad: Any, x: Any, factors: Sequence[Any], alpha: Any, left: bool, needs: Sequence[bool]
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    factors: Sequence[torch.Tensor],
+    alpha: float,
+    left: bool,
+    needs: Sequence[bool],
 ) -> Prepared | None:
     """The repeatable call that equals this one of `gradients`, if there was one before."""
     tensors = [grad, x, *factors]
@@ -134,7 +154,7 @@ def repeated(
     sizes, kind = [item.numel() for item in factors], grad.dtype
     chosen = [at for at, need in enumerate(needs[1:]) if need]
 
-    def finish(made: Any, tensors: Any) -> list[Any]:
+    def finish(made: list[torch.Tensor], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         every = _taken_apart(made[0], kind, sizes)
         results = [*made[1:], *(every[at] for at in chosen)]
         return [item.view(shape) for item, shape in zip(results, shapes, strict=True)]
@@ -146,14 +166,14 @@ def repeated(
     )
 
 
-def _canonical(item: Any, left: bool, shared: bool) -> Any:
+def _canonical(item: torch.Tensor, left: bool, shared: bool) -> torch.Tensor:
     item = item.contiguous()
     if shared:
         return item.reshape(-1, *item.shape[-2:]) if left else item.reshape(-1, item.shape[-1], 1)
     return item.unsqueeze(-3 if left else -1)
 
 
-def _rows_at_once(a: Any, b: Any) -> int:
+def _rows_at_once(a: torch.Tensor, b: torch.Tensor) -> int:
     row: int = max(a[..., :1, :, :].numel(), b[..., :1, :, :].numel()) * b.element_size()
     return max(1, _PART_BYTES[b.device.type] // row)
 
@@ -174,10 +194,10 @@ class _Backward:
 
     def __init__(
         self,
-        a: Any,
-        b: Any,
-        factors: Sequence[Any],
-        alpha: Any,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        factors: Sequence[torch.Tensor],
+        alpha: float,
         left: bool,
         needs: Sequence[bool],
         calls: Calls,
@@ -194,11 +214,11 @@ class _Backward:
         self._calls = calls
 
     @property
-    def memory(self) -> list[Any]:
+    def memory(self) -> list[torch.Tensor]:
         """The buffers that were allocated for intermediates."""
         return self._buffers.every
 
-    def through(self, sums: MatrixSums | KernelSums) -> Any:
+    def through(self, sums: MatrixSums | KernelSums) -> torch.Tensor | None:
         """Adds all rows to `sums`, and returns the gradient of x (*lead, outer, digits, inner), or
         None."""
         a, b, of_x = self._a, self._b, None
@@ -211,7 +231,13 @@ class _Backward:
             self._add(sums, *some)
         return of_x
 
-    def _add(self, sums: MatrixSums | KernelSums, a: Any, b: Any, of_x: Any) -> None:
+    def _add(
+        self,
+        sums: MatrixSums | KernelSums,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        of_x: torch.Tensor | None,
+    ) -> None:
         seen = []
         for group, own in zip(self.parts, self._own, strict=True):
             seen.append(a)
@@ -232,7 +258,14 @@ class _Backward:
                 b = after
         self._buffers.give(b)
 
-    def _apply(self, item: Any, matrices: Sequence[Any], group: Group, alpha: Any, out: Any) -> Any:
+    def _apply(
+        self,
+        item: torch.Tensor,
+        matrices: Sequence[torch.Tensor],
+        group: Group,
+        alpha: float,
+        out: torch.Tensor | None,
+    ) -> torch.Tensor:
         """`item` with the group's digits contracted with matrices (..., P, Q), times alpha."""
         *lead, outer, digits, inner = item.shape
         before, behind = group.before, group.behind * inner
@@ -253,6 +286,6 @@ class _Backward:
         return out
 
 
-def _over_rows(matrix: Any) -> Any:
+def _over_rows(matrix: torch.Tensor) -> torch.Tensor:
     """A batch of matrices with a dimension of 1 for the rows, which all use the same matrix."""
     return matrix.unsqueeze(-3) if matrix.dim() > 2 else matrix

@@ -18,19 +18,28 @@ from kronop.families.kron.torch import batching, decomposed
 from kronop.families.kron.torch.gradient import gradients, repeated
 from kronop.families.kron.torch.sums import leading
 from kronop.torch.checks import check_kind, common_shape
-from kronop.torch.declaration import Autocast, Direct, Named, Operator, Prepared
+from kronop.torch.declaration import Autocast, Direct, Gradients, Named, Operator, Prepared
 from kronop.torch.registration import register
 
 
-def _compute(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> Any:
+def _compute(
+    x: torch.Tensor,
+    factors: Sequence[torch.Tensor],
+    z: torch.Tensor | None,
+    alpha: float,
+    beta: float,
+    left: bool,
+) -> torch.Tensor:
     # The result is row-major even if Z isn't, because the fake implementation promises that to
     # torch.compile.
     out = None if z is None else _empty(x, factors, z, left)
-    scalars = {"alpha": alpha, "beta": beta, "z": z, "out": out}
+    scalars: dict[str, Any] = {"alpha": alpha, "beta": beta, "z": z, "out": out}
     return gekmm(factors, x, **scalars) if left else gemkm(x, factors, **scalars)
 
 
-def _result_shape(x: Any, factors: Any, z: Any, left: bool) -> tuple[Any, ...]:
+def _result_shape(
+    x: torch.Tensor, factors: Sequence[torch.Tensor], z: torch.Tensor | None, left: bool
+) -> tuple[int, ...]:
     shapes = [tuple(item.shape) for item in factors]
     side = Side.Left if left else Side.Right
     *lead, rows, columns = result_shape(tuple(x.shape), shapes, side, common_shape)
@@ -39,7 +48,14 @@ def _result_shape(x: Any, factors: Any, z: Any, left: bool) -> tuple[Any, ...]:
     return (*lead, rows, columns)
 
 
-def _fake(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> Any:
+def _fake(
+    x: torch.Tensor,
+    factors: Sequence[torch.Tensor],
+    z: torch.Tensor | None,
+    alpha: float,
+    beta: float,
+    left: bool,
+) -> torch.Tensor:
     for index, item in enumerate(factors):
         check_kind(f"factors[{index}]", item, x.dtype, "x and all factors have one type")
     found = _empty(x, factors, z, left)
@@ -48,22 +64,32 @@ def _fake(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> An
     return found
 
 
-def _empty(x: Any, factors: Any, z: Any, left: bool) -> Any:
+def _empty(
+    x: torch.Tensor, factors: Sequence[torch.Tensor], z: torch.Tensor | None, left: bool
+) -> torch.Tensor:
     """A row-major tensor of the result's shape and type."""
     element = torch.int32 if x.dtype is torch.int8 else x.dtype
     return x.new_empty(_result_shape(x, factors, z, left), dtype=element)
 
 
 def _fake_backward(
-    grad: Any, x: Any, factors: Any, alpha: Any, left: bool, needs: Sequence[bool]
-) -> Any:
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    factors: Sequence[torch.Tensor],
+    alpha: float,
+    left: bool,
+    needs: Sequence[bool],
+) -> list[torch.Tensor]:
     tensors = zip((x, *factors), needs, strict=True)
     return [item.new_empty(item.shape) for item, need in tensors if need]
 
 
 def _gradients(
-    given: Named, needs: Named, grad: Any, backward: Callable[..., Any] | None = None
-) -> dict[str, Any]:
+    given: Named,
+    needs: Named,
+    grad: torch.Tensor,
+    backward: Callable[..., list[torch.Tensor]] | None = None,
+) -> Gradients:
     """The gradients of kronop::kron, computed by kronop::kron_backward, or by `backward` if
     given."""
     wanted = [needs.x, *needs.factors]
@@ -77,7 +103,9 @@ def _gradients(
     return found
 
 
-def _gradients_of_gradients(given: Named, needs: Named, cotangents: Any) -> dict[str, Any]:
+def _gradients_of_gradients(
+    given: Named, needs: Named, cotangents: Sequence[torch.Tensor | None]
+) -> Gradients:
     """The gradients of kronop::kron_backward.
 
     With u the cotangents, sum_i <u_i, dF_i> + <u_x, dx> = <grad, D>, where D is the derivative of
@@ -85,7 +113,7 @@ def _gradients_of_gradients(given: Named, needs: Named, cotangents: Any) -> dict
     """
     operands, scalars = [given.x, *given.factors], (given.alpha, given.left)
     of_grad = None
-    found: list[Any] = [None] * len(operands)
+    found: list[torch.Tensor | None] = [None] * len(operands)
     for at, direction in enumerate(_scatter(cotangents, given.needs)):
         if direction is None:
             continue
@@ -102,7 +130,7 @@ def _gradients_of_gradients(given: Named, needs: Named, cotangents: Any) -> dict
     return {"grad": of_grad, "x": found[0], "factors": found[1:]}
 
 
-def _tangent(given: Named, tangents: Named) -> Any:
+def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
     """The tangent of kronop::kron's result: the sum of the products in which one operand is
     replaced by its tangent, plus beta times the tangent of z."""
     operands = [given.x, *given.factors]
@@ -116,10 +144,11 @@ def _tangent(given: Named, tangents: Named) -> Any:
     return found * beta if found is not None and found is tangents.z else found
 
 
-def _tangents_of_gradients(given: Named, tangents: Named) -> list[Any]:
+def _tangents_of_gradients(given: Named, tangents: Named) -> list[torch.Tensor | None]:
     """The tangents of kronop::kron_backward's results: each is linear in the other operands, and
     does not depend on the operand that it is the gradient of."""
-    tensors, found = [given.grad, given.x, *given.factors], [None] * len(given.needs)
+    tensors = [given.grad, given.x, *given.factors]
+    found: list[torch.Tensor | None] = [None] * len(given.needs)
     for at, direction in enumerate((tangents.grad, tangents.x, *tangents.factors)):
         needs = [need and index + 1 != at for index, need in enumerate(given.needs)]
         if direction is not None and any(needs):
@@ -130,17 +159,21 @@ def _tangents_of_gradients(given: Named, tangents: Named) -> list[Any]:
     return [item for item, need in zip(found, given.needs, strict=True) if need]
 
 
-def _replaced(operands: Sequence[Any], at: int, direction: Any) -> list[Any]:
+def _replaced(
+    operands: Sequence[torch.Tensor], at: int, direction: torch.Tensor
+) -> list[torch.Tensor]:
     return [*operands[:at], direction, *operands[at + 1 :]]
 
 
-def _scatter(found: Sequence[Any], needs: Sequence[bool]) -> list[Any]:
+def _scatter(
+    found: Sequence[torch.Tensor | None], needs: Sequence[bool]
+) -> list[torch.Tensor | None]:
     """The gradients in `found`, with None where none was asked for."""
     remaining = iter(found)
     return [next(remaining) if need else None for need in needs]
 
 
-def _sum(first: Any, second: Any) -> Any:
+def _sum(first: torch.Tensor | None, second: torch.Tensor | None) -> torch.Tensor | None:
     if first is None or second is None:
         return second if first is None else first
     return first + second
@@ -170,17 +203,27 @@ def _prepare_forward(given: Named, needs: Named) -> Prepared | None:
     return dataclasses.replace(found, finish=lambda made, tensors: (made, ()))
 
 
-def _forward(given: Named, needs: Named) -> tuple[Any, tuple[()]]:
+def _forward(given: Named, needs: Named) -> tuple[torch.Tensor, tuple[()]]:
     scalars = (given.alpha, given.beta, given.left)
     return _compute(given.x, given.factors, given.z, *scalars), ()
 
 
-def _backward(given: Named, kinds: Named, extra: Any, needs: Named, grad: Any) -> dict[str, Any]:
+def _backward(
+    given: Named,
+    kinds: Named,
+    extra: Sequence[torch.Tensor | None],
+    needs: Named,
+    grad: torch.Tensor,
+) -> Gradients:
     return _gradients(given, needs, grad, gradients)
 
 
 def _prepare_backward(
-    given: Named, kinds: Named, extra: Any, needs: Named, grad: Any
+    given: Named,
+    kinds: Named,
+    extra: Sequence[torch.Tensor | None],
+    needs: Named,
+    grad: torch.Tensor,
 ) -> Prepared | None:
     if kinds.z is not None:
         return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -19,7 +18,7 @@ from kronop.families.ksparse.gradient_api import weight_gradient
 from kronop.torch.memory import kind_of, on_gpu
 
 
-def leading(*tensors: Any) -> Any:
+def leading(*tensors: torch.Tensor) -> tuple[int, ...]:
     """The shape to which the dimensions before the last two broadcast."""
     shapes = [shape for item in tensors if (shape := item.shape[:-2])]
     return torch.broadcast_shapes(*shapes) if shapes else ()
@@ -35,17 +34,19 @@ class MatrixSums:
         alpha: the factor that gradients are scaled by.
     """
 
-    def __init__(self, matrices: Sequence[Any], parts: Sequence[Group], alpha: Any) -> None:
+    def __init__(
+        self, matrices: Sequence[torch.Tensor], parts: Sequence[Group], alpha: float
+    ) -> None:
         self._matrices, self._parts, self._alpha = matrices, parts, alpha
-        self._sums: list[Any] = [None] * len(parts)
+        self._sums: list[torch.Tensor | None] = [None] * len(parts)
 
-    def add(self, at: int, a: Any, b: Any) -> None:
+    def add(self, at: int, a: torch.Tensor, b: torch.Tensor) -> None:
         """Adds some rows to the gradient of group `at`."""
         self._sums[at] = _contract(a, b, self._parts[at], self._alpha, self._sums[at])
 
-    def found(self) -> dict[int, Any]:
+    def found(self) -> dict[int, torch.Tensor]:
         """The gradient of each factor of the groups that were asked for, by its index."""
-        every: dict[int, Any] = {}
+        every: dict[int, torch.Tensor] = {}
         for group, merged in zip(self._parts, self._sums, strict=True):
             if group.wanted:
                 own = self._matrices[group.start : group.stop]
@@ -70,7 +71,12 @@ class KernelSums:
     """
 
     def __init__(
-        self, factors: Sequence[Any], parts: Sequence[Group], alpha: Any, left: bool, calls: Calls
+        self,
+        factors: Sequence[torch.Tensor],
+        parts: Sequence[Group],
+        alpha: float,
+        left: bool,
+        calls: Calls,
     ) -> None:
         self._factors, self._parts, self._alpha, self._left = factors, parts, alpha, left
         self._calls = calls
@@ -79,7 +85,7 @@ class KernelSums:
         self.flat = factors[0].new_empty(sum(sizes), dtype=kind_of(factors[0]))
         self._begun: set[int] = set()
 
-    def add(self, at: int, a: Any, b: Any) -> None:
+    def add(self, at: int, a: torch.Tensor, b: torch.Tensor) -> None:
         """Adds some rows to the gradients of group `at`."""
         group = self._parts[at]
         own = self._factors[group.start : group.stop]
@@ -100,7 +106,9 @@ class KernelSums:
         self._begun.add(at)
 
 
-def _contract(a: Any, b: Any, group: Group, alpha: Any, sums: Any) -> Any:
+def _contract(
+    a: torch.Tensor, b: torch.Tensor, group: Group, alpha: float, sums: torch.Tensor | None
+) -> torch.Tensor:
     """alpha dG (*lead, P, Q), the gradient of the merged factor, in the type that sums are taken
     in; plus `sums` if that is not None."""
     *lead, outer, _, inner = b.shape
@@ -122,7 +130,7 @@ def _contract(a: Any, b: Any, group: Group, alpha: Any, sums: Any) -> Any:
     return sums
 
 
-def _by_matmul(a: Any, b: Any, permuted: bool) -> Any:
+def _by_matmul(a: torch.Tensor, b: torch.Tensor, permuted: bool) -> torch.Tensor:
     """dG (size, P, Q), from operands (size, count, P or Q, behind)."""
     if b.shape[-1] == 1 or permuted:
         a, b = (item.mT.reshape(len(b), -1, item.shape[-2]) for item in (a, b))
@@ -130,14 +138,14 @@ def _by_matmul(a: Any, b: Any, permuted: bool) -> Any:
     return (a @ b.mT).sum(1)
 
 
-def _summed(merged: Any, matrices: Sequence[Any]) -> Any:
+def _summed(merged: torch.Tensor, matrices: Sequence[torch.Tensor]) -> torch.Tensor:
     """The gradient of a merged factor, summed over the leading dimensions that no factor of the
     group has."""
     lead = leading(*matrices)
     return merged.sum_to_size(*lead, *merged.shape[-2:])
 
 
-def _split(merged: Any, matrices: Sequence[Any]) -> list[Any]:
+def _split(merged: torch.Tensor, matrices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The gradients of the factors, from that of their Kronecker product."""
     if len(matrices) == 1:
         return [merged]

@@ -87,7 +87,7 @@ def _rows(pair: Pair, target: Target) -> list[int]:
 def _best(pair: Pair, index: int, m: int, threads: int) -> list[PairProduct]:
     """The cheapest ways to divide one of the two products (`index`) among the warps."""
     own = [
-        (sum(item.cycles), place, item)
+        (sum(item.cycles_of_block), place, item)
         for place, item in enumerate(products(pair, index, m, threads))
     ]
     return [item for _, _, item in heapq.nsmallest(_BEST_OF_EACH, own)]

@@ -1,4 +1,4 @@
-"""The cost of a fused pair, in cycles of a call; see contraction/cost for the units."""
+"""The cost of a fused pair, in cycles of a call."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def _cycles(design: ChainMma, rows: int | None, target: Target, resident: int) -
     memory, brought = _traffic(design)
     weights = (first.weights + second.weights) * work.source.bytes
     brought += 0 if design.resident else weights
-    products = (first.cycles[0] + second.cycles[0]) * warp_slowness(target)
-    instructions = first.cycles[1] + second.cycles[1]
+    products = (first.cycles_of_block[0] + second.cycles_of_block[0]) * warp_slowness(target)
+    instructions = first.cycles_of_block[1] + second.cycles_of_block[1]
     both = (memory / memory_bytes_per_cycle(target), brought / _LEVEL_2, products + instructions)
     busy = float(sum(item**_SHARPNESS for item in both) ** (1 / _SHARPNESS))
     took = turns * (busy + waits)

@@ -87,7 +87,7 @@ class PairProduct(Decision):
         return self.tile.registers + ring + doubles
 
     @derived
-    def cycles(self) -> tuple[float, float]:
+    def cycles_of_block(self) -> tuple[float, float]:
         """(cycles of the tensor cores, cycles to issue other instructions) for a block's rows."""
         _, _, products, _, instructions = self.tile.units
         return self.units * products, self.units * instructions

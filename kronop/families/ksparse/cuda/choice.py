@@ -9,11 +9,11 @@ from kronop.descriptions.datatype import RowMajor
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction import cost
-from kronop.emit.cuda.contraction.choice import MOST_REFUSED, even_candidates, even_cost
+from kronop.emit.cuda.contraction.choice import MOST_REFUSED, even_candidates
 from kronop.emit.cuda.contraction.work import Contraction, Order
+from kronop.emit.cuda.machine import hertz
 from kronop.emit.plan import Plan, Step
 from kronop.families.ksparse.cuda import parted_choice
-from kronop.families.ksparse.cuda.contract_parted import Parted
 from kronop.families.ksparse.cuda.product import KSparseProduct
 from kronop.families.ksparse.description import KSparseDescription
 from kronop.target import Target
@@ -41,10 +41,11 @@ def plans(
 ) -> tuple[Plan, ...]:
     """The `count` cheapest plans, with steps that pack weights or move lanes where these pay."""
     accepted, rejected = _ranked(description, target, rows, max(count, _FEWEST))
-    slower = [
-        (str(item), f"cost {took:.2f}, the best {accepted[0][0]:.2f}")
-        for took, item in accepted[1:]
-    ]
+    work, every_row = contraction(description), all_rows(description, rows)
+    best, *others = (
+        (cost.bytes_of_element(work, every_row, took, target), item) for took, item in accepted
+    )
+    slower = [(str(item), f"cost {took:.2f}, the best {best[0]:.2f}") for took, item in others]
     beaten = (*slower[:_MOST_SLOWER], *rejected[:MOST_REFUSED])
     return tuple(
         Plan(
@@ -98,29 +99,20 @@ def _candidates(
     accepted, rejected = even_candidates(work, every_row, target, given, most)
     every = [(took, KSparseProduct(product=item)) for took, item in accepted]
     parted = parted_choice.proposed(work, target, given)
-    every += ((parted_choice.cost(item, every_row, target), item) for item in parted)
+    every += ((item.seconds(rows or operands.MANY_ROWS, target), item) for item in parted)
     return sorted(every, key=lambda item: item[0])[:most], rejected
-
-
-def _cost(
-    description: KSparseDescription, item: KSparseProduct, target: Target, rows: int
-) -> float:
-    every_row = all_rows(description, rows)
-    if isinstance(item, Parted):
-        return parted_choice.cost(item, every_row, target)
-    return even_cost(item.product, every_row, target)
 
 
 def _ranked(
     description: KSparseDescription, target: Target, rows: int | None, most: int = _FEWEST
 ) -> tuple[list[tuple[float, KSparseProduct]], list[tuple[str, str]]]:
-    """(cost, candidate) for `rows` rows, and what was rejected. The best candidate for many rows
+    """(seconds, candidate) for `rows` rows, and what was rejected. The best candidate for many rows
     is first, unless another gains much."""
     accepted, rejected = _candidates(description, target, rows, most)
     if rows is None:
         return accepted, rejected
     usual = _candidates(description, target, None, _FEWEST)[0][0][1]
-    took = _cost(description, usual, target, rows)
+    took = usual.seconds(rows, target)
     if operands.gains_much(accepted[0][0], took):
         return accepted, rejected
     return [(took, usual), *(item for item in accepted if item[1] != usual)], rejected
@@ -131,8 +123,7 @@ def modelled(
 ) -> tuple[float, KSparseProduct]:
     """The modelled cycles of the plan for `rows` rows, and what it runs."""
     took, item = _ranked(description, target, rows)[0][0]
-    every_row = all_rows(description, rows)
-    return cost.cycles(contraction(description), every_row, took, target), item
+    return took * hertz(target), item
 
 
 def _step(description: KSparseDescription, chosen: KSparseProduct, target: Target) -> Step:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from kronop.artifacts import Launch
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.group import GroupContract
+from kronop.emit.cuda.machine import hertz, memory_rate
 from kronop.emit.cuda.operands import View
 from kronop.emit.design import Runnable
 from kronop.emit.plan import Step
@@ -26,6 +27,8 @@ from kronop.target import Target
 _MOST_WORKSPACE = 256 << 20
 # Rows of a launch are a multiple of this, and so of every tile's rows.
 _ROWS = 512
+# Cycles of a launch that moves lanes, besides its memory traffic.
+_CALL = 3500.0
 # Places of the parts, counted from the end.
 _PART, _PART_Z, _PRODUCT, _JOIN = -4, -3, -2, -1
 
@@ -82,6 +85,12 @@ class Parted(KSparseProduct):
             product,
             join.step(f"join_{step.entry}", groups),
         )
+
+    def seconds(self, size: int, target: Target) -> float:
+        work, rows = self.product.work, size * self.product.work.groups
+        moved = 2 * (work.contracted * work.source.bytes + work.produced * work.output.bytes)
+        moving = moved * rows * work.lanes / memory_rate(target) + 2 * _CALL / hertz(target)
+        return self.product.seconds(rows, target) + moving
 
     def workspace(self, size: int, target: Target, threads: int) -> int:
         """Room for the packed weights, and for the separated lanes of X and Y."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import ClassVar
 
 from kronop.artifacts import Launch
 from kronop.emit.design import Pipeline, Runnable
@@ -17,12 +18,14 @@ from kronop.target import Target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gradient(Pipeline):
-    """Sums, then what adds their shares up.
+    """Sums, then what adds their shares up and writes the gradient, be there rows or none.
 
     Attributes:
         factors: what turns the gradient of a Kronecker product into those of its factors; empty
             where it is the product's that is wanted.
     """
+
+    writes_sums_of_nothing: ClassVar[bool] = True
 
     sums: GradientSums
     add: AddShares

@@ -17,6 +17,7 @@ from kronop.descriptions.datatype import float32
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import hertz
 from kronop.emit.plan import Plan
 from kronop.families.ksparse.cuda.gradient import Gradient
 from kronop.families.ksparse.cuda.gradient_ends import ends_of
@@ -62,9 +63,10 @@ def plans(
     """The plans of the `count` cheapest tiles that fit, each with the steps that follow the sums.
     The first plan lists the tiles that it was chosen over."""
     accepted, rejected = _candidates(description, target, rows or operands.MANY_ROWS)
+    clock = hertz(target)
     slower = [
-        (str(design), f"{cost:.0f} cycles, the best {accepted[0][0]:.0f}")
-        for cost, design in accepted[1 : 1 + _MOST_REJECTED]
+        (str(design), f"{took * clock:.0f} cycles, the best {accepted[0][0] * clock:.0f}")
+        for took, design in accepted[1 : 1 + _MOST_REJECTED]
     ]
     add, factors = ends_of(description, target)
     found = [Gradient(sums=item, add=add, factors=factors) for _, item in accepted[:count]]
@@ -97,15 +99,15 @@ def _accept_math(instruction: MathInstruction) -> Status:
 def _candidates(
     description: KSparseGradientDescription, target: Target, rows: int
 ) -> tuple[list[tuple[float, GradientSums]], list[tuple[str, str]]]:
-    """The designs that fit as (cycles of a call, design), the cheapest first, and (name, reason) of
-    those that don't."""
+    """The designs that fit, as (seconds of a call, design), the cheapest first, and (name, reason)
+    of those that don't."""
     accepted: list[tuple[float, GradientSums]] = []
     rejected: list[tuple[str, str]] = []
     tiles = list(_tiles(description))
     for design in (*_groups(description, target), *tiles):
         status = design.status(target)
         if status:
-            accepted.append((design.cycles(rows, target), design))
+            accepted.append((design.seconds(rows, target), design))
         else:
             rejected.append((str(design), status.reason))
     if not tiles:

@@ -93,7 +93,7 @@ class GradientGroup(GradientRoom):
     def signature(self) -> KernelSignature:
         return _signature()
 
-    def cycles(self, rows: int, target: Target) -> float:
+    def _cycles(self, rows: int, target: Target) -> float:
         imported("kronop.families.ksparse.cuda.gradient_group_cost")
         from kronop.families.ksparse.cuda import gradient_group_cost
 

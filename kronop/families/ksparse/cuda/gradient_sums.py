@@ -11,6 +11,7 @@ from kronop.descriptions.datatype import DataType, RowMajor
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import hertz
 from kronop.emit.design import InWorkspace
 from kronop.emit.plan import Step
 from kronop.families.ksparse.cuda.lanes import MoveLanes
@@ -78,9 +79,13 @@ class GradientSums(InWorkspace):
     def status(self, target: Target) -> Status:
         """Whether the kernel can run with this design; there is no other such check."""
 
+    def seconds(self, size: int, target: Target) -> float:
+        """Modelled time of a call for `size` rows, including adding the shares up."""
+        return self._cycles(size, target) / hertz(target)
+
     @abstractmethod
-    def cycles(self, rows: int, target: Target) -> float:
-        """The modelled cycles of a call for `rows` rows, including adding the shares up."""
+    def _cycles(self, rows: int, target: Target) -> float:
+        """The same in cycles."""
 
     @abstractmethod
     def shares(self, rows: int, target: Target) -> int:

@@ -175,8 +175,7 @@ class GradientTile(GradientSums):
         resident = operands.resident_blocks(self.threads, held, self.shared_bytes, target)
         return operands.affordable_blocks(resident, self.threads, held)
 
-    def cycles(self, rows: int, target: Target) -> float:
-        """Cycles of a call, including adding the shares up."""
+    def _cycles(self, rows: int, target: Target) -> float:
         work = self.work
         a, _, _, d = work.pattern
         bites = work.lead * a * d * rows / HALF

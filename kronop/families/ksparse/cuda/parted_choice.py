@@ -1,4 +1,4 @@
-"""The products with separated lanes that are considered, and what they cost."""
+"""The products with separated lanes that are considered."""
 
 from __future__ import annotations
 
@@ -6,17 +6,12 @@ from dataclasses import replace
 
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.contraction import cost as contraction_cost
-from kronop.emit.cuda.contraction import group_choice, group_cost
+from kronop.emit.cuda.contraction import group_choice
 from kronop.emit.cuda.contraction.group import serves
 from kronop.emit.cuda.contraction.work import Contraction, Order
-from kronop.emit.cuda.machine import memory_bytes_per_cycle
 from kronop.families.ksparse.cuda.contract_parted import Parted
 from kronop.families.ksparse.cuda.lanes import MOST_LANES
 from kronop.target import Target
-
-# Cycles of a launch that moves lanes, besides its memory traffic.
-_CALL = 3500.0
 
 
 def proposed(work: Contraction, target: Target, given: TileDescription | None) -> list[Parted]:
@@ -45,12 +40,3 @@ def _serves(work: Contraction, target: Target) -> bool:
         and work.produced % operands.vector_of(work.output) == 0
         and work.lanes <= MOST_LANES
     )
-
-
-def cost(parted: Parted, rows: int, target: Target) -> float:
-    """The cost, in the unit of a contraction's."""
-    work = parted.product.work
-    took = group_cost.cycles(parted.product, rows, target)
-    moved = 2 * (work.contracted * work.source.bytes + work.produced * work.output.bytes)
-    took += moved * rows * work.lanes / (target.cores * memory_bytes_per_cycle(target)) + 2 * _CALL
-    return contraction_cost.of_cycles(work, rows, took, target)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kronop.artifacts import Launch
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import NOTHING, StridedMatrix
 from kronop.emit.cuda.contraction.design import ContractDesign, ContractProblem, Extents
 from kronop.emit.cuda.contraction.group import GroupContract
 from kronop.emit.cuda.contraction.pack import Pack, PackProblem, pack_step, packing
@@ -16,9 +16,8 @@ from kronop.emit.design import Pipeline, Runnable
 from kronop.emit.plan import Step
 from kronop.families.ksparse.description import KSparseProblem
 from kronop.frozen import dataclass, derived
+from kronop.late import imported
 from kronop.target import Target
-
-_NOTHING = StridedMatrix(pointer=0, row=0, column=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +54,12 @@ class KSparseProduct(Pipeline):
         """Bytes of the packed weights."""
         return 0 if self.pack is None else self.pack.packed_bytes(self.product.work.groups)
 
+    def seconds(self, size: int, target: Target) -> float:
+        imported("kronop.emit.cuda.contraction.choice")
+        from kronop.emit.cuda.contraction import choice
+
+        return choice.even_seconds(self.product, size * self.product.work.groups, target)
+
     def workspace(self, size: int, target: Target, threads: int) -> int:
         return self.packed_bytes
 
@@ -90,7 +95,7 @@ def _shares_lines(design: ContractDesign) -> bool:
 
 def matrix_view(matrix: StridedMatrix | None, own: str, size: int, d: int) -> View:
     """X or Y as the contraction walks it: a row's columns are (i, own, l)."""
-    matrix = matrix or _NOTHING
+    matrix = matrix or NOTHING
     column = matrix.column
     return View(
         pointer=matrix.pointer,

@@ -6,14 +6,12 @@ features. Otherwise the mapped dimension joins the batch.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from kronop.torch.declaration import Named
 
 
-def ksmm(size: int, given: Named, dims: Named) -> tuple[Any, int]:
+def ksmm(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
     """The rule of kronop::ksmm: any tensor may be mapped."""
     product = torch.ops.kronop.ksmm.default
     batch_last, bias, z = given.batch_last, given.bias, given.z
@@ -38,7 +36,7 @@ def ksmm(size: int, given: Named, dims: Named) -> tuple[Any, int]:
     return result.unflatten(-1, (size, -1)), result.dim() - 1
 
 
-def ksmm_gradient(size: int, given: Named, dims: Named) -> tuple[Any, int]:
+def ksmm_gradient(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
     """The rule of kronop::ksmm_gradient: there is a gradient for every index of the mapped
     dimension."""
     x, grad = (
@@ -51,11 +49,11 @@ def ksmm_gradient(size: int, given: Named, dims: Named) -> tuple[Any, int]:
     return result.unflatten(0, (size, a)), 0
 
 
-def _mapped(item: Any, dim: int | None, size: int) -> Any:
+def _mapped(item: torch.Tensor, dim: int | None, size: int) -> torch.Tensor:
     """`item` with the mapped dimension first; expanded to `size` if it is not mapped."""
     return item.expand(size, *item.shape) if dim is None else item.movedim(dim, 0)
 
 
-def _features(item: Any, batch_last: bool) -> Any:
+def _features(item: torch.Tensor, batch_last: bool) -> torch.Tensor:
     """`item` with its first dimension merged into the features, as their slowest digit."""
     return item.flatten(0, 1) if batch_last else item.movedim(0, -2).flatten(-2)

@@ -12,10 +12,10 @@ import torch
 from kronop.families.ksparse import api as functional_ksparse
 from kronop.families.ksparse.torch import steps
 from kronop.families.ksparse.torch.shapes import bias_gradient, turned
-from kronop.torch.declaration import Direct, Named, Prepared
+from kronop.torch.declaration import Direct, Gradients, Named, Prepared
 
 
-def _forward(given: Named, needs: Named) -> tuple[Any, Sequence[Any]]:
+def _forward(given: Named, needs: Named) -> tuple[torch.Tensor, Sequence[torch.Tensor | None]]:
     x, chain, last, z = given.x, given.weights, given.batch_last, given.z
     if not any(needs.weights):
         steps.check_differentiable(x, chain)
@@ -30,12 +30,14 @@ def _forward(given: Named, needs: Named) -> tuple[Any, Sequence[Any]]:
     return result, _kept(between, needs.weights[1:])
 
 
-def _kept(between: Sequence[Any], needed: Sequence[bool]) -> list[Any]:
+def _kept(
+    between: Sequence[torch.Tensor | None], needed: Sequence[bool]
+) -> list[torch.Tensor | None]:
     """The operands of the factors after the first, with None for factors without a gradient."""
     return [item if need else None for item, need in zip(between, needed, strict=True)]
 
 
-def _product(given: Named, x: Any, chain: Sequence[Any]) -> Any:
+def _product(given: Named, x: torch.Tensor, chain: Sequence[torch.Tensor]) -> torch.Tensor:
     return functional_ksparse.ksmm(
         x,
         chain,
@@ -48,8 +50,12 @@ def _product(given: Named, x: Any, chain: Sequence[Any]) -> Any:
 
 
 def _backward(
-    given: Named, kinds: Named, between: Sequence[Any], needs: Named, grad: Any
-) -> dict[str, Any]:
+    given: Named,
+    kinds: Named,
+    between: Sequence[torch.Tensor | None],
+    needs: Named,
+    grad: torch.Tensor,
+) -> Gradients:
     last, found = given.batch_last, {}
     if needs.bias:
         found["bias"] = bias_gradient(grad, last, kinds.bias)
@@ -66,7 +72,11 @@ def _backward(
 
 
 def _step_back(
-    given: Named, kinds: Named, between: Sequence[Any], needs: Named, grad: Any
+    given: Named,
+    kinds: Named,
+    between: Sequence[torch.Tensor | None],
+    needs: Named,
+    grad: torch.Tensor,
 ) -> tuple[Any, ...]:
     """The arguments of `steps.gradients`."""
     wanted = [
@@ -77,7 +87,7 @@ def _step_back(
     return grad, given.weights, operands, wanted, given.alpha, given.batch_last, needs.x
 
 
-def _gradient_kind(kind: Any, x: Any) -> Any:
+def _gradient_kind(kind: torch.dtype | None, x: torch.Tensor) -> torch.dtype:
     """The type that the kernel gives a weight's gradient: the weight's own if that is float32, else
     that of x, which autograd casts."""
     return kind if kind is torch.float32 else x.dtype
@@ -116,7 +126,9 @@ def _prepare_forward(given: Named, needs: Named) -> Prepared | None:
         return None
     needed = needs.weights[1:]
 
-    def finish(made: Any, tensors: Any) -> Any:
+    def finish(
+        made: list[torch.Tensor], tensors: Sequence[torch.Tensor]
+    ) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
         *between, result = made
         return result, _kept(between, needed)
 
@@ -128,7 +140,11 @@ def _prepare_forward(given: Named, needs: Named) -> Prepared | None:
 
 
 def _prepare_backward(
-    given: Named, kinds: Named, between: Sequence[Any], needs: Named, grad: Any
+    given: Named,
+    kinds: Named,
+    between: Sequence[torch.Tensor | None],
+    needs: Named,
+    grad: torch.Tensor,
 ) -> Prepared | None:
     if not any(needs.weights) or kinds.z is not None:
         return None
@@ -141,7 +157,9 @@ def _prepare_backward(
 
     is_all = all(item is not None for item in wanted)
 
-    def finish(made: Any, tensors: Any) -> list[Any]:
+    def finish(
+        made: list[torch.Tensor], tensors: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor | None]:
         of_x = made.pop() if needs_x else None
         remaining = iter(made)
         every = made if is_all else [None if item is None else next(remaining) for item in wanted]

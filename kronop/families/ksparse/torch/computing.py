@@ -22,15 +22,15 @@ _PART_BYTES = 1 << 23
 
 
 def compute(
-    x: Any,
-    weights: Sequence[Any],
-    bias: Any,
-    z: Any,
-    alpha: Any,
-    beta: Any,
+    x: torch.Tensor,
+    weights: Sequence[torch.Tensor],
+    bias: torch.Tensor | None,
+    z: torch.Tensor | None,
+    alpha: float,
+    beta: float,
     batch_last: bool,
     activation: str | None,
-) -> Any:
+) -> torch.Tensor:
     # The result is row-major even if Z isn't, because the fake implementation promises that to
     # torch.compile.
     out = None if z is None else fake(x, weights, bias, z, alpha, beta, batch_last, activation)
@@ -48,22 +48,22 @@ def compute(
 
 
 def fake(
-    x: Any,
-    weights: Sequence[Any],
-    bias: Any,
-    z: Any,
-    alpha: Any,
-    beta: Any,
+    x: torch.Tensor,
+    weights: Sequence[torch.Tensor],
+    bias: torch.Tensor | None,
+    z: torch.Tensor | None,
+    alpha: float,
+    beta: float,
     batch_last: bool,
     activation: str | None,
-) -> Any:
+) -> torch.Tensor:
     patterns = chain_patterns([tuple(weight.shape) for weight in weights])
     check_types(x, weights)
     shape = result_shape(tuple(x.shape), patterns, batch_last)
     return x.new_empty(shape, dtype=result_element(x, z))
 
 
-def result_element(x: Any, z: Any) -> Any:
+def result_element(x: torch.Tensor, z: torch.Tensor | None) -> torch.dtype:
     """The torch type of the product's elements."""
     if z is not None:
         return z.dtype
@@ -71,8 +71,13 @@ def result_element(x: Any, z: Any) -> Any:
 
 
 def compute_gradient(
-    x: Any, grad: Any, pattern: Sequence[int], alpha: Any, batch_last: bool, element: Any = None
-) -> Any:
+    x: torch.Tensor,
+    grad: torch.Tensor,
+    pattern: Sequence[int],
+    alpha: float,
+    batch_last: bool,
+    element: torch.dtype | None = None,
+) -> torch.Tensor:
     """The gradient (a, b, c, d) of weights, from plain tensors.
 
     Sums over the batch are taken in float32 for 16-bit types, and rounded once.
@@ -99,7 +104,7 @@ def compute_gradient(
         return (sums * alpha).to(element).contiguous()
 
 
-def _apart(x: Any, a: int, c: int, d: int, batch_last: bool) -> Any:
+def _apart(x: torch.Tensor, a: int, c: int, d: int, batch_last: bool) -> torch.Tensor:
     """The operands (a d, c, batch) of a batch of matrix products, each in strides that a library
     multiplies as they are.
 
@@ -110,7 +115,9 @@ def _apart(x: Any, a: int, c: int, d: int, batch_last: bool) -> Any:
     return x.unflatten(1, (a, c, d)).mT.contiguous().view(-1, a * d, c).permute(1, 2, 0)
 
 
-def fake_gradient(x: Any, grad: Any, pattern: Sequence[int], alpha: Any, batch_last: bool) -> Any:
+def fake_gradient(
+    x: torch.Tensor, grad: torch.Tensor, pattern: Sequence[int], alpha: float, batch_last: bool
+) -> torch.Tensor:
     a, b, c, d = pattern
     check_features(tuple(x.shape), (a, b, c, d), batch_last)
     check_features(tuple(grad.shape), (a, c, b, d), batch_last, "G")

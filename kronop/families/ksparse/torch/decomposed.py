@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -14,7 +13,7 @@ from kronop.families.ksparse.torch.shapes import as_matrix
 from kronop.torch.scaling import scaled
 
 
-def bmm_product(x: Any, weight: Any, batch_last: bool) -> Any:
+def bmm_product(x: torch.Tensor, weight: torch.Tensor, batch_last: bool) -> torch.Tensor:
     """x K', or K x with `batch_last`, by a batch of a d matrix products, with the permutations
     before and after it; for an x of any number of dimensions."""
     a, b, c, d = weight.shape
@@ -30,7 +29,7 @@ def bmm_product(x: Any, weight: Any, batch_last: bool) -> Any:
     return result.reshape(shape)
 
 
-def biased(result: Any, bias: Any, batch_last: bool) -> Any:
+def biased(result: torch.Tensor, bias: torch.Tensor | None, batch_last: bool) -> torch.Tensor:
     """The result with the bias (features,) or None added, in the result's type."""
     if bias is None:
         return result
@@ -40,15 +39,15 @@ def biased(result: Any, bias: Any, batch_last: bool) -> Any:
 
 
 def ksmm(
-    x: Any,
-    weights: Sequence[Any],
-    bias: Any,
-    z: Any,
-    alpha: Any,
-    beta: Any,
+    x: torch.Tensor,
+    weights: Sequence[torch.Tensor],
+    bias: torch.Tensor | None,
+    z: torch.Tensor | None,
+    alpha: float,
+    beta: float,
     batch_last: bool,
     activation: str | None,
-) -> Any:
+) -> torch.Tensor:
     """kronop::ksmm, from the same arguments."""
     element = result_element(x, z)
     x = x.to(element)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -20,7 +19,7 @@ from kronop.torch.direct import is_plain, needs_gradient
 
 def ksmm(
     x: torch.Tensor,
-    weights: Any,
+    weights: torch.Tensor | Sequence[torch.Tensor],
     *,
     batch_last: bool = False,
     bias: torch.Tensor | None = None,
@@ -106,7 +105,9 @@ def ksmm(
     return _activated(result, activation)
 
 
-def again(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool) -> Any:
+def again(
+    x: torch.Tensor, weights: Sequence[torch.Tensor], bias: torch.Tensor | None, batch_last: bool
+) -> torch.Tensor | None:
     """The result of `ksmm` by repeating an earlier call with tensors like these; None if there was
     none, so that `ksmm` has to be called. Not for use under tracing. No tensor may be a list."""
     tensors = [x, *weights] if bias is None else [x, *weights, bias]
@@ -114,13 +115,13 @@ def again(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool) -> Any:
 
 
 @functools.lru_cache(maxsize=64)
-def _frame(count: int, is_plain: bool, batch_last: bool) -> tuple[Any, ...]:
+def _frame(count: int, is_plain: bool, batch_last: bool) -> tuple[object, ...]:
     """The structure of the arguments in the order of the operator's schema: 1 for a tensor, the
     number of tensors for a list, and the values of all others."""
     return (1, count, None if is_plain else 1, None, 1.0, 0.0, batch_last, None)
 
 
-def _may_need_derivative(tensors: Sequence[Any]) -> bool:
+def _may_need_derivative(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether a derivative may be needed; True if that can't be told.
 
     Under torch.func transforms it can't: requires_grad is False for a mapped row of a tensor that
@@ -133,15 +134,15 @@ def _may_need_derivative(tensors: Sequence[Any]) -> bool:
 
 
 def _eager(
-    x: Any,
-    chain: Sequence[Any],
+    x: torch.Tensor,
+    chain: Sequence[torch.Tensor],
     batch_last: bool,
-    bias: Any,
+    bias: torch.Tensor | None,
     activation: str | None,
-    alpha: Any,
-    beta: Any,
-    z: Any,
-) -> Any:
+    alpha: float,
+    beta: float,
+    z: torch.Tensor | None,
+) -> torch.Tensor:
     if not needs_gradient((x, *chain, bias, z)):
         return product.plain(x, chain, bias, z, alpha, beta, batch_last, activation)
     check_activation(activation)
@@ -150,11 +151,17 @@ def _eager(
     return _activated(result, activation)
 
 
-def _activated(result: Any, activation: str | None) -> Any:
+def _activated(result: torch.Tensor, activation: str | None) -> torch.Tensor:
     return result if activation is None else getattr(torch.nn.functional, activation)(result)
 
 
-def _check(x: Any, chain: Sequence[Any], bias: Any, z: Any, activation: Any) -> None:
+def _check(
+    x: torch.Tensor,
+    chain: Sequence[torch.Tensor],
+    bias: torch.Tensor | None,
+    z: torch.Tensor | None,
+    activation: str | None,
+) -> None:
     """Refuses arguments for which the operator's own messages would not say what is wrong."""
     check_tensor("x", x, 1, "kronop.ksmm does")
     for index, item in enumerate(chain):

@@ -11,26 +11,26 @@ operators are linear in each of their operands, and their derivatives consist of
 
 from __future__ import annotations
 
-from typing import Any
+import torch
 
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.torch import batching, computing, decomposed
 from kronop.families.ksparse.torch.chain import DIRECT, prepare
 from kronop.families.ksparse.torch.shapes import bias_gradient, turned
-from kronop.torch.declaration import Autocast, Named, Operator
+from kronop.torch.declaration import Autocast, Gradients, Named, Operator
 from kronop.torch.memory import settled
 from kronop.torch.registration import register
 
 
-def _factor(x: Any, weight: Any, last: bool, alpha: Any = 1) -> Any:
+def _factor(x: torch.Tensor, weight: torch.Tensor, last: bool, alpha: float = 1) -> torch.Tensor:
     """The product with one factor."""
     return ksmm(x, [weight], None, None, alpha, 0, last, None)
 
 
-def _gradients(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
+def _gradients(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:
     """The gradients of kronop::ksmm. The results between factors are computed again, from x."""
     x, weights, last, grad = given.x, given.weights, given.batch_last, settled(grad)
-    found: dict[str, Any] = {}
+    found: dict[str, torch.Tensor] = {}
     if needs.bias:
         found["bias"] = bias_gradient(grad, last)
     if needs.z:
@@ -56,7 +56,7 @@ def _gradients(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
     return found | {"x": grad} if needs.x else found
 
 
-def _gradients_of_gradient(given: Named, needs: Named, direction: Any) -> dict[str, Any]:
+def _gradients_of_gradient(given: Named, needs: Named, direction: torch.Tensor) -> Gradients:
     """The gradients of kronop::ksmm_gradient: products with `direction` as weights."""
     last, alpha, found = given.batch_last, given.alpha, {}
     if needs.x:
@@ -66,7 +66,7 @@ def _gradients_of_gradient(given: Named, needs: Named, direction: Any) -> dict[s
     return found
 
 
-def _tangent(given: Named, tangents: Named) -> Any:
+def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
     """The tangent of kronop::ksmm's result. If a factor's operand x has the tangent u, its result
     has the tangent u K' + x dK', where the weights of dK are the tangent of those of K."""
     x, weights, last, found = given.x, given.weights, given.batch_last, tangents.x
@@ -82,13 +82,13 @@ def _tangent(given: Named, tangents: Named) -> Any:
 
 
 def _sum_of_products(
-    tangent: Any,
-    weight: Any,
-    x: Any,
-    of_weight: Any,
-    others: tuple[Any, Any, Any, Any],
+    tangent: torch.Tensor | None,
+    weight: torch.Tensor,
+    x: torch.Tensor,
+    of_weight: torch.Tensor | None,
+    others: tuple[torch.Tensor | None, torch.Tensor | None, float, float],
     last: bool,
-) -> Any:
+) -> torch.Tensor | None:
     """alpha (u K' + x dK') + beta z + bias, leaving out the summands whose tangent is None.
 
     Args:
@@ -104,7 +104,9 @@ def _sum_of_products(
     return found
 
 
-def _tangent_of_summands(given: Named, of_bias: Any, of_z: Any) -> Any:
+def _tangent_of_summands(
+    given: Named, of_bias: torch.Tensor | None, of_z: torch.Tensor | None
+) -> torch.Tensor | None:
     if of_bias is not None:
         behind = given.x.dim() - 1 if given.batch_last else 0
         of_bias = of_bias.reshape(-1, *[1] * behind)
@@ -113,7 +115,7 @@ def _tangent_of_summands(given: Named, of_bias: Any, of_z: Any) -> Any:
     return given.beta * of_z if of_bias is None else given.beta * of_z + of_bias
 
 
-def _tangent_of_gradient(given: Named, tangents: Named) -> Any:
+def _tangent_of_gradient(given: Named, tangents: Named) -> torch.Tensor | None:
     """The tangent of kronop::ksmm_gradient's result."""
     others = (list(given.pattern), given.alpha, given.batch_last)
     found = None if tangents.x is None else ksmm_gradient(tangents.x, given.grad, *others)

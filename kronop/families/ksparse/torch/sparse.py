@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -17,14 +16,16 @@ from kronop.families.ksparse.description import inputs_of, outputs_of
 from kronop.families.ksparse.shape_arguments import with_features
 from kronop.families.ksparse.torch.shapes import turned
 from kronop.torch import transforms
-from kronop.torch.declaration import Autocast, Named, Operator
+from kronop.torch.declaration import Autocast, Gradients, Named, Operator
 from kronop.torch.registration import register
 
 # Triton's kernels for torch's block-sparse matrices take blocks of powers of two from this size on.
 _LEAST_POWER = 16
 
 
-def sparse_product(x: Any, weight: Any, batch_last: bool, blocks: bool) -> Any:
+def sparse_product(
+    x: torch.Tensor, weight: torch.Tensor, batch_last: bool, blocks: bool
+) -> torch.Tensor:
     """x K', or K x with `batch_last`, for a matrix x. K is a block-sparse matrix with `blocks`,
     else a CSR matrix."""
     if transforms.are_needed():  # torch's sparse matrices don't support torch.func.
@@ -32,7 +33,7 @@ def sparse_product(x: Any, weight: Any, batch_last: bool, blocks: bool) -> Any:
     return _product(x, weight, batch_last, blocks)
 
 
-def einsum_product(x: Any, weight: Any, batch_last: bool) -> Any:
+def einsum_product(x: torch.Tensor, weight: torch.Tensor, batch_last: bool) -> torch.Tensor:
     """x K', or K x with `batch_last`, by torch.einsum, for an x of any number of dimensions."""
     a, _, c, d = weight.shape
     if batch_last:
@@ -42,7 +43,7 @@ def einsum_product(x: Any, weight: Any, batch_last: bool) -> Any:
     return torch.einsum("...ikl,ijkl->...ijl", x, weight).flatten(-3)
 
 
-def by_rows(weight: Any) -> Any:
+def by_rows(weight: torch.Tensor) -> torch.Tensor:
     """K (a b d, a c d) as a CSR matrix."""
     a, b, c, d = weight.shape
     rows, columns = outputs_of(weight.shape), inputs_of(weight.shape)
@@ -59,7 +60,7 @@ def by_rows(weight: Any) -> Any:
     )
 
 
-def by_blocks(weight: Any) -> Any:
+def by_blocks(weight: torch.Tensor) -> torch.Tensor:
     """K as a BSR matrix, with rows in the order (a, d, b) and columns in the order (a, d, c), which
     makes it block-diagonal.
 
@@ -81,7 +82,7 @@ def by_blocks(weight: Any) -> Any:
     )
 
 
-def _flat(item: Any) -> Any:
+def _flat(item: torch.Tensor) -> torch.Tensor:
     """A contiguous vector of the elements: torch's sparse products ignore strides without an
     error."""
     return item.reshape(-1).contiguous()
@@ -93,11 +94,11 @@ def _block_size(b: int, c: int) -> int:
     return power if power >= _LEAST_POWER else common
 
 
-def _digits(weight: Any, *counts: int) -> list[Any]:
+def _digits(weight: torch.Tensor, *counts: int) -> list[torch.Tensor]:
     return [torch.arange(count, dtype=torch.int32, device=weight.device) for count in counts]
 
 
-def _compute(x: Any, weight: Any, batch_last: bool, blocks: bool) -> Any:
+def _compute(x: torch.Tensor, weight: torch.Tensor, batch_last: bool, blocks: bool) -> torch.Tensor:
     a, b, c, d = weight.shape
     kind = x.dtype
     if not x.is_cuda and x.element_size() == 2:  # torch multiplies 16-bit types on GPUs only.
@@ -112,18 +113,18 @@ def _compute(x: Any, weight: Any, batch_last: bool, blocks: bool) -> Any:
     return (result if batch_last else result.mT).to(kind).contiguous()
 
 
-def _swapped(columns: Any, digits: Sequence[int]) -> Any:
+def _swapped(columns: torch.Tensor, digits: Sequence[int]) -> torch.Tensor:
     """`columns` with the last two of the three digits of its features exchanged."""
     if 1 in digits[1:]:
         return columns
     return columns.unflatten(0, tuple(digits)).transpose(1, 2).flatten(0, 2)
 
 
-def _fake(x: Any, weight: Any, batch_last: bool, blocks: bool) -> Any:
+def _fake(x: torch.Tensor, weight: torch.Tensor, batch_last: bool, blocks: bool) -> torch.Tensor:
     return x.new_empty(with_features(x.shape, outputs_of(weight.shape), batch_last))
 
 
-def _gradients(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
+def _gradients(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:
     found = {}
     if needs.x:
         found["x"] = sparse_product(grad, turned(given.weight), given.batch_last, given.blocks)
@@ -133,7 +134,9 @@ def _gradients(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
     return found
 
 
-def _weight_gradient(x: Any, grad: Any, pattern: Sequence[int], batch_last: bool) -> Any:
+def _weight_gradient(
+    x: torch.Tensor, grad: torch.Tensor, pattern: Sequence[int], batch_last: bool
+) -> torch.Tensor:
     a, b, c, d = pattern
     at = 0 if batch_last else 1
     x, grad = x.unflatten(at, (a, c, d)), grad.unflatten(at, (a, b, d))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from kronop.core import program
 from kronop.errors import ElementTypeError, mismatch
 from kronop.families.ksparse.api import chain_patterns, ksmm, ksparse_arguments
@@ -23,10 +25,26 @@ from kronop.torch.memory import Buffers, make_bytes, maker_of, on_gpu
 class _Calls:
     """Calls the public functions for one factor's product and gradient."""
 
-    def product(self, x: Any, weight: Any, last: bool, alpha: Any, bias: Any, out: Any) -> Any:
+    def product(
+        self,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        last: bool,
+        alpha: float,
+        bias: torch.Tensor | None,
+        out: torch.Tensor | None,
+    ) -> torch.Tensor:
         return ksmm(x, weight, batch_last=last, alpha=alpha, bias=bias, out=out)
 
-    def gradient(self, x: Any, grad: Any, weight: Any, last: bool, alpha: Any, kind: Any) -> Any:
+    def gradient(
+        self,
+        x: torch.Tensor,
+        grad: torch.Tensor,
+        weight: torch.Tensor,
+        last: bool,
+        alpha: float,
+        kind: torch.dtype,
+    ) -> torch.Tensor:
         return compute_gradient(x, grad, tuple(weight.shape), alpha, last, kind)
 
 
@@ -37,13 +55,29 @@ class _NotedCalls(_Calls):
     def __init__(self, recording: program.Recording) -> None:
         self._recording = recording
 
-    def product(self, x: Any, weight: Any, last: bool, alpha: Any, bias: Any, out: Any) -> Any:
+    def product(
+        self,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        last: bool,
+        alpha: float,
+        bias: torch.Tensor | None,
+        out: torch.Tensor | None,
+    ) -> torch.Tensor:
         pattern, scalars = tuple(weight.shape), (alpha, 0.0)
         return self._run(
             ksparse_arguments(x, weight, pattern, last, bias, None, scalars, None, out)
         )
 
-    def gradient(self, x: Any, grad: Any, weight: Any, last: bool, alpha: Any, kind: Any) -> Any:
+    def gradient(
+        self,
+        x: torch.Tensor,
+        grad: torch.Tensor,
+        weight: torch.Tensor,
+        last: bool,
+        alpha: float,
+        kind: torch.dtype,
+    ) -> torch.Tensor:
         pattern = tuple(weight.shape)
         x, grad = as_matrix(x, last), as_matrix(grad, last)
         out = x.new_empty(pattern, dtype=kind)
@@ -51,13 +85,19 @@ class _NotedCalls(_Calls):
             gradient_arguments(x, grad, pattern, batch_last=last, alpha=alpha, out=out)
         )
 
-    def _run(self, arguments: Any) -> Any:
+    def _run(self, arguments: Any) -> torch.Tensor:
         arguments.operation.run(arguments)
         self._recording.add(arguments)
         return arguments.Y
 
 
-def products(x: Any, chain: Sequence[Any], bias: Any, alpha: Any, last: bool) -> list[Any]:
+def products(
+    x: torch.Tensor,
+    chain: Sequence[torch.Tensor],
+    bias: torch.Tensor | None,
+    alpha: float,
+    last: bool,
+) -> list[torch.Tensor]:
     """The result of each factor of the chain; the last one is times `alpha`, plus the bias."""
     form, tensors = _forward_of(x, chain, bias, last)
     results, recording = program.repeat(form, alpha, tensors)
@@ -79,15 +119,19 @@ def products(x: Any, chain: Sequence[Any], bias: Any, alpha: Any, last: bool) ->
 
 
 def _forward_of(
-    x: Any, chain: Sequence[Any], bias: Any, last: bool
-) -> tuple[tuple[Any, ...], list[Any]]:
+    x: torch.Tensor, chain: Sequence[torch.Tensor], bias: torch.Tensor | None, last: bool
+) -> tuple[tuple[object, ...], list[torch.Tensor]]:
     """(form, tensors): the key under which a forward's program is recorded."""
     tensors = [x, *chain] if bias is None else [x, *chain, bias]
     return ("factors", last, bias is None), tensors
 
 
 def known_products(
-    x: Any, chain: Sequence[Any], bias: Any, alpha: Any, last: bool
+    x: torch.Tensor,
+    chain: Sequence[torch.Tensor],
+    bias: torch.Tensor | None,
+    alpha: float,
+    last: bool,
 ) -> program.Program | None:
     """The program that repeats these `products`, if such a call was recorded."""
     form, tensors = _forward_of(x, chain, bias, last)
@@ -95,24 +139,24 @@ def known_products(
 
 
 def _backward_of(
-    grad: Any,
-    chain: Sequence[Any],
-    operands: Sequence[Any],
-    kinds: Sequence[Any],
+    grad: torch.Tensor,
+    chain: Sequence[torch.Tensor],
+    operands: Sequence[torch.Tensor | None],
+    kinds: Sequence[torch.dtype | None],
     last: bool,
     needs_x: bool,
-) -> tuple[tuple[Any, ...], list[Any]]:
+) -> tuple[tuple[object, ...], list[torch.Tensor]]:
     """(form, tensors): the key under which a backward's program is recorded."""
     given = [item for item in operands if item is not None]
     return ("factors' gradients", last, needs_x, *kinds), [grad, *chain, *given]
 
 
 def known_gradients(
-    grad: Any,
-    chain: Sequence[Any],
-    operands: Sequence[Any],
-    kinds: Sequence[Any],
-    alpha: Any,
+    grad: torch.Tensor,
+    chain: Sequence[torch.Tensor],
+    operands: Sequence[torch.Tensor | None],
+    kinds: Sequence[torch.dtype | None],
+    alpha: float,
     last: bool,
     needs_x: bool,
 ) -> program.Program | None:
@@ -125,14 +169,14 @@ def known_gradients(
 
 
 def gradients(
-    grad: Any,
-    chain: Sequence[Any],
-    operands: Sequence[Any],
-    kinds: Sequence[Any],
-    alpha: Any,
+    grad: torch.Tensor,
+    chain: Sequence[torch.Tensor],
+    operands: Sequence[torch.Tensor | None],
+    kinds: Sequence[torch.dtype | None],
+    alpha: float,
     last: bool,
     needs_x: bool,
-) -> tuple[Any, list[Any]]:
+) -> tuple[torch.Tensor | None, list[torch.Tensor | None]]:
     """The gradients of x (or None) and of the weights, given that of the result.
 
     Args:
@@ -166,7 +210,7 @@ def gradients(
     return of_x, of_weights
 
 
-def check_differentiable(x: Any, weights: Sequence[Any]) -> None:
+def check_differentiable(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> None:
     """Refuses operands of types for which there is no backward."""
     for name, item in (("x", x), *((f"weights[{at}]", item) for at, item in enumerate(weights))):
         if item.element_size() == 1 and item.is_floating_point():
@@ -185,9 +229,9 @@ class _Backward:
 
     def __init__(
         self,
-        chain: Sequence[Any],
-        operands: Sequence[Any],
-        kinds: Sequence[Any],
+        chain: Sequence[torch.Tensor],
+        operands: Sequence[torch.Tensor | None],
+        kinds: Sequence[torch.dtype | None],
         last: bool,
         needs_x: bool,
         calls: _Calls,
@@ -198,7 +242,7 @@ class _Backward:
         self._first = -1 if needs_x else asked[0]
         self.buffers = Buffers()
 
-    def through(self, grad: Any, alpha: Any) -> list[Any]:
+    def through(self, grad: torch.Tensor, alpha: float) -> list[torch.Tensor]:
         """The gradients of the weights that are asked for, in order, then that of x if asked
         for."""
         found, last = [], self._last

@@ -59,9 +59,9 @@ def reason_against(tiles: KSparseTiles, vector_cycles: float) -> str:
         return status.reason
     _, b, c, d = tiles.work.pattern
     cycles = max(vector_cycles, b * c * d / amx.VECTOR_RATE)
-    if tiles.cycles < cycles:
+    if tiles.cycles_of_row < cycles:
         return ""
-    return f"{tiles.cycles:.0f} cycles per row and i, on vectors about {cycles:.0f}"
+    return f"{tiles.cycles_of_row:.0f} cycles per row and i, on vectors about {cycles:.0f}"
 
 
 def _outputs(work: KSparseWork, slices: int) -> int:

@@ -11,7 +11,7 @@ from kronop.emit.x86.planning import common_status, kernel_name
 from kronop.families.ksparse.description import KSparseDescription
 from kronop.families.ksparse.x86 import ksparse_amx, ksparse_plan
 from kronop.families.ksparse.x86.ksparse_design import KSparseDesign, KSparseWork
-from kronop.families.ksparse.x86.ksparse_vectors import KSparseVectors
+from kronop.families.ksparse.x86.ksparse_vectors import TYPICAL_ROWS, KSparseVectors
 from kronop.target import Target
 
 _MOST_REPORTED = 12
@@ -35,22 +35,21 @@ def plans(
     first plan lists those that it beat."""
     setting = _setting(description, target)
     every = [(item, item.status()) for item in ksparse_plan.designs(setting)]
-    ranked = sorted((item.cycles, index, item) for index, (item, ok) in enumerate(every) if ok)
-    best, beaten = ranked[0][0], ranked[1:]
+    ranked = _ranked([item for item, ok in every if ok], target)
+    best: KSparseDesign = ranked[0]
+    beaten = ranked[1:]
     rejected = [(str(item), status.reason) for item, status in every if not status]
-    taken: list[KSparseDesign] = [item for _, _, item in ranked[:count]]
+    taken: list[KSparseDesign] = [*ranked[:count]]
     if amx.asks_for_tiles(description.math, target):
         tiles = ksparse_amx.design(setting.work)
-        reason = ksparse_amx.reason_against(tiles, best)
+        reason = ksparse_amx.reason_against(tiles, best.cycles_of_row)
         if reason:
             rejected.insert(0, (str(tiles), reason))
         else:
-            best, beaten = tiles.cycles, ranked
+            best, beaten = tiles, ranked
             taken.insert(0, tiles)
-    rejected += [
-        (str(item), f"{cycles:.0f} cycles per row and i, the best takes {best:.0f}")
-        for cycles, _, item in beaten
-    ]
+    than = f"cycles per row and i, the best takes {best.cycles_of_row:.0f}"
+    rejected += [(str(item), f"{item.cycles_of_row:.0f} {than}") for item in beaten]
     return tuple(
         Plan(
             target=target,
@@ -64,7 +63,12 @@ def plans(
 def cheapest_on_vectors(description: KSparseDescription, target: Target) -> KSparseVectors:
     """The cheapest design on vectors."""
     legal = [item for item in ksparse_plan.designs(_setting(description, target)) if item.status()]
-    return min(legal, key=lambda item: item.cycles)
+    return _ranked(legal, target)[0]
+
+
+def _ranked(legal: list[KSparseVectors], target: Target) -> list[KSparseVectors]:
+    """The cheapest first."""
+    return sorted(legal, key=lambda item: item.seconds(TYPICAL_ROWS, target))
 
 
 def _setting(description: KSparseDescription, target: Target) -> ksparse_plan.Setting:

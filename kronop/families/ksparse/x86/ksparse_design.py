@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.emit.x86.design import HostDesign, HostWork, Values
-from kronop.emit.x86.planning import aligned, keeps_sums, scalar_fields, shares
+from kronop.emit.x86.planning import aligned, core_of, keeps_sums, scalar_fields, shares
 from kronop.families.ksparse.description import KSparseProblem, inputs_of, outputs_of
 from kronop.frozen import dataclass
 from kronop.machine import CPU_LINE
@@ -110,6 +110,14 @@ class KSparseDesign(HostDesign):
     @abstractmethod
     def parts(self) -> tuple[int, int, int]:
         """Bytes in a thread's scratch of (a block's packed weights, X, results)."""
+
+    @property
+    @abstractmethod
+    def cycles_of_row(self) -> float:
+        """Modelled cycles for one row of the batch and one i."""
+
+    def seconds(self, size: int, target: Target) -> float:
+        return size * self.work.pattern[0] * self.cycles_of_row / core_of(target).hertz
 
     @property
     def direct(self) -> bool:

@@ -81,8 +81,7 @@ class KSparseTiles(KSparseDesign):
         )
 
     @property
-    def cycles(self) -> float:
-        """Modelled cycles for one row of the batch and one i, like those of designs on vectors."""
+    def cycles_of_row(self) -> float:
         _, b, c, d = self.work.pattern
         tiles = d * -(-b // amx.TILE) / amx.TILE
         arithmetic = tiles * (_BLOCK + _EACH_STEP * amx.steps(c, self.work.element))
@@ -90,7 +89,7 @@ class KSparseTiles(KSparseDesign):
 
     @property
     def vector_work(self) -> int:
-        return self.work.pattern[0] * int(self.cycles * amx.VECTOR_RATE)
+        return self.work.pattern[0] * int(self.cycles_of_row * amx.VECTOR_RATE)
 
     @abstractmethod
     def _read_cycles(self) -> float:

@@ -13,7 +13,8 @@ from kronop.machine import CPU_LINE, FITTED_CPU
 
 # Cycles per vector; see the kernel's header for where each arises.
 _TILE, _PACK, _FEWEST_SUMS = 8.0, 1.5, 10
-_TYPICAL_ROWS = 1024
+# Rows of the batch that share the packing of weights.
+TYPICAL_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +61,7 @@ class KSparseVectors(KSparseDesign):
         return Status.accept()
 
     @property
-    def cycles(self) -> float:
-        """Modelled cycles for one row of the batch and one i."""
+    def cycles_of_row(self) -> float:
         _, b, c, d = self.work.pattern
         width = self.work.width
         each, tiles, sums = self._tiles()
@@ -69,7 +69,7 @@ class KSparseVectors(KSparseDesign):
         arithmetic = c * each + depth_parts * (tiles * _TILE + 2 * sums)
         reading = output_parts * c * d / width * self._read_cycles()
         writing = sums * self.write_cycles
-        packing = _PACK * b * c * d / _TYPICAL_ROWS
+        packing = _PACK * b * c * d / TYPICAL_ROWS
         return arithmetic + reading + writing + packing
 
     @abstractmethod

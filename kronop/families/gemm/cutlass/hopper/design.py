@@ -30,7 +30,6 @@ from kronop.frozen import dataclass
 from kronop.machine import MEASURED
 from kronop.target import Target
 
-_MAP_BYTES, _MAP_ALIGNMENT = 128, 64
 _PREPARED = 2048  # Bytes of what a launch prepares, at most.
 _POINTERS = ("prepared", "result", "source")
 _NUMBERS = (

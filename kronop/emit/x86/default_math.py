@@ -1,0 +1,20 @@
+"""The multiply-add on a CPU where none is given: rules that emitters name as their `default`."""
+
+from __future__ import annotations
+
+from kronop.descriptions.datatype import DataType, bfloat16, int8
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.machine import Feature
+from kronop.target import Target
+
+
+def tiles(element: DataType, target: Target) -> MathInstruction:
+    """The tiles of a CPU that has them, for bfloat16 and int8."""
+    on_tiles = target.has(Feature.tiles) and element in (bfloat16, int8)
+    return MathInstruction.amx(element) if on_tiles else MathInstruction.simt(element)
+
+
+def tiles_for_floats(element: DataType, target: Target) -> MathInstruction:
+    """The tiles of a CPU that has them, for bfloat16."""
+    on_tiles = target.has(Feature.tiles) and element is bfloat16
+    return MathInstruction.amx() if on_tiles else MathInstruction.simt(element)

@@ -16,12 +16,13 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.shared import Array, check_flag
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.distance.arguments import DistanceArguments, check_points
+from kronop.families.distance.arguments import DistanceArguments
 from kronop.families.distance.composed import bound_of
 from kronop.families.distance.form import Bound, Form
 from kronop.families.distance.kernels import Kernel, PowerNorm
 from kronop.families.distance.operation import DistanceOperation
 from kronop.families.distance.point_arguments import alike, view_of
+from kronop.families.distance.shape_arguments import check_points
 from kronop.families.distance.value_arguments import in_memory, is_tensor, tensors_of
 
 __all__ = ["cdist", "kernel_matrix", "kernels"]
@@ -179,7 +180,7 @@ def distance_arguments(
 ) -> DistanceArguments:
     """The arguments of `kernel_matrix` for these tensors, with their operation."""
     first, second = alike({"X1": x1, "X2": x2})
-    check_points(first, second)
+    check_points(first.shape, second.shape)
     expanded = is_expanded(mode, max(first.shape[-2], second.shape[-2]))
     operation = _operation(
         target_of(first),

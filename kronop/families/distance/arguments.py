@@ -12,7 +12,6 @@ from kronop.args.checks import check_results, check_source, description_of
 from kronop.args.overlap import same_elements
 from kronop.args.placing import Laid, collapsed, walkable
 from kronop.args.protocols import OperationLike, Places
-from kronop.args.strides import broadcast_shapes
 from kronop.args.tensor import check_promise, views_of
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import DataType
@@ -29,18 +28,17 @@ from kronop.families.distance.description import (
 from kronop.families.distance.form import Bound, Form
 from kronop.families.distance.kernels import Kernel
 from kronop.families.distance.point_arguments import DIFFERENTIABLE
+from kronop.families.distance.shape_arguments import check_points, matrix_shape
 from kronop.families.distance.size import DistanceSize
 from kronop.families.distance.value_arguments import (
     checked,
     in_memory,
-    lead_with_values,
     names_of,
     tensors_of,
     view_of_value,
 )
 
 DISTANCE_OPERANDS = {"X1": "x1", "X2": "x2", "Y": "y", "Z": "z"}
-Ints = tuple[int, ...]
 
 
 class DistanceArguments(Arguments):
@@ -101,7 +99,7 @@ class DistanceArguments(Arguments):
         X2 = X1 if X2 is None and what.symmetric else X2
         views = views_of({"X1": X1, "X2": X2, "Z": Z, "Y": Y}, differentiable=DIFFERENTIABLE)
         check_source(self.output_op, views.get("Z"))
-        check_points(views["X1"], views["X2"])
+        check_points(views["X1"].shape, views["X2"].shape)
         self._diagonal = check_diagonal("diagonal", diagonal)
         self._described = {"X1": what.X1, "X2": what.X2, "Z": what.Y, "Y": what.Y}
         self._hold(kernel, regularization, views, what.kernel, what.math.element_accumulator)
@@ -114,7 +112,7 @@ class DistanceArguments(Arguments):
                     hint="pass X1 twice, or describe an operation that is not symmetric",
                 )
             )
-        self._shape = (*self._lead(views), views["X1"].shape[-2], views["X2"].shape[-2])
+        self._shape = matrix_shape(views["X1"].shape, views["X2"].shape, self._bound)
         describes = "a row for each point of X1, a column for each of X2"
         check_results(views, self._shape, "M, N", describes)
         inputs = {**{name: views[name] for name in ("X1", "X2")}, **self._value_views}
@@ -148,11 +146,6 @@ class DistanceArguments(Arguments):
             name: view_of_value(names[name], item, element)
             for name, item in tensors_of(self._bound).items()
         }
-
-    def _lead(self, views: Mapping[str, TensorView]) -> Ints:
-        of_points = broadcast_shapes([(name, views[name].shape[:-2]) for name in ("X1", "X2")])
-        (m, features), n = views["X1"].shape[-2:], views["X2"].shape[-2]
-        return lead_with_values(of_points, self._bound, features, (m, n))
 
     @property
     def size(self) -> DistanceSize:
@@ -238,29 +231,6 @@ class DistanceArguments(Arguments):
             read = self._source_is_result
             return places.output(name, item.view, item.form, read=read).pointer
         return places.input(name, item.view, item.form).pointer
-
-
-def check_points(x1: Any, x2: Any) -> None:
-    """Raises ArgumentError unless both tensors, or views, are points of as many features."""
-    for name, item in (("X1", x1), ("X2", x2)):
-        if len(item.shape) < 2:
-            raise ArgumentError(
-                mismatch(
-                    name,
-                    expected="at least two dimensions, points and features",
-                    got=f"shape {tuple(item.shape)}",
-                    hint="one point is (1, K); points of one feature are (M, 1)",
-                )
-            )
-    if x1.shape[-1] != x2.shape[-1]:
-        raise ArgumentError(
-            mismatch(
-                "features of X2",
-                expected=f"{x1.shape[-1]}, as X1 of shape {tuple(x1.shape)} has",
-                got=f"{x2.shape[-1]} of shape {tuple(x2.shape)}",
-                hint="the last extents are the features",
-            )
-        )
 
 
 def check_diagonal(name: str, value: Any) -> int:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from kronop.args.base import Arguments
 from kronop.args.checks import check_results, check_source, description_of
 from kronop.args.placing import Laid, collapsed, walkable
 from kronop.args.protocols import OperationLike, Places
-from kronop.args.strides import broadcast_shapes
 from kronop.args.tensor import check_promise, views_of
-from kronop.args.view import TensorView
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.distance.arguments import Ints
 from kronop.families.distance.description import Strided, Value
 from kronop.families.distance.form import GENERAL_POWERS, TermKind
 from kronop.families.distance.gradient_description import (
@@ -27,15 +23,13 @@ from kronop.families.distance.gradient_description import (
 )
 from kronop.families.distance.gradient_size import GradientSize
 from kronop.families.distance.point_arguments import DIFFERENTIABLE
+from kronop.families.distance.shape_arguments import check_extents, gradient_shape
 from kronop.families.distance.value_arguments import (
     bounded_power,
     is_tensor,
     item_in_memory,
     view_of_value,
 )
-
-# The names of the extents that each operand has.
-_EXTENTS = {"A": "KM", "B": "NK", "C": "OK", "D": "NM", "L": "KM"}
 
 
 class DistanceGradientArguments(Arguments):
@@ -96,7 +90,7 @@ class DistanceGradientArguments(Arguments):
         operands = {"A": A, "B": B, "C": C, "D": D, "L": L, "Z": Z, "Y": Y}
         views = views_of(operands, ("C", "L", "Z", "Y"), DIFFERENTIABLE)
         check_source(self.output_op, views.get("Z"))
-        self._extents = check_extents(views)
+        self._extents = check_extents({name: item.shape for name, item in views.items()})
         element = what.math.element_accumulator
         power = bounded_power(_checked(p, what), element.bytes)
         self._power = item_in_memory(power, element, views["A"])
@@ -107,15 +101,9 @@ class DistanceGradientArguments(Arguments):
         self._described |= {"Z": what.Y, "Y": what.Y, "p": TensorDescription(element)}
         for name, item in views.items():
             check_promise(item, self._described[name], name)
-        self._lead = broadcast_shapes(
-            [
-                (name, item.shape if name == "p" else item.shape[:-2])
-                for name, item in views.items()
-                if name not in ("Z", "Y")
-            ]
-        )
-        self._own = tuple(self._extents[name] for name in ("ONM" if C is not None else "NM"))
-        shape = (*self._lead, *self._own)
+        given = {name: item.shape for name, item in views.items() if name not in ("Z", "Y")}
+        shape, own = gradient_shape(given), 2 if C is None else 3
+        self._lead, self._own = shape[:-own], shape[-own:]
         describes = "a matrix like D for each row of coefficients"
         check_results(views, shape, "O with coefficients, N, M", describes)
         self._settle_result(Y, views, shape, what.Y.element)
@@ -177,40 +165,6 @@ class DistanceGradientArguments(Arguments):
             read = self._source_is_result
             return places.output(name, item.view, item.form, read=read).pointer
         return places.input(name, item.view, item.form).pointer
-
-
-def check_extents(views: Mapping[str, TensorView]) -> dict[str, int]:
-    """The extents K, M, N and O of the operands; O is 1 without coefficients.
-
-    Raises:
-        ArgumentError: they differ between operands.
-    """
-    found: dict[str, tuple[str, int]] = {}
-    for name, letters in _EXTENTS.items():
-        if name not in views:
-            continue
-        shape: Ints = views[name].shape
-        if len(shape) < 2:
-            raise ArgumentError(
-                mismatch(
-                    name,
-                    expected=f"at least two dimensions, ({', '.join(letters)})",
-                    got=f"shape {shape}",
-                    hint="a single point is a matrix of one column or row",
-                )
-            )
-        for letter, extent in zip(letters, shape[-2:], strict=True):
-            known = found.setdefault(letter, (name, extent))
-            if known[1] != extent:
-                raise ArgumentError(
-                    mismatch(
-                        f"extent {letter} of {name}",
-                        expected=f"{known[1]}, as {known[0]} has",
-                        got=f"{extent} of shape {shape}",
-                        hint="A is (K, M), B is (N, K), C is (O, K) and D is (N, M)",
-                    )
-                )
-    return {"O": 1} | {letter: extent for letter, (_, extent) in found.items()}
 
 
 def _check_largest(largest: Any, power: TermKind) -> None:

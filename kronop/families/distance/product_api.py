@@ -15,13 +15,13 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.shared import Array
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.distance.arguments import check_points
 from kronop.families.distance.composed import bound_of
 from kronop.families.distance.form import Bound, Form
 from kronop.families.distance.kernels import Kernel, check_kernel
 from kronop.families.distance.point_arguments import alike, view_of
-from kronop.families.distance.product_arguments import KernelMatmulArguments, check_columns
+from kronop.families.distance.product_arguments import KernelMatmulArguments
 from kronop.families.distance.product_operation import KernelMatmulOperation
+from kronop.families.distance.shape_arguments import check_columns, check_points
 from kronop.families.distance.value_arguments import in_memory, is_tensor, tensors_of
 
 
@@ -123,8 +123,8 @@ def product_arguments(
 ) -> KernelMatmulArguments:
     """The arguments of `kernel_matmul` for these tensors, with their operation."""
     first, second, third = alike({"X1": x1, "X2": x2, "V": v})
-    check_points(first, second)
-    check_columns(third, second)
+    check_points(first.shape, second.shape)
+    check_columns(third.shape, second.shape)
     operation = _operation(
         target_of(first),
         *(TensorDescription(item.element) for item in (first, second, third)),

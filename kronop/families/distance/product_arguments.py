@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from kronop.args.base import Arguments
 from kronop.args.checks import check_results, check_source, description_of
 from kronop.args.protocols import OperationLike, Places
-from kronop.args.strides import broadcast_shapes
 from kronop.args.tensor import views_of
-from kronop.args.view import TensorView
 from kronop.descriptions.scalars import EpilogueArguments
-from kronop.errors import ArgumentError, mismatch
-from kronop.families.distance.arguments import (
-    DISTANCE_OPERANDS,
-    DistanceArguments,
-    Ints,
-    check_points,
-)
+from kronop.families.distance.arguments import DISTANCE_OPERANDS, DistanceArguments
 from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel
 from kronop.families.distance.point_arguments import DIFFERENTIABLE
@@ -28,6 +19,7 @@ from kronop.families.distance.product_description import (
     KernelMatmulProblem,
 )
 from kronop.families.distance.product_size import KernelMatmulSize
+from kronop.families.distance.shape_arguments import check_columns, check_points, product_shape
 
 _OPERANDS = {**DISTANCE_OPERANDS, "V": "v"}
 
@@ -88,20 +80,17 @@ class KernelMatmulArguments(DistanceArguments):
             {"X1": X1, "X2": X2, "V": V, "Z": Z, "Y": Y}, differentiable=DIFFERENTIABLE
         )
         check_source(self.output_op, views.get("Z"))
-        check_points(views["X1"], views["X2"])
-        check_columns(views["V"], views["X2"])
+        x1, x2, v = (views[name].shape for name in ("X1", "X2", "V"))
+        check_points(x1, x2)
+        check_columns(v, x2)
         points, results = {"X1": what.X1, "X2": what.X2}, {"Z": what.Y, "Y": what.Y}
         self._described = {**points, "V": what.V, **results}
         self._hold(kernel, regularization, views, what.kernel, what.math.element_accumulator)
-        self._shape = (*self._lead(views), views["X1"].shape[-2], views["V"].shape[-1])
+        self._shape = product_shape(x1, x2, v, self._bound)
         describes = "a row for each point of X1, and the columns of V"
         check_results(views, self._shape, "M, C", describes)
         self._settle_result(Y, views, self._shape, what.Y.element, self._value_views)
         self._lay_out(_OPERANDS)
-
-    def _lead(self, views: Mapping[str, TensorView]) -> Ints:
-        of_points = super()._lead(views)
-        return broadcast_shapes([("X1 and X2", of_points), ("V", views["V"].shape[:-2])])
 
     @property
     def size(self) -> KernelMatmulSize:
@@ -113,16 +102,3 @@ class KernelMatmulArguments(DistanceArguments):
     def _problem(self, places: Places, workspace: int) -> KernelMatmulProblem:
         operands = self._operands(places, _OPERANDS)
         return KernelMatmulProblem(**operands, diagonal=0, c=self._shape[-1], workspace=workspace)
-
-
-def check_columns(v: Any, x2: Any) -> None:
-    """Raises ArgumentError unless V has a row for each point of X2."""
-    if len(v.shape) < 2 or v.shape[-2] != x2.shape[-2]:
-        raise ArgumentError(
-            mismatch(
-                "V",
-                expected=f"(..., {x2.shape[-2]}, C): a row for each point of X2",
-                got=f"shape {tuple(v.shape)}",
-                hint="a single column is v[..., None]; kernel_matmul also takes vectors (N,)",
-            )
-        )

@@ -8,16 +8,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kronop.args.strides import broadcast_shapes
 from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.api import matrix_of
-from kronop.families.distance.arguments import check_points
 from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel, PowerNorm, check_kernel
 from kronop.families.distance.point_arguments import alike
 from kronop.families.distance.selection_operation import Selection, joined
-from kronop.families.distance.value_arguments import lead_with_values
+from kronop.families.distance.shape_arguments import check_points, matrix_shape
 from kronop.families.distance.values import short
 
 _REDUCTIONS = ("logsumexp", "max", "min", "argmax", "argmin", "topk")
@@ -73,15 +71,14 @@ def kernel_reduce(
     """
     check_kernel(kernel)
     first, second = alike({"x1": x1, "x2": x2})
-    check_points(first, second)
+    check_points(first.shape, second.shape)
     count = second.shape[-2]
     _check(reduction, k, largest, count)
     k = 1 if k is None else operator.index(k)
     dims = max(len(first.shape), len(second.shape)) - 2
     summed = _squares(kernel, reduction, first.element.bytes)
     bound = (summed or kernel).bound(dims)
-    lead = broadcast_shapes([("x1", first.shape[:-2]), ("x2", second.shape[:-2])])
-    lead = lead_with_values(lead, bound, first.shape[-1], (first.shape[-2], count))
+    *lead, _, _ = matrix_shape(first.shape, second.shape, bound)
     cells = _TILE_BYTES[first.device.is_host] // (max(1, math.prod(lead)) * first.element.bytes)
     tiles = _Tiles(x2, bound, (*lead,), max(1, min(count, cells)))
     step = max(1, cells // tiles.columns)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kronop.args.strides import broadcast_shapes
+from kronop.args.strides import Broadcast, Shape
 from kronop.args.tensor import beside, view
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import DataType
@@ -76,8 +76,12 @@ def names_of(bound: Bound) -> dict[str, str]:
 
 
 def lead_with_values(
-    lead: tuple[int, ...], bound: Bound, features: int, points: tuple[int, int]
-) -> tuple[int, ...]:
+    lead: Shape,
+    bound: Bound,
+    features: Any,
+    points: tuple[Any, Any],
+    broadcast: Broadcast,
+) -> Shape:
     """The leading dimensions of a result, to which those of the points and the values broadcast.
 
     Args:
@@ -96,7 +100,7 @@ def lead_with_values(
             check_bandwidths(shape, features)
             own = shape[:-1]
         try:
-            result = broadcast_shapes([("X1 and X2", result), (named[place], own)])
+            result = broadcast([("X1 and X2", result), (named[place], own)])
         except ArgumentError as error:
             raise ArgumentError(_not_of_a_batch(named[place], shape, result, features)) from error
     return result

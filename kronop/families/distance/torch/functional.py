@@ -7,17 +7,16 @@ from typing import Any
 
 import torch
 
-from kronop.args.strides import broadcast_shapes
 from kronop.families.distance import api
 from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel, PowerNorm, check_kernel
 from kronop.families.distance.point_arguments import check_kind
+from kronop.families.distance.shape_arguments import matrix_shape
 from kronop.families.distance.torch.operators import Values, matrix
 from kronop.families.distance.torch.products import product
 from kronop.families.distance.value_arguments import (
     check_bandwidths,
     check_type,
-    lead_with_values,
     names_of,
     tensors_of,
 )
@@ -173,8 +172,7 @@ def _check_values(bound: Bound, x1: torch.Tensor, x2: torch.Tensor) -> None:
             if isinstance(item, torch.Tensor):
                 check_type(names[place], *[str(kind)[6:] for kind in (item.dtype, of_sums)])
     if not torch.compiler.is_compiling():  # Extents may be symbols there.
-        lead = broadcast_shapes([("x1", x1.shape[:-2]), ("x2", x2.shape[:-2])])
-        lead_with_values(lead, bound, x1.shape[-1], (x1.shape[-2], x2.shape[-2]))
+        matrix_shape(tuple(x1.shape), tuple(x2.shape), bound)
 
 
 def with_common_vector(

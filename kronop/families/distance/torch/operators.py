@@ -17,7 +17,6 @@ from kronop.descriptions.expression import variable
 from kronop.descriptions.graph import Graph
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance import api
-from kronop.families.distance.arguments import check_points
 from kronop.families.distance.form import (
     GENERAL_POWERS,
     Bound,
@@ -27,10 +26,11 @@ from kronop.families.distance.form import (
     sum_of,
     value_of,
 )
+from kronop.families.distance.shape_arguments import matrix_shape
 from kronop.families.distance.torch import sums
 from kronop.families.distance.torch.scaled import Scaled
 from kronop.families.distance.value_arguments import is_tensor, widths_in, with_bounded_powers
-from kronop.torch.checks import check_kind
+from kronop.torch.checks import check_kind, common_shape
 from kronop.torch.declaration import Autocast, Gradients, Named, Operator
 from kronop.torch.registration import register
 from kronop.torch.transforms import in_front
@@ -158,21 +158,10 @@ def _fake(
     form: str,
     mode: str,
 ) -> torch.Tensor:
-    check_alike(x1, x2)
-    lead = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2], *shapes_of(values, vectors))
-    return x1.new_empty((*lead, x1.shape[-2], x2.shape[-2]))
-
-
-def check_alike(x1: torch.Tensor, x2: torch.Tensor) -> None:
-    """Raises ElementTypeError or ArgumentError unless points are of one type and as many
-    features."""
-    check_points(x1, x2)
+    bound = Values(values, numbers, vectors).bound(Form.from_text(form))
+    shape = matrix_shape(tuple(x1.shape), tuple(x2.shape), bound, common_shape)
     check_kind("x2", x2, x1.dtype, "points are of one type")
-
-
-def shapes_of(values: Sequence[torch.Tensor], vectors: Sequence[torch.Tensor]) -> list[torch.Size]:
-    """The leading dimensions of values and vectors."""
-    return [item.shape for item in values] + [item.shape[:-1] for item in vectors]
+    return x1.new_empty(shape)
 
 
 def _backward(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:

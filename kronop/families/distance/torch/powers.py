@@ -13,7 +13,9 @@ from typing import NoReturn
 import torch
 
 from kronop.errors import ArgumentError, mismatch
+from kronop.families.distance.shape_arguments import gradient_shape
 from kronop.late import imported
+from kronop.torch.checks import common_shape
 from kronop.torch.declaration import Named, Operator
 from kronop.torch.registration import register
 from kronop.torch.transforms import in_front
@@ -58,13 +60,11 @@ def _fake(
     powers: torch.Tensor | None,
     power: float,
 ) -> torch.Tensor:
-    lead = torch.broadcast_shapes(
-        weights.shape[:-2],
-        x1.shape[:-2],
-        x2.shape[:-2],
-        *([] if powers is None else [powers.shape]),
-    )
-    return x1.new_empty((*lead, *x1.shape[-2:]))
+    given = {"A": weights, "B": x2, "D": x1, "L": largest}
+    turned = {name: tuple(item.mT.shape) for name, item in given.items() if item is not None}
+    power_shape = {} if powers is None else {"p": tuple(powers.shape)}
+    *lead, columns, rows = gradient_shape(turned | power_shape, common_shape)
+    return x1.new_empty((*lead, rows, columns))
 
 
 def _refuse(*_: object) -> NoReturn:

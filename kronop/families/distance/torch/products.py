@@ -20,23 +20,21 @@ import torch
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance import product_api
 from kronop.families.distance.form import GENERAL_POWERS, Form, TermKind, sum_of, value_of
-from kronop.families.distance.product_arguments import check_columns
+from kronop.families.distance.shape_arguments import product_shape
 from kronop.families.distance.torch import sums
 from kronop.families.distance.torch.operators import (
     Values,
-    check_alike,
     derived,
     largest_of,
     mapped_first,
     refuse_power,
-    shapes_of,
     slope_of,
     sum_of_both,
     times,
     wide_enough,
 )
 from kronop.families.distance.torch.scaled import Scaled
-from kronop.torch.checks import check_kind
+from kronop.torch.checks import check_kind, common_shape
 from kronop.torch.declaration import Autocast, Gradients, Named, Operator
 from kronop.torch.registration import register
 
@@ -67,12 +65,12 @@ def _fake(
     vectors: list[torch.Tensor],
     form: str,
 ) -> torch.Tensor:
-    check_alike(x1, x2)
-    check_columns(v, x2)
-    check_kind("v", v, x1.dtype, "points and v are of one type")
-    shapes = [item.shape[:-2] for item in (x1, x2, v)]
-    lead = torch.broadcast_shapes(*shapes, *shapes_of(values, vectors))
-    return x1.new_empty((*lead, x1.shape[-2], v.shape[-1]))
+    bound = Values(values, numbers, vectors).bound(Form.from_text(form))
+    of_x1, of_x2, of_v = (tuple(item.shape) for item in (x1, x2, v))
+    shape = product_shape(of_x1, of_x2, of_v, bound, common_shape)
+    for name, item in (("x2", x2), ("v", v)):
+        check_kind(name, item, x1.dtype, "points and v are of one type")
+    return x1.new_empty(shape)
 
 
 def _backward(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:

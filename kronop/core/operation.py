@@ -28,6 +28,7 @@ from kronop.descriptions.shared import integers
 from kronop.descriptions.summed import bytes_beside
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import VisitorEpilogue
+from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.emit.visiting import Visiting
@@ -90,10 +91,10 @@ class Operation(Generic[AnyDescription, AnyArguments]):
     def __init__(self, *described: Any, **by_name: Any) -> None:
         given = arguments_of(type(self), described, by_name)
         self.target = Target.parse(given.pop("target"))
-        emitter: Any = self.kind.emitter(self.target)
+        emitter = self.kind.emitter(self.target)
         self.description: AnyDescription = description_from(self.kind, emitter, self.target, given)
         if isinstance(self.description.epilogue, VisitorEpilogue) and not self.kind.visits:
-            emitter = Visiting(emitter)
+            emitter = Visiting.of(emitter)
         self._emitter = emitter
         self.plan = _plan(emitter, self.description, self.target)
         self._binaries: tuple[Binary, ...] | None = None
@@ -323,7 +324,7 @@ class Operation(Generic[AnyDescription, AnyArguments]):
 
 
 @functools.lru_cache(maxsize=1024)
-def _plan(emitter: Any, description: Any, target: Target) -> Plan:
+def _plan(emitter: Emitter, description: Any, target: Target) -> Plan:
     plan = remembered.plan(description, emitter, target)
     if knobs.current().debug >= 3:
         print(plan.explain(), file=sys.stderr)

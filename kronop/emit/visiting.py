@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kronop.artifacts import Launch, Status
-from kronop.descriptions.datatype import DataType, Layout
-from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.datatype import Layout
 from kronop.descriptions.summed import Summed, moved_bytes, summed
 from kronop.emit.design import Pipeline, Runnable
 from kronop.emit.emitter import Emitter
@@ -29,34 +28,21 @@ _DESIGNS: Mapping[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Visiting:
-    """Plans an operation with a visitor tree as `inner` plans it without, and a pass over sums.
+class Visiting(Emitter):
+    """Plans an operation with a visitor tree as the family's emitter plans it without, and a pass
+    over sums."""
 
-    Attributes:
-        inner: the emitter of the family.
-    """
-
-    inner: Emitter
-
-    @property
-    def package(self) -> str:
-        return self.inner.package
-
-    def instruction(self, element: DataType, target: Target) -> MathInstruction:
-        return self.inner.instruction(element, target)
+    @classmethod
+    def of(cls, family: Emitter) -> Visiting:
+        return cls(family.search, family.default)
 
     def supports(self, description: Any, target: Target) -> Status:
         """Whether both can be: the family's kernels, and the pass."""
         found = design_of(description, target).status(target)
-        return found and self.inner.supports(summed(description), target)
+        return found and Emitter.supports(self, summed(description), target)
 
-    def plan(self, description: Any, target: Target, size: Any = None) -> Plan:
-        return visited(self.inner.plan(summed(description), target, size), description)
-
-    def candidates(
-        self, description: Any, target: Target, count: int, size: Any = None
-    ) -> tuple[Plan, ...]:
-        plans = self.inner.candidates(summed(description), target, count, size)
+    def _plans(self, description: Any, target: Target, count: int, size: Any) -> tuple[Plan, ...]:
+        plans = Emitter._plans(self, summed(description), target, count, size)
         return tuple(visited(plan, description) for plan in plans)
 
 

@@ -13,7 +13,7 @@ from kronop.linalg.matrices import Matrices
 from kronop.linalg.places import Square, Unknowns, place_columns, place_square
 from kronop.linalg.solver import Solver, solver_for
 from kronop.linalg.systems import System, read_square, read_system
-from kronop.tensors import AnyTensor, Tensor
+from kronop.tensors import Tensor
 
 _Solve = Callable[[Solver, Square, Matrices, Any], None]
 
@@ -110,7 +110,7 @@ def solve_lu(
 
 def eigh(
     a: Tensor, *, lower: bool = True, overwrite_a: bool = False
-) -> tuple[AnyTensor, AnyTensor, AnyTensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Eigenvalues and eigenvectors of symmetric matrices: a v = v diag(w).
 
     Args:

@@ -20,7 +20,7 @@ from kronop.operators.frameworks import (
 )
 from kronop.operators.operator import Operator, on_columns
 from kronop.operators.systems import shifted_product
-from kronop.tensors import AnyTensor, Scale, Tensor
+from kronop.tensors import Scale, Tensor
 
 _Product = Callable[[Tensor], Tensor]
 _INNER = ("kronop", "torch")
@@ -91,7 +91,7 @@ def cg(
     rtol: float = 1e-5,
     atol: float = 0.0,
     max_iterations: int = _MOST,
-) -> tuple[AnyTensor, CGInfo]:
+) -> tuple[Tensor, CGInfo]:
     """Solves (operator + sigma2 I) x = b by conjugate gradients, for a symmetric positive definite
     left side (Hestenes and Stiefel 1952).
 
@@ -204,7 +204,7 @@ class _System:
             operator = tensors[0]
         return shifted_product(_Checked(operator, "the operator"), sigma2, x)
 
-    def solve(self, b: Tensor, tensors: Sequence[Tensor]) -> AnyTensor:
+    def solve(self, b: Tensor, tensors: Sequence[Tensor]) -> Tensor:
         x, info, stop = self.attempt(b, tensors)
         _warn(info, self._limits, stop, b.dtype)
         self.ended.append(info)
@@ -292,7 +292,7 @@ def _product_of(operator: Any, name: str) -> _Product:
     if hasattr(operator, "__matmul__"):
         return lambda x: operator @ x
     if callable(operator):
-        return operator
+        return operator  # type: ignore[no-any-return]
     raise ElementTypeError(
         mismatch(
             name,

@@ -9,7 +9,7 @@ from kronop.families.kron.formed import narrowed, widened
 from kronop.operators.factors import read_factors
 from kronop.operators.frameworks import as_scale, batch_of, is_number, times, turned
 from kronop.operators.masked import Solvable
-from kronop.tensors import AnyTensor, Scale, Tensor
+from kronop.tensors import Scale, Tensor
 
 
 class Factored(Solvable):
@@ -24,7 +24,7 @@ class Factored(Solvable):
         self._scale = as_scale(scale, self._factors[0])
 
     @property
-    def factors(self) -> tuple[AnyTensor, ...]:
+    def factors(self) -> tuple[Tensor, ...]:
         """The factors (..., P, Q), the left-most first, without the scale."""
         return self._factors
 
@@ -36,7 +36,7 @@ class Factored(Solvable):
         return self._scale
 
     @property
-    def tensors(self) -> tuple[AnyTensor, ...]:
+    def tensors(self) -> tuple[Tensor, ...]:
         return self.factors if is_number(self.scale) else (*self.factors, self.scale)
 
     def like(self, tensors: Sequence[Tensor]) -> Self:

@@ -33,7 +33,7 @@ from kronop.operators.operator import Operator, on_columns, whole
 from kronop.operators.product import KroneckerProduct, balanced
 from kronop.operators.product_sum import added
 from kronop.operators.spectral import SpectralOperator
-from kronop.tensors import AnyTensor, Scale, Tensor
+from kronop.tensors import Scale, Tensor
 
 
 class KroneckerOperator(KroneckerProduct):
@@ -162,10 +162,10 @@ class KroneckerOperator(KroneckerProduct):
         values, vectors = decomposed(self)
         return SpectralOperator(times(outer(values, operator.mul), self.scale, 1), vectors)
 
-    def eigvalsh(self) -> AnyTensor:
+    def eigvalsh(self) -> Tensor:
         return times(outer(eigenvalues(self), operator.mul), self.scale, 1)
 
-    def svd(self) -> tuple[KroneckerOperator, AnyTensor, KroneckerOperator]:
+    def svd(self) -> tuple[KroneckerOperator, Tensor, KroneckerOperator]:
         """(U, S, Vh) with U diag(S) Vh the operator, as NumPy's svd with full_matrices=False.
 
         Returns:
@@ -183,7 +183,7 @@ class KroneckerOperator(KroneckerProduct):
         values = times(outer(parts_of_s, operator.mul), size, 1)
         return KroneckerOperator(lefts), values, KroneckerOperator(rights)
 
-    def slogdet(self, sigma2: Scale = 0.0) -> tuple[AnyTensor, AnyTensor]:
+    def slogdet(self, sigma2: Scale = 0.0) -> tuple[Tensor, Tensor]:
         if not _is_zero(sigma2):
             return super().slogdet(sigma2)
         self._check_square_factors("logdet")

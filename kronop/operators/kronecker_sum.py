@@ -32,7 +32,7 @@ from kronop.operators.frameworks import (
 )
 from kronop.operators.kronecker import KroneckerOperator, decomposed, eigenvalues
 from kronop.operators.spectral import SpectralOperator
-from kronop.tensors import AnyTensor, Tensor
+from kronop.tensors import Tensor
 
 
 class KroneckerSum(Factored):
@@ -65,7 +65,7 @@ class KroneckerSum(Factored):
         order = math.prod(factor.shape[-1] for factor in self.factors)
         return (*self.batch, order, order)
 
-    def to_dense(self) -> AnyTensor:
+    def to_dense(self) -> Tensor:
         def formed(factors: Sequence[Tensor]) -> Tensor:
             total: Any = 0
             for at, factor in enumerate(factors):
@@ -75,10 +75,10 @@ class KroneckerSum(Factored):
 
         return self._of_wide(formed, 2)
 
-    def diagonal(self) -> AnyTensor:
+    def diagonal(self) -> Tensor:
         return self._of_wide(lambda factors: outer(map(diagonal, factors), operator.add), 1)
 
-    def submatrix(self, index: Tensor) -> AnyTensor:
+    def submatrix(self, index: Tensor) -> Tensor:
         digits = self._digits(index)
         alike = [at[:, None] == at for at in digits]
 
@@ -110,7 +110,7 @@ class KroneckerSum(Factored):
         values, vectors = decomposed(self)
         return SpectralOperator(times(outer(values, operator.add), self.scale, 1), vectors)
 
-    def eigvalsh(self) -> AnyTensor:
+    def eigvalsh(self) -> Tensor:
         return times(outer(eigenvalues(self), operator.add), self.scale, 1)
 
     def exp(self) -> KroneckerOperator:

@@ -32,7 +32,7 @@ from kronop.operators.kept import constant
 from kronop.operators.masks import positions, read_mask
 from kronop.operators.operator import Operator, on_columns, shifted
 from kronop.operators.systems import Shifted
-from kronop.tensors import AnyTensor, Scale, Tensor
+from kronop.tensors import Scale, Tensor
 
 # Dense matrices are formed up to this order: 32 MB in float64, and a second to decompose.
 _DENSE = 2000
@@ -56,7 +56,7 @@ class Solvable(Operator):
         """
         return MaskedOperator(self, mask, **options)
 
-    def cg(self, b: Tensor, **options: Any) -> tuple[AnyTensor, CGInfo]:
+    def cg(self, b: Tensor, **options: Any) -> tuple[Tensor, CGInfo]:
         """The solution by conjugate gradients, with the options of `kronop.cg(operator, b, ...)`.
 
         Returns:
@@ -139,7 +139,7 @@ class MaskedOperator(Solvable):
         return self._operator
 
     @property
-    def mask(self) -> AnyTensor:
+    def mask(self) -> Tensor:
         """The mask (N,), of NumPy."""
         return self._mask
 
@@ -149,7 +149,7 @@ class MaskedOperator(Solvable):
         return dict(self._options)
 
     @property
-    def tensors(self) -> tuple[AnyTensor, ...]:
+    def tensors(self) -> tuple[Tensor, ...]:
         return self.operator.tensors
 
     def like(self, tensors: Sequence[Tensor]) -> Self:
@@ -184,13 +184,13 @@ class MaskedOperator(Solvable):
     def _order(self) -> int:
         return self.operator.shape[-1]
 
-    def to_dense(self) -> AnyTensor:
+    def to_dense(self) -> Tensor:
         return self.operator.submatrix(self._observed)
 
-    def submatrix(self, index: Tensor) -> AnyTensor:
+    def submatrix(self, index: Tensor) -> Tensor:
         return self.operator.submatrix(self._observed[index])
 
-    def diagonal(self) -> AnyTensor:
+    def diagonal(self) -> Tensor:
         return taken(self.operator.diagonal()[..., None], self._observed)[..., 0]
 
     def _multiply(self, x: Tensor) -> Tensor:
@@ -229,7 +229,7 @@ class MaskedOperator(Solvable):
         """The values of x of columns b, with a residual of about rtol / 2 of b."""
         xp, block = self.framework, self._block_of(self._missing, inverted=True, dense=False)
 
-        def solve(y: Tensor, tensors: Sequence[Tensor]) -> AnyTensor:
+        def solve(y: Tensor, tensors: Sequence[Tensor]) -> Tensor:
             # What iterations leave of y, times the operator, is the residual at what was observed.
             residual = taken(self.operator @ placed(y, self._missing, self._order), self._observed)
             share = norms_of(y) / xp.maximum(norms_of(residual), norms_of(b))
@@ -239,11 +239,11 @@ class MaskedOperator(Solvable):
 
         return self._completed(b, sigma2, solve)
 
-    def slogdet(self, sigma2: Scale = 0.0) -> tuple[AnyTensor, AnyTensor]:
+    def slogdet(self, sigma2: Scale = 0.0) -> tuple[Tensor, Tensor]:
         value, _ = self.estimate_logdet(sigma2)
         return self.framework.ones_like(value), value
 
-    def estimate_logdet(self, sigma2: Scale = 0.0) -> tuple[AnyTensor, AnyTensor]:
+    def estimate_logdet(self, sigma2: Scale = 0.0) -> tuple[Tensor, Tensor]:
         """`(log det(operator + sigma2 I), its standard error)`, each (...).
 
         The error is that of the mean over random vectors, and 0 where the determinant is exact.

@@ -23,7 +23,7 @@ from kronop.operators.frameworks import (
     taken,
     turned,
 )
-from kronop.tensors import AnyTensor, Scale, Tensor
+from kronop.tensors import Scale, Tensor
 
 
 class Operator(abc.ABC):
@@ -49,7 +49,7 @@ class Operator(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def tensors(self) -> tuple[AnyTensor, ...]:
+    def tensors(self) -> tuple[Tensor, ...]:
         """The tensors that the operator is made of."""
 
     @abc.abstractmethod
@@ -102,19 +102,19 @@ class Operator(abc.ABC):
         return f"{type(self).__name__}({sizes}; {self.framework.__name__} {kind})"
 
     @abc.abstractmethod
-    def to_dense(self) -> AnyTensor:
+    def to_dense(self) -> Tensor:
         """The matrix, formed: (..., P, Q), of the factors' type, in which whole numbers wrap around
         (products of int8 factors are int32)."""
 
     @abc.abstractmethod
-    def diagonal(self) -> AnyTensor:
+    def diagonal(self) -> Tensor:
         """The diagonal of a square operator: (..., N).
 
         Raises:
             ArgumentError: the operator, or a factor, is not square.
         """
 
-    def trace(self) -> AnyTensor:
+    def trace(self) -> Tensor:
         """The sum of the diagonal of a square operator: (...).
 
         Raises:
@@ -123,10 +123,10 @@ class Operator(abc.ABC):
         return self.diagonal().sum(-1)
 
     @abc.abstractmethod
-    def _multiply(self, x: Tensor) -> AnyTensor:
+    def _multiply(self, x: Tensor) -> Tensor:
         """The product with checked columns (..., Q, C)."""
 
-    def _multiply_rows(self, x: Tensor) -> AnyTensor:
+    def _multiply_rows(self, x: Tensor) -> Tensor:
         """The product of checked rows (..., C, P) and the operator."""
         return turned(self.T._multiply(turned(x)))
 
@@ -154,7 +154,8 @@ class Operator(abc.ABC):
         """x @ operator with x (P,) or (..., C, P)."""
         self._check_operand(x, "x", -1, self.shape[-2])
         if len(x.shape) > 1:
-            return self._multiply_rows(x)
+            found: Array = self._multiply_rows(x)
+            return found
         return on_columns(self.T._multiply, x)
 
     def __mul__(self, scale: Scale) -> Self:
@@ -211,7 +212,7 @@ class Operator(abc.ABC):
     def _scaled(self, scale: Scale) -> Self:
         """The operator times a number, or times a tensor over the leading dimensions."""
 
-    def submatrix(self, index: Tensor) -> AnyTensor:
+    def submatrix(self, index: Tensor) -> Tensor:
         """The matrix (..., n, n) of the rows and columns at the index (n,)."""
         units = placed(identity(index.shape[0], self.tensors[0]), index, self.shape[-1])
         return taken(self @ units, index)
@@ -299,7 +300,7 @@ class Operator(abc.ABC):
         """
 
     @abc.abstractmethod
-    def eigvalsh(self) -> AnyTensor:
+    def eigvalsh(self) -> Tensor:
         """The eigenvalues (..., N) of symmetric factors, in the order of `eigh`.
 
         Gradients of torch tensors exist for repeated eigenvalues too, as far as they are those of
@@ -309,7 +310,7 @@ class Operator(abc.ABC):
             ArgumentError, ElementTypeError: as of `eigh`.
         """
 
-    def slogdet(self, sigma2: Scale = 0.0) -> tuple[AnyTensor, AnyTensor]:
+    def slogdet(self, sigma2: Scale = 0.0) -> tuple[Tensor, Tensor]:
         """`(sign, log |det|)` of operator + sigma2 I, each (...), as NumPy's slogdet.
 
         Args:
@@ -324,7 +325,7 @@ class Operator(abc.ABC):
         xp, values = self.framework, shifted(self.eigvalsh(), sigma2)
         return xp.sign(values).prod(-1), xp.log(abs(values)).sum(-1)
 
-    def logdet(self, sigma2: Scale = 0.0) -> AnyTensor:
+    def logdet(self, sigma2: Scale = 0.0) -> Tensor:
         """log det(operator + sigma2 I), (...): NaN where the determinant is negative, as torch's.
 
         Args:
@@ -336,7 +337,7 @@ class Operator(abc.ABC):
         sign, logarithm = self.slogdet(sigma2)
         return self.framework.where(sign < 0, as_tensor(float("nan"), logarithm, "NaN"), logarithm)
 
-    def apply(self, function: Callable[[AnyTensor], AnyTensor]) -> Operator:
+    def apply(self, function: Callable[[Tensor], Tensor]) -> Operator:
         """function(operator): Q diag(function(values)) Q^T, for symmetric factors.
 
         Args:
@@ -391,13 +392,13 @@ class Decomposition(Protocol):
     """The part of a `SpectralOperator` that other operators use."""
 
     @property
-    def values(self) -> AnyTensor: ...
+    def values(self) -> Tensor: ...
 
     def shifted_solve(self, b: Tensor, sigma2: Scale) -> Tensor: ...
 
     def inverse(self) -> Operator: ...
 
-    def apply(self, function: Callable[[AnyTensor], AnyTensor]) -> Operator: ...
+    def apply(self, function: Callable[[Tensor], Tensor]) -> Operator: ...
 
     def sqrt(self) -> Operator: ...
 
@@ -408,9 +409,10 @@ def _unsupported(subject: str, expected: str, got: str, hint: str) -> ElementTyp
     return ElementTypeError(mismatch(subject, expected=expected, got=got, hint=hint))
 
 
-def on_columns(function: Callable[[Tensor], AnyTensor], x: Array) -> Array:
+def on_columns(function: Callable[[Tensor], Tensor], x: Array) -> Array:
     """The function of columns (..., N, C), for a vector as well."""
-    return function(x[..., None])[..., 0] if len(x.shape) == 1 else function(x)
+    found: Array = function(x[..., None])[..., 0] if len(x.shape) == 1 else function(x)
+    return found
 
 
 def shifted(values: Tensor, sigma2: Scale) -> Tensor:

@@ -21,7 +21,7 @@ from kronop.operators.frameworks import (
     times,
     without_gradient,
 )
-from kronop.tensors import AnyTensor, Scale, Tensor
+from kronop.tensors import Scale, Tensor
 
 
 class KroneckerProduct(Factored):
@@ -33,20 +33,20 @@ class KroneckerProduct(Factored):
         columns = math.prod(factor.shape[-1] for factor in self.factors)
         return (*self.batch, rows, columns)
 
-    def to_dense(self) -> AnyTensor:
+    def to_dense(self) -> Tensor:
         return self._of_wide(kronecker_product, 2)
 
-    def diagonal(self) -> AnyTensor:
+    def diagonal(self) -> Tensor:
         self._check_square_factors("diagonal")
         return self._of_wide(lambda factors: outer(map(diagonal, factors), operator.mul), 1)
 
-    def trace(self) -> AnyTensor:
+    def trace(self) -> Tensor:
         self._check_square_factors("trace")
         return self._of_wide(
             lambda factors: math.prod(diagonal(factor).sum(-1) for factor in factors), 0
         )
 
-    def submatrix(self, index: Tensor) -> AnyTensor:
+    def submatrix(self, index: Tensor) -> Tensor:
         self._check_square_factors("a submatrix")
         digits = self._digits(index)
 

@@ -36,7 +36,7 @@ from kronop.operators.masked import Solvable
 from kronop.operators.operator import Operator
 from kronop.operators.product import KroneckerProduct
 from kronop.operators.spectral import between, nonzero
-from kronop.tensors import AnyTensor, Scale, Tensor
+from kronop.tensors import Scale, Tensor
 
 _ITERATE = "kronop.cg(operator, b, sigma2=...) solves with any symmetric positive definite operator"
 
@@ -100,7 +100,7 @@ class KroneckerProductSum(Solvable):
         return f"{type(self).__name__}({', '.join(map(repr, self.terms))})"
 
     @property
-    def tensors(self) -> tuple[AnyTensor, ...]:
+    def tensors(self) -> tuple[Tensor, ...]:
         return tuple(item for term in self.terms for item in term.tensors)
 
     def like(self, tensors: Sequence[Tensor]) -> Self:
@@ -119,16 +119,16 @@ class KroneckerProductSum(Solvable):
     def T(self) -> Self:
         return type(self)([term.T for term in self.terms])
 
-    def to_dense(self) -> AnyTensor:
+    def to_dense(self) -> Tensor:
         return sum(term.to_dense() for term in self.terms)
 
-    def diagonal(self) -> AnyTensor:
+    def diagonal(self) -> Tensor:
         return sum(term.diagonal() for term in self.terms)
 
-    def trace(self) -> AnyTensor:
+    def trace(self) -> Tensor:
         return sum(term.trace() for term in self.terms)
 
-    def submatrix(self, index: Tensor) -> AnyTensor:
+    def submatrix(self, index: Tensor) -> Tensor:
         return sum(term.submatrix(index) for term in self.terms)
 
     def __add__(self, other: Any) -> Operator:
@@ -182,7 +182,7 @@ class KroneckerProductSum(Solvable):
         self._refuse(sigma2)
         return super().solve(b)
 
-    def slogdet(self, sigma2: Scale = 0.0) -> tuple[AnyTensor, AnyTensor]:
+    def slogdet(self, sigma2: Scale = 0.0) -> tuple[Tensor, Tensor]:
         """`(sign, log |det|)`, each (...), of the operators that `solve` takes.
 
         Raises:

@@ -12,7 +12,7 @@ from kronop.operators.frameworks import batch_of, check_alike, times, turned, wi
 from kronop.operators.masked import Solvable
 from kronop.operators.operator import detached, on_columns, shifted, whole
 from kronop.operators.product import KroneckerProduct
-from kronop.tensors import AnyTensor, Scale, Tensor
+from kronop.tensors import Scale, Tensor
 
 
 class SpectralOperator(Solvable):
@@ -59,7 +59,7 @@ class SpectralOperator(Solvable):
         self._values, self._vectors = values, vectors
 
     @property
-    def values(self) -> AnyTensor:
+    def values(self) -> Tensor:
         """The eigenvalues (..., N), in the order of the Kronecker product."""
         return self._values
 
@@ -72,7 +72,7 @@ class SpectralOperator(Solvable):
         return iter((self.values, self.vectors))
 
     @property
-    def tensors(self) -> tuple[AnyTensor, ...]:
+    def tensors(self) -> tuple[Tensor, ...]:
         return (self.values, *self.vectors.tensors)
 
     def like(self, tensors: Sequence[Tensor]) -> Self:
@@ -87,17 +87,17 @@ class SpectralOperator(Solvable):
     def T(self) -> Self:
         return self
 
-    def to_dense(self) -> AnyTensor:
+    def to_dense(self) -> Tensor:
         q = self.vectors.to_dense()
         return (q * self.values[..., None, :]) @ turned(q)
 
-    def diagonal(self) -> AnyTensor:
+    def diagonal(self) -> Tensor:
         # The elements of Q, squared, are a Kronecker product as well.
         q = self.vectors
         squares = type(q)([factor * factor for factor in q.factors], q.scale * q.scale)
         return (squares @ self.values[..., None])[..., 0]
 
-    def trace(self) -> AnyTensor:
+    def trace(self) -> Tensor:
         return self.values.sum(-1)
 
     def _multiply(self, x: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ class SpectralOperator(Solvable):
     def eigh(self) -> SpectralOperator:
         return self
 
-    def eigvalsh(self) -> AnyTensor:
+    def eigvalsh(self) -> Tensor:
         return self.values
 
     def solve(self, b: Array, sigma2: Scale = 0.0) -> Array:
@@ -139,7 +139,7 @@ class SpectralOperator(Solvable):
     def inverse(self) -> SpectralOperator:
         return self.apply(lambda values: 1 / nonzero(values))
 
-    def apply(self, function: Callable[[AnyTensor], AnyTensor]) -> SpectralOperator:
+    def apply(self, function: Callable[[Tensor], Tensor]) -> SpectralOperator:
         found = function(self.values)
         given = (getattr(found, "shape", None), getattr(found, "dtype", type(found).__name__))
         if given != (self.values.shape, self.values.dtype):

@@ -1,8 +1,8 @@
 """What a machine is to the planner: what it can do, and its figures, each with its source.
 
 Each line of the two tables is one target: a generation of GPUs, or a kind of CPU. The figures of a
-GPU are those of a typical card; kronop.args.device fills in those of the card at hand. No other
-file holds a machine's figures, or names an architecture (tests/unit/test_machines.py).
+GPU are those of a typical card; kronop.args.device fills in those of the card at hand. What was
+fitted to the times of one kernel stands with its design. No other file names an architecture.
 """
 
 from __future__ import annotations
@@ -14,21 +14,18 @@ from kronop.frozen import dataclass
 
 # What all GPUs have in common. NOTE: from the CUDA C++ Programming Guide, tables "Technical
 # Specifications per Compute Capability" and "Throughput of Native Arithmetic Instructions".
-# Threads of a warp; the parts of a multiprocessor, of which each has a scheduler and registers of
-# its own; threads for which all schedulers together issue an instruction in a cycle.
+# Threads of a warp; parts of a multiprocessor, each with a scheduler and registers of its own.
 WARP, QUARTERS = 32, 4
-ISSUED = WARP * QUARTERS
+ISSUED = WARP * QUARTERS  # Threads for which an instruction is issued in a cycle.
 # Registers of a multiprocessor, and the most of a thread; the most threads of a block.
 REGISTERS, THREAD_REGISTERS, BLOCK_THREADS = 65536, 255, 1024
-# Bytes of shared memory that the system keeps for itself with each block.
-KEPT_BYTES = 1024
+KEPT_BYTES = 1024  # Of shared memory, by the system, with each block.
 # Banks of shared memory, the bytes that each delivers in a cycle, and those of all.
 BANKS, BANK_BYTES = 32, 4
 SHARED_BYTES_PER_CYCLE = BANKS * BANK_BYTES
 # Bytes of a line of the second-level cache, and of a sector, the least that is moved.
 GPU_LINE, GPU_SECTOR = 128, 32
-# Results of a multiprocessor's special function units in a cycle.
-SPECIAL = 16
+SPECIAL = 16  # Results of a multiprocessor's special function units in a cycle.
 # About the cycles in a second of any GPU, by which a wait is told in cycles.
 GPU_HERTZ = 2e9
 # What all CPUs have in common: bytes of a cache line.

@@ -28,8 +28,7 @@ GPU_LINE, GPU_SECTOR = 128, 32
 SPECIAL = 16  # Results of a multiprocessor's special function units in a cycle.
 # About the cycles in a second of any GPU, by which a wait is told in cycles.
 GPU_HERTZ = 2e9
-# What all CPUs have in common: bytes of a cache line.
-CPU_LINE = 64
+CPU_LINE = 64  # Bytes of a cache line of all CPUs.
 
 # The share of the nominal bandwidth that large copies reach: 4.28 of 4.92 TB/s, measured on an
 # H200.

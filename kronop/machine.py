@@ -230,7 +230,7 @@ class Measured:
             ordinary cores, of which these do about 25 T/s.
         warp_products: multiply-adds of a multiprocessor's tensor cores in a cycle for products of
             warps, by bytes of what is multiplied.
-        group_products: those for products of warp groups.
+        warp_group_products: those for products of warp groups.
         launch: seconds of a launch.
     """
 
@@ -241,7 +241,7 @@ class Measured:
     load: float
     multiply_add: float
     warp_products: Mapping[int, float]
-    group_products: Mapping[int, float]
+    warp_group_products: Mapping[int, float]
     launch: float
 
 
@@ -256,7 +256,7 @@ MEASURED = Measured(
     load=800.0,
     multiply_add=0.17,
     warp_products={8: 128.0, 4: 620.0, 2: 1240.0, 1: 2480.0},
-    group_products={4: 850, 2: 1700, 1: 3400},
+    warp_group_products={4: 850, 2: 1700, 1: 3400},
     launch=4e-6,
 )
 # Multiply-adds that products of large matrices do while memory moves one byte: of GPUs by the bytes

@@ -369,7 +369,8 @@ def _passes(
         if choices:
             found.append(dataclasses.replace(choices[0].way, work=work))
             continue
-        first, last = shape.group[: len(shape.group) // 2], shape.group[len(shape.group) // 2 :]
+        half = len(shape.factors) // 2
+        first, last = shape.factors[:half], shape.factors[half:]
         found += _passes(first, before, behind * contracted(last), element, target)
         found += _passes(last, before * produced(first), behind, element, target)
     return tuple(found)

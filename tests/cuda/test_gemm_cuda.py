@@ -12,8 +12,8 @@ import kronop
 from kronop.core.calls import epilogue_of
 from kronop.descriptions.datatype import result_type
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.families.gemm.cuda import choice, group_choice
-from kronop.families.gemm.cuda.group_design import GemmGroup
+from kronop.families.gemm.cuda import choice, warp_group_choice
+from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
 from tests import support
@@ -64,8 +64,8 @@ def test_every_tile_of_warp_groups(element: str) -> None:
     wanted = a.double() @ b.double()
     what = replace(operation.description, tile=None)
     every = choice.plans(what, _TARGET, 100, None)
-    plans = [plan for plan in every if isinstance(plan.steps[-1].design, GemmGroup)]
-    made = len(list(group_choice.designs(what, _TARGET)))
+    plans = [plan for plan in every if isinstance(plan.steps[-1].design, GemmWarpGroup)]
+    made = len(list(warp_group_choice.designs(what, _TARGET)))
     assert len(plans) == made == (10 if element in ("float16", "bfloat16", "int8", "tf32") else 2)
     for plan in plans:
         arguments = kronop.GemmArguments(operation, A=a, B=b)
@@ -89,7 +89,7 @@ def test_nothing_behind_a_row_is_written(element: str, layout: Any, m: int, n: i
     wanted = a.double() @ b.double()
     size = GemmSize(m, n, 64)
     plans = choice.plans(operation.description, _TARGET, 100, size)
-    plans = [plan for plan in plans if isinstance(plan.steps[-1].design, GemmGroup)]
+    plans = [plan for plan in plans if isinstance(plan.steps[-1].design, GemmWarpGroup)]
     assert plans
     for plan in plans:
         of_output = getattr(torch, operation.description.Y.element.name)
@@ -149,7 +149,7 @@ def test_every_tile_of_warp_groups_takes_trees(element: str, layout: Any) -> Non
     }
     what = replace(operation.description, tile=None)
     every = choice.plans(what, _TARGET, 100, None)
-    plans = [plan for plan in every if isinstance(plan.steps[-1].design, GemmGroup)]
+    plans = [plan for plan in every if isinstance(plan.steps[-1].design, GemmWarpGroup)]
     assert plans
     for plan in plans:
         results = {

@@ -71,7 +71,7 @@ def test_gradients_are_those_of_the_shuffle_algorithm(
     weights = torch.randn_like(y)
     ours = torch.autograd.grad(y, operands, weights)
     right = torch.autograd.grad(exact, exactly, weights.double())
-    # Roundings of every factor's products, and of what is between groups; sums are random walks.
+    # Roundings of every factor's products and between runs of factors; sums are random walks.
     unit = 4 * (len(factors) + 1) * max(torch.finfo(kind).eps, 2.0**-40)
     for found, expected in zip(ours, right, strict=True):
         assert found.dtype == kind

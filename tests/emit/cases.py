@@ -127,7 +127,7 @@ def _warp_groups() -> Iterator[_Named]:
         sums = kronop.MathInstruction.tensor_op(element).element_accumulator
         given = (*operands, result, kronop.LinearCombination(output, 1, sums, sums))
         yield (
-            f"gemm_group_{element.short}_sm_90a",
+            f"gemm_warp_group_{element.short}_sm_90a",
             kronop.GemmOperationUniversal("sm_90a", None, *given),
         )
         if element is kronop.float16:

@@ -19,8 +19,8 @@
 
 namespace kronop {
 using emulation::Barrier;
-using emulation::GroupMatrix;
-using emulation::group_product;
+using emulation::WarpGroupMatrix;
+using emulation::warp_group_product;
 using emulation::wait_for_team;
 inline void publish_barriers() {}
 inline void let_next_launch_begin() { emulation::said |= 1; }
@@ -30,8 +30,8 @@ inline void give_registers_back() {}
 template <int kCount>
 inline void take_registers() {}
 template <int N>
-inline void wait_for_group_products() {}
-using emulation::group_multiply_add;
+inline void wait_for_warp_group_products() {}
+using emulation::warp_group_multiply_add;
 using emulation::Matrix;
 using emulation::from_lane;
 using emulation::some_of_warp;
@@ -54,10 +54,10 @@ inline void store_matrices(void* row, const unsigned (&words)[4]) {
 inline void load_turned_matrices(unsigned (&words)[2], const void* row) {
   emulation::move_matrices<true, false>(words, row);
 }
-inline void begin_group_products() {}
-inline void commit_group_products() {}
-inline void wait_for_group_products() {}
-inline void publish_to_group_products() {}
+inline void begin_warp_group_products() {}
+inline void commit_warp_group_products() {}
+inline void wait_for_warp_group_products() {}
+inline void publish_to_warp_group_products() {}
 inline float round_to_tf32(float x) {
   return __builtin_bit_cast(float, (__builtin_bit_cast(unsigned, x) + 0x1000u) & 0xffffe000u);
 }
@@ -90,7 +90,7 @@ inline void commit_copies() {}
 template <int N>
 inline void wait_for_older_copies() {}
 inline void wait_for_warp() { emulation::wait(emulation::Waiting::warp); }
-inline void wait_for_group(int) { emulation::wait(emulation::Waiting::group); }
+inline void wait_for_warp_group(int) { emulation::wait(emulation::Waiting::warp_group); }
 inline void wait_for_copies() {}
 inline constexpr bool kPrefetchesPieces = true;
 inline void prefetch_line(const void*) {}

@@ -40,7 +40,7 @@ inline constexpr std::size_t stack_bytes = 256 * 1024, poisoned_bytes = 8 * 1024
 // Of a cluster.
 inline constexpr unsigned most_blocks = 16, most_threads = 8192, most_warps = most_threads / 32;
 
-enum class Waiting { nothing, warp, group, block, cluster };
+enum class Waiting { nothing, warp, warp_group, block, cluster };
 
 // Where a stack was left: five words, as __builtin_setjmp asks for.
 struct Place {
@@ -129,7 +129,8 @@ inline void run_cluster(unsigned first, unsigned threads) {
       std::abort();
     }
     for (unsigned at = 0; at < threads; at += 32) release(at, at + 32, Waiting::warp);
-    for (unsigned at = 0; at + 128 <= threads; at += 128) release(at, at + 128, Waiting::group);
+    for (unsigned at = 0; at + 128 <= threads; at += 128)
+      release(at, at + 128, Waiting::warp_group);
     for (unsigned at = 0; at < threads; at += threads_of_block)
       release(at, at + threads_of_block, Waiting::block);
     release(0, threads, Waiting::cluster);

@@ -69,10 +69,10 @@ inline void warp_multiply_add(T (&sums)[4], const T (&a)[4], const T (&b)[2]) {
 }
 
 // A product of a warp group in TF32. Each warp computes its own rows, so warps do not wait for
-// others of the group.
+// others of the warp group.
 template <int N>
-inline void group_multiply_add(float (&sums)[N][4], const float (&a)[4], const float* b,
-                               int columns, bool more) {
+inline void warp_group_multiply_add(float (&sums)[N][4], const float (&a)[4], const float* b,
+                                    int columns, bool more) {
   const unsigned warp = current / 32, thread = current % 32;
   std::memcpy(operands<float>[warp].a[thread], a, sizeof(a));
   wait(Waiting::warp);
@@ -273,8 +273,8 @@ struct Matrix {
 };
 
 template <class T, int N>
-inline void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4], const Matrix& matrix,
-                               int bytes, bool more) {
+inline void warp_group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4],
+                                    const Matrix& matrix, int bytes, bool more) {
   const auto* b = reinterpret_cast<const unsigned short*>(matrix.from + bytes);
   const int columns = matrix.columns;
   const unsigned warp = current / 32, thread = current % 32;
@@ -289,15 +289,15 @@ inline void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4], cons
   wait(Waiting::warp);
 }
 
-// A matrix in shared memory whose rows are swizzled (group_products.cuh), and its elements.
-struct GroupMatrix {
+// A matrix in shared memory whose rows are swizzled (warp_group_products.cuh), and its elements.
+struct WarpGroupMatrix {
   std::size_t from;
   int eight_rows, row_bytes, part;
-  GroupMatrix(const void* from, int eight_rows, int row_bytes, int part = 16)
+  WarpGroupMatrix(const void* from, int eight_rows, int row_bytes, int part = 16)
       : from(reinterpret_cast<std::size_t>(from)), eight_rows(eight_rows), row_bytes(row_bytes),
         part(part) {}
-  GroupMatrix after(int bytes) const {
-    GroupMatrix result = *this;
+  WarpGroupMatrix after(int bytes) const {
+    WarpGroupMatrix result = *this;
     result.from += bytes;
     return result;
   }
@@ -313,8 +313,8 @@ struct GroupMatrix {
 };
 
 template <class T, int N>
-inline void group_product(float (&sums)[N][4], const unsigned (&a)[4], const GroupMatrix& b,
-                          bool more) {
+inline void warp_group_product(float (&sums)[N][4], const unsigned (&a)[4],
+                               const WarpGroupMatrix& b, bool more) {
   const unsigned warp = current / 32;
   std::memcpy(words_of[warp].a[current % 32], a, sizeof(a));
   wait(Waiting::warp);
@@ -346,8 +346,8 @@ inline float rounded_as_copied(float x) {
 
 // Products of TF32, and of bytes, whose operands are both in shared memory.
 template <int N>
-inline void product_of(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more,
-                       float) {
+inline void product_of(float (&sums)[N][4], const WarpGroupMatrix& a, const WarpGroupMatrix& b,
+                       bool more, float) {
   const int first = int(current / 32 % 4 * 16);
   const auto left = [&](int row, int k)
                         EMULATION_INLINED { return double(operand(a.at<float>(first + row, k))); };
@@ -356,8 +356,8 @@ inline void product_of(float (&sums)[N][4], const GroupMatrix& a, const GroupMat
   });
 }
 template <int N, class Byte>
-inline void product_of(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more,
-                       Byte) {
+inline void product_of(float (&sums)[N][4], const WarpGroupMatrix& a, const WarpGroupMatrix& b,
+                       bool more, Byte) {
   const int first = int(current / 32 % 4 * 16);
   const auto left = [&](int row, int k) EMULATION_INLINED {
     return widened_byte<Byte>(a.at<unsigned char>(first + row, k));
@@ -367,8 +367,8 @@ inline void product_of(float (&sums)[N][4], const GroupMatrix& a, const GroupMat
   });
 }
 template <class Sum, int N, class Byte>
-inline void product_of(Sum (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more,
-                       Byte) {
+inline void product_of(Sum (&sums)[N][4], const WarpGroupMatrix& a, const WarpGroupMatrix& b,
+                       bool more, Byte) {
   const int first = int(current / 32 % 4 * 16);
   const auto left = [&](int row, int k) EMULATION_INLINED {
     return unsigned(int(a.at<signed char>(first + row, k)));
@@ -380,8 +380,8 @@ inline void product_of(Sum (&sums)[N][4], const GroupMatrix& a, const GroupMatri
 }
 
 template <class T, bool kTurned, bool kTurnedRight = false, int N>
-inline void group_product(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b,
-                          bool more) {
+inline void warp_group_product(float (&sums)[N][4], const WarpGroupMatrix& a,
+                               const WarpGroupMatrix& b, bool more) {
   const int first = int(current / 32 % 4 * 16);
   const auto left = [&](int row, int k) EMULATION_INLINED {
     return widened<T>(kTurned ? a.at<unsigned short>(k, first + row)

@@ -21,8 +21,8 @@ from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.families.ksparse.cuda.gradient_ends import AddShares
-from kronop.families.ksparse.cuda.gradient_group import GradientGroup
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums
+from kronop.families.ksparse.cuda.gradient_warp_group import GradientWarpGroup
 from kronop.families.ksparse.declaration import GRADIENT
 from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
@@ -111,7 +111,7 @@ def run(
     launches = plan.launches(problem)
     # Shares are waited for by who adds them up, where warp groups made them.
     made = {type(plan.steps[launch.step].design): launch.overlaps for launch in launches}
-    assert made[AddShares] == (GradientGroup in made)
+    assert made[AddShares] == (GradientWarpGroup in made)
     emulator.run(launches)
     others = [wide(item) for item in matrices]
     expected = description.reference(

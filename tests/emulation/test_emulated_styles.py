@@ -58,7 +58,7 @@ def _style(work: PassWork, *, half: bool = False, **named: Any) -> MmaStyle:
     kind: Any = HalfStyle if half else MmaStyle
     return cast(
         MmaStyle,
-        kind(digits=work.shape.group, accumulator=work.accumulator, splits=splits, **named),
+        kind(digits=work.shape.factors, accumulator=work.accumulator, splits=splits, **named),
     )
 
 
@@ -67,14 +67,14 @@ def force(monkeypatch: pytest.MonkeyPatch, **style: Any) -> None:
     offered = tiles.mma_tiles
 
     def of_one_style(work: PassWork, given: Any, few: bool) -> list[KronMma]:
-        digits = work.shape.group
+        digits = work.shape.factors
         blocks = math.gcd(style.get("cluster", 1), digits[0][0]) if len(digits) > 1 else 1
         most = (len(digits) - (blocks > 1)) // 2
         changes = style | {"cluster": blocks, "pairs": min(style.get("pairs", 0), most)}
         staged = [item for item in offered(work, given, few) if item.tile.style.staged_in]
         result = []
         for item in staged:
-            named = {"grouped": item.tile.style.grouped} | changes
+            named = {"wgmma": item.tile.style.wgmma} | changes
             tile = replace(item.tile, threads=max(128, item.threads), style=_style(work, **named))
             result.append(KronMma(work=work, runs=(1,) * len(digits), tile=tile))
         return result
@@ -135,7 +135,7 @@ def test_products_of_warp_groups(
     element: DataType,
     options: dict[str, Any],
 ) -> None:
-    force(monkeypatch, grouped=True, staged_in=staged, staged_out=staged)
+    force(monkeypatch, wgmma=True, staged_in=staged, staged_out=staged)
     run(folder, factors, rows, element, **options)
 
 
@@ -149,8 +149,8 @@ _TILES_IN_A_ROW: list[_Case] = [
     (_SHORT, 3, float32, {"layouts": (RowMajor, RowMajor, ColumnMajor)}),
     (_SHORT, 3, float32, {"layouts": (ColumnMajor, RowMajor, RowMajor)}),
     ([(16, 16)] * 3, 5, float64, {"alignment": 2}),
-    ([(32, 32)] * 3, 3, float32, {"grouped": True}),
-    ([(32, 32), (8, 8), (32, 32)], 5, float32, {"grouped": True}),
+    ([(32, 32)] * 3, 3, float32, {"wgmma": True}),
+    ([(32, 32), (8, 8), (32, 32)], 5, float32, {"wgmma": True}),
 ]
 
 
@@ -163,12 +163,12 @@ def test_a_tile_ends_while_the_next_begins(
     element: DataType,
     options: dict[str, Any],
 ) -> None:
-    style = {"pairs": 0, "grouped": False, "cluster": 1, "staged_in": False, "staged_out": False}
+    style = {"pairs": 0, "wgmma": False, "cluster": 1, "staged_in": False, "staged_out": False}
     options = {"alignment": 4, **options}
-    style |= {name: options.pop(name) for name in ("pairs", "grouped") if name in options}
+    style |= {name: options.pop(name) for name in ("pairs", "wgmma") if name in options}
 
     def whole(work: PassWork, *_: Any) -> list[KronMma]:
-        if len(work.shape.group) != len(factors):
+        if len(work.shape.factors) != len(factors):
             return []
         tile = MmaTile(style=_style(work, **style), rows=1, columns=1, threads=512)
         return [KronMma(work=work, runs=(1,) * len(factors), tile=tile)]
@@ -211,12 +211,12 @@ def test_tiles_of_16_bit_elements(
     staged_out: bool,
     way: tuple[bool, int],
 ) -> None:
-    (factors, rows, element, options), (grouped, buffers) = case, way
+    (factors, rows, element, options), (wgmma, buffers) = case, way
     # Ends in memory are for contiguous digits; both, for one digit.
     ends = (staged_in, staged_out) if options.get("side") is not Side.Left else (True, True)
     if not any(ends) and len(factors) > 1:
         ends = (False, True)
-    style = {"staged_in": ends[0], "staged_out": ends[1], "grouped": grouped}
+    style = {"staged_in": ends[0], "staged_out": ends[1], "wgmma": wgmma}
     if ends[0] and len(factors) > 1:
         style["buffers"] = buffers
     force(monkeypatch, half=True, **style)

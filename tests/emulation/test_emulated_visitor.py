@@ -30,13 +30,13 @@ from kronop.descriptions.tile import TileDescription
 from kronop.descriptions.visitor import VisitorEpilogue, VisitorTree
 from kronop.emit.plan import Plan
 from kronop.emit.plan_text import from_text, to_text
-from kronop.families.gemm.cuda import choice, group_choice
+from kronop.families.gemm.cuda import choice, warp_group_choice
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
 from tests import support
 from tests.emulation.emulator import Emulator
-from tests.emulation.test_emulated_gemm_group import plan_of
+from tests.emulation.test_emulated_gemm_warp_group import plan_of
 from tests.emulation.test_emulated_kernels import agree, matrix, poisoned, stored, values, wide
 from tests.emulation.tiles import Gathered, build
 from tests.trees import several
@@ -285,7 +285,7 @@ def test_warp_groups(
     what = matrices(ColumnMajor, layout, tree, element)
     design = next(
         item
-        for item in group_choice.products(what, _GROUPS)
+        for item in warp_group_choice.products(what, _GROUPS)
         if (item.m, item.n, item.alternate, item.cluster) == tile
     )
     plan = plan_of(what, _GROUPS, design)
@@ -298,7 +298,7 @@ def test_aligned_operands_are_of_warp_groups(k: int) -> None:
     """They multiply faster, and their teams take trees while others multiply."""
     target, size = Target.parse("sm_90a"), GemmSize(4096, 4096, k)
     (plan,) = choice.plans(matrices(RowMajor, RowMajor), target, 1, size)
-    assert [type(step.design).__name__ for step in plan.steps] == ["GemmGroup"]
+    assert [type(step.design).__name__ for step in plan.steps] == ["GemmWarpGroup"]
 
 
 def test_sums_that_are_cut_are_of_warps() -> None:

@@ -27,12 +27,12 @@ _OTHERS = {
 }
 # What no one-line call asks for, or few random cases have: emulated tests of their own run these.
 _ELSEWHERE = {
-    *("GemmGroup: 8-bit floats", "GemmGroup: int8"),
+    *("GemmWarpGroup: 8-bit floats", "GemmWarpGroup: int8"),
     *("GemmMma: Rounded", "GemmMma: Tf32", "GemmMma: float16 sums", "GemmTile: through registers"),
 }
 
 # Designs that plans for few rows have, where those for many have others.
-_FOR_FEW = ("KronTile", "KronMma", "SimtContract", "MmaContract", "GroupContract", "ChainMma")
+_FOR_FEW = ("KronTile", "KronMma", "SimtContract", "MmaContract", "WarpGroupContract", "ChainMma")
 _FOR_FEW += ("PackWeights", "PackImages")
 
 

@@ -77,7 +77,7 @@ def _steered(case: Case, **schedules: Any) -> Operation[Any, Any]:
 
 def test_words_that_only_cutlass_has_are_steered_to_it() -> None:
     for asked, design in (
-        ({}, "GemmGroup"),
+        ({}, "GemmWarpGroup"),
         ({"epilogue_schedule": Results.NoSmemWarpSpecialized}, "CutlassHopper"),
         ({"cluster_shape": (4, 1, 1)}, "CutlassHopper"),
     ):

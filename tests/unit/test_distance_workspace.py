@@ -9,7 +9,7 @@ import pytest
 
 from kronop.families.distance.api import MODES, distance_arguments
 from kronop.families.distance.arguments import DistanceArguments
-from kronop.families.distance.cuda import group_choice
+from kronop.families.distance.cuda import warp_group_choice
 from kronop.families.distance.declaration import PRODUCT
 from kronop.families.distance.kernels import Gaussian
 from kronop.families.distance.product_api import product_arguments
@@ -32,7 +32,7 @@ def _of_product(m: int, k: int, lead: tuple[int, ...], bandwidths: Any = _BANDWI
 def _of_distances(x1: Any, x2: Any, bandwidths: Any = _BANDWIDTHS) -> int:
     """Bytes where squared distances come from products of points."""
     arguments = distance_arguments(x1, x2, Gaussian(bandwidths).bound(1), MODES[1])
-    pipeline = next(group_choice.pipelines(arguments.operation.description, _TARGET))
+    pipeline = next(warp_group_choice.pipelines(arguments.operation.description, _TARGET))
     return pipeline.workspace(arguments.size, _TARGET, 1)
 
 

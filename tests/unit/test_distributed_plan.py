@@ -114,7 +114,7 @@ def test_digits_that_fit_no_pass_together_are_multiplied_in_more() -> None:
     target = kronop.target.Target.parse(H200_HOSTS.target)
     (alone,) = machines._passes(shapes, 1, 1, element, target)
     found = machines._passes(shapes, 1, 8, element, target)
-    assert [way.work.shape.group for way in found] == [shapes[:2], shapes[2:]]
+    assert [way.work.shape.factors for way in found] == [shapes[:2], shapes[2:]]
     assert all(way.work.shape.columns_in == 8**6 for way in found)
     assert alone.work.shape.columns_in == 8**5
 

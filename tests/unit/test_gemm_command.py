@@ -51,7 +51,7 @@ def test_operands_of_bytes_may_be_aligned_to_16_elements(
 ) -> None:
     command = ["show", "gemm", "4096x4096x4096", "--target", "sm_90a", "--dtype", "int8"]
     assert main([*command, "--alignment", "16", "--b-layout", "column"]) == 0
-    assert "gemm_group_s8" in capsys.readouterr().out
+    assert "gemm_warp_group_s8" in capsys.readouterr().out
 
 
 def test_tune_measures(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,8 +25,8 @@ from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tile import KernelScheduleType
 from kronop.emit.cuda.default_math import tensor_cores_where_faster
 from kronop.emit.plan import Plan
-from kronop.families.gemm.cuda import choice, group_split
-from kronop.families.gemm.cuda.group_design import GemmGroup
+from kronop.families.gemm.cuda import choice, warp_group_split
+from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.floors import LeastOfGemm
 from kronop.families.gemm.size import GemmSize
@@ -254,7 +254,7 @@ def test_blocks_share_both_operands(element: DataType) -> None:
 def test_warp_groups_do_not_cut_sums() -> None:
     size = GemmSize(4096, slices=4)
     for plan in choice.plans(_of_warp_groups(), _SM_90A, 99, size):
-        assert not isinstance(plan.steps[-1].design, GemmGroup)
+        assert not isinstance(plan.steps[-1].design, GemmWarpGroup)
     with pytest.raises(kronop.ArgumentError, match="split_k_slices: expected 1"):
         _plan(_of_warp_groups(_TILE), _SM_90A, size)
 
@@ -263,7 +263,7 @@ def test_extents_that_warp_groups_do_not_count() -> None:
     """A plan is for all sizes below twice its own."""
     for size in (GemmSize(2**30, 8, 8), GemmSize(8, 2**30, 8), GemmSize(8, 8, 2**30)):
         plan = _plan(_of_warp_groups(), _SM_90A, size)
-        assert not isinstance(plan.steps[-1].design, GemmGroup)
+        assert not isinstance(plan.steps[-1].design, GemmWarpGroup)
     plan = _plan(_of_warp_groups(_TILE), _SM_90A, GemmSize(2**31, 8, 8))
     problem = _problem((), m=2**31)
     with pytest.raises(kronop.ArgumentError, match="at most 2147418112, got 2147483648"):
@@ -291,7 +291,7 @@ def test_batches_are_split_in_turns() -> None:
     what = _of_warp_groups(element=float32, alignment=4)
     plan = _plan(what, _SM_90A, GemmSize(4096, batch=8))
     assert len(plan.steps) == 2
-    once = group_split.at_once(GemmSize(4096))
+    once = warp_group_split.at_once(GemmSize(4096))
     each = plan.workspace_bytes(GemmSize(4096), 1)
     assert once == 2
     for batch in (1, 2, 5):

@@ -83,7 +83,7 @@ def test_warps_without_lanes_read_within_shared_memory(lanes: int) -> None:
     for _, design in pairs:
         second = design.second
         whole = -(-second.lanes // second.tile.lanes) * second.tile.lanes
-        last = (second.groups - 1) * second.lanes + whole
+        last = (second.sections - 1) * second.lanes + whole
         read = design.room.middle + last * design.m * design.middle_pitch * 2
         assert read <= design.shared_bytes <= operation.target.shared_bytes
 
@@ -122,10 +122,10 @@ def test_parts_of_a_pair_share_no_feature() -> None:
     description = _operation("sm_90a", kronop.float16, ((6, 8, 8, 4), (4, 24, 6, 8))).description
     one, two = (chains.product(description, index) for index in (0, 1))
     (pair,) = [item for item in pairs(one, two) if item.lanes == 4]
-    assert (pair.parts, pair.groups, pair.all_lanes) == (2, (3, 2), (4, 8))
+    assert (pair.parts, pair.sections, pair.all_lanes) == (2, (3, 2), (4, 8))
     # A part's features of the middle, as results of one and as operand of the other.
     ends = zip(
-        pair.groups, (pair.first.produced, pair.second.contracted), pair.all_lanes, strict=True
+        pair.sections, (pair.first.produced, pair.second.contracted), pair.all_lanes, strict=True
     )
     assert [math.prod(sizes) for sizes in ends] == [96, 96]
 

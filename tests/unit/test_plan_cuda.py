@@ -143,7 +143,7 @@ def covered(plan: Plan) -> list[int]:
     for step in plan.steps:
         design = step.design
         assert isinstance(design, KronPass)
-        result += range(design.first, design.first + len(design.work.shape.group))
+        result += range(design.first, design.first + len(design.work.shape.factors))
     return result
 
 
@@ -436,7 +436,7 @@ def test_integer_epilogues_take_integer_scalars() -> None:
 
 def test_a_pass_is_limited_in_factors() -> None:
     description = kron([(1, 1)] * 33)
-    shape = PassShape(group=description.contractions, left=1, right=1)
+    shape = PassShape(factors=description.contractions, left=1, right=1)
     work = work_of(description, shape, ends_of(description))
     status = KronTile(work=work, rows=1, columns=1, threads=64).status(HOPPER)
     assert "33 factors" in status.reason

@@ -18,7 +18,7 @@ _LANES = (1, 512, 512, 32)
 # Of whose lanes a block has some.
 _SHARED = (1, 48, 48, 96)
 _PACK, _IMAGES = "kronop::pack_weights", "kronop::pack_images"
-_GROUP, _MMA, _MOVE = "kronop::contract_group", "kronop::contract_mma", "kronop::move_lanes"
+_GROUP, _MMA, _MOVE = "kronop::contract_warp_group", "kronop::contract_mma", "kronop::move_lanes"
 
 
 def _operation(target: str, element: Any, pattern: Any, **options: Any) -> Any:
@@ -125,7 +125,7 @@ def test_contiguous_weights_of_one_lane_are_read_where_they_are(element: Any) ->
     operation = _operation("sm_90a", element, pattern)
     assert support.templates(operation.plan) == [_PACK, _GROUP]
     assert _launched(operation, _contiguous(pattern)) == [1]
-    assert _launched(operation, (2 * b * c * d, c * d, d, 1)) == [1], "a slice of groups"
+    assert _launched(operation, (2 * b * c * d, c * d, d, 1)) == [1], "a slice of sections"
     transposed = (b * c * d, d, b * d, 1)
     assert _launched(operation, transposed) == [0, 1]
     assert _launched(operation, (b * c, c, 1, 1), weights=_WEIGHTS + 2) == [0, 1], "misaligned"

@@ -190,7 +190,7 @@ def check_padded(plan, before, item, size):
     assert trail * size // 64 % 2 == 0
     runs = math.prod(extents) // trail
     assert design.shared_bytes >= design.row_tile * runs * (trail * size + 64)
-    # A product along its outputs takes the rows of several groups together.
+    # A product along its outputs takes the rows of several fibers together.
     is_along = before.kind is Kind.Whole and before.products[-1].right == 1
     assert not is_along or before.lanes == 1
 
@@ -310,7 +310,7 @@ def peak_of(design):
 
 
 @pytest.mark.parametrize(
-    ("held", "peak", "groups"),
+    ("held", "peak", "passes"),
     [
         (8, 8, [1, 1, 1, 1]),
         (63, 8, [1, 1, 1, 1]),
@@ -321,11 +321,11 @@ def peak_of(design):
         (8192, 4096, [4]),
     ],
 )
-def test_tile_n_groups_digits_into_passes(held, peak, groups):
+def test_tile_n_cuts_digits_into_passes(held, peak, passes):
     description = kron(((8, 8),) * 4, tile=tile_of(16, held, 4))
     design = KRON.plan(description, Target.parse("x86-avx512")).steps[0].design
     assert peak_of(design) == peak
-    assert sorted(len(item.products) for item in design.passes) == groups
+    assert sorted(len(item.products) for item in design.passes) == passes
 
 
 def test_candidates_grow_with_passes_and_no_faster():

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 import kronop  # noqa: E402
 import kronop.torch  # noqa: E402
 from kronop.core import program  # noqa: E402
-from kronop.families.kron.grouping import Group, groups, permutes  # noqa: E402
+from kronop.families.kron.runs import Run, permutes, runs  # noqa: E402
 from kronop.families.kron.torch import calls, gradient, sums  # noqa: E402
 from kronop.families.kron.torch.sums import _split  # noqa: E402
 
@@ -125,7 +125,7 @@ def _close(ours: Any, exact: Any, unit: float) -> None:
 @pytest.mark.parametrize("part_bytes", [1, 2**23])
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("case", _SHAPES.values(), ids=_SHAPES.keys())
-def test_every_grouping_and_part_gives_the_gradients_of_the_formed_product(
+def test_every_cut_into_runs_and_part_gives_the_gradients_of_the_formed_product(
     case: Any, left: bool, part_bytes: int, monkeypatch
 ) -> None:
     monkeypatch.setitem(gradient._PART_BYTES, "cpu", part_bytes)
@@ -153,7 +153,7 @@ def test_every_grouping_and_part_gives_the_gradients_of_the_formed_product(
 def test_sums_of_kernels_are_those_of_matmul(
     case: Any, left: bool, part_bytes: int, monkeypatch
 ) -> None:
-    test_every_grouping_and_part_gives_the_gradients_of_the_formed_product(
+    test_every_cut_into_runs_and_part_gives_the_gradients_of_the_formed_product(
         case, left, part_bytes, monkeypatch
     )
 
@@ -190,7 +190,7 @@ def test_gradients_in_other_types(dtype: Any, left: bool) -> None:
     assert {item.dtype for item in ours} == {dtype}
     exactly = [item.detach().double().requires_grad_() for item in operands]
     exact = _reference(exactly[0], exactly[1:], left)
-    # Two products of three factors, and what is between the groups, are rounded to the type.
+    # Two products of three factors, and what is between the runs, are rounded to the type.
     unit = 8 * torch.finfo(dtype).eps
     _close(ours, torch.autograd.grad(exact, exactly, weights.double()), unit)
 
@@ -214,10 +214,10 @@ def test_strided_operands_and_an_expanded_gradient() -> None:
         torch.testing.assert_close(found, right)
 
 
-def test_groups_save_passes_where_contractions_stay_cheap() -> None:
+def test_runs_save_passes_where_contractions_stay_cheap() -> None:
     def cut(shapes: Any, inner: int = 1, wanted: Any = None, wants_x: bool = True) -> Any:
-        found = groups(tuple(shapes), wanted or (True,) * len(shapes), wants_x, inner, 4, False)
-        return [(group.start, group.stop) for group in found]
+        found = runs(tuple(shapes), wanted or (True,) * len(shapes), wants_x, inner, 4, False)
+        return [(run.start, run.stop) for run in found]
 
     assert len(cut([(8, 8)] * 5)) == 3
     assert len(cut([(64, 64)] * 3)) == 3
@@ -235,15 +235,15 @@ def test_groups_save_passes_where_contractions_stay_cheap() -> None:
 def test_on_a_gpu_no_copies_are_counted() -> None:
     # Two digits of 16 in one sum: the copies of a CPU would cost more than the pass they save.
     shapes, wanted = ((2, 2),) * 12, (True,) * 12
-    found = groups(shapes, wanted, True, 1, 4, True)
-    assert [(group.start, group.stop) for group in found] == [(0, 6), (6, 12)]
+    found = runs(shapes, wanted, True, 1, 4, True)
+    assert [(run.start, run.stop) for run in found] == [(0, 6), (6, 12)]
 
 
 def test_digits_behind_decide_whether_copies_pay() -> None:
     shape = {"start": 0, "stop": 1, "before": 4, "rows": 64, "columns": 64, "wanted": True}
-    assert [permutes(Group(**shape, behind=size), 1) for size in (1, 2, 512)] == [
+    assert [permutes(Run(**shape, behind=size), 1) for size in (1, 2, 512)] == [
         False,
         True,
         False,
     ]
-    assert not permutes(Group(**shape, behind=2), 256)
+    assert not permutes(Run(**shape, behind=2), 256)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import kronop
-from kronop.families.kron import grouping
+from kronop.families.kron import runs
 from tests.support import ROUNDINGS_OF_ACTIVATIONS
 
 jax = pytest.importorskip("jax")
@@ -105,7 +105,7 @@ def test_derivatives_are_those_of_the_formed_product(
     monkeypatch, is_left: bool, is_merged: bool
 ) -> None:
     if not is_merged:
-        monkeypatch.setattr(kron_jax, "groups", _apart)
+        monkeypatch.setattr(kron_jax, "runs", _apart)
 
     def ours(x: Any, a: Any, b: Any) -> Any:
         return kj.gekmm([a, b], x, alpha=1.5) if is_left else kj.gemkm(x, [a, b], alpha=1.5)
@@ -119,7 +119,7 @@ def test_derivatives_are_those_of_the_formed_product(
 
 
 def _apart(shapes: Any, wanted: Any, *others: Any) -> Any:
-    return [grouping._group(shapes, wanted, at, at + 1) for at in range(len(shapes))]
+    return [runs._run(shapes, wanted, at, at + 1) for at in range(len(shapes))]
 
 
 def test_a_product_is_linear_in_a_factor_among_others() -> None:

@@ -381,7 +381,7 @@ def test_threads_share_packed_factors_that_change():
 
 @pytest.mark.parametrize("arch", [*ARCHS[1:2], WIDE], ids=lambda arch: str(arch))
 def test_results_stay_in_place_and_runs_are_padded(arch):
-    """After blocks of one group and of several; with rows of one thread and with shared ones."""
+    """After blocks of one fiber and of several; with rows of one thread and with shared ones."""
     kept, padded = False, set()
     for factors, element in ((4, kronop.float64), (5, kronop.float32), (5, kronop.float64)):
         for rows in (1, 5):
@@ -395,7 +395,7 @@ def test_results_stay_in_place_and_runs_are_padded(arch):
 
 
 def pairs_of(step, half):
-    """Whether each product whose vectors two groups share is the last of its pass."""
+    """Whether each product whose vectors two fibers share is the last of its pass."""
     for item in step.design.passes:
         for product in item.products:
             is_half = product.right == half < product.tile.width
@@ -405,7 +405,7 @@ def pairs_of(step, half):
 
 @pytest.mark.parametrize("element", [kronop.float32, kronop.float64], ids=lambda item: item.name)
 @pytest.mark.parametrize("arch", [ARCHS[-1], WIDE], ids=["widest", "wide"])
-def test_groups_share_vectors(element, arch):
+def test_fibers_share_vectors(element, arch):
     """In the middle of a pass, last in one, and where an odd count of them cannot."""
     vector_bytes = Target.parse(arch).vector_bytes
     half = vector_bytes // (2 * element.bytes)

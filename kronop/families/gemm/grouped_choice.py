@@ -7,8 +7,8 @@ from dataclasses import replace
 from kronop.artifacts import Status
 from kronop.emit.emitter import Search
 from kronop.emit.plan import Plan
-from kronop.families.gemm.cuda.group_design import GemmGroup
-from kronop.families.gemm.cuda.group_many import GemmMany
+from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
+from kronop.families.gemm.cuda.warp_group_many import GemmMany
 from kronop.families.gemm.each import Each
 from kronop.families.gemm.grouped_description import GemmGroupedDescription
 from kronop.families.gemm.size import GemmSize
@@ -36,10 +36,10 @@ def plans(
 
 
 def _of_many(plan: Plan) -> Plan:
-    if not isinstance(plan.runnable, GemmGroup):
+    if not isinstance(plan.runnable, GemmWarpGroup):
         return replace(plan, pipeline=Each(product=plan.runnable))
     design = GemmMany(wrapped=plan.runnable)
     (step,) = plan.steps
-    entry = step.entry.replace("gemm_group", "gemm_many")
+    entry = step.entry.replace("gemm_warp_group", "gemm_many")
     step = replace(step, entry=entry, design=design, note=f"matrix products: {design}")
     return replace(plan, steps=(step,))

@@ -17,7 +17,7 @@ from kronop.descriptions.datatype import result_type
 from kronop.families.kron.api import kron_arguments
 from kronop.families.kron.description import Side
 from kronop.families.kron.formed import kronecker_product
-from kronop.families.kron.grouping import groups
+from kronop.families.kron.runs import runs
 from kronop.families.kron.shape_arguments import result_shape
 from kronop.jax.checks import array, arrays, check_types, number, with_source
 from kronop.jax.derivatives import contract, differentiate
@@ -41,7 +41,7 @@ def gemkm(
     kernels for the shapes in it; the compiled function calls them directly, without Python.
 
     The gradient of x alone is one product with the transposed factors. For gradients of factors,
-    neighbouring factors are merged into a few groups, which are multiplied by one after the other;
+    neighbouring factors are merged into a few runs, which are multiplied by one after the other;
     x's products with them are kept for the backward.
 
     Args:
@@ -133,9 +133,9 @@ def _arguments(
 
 
 def _steps(x: jax.Array, *factors: jax.Array, side: Side, alpha: float) -> jax.Array:
-    """The product as one product with each group of factors, from the first group to the last.
+    """The product as one product with each run of factors, from the first run to the last.
 
-    For each group, the operand is (..., before, P, behind): M or digits that are done, the group's
+    For each run, the operand is (..., before, P, behind): M or digits that are done, the run's
     own digits, and digits to come or M.
     """
     right = side is Side.Right
@@ -143,12 +143,12 @@ def _steps(x: jax.Array, *factors: jax.Array, side: Side, alpha: float) -> jax.A
     outer, inner = (x.shape[-2], 1) if right else (1, x.shape[-1])
     shapes = tuple(item.shape[-2:] for item in turned)
     every = (True,) * len(turned)
-    for group in groups(shapes, every, True, inner, x.dtype.itemsize, False):
-        lead, behind = x.shape[:-2], inner * group.behind
-        folded = x.reshape(*lead, outer * group.before, group.rows, behind)
-        merged = kronecker_product(turned[group.start : group.stop])
-        made = _step(folded, merged, alpha if not group.start else 1)
-        digits = group.before * group.columns * group.behind
+    for run in runs(shapes, every, True, inner, x.dtype.itemsize, False):
+        lead, behind = x.shape[:-2], inner * run.behind
+        folded = x.reshape(*lead, outer * run.before, run.rows, behind)
+        merged = kronecker_product(turned[run.start : run.stop])
+        made = _step(folded, merged, alpha if not run.start else 1)
+        digits = run.before * run.columns * run.behind
         x = made.reshape(*made.shape[:-3], *((outer, digits) if right else (digits, inner)))
     return x
 

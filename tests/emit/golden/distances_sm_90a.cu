@@ -1,7 +1,7 @@
 // points in the order of products, with their norms
 #include "distance_pack.cuh"
 
-using Parameters = kronop::DistanceGroupParameters<1, 1, 4, double>;
+using Parameters = kronop::DistanceWarpGroupParameters<1, 1, 4, double>;
 static_assert(sizeof(Parameters) == 520);
 
 struct Step {
@@ -19,9 +19,9 @@ distance_pack_f32_dot_linear_sm_90a(const __grid_constant__ Parameters parameter
 }
 
 // kernels of pairs of points: split products of tensor cores in tiles of 128 by 192 by 32
-#include "distance_group.cuh"
+#include "distance_warp_group.cuh"
 
-using Parameters = kronop::DistanceGroupParameters<1, 1, 4, double>;
+using Parameters = kronop::DistanceWarpGroupParameters<1, 1, 4, double>;
 static_assert(sizeof(Parameters) == 520);
 
 struct Step {
@@ -47,6 +47,6 @@ struct Step {
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-distance_group_f32_dot_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::distance_group<Step>(parameters);
+distance_warp_group_f32_dot_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::distance_warp_group<Step>(parameters);
 }

@@ -1,6 +1,6 @@
 // matrix products: up to 56 products at once, warp groups, tiles of 128 x 256 shared, 3 stages,
 // clusters of 2
-#include "gemm_group.cuh"
+#include "gemm_warp_group.cuh"
 
 using Parameters = kronop::GemmManyParameters<double, 2, 56>;
 static_assert(sizeof(Parameters) == 32320);
@@ -23,5 +23,5 @@ struct Step {
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks) __cluster_dims__(Step::kCluster)
 gemm_many_f16_linear_128x256_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::gemm_group<Step>(parameters);
+  kronop::gemm_warp_group<Step>(parameters);
 }

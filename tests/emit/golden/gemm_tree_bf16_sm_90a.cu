@@ -1,7 +1,7 @@
 // a matrix product by warp groups, tiles of 128 x 128 in turn, 3 stages, clusters of 2
-#include "gemm_group.cuh"
+#include "gemm_warp_group.cuh"
 
-using Parameters = kronop::GemmGroupVisitorParameters<1, double, 7, 4>;
+using Parameters = kronop::GemmWarpGroupVisitorParameters<1, double, 7, 4>;
 static_assert(sizeof(Parameters) == 832);
 
 struct Step {
@@ -36,6 +36,6 @@ struct Step {
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks) __cluster_dims__(Step::kCluster)
-gemm_group_bf16_visitor_128x128_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::gemm_group<Step>(parameters);
+gemm_warp_group_bf16_visitor_128x128_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::gemm_warp_group<Step>(parameters);
 }

@@ -15,7 +15,7 @@ struct Step {
       return alpha * accumulator + beta * source + bias;
     }
   };
-  static constexpr int kGroup = 1, kSlice = 143360, kFactorRows[] = {128, 128},
+  static constexpr int kAtOnce = 1, kSlice = 143360, kFactorRows[] = {128, 128},
       kFactorColumns[] = {128, 128}, kDigitFactor[] = {0, 1, 2}, kContracted[] = {128, 128},
       kProduced[] = {128, 128};
 };

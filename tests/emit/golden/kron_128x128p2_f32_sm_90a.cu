@@ -15,9 +15,9 @@ struct Step {
       kFactorContracted[] = {128}, kFactorProduced[] = {128}, kCluster = 1, kOffsetBytes = 96,
       kRows = 4, kColumns = 64, kContracted[] = {128}, kProduced[] = {128}, kStride[] = {72},
       kRowStride = 9216, kFactorBytesAt[] = {192}, kBuffers = 1, kTileBytesAt = 131264,
-      kPhaseDigit[] = {0}, kPhaseOther[] = {-1}, kPhaseLanes[] = {2}, kPhaseGrouped[] = {1},
+      kPhaseDigit[] = {0}, kPhaseOther[] = {-1}, kPhaseLanes[] = {2}, kPhaseWgmma[] = {1},
       kPhaseNeighbours[] = {1}, kPhaseAxis[] = {0, 2}, kAxisExtent[] = {4, 64},
-      kAxisShared[] = {9216, 1}, kAxisRow[] = {1, 0}, kAxisGroup[] = {0, 0}, kAxisColumn[] = {0, 1};
+      kAxisShared[] = {9216, 1}, kAxisRow[] = {1, 0}, kAxisDigit[] = {0, 0}, kAxisColumn[] = {0, 1};
   static constexpr bool kAhead = false, kSplit = true, kHalf = false, kStagedIn = false,
       kStagedOut = false, kRegular = true;
 };
@@ -49,9 +49,9 @@ struct Step {
       kFactorContracted[] = {128}, kFactorProduced[] = {128}, kCluster = 1, kOffsetBytes = 6144,
       kRows = 256, kColumns = 1, kContracted[] = {128}, kProduced[] = {128}, kStride[] = {1},
       kRowStride = 128, kFactorBytesAt[] = {12288}, kBuffers = 1, kTileBytesAt = 143360,
-      kPhaseDigit[] = {0}, kPhaseOther[] = {-1}, kPhaseLanes[] = {2}, kPhaseGrouped[] = {1},
+      kPhaseDigit[] = {0}, kPhaseOther[] = {-1}, kPhaseLanes[] = {2}, kPhaseWgmma[] = {1},
       kPhaseNeighbours[] = {0}, kPhaseAxis[] = {0, 1}, kAxisExtent[] = {256}, kAxisShared[] = {128},
-      kAxisRow[] = {1}, kAxisGroup[] = {0}, kAxisColumn[] = {0};
+      kAxisRow[] = {1}, kAxisDigit[] = {0}, kAxisColumn[] = {0};
   static constexpr bool kAhead = false, kSplit = true, kHalf = false, kStagedIn = false,
       kStagedOut = false, kRegular = true;
 };

@@ -16,9 +16,9 @@ struct Step {
       kRows = 1, kColumns = 64, kContracted[] = {16, 16}, kProduced[] = {16, 16},
       kStride[] = {1160, 72}, kRowStride = 18560, kFactorBytesAt[] = {64, 2112}, kBuffers = 1,
       kTileBytesAt = 4160, kPhaseDigit[] = {1, 0}, kPhaseOther[] = {-1, -1}, kPhaseLanes[] = {4, 4},
-      kPhaseGrouped[] = {0, 0}, kPhaseNeighbours[] = {1, 1}, kPhaseAxis[] = {0, 2, 4},
+      kPhaseWgmma[] = {0, 0}, kPhaseNeighbours[] = {1, 1}, kPhaseAxis[] = {0, 2, 4},
       kAxisExtent[] = {16, 64, 16, 64}, kAxisShared[] = {1160, 1, 72, 1}, kAxisRow[] = {0, 0, 0, 0},
-      kAxisGroup[] = {0, 0, 0, 0}, kAxisColumn[] = {0, 0, 0, 0};
+      kAxisDigit[] = {0, 0, 0, 0}, kAxisColumn[] = {0, 0, 0, 0};
   static constexpr bool kAhead = false, kSplit = true, kHalf = false, kStagedIn = true,
       kStagedOut = true, kRegular = true;
 };
@@ -52,9 +52,9 @@ struct Step {
       kProduced[] = {16, 16, 16}, kStride[] = {264, 16, 1}, kRowStride = 4224,
       kFactorBytesAt[] = {96, 2144, 4192}, kBuffers = 1, kTileBytesAt = 6240,
       kPhaseDigit[] = {2, 0}, kPhaseOther[] = {1, -1}, kPhaseLanes[] = {4, 4},
-      kPhaseGrouped[] = {0, 0}, kPhaseNeighbours[] = {0, 1}, kPhaseAxis[] = {0, 2, 4},
+      kPhaseWgmma[] = {0, 0}, kPhaseNeighbours[] = {0, 1}, kPhaseAxis[] = {0, 2, 4},
       kAxisExtent[] = {2, 16, 2, 256}, kAxisShared[] = {4224, 264, 4224, 1},
-      kAxisRow[] = {1, 0, 1, 0}, kAxisGroup[] = {0, 256, 0, 1}, kAxisColumn[] = {0, 0, 0, 0};
+      kAxisRow[] = {1, 0, 1, 0}, kAxisDigit[] = {0, 256, 0, 1}, kAxisColumn[] = {0, 0, 0, 0};
   static constexpr bool kAhead = false, kSplit = true, kHalf = false, kStagedIn = false,
       kStagedOut = false, kRegular = true;
 };

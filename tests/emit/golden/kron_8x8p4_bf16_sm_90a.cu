@@ -22,9 +22,9 @@ struct Step {
       kProduced[] = {8, 8, 8, 8}, kStride[] = {580, 72, 8, 1}, kRowStride = 4640,
       kFactorBytesAt[] = {192, 448, 960, 1216}, kBuffers = 1, kTileBytesAt = 1728,
       kPhaseDigit[] = {3, 1}, kPhaseOther[] = {2, 0}, kPhaseLanes[] = {8, 4},
-      kPhaseGrouped[] = {0, 0}, kPhaseNeighbours[] = {0, 1}, kPhaseAxis[] = {0, 3, 5},
+      kPhaseWgmma[] = {0, 0}, kPhaseNeighbours[] = {0, 1}, kPhaseAxis[] = {0, 3, 5},
       kAxisExtent[] = {4, 8, 8, 4, 64}, kAxisShared[] = {4640, 580, 72, 4640, 1},
-      kAxisRow[] = {1, 0, 0, 1, 0}, kAxisGroup[] = {0, 512, 64, 0, 1},
+      kAxisRow[] = {1, 0, 0, 1, 0}, kAxisDigit[] = {0, 512, 64, 0, 1},
       kAxisColumn[] = {0, 0, 0, 0, 0};
   static constexpr bool kAhead = false, kSplit = false, kHalf = false, kStagedIn = false,
       kStagedOut = false, kRegular = true;

@@ -22,9 +22,9 @@ struct Step {
       kProduced[] = {8, 8, 8, 8}, kStride[] = {584, 72, 8, 1}, kRowStride = 4672,
       kFactorBytesAt[] = {96, 608, 1120, 1632}, kBuffers = 1, kTileBytesAt = 2144,
       kPhaseDigit[] = {3, 1, 0}, kPhaseOther[] = {2, -1, -1}, kPhaseLanes[] = {8, 4, 4},
-      kPhaseGrouped[] = {0, 0, 0}, kPhaseNeighbours[] = {0, 1, 1}, kPhaseAxis[] = {0, 2, 4, 6},
+      kPhaseWgmma[] = {0, 0, 0}, kPhaseNeighbours[] = {0, 1, 1}, kPhaseAxis[] = {0, 2, 4, 6},
       kAxisExtent[] = {8, 8, 8, 64, 8, 64}, kAxisShared[] = {584, 72, 584, 1, 72, 1},
-      kAxisRow[] = {0, 0, 0, 0, 0, 0}, kAxisGroup[] = {512, 64, 0, 0, 64, 1},
+      kAxisRow[] = {0, 0, 0, 0, 0, 0}, kAxisDigit[] = {512, 64, 0, 0, 64, 1},
       kAxisColumn[] = {0, 0, 0, 0, 0, 0};
   static constexpr bool kAhead = false, kSplit = true, kHalf = false, kStagedIn = false,
       kStagedOut = false, kRegular = true;

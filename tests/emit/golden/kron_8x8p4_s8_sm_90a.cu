@@ -22,10 +22,10 @@ struct Step {
       kProduced[] = {8, 8, 8, 8}, kStride[] = {584, 72, 8, 1}, kRowStride = 4672,
       kFactorBytesAt[] = {64, 192, 320, 448}, kBuffers = 1, kTileBytesAt = 576,
       kPhaseDigit[] = {3, 2, 1, 0}, kPhaseOther[] = {-1, -1, -1, -1}, kPhaseLanes[] = {4, 4, 4, 4},
-      kPhaseGrouped[] = {0, 0, 0, 0}, kPhaseNeighbours[] = {0, 1, 1, 1},
+      kPhaseWgmma[] = {0, 0, 0, 0}, kPhaseNeighbours[] = {0, 1, 1, 1},
       kPhaseAxis[] = {0, 3, 6, 8, 10}, kAxisExtent[] = {8, 8, 8, 8, 8, 8, 8, 64, 8, 64},
       kAxisShared[] = {584, 72, 8, 584, 72, 1, 584, 1, 72, 1},
-      kAxisRow[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, kAxisGroup[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+      kAxisRow[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, kAxisDigit[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
       kAxisColumn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   static constexpr bool kAhead = false, kSplit = false, kHalf = false, kStagedIn = true,
       kStagedOut = true, kRegular = true;

@@ -17,10 +17,10 @@ struct Step {
       kProduced[] = {8, 8, 8}, kStride[] = {2632, 328, 40}, kRowStride = 21056,
       kFactorBytesAt[] = {64, 576, 1088}, kBuffers = 1, kTileBytesAt = 1600,
       kPhaseDigit[] = {2, 1, 0}, kPhaseOther[] = {-1, -1, -1}, kPhaseLanes[] = {4, 4, 4},
-      kPhaseGrouped[] = {0, 0, 0}, kPhaseNeighbours[] = {1, 1, 1}, kPhaseAxis[] = {0, 3, 6, 9},
+      kPhaseWgmma[] = {0, 0, 0}, kPhaseNeighbours[] = {1, 1, 1}, kPhaseAxis[] = {0, 3, 6, 9},
       kAxisExtent[] = {8, 8, 32, 8, 8, 32, 8, 8, 32},
       kAxisShared[] = {2632, 328, 1, 2632, 40, 1, 328, 40, 1},
-      kAxisRow[] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, kAxisGroup[] = {0, 0, 0, 0, 0, 0, 0, 0, 0},
+      kAxisRow[] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, kAxisDigit[] = {0, 0, 0, 0, 0, 0, 0, 0, 0},
       kAxisColumn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0};
   static constexpr bool kAhead = false, kSplit = true, kHalf = false, kStagedIn = true,
       kStagedOut = true, kRegular = true;
@@ -54,9 +54,9 @@ struct Step {
       kRows = 1, kColumns = 64, kContracted[] = {8, 8}, kProduced[] = {8, 8}, kStride[] = {584, 72},
       kRowStride = 4672, kFactorBytesAt[] = {64, 576}, kBuffers = 1, kTileBytesAt = 1088,
       kPhaseDigit[] = {1, 0}, kPhaseOther[] = {-1, -1}, kPhaseLanes[] = {4, 4},
-      kPhaseGrouped[] = {0, 0}, kPhaseNeighbours[] = {1, 1}, kPhaseAxis[] = {0, 2, 4},
+      kPhaseWgmma[] = {0, 0}, kPhaseNeighbours[] = {1, 1}, kPhaseAxis[] = {0, 2, 4},
       kAxisExtent[] = {8, 64, 8, 64}, kAxisShared[] = {584, 1, 72, 1}, kAxisRow[] = {0, 0, 0, 0},
-      kAxisGroup[] = {0, 0, 0, 0}, kAxisColumn[] = {0, 0, 0, 0};
+      kAxisDigit[] = {0, 0, 0, 0}, kAxisColumn[] = {0, 0, 0, 0};
   static constexpr bool kAhead = false, kSplit = true, kHalf = false, kStagedIn = true,
       kStagedOut = true, kRegular = true;
 };

@@ -21,8 +21,8 @@ struct Step {
       kOffsetBytes = 8736, kRows = 364, kColumns = 1, kContracted[] = {10, 6}, kProduced[] = {6, 4},
       kStride[] = {6, 1}, kRowStride = 60, kFactorBytesAt[] = {17472, 18496}, kBuffers = 1,
       kTileBytesAt = 19008, kPhaseDigit[] = {1}, kPhaseOther[] = {0}, kPhaseLanes[] = {4},
-      kPhaseGrouped[] = {0}, kPhaseNeighbours[] = {0}, kPhaseAxis[] = {0, 1}, kAxisExtent[] = {364},
-      kAxisShared[] = {60}, kAxisRow[] = {1}, kAxisGroup[] = {0}, kAxisColumn[] = {0};
+      kPhaseWgmma[] = {0}, kPhaseNeighbours[] = {0}, kPhaseAxis[] = {0, 1}, kAxisExtent[] = {364},
+      kAxisShared[] = {60}, kAxisRow[] = {1}, kAxisDigit[] = {0}, kAxisColumn[] = {0};
   static constexpr bool kAhead = true, kSplit = true, kHalf = false, kStagedIn = false,
       kStagedOut = false, kRegular = false;
 };

@@ -20,9 +20,9 @@ struct Step {
       kFactorContracted[] = {8, 8}, kFactorProduced[] = {8, 8}, kCluster = 1, kOffsetBytes = 12288,
       kRows = 512, kColumns = 1, kContracted[] = {8, 8}, kProduced[] = {8, 8}, kStride[] = {8, 1},
       kRowStride = 64, kFactorBytesAt[] = {24576, 25088}, kBuffers = 1, kTileBytesAt = 25600,
-      kPhaseDigit[] = {1}, kPhaseOther[] = {0}, kPhaseLanes[] = {8}, kPhaseGrouped[] = {0},
+      kPhaseDigit[] = {1}, kPhaseOther[] = {0}, kPhaseLanes[] = {8}, kPhaseWgmma[] = {0},
       kPhaseNeighbours[] = {0}, kPhaseAxis[] = {0, 1}, kAxisExtent[] = {512}, kAxisShared[] = {64},
-      kAxisRow[] = {1}, kAxisGroup[] = {0}, kAxisColumn[] = {0};
+      kAxisRow[] = {1}, kAxisDigit[] = {0}, kAxisColumn[] = {0};
   static constexpr bool kAhead = false, kSplit = true, kHalf = false, kStagedIn = false,
       kStagedOut = false, kRegular = true;
 };

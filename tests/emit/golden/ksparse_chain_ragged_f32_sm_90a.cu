@@ -1,6 +1,6 @@
 // I_2 x dense(20, 16) x I_3, batch_first, tiles of 3 lanes x 64 x 32 x 16, 8 stages, 2 teams
 // along outputs, W stays
-#include "kronop/contract_group.cuh"
+#include "kronop/contract_warp_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters) == 480);
@@ -18,7 +18,7 @@ struct Step {
   };
   static constexpr int kThreads = 512, kBlocks = 1, kStages = 8, kLanes = 3, kTileM = 64,
       kTileN = 32, kTileK = 16, kTogether = 1, kChainSlabs = 1, kChainN = 16, kTeamM = 1,
-      kGroupsM = 1, kGroupsLanes = 1, kGroupsN = 2, kPartM = 16, kPartN = 16, kKept = 1,
+      kTeamsAlongM = 1, kTeamsAlongLanes = 1, kTeamsAlongN = 2, kPartM = 16, kPartN = 16, kKept = 1,
       kContracted = 16, kProduced = 20, kPlane = 320, kXOrder = 2, kYOrder = 2, kXVector = 4,
       kWVector = 4, kWLanes = 1, kYVector = 4, kXPitch = 56, kYPitch = 56, kXSize = 3584,
       kWRoom = 0, kResultsAt = 126976, kBarriersAt = 156416, kCopyRegisters = 72,
@@ -29,7 +29,7 @@ struct Step {
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
 ksparse_f32_2_20_16_3_batch_first_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::contract_group<Step>(parameters);
+  kronop::contract_warp_group<Step>(parameters);
 }
 
 // (4, 16, 10, 3) then (1, 9, 24, 8), batch_first, [3 lanes x 64 x 16 x 16, 2 stages, 1 x 4 x 1 x
@@ -53,7 +53,7 @@ struct Step {
   };
   static constexpr int kThreads = 128, kBlocks = 1, kStages = 2, kTileM = 64, kParts = 1,
       kCommonLanes = 1, kPartLanes = 1, kXOrder = 2, kYOrder = 2, kXVector = 2, kYVector = 4,
-      kXPitch = 56, kMiddlePitch = 40, kYPitch = 132, kPairGroups[] = {4, 1},
+      kXPitch = 56, kMiddlePitch = 40, kYPitch = 132, kPairSections[] = {4, 1},
       kPairAllLanes[] = {3, 8}, kPairContracted[] = {10, 24}, kPairProduced[] = {16, 9},
       kPairLanes[] = {3, 8}, kPairTileN[] = {16, 16}, kPairTileK[] = {16, 16},
       kPairWarpLanes[] = {3, 2}, kPairWarpM[] = {1, 4}, kPairWarpN[] = {2, 2},

@@ -50,7 +50,7 @@ struct Step {
   };
   static constexpr int kThreads = 192, kBlocks = 1, kStages = 2, kTileM = 32, kParts = 1,
       kCommonLanes = 1, kPartLanes = 1, kXOrder = 2, kYOrder = 2, kXVector = 2, kYVector = 2,
-      kXPitch = 52, kMiddlePitch = 40, kYPitch = 98, kPairGroups[] = {4, 1},
+      kXPitch = 52, kMiddlePitch = 40, kYPitch = 98, kPairSections[] = {4, 1},
       kPairAllLanes[] = {3, 8}, kPairContracted[] = {10, 24}, kPairProduced[] = {16, 9},
       kPairLanes[] = {3, 2}, kPairTileN[] = {16, 48}, kPairTileK[] = {16, 32},
       kPairWarpLanes[] = {1, 1}, kPairWarpM[] = {1, 2}, kPairWarpN[] = {2, 2},

@@ -19,7 +19,7 @@ struct Step {
   };
   static constexpr int kThreads = 256, kBlocks = 1, kStages = 2, kTileM = 64, kParts = 1,
       kCommonLanes = 1, kPartLanes = 1, kXOrder = 1, kYOrder = 1, kXVector = 8, kYVector = 8,
-      kXPitch = 72, kMiddlePitch = 200, kYPitch = 68, kPairGroups[] = {6, 1},
+      kXPitch = 72, kMiddlePitch = 200, kYPitch = 68, kPairSections[] = {6, 1},
       kPairAllLanes[] = {1, 2}, kPairContracted[] = {64, 192}, kPairProduced[] = {64, 768},
       kPairLanes[] = {1, 2}, kPairTileN[] = {64, 256}, kPairTileK[] = {64, 32},
       kPairWarpLanes[] = {1, 1}, kPairWarpM[] = {2, 4}, kPairWarpN[] = {2, 8},

@@ -1,7 +1,7 @@
 // sums over rows of 4608 elements, tiles of 256 x 128 x 64, 4 stages, 2 teams, 2 of copies
-#include "gradient_group.cuh"
+#include "gradient_warp_group.cuh"
 
-using Parameters = kronop::GradientGroupParameters;
+using Parameters = kronop::GradientWarpGroupParameters;
 static_assert(sizeof(Parameters) == 144);
 
 struct Step {
@@ -17,8 +17,8 @@ struct Step {
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-gradient_group_f16_192x192_first_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::gradient_group<Step>(parameters);
+gradient_warp_group_f16_192x192_first_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::gradient_warp_group<Step>(parameters);
 }
 
 // adds the shares of 442368 results

@@ -1,7 +1,7 @@
 // sums over rows of 8192 elements, tiles of 128 x 128 x 128, 3 stages, 1 teams, 2 of copies
-#include "gradient_group.cuh"
+#include "gradient_warp_group.cuh"
 
-using Parameters = kronop::GradientGroupParameters;
+using Parameters = kronop::GradientWarpGroupParameters;
 static_assert(sizeof(Parameters) == 144);
 
 struct Step {
@@ -17,8 +17,8 @@ struct Step {
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-gradient_group_f16_256x256_last_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::gradient_group<Step>(parameters);
+gradient_warp_group_f16_256x256_last_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::gradient_warp_group<Step>(parameters);
 }
 
 // adds the shares of 1048576 results

@@ -15,9 +15,9 @@ gemm_split_sm_90a(const __grid_constant__ Parameters parameters) {
 
 // a matrix product by warp groups of operands in two planes, tiles of 128 x 128 shared, 3 stages,
 // clusters of 2
-#include "gemm_group.cuh"
+#include "gemm_warp_group.cuh"
 
-using Parameters = kronop::GemmGroupParameters<double, 2>;
+using Parameters = kronop::GemmWarpGroupParameters<double, 2>;
 static_assert(sizeof(Parameters) == 576);
 
 struct Step {
@@ -37,6 +37,6 @@ struct Step {
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks) __cluster_dims__(Step::kCluster)
-gemm_group_f32_linear_128x128_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::gemm_group<Step>(parameters);
+gemm_warp_group_f32_linear_128x128_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::gemm_warp_group<Step>(parameters);
 }

@@ -58,7 +58,7 @@ struct Step {
   using Accumulator = float;
   using Numbers = kronop::product::Numbers<float>::type;
   static constexpr int kThreads = 256, kBlocks = 3, kValues = 2, kVectors = 0, kThreadM = 4,
-      kWarpRows = 32, kWarpsN = 1, kTileM = 256, kTileN = 128, kDepth = 16, kGroups = 1,
+      kWarpRows = 32, kWarpsN = 1, kTileM = 256, kTileN = 128, kDepth = 16, kUnroll = 1,
       kColumns = 1;
   static constexpr bool kStacked = false, kTogether = false, kEither = true;
   struct Kernel {

@@ -49,7 +49,7 @@ def pitch(
     def place(lane: int, stride: int) -> int:
         g, t = divmod(lane, 4)
         step = t if spread else 2 * t
-        # The swizzle of `Crossed` in group_tiles.cuh.
+        # The swizzle of `Crossed` in warp_group_tiles.cuh.
         crossed = g // 4 * 4 if spread else 0
         return {
             Order.Own: g * stride + (step ^ crossed),

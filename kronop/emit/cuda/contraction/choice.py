@@ -1,5 +1,5 @@
 """Designs of a contraction, the cheapest first: on the ordinary cores, or on the tensor cores by
-single warps (`contract_mma`) or teams of warps (`contract_group`)."""
+single warps (`contract_mma`) or teams of warps (`contract_warp_group`)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from math import inf, pow
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cheapest import cheapest
-from kronop.emit.cuda.contraction import cost, group_choice, mma_choice, simt_choice
+from kronop.emit.cuda.contraction import cost, mma_choice, simt_choice, warp_group_choice
 from kronop.emit.cuda.contraction.design import ContractDesign
-from kronop.emit.cuda.contraction.group import GroupContract
 from kronop.emit.cuda.contraction.mma import MmaContract
 from kronop.emit.cuda.contraction.simt import SimtContract
+from kronop.emit.cuda.contraction.warp_group import WarpGroupContract
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.cuda.machine import hertz
 from kronop.target import Target
@@ -22,11 +22,11 @@ from kronop.target import Target
 LEAST_OF_MMA = 16
 
 # Factors on `contract_mma`'s modelled time, by the bytes of an element, that make it comparable
-# with `contract_group`'s; and the bytes of a run below which it is slower still. NOTE: for 34
+# with `contract_warp_group`'s; and the bytes of a run below which it is slower still. NOTE: for 34
 # Kronecker-sparse problems (batch 25088, both layouts, one H200), `contract_mma` took 1.25 times
 # its model in the median (0.9 to 3.2, once 12; small problems of 16 bits are at the upper end), and
-# 1.6 to 5.3 times where memory has runs of 16 bytes. The model of `contract_group` was fitted to
-# the same problems.
+# 1.6 to 5.3 times where memory has runs of 16 bytes. The model of
+# `contract_warp_group` was fitted to the same problems.
 _OVER_MODEL, _WHOLE_RUN = {2: 2.0, 4: 1.35, 8: 1.35}, 64
 # Cycles of a call that the model of `contract_mma` lacks, and the rows from which on these were
 # measured.
@@ -109,41 +109,41 @@ def _of_mma(
 def even_candidates(
     work: Contraction, rows: int, target: Target, given: TileDescription | None, most: int
 ) -> tuple[Timed, Refused]:
-    """`candidates`, for rows that are one stride apart: `contract_group`, which needs that, is
+    """`candidates`, for rows that are one stride apart: `contract_warp_group`, which needs that, is
     among them."""
     if work.splits is None:
         return candidates(work, rows, target, given, most)
-    grouped: Timed = []
+    of_warp_groups: Timed = []
     refused: Refused = []
     small = given is None and min(work.contracted, work.produced) < LEAST_OF_MMA
-    for item in () if small else group_choice.proposed(work, target, given):
+    for item in () if small else warp_group_choice.proposed(work, target, given):
         status = item.status(target)
         if status:
-            grouped.append((item.seconds(rows, target), item))
+            of_warp_groups.append((item.seconds(rows, target), item))
         else:
             refused.append((str(item), status.reason))
-    costs = sorted(took for took, _ in grouped)
+    costs = sorted(took for took, _ in of_warp_groups)
     limit = costs[most - 1] if len(costs) >= most else inf
 
     def price(item: ContractDesign, took: float) -> float:
         return _measured(item, rows, took, target)
 
     others, rejected = candidates(work, rows, target, given, most, price, limit)
-    accepted = sorted([*others, *grouped], key=lambda item: item[0])
+    accepted = sorted([*others, *of_warp_groups], key=lambda item: item[0])
     return accepted[:most], [*refused, *rejected]
 
 
 def even_seconds(design: ContractDesign, rows: int, target: Target) -> float:
     """The time of a design on the scale of `even_candidates`."""
     took = design.seconds(rows, target)
-    if isinstance(design, GroupContract):
+    if isinstance(design, WarpGroupContract):
         return took
     return _measured(design, rows, took, target)
 
 
 def _measured(design: ContractDesign, rows: int, took: float, target: Target) -> float:
-    """A modelled time, converted to the scale of `contract_group`'s model."""
-    many = operands.cover(rows, design.work.groups) >= _MANY_ROWS
+    """A modelled time, converted to the scale of `contract_warp_group`'s model."""
+    many = operands.cover(rows, design.work.sections) >= _MANY_ROWS
     call = _CALL_OVER_MODEL / hertz(target) if many else 0.0
     return _over_model(design) * took + call
 

@@ -14,9 +14,9 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.work import (
-    GROUP_AXES,
     ORDERS,
     ROW_AXES,
+    SECTION_AXES,
     Contraction,
     Order,
     orders,
@@ -27,7 +27,7 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 Extents = Mapping[str, tuple[int, ...]]
-# The operand's own index, and the other one that it has besides lanes and groups.
+# The operand's own index, and the other one that it has besides lanes and sections.
 INDICES = {"x": ("contracted", "row"), "w": ("contracted", "produced"), "y": ("produced", "row")}
 _OFFSETS_OF_A_ROW = 3 * 8
 
@@ -38,7 +38,7 @@ class ContractProblem:
 
     Attributes:
         views: the operands x, w, y, z and bias; z or bias have a pointer of 0 where absent.
-        extents: those of row, contracted, produced, lane and group.
+        extents: those of row, contracted, produced, lane and section.
         scalars: the epilogue's, in its order.
     """
 
@@ -86,7 +86,7 @@ class ContractDesign(Design):
 
     @abstractmethod
     def seconds(self, size: int, target: Target) -> float:
-        """Modelled time for `size` rows, of all groups together."""
+        """Modelled time for `size` rows, of all sections together."""
 
     @abstractmethod
     def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
@@ -136,7 +136,7 @@ class ContractDesign(Design):
         }
         for name, view in views.items():
             values |= view.field(name)
-        values |= {f"{name}_extent": extents[name] for name in ("row", "lane", "group")}
+        values |= {f"{name}_extent": extents[name] for name in ("row", "lane", "section")}
         return (operands.make_launch(self, self.blocks(extents, target), values),)
 
     def blocks(self, extents: Extents, target: Target) -> int:
@@ -145,7 +145,7 @@ class ContractDesign(Design):
             operands.cover(extents["produced"][0], self.n)
             * operands.cover(prod(extents["row"]), self.m)
             * operands.cover(extents["lane"][0], self.lanes)
-            * prod(extents["group"])
+            * prod(extents["section"])
         )
 
     def element(self, name: str) -> DataType:
@@ -185,7 +185,7 @@ def _signature(scalar: Scalar) -> KernelSignature:
             ("contracted_w", 1),
             *((f"produced_{name}", 1) for name in ("w", "y", "z", "bias")),
             *((f"lane_{name}", 1) for name in ("extent", "x", "w", "y", "z", "bias")),
-            *((f"group_{name}", GROUP_AXES) for name in ("extent", "x", "w", "y", "z", "bias")),
+            *((f"section_{name}", SECTION_AXES) for name in ("extent", "x", "w", "y", "z", "bias")),
         ],
     )
 

@@ -1,4 +1,4 @@
-"""Steps that pack weights into the order that `contract_group`'s products read."""
+"""Steps that pack weights into the order that `contract_warp_group`'s products read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.datatype import DataType
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.contraction.group import GroupContract, packed_depth, weight_lanes
+from kronop.emit.cuda.contraction.warp_group import WarpGroupContract, packed_depth, weight_lanes
 from kronop.emit.cuda.contraction.work import Contraction
 from kronop.emit.cuda.operands import View
 from kronop.emit.design import Constant, Instantiation, InWorkspace
@@ -30,8 +30,8 @@ _SIGNATURE = KernelSignature(
         *(
             Field(name, Scalar.INT64, 1)
             for name in (
-                *("lanes", "groups", "reading"),
-                *("contracted_w", "produced_w", "lane_w", "group_w"),
+                *("lanes", "sections", "reading"),
+                *("contracted_w", "produced_w", "lane_w", "section_w"),
             )
         ),
     ),
@@ -76,7 +76,7 @@ class Pack(InWorkspace):
 
     template: ClassVar[str]
 
-    product: GroupContract
+    product: WarpGroupContract
 
     @property
     def work(self) -> Contraction:
@@ -107,8 +107,8 @@ class Pack(InWorkspace):
         """The constants that describe the packed order."""
 
     @abstractmethod
-    def packed(self, groups: int) -> Packed:
-        """The layout of the packed weights of `groups` groups."""
+    def packed(self, sections: int) -> Packed:
+        """The layout of the packed weights of `sections` sections."""
 
     def instantiation(self, target: Target) -> Instantiation:
         work = self.work
@@ -128,34 +128,34 @@ class Pack(InWorkspace):
             ),
         )
 
-    def packed_bytes(self, groups: int) -> int:
+    def packed_bytes(self, sections: int) -> int:
         """Bytes of the workspace for the packed weights."""
-        return operands.round_up(self.packed(groups).size * self.work.math.element_b.bytes, 256)
+        return operands.round_up(self.packed(sections).size * self.work.math.element_b.bytes, 256)
 
     def launches(self, problem: PackProblem, target: Target) -> tuple[Launch, ...]:
         view, extents = problem.weights, problem.extents
-        lanes, groups = extents["lane"][0], extents["group"][0]
+        lanes, sections = extents["lane"][0], extents["section"][0]
         element = self.work.math.element_b
         reading = _reading(view, extents, self.lanes, element)
         values = view.field("w") | {
             "packed": problem.address,
             "lanes": lanes,
-            "groups": groups,
+            "sections": sections,
             "reading": reading,
         }
         flat = {name: item[0] if isinstance(item, tuple) else item for name, item in values.items()}
-        there, piece = self.packed(groups), operands.vector_of(element)
+        there, piece = self.packed(sections), operands.vector_of(element)
         outputs = operands.cover(there.produced, piece if reading is Reading.Turned else 1)
-        across = groups * operands.cover(there.lanes, self.lanes)
+        across = sections * operands.cover(there.lanes, self.lanes)
         threads = across * outputs * there.contracted // piece
         return (operands.make_launch(self, operands.cover(threads, _THREADS), flat),)
 
     def packed_view(self, problem: PackProblem) -> View:
         """The packed weights."""
-        there = self.packed(problem.extents["group"][0])
+        there = self.packed(problem.extents["section"][0])
         strides = {name: (there.strides[name],) for name in ("contracted", "produced", "lane")}
-        group = (there.strides["group"], 0, 0, 0)
-        return View(pointer=problem.address, strides={**strides, "group": group})
+        section = (there.strides["section"], 0, 0, 0)
+        return View(pointer=problem.address, strides={**strides, "section": section})
 
     def is_needed(self, view: View, extents: Extents) -> bool:
         """Whether a call has to pack its weights, because products can't read them in place."""
@@ -172,16 +172,16 @@ class PackWeights(Pack):
     def own_constants(self) -> tuple[tuple[str, Constant], ...]:
         return (("kPitch", packed_depth(self.work)),)
 
-    def packed(self, groups: int) -> Packed:
+    def packed(self, sections: int) -> Packed:
         work, pitch = self.work, packed_depth(self.work)
         lane = work.terms * work.produced * pitch
         strides = {
             "contracted": 1,
             "produced": pitch,
             "lane": lane,
-            "group": work.lanes * lane,
+            "section": work.lanes * lane,
         }
-        return Packed(pitch, work.produced, work.lanes, strides, groups * work.lanes * lane)
+        return Packed(pitch, work.produced, work.lanes, strides, sections * work.lanes * lane)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +196,7 @@ class PackImages(Pack):
         product = self.product
         return (("kTileLanes", product.lanes), ("kTileN", product.n), ("kTileK", product.k))
 
-    def packed(self, groups: int) -> Packed:
+    def packed(self, sections: int) -> Packed:
         work, product = self.work, self.product
         of_lanes, n, planes = product.lanes, product.n, work.terms
         depth, outputs, width = (
@@ -212,20 +212,20 @@ class PackImages(Pack):
             "contracted": planes * of_lanes * n,
             "produced": planes * of_lanes * depth,
             "lane": planes * outputs * depth,
-            "group": planes * width * outputs * depth,
+            "section": planes * width * outputs * depth,
         }
-        return Packed(depth, outputs, width, strides, groups * strides["group"])
+        return Packed(depth, outputs, width, strides, sections * strides["section"])
 
     def is_needed(self, view: View, extents: Extents) -> bool:
         return True
 
 
-def packing(product: GroupContract) -> Pack:
+def packing(product: WarpGroupContract) -> Pack:
     """The design that packs the weights of `product`."""
     return PackImages(product=product) if product.images else PackWeights(product=product)
 
 
-def pack_step(product: GroupContract, entry: str) -> Step:
+def pack_step(product: WarpGroupContract, entry: str) -> Step:
     """The step that packs the weights of `product`."""
     work = product.work
     bytes_of_weights = work.lanes * work.produced * work.contracted * work.source.bytes
@@ -234,7 +234,7 @@ def pack_step(product: GroupContract, entry: str) -> Step:
         design=packing(product),
         bytes_per_row=0,
         operations_per_row=0,
-        note=f"weights in the order of products, {bytes_of_weights} bytes for each group",
+        note=f"weights in the order of products, {bytes_of_weights} bytes for each section",
     )
 
 

@@ -1,4 +1,4 @@
-"""The work of a contraction: sums over one index, for all rows, groups and lanes."""
+"""The work of a contraction: sums over one index, for all rows, sections and lanes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.frozen import dataclass, derived
 
-# Most axes that the rows, and the groups, of a call may have.
-ROW_AXES, GROUP_AXES = 3, 4
+# Most axes that the rows, and the sections, of a call may have.
+ROW_AXES, SECTION_AXES = 3, 4
 
 
 class Order(enum.IntEnum):
@@ -34,8 +34,8 @@ ORDERS = tuple(f"{name} by {order.name.lower()}" for name in "XY" for order in O
 @dataclass(frozen=True, kw_only=True)
 class Contraction(Decision):
     """Sizes, element types, promised alignments and orders of memory of
-    y[group, row, produced, lane] = epilogue(sum of x[group, row, contracted, lane]
-    w[group, contracted, produced, lane]).
+    y[section, row, produced, lane] = epilogue(sum of x[section, row, contracted, lane]
+    w[section, contracted, produced, lane]).
 
     If rows are the contiguous index of X and Y, every `run` of them are contiguous; None if only
     the call tells how many. Without an epilogue, sums are stored unchanged.
@@ -54,7 +54,7 @@ class Contraction(Decision):
     x_order: Order
     w_order: Order
     y_order: Order
-    groups: int = 1
+    sections: int = 1
     run: int | None = None
 
     def __hash__(self) -> int:

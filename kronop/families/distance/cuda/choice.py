@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from kronop.artifacts import Status
 from kronop.emit.choice import cheapest_plans
 from kronop.emit.plan import Plan, Step
-from kronop.families.distance.cuda import group_choice
+from kronop.families.distance.cuda import warp_group_choice
 from kronop.families.distance.cuda.design import DistanceTile
-from kronop.families.distance.cuda.group_pipeline import PackedDistances
+from kronop.families.distance.cuda.warp_group_pipeline import PackedDistances
 from kronop.families.distance.description import DistanceDescription
 from kronop.families.distance.size import USUAL, DistanceSize
 from kronop.families.distance.steps import matrix_step
@@ -61,7 +61,7 @@ def plans(
 def _candidates(
     what: DistanceDescription, target: Target
 ) -> Iterator[PackedDistances | DistanceTile]:
-    yield from group_choice.pipelines(what, target)
+    yield from warp_group_choice.pipelines(what, target)
     tiles = list(_tiles(what, _TILES))
     yield from tiles
     if not any(item.status(target) for item in tiles):
@@ -94,5 +94,5 @@ def _steps(
     what: DistanceDescription, target: Target, item: PackedDistances | DistanceTile
 ) -> tuple[Step, ...]:
     if isinstance(item, PackedDistances):
-        return group_choice.steps(what, target, item)
+        return warp_group_choice.steps(what, target, item)
     return (matrix_step(what, target, item, symmetric=item.symmetric),)

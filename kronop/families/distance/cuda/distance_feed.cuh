@@ -17,7 +17,7 @@ class Feed {
   using Scalar = typename Step::Accumulator;
   // Neighbouring columns: 32 bytes of 4-byte elements, the unit of the level-2 cache.
   static constexpr int kColumns = Step::kTileK < 8 ? Step::kTileK : 8,
-                       kGroups = Step::kTileK / kColumns;
+                       kColumnTiles = Step::kTileK / kColumns;
 
  public:
   // NOTE: 4 words more than a multiple of 32 banks: the 8 columns of 4 rows that a warp stores are
@@ -25,7 +25,7 @@ class Feed {
   static constexpr int kPitch = kTile + 16 / int(sizeof(Scalar));
   static constexpr int kEach = kTile * Step::kTileK / Step::kThreads;  // elements of a thread
   static_assert(Step::kTileK % kColumns == 0 && kTile * Step::kTileK % Step::kThreads == 0 &&
-                kEach % kGroups == 0);
+                kEach % kColumnTiles == 0);
   static_assert(Step::kThreads % kTile == 0 && Step::kThreads % kColumns == 0);
 
   // The tile starts at row `first` of `rows`; rows start at `from`.
@@ -75,10 +75,10 @@ class Feed {
       column = along_rows ? thread / kTile : thread % kColumns;
     }
     KRONOP_INLINE static constexpr int row_of(bool along_rows, int i) {
-      return along_rows ? 0 : i / kGroups * (Step::kThreads / kColumns);
+      return along_rows ? 0 : i / kColumnTiles * (Step::kThreads / kColumns);
     }
     KRONOP_INLINE static constexpr int column_of(bool along_rows, int i) {
-      return along_rows ? i * (Step::kThreads / kTile) : i % kGroups * kColumns;
+      return along_rows ? i * (Step::kThreads / kTile) : i % kColumnTiles * kColumns;
     }
     KRONOP_INLINE static constexpr int shared_of(bool along_rows, int i) {
       return column_of(along_rows, i) * kPitch + row_of(along_rows, i);

@@ -1,4 +1,5 @@
-// Packs points into the images that distance_group.cuh multiplies, with their scales and norms.
+// Packs points into the images that distance_warp_group.cuh multiplies, with their scales and
+// norms.
 //
 // Blocks take kRows points at a time, kTeams threads each. Where kSplit, an element becomes the sum
 // of two float16 numbers, with an error of 2^-24 of the point's largest element: the elements of a
@@ -11,7 +12,7 @@
 // each other. The centre is the mean of some points of x2.
 #pragma once
 
-#include "distance_group_tiles.cuh"
+#include "distance_warp_group_tiles.cuh"
 #include "distance_lengths.cuh"
 
 namespace kronop {

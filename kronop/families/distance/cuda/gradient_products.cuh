@@ -11,7 +11,7 @@
 #pragma once
 
 #include "gradient_feed.cuh"
-#include "kronop/group_mma.cuh"
+#include "kronop/warp_group_mma.cuh"
 
 namespace kronop {
 namespace powers_of_distances {
@@ -19,7 +19,7 @@ namespace powers_of_distances {
 template <class Decided>
 struct ProductStep : Decided {
   using T = float;
-  static constexpr int kTileN = 128, kTileM = 64, kGroupN = 64, kPitchM = kTileM + 4;
+  static constexpr int kTileN = 128, kTileM = 64, kProductN = 64, kPitchM = kTileM + 4;
   // Rows of b are this far apart, so that those of a quarter of a warp have banks of their own.
   static constexpr int kPitchB = Decided::kDepth + 8;
   static constexpr int kOfRest = Decided::kDepth * kTileM, kOfB = 2 * kOfRest,
@@ -100,7 +100,7 @@ class ProductBlock {
         slab[Step::kOfB + n * Step::kPitchB + k] = value - centre_[n];
       });
       if (c_o < kOutputs) slab[Step::kOfC + c_o * kDepth + c_k] = c_value;
-      publish_to_group_products();
+      publish_to_warp_group_products();
     };
     begin(0);
     end(shared_);
@@ -138,15 +138,15 @@ class ProductBlock {
       left[o] = Split<float, 4, true>(products);
     }
     const float* const value = slab + k * Step::kTileM;
-    begin_group_products();
+    begin_warp_group_products();
 #pragma unroll
     for (int o = 0; o < kOutputs; ++o) {
-      group_multiply_add(sums[o], left[o].rest, value, Step::kTileM, more);
-      group_multiply_add(sums[o], left[o].value, value + Step::kOfRest, Step::kTileM, true);
-      group_multiply_add(sums[o], left[o].value, value, Step::kTileM, true);
+      warp_group_multiply_add(sums[o], left[o].rest, value, Step::kTileM, more);
+      warp_group_multiply_add(sums[o], left[o].value, value + Step::kOfRest, Step::kTileM, true);
+      warp_group_multiply_add(sums[o], left[o].value, value, Step::kTileM, true);
     }
-    commit_group_products();
-    wait_for_group_products();
+    commit_warp_group_products();
+    wait_for_warp_group_products();
   }
 
   // Adds to the sum of c a that this thread has, for a row of c and a column m.

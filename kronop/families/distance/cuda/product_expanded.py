@@ -163,7 +163,7 @@ class ProductMma(ProductKernel):
     Attributes:
         depth: features, with padding.
         stacked: there are so few features that products of their halves are one product.
-        groups: groups of 16 columns whose computations may overlap.
+        unroll: tiles of 16 columns whose computations may overlap.
         instead: what computes differences where products are not accurate enough.
     """
 
@@ -171,7 +171,7 @@ class ProductMma(ProductKernel):
 
     depth: int
     stacked: bool
-    groups: int
+    unroll: int
     blocks: int
     instead: ProductTile
 
@@ -225,7 +225,7 @@ class ProductMma(ProductKernel):
                 ("kTileM", tile_m),
                 ("kTileN", tile_n),
                 ("kDepth", self.depth),
-                ("kGroups", self.groups),
+                ("kUnroll", self.unroll),
                 ("kStacked", self.stacked),
                 ("kColumns", self.columns),
                 ("kTogether", self.instead.together),

@@ -4,7 +4,7 @@
 // Where there are few features, each is stored three times, so that one product does the work of
 // the three products of halves that count.
 //
-// Threads of such products hold what half_mma.cuh says. Row i of thread group g is row 32 (i / 4) +
+// Threads of such products hold what half_mma.cuh says. Row i of warp group g is row 32 (i / 4) +
 // 4 g + i % 4 of the warp's points of x1. Of 16 points of x2, two blocks of 8 have columns of the
 // product: block q has column 2 t + r at the point 4 t + 2 q + r. So a thread gets the product's
 // values of neighbouring points.
@@ -89,8 +89,8 @@ KRONOP_INLINE void product_halves(const Parameters& parameters) {
       const int i = word % 2, thread = word / kWordsOf2 % 32;
       is_rest = word % kWordsOf2 >= 2;
       rest = word / (kWordsOf2 * 32);
-      const int q = rest % 2, step = rest / 2 % kSteps, group = rest / (2 * kSteps);
-      row = 16 * group + thread / 8 * 4 + 2 * q + thread / 4 % 2;
+      const int q = rest % 2, step = rest / 2 % kSteps, strip = rest / (2 * kSteps);
+      row = 16 * strip + thread / 8 * 4 + 2 * q + thread / 4 % 2;
       k = 16 * step + 8 * i + 2 * (thread % 4);
     } else {
       const int h = word % 2, i = word / 2 % 2, thread = word / kWordsOf1 % 32;

@@ -73,10 +73,10 @@ KRONOP_INLINE void product_mma(const Parameters& parameters) {
     wait_for_copies();
     __syncthreads();
     if (tile + 1 < tiles) copy(buffer ^ 1);
-#pragma unroll(Step::kGroups)
-    for (int group = 0; group < kTileN / 16; ++group) {
+#pragma unroll(Step::kUnroll)
+    for (int strip = 0; strip < kTileN / 16; ++strip) {
       float sums[kOperands][2][4] = {};
-      const unsigned* from = of_x2 + buffer * kOfX2 + group * 16 * kDepth + lane * kWordsOf2;
+      const unsigned* from = of_x2 + buffer * kOfX2 + strip * 16 * kDepth + lane * kWordsOf2;
       // Products with what is left of x2 come first: where sums are small, little is lost when they
       // are truncated. Stacked features have all three products in one.
       constexpr int kAll = Step::kStacked ? 1 : 0;
@@ -101,7 +101,7 @@ KRONOP_INLINE void product_mma(const Parameters& parameters) {
         }
       }
       T norms[kN], of[kM][kN];
-      load_runs<T, 4>(of_norms + buffer * kTileN + group * 16 + lane % 4 * kN, norms);
+      load_runs<T, 4>(of_norms + buffer * kTileN + strip * 16 + lane % 4 * kN, norms);
 #pragma unroll
       for (int i = 0; i < kM; ++i) {
 #pragma unroll
@@ -111,7 +111,7 @@ KRONOP_INLINE void product_mma(const Parameters& parameters) {
           of[i][j] = value_of(Step::Kernel::value(s, h));
         }
       }
-      weigh.add(of, of_v + buffer * kOfV + group * 16);
+      weigh.add(of, of_v + buffer * kOfV + strip * 16);
     }
     weigh.end_tile();
   }

@@ -15,19 +15,19 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.plan import Plan, Step
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.gemm.cuda import group_choice
+from kronop.families.gemm.cuda import warp_group_choice
 from kronop.families.gemm.cuda.blocks import GemmBlocks
-from kronop.families.gemm.cuda.group_design import GemmGroup
-from kronop.families.gemm.cuda.group_split import SplitProduct
 from kronop.families.gemm.cuda.mma_design import GemmMma, Way
 from kronop.families.gemm.cuda.tile_design import GemmTile
+from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
+from kronop.families.gemm.cuda.warp_group_split import SplitProduct
 from kronop.families.gemm.cutlass import choice as cutlass_choice
 from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.size import USUAL, GemmSize
 from kronop.families.gemm.step import product_step
 from kronop.target import Target
 
-AnyDesign = GemmBlocks | GemmGroup | SplitProduct
+AnyDesign = GemmBlocks | GemmWarpGroup | SplitProduct
 
 # Of ordinary cores: rows, columns and indices k of a tile, then rows and columns of a thread.
 _TILES = (
@@ -75,7 +75,7 @@ def supports(description: GemmDescription, target: Target) -> Status:
         if status:
             return status
     if description.tile is not None and not description.tile.has_schedules:
-        tiles = group_choice.tiles_told(description, target)
+        tiles = warp_group_choice.tiles_told(description, target)
         status = Status.reject(f"{status.reason}; of warp groups: {tiles}") if tiles else status
     others = [item.status(target) for item in cutlass_choice.designs(description, target)]
     if not others:
@@ -92,7 +92,7 @@ def _status_of_tile(what: GemmDescription, target: Target) -> Status:
     if tile is None:
         return Status.accept()
     if tile.has_schedules:
-        return group_choice.status_of_tile(what, target)
+        return warp_group_choice.status_of_tile(what, target)
     if tile.warp_count is not None and tile.warp_count[2] > 1:
         return Status.reject(
             f"{tile.warp_count[2]} warps along K; the sums of a tile are cut by split_k_slices, not"
@@ -165,7 +165,7 @@ def plans(
 
 def _designs(what: GemmDescription, target: Target) -> Iterator[AnyDesign]:
     if not what.interleaved:
-        yield from group_choice.designs(what, target)
+        yield from warp_group_choice.designs(what, target)
     if not _status_of_tile(what, target):
         return
     if what.math.opcode_class is OpClass.TensorOp:
@@ -238,7 +238,7 @@ def _band(what: GemmDescription, tile_n: int) -> int:
 
 def _steps(what: GemmDescription, target: Target, found: AnyDesign) -> tuple[Step, ...]:
     if not isinstance(found, GemmBlocks):
-        return group_choice.steps(what, target, found)
+        return warp_group_choice.steps(what, target, found)
     kind, multiplied, products = "tile", None, 1
     if isinstance(found, GemmMma):
         kind, multiplied = "mma", found.rounded

@@ -17,7 +17,7 @@ _SHIFTS = (0, 5, 6, 7, 4, 8)
 
 
 class Phase(NamedTuple):
-    """Digits [first, end) of the group, contracted between two barriers.
+    """Digits [first, end) of the pass, contracted between two barriers.
 
     They are one large digit, of which a thread takes `together` fibers at once, or a run of small
     ones (`together` is 0). `axes` are (extent, stride) of the free indices, last one fastest.

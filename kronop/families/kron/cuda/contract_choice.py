@@ -75,7 +75,7 @@ def _contraction(work: PassWork) -> Contraction:
     """The pass over one digit as a contraction without an epilogue; its rows are all free
     indices."""
     shape, ends = work.shape, work.ends
-    ((contracted, produced),) = shape.group
+    ((contracted, produced),) = shape.factors
     inside = Order.Rows if shape.right > 1 else Order.Own
     return Contraction(
         contracted=contracted,

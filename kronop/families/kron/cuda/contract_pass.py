@@ -38,7 +38,7 @@ class ContractPass(Wrapping, KronPass):
         return replace(self, epilogue=epilogue, wrapped=replace(self.wrapped, work=work))
 
     def launches(self, problem: KronProblem, target: Target) -> tuple[Launch, ...]:
-        ((contracted, produced),) = self.work.shape.group
+        ((contracted, produced),) = self.work.shape.factors
         shape = self.work.shape
         extents = {
             "row": (shape.left, shape.right, problem.rows)
@@ -47,7 +47,7 @@ class ContractPass(Wrapping, KronPass):
             "contracted": (contracted,),
             "produced": (produced,),
             "lane": (1,),
-            "group": four(problem.batch, 1),
+            "section": four(problem.batch, 1),
         }
         product = ContractProblem(
             views=self._views(problem), extents=extents, scalars=problem.scalars
@@ -66,7 +66,7 @@ class ContractPass(Wrapping, KronPass):
         return ends.source_by_rows or (self.work.shape.right == 1 and ends.output_by_rows)
 
     def _views(self, problem: KronProblem) -> dict[str, operands.View]:
-        ((contracted, produced),) = self.work.shape.group
+        ((contracted, produced),) = self.work.shape.factors
         factor = problem.factors[self.first]
         return {
             "x": self._view(problem.x, "contracted", contracted),
@@ -76,13 +76,13 @@ class ContractPass(Wrapping, KronPass):
                     "contracted": (factor.row,),
                     "produced": (factor.column,),
                     "lane": (0,),
-                    "group": four(factor.batch),
+                    "section": four(factor.batch),
                 },
             ),
             "y": self._view(problem.y, "produced", produced),
             "z": self._view(problem.z or NOTHING, "produced", produced),
             "bias": operands.View(
-                pointer=0, strides={"produced": (0,), "lane": (0,), "group": four(())}
+                pointer=0, strides={"produced": (0,), "lane": (0,), "section": four(())}
             ),
         }
 
@@ -95,6 +95,6 @@ class ContractPass(Wrapping, KronPass):
             else (item.row, left, item.column),
             own: (digit,),
             "lane": (0,),
-            "group": four(item.batch),
+            "section": four(item.batch),
         }
         return operands.View(pointer=item.pointer, strides=strides)

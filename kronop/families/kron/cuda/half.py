@@ -79,10 +79,10 @@ class HalfStyle(MmaStyle):
         return tuple((digit, None) for digit in sorted(range(last + 1), key=place))
 
     def lanes(self, digit: int, other: int | None, unit: bool, fibers: int, warps: int) -> int:
-        """Twice the groups of 16 fibers that a warp takes: as many as registers allow and as leave
+        """Twice the tiles of 16 fibers that a warp takes: as many as registers allow and as leave
         no warp without fibers."""
         shape = self.digits[digit]
-        if self.is_grouped(shape):
+        if self.uses_wgmma(shape):
             return 2
         each = warps * (_PART if unit else _PART // ROW)
         fitting = (count for count in (4, 2) if count <= _most(shape) and count * each <= fibers)
@@ -99,7 +99,7 @@ class HalfStyle(MmaStyle):
     @remembered
     def registers(self, columns: bool) -> int:
         def of_digit(digit: Shape) -> int:
-            together = self.is_grouped(digit)
+            together = self.uses_wgmma(digit)
             count = 1 if together else _most(digit)
             several = 32 if together or not self.staged_out else 16
             produced = 64 if together and digit[1] > 32 else several
@@ -111,7 +111,7 @@ class HalfStyle(MmaStyle):
     def factor_bytes(self, digit: Shape) -> int:
         p, q = digit
         # Four warps together have sums of 32 or 64 produced indices, so the factor is padded.
-        together = (4 if q > 32 else 2) if self.is_grouped(digit) else 1
+        together = (4 if q > 32 else 2) if self.uses_wgmma(digit) else 1
         return parts(p) * operands.round_up(parts(q), together) * _PART * _PART * BYTES
 
     @remembered
@@ -163,10 +163,10 @@ def products(digit: Shape) -> float:
     return parts(digit[0]) * parts(digit[1]) * 2 / _PART
 
 
-def factor_bytes_read(digit: Shape, grouped: bool, groups: int) -> float:
+def factor_bytes_read(digit: Shape, wgmma: bool, fiber_tiles: int) -> float:
     """Bytes of the factor that are read from shared memory for one fiber; four warps that multiply
     together read it once for all their fibers."""
-    at_once = _PART * (4 if grouped else groups)
+    at_once = _PART * (4 if wgmma else fiber_tiles)
     return parts(digit[0]) * parts(digit[1]) * _PART * _PART * BYTES / at_once
 
 
@@ -176,7 +176,7 @@ def vector(size: int) -> int:
 
 
 def _most(digit: Shape) -> int:
-    """How many groups of 16 fibers of a digit a warp has registers for."""
+    """How many tiles of 16 fibers of a digit a warp has registers for."""
     return 4 if parts(digit[0]) <= 2 else 2
 
 

@@ -67,12 +67,12 @@ def _names(
 ) -> tuple[str, str]:
     """The kernel's name, and in words what the pass does."""
     x, y, factors = description.X, description.Y, len(description.factors)
-    group = operands.shape_name(way.work.shape.group)
+    shape = operands.shape_name(way.work.shape.factors)
     side = "r" if description.side is Side.Right else "l"
     entry = (
-        f"kron_{x.element.short}_{group}_{way.kind}_{side}_d{way.first}of{factors}"
+        f"kron_{x.element.short}_{shape}_{way.kind}_{side}_d{way.first}of{factors}"
         f"_s{index}of{count}_{y.element.short}_{description.epilogue.name}_{target.arch}"
     )
-    end = way.first + len(way.work.shape.group) - 1
+    end = way.first + len(way.work.shape.factors) - 1
     digits = f"digit {way.first}" if end == way.first else f"digits {way.first} to {end}"
-    return entry, f"{digits} of {factors} ({group}), {way.how}"
+    return entry, f"{digits} of {factors} ({shape}), {way.how}"

@@ -105,7 +105,7 @@ struct Source {
   KRONOP_INLINE Source(const Parameters& parameters, const Window<Step>& where)
       : x(static_cast<const Input*>(parameters.x) + only_row(where, 0)),
         strides(parameters.digit_x, parameters.inner_x), window(where) {
-    x += rank_of_block<Step>() * (Step::kGroupIn / Step::kCluster) * strides.digit;
+    x += rank_of_block<Step>() * (Step::kSizeIn / Step::kCluster) * strides.digit;
   }
 
   KRONOP_INLINE const Input* at(const Place& place) const {

@@ -25,8 +25,8 @@ KRONOP_INLINE void run_exchange(unsigned char* shared, const Parameters& paramet
                                 bool comes) {
   using Last = PlainWork<Step, Step::kPhases - 1, Parameters, 0>;
   using First = PlainWork<Step, 0, Parameters, Step::kExchange>;
-  // A crew, the threads that take chunks together, is a warp or the four warps of a group.
-  constexpr int warps = Step::kPhaseGrouped[0] ? 4 : 1, crews = Step::kThreads / 32 / warps;
+  // A crew, the threads that take chunks together, is a warp or a warp group.
+  constexpr int warps = Step::kPhaseWgmma[0] ? 4 : 1, crews = Step::kThreads / 32 / warps;
   constexpr int coming = warps * First::kAtOnce, leaving = warps * Last::kAtOnce;
   constexpr int tasks = First::kFibers / coming, pieces = Last::kFibers / tasks / leaving;
   static_assert(First::kFibers % (coming * crews) == 0 && Last::kFibers % (tasks * leaving) == 0,
@@ -56,7 +56,7 @@ KRONOP_INLINE void run_exchange(unsigned char* shared, const Parameters& paramet
       }
     }
     if constexpr (warps > 1) {
-      wait_for_group(crew);
+      wait_for_warp_group(crew);
     } else {
       wait_for_warp();
     }

@@ -9,7 +9,7 @@ namespace kron {
 
 // Reads the fibers of a thread from X. All loads are issued before the first one is needed.
 template <class Step, int Phase, Access kAccess, class Of = PhaseOf<Step, Phase>, class Element>
-KRONOP_INLINE void read_memory(Element (&a)[Of::kContractedParts][Of::kGroups][4],
+KRONOP_INLINE void read_memory(Element (&a)[Of::kContractedParts][Of::kFiberTiles][4],
                                const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
                                const Source<Step, kAccess>& source) {
   using Input = typename Step::Input;

@@ -21,23 +21,23 @@ struct HalfOf {
   static constexpr bool kUnit = kStride == 1;
   static constexpr bool kReads = reads_memory<Step, Phase>, kWrites = writes_memory<Step, Phase>;
   static constexpr int kParts = (kContracted + 15) / 16;  // of the contracted index
-  static constexpr int kGroups =
+  static constexpr int kFiberTiles =
       Step::kPhaseLanes[Phase] / 2;  // of 16 fibers that a warp takes at once
-  // A contiguous digit's fibers are counted one by one, those of other digits by groups of 8
+  // A contiguous digit's fibers are counted one by one, those of other digits by blocks of 8
   // neighbours.
-  static constexpr int kOfGroup = kUnit ? 16 : 2, kOfWarp = kOfGroup * kGroups;
+  static constexpr int kOfFiberTile = kUnit ? 16 : 2, kOfWarp = kOfFiberTile * kFiberTiles;
   static constexpr int kFibers = fibers_of<Step>(Phase);
-  static constexpr bool kGrouped = Step::kPhaseGrouped[Phase];
-  static constexpr bool kAll = kFibers % (kGrouped ? 4 * kOfWarp : kOfWarp) == 0;
+  static constexpr bool kWgmma = Step::kPhaseWgmma[Phase];
+  static constexpr bool kAll = kFibers % (kWgmma ? 4 * kOfWarp : kOfWarp) == 0;
   // Elements of one access of a thread to memory.
   static constexpr int kRead = kReads ? Step::kReadVector : 2,
                        kWrite = kWrites ? Step::kWriteVector : 2;
   // 16s of produced indices: those whose sums a thread holds at once, and all of them.
-  static constexpr int kAtOnce = kGrouped ? (kProduced > 32 ? 4 : 2) : kWrite == 8 ? 2 : 1;
+  static constexpr int kAtOnce = kWgmma ? (kProduced > 32 ? 4 : 2) : kWrite == 8 ? 2 : 1;
   static constexpr int kProducedParts = (kProduced + 16 * kAtOnce - 1) / (16 * kAtOnce) * kAtOnce;
   static constexpr int kColumns = 16 * kProducedParts;
-  using Fibers = unsigned[kParts][kGroups][4];
-  using Sums = float[kGroups][2 * kAtOnce][4];
+  using Fibers = unsigned[kParts][kFiberTiles][4];
+  using Sums = float[kFiberTiles][2 * kAtOnce][4];
   // A thread's part of two right operands, each 16 contracted by 8 produced indices.
   using Factor = Vector<unsigned, 4>;
 
@@ -67,7 +67,7 @@ struct HalfOf {
     }
   };
   // The factor for warp groups: a fragment is 8 contracted indices of one column.
-  struct GroupFragments : Fragments {
+  struct WarpGroupFragments : Fragments {
     static constexpr int kCount = kParts * kProducedParts;
     KRONOP_INLINE static unsigned contracted(unsigned part, unsigned thread, int i) {
       return along(kRead, i / 2, (part * 32 + thread) / kColumns * 2 + i % 2);
@@ -79,31 +79,33 @@ struct HalfOf {
   };
 };
 
-// Where the row starts that a thread points to, for each group: row lane % 8 of matrix lane / 8.
+// Where the row starts that a thread points to, for each tile of fibers: row lane % 8 of matrix
+// lane / 8.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
-KRONOP_INLINE void rows_of(const typename Of::Element* (&rows)[Of::kGroups],
-                           bool (&live)[Of::kGroups], int start, const typename Of::Element* tile) {
+KRONOP_INLINE void rows_of(const typename Of::Element* (&rows)[Of::kFiberTiles],
+                           bool (&live)[Of::kFiberTiles], int start,
+                           const typename Of::Element* tile) {
   const int lane = threadIdx.x % 32, upper = lane / 16 * 8;
-  Place places[Of::kGroups];
+  Place places[Of::kFiberTiles];
   const int own = Of::kUnit ? lane % 16 : lane / 8 % 2;
-  places_of<Step, Phase, Of::kOfGroup, Of::kAll>(places, live, start + own, 0, Of::kFibers);
+  places_of<Step, Phase, Of::kOfFiberTile, Of::kAll>(places, live, start + own, 0, Of::kFibers);
 #pragma unroll
-  for (int u = 0; u < Of::kGroups; ++u)
+  for (int u = 0; u < Of::kFiberTiles; ++u)
     rows[u] = tile + places[u].shared + (Of::kUnit ? upper : (upper + lane % 8) * Of::kStride);
 }
 
 // Reads the fibers of a thread from the tile.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void read_half_tile(typename Of::Fibers& a,
-                                  const typename Of::Element* const (&rows)[Of::kGroups],
-                                  const bool (&live)[Of::kGroups],
+                                  const typename Of::Element* const (&rows)[Of::kFiberTiles],
+                                  const bool (&live)[Of::kFiberTiles],
                                   const typename Of::Element* zeros) {
   const int lane = threadIdx.x % 32, row = lane / 16 * 8 + (Of::kUnit ? 0 : lane % 8), t = lane % 4;
 #pragma unroll
   for (int s = 0; s < Of::kParts; ++s) {
     const bool there = 16 * s + 16 <= Of::kContracted || 16 * s + row < Of::kContracted;
 #pragma unroll
-    for (int u = 0; u < Of::kGroups; ++u) {
+    for (int u = 0; u < Of::kFiberTiles; ++u) {
       load_matrices<!Of::kUnit>(a[s][u], there && live[u] ? rows[u] + 16 * s * Of::kStride : zeros);
     }
   }
@@ -112,7 +114,7 @@ KRONOP_INLINE void read_half_tile(typename Of::Fibers& a,
   if constexpr (rest != 0) {
     const unsigned mask = 2 * t + 1 < rest ? ~0u : 2 * t < rest ? 0xffffu : 0;
 #pragma unroll
-    for (int u = 0; u < Of::kGroups; ++u) {
+    for (int u = 0; u < Of::kFiberTiles; ++u) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) a[Of::kParts - 1][u][h + Of::kContracted / 8 % 2 * 2] &= mask;
     }
@@ -122,8 +124,9 @@ KRONOP_INLINE void read_half_tile(typename Of::Fibers& a,
 // Writes the sums of produced parts n0 ... to the tile.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void write_half_tile(const typename Of::Sums& sums, int n0,
-                                   const typename Of::Element* const (&rows)[Of::kGroups],
-                                   const bool (&live)[Of::kGroups], typename Of::Element* unread) {
+                                   const typename Of::Element* const (&rows)[Of::kFiberTiles],
+                                   const bool (&live)[Of::kFiberTiles],
+                                   typename Of::Element* unread) {
   using Element = typename Of::Element;
   const int lane = threadIdx.x % 32, row = lane / 16 * 8 + (Of::kUnit ? 0 : lane % 8);
 #pragma unroll
@@ -132,7 +135,7 @@ KRONOP_INLINE void write_half_tile(const typename Of::Sums& sums, int n0,
     if (q >= Of::kProduced) continue;
     const bool there = Of::kProduced % 16 == 0 || q + row < Of::kProduced;
 #pragma unroll
-    for (int u = 0; u < Of::kGroups; ++u) {
+    for (int u = 0; u < Of::kFiberTiles; ++u) {
       unsigned words[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i)
@@ -145,10 +148,10 @@ KRONOP_INLINE void write_half_tile(const typename Of::Sums& sums, int n0,
 }
 
 // The places in memory of a thread's fibers along a contiguous digit: fibers g and g + 8 of each
-// group.
+// tile of fibers.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
-KRONOP_INLINE void places_in_memory(Place (&places)[2 * Of::kGroups], bool (&live)[2 * Of::kGroups],
-                                    int start) {
+KRONOP_INLINE void places_in_memory(Place (&places)[2 * Of::kFiberTiles],
+                                    bool (&live)[2 * Of::kFiberTiles], int start) {
   places_of<Step, Phase, 8, Of::kAll>(places, live, start + threadIdx.x % 32 / 4, 0, Of::kFibers);
 }
 
@@ -158,11 +161,11 @@ KRONOP_INLINE void read_half_memory(typename Of::Fibers& a, int start,
                                     const Source<Step, kAccess>& source,
                                     const Window<Step>& window) {
   constexpr int width = Of::kRead, vector = Source<Step, kAccess>::kVector;
-  Place places[2 * Of::kGroups];
-  bool live[2 * Of::kGroups];
+  Place places[2 * Of::kFiberTiles];
+  bool live[2 * Of::kFiberTiles];
   places_in_memory<Step, Phase>(places, live, start);
 #pragma unroll
-  for (int i = 0; i < 2 * Of::kGroups; ++i) {
+  for (int i = 0; i < 2 * Of::kFiberTiles; ++i) {
     const int first = threadIdx.x % 4 * width;
     const bool there = live[i] && exists(places[i], 0, window);
     const auto* from = source.at(places[i]) + first * source.strides.digit;
@@ -202,12 +205,12 @@ KRONOP_INLINE void write_half_memory(const typename Of::Sums& sums, int n0, int 
                                      const Sink<Step, kAccess>& sink) {
   using Output = typename Step::Output;
   constexpr int width = Of::kWrite, vector = Sink<Step, kAccess>::kVector;
-  Place places[2 * Of::kGroups];
-  bool live[2 * Of::kGroups];
+  Place places[2 * Of::kFiberTiles];
+  bool live[2 * Of::kFiberTiles];
   places_in_memory<Step, Phase>(places, live, start);
   const int first = threadIdx.x % 4 * width;
 #pragma unroll
-  for (int i = 0; i < 2 * Of::kGroups; ++i) {
+  for (int i = 0; i < 2 * Of::kFiberTiles; ++i) {
     if (!live[i] || !exists(places[i], 0, sink.window)) continue;
     Place place = places[i];
     place.k += first;
@@ -244,7 +247,7 @@ KRONOP_INLINE void multiply_half(typename Of::Sums& sums, const typename Of::Fib
 #pragma unroll
   for (int n = 0; n < Of::kAtOnce; ++n) {
 #pragma unroll
-    for (int u = 0; u < Of::kGroups; ++u) {
+    for (int u = 0; u < Of::kFiberTiles; ++u) {
 #pragma unroll
       for (int e = 0; e < 8; ++e) sums[u][2 * n + e / 4][e % 4] = 0;
     }
@@ -254,7 +257,7 @@ KRONOP_INLINE void multiply_half(typename Of::Sums& sums, const typename Of::Fib
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
 #pragma unroll
-        for (int u = 0; u < Of::kGroups; ++u) {
+        for (int u = 0; u < Of::kFiberTiles; ++u) {
           if (Of::kWrite == 2 && 16 * (n0 + n) + 8 * i >= Of::kProduced) continue;
           warp_multiply_add<typename Of::Element>(sums[u][2 * n + i], a[s][u], b.data[2 * i],
                                                   b.data[2 * i + 1]);
@@ -266,23 +269,23 @@ KRONOP_INLINE void multiply_half(typename Of::Sums& sums, const typename Of::Fib
 
 // Computes the same sums by four warps together.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
-KRONOP_INLINE void multiply_half_grouped(typename Of::Sums& sums, const typename Of::Fibers& a,
-                                         int n0, const Matrix& factor) {
-  begin_group_products();
+KRONOP_INLINE void multiply_half_wgmma(typename Of::Sums& sums, const typename Of::Fibers& a,
+                                       int n0, const Matrix& factor) {
+  begin_warp_group_products();
 #pragma unroll
-  for (int u = 0; u < Of::kGroups; ++u) {
+  for (int u = 0; u < Of::kFiberTiles; ++u) {
 #pragma unroll
     for (int s = 0; s < Of::kParts; ++s) {
-      group_multiply_add<typename Of::Element>(sums[u], a[s][u], factor,
-                                               16 * (2 * s * Of::kColumns + 16 * n0), s > 0);
+      warp_group_multiply_add<typename Of::Element>(sums[u], a[s][u], factor,
+                                                    16 * (2 * s * Of::kColumns + 16 * n0), s > 0);
     }
   }
-  commit_group_products();
-  wait_for_group_products();
+  commit_warp_group_products();
+  wait_for_warp_group_products();
   // The compiler takes renewed() values for new ones: else it might read the sums ahead of the
   // wait.
 #pragma unroll
-  for (int u = 0; u < Of::kGroups; ++u) {
+  for (int u = 0; u < Of::kFiberTiles; ++u) {
 #pragma unroll
     for (int n = 0; n < 2 * Of::kAtOnce; ++n) {
 #pragma unroll
@@ -318,11 +321,11 @@ KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
   const Sink<Step, kAccess> sink(parameters, window, finish);
   constexpr int at_once = Step::kThreads / 32 * Of::kOfWarp, together = 4 * Of::kOfWarp;
 #pragma unroll 1
-  // The warps of a group multiply together, so they do the same number of rounds.
+  // The warps of a warp group multiply together, so they do the same number of rounds.
   for (int start = threadIdx.x / 32 * Of::kOfWarp;
-       (Of::kGrouped ? start / together * together : start) < Of::kFibers; start += at_once) {
-    const Element* rows[Of::kGroups];
-    bool live[Of::kGroups];
+       (Of::kWgmma ? start / together * together : start) < Of::kFibers; start += at_once) {
+    const Element* rows[Of::kFiberTiles];
+    bool live[Of::kFiberTiles];
     if constexpr (!Of::kReads || !Of::kWrites)
       rows_of<Step, Phase>(rows, live, start, tile_of<Step>(shared, window));
     typename Of::Fibers a;
@@ -334,8 +337,8 @@ KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
 #pragma unroll
     for (int n0 = 0; n0 < Of::kProducedParts; n0 += Of::kAtOnce) {
       typename Of::Sums sums;
-      if constexpr (Of::kGrouped) {
-        multiply_half_grouped<Step, Phase>(sums, a, n0, matrix);
+      if constexpr (Of::kWgmma) {
+        multiply_half_wgmma<Step, Phase>(sums, a, n0, matrix);
       } else {
         multiply_half<Step, Phase>(
             sums, a, n0,
@@ -343,7 +346,7 @@ KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
       }
       if (last && !parameters.z) {
 #pragma unroll
-        for (int u = 0; u < Of::kGroups; ++u) finish_sums<Step>(sums[u], finish);
+        for (int u = 0; u < Of::kFiberTiles; ++u) finish_sums<Step>(sums[u], finish);
       }
       if constexpr (Of::kWrites) {
         write_half_memory<Step, Phase, kAccess>(sums, n0, start, sink);

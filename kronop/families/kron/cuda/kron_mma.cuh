@@ -1,6 +1,6 @@
-// A pass of a Kronecker matmul on the tensor cores: a contiguous group of digits of a tile.
+// A pass of a Kronecker matmul on the tensor cores: adjacent digits of a tile.
 //
-// A tile is [kRows][group of digits][kColumns]. Columns are the free index that is contiguous in
+// A tile is [kRows][digits][kColumns]. Columns are the free index that is contiguous in
 // memory, rows are the other free indices. Each phase contracts one digit of all fibers along it:
 // a warp takes 16 or 32 fibers, multiplies them by the factor and puts the results where the fibers
 // were. The tile is in shared memory, with strides that are padded against bank conflicts; a phase
@@ -24,7 +24,7 @@ KRONOP_INLINE void load_factors(const Factors<Step, Parameters>& factors, Then t
     if constexpr (Step::kHalf) {
       using Of = HalfOf<Step, Phase>;
       load_fragments<
-          Step, Either<Of::kGrouped, typename Of::GroupFragments, typename Of::Fragments>, kHeld>(
+          Step, Either<Of::kWgmma, typename Of::WarpGroupFragments, typename Of::Fragments>, kHeld>(
           factors, rest);
     } else if constexpr (Step::kPhaseOther[Phase] >= 0) {
       using Of = PairOf<Step, Phase>;
@@ -34,7 +34,7 @@ KRONOP_INLINE void load_factors(const Factors<Step, Parameters>& factors, Then t
     } else {
       using Of = PhaseOf<Step, Phase>;
       load_fragments<
-          Step, Either<Of::kGrouped, typename Of::GroupFragments, typename Of::Fragments>, kHeld>(
+          Step, Either<Of::kWgmma, typename Of::WarpGroupFragments, typename Of::Fragments>, kHeld>(
           factors, rest);
     }
   }
@@ -53,7 +53,7 @@ KRONOP_INLINE void prepare(unsigned char* shared, const Parameters& parameters,
     }
   });
   if constexpr (Step::kHalf) put_zeros<Step>(shared);
-  if constexpr (grouped_phases<Step>() > 0) publish_to_group_products();
+  if constexpr (wgmma_phases<Step>() > 0) publish_to_warp_group_products();
 }
 
 template <class Step, int Phase, Access kAccess, class Parameters>
@@ -72,7 +72,7 @@ KRONOP_INLINE void run_one(unsigned char* shared, const Parameters& parameters,
 // digit together.
 template <class Step, int Phase>
 KRONOP_INLINE constexpr bool chooses_inside() {
-  if constexpr (Step::kHalf || !Step::kPhaseGrouped[Phase]) {
+  if constexpr (Step::kHalf || !Step::kPhaseWgmma[Phase]) {
     return false;
   } else {
     return PhaseOf<Step, Phase>::kContractedParts > 8;

@@ -27,7 +27,7 @@ class KronMma(TiledPass):
     kind = "mma"
     styles = (
         *("plain", "split", "half", "staged", "in memory", "staged in", "staged out"),
-        *("single", "pairs", "grouped", "cluster", "buffers", "merged", "exchanged"),
+        *("single", "pairs", "wgmma", "cluster", "buffers", "merged", "exchanged"),
     )
     ends = ENDS
 
@@ -41,7 +41,7 @@ class KronMma(TiledPass):
         yield {(1, 1): "staged", (0, 0): "in memory", (1, 0): "staged in"}.get(ends, "staged out")
         yield "pairs" if style.pairs else "single"
         also = {
-            "grouped": any(phase.grouped for phase in self.tile.phases),
+            "wgmma": any(phase.wgmma for phase in self.tile.phases),
             "cluster": self.cluster > 1,
             "buffers": style.buffers > 1,
             "merged": max(self.runs) > 1,
@@ -88,14 +88,14 @@ class KronMma(TiledPass):
         """As many blocks as run at once: each prepares the factors once, and walks over many
         tiles."""
         cluster, cores = self.cluster, target.cores
-        # NOTE: an H200 has 132 multiprocessors, in groups of 16 and 18: clusters of 4 and 8 blocks
-        # find room on 128 of them.
+        # NOTE: an H200 has 132 multiprocessors, in GPCs of 16 and 18: clusters of 4 and 8 blocks
+        # fit on 128 of them.
         most = self.blocks(target) * (cores // 16 * 16 if cluster > 2 else cores)
         return min(tiles, most // cluster) * cluster
 
-    def strides_as_planned(self, digit: int, group: int, by_rows: bool) -> bool:
+    def strides_as_planned(self, digit: int, size: int, by_rows: bool) -> bool:
         # The kernel reads vectors with the digit stride that was compiled in.
-        return group == 1 or self._digit(by_rows) in (0, digit)
+        return size == 1 or self._digit(by_rows) in (0, digit)
 
     def _digit(self, by_rows: bool) -> int:
         """The stride of the last digit if it is known at compile time; else 0."""
@@ -140,7 +140,7 @@ class KronMma(TiledPass):
 
     def _factor_constants(self) -> tuple[tuple[str, Constant], ...]:
         """Constants of the factors, and which of them make each digit."""
-        factors, runs = self.work.shape.group, self.runs
+        factors, runs = self.work.shape.factors, self.runs
         return (
             ("kFactorFirst", tuple(sum(runs[:index]) for index in range(len(runs) + 1))),
             ("kFactorContracted", tuple(p for p, _ in factors)),
@@ -179,12 +179,12 @@ def _phase_constants(phases: Sequence[MmaPhase]) -> tuple[tuple[str, Constant], 
         ("kPhaseDigit", tuple(phase.digit for phase in phases)),
         ("kPhaseOther", tuple(-1 if phase.other is None else phase.other for phase in phases)),
         ("kPhaseLanes", tuple(phase.lanes for phase in phases)),
-        ("kPhaseGrouped", tuple(int(phase.grouped) for phase in phases)),
+        ("kPhaseWgmma", tuple(int(phase.wgmma) for phase in phases)),
         ("kPhaseNeighbours", tuple(int(phase.neighbours) for phase in phases)),
         ("kPhaseAxis", tuple(ends)),
         ("kAxisExtent", tuple(axis.extent for axis in axes)),
         ("kAxisShared", tuple(axis.shared for axis in axes)),
         ("kAxisRow", tuple(axis.row for axis in axes)),
-        ("kAxisGroup", tuple(axis.group for axis in axes)),
+        ("kAxisDigit", tuple(axis.digit for axis in axes)),
         ("kAxisColumn", tuple(axis.column for axis in axes)),
     )

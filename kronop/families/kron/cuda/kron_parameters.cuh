@@ -28,7 +28,7 @@ namespace kron {
 template <class Step>
 using TileElement = Either<Step::kHalf, typename Step::Input, typename Step::Accumulator>;
 
-// Offset in the tile of linear index k of the group, whose digits have their produced or contracted
+// Offset in the tile of linear index k of the digits, which have their produced or contracted
 // sizes.
 template <class Step, bool Produced, int Digit = Step::kDigits - 1>
 KRONOP_INLINE int spread(int k) {
@@ -46,11 +46,11 @@ KRONOP_INLINE int spread(int k) {
 
 // A chunk of VectorSize elements, as memory outside the tile has them: (row, k, column) of the
 // first one.
-template <class Step, int Group, int VectorSize>
+template <class Step, int Size, int VectorSize>
 struct Chunk {
   static constexpr bool kAlongDigits = Step::kColumns == 1;
   static constexpr int kColumnChunks = kAlongDigits ? 1 : Step::kColumns / VectorSize;
-  static constexpr int kDigitChunks = kAlongDigits ? Group / VectorSize : Group;
+  static constexpr int kDigitChunks = kAlongDigits ? Size / VectorSize : Size;
   static constexpr int kCount = Step::kRows * kDigitChunks * kColumnChunks;
   int row, k, column;
   KRONOP_INLINE explicit Chunk(int index)

@@ -3,13 +3,13 @@
 
 #include "kron_parameters.cuh"
 #include "kronop/byte_mma.cuh"
-#include "kronop/group_mma.cuh"
+#include "kronop/warp_group_mma.cuh"
 
 namespace kronop {
 namespace kron {
 
 // Where a fiber lies: its first element in the tile; and in memory its row, its index along the
-// group of digits, and its column.
+// digits, and its column.
 struct Place {
   int shared = 0, row = 0, k = 0, column = 0;
 };
@@ -22,7 +22,7 @@ KRONOP_INLINE void walk(Place& place, int fiber) {
   constexpr int extent = Step::kAxisExtent[Axis];
   // Constants of their own, because nvcc does not allow arrays of constants in device code.
   constexpr int shared = Step::kAxisShared[Axis], row = Step::kAxisRow[Axis],
-                k = Step::kAxisGroup[Axis], column = Step::kAxisColumn[Axis];
+                k = Step::kAxisDigit[Axis], column = Step::kAxisColumn[Axis];
   const int index = first ? fiber : fiber % extent;
   place.shared += index * shared;
   place.row += index * row;
@@ -104,20 +104,20 @@ struct PhaseOf {
   // Whether the tile is contiguous along the digit itself.
   static constexpr bool kUnit = kStride == 1;
   static constexpr int kLanes = Step::kPhaseLanes[Phase];  // fibers of a thread
-  static constexpr int kGroups = kLanes / 2;               // of 16 fibers that a warp takes at once
+  static constexpr int kFiberTiles = kLanes / 2;           // of 16 fibers that a warp takes at once
   // Whether a thread's fibers are neighbours, so that one vector holds them.
   static constexpr bool kNeighbours = Step::kPhaseNeighbours[Phase];
   static constexpr int kPlaces = kNeighbours ? 1 : kLanes;
   static constexpr int kFibers = fibers_of<Step>(Phase);
   // Whether four warps multiply together: kChunk produced indices at a time, of kColumns with
   // padding.
-  static constexpr bool kGrouped = Step::kPhaseGrouped[Phase];
+  static constexpr bool kWgmma = Step::kPhaseWgmma[Phase];
   static constexpr int kChunk = kProduced > 32 ? 64 : 32,
                        kColumns = (kProduced + kChunk - 1) / kChunk * kChunk;
   // Parts of the contraction whose products are one chain of sums in the tensor cores.
-  static constexpr int kTogether = Step::kSplit ? (kGrouped ? 4 : 2) : kContractedParts;
+  static constexpr int kTogether = Step::kSplit ? (kWgmma ? 4 : 2) : kContractedParts;
   template <class T>
-  using FibersOf = T[kContractedParts][kGroups][4];
+  using FibersOf = T[kContractedParts][kFiberTiles][4];
   using Fibers = FibersOf<Accumulator>;  // as the tensor cores take them, unsplit
   // int8: a product takes kDeep parts of the contraction at once. kPlanes bytes of an element
   // count: 1 in X, 3 in sums of up to 128 products of two bytes, and 4 in other sums.
@@ -135,12 +135,12 @@ struct PhaseOf {
   using B = Either<kBytes, ByteFactor<kDeep>, Split<Accumulator, 2, Step::kSplit>>;
   using Left = Either<kBytes, BytePlanes<PhaseOf>, const Fibers&>;  // what `multiply` takes
   // Whether the factor is held in registers for the whole phase, since it is small.
-  static constexpr bool kHoldFactor = !kGrouped && kSteps * kProducedParts * sizeof(B) <= 64;
+  static constexpr bool kHoldFactor = !kWgmma && kSteps * kProducedParts * sizeof(B) <= 64;
   // Parts of the produced index whose sums a thread holds at once: products that are independent
   // hide each other's latency.
   static constexpr int kSums =
-      (kContractedParts > 8 ? (sizeof(Accumulator) > 4 ? 1 : 2) : 4) / kGroups;
-  static constexpr int kAtOnce = kGrouped                 ? kChunk / 8
+      (kContractedParts > 8 ? (sizeof(Accumulator) > 4 ? 1 : 2) : 4) / kFiberTiles;
+  static constexpr int kAtOnce = kWgmma                   ? kChunk / 8
                                  : kProducedParts < kSums ? kProducedParts
                                                           : kSums;
 
@@ -180,7 +180,7 @@ struct PhaseOf {
   // The factor as warp groups read it from shared memory: its values and then, where split, what
   // rounding left, one block of 8 contracted indices after the other. Elements are numbered so that
   // four of them are the contracted indices of a column in a core matrix.
-  struct GroupFragments {
+  struct WarpGroupFragments {
     static constexpr int kDigit = PhaseOf::kDigit, kCount = kContractedParts * kColumns / 32 * 8,
                          kElements = 1;
     static constexpr bool kWhole = kContracted % 8 == 0 && kProduced == kColumns;
@@ -209,9 +209,9 @@ struct PhaseOf {
 
 // How many phases multiply by warp groups.
 template <class Step>
-KRONOP_INLINE constexpr int grouped_phases() {
+KRONOP_INLINE constexpr int wgmma_phases() {
   int count = 0;
-  for (int phase = 0; phase < Step::kPhases; ++phase) count += Step::kPhaseGrouped[phase];
+  for (int phase = 0; phase < Step::kPhases; ++phase) count += Step::kPhaseWgmma[phase];
   return count;
 }
 

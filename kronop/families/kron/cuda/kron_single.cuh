@@ -8,14 +8,14 @@ namespace kron {
 
 // Adds all products of one part of the contraction to the sums of parts n0 ... of the produced
 // index.
-template <int kIndex, int kParts, class T, bool kSplit, int kGroups, int kAtOnce>
-KRONOP_INLINE void add_products(T (&sums)[kAtOnce][kGroups][4],
-                                const Split<T, 4, kSplit> (&a)[kGroups],
+template <int kIndex, int kParts, class T, bool kSplit, int kFiberTiles, int kAtOnce>
+KRONOP_INLINE void add_products(T (&sums)[kAtOnce][kFiberTiles][4],
+                                const Split<T, 4, kSplit> (&a)[kFiberTiles],
                                 const Split<T, 2, kSplit> (&b)[kAtOnce], int n0) {
 #pragma unroll
   for (int n = 0; n < kAtOnce; ++n) {
 #pragma unroll
-    for (int u = 0; u < kGroups; ++u) {
+    for (int u = 0; u < kFiberTiles; ++u) {
       if (n0 + n < kParts) add_product<kIndex>(sums[n][u], a[u], b[n]);
     }
   }
@@ -24,7 +24,7 @@ KRONOP_INLINE void add_products(T (&sums)[kAtOnce][kGroups][4],
 
 // Computes the sums of parts n0 ... of the produced index.
 template <class Step, int Phase, class Of = PhaseOf<Step, Phase>, class Factor>
-KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::kGroups][4],
+KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::kFiberTiles][4],
                             const typename Of::Fibers& fibers, int n0, const Factor& factor) {
   // NOTE: the tensor cores truncate each sum. Where float32 accuracy is wanted, they compute short
   // sums only, which the ordinary cores add up with rounding. Measured at P = 64 and 128, errors of
@@ -32,17 +32,17 @@ KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::
   using Accumulator = typename Step::Accumulator;
 #pragma unroll
   for (int first = 0; first < Of::kContractedParts; first += Of::kTogether) {
-    Accumulator part[Of::kAtOnce][Of::kGroups][4] = {};
+    Accumulator part[Of::kAtOnce][Of::kFiberTiles][4] = {};
 #pragma unroll
     for (int s = first; s < Of::kContractedParts && s < first + Of::kTogether; ++s) {
       typename Of::B b[Of::kAtOnce];
-      typename Of::A a[Of::kGroups];
+      typename Of::A a[Of::kFiberTiles];
 #pragma unroll
       for (int n = 0; n < Of::kAtOnce; ++n) {
         if (n0 + n < Of::kProducedParts) b[n] = factor(s * Of::kProducedParts + n0 + n);
       }
 #pragma unroll
-      for (int u = 0; u < Of::kGroups; ++u) {
+      for (int u = 0; u < Of::kFiberTiles; ++u) {
         Accumulator fiber[4];
 #pragma unroll
         for (int e = 0; e < 4; ++e)
@@ -54,7 +54,7 @@ KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::
 #pragma unroll
     for (int n = 0; n < Of::kAtOnce; ++n) {
 #pragma unroll
-      for (int u = 0; u < Of::kGroups; ++u) {
+      for (int u = 0; u < Of::kFiberTiles; ++u) {
 #pragma unroll
         for (int e = 0; e < 4; ++e)
           sums[n][u][e] = first == 0 ? part[n][u][e] : sums[n][u][e] + part[n][u][e];
@@ -83,7 +83,7 @@ KRONOP_INLINE void start_products(typename Of::Accumulator (&sums)[Of::kChunk / 
                                   const typename Of::Accumulator* factor) {
   constexpr int part_of_factor = 8 * Of::kColumns,
                 rest_of_factor = Of::kContractedParts * part_of_factor;
-  begin_group_products();
+  begin_warp_group_products();
 #pragma unroll
   for (int kind = 0; kind < products_of<Step::kSplit>; ++kind) {
 #pragma unroll
@@ -91,30 +91,30 @@ KRONOP_INLINE void start_products(typename Of::Accumulator (&sums)[Of::kChunk / 
       const auto* b = factor + s * part_of_factor;
       const bool more = kind > 0 || s > 0;
       if constexpr (Step::kSplit) {
-        group_multiply_add(sums, kind == 0 ? a[s].rest : a[s].value,
-                           kind == 1 ? b + rest_of_factor : b, Of::kColumns, more);
+        warp_group_multiply_add(sums, kind == 0 ? a[s].rest : a[s].value,
+                                kind == 1 ? b + rest_of_factor : b, Of::kColumns, more);
       } else {
-        group_multiply_add(sums, a[s].value, b, Of::kColumns, more);
+        warp_group_multiply_add(sums, a[s].value, b, Of::kColumns, more);
       }
     }
   }
-  commit_group_products();
+  commit_warp_group_products();
 }
 
 // Computes the sums of one chunk of the produced index, by four warps together. The next parts of
 // the contraction are split while products of the ones before are under way.
 template <class Step, int Phase, int kFirst = 0, class Of = PhaseOf<Step, Phase>, int kParts>
-KRONOP_INLINE void multiply_grouped(typename Of::Accumulator (&sums)[Of::kChunk / 8][1][4],
-                                    const typename Of::A (&a)[kParts],
-                                    const typename Of::Fibers& fibers,
-                                    const typename Of::Accumulator* factor) {
+KRONOP_INLINE void multiply_wgmma(typename Of::Accumulator (&sums)[Of::kChunk / 8][1][4],
+                                  const typename Of::A (&a)[kParts],
+                                  const typename Of::Fibers& fibers,
+                                  const typename Of::Accumulator* factor) {
   constexpr int left = Of::kContractedParts - kFirst - kParts,
                 next = left < Of::kTogether ? left : Of::kTogether;
   typename Of::Accumulator part[Of::kChunk / 8][4];
   start_products<Step, Of>(part, a, factor + kFirst * 8 * Of::kColumns);
   typename Of::A then[next > 0 ? next : 1];
   if constexpr (next > 0) take_parts<Of>(then, fibers, kFirst + kParts);
-  wait_for_group_products();
+  wait_for_warp_group_products();
 #pragma unroll
   for (int n = 0; n < Of::kChunk / 8; ++n) {
 #pragma unroll
@@ -125,8 +125,7 @@ KRONOP_INLINE void multiply_grouped(typename Of::Accumulator (&sums)[Of::kChunk 
       sums[n][0][e] = kFirst == 0 ? part[n][e] : sums[n][0][e] + part[n][e];
     }
   }
-  if constexpr (next > 0)
-    multiply_grouped<Step, Phase, kFirst + kParts>(sums, then, fibers, factor);
+  if constexpr (next > 0) multiply_wgmma<Step, Phase, kFirst + kParts>(sums, then, fibers, factor);
 }
 
 // A phase at work on a window: what a thread keeps, how it fetches a piece of the fibers, and how
@@ -136,7 +135,7 @@ struct PhaseWork {
   using Of = PhaseOf<Step, Phase>;
   using Accumulator = typename Step::Accumulator;
   using B = typename Of::B;
-  static constexpr int kFibers = Of::kFibers, kAtOnce = 16 * Of::kGroups;  // of a warp
+  static constexpr int kFibers = Of::kFibers, kAtOnce = 16 * Of::kFiberTiles;  // of a warp
   static constexpr int kFactorAt = Step::kFactorBytesAt[Of::kDigit];
   static constexpr int kParts = Of::kHoldFactor ? Of::kSteps * Of::kProducedParts : 1;
   struct Piece {
@@ -163,7 +162,7 @@ struct PhaseWork {
   }
 
   KRONOP_INLINE void fetch(Piece& to, int start, int offset) const {
-    constexpr bool all = Of::kFibers % (Of::kGrouped ? 64 : kAtOnce) == 0;
+    constexpr bool all = Of::kFibers % (Of::kWgmma ? 64 : kAtOnce) == 0;
     places_of<Step, Phase, Of::kNext, all, kEach>(to.places, to.live, Of::fiber(start), offset,
                                                   kFibers);
     if constexpr (reads_memory<Step, Phase>) {
@@ -183,12 +182,12 @@ struct PhaseWork {
     // loop keeps split fibers from staying in registers.
 #pragma unroll(Of::kHoldFactor ? Of::kProducedParts : 1)
     for (int n0 = 0; n0 < Of::kProducedParts; n0 += Of::kAtOnce) {
-      Accumulator sums[Of::kAtOnce][Of::kGroups][4];
-      if constexpr (Of::kGrouped) {
+      Accumulator sums[Of::kAtOnce][Of::kFiberTiles][4];
+      if constexpr (Of::kWgmma) {
         typename Of::A
             first[Of::kTogether < Of::kContractedParts ? Of::kTogether : Of::kContractedParts];
         take_parts<Of>(first, elements, 0);
-        multiply_grouped<Step, Phase>(sums, first, elements, matrix + n0 * 32);
+        multiply_wgmma<Step, Phase>(sums, first, elements, matrix + n0 * 32);
       } else {
         multiply<Step, Phase>(sums, left, n0, [&](int part) {
           return Of::kHoldFactor ? held[Of::kHoldFactor ? part : 0] : factor[part * 32];
@@ -202,7 +201,7 @@ struct PhaseWork {
   }
 
  private:
-  KRONOP_INLINE void leave(const Accumulator (&sums)[Of::kGroups][4], int n,
+  KRONOP_INLINE void leave(const Accumulator (&sums)[Of::kFiberTiles][4], int n,
                            const Piece& now) const {
     Accumulator values[2][Of::kLanes];
 #pragma unroll
@@ -231,8 +230,8 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
   constexpr int at_once = Step::kThreads / 32 * Work::kAtOnce * blocks;
   const int warp =
       (blocks > 1 ? rank_of_block<Step>() * (Step::kThreads / 32) : 0) + threadIdx.x / 32;
-  // The warps of a group multiply together, so they do the same number of rounds.
-  constexpr int end = Work::Of::kGrouped ? (Work::kFibers + 63) / 64 * 64 : Work::kFibers;
+  // The warps of a warp group multiply together, so they do the same number of rounds.
+  constexpr int end = Work::Of::kWgmma ? (Work::kFibers + 63) / 64 * 64 : Work::kFibers;
   work_on_pieces<Step, Phase, end, at_once>(work, warp * Work::kAtOnce);
 }
 

@@ -42,7 +42,7 @@ struct Piece {
 template <class Step, bool Produced, int kVector, class Visit>
 KRONOP_INLINE void for_each_piece(const Window<Step>& window, const long long* offsets,
                                   Visit visit) {
-  using Part = Chunk<Step, Produced ? Step::kGroupOut : Step::kGroupIn, kVector>;
+  using Part = Chunk<Step, Produced ? Step::kSizeOut : Step::kSizeIn, kVector>;
   if constexpr (Step::kRegular && Part::kCount % Step::kThreads == 0) {
     constexpr int unrolled = Part::kCount / Step::kThreads < 8 ? Part::kCount / Step::kThreads : 8;
     const Part first(threadIdx.x);
@@ -120,7 +120,7 @@ struct StageIn {
 
   // Copies all of a thread's pieces, several of them on their way at once.
   KRONOP_INLINE void run() const {
-    using Part = Chunk<Step, Step::kGroupIn, kVector>;
+    using Part = Chunk<Step, Step::kSizeIn, kVector>;
     if constexpr (kAlone || (Step::kRegular && Part::kCount % Step::kThreads == 0)) {
       for_each_piece<Step, false, kVector>(window, window.offsets(0), *this);
     } else {
@@ -154,9 +154,9 @@ struct StageIn {
 template <class Step, class Parameters>
 KRONOP_INLINE void prefetch_tile(const Parameters& parameters, const Window<Step>& window) {
   using Input = typename Step::Input;
-  constexpr int group = Step::kGroupIn / Step::kCluster;
-  constexpr int run = (Step::kColumns > 1 ? Step::kColumns : group) * sizeof(Input),
-                runs = Step::kColumns > 1 ? group : 1;
+  constexpr int share = Step::kSizeIn / Step::kCluster;
+  constexpr int run = (Step::kColumns > 1 ? Step::kColumns : share) * sizeof(Input),
+                runs = Step::kColumns > 1 ? share : 1;
   // NOTE: a warp issues the prefetch of a piece for one thread after the other, about 100 cycles
   // each, so only one thread of each warp prefetches.
   constexpr bool pieces = kPrefetchesPieces && run >= 4096;
@@ -169,7 +169,7 @@ KRONOP_INLINE void prefetch_tile(const Parameters& parameters, const Window<Step
   if (!wide<Step>(Step::kXVector, parameters.x_vector, window)) return;
   const Strides<true, Step::kXDigit> strides(parameters.digit_x, parameters.inner_x);
   const Input* x =
-      static_cast<const Input*>(parameters.x) + rank_of_block<Step>() * group * strides.digit;
+      static_cast<const Input*>(parameters.x) + rank_of_block<Step>() * share * strides.digit;
 #pragma unroll 1
   for (int i = pieces ? threadIdx.x / 32 : threadIdx.x; i < window.rows * runs * count;
        i += pieces ? warps : Step::kThreads) {

@@ -10,8 +10,8 @@ namespace kron {
 template <class Decided>
 struct TileStep : Decided {
   static constexpr int kDigits = count_of(Decided::kContracted);
-  static constexpr int kGroupIn = product_of(Decided::kContracted),
-                       kGroupOut = product_of(Decided::kProduced);
+  static constexpr int kSizeIn = product_of(Decided::kContracted),
+                       kSizeOut = product_of(Decided::kProduced);
   // Whether no digit grows, and none shrinks.
   static constexpr bool kNoneGrows = all_at_least(Decided::kContracted, Decided::kProduced);
   static constexpr bool kNoneShrinks = all_at_least(Decided::kProduced, Decided::kContracted);
@@ -25,11 +25,11 @@ struct MmaStep : TileStep<Decided> {
   static constexpr int kTileBytes =
       Decided::kRows * Decided::kRowStride * 2;  // where there are two tiles, of 16-bit elements
   static constexpr bool kSquare = MmaStep::kNoneGrows && MmaStep::kNoneShrinks;
-  // Strides are padded: the group is never contiguous in the tile.
+  // Strides are padded: the digits are never contiguous in the tile.
   static constexpr bool kDenseIn = false, kDenseOut = false;
 };
 
-// On the ordinary cores (kron_tile.cuh). Each digit has room for the larger of its sizes: the group
+// On the ordinary cores (kron_tile.cuh). Each digit has room for the larger of its sizes: the data
 // is contiguous in the tile before the pass if none grows, and after it if none shrinks.
 template <class Decided>
 struct SimtStep : TileStep<Decided> {
@@ -56,7 +56,7 @@ KRONOP_INLINE constexpr int fibers_of(int phase) {
   return product_of(Step::kAxisExtent, Step::kPhaseAxis[phase], Step::kPhaseAxis[phase + 1]);
 }
 
-// The distance of neighbours along a digit in the group, before the pass and after it.
+// The distance of neighbours along a digit of the pass, before the pass and after it.
 template <class Step>
 KRONOP_INLINE constexpr int step_in(int digit) {
   return product_of(Step::kContracted, digit + 1);

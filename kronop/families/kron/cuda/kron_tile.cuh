@@ -1,6 +1,6 @@
-// A pass of a Kronecker matmul: a contiguous group of digits, applied to a tile in shared memory.
+// A pass of a Kronecker matmul: adjacent digits, contracted to a tile in shared memory.
 //
-// A tile is [kRows][group of digits][kColumns] in the accumulator type. Columns are the free index
+// A tile is [kRows][digits][kColumns] in the accumulator type. Columns are the free index
 // that is contiguous in memory, rows are the other free indices. Digits are contracted in phases;
 // a phase takes a few consecutive digits, and each thread owns whole fibers along them: it reads
 // them into registers, contracts, and writes back to the same places. So one buffer is enough, and
@@ -259,7 +259,7 @@ KRONOP_INLINE void load_tile(typename Step::Accumulator* tile, const Parameters&
   using Input = typename Step::Input;
   using Accumulator = typename Step::Accumulator;
   constexpr int vector = Step::kXVector;
-  using Part = Chunk<Step, Step::kGroupIn, vector>;
+  using Part = Chunk<Step, Step::kSizeIn, vector>;
   constexpr int unroll = Step::kUnroll;
   const Input* x = static_cast<const Input*>(parameters.x);
 #pragma unroll 1
@@ -304,7 +304,7 @@ KRONOP_INLINE void store_tile(const typename Step::Accumulator* tile, const Para
                               const Window<Step>& window) {
   using Output = typename Step::Output;
   constexpr int vector = Step::kYVector;
-  using Part = Chunk<Step, Step::kGroupOut, vector>;
+  using Part = Chunk<Step, Step::kSizeOut, vector>;
   const Finish<Step> finish(parameters);
   Output* y = static_cast<Output*>(parameters.y);
   const Output* z = static_cast<const Output*>(parameters.z);

@@ -33,20 +33,20 @@ class Axis(NamedTuple):
     """A free index of a phase: its extent, and its strides.
 
     The strides are in the tile, in rows, and, for a phase that accesses global memory itself, along
-    the group of digits and in columns.
+    the digits and in columns.
     """
 
     extent: int
     shared: int
     row: int = 0
-    group: int = 0
+    digit: int = 0
     column: int = 0
 
 
 class MmaPhase(NamedTuple):
     """A phase that contracts one digit, or two: what a warp takes at once, and the free axes.
 
-    For one digit, a warp takes 16 `groups` fibers, and a thread has elements of `lanes` of them.
+    For one digit, a warp has `fiber_tiles` tiles of 16 fibers, a thread elements of `lanes` fibers.
     For two, a warp takes `lanes` blocks of (`digit`, `other`), and contracts `digit` first.
     """
 
@@ -54,7 +54,7 @@ class MmaPhase(NamedTuple):
     other: int | None
     lanes: int
     neighbours: bool
-    grouped: bool
+    wgmma: bool
     axes: tuple[Axis, ...]
 
     @property
@@ -62,13 +62,13 @@ class MmaPhase(NamedTuple):
         return (self.digit,) if self.other is None else (self.digit, self.other)
 
     @property
-    def groups(self) -> int:
+    def fiber_tiles(self) -> int:
         return self.lanes // 2
 
     @property
     def at_once(self) -> int:
-        """Fibers or blocks that a warp (`grouped`: four warps together) takes at once."""
-        return 64 if self.grouped else self.lanes if self.other is not None else 16 * self.groups
+        """Fibers or blocks that a warp (`wgmma`: four warps together) takes at once."""
+        return 64 if self.wgmma else self.lanes if self.other is not None else 16 * self.fiber_tiles
 
     @property
     def fibers(self) -> int:
@@ -163,9 +163,9 @@ class MmaTile(Decision):
             )
         if not WARP <= self.threads <= BLOCK_THREADS or self.threads % WARP:
             return reject_threads(self.threads)
-        group_in = math.prod(p for p, _ in digits)
+        size_in = math.prod(p for p, _ in digits)
         return accept_sizes(
-            (self.rows, group_in, self.columns),
+            (self.rows, size_in, self.columns),
             self.shared_bytes,
             self.threads,
             self.registers,
@@ -210,7 +210,7 @@ class MmaTile(Decision):
             other=other,
             lanes=lanes,
             neighbours=_neighbours(collapsed, (digit, other), strides, lanes),
-            grouped=other is None and style.is_grouped(style.digits[digit]),
+            wgmma=other is None and style.uses_wgmma(style.digits[digit]),
             axes=collapsed,
         )
 
@@ -227,12 +227,12 @@ class MmaTile(Decision):
             return 0
         first, last = self.phases[0], self.phases[-1]
         square = all(p == q for p, q in digits)
-        if not square or max(last.digits) > min(first.digits) or first.grouped != last.grouped:
+        if not square or max(last.digits) > min(first.digits) or first.wgmma != last.wgmma:
             return 0
         each = math.prod(digits[digit][0] for digit in last.digits)
         # A turn of a warp must be a whole number of chunks in both phases: else it would overwrite
         # elements that another warp has yet to read.
-        tasks, crews = first.fibers // first.at_once, self.threads // (128 if first.grouped else 32)
+        tasks, crews = first.fibers // first.at_once, self.threads // (128 if first.wgmma else 32)
         if not tasks or first.at_once % each or last.fibers % (tasks * last.at_once):
             return 0
         return each if tasks % max(crews, 1) == 0 else 0
@@ -274,7 +274,7 @@ def _neighbours(
     own = [strides[digit] for digit in digits if digit is not None]
     last = axes[-1]
     aligned = all(
-        step % lanes == 0 for axis in axes[:-1] for step in (axis.shared, axis.group, axis.column)
+        step % lanes == 0 for axis in axes[:-1] for step in (axis.shared, axis.digit, axis.column)
     )
     return (
         all(stride != 1 and stride % lanes == 0 for stride in own)
@@ -298,6 +298,6 @@ def _collapse(axes: Sequence[PlainAxis]) -> tuple[Axis, ...]:
         else:
             result.append(axis)
     return tuple(
-        Axis(extent=extent, shared=shared, row=row, group=group, column=column)
-        for extent, shared, row, group, column in result or [(1, 0, 0, 0, 0)]
+        Axis(extent=extent, shared=shared, row=row, digit=along, column=column)
+        for extent, shared, row, along, column in result or [(1, 0, 0, 0, 0)]
     )

@@ -37,8 +37,8 @@ from kronop.target import Target
 # not determine them.
 # Cycles of a tensor core product of one warp (by the bytes of an accumulator element), and of one
 # that four warps share; below, both for 16-bit operands (set).
-_CYCLES_OF_PRODUCT, _CYCLES_OF_GROUPED = {4: 3.18, 8: 14.1}, 1.86
-_CYCLES_OF_HALF_PRODUCT, _CYCLES_OF_HALF_GROUPED = 3.0, 1.5
+_CYCLES_OF_PRODUCT, _CYCLES_OF_WGMMA = {4: 3.18, 8: 14.1}, 1.86
+_CYCLES_OF_HALF_PRODUCT, _CYCLES_OF_HALF_WGMMA = 3.0, 1.5
 # Cycles to issue an instruction of a warp; the share of the instructions that 16-bit tiles need;
 # and how many times as many a tile needs whose sizes are not all powers of two, since its index
 # arithmetic has carries.
@@ -202,7 +202,7 @@ def lone(design: KronMma, target: Target) -> tuple[float, float]:
 def _held(design: KronMma) -> float:
     """Elements of X in a block."""
     tile = design.tile
-    return tile.rows * tile.columns * design.work.shape.group_in / tile.style.cluster
+    return tile.rows * tile.columns * design.work.shape.size_in / tile.style.cluster
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -216,7 +216,7 @@ def _figures(tile: MmaTile, source: DataType, target: Target) -> _Figures:
         last = unit and phase.digit == len(style.digits) - 1
         idle = _idle(phase, tile.threads // 32, in_rows and not last)
         if in_rows:
-            read = half.factor_bytes_read(digit, phase.grouped, phase.groups)
+            read = half.factor_bytes_read(digit, phase.wgmma, phase.fiber_tiles)
             factor = read * item.elements / digit[0] / SHARED_BYTES_PER_CYCLE
         else:
             factor = _factor_cycles(style, phase, item.elements)
@@ -282,7 +282,7 @@ def _works(style: MmaStyle, unit: bool, source: DataType) -> tuple[_PhaseWork, .
     runs = _SHORT_RUNS[style.accumulator.bytes]
     for index, (digit, other) in enumerate(order):
         p, q = style.digits[digit]
-        grouped = other is None and style.is_grouped((p, q))
+        wgmma = other is None and style.uses_wgmma((p, q))
         # Without staging, a warp takes short runs of the contiguous digit.
         short = unit and digit == last and not in_rows
         reads = short and index == 0 and not style.staged_in
@@ -290,7 +290,7 @@ def _works(style: MmaStyle, unit: bool, source: DataType) -> tuple[_PhaseWork, .
         planes = bytewise.planes(index, source) if isinstance(style, ByteStyle) else 0
         products = _products(style, digit, other, elements, planes)
         instructions = _instructions(p, 1 if other is None else 2, style.splits, elements)
-        instructions += products * (not grouped)
+        instructions += products * (not wgmma)
         instructions += elements / 32 * planes  # Gathers the bytes of a plane, shifts its sums.
         produced = elements
         for each in (digit,) if other is None else (digit, other):
@@ -301,7 +301,7 @@ def _works(style: MmaStyle, unit: bool, source: DataType) -> tuple[_PhaseWork, .
                 produced=produced,
                 instructions=instructions,
                 products=products,
-                rate=_cycles_of_product(style, grouped),
+                rate=_cycles_of_product(style, wgmma),
                 taken=elements * width * (runs if reads and p > 8 else 1),
                 given=produced * width * (runs if writes and q > 8 else 1),
                 paired=other is not None,
@@ -316,10 +316,10 @@ def _overlapped(*cycles: float) -> float:
     return float(sum(item**_OVERLAP for item in cycles) ** (1 / _OVERLAP))
 
 
-def _cycles_of_product(style: MmaStyle, grouped: bool) -> float:
+def _cycles_of_product(style: MmaStyle, wgmma: bool) -> float:
     if isinstance(style, HalfStyle):
-        return _CYCLES_OF_HALF_GROUPED if grouped else _CYCLES_OF_HALF_PRODUCT
-    return _CYCLES_OF_GROUPED if grouped else _CYCLES_OF_PRODUCT[style.accumulator.bytes]
+        return _CYCLES_OF_HALF_WGMMA if wgmma else _CYCLES_OF_HALF_PRODUCT
+    return _CYCLES_OF_WGMMA if wgmma else _CYCLES_OF_PRODUCT[style.accumulator.bytes]
 
 
 def _instructions(contracted: int, digits: int, splits: bool, elements: float) -> float:
@@ -352,13 +352,13 @@ def _products(
 
 def _factor_cycles(style: MmaStyle, phase: MmaPhase, elements: float) -> float:
     """Cycles of shared memory to read the factors that a phase can't keep in registers."""
-    if phase.grouped:
+    if phase.wgmma:
         return 0.0
     p, q = style.digits[phase.digit]
     parts = parts_of(p) * parts_of(q)
     if phase.other is None:
         whole = style.factor_bytes((p, q))
-        cycles = whole / SHARED_BYTES_PER_CYCLE * elements / (16 * p) / phase.groups
+        cycles = whole / SHARED_BYTES_PER_CYCLE * elements / (16 * p) / phase.fiber_tiles
         return 0 if whole <= 32 * HELD_FACTOR_BYTES else cycles
     fragment = style.factor_bytes((8, 8)) / SHARED_BYTES_PER_CYCLE
     p2, q2 = style.digits[phase.other]
@@ -369,6 +369,6 @@ def _factor_cycles(style: MmaStyle, phase: MmaPhase, elements: float) -> float:
 def _idle(phase: MmaPhase, warps: int, rows: bool) -> float:
     """The factor by which a phase takes longer because its fibers (in 16-bit tiles: rows of them)
     leave warps idle in the last turn."""
-    at_once = (2 if rows else 16) * phase.groups if phase.other is None else phase.lanes
+    at_once = (2 if rows else 16) * phase.fiber_tiles if phase.other is None else phase.lanes
     pieces = operands.cover(phase.fibers, at_once)
     return operands.cover(pieces, warps) * warps / pieces

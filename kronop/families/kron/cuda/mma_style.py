@@ -20,7 +20,7 @@ from kronop.target import Target
 # A warp holds 16 whole fibers of a digit in registers.
 MOST_CONTRACTED = 128
 MOST_DIGITS = 16
-LEAST_GROUPED = 32
+LEAST_OF_WGMMA = 32
 HELD_FACTOR_BYTES = 64
 # Measured with ptxas 13.4: registers of addresses and loops, where all sizes are powers of two,
 # where some are not, and in addition for long digits; and the share of the estimate down to which
@@ -32,7 +32,7 @@ _REGISTERS_SHARE = 0.72
 remembered = functools.lru_cache(maxsize=4096)
 
 # A free index of a phase, before neighbouring ones are collapsed: (extent, stride in the tile, in
-# rows, along the group of digits, in columns).
+# rows, along the digits, in columns).
 PlainAxis = tuple[int, int, int, int, int]
 
 
@@ -43,7 +43,7 @@ class MmaStyle(Decision):
     `staged_in`: X is copied into the tile before the first phase; otherwise that phase reads X from
     global memory. `staged_out`: the same for Y and the last phase. The last `pairs` pairs of
     neighbouring digits are contracted in one phase each. The blocks of a `cluster` divide a tile
-    along its first digit, which is then contracted last. With `grouped`, four warps together
+    along its first digit, which is then contracted last. With `wgmma`, four warps together
     multiply a digit of 32 or more. With `splits`, each operand is split in two: its rounded value
     and the remainder.
     """
@@ -61,14 +61,14 @@ class MmaStyle(Decision):
     staged_out: bool
     pairs: int = 0
     cluster: int = 1
-    grouped: bool = False
+    wgmma: bool = False
 
     def __hash__(self) -> int:
         return self._hash
 
     @derived
     def _hash(self) -> int:
-        flags = self.staged_in, self.staged_out, self.grouped
+        flags = self.staged_in, self.staged_out, self.wgmma
         return hash((self.digits, self.pairs, self.cluster, flags))
 
     @property
@@ -91,8 +91,8 @@ class MmaStyle(Decision):
         size."""
         return 2
 
-    def is_grouped(self, digit: Shape) -> bool:
-        return self.grouped and digit[0] >= LEAST_GROUPED
+    def uses_wgmma(self, digit: Shape) -> bool:
+        return self.wgmma and digit[0] >= LEAST_OF_WGMMA
 
     @derived
     def powers(self) -> bool:
@@ -168,7 +168,7 @@ class MmaStyle(Decision):
         # two blocks of 240 took 0.74 ms.
         most = max(p for p, _ in self.digits)
         long = parts_of(most) >= 8
-        share = _REGISTERS_SHARE if most <= (64 if self.grouped else 32) else 1.0
+        share = _REGISTERS_SHARE if most <= (64 if self.wgmma else 32) else 1.0
         held = round(share * (wanted + others + _REGISTERS_LONG * long))
         return min(THREAD_REGISTERS, held + self._spare_registers(columns))
 
@@ -177,9 +177,9 @@ class MmaStyle(Decision):
         spare = 4 * columns + 24 * (self.accumulator.bytes == 8)
         if self.pairs and not self.powers:
             spare += 32 if any(q > p for p, q in self.digits) else 24
-        if self.grouped and len(set(self.digits)) > 1:
+        if self.wgmma and len(set(self.digits)) > 1:
             spare += 4 if self.powers else 16
-        alone = not (self.staged_in or self.pairs or self.grouped)
+        alone = not (self.staged_in or self.pairs or self.wgmma)
         if alone and len(self.digits) > 3 and min(p for p, _ in self.digits) > 8:
             spare += 56
         return spare
@@ -187,19 +187,19 @@ class MmaStyle(Decision):
     def digit_registers(self, index: int) -> int:
         """Registers for the fibers, the sums and the factor of a phase of one digit."""
         words, (p, q) = self.accumulator.bytes // 4, self.digits[index]
-        groups, at_once = self.turns(index)
+        fiber_tiles, at_once = self.turns(index)
         parts = parts_of(p) * parts_of(q)
         fragment = 2 * words * (1 + self.splits)
-        held = (parts_of(p) + 1 + self.splits) * 4 * groups * words
-        sums = at_once * groups * 4 * words * (1 + self.splits)
+        held = (parts_of(p) + 1 + self.splits) * 4 * fiber_tiles * words
+        sums = at_once * fiber_tiles * 4 * words * (1 + self.splits)
         factor = fragment * (parts if parts * fragment * 4 <= HELD_FACTOR_BYTES else at_once)
         return held + sums + factor
 
     def turns(self, index: int) -> tuple[int, int]:
         """(fibers / 16 that a warp takes at once, produced indices / 8 that it sums up at once)."""
         p, q = self.digits[index]
-        groups = self.held(index, None, False) // 2
-        return groups, min(parts_of(q), (2 if parts_of(p) > 8 else 4) // groups)
+        fiber_tiles = self.held(index, None, False) // 2
+        return fiber_tiles, min(parts_of(q), (2 if parts_of(p) > 8 else 4) // fiber_tiles)
 
     def _pair_registers(self, digit: int, other: int) -> int:
         words = self.accumulator.bytes // 4
@@ -229,7 +229,7 @@ class MmaStyle(Decision):
         def size(index: int, digit: Shape) -> int:
             if index in first:
                 return self._left_factor_bytes(digit)
-            if self.is_grouped(digit):
+            if self.uses_wgmma(digit):
                 digit = (digit[0], operands.round_up(digit[1], 64 if digit[1] > 32 else 32))
             return self.factor_bytes(digit)
 
@@ -239,15 +239,17 @@ class MmaStyle(Decision):
         """Whether the kernel has this style; shared memory and registers are the tile's rule."""
         if len(self.digits) > MOST_DIGITS:
             return Status.reject(f"{len(self.digits)} factors in one pass, at most {MOST_DIGITS}")
-        return self._accept_cluster(target) and self._accept_groups(threads, target)
+        return self._accept_cluster(target) and self._accept_warp_groups(threads, target)
 
-    def _accept_groups(self, threads: int, target: Target) -> Status:
-        if not self.grouped:
+    def _accept_warp_groups(self, threads: int, target: Target) -> Status:
+        if not self.wgmma:
             return Status.accept()
         if not target.has(Feature.warp_groups) or self.accumulator is not float32:
-            return Status.reject(f"{target} has no products of warp groups for {self.accumulator}")
+            return Status.reject(
+                f"{target} has no products of warp fiber_tiles for {self.accumulator}"
+            )
         if threads % 128:
-            return Status.reject(f"{threads} threads are no groups of four warps")
+            return Status.reject(f"{threads} threads are no whole warp groups")
         return Status.accept()
 
     def _accept_cluster(self, target: Target) -> Status:
@@ -272,12 +274,12 @@ def parts_of(size: int) -> int:
 
 
 @remembered
-def runs_of(group: tuple[Shape, ...], merged: int) -> tuple[int, ...]:
+def runs_of(factors: tuple[Shape, ...], merged: int) -> tuple[int, ...]:
     """How many neighbouring factors are multiplied out into each digit: as many as keep the digit
     within `merged`."""
     runs: list[int] = []
     p, q = 0, 0
-    for contracted, produced in group:
+    for contracted, produced in factors:
         if runs and max(p * contracted, q * produced) <= merged:
             runs[-1] += 1
             p, q = p * contracted, q * produced
@@ -288,10 +290,10 @@ def runs_of(group: tuple[Shape, ...], merged: int) -> tuple[int, ...]:
 
 
 @remembered
-def digits_of(group: tuple[Shape, ...], runs: tuple[int, ...]) -> tuple[Shape, ...]:
+def digits_of(factors: tuple[Shape, ...], runs: tuple[int, ...]) -> tuple[Shape, ...]:
     """The factors multiplied out into digits."""
     ends = [sum(runs[:index]) for index in range(len(runs) + 1)]
-    return tuple(product(group[first:end]) for first, end in itertools.pairwise(ends))
+    return tuple(product(factors[first:end]) for first, end in itertools.pairwise(ends))
 
 
 def _apart(stride: int, step: int, banks: int) -> int:

@@ -70,14 +70,14 @@ def _cost(asked: Asked, way: KronPass) -> float:
 def _seen(asked: Asked) -> Asked:
     """The pass with the smallest number of columns that gives the same tiles and costs.
 
-    Passes that only differ in the number of columns behind the group are then equal, and judged
+    Passes that only differ in the number of columns behind the digits are then equal, and judged
     once. Tiles of columns depend on which sizes up to 64 divide the columns, and on how full the
     last tile is, which is always full if 64 divides them. A single digit keeps its columns, because
     it may be a contraction, whose cost depends on their number.
     """
     work = asked.work
     shape = work.shape
-    counts = asked.rows is not None or work.ends.source_by_rows or len(shape.group) == 1
+    counts = asked.rows is not None or work.ends.source_by_rows or len(shape.factors) == 1
     # The user's tile may have more than 64 columns.
     if counts or asked.given is not None or shape.right % 64:
         return asked
@@ -98,7 +98,7 @@ def _ways(asked: Asked) -> tuple[tuple[Choice, ...], Status]:
 def cheapest_choice(asked: Asked) -> tuple[tuple[Choice, ...], Status]:
     """The first choice of `every_choice` alone, found faster."""
     # A single digit may be a contraction, for which there is no lower bound here.
-    if len(asked.work.shape.group) == 1 or not _may(_seen(asked)):
+    if len(asked.work.shape.factors) == 1 or not _may(_seen(asked)):
         return every_choice(asked)
     return (_least(_seen(asked)),), Status.accept()
 
@@ -140,12 +140,12 @@ def _tried(asked: Asked) -> Iterator[tuple[KronPass | None, Status]]:
     for tile in _simt_tiles(asked):
         status = _status(asked, tile)
         yield tile, status
-    group = asked.work.shape.group
-    large = max(group[0]) > mma_style.MOST_CONTRACTED
+    factors = asked.work.shape.factors
+    large = max(factors[0]) > mma_style.MOST_CONTRACTED
     # A tile of phases holds whole digits, so few rows of large digits make too few tiles to occupy
     # all multiprocessors.
-    few = asked.rows is not None and max(group[0]) >= _LEAST_OF_FEW
-    if len(group) == 1 and (large or (_may_be_simt(asked) and not (phases and not few))):
+    few = asked.rows is not None and max(factors[0]) >= _LEAST_OF_FEW
+    if len(factors) == 1 and (large or (_may_be_simt(asked) and not (phases and not few))):
         for product, told in contract_choice.offered(
             asked.work, asked.given, asked.target, asked.rows, MOST_VARIANTS
         ):
@@ -198,7 +198,7 @@ def _status(asked: Asked, design: KronTile | KronMma) -> Status:
     given, work = asked.given, asked.work
     if given is not None:
         across = design.rows if work.ends.source_by_rows else design.columns
-        held = across * math.prod(max(digit) for digit in work.shape.group)
+        held = across * math.prod(max(digit) for digit in work.shape.factors)
         most = given.threadblock_shape[1]
         if held > most:
             return Status.reject(

@@ -85,7 +85,7 @@ def least(design: KronTile | KronMma, target: Target, rows: int | None) -> float
 
 def _steady(design: TiledPass, cost: float, target: Target) -> float:
     """Cycles of one of many tiles, from the cost of an element."""
-    elements = design.rows * design.columns * design.work.shape.group_in
+    elements = design.rows * design.columns * design.work.shape.size_in
     return cost * few_rows.cycles_of_a_byte(target) * elements / 128
 
 
@@ -98,7 +98,7 @@ def _least_overlapped(memory: float, arithmetic: float) -> float:
 def _partial(design: KronMma) -> float:
     """The factor by which memory takes longer, for short runs and for the tiles' padding."""
     columns, element_bytes = design.columns, design.work.ends.source.bytes
-    run = columns if columns > 1 else design.work.shape.group_in
+    run = columns if columns > 1 else design.work.shape.size_in
     partial = math.pow(max(1.0, GPU_LINE / (run * element_bytes)), 0.4)
     if columns > 1:
         bytes_of_run = columns * element_bytes
@@ -122,13 +122,13 @@ def _tile_cost(tile: KronTile, target: Target) -> float:
     """Time in bytes per element of X: memory traffic and arithmetic, as far as they don't
     overlap."""
     shape, accumulator, source = tile.work.shape, tile.work.accumulator, tile.work.ends.source
-    run = tile.columns if tile.columns > 1 else shape.group_in
+    run = tile.columns if tile.columns > 1 else shape.size_in
     partial = math.sqrt(max(1.0, _GOOD_RUN_BYTES / (run * source.bytes)))
     if tile.columns > 1 and tile.columns * source.bytes % 32:
         partial *= 1.15
     narrow = 1 + 0.02 * sum(operands.VECTOR_BYTES / (4 * size) for size in tile.vectors)
     memory = tile.work.bytes_per_element * partial * narrow
-    elements = shape.group_in * tile.columns * tile.rows
+    elements = shape.size_in * tile.columns * tile.rows
     factors = tile.layout.factor_elements * 0.5 * accumulator.bytes / elements
     arithmetic = _arithmetic(shape, accumulator, target) * _ragged(tile)
     phases = len(tile.phases) * 0.6 * accumulator.bytes / 4
@@ -142,18 +142,18 @@ def _tile_cost(tile: KronTile, target: Target) -> float:
 
 def _arithmetic(shape: PassShape, sums: DataType, target: Target) -> float:
     """Multiply-adds of ordinary cores, in bytes per element of X."""
-    work = multiply_adds(sorted(shape.group, key=shrinking), 1, 1) / shape.group_in
+    work = multiply_adds(sorted(shape.factors, key=shrinking), 1, 1) / shape.size_in
     return work * bytes_of_multiply_adds(target, sums)
 
 
 @mma_style.remembered
 def _least_of_mma(
-    group: tuple[Shape, ...], instruction: MathInstruction, ends: Ends, target: Target
+    factors: tuple[Shape, ...], instruction: MathInstruction, ends: Ends, target: Target
 ) -> float:
     """A lower bound of the cost of all tiles on the tensor cores, wherever the digits stand."""
     work = PassWork(
         math=instruction,
-        shape=PassShape(group=group, left=1, right=1),
+        shape=PassShape(factors=factors, left=1, right=1),
         ends=ends,
         by_columns=True,
         factor_alignment=1,
@@ -171,10 +171,10 @@ def least_of_pass(work: PassWork, target: Target, rows: int | None) -> float:
     ordinary = _least_overlapped(least, _arithmetic(work.shape, work.accumulator, target))
     if splits_of(work.math) is None:
         least = ordinary
-    elif rows is None and len(work.shape.group) > 1:
+    elif rows is None and len(work.shape.factors) > 1:
         # The bound of the tensor cores' tiles doesn't hold for a single digit, which may be a
         # contraction, nor for few rows, which have another model.
-        least = min(ordinary, _least_of_mma(work.shape.group, work.math, work.ends, target))
+        least = min(ordinary, _least_of_mma(work.shape.factors, work.math, work.ends, target))
     least *= ROUNDED
     if rows is None:
         return least

@@ -27,7 +27,7 @@ Values = dict[str, int | tuple[int, ...] | tuple[float, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KronPass(Design):
-    """A way to contract digits [first, first + len(work.shape.group)).
+    """A way to contract digits [first, first + len(work.shape.factors)).
 
     While ways are compared, `first` and the epilogue are not set.
     """
@@ -54,7 +54,7 @@ class KronPass(Design):
 
 
 class TiledPass(KronPass):
-    """A pass over tiles in shared memory: rows x the group of digits x columns."""
+    """A pass over tiles in shared memory: rows x digits x columns."""
 
     __slots__ = ()
 
@@ -92,20 +92,20 @@ class TiledPass(KronPass):
 
     @property
     def how(self) -> str:
-        return (
-            f"tiles of {self.rows} x {self.work.shape.group_in} x {self.columns} in shared memory"
-        )
+        return f"tiles of {self.rows} x {self.work.shape.size_in} x {self.columns} in shared memory"
 
     @property
     def signature(self) -> KernelSignature:
-        return _signature(operands.scalar_kind(self.epilogue), len(self.work.shape.group))
+        return _signature(operands.scalar_kind(self.epilogue), len(self.work.shape.factors))
 
     def instantiation(self, target: Target) -> Instantiation:
         ends, scalar = self.work.ends, operands.scalar_kind(self.epilogue)
         return Instantiation(
             header=f"{self.kernel}.cuh",
             template=f"kronop::{self.kernel}",
-            parameters=(f"kronop::KronTileParameters<{scalar.cxx}, {len(self.work.shape.group)}>"),
+            parameters=(
+                f"kronop::KronTileParameters<{scalar.cxx}, {len(self.work.shape.factors)}>"
+            ),
             types=operands.element_types(self.work.math, ends.source, ends.output, self.epilogue),
             constants=self.constants(target),
             cluster=self.cluster,
@@ -125,13 +125,13 @@ class TiledPass(KronPass):
         """How many blocks a launch with `tiles` tiles has."""
         return tiles
 
-    def strides_as_planned(self, digit: int, group: int, by_rows: bool) -> bool:
+    def strides_as_planned(self, digit: int, size: int, by_rows: bool) -> bool:
         """Whether vector accesses are possible if neighbours in a digit are `digit` elements
         apart."""
         return True
 
     def launches(self, problem: KronProblem, target: Target) -> tuple[Launch, ...]:
-        factors = problem.factors[self.first : self.first + len(self.work.shape.group)]
+        factors = problem.factors[self.first : self.first + len(self.work.shape.factors)]
         views, extents = self._views(problem, factors)
         across = operands.cover(extents["inner"][0], self.columns)
         down = operands.cover(math.prod(extents["outer"]), self.rows)
@@ -157,16 +157,16 @@ class TiledPass(KronPass):
         shape, ends = self.work.shape, self.work.ends
         x_vector, y_vector = self.vectors
 
-        def flag(name: str, group: int, width: int, element: DataType, by_rows: bool) -> int:
+        def flag(name: str, size: int, width: int, element: DataType, by_rows: bool) -> int:
             view = views[name]
-            if not self.strides_as_planned(view.strides["digit"][0], group, by_rows):
+            if not self.strides_as_planned(view.strides["digit"][0], size, by_rows):
                 return 0
-            along, sizes = "digit" if self.columns == 1 else "inner", {**extents, "digit": (group,)}
+            along, sizes = "digit" if self.columns == 1 else "inner", {**extents, "digit": (size,)}
             return operands.allows_vectors(view, sizes, along, width, element)
 
-        x = flag("x", shape.group_in, x_vector, ends.source, ends.source_by_rows)
+        x = flag("x", shape.size_in, x_vector, ends.source, ends.source_by_rows)
         y, z = (
-            flag(name, shape.group_out, y_vector, ends.output, ends.output_by_rows) for name in "yz"
+            flag(name, shape.size_out, y_vector, ends.output, ends.output_by_rows) for name in "yz"
         )
         return {"x_vector": x, "y_vector": y and (views["z"].pointer == 0 or z)}
 
@@ -188,8 +188,8 @@ class TiledPass(KronPass):
         if cut is not None:
             outer[cut], inner = pieces, inner // pieces
 
-        def view(item: StridedMatrix, group: int) -> operands.View:
-            digit, left = shape.right * item.column, group * shape.right * item.column
+        def view(item: StridedMatrix, size: int) -> operands.View:
+            digit, left = shape.right * item.column, size * shape.right * item.column
             rows = [left, item.column] if by_rows else [item.row, left]
             for axis, source in absorbed.items():
                 rows[axis] = item.batch[source] if item.batch else 0
@@ -204,9 +204,9 @@ class TiledPass(KronPass):
             return operands.View(pointer=item.pointer, strides=strides)
 
         views = {
-            "x": view(problem.x, shape.group_in),
-            "y": view(problem.y, shape.group_out),
-            "z": view(problem.z or NOTHING, shape.group_out),
+            "x": view(problem.x, shape.size_in),
+            "y": view(problem.y, shape.size_out),
+            "z": view(problem.z or NOTHING, shape.size_out),
         }
         return views, {"outer": tuple(outer), "inner": (inner,), "batch": four(batch, 1)}
 

@@ -1,8 +1,8 @@
 """Splitting a Kronecker matmul into passes: candidates, legality, cost, best.
 
-A pass contracts a contiguous group of digits: on a tile in shared memory, or, if it is one digit
+A pass contracts adjacent digits: on a tile in shared memory, or, if it is one digit
 too large for a tile, as a tiled contraction. Fewer passes mean less memory traffic, but the tile
-of a large group may not fit in shared memory.
+of many digits may not fit in shared memory.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from kronop.families.kron.cuda.shapes import Ends, PassShape, PassWork, product,
 from kronop.families.kron.description import KronMatmulDescription, Side
 from kronop.target import Target
 
-# How many ways to cut the digits into groups the tuner may choose from.
-_MOST_GROUPINGS = 4
+# How many cuts of the digits into passes the tuner may choose from.
+_MOST_CUTS = 4
 
-Groups = tuple[tuple[int, int], ...]
+Cut = tuple[tuple[int, int], ...]
 Rejected = list[tuple[str, str]]
 Windows = dict[tuple[int, int], Asked]
 # Ways to run a pass, the cheapest first, or the reason why there is none.
@@ -99,8 +99,8 @@ def _cheapest(
 ) -> tuple[KronPass, ...]:
     """The passes that cost least.
 
-    Judging a pass is slow, so each group of digits starts with a lower bound of its cost. The
-    groups of the cheapest cut are judged, the cheapest cut is looked for again, and so on: a cut
+    Judging a pass is slow, so each pass starts with a lower bound of its cost. The
+    passes of the cheapest cut are judged, the cheapest cut is looked for again, and so on: a cut
     that stays the cheapest with true costs alone is the best one.
     """
     windows = _windows(description, target, rows, rejected)
@@ -112,7 +112,7 @@ def _cheapest(
     for place, asked in windows.items():
         alike.setdefault(asked, []).append(place)
     judged: set[tuple[int, int]] = set()
-    while ways := _ranked_groups(len(description.contractions), costs, 1):
+    while ways := _ranked_cuts(len(description.contractions), costs, 1):
         unknown = [place for place in ways[0] if place not in judged]
         if not unknown:
             options = _options(description, ways[0], target, rows, rejected, cheapest_choice)
@@ -126,13 +126,13 @@ def _cheapest(
 def variants(
     description: KronMatmulDescription, target: Target, rows: int | None = None
 ) -> list[tuple[KronPass, ...]]:
-    """The passes that `split` gives, then other cuts into groups and other tiles, the cheapest
+    """The passes that `split` gives, then other cuts into passes and other tiles, the cheapest
     first."""
     found: dict[tuple[KronPass, ...], float] = {}
     windows = _windows(description, target, rows, [])
     costs = {place: _cost_of(asked) for place, asked in windows.items()}
-    for groups in _ranked_groups(len(description.contractions), costs, _MOST_GROUPINGS):
-        options = _options(description, groups, target, rows, [], every_choice)
+    for cut in _ranked_cuts(len(description.contractions), costs, _MOST_CUTS):
+        options = _options(description, cut, target, rows, [], every_choice)
         # Every cut gets about as many variants: a cut into more passes takes fewer tiles of each.
         most = max(2, round(MOST_VARIANTS ** (1 / max(len(options), 1))))
         chosen = itertools.product(*(item[:most] for item in options))
@@ -146,7 +146,7 @@ def variants(
 
 def _options(
     description: KronMatmulDescription,
-    groups: Groups,
+    cut: Cut,
     target: Target,
     rows: int | None,
     rejected: Rejected,
@@ -154,12 +154,12 @@ def _options(
 ) -> list[list[Choice]]:
     """For each pass in launch order, the choices that `judge` finds; empty if a pass has none."""
     digits = description.contractions
-    order = sorted(groups, key=lambda item: shrinking(product(digits[item[0] : item[1]])))
+    order = sorted(cut, key=lambda item: shrinking(product(digits[item[0] : item[1]])))
     options = []
     sizes = [p for p, _ in digits]
     for index, (first, end) in enumerate(order):
         shape = PassShape(
-            group=digits[first:end], left=math.prod(sizes[:first]), right=math.prod(sizes[end:])
+            factors=digits[first:end], left=math.prod(sizes[:first]), right=math.prod(sizes[end:])
         )
         ends = _ends(description, index == 0, index == len(order) - 1)
         work = work_of(description, shape, ends)
@@ -199,7 +199,7 @@ def _between(description: KronMatmulDescription) -> DataType:
 def _windows(
     description: KronMatmulDescription, target: Target, rows: int | None, rejected: Rejected
 ) -> Windows:
-    """Every group of digits [first, end) that one pass can contract, after the groups within it."""
+    """The digits [first, end) that one pass can contract, after the passes within it."""
     digits = description.contractions
     found: Windows = {}
     refused: Windows = {}
@@ -211,12 +211,12 @@ def _windows(
                 found[first, end] = asked
                 continue
             refused[first, end] = asked
-            # A larger group needs at least as much memory and registers, so it can't fit either.
+            # A pass of more digits needs no less memory and registers: it can't fit either.
             if end - first > 1:
                 break
     largest = sorted(refused, key=lambda place: place[0] - place[1])[:4]
     names = [(f"digits {first} to {end - 1} in one pass", (first, end)) for first, end in largest]
-    if not _ranked_groups(len(digits), dict.fromkeys(found, 0.0), 1):
+    if not _ranked_cuts(len(digits), dict.fromkeys(found, 0.0), 1):
         # No cut into passes exists because this digit doesn't even fit a pass of its own.
         alone = next(place for place in refused if place[1] - place[0] == 1)
         names.append((f"digit {alone[0]} alone", alone))
@@ -229,7 +229,7 @@ def _work_of_window(
 ) -> PassWork:
     """The work of a pass over these digits, for the estimate, before the other passes are known."""
     digits, ends = description.contractions, ends_of(description)
-    # With many rows, the digits before the group don't matter to the cost: 1 makes more passes
+    # With many rows, the digits before the pass don't matter to the cost: 1 makes more passes
     # equal. They do if the tile's columns are the rows of X, as its rows are then other digits.
     alone = rows is None and not ends.source_by_rows
     left = 1 if alone else math.prod(p for p, _ in digits[:first])
@@ -237,23 +237,23 @@ def _work_of_window(
     if end - first < len(digits):
         # Some other pass comes before or after this one, so assume an intermediate as its output.
         ends = replace(ends, output=_between(description))
-    return work_of(description, PassShape(group=digits[first:end], left=left, right=right), ends)
+    return work_of(description, PassShape(factors=digits[first:end], left=left, right=right), ends)
 
 
-def _ranked_groups(digits: int, costs: Mapping[tuple[int, int], float], most: int) -> list[Groups]:
-    """The cheapest cuts of the digits into groups: dynamic programming over the last group."""
-    best: list[list[tuple[float, Groups]]] = [[(0.0, ())]]
+def _ranked_cuts(digits: int, costs: Mapping[tuple[int, int], float], most: int) -> list[Cut]:
+    """The cheapest cuts of the digits into passes: dynamic programming over the last pass."""
+    best: list[list[tuple[float, Cut]]] = [[(0.0, ())]]
     for end in range(1, digits + 1):
         found = [
-            (cost + costs[first, end], first, groups)
+            (cost + costs[first, end], first, cut)
             for first in range(end - 1, -1, -1)
             if (first, end) in costs
-            for cost, groups in best[first]
+            for cost, cut in best[first]
         ]
         # Cuts are only built for those that are kept: with 70 digits, building all takes long.
         kept = heapq.nsmallest(most, found, key=lambda item: item[0])
-        best.append([(cost, (*groups, (first, end))) for cost, first, groups in kept])
-    return [groups for _, groups in best[-1]]
+        best.append([(cost, (*cut, (first, end))) for cost, first, cut in kept])
+    return [cut for _, cut in best[-1]]
 
 
 def _cost_of(asked: Asked) -> float:

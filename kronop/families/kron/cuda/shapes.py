@@ -15,34 +15,34 @@ Shape = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class PassShape(Decision):
-    """A contiguous group of digits, and the digits around it.
+    """Adjacent digits that one pass contracts, and the digits around it.
 
     Attributes:
-        group: (contracted, produced) of each digit of the group.
-        left: the product of the extents, when the pass runs, of all digits before the group.
-        right: that of all digits after it; in memory, neighbouring values of the group's last digit
+        factors: (contracted, produced) of each digit.
+        left: the product of the extents, when the pass runs, of all digits before these.
+        right: that of all digits after it; in memory, neighbouring values of the last digit
             are so many elements apart.
     """
 
-    group: tuple[Shape, ...]
+    factors: tuple[Shape, ...]
     left: int
     right: int
 
     @derived
-    def group_in(self) -> int:
-        return math.prod(p for p, _ in self.group)
+    def size_in(self) -> int:
+        return math.prod(p for p, _ in self.factors)
 
     @derived
-    def group_out(self) -> int:
-        return math.prod(q for _, q in self.group)
+    def size_out(self) -> int:
+        return math.prod(q for _, q in self.factors)
 
     @property
     def columns_in(self) -> int:
-        return self.left * self.group_in * self.right
+        return self.left * self.size_in * self.right
 
     @property
     def columns_out(self) -> int:
-        return self.left * self.group_out * self.right
+        return self.left * self.size_out * self.right
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,17 +95,17 @@ class PassWork(Decision):
     def bytes_per_element(self) -> float:
         """Memory traffic for an element of X."""
         shape, ends = self.shape, self.ends
-        return ends.source.bytes + ends.output.bytes * shape.group_out / shape.group_in
+        return ends.source.bytes + ends.output.bytes * shape.size_out / shape.size_in
 
     @property
     def operations_per_row(self) -> int:
         """Multiplications and additions for a row of X."""
-        order = sorted(self.shape.group, key=shrinking)
+        order = sorted(self.shape.factors, key=shrinking)
         return 2 * multiply_adds(order, self.shape.left, self.shape.right)
 
 
 def shrinking(shape: Shape) -> float:
-    """Sort key of digits and groups: those that shrink X most per operation go first.
+    """Sort key of digits and passes: those that shrink X most per operation go first.
 
     Contracting P to Q costs Q operations for each element, and leaves Q / P elements for each one.
     Comparing both orders of two neighbours shows that the total is least in descending order of
@@ -115,9 +115,9 @@ def shrinking(shape: Shape) -> float:
     return 1 / contracted - 1 / produced
 
 
-def product(group: Sequence[Shape]) -> Shape:
+def product(factors: Sequence[Shape]) -> Shape:
     """The shape of the Kronecker product of some factors."""
-    return math.prod(p for p, _ in group), math.prod(q for _, q in group)
+    return math.prod(p for p, _ in factors), math.prod(q for _, q in factors)
 
 
 def multiply_adds(digits: list[Shape], left: int, right: int) -> int:

@@ -34,7 +34,7 @@ _SMALL_BLOCKS = {"float32": 64, "int32": 64, "float64": 32, "int64": 16}
 
 @dataclass(frozen=True, kw_only=True)
 class KronTile(TiledPass):
-    """Rows x group x columns of a block, and its threads.
+    """Rows x digits x columns of a block, and its threads.
 
     Attributes:
         pad_shift: an element of padding follows every 2^pad_shift elements; 0 for no padding. The
@@ -69,20 +69,20 @@ class KronTile(TiledPass):
                 operands.widest_divisor(ends.source_alignment, sizes),
                 operands.widest_divisor(ends.output_alignment, sizes),
             )
-        x = operands.widest_divisor(ends.source_alignment, [shape.group_in])
-        return x, operands.widest_divisor(ends.output_alignment, [shape.group_out])
+        x = operands.widest_divisor(ends.source_alignment, [shape.size_in])
+        return x, operands.widest_divisor(ends.output_alignment, [shape.size_out])
 
     @derived
     def layout(self) -> TileLayout:
         """Where the tile and the factors lie in shared memory."""
-        group, accumulator = self.work.shape.group, self.work.accumulator
-        slots = tuple(max(item) for item in group)
+        factors, accumulator = self.work.shape.factors, self.work.accumulator
+        slots = tuple(max(item) for item in factors)
         vector, chunk = operands.vector_of(accumulator), chunk_of(accumulator)
         pitches = tuple(
             operands.round_up(digit[1], vector if max(digit) <= SMALL_DIGIT else chunk)
-            for digit in group
+            for digit in factors
         )
-        sizes = [p * pitch for (p, _), pitch in zip(group, pitches, strict=True)]
+        sizes = [p * pitch for (p, _), pitch in zip(factors, pitches, strict=True)]
         row_stride = math.prod(slots) * self.columns
         return TileLayout(
             slots=slots,
@@ -116,7 +116,7 @@ class KronTile(TiledPass):
         accumulator = self.work.accumulator
         chunk, words = chunk_of(accumulator), accumulator.bytes // 4
         wanted = 0
-        for phase in _group_phases(self.work.shape.group, accumulator):
+        for phase in _phases_of(self.work.shape.factors, accumulator):
             if phase.together == 0:
                 wanted = max(wanted, (phase.block + 32) * words + 64)
             else:
@@ -134,9 +134,11 @@ class KronTile(TiledPass):
 
     def status(self, target: Target) -> Status:
         shape = self.work.shape
-        if len(shape.group) > MOST_FACTORS:
-            return Status.reject(f"{len(shape.group)} factors in one pass, at most {MOST_FACTORS}")
-        largest = max(p for p, _ in shape.group)
+        if len(shape.factors) > MOST_FACTORS:
+            return Status.reject(
+                f"{len(shape.factors)} factors in one pass, at most {MOST_FACTORS}"
+            )
+        largest = max(p for p, _ in shape.factors)
         if largest > MOST_CONTRACTED:
             return Status.reject(
                 f"a digit of {largest} does not fit a thread's registers, at most {MOST_CONTRACTED}"
@@ -144,7 +146,7 @@ class KronTile(TiledPass):
         if not WARP <= self.threads <= BLOCK_THREADS:
             return reject_threads(self.threads)
         return accept_sizes(
-            (self.rows, shape.group_in, self.columns),
+            (self.rows, shape.size_in, self.columns),
             self.shared_bytes,
             self.threads,
             self.registers,
@@ -154,15 +156,15 @@ class KronTile(TiledPass):
     @derived
     def phases(self) -> tuple[Phase, ...]:
         """The phases in the order of execution, with their free axes at that time."""
-        layout, group = self.layout, self.work.shape.group
+        layout, factors = self.layout, self.work.shape.factors
         done: set[int] = set()
         result = []
-        for phase in _group_phases(group, self.work.accumulator):
+        for phase in _phases_of(factors, self.work.accumulator):
             inside = range(phase.first, phase.end)
             axes = [(self.rows, layout.row_stride)]
             axes += [
                 (digit[1] if index in done else digit[0], layout.strides[index])
-                for index, digit in enumerate(group)
+                for index, digit in enumerate(factors)
                 if index not in inside
             ]
             result.append(
@@ -197,8 +199,8 @@ class KronTile(TiledPass):
         return (
             ("kRows", self.rows),
             ("kColumns", self.columns),
-            ("kContracted", tuple(p for p, _ in shape.group)),
-            ("kProduced", tuple(q for _, q in shape.group)),
+            ("kContracted", tuple(p for p, _ in shape.factors)),
+            ("kProduced", tuple(q for _, q in shape.factors)),
             ("kStride", layout.strides),
             ("kRowStride", layout.row_stride),
             ("kFactorPitch", layout.pitches),
@@ -212,11 +214,11 @@ def chunk_of(accumulator: DataType) -> int:
     return 32 // accumulator.bytes
 
 
-def _group_phases(group: Sequence[Shape], accumulator: DataType) -> list[Phase]:
-    """The phases of a group: runs of small digits share one; those that shrink X most go first."""
+def _phases_of(factors: Sequence[Shape], accumulator: DataType) -> list[Phase]:
+    """The phases of a pass: runs of small digits share one; those that shrink X most go first."""
     phases: list[Phase] = []
     most = _SMALL_BLOCKS[accumulator.name]
-    for index, digit in enumerate(group):
+    for index, digit in enumerate(factors):
         slots = max(digit)
         last = phases[-1] if phases else None
         if slots > SMALL_DIGIT:
@@ -228,7 +230,7 @@ def _group_phases(group: Sequence[Shape], accumulator: DataType) -> list[Phase]:
             phases[-1] = Phase(first=last.first, end=index + 1, together=0, block=block)
         else:
             phases.append(Phase(first=index, end=index + 1, together=0, block=slots))
-    return sorted(phases, key=lambda phase: shrinking(product(group[phase.first : phase.end])))
+    return sorted(phases, key=lambda phase: shrinking(product(factors[phase.first : phase.end])))
 
 
 def _collapse(axes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

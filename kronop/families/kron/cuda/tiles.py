@@ -36,7 +36,7 @@ def mma_tiles(work: PassWork, given: TileDescription | None, few: bool) -> Itera
         sizes = [*_large(work), *(_small(work) if few else ())]
     splits = bool(splits_of(work.math))
     for runs in _runs(work):
-        digits = mma_style.digits_of(work.shape.group, runs)
+        digits = mma_style.digits_of(work.shape.factors, runs)
         halves = _half_styles(digits, work.accumulator, splits) if _may_be_half(work, runs) else ()
         long = len(digits) == 1 and digits[0][0] > _MOST_STAGED
         for rows, columns, threads in dict.fromkeys(sizes):
@@ -52,7 +52,7 @@ def every_style(work: PassWork) -> tuple[MmaStyle, ...]:
     splits = bool(splits_of(work.math))
     found: list[MmaStyle] = []
     for runs in _runs(work):
-        digits = mma_style.digits_of(work.shape.group, runs)
+        digits = mma_style.digits_of(work.shape.factors, runs)
         found += _styles(digits, work.accumulator, splits, True, True)
         if _may_be_half(work, runs):
             found += _half_styles(digits, work.accumulator, splits)
@@ -61,7 +61,7 @@ def every_style(work: PassWork) -> tuple[MmaStyle, ...]:
 
 def _large(work: PassWork) -> Iterator[tuple[int, int, int]]:
     """(rows, columns, threads) of tiles with 4096 elements or more."""
-    slots = math.prod(max(digit) for digit in work.shape.group)
+    slots = math.prod(max(digit) for digit in work.shape.factors)
     # NOTE: measured: 32 and 64 contiguous columns are faster than fewer, and tiles of 2048 elements
     # were never the fastest.
     for columns in sorted(_columns(work))[-2:]:
@@ -75,8 +75,8 @@ def _large(work: PassWork) -> Iterator[tuple[int, int, int]]:
 def _small(work: PassWork) -> Iterator[tuple[int, int, int]]:
     """(rows, columns, threads) of tiles with few rows; no more threads than the elements, or the
     preparation of the factors, keep busy."""
-    slots = math.prod(max(digit) for digit in work.shape.group)
-    largest = max(p * q for p, q in work.shape.group)
+    slots = math.prod(max(digit) for digit in work.shape.factors)
+    largest = max(p * q for p, q in work.shape.factors)
     for columns in [size for size in _columns(work) if size in (8, 16, 32)] or [1]:
         for rows in (1, 2, 4):
             elements = rows * slots * columns
@@ -98,12 +98,12 @@ def _styles(
     # NOTE: measured: clusters of 4 and 8 blocks took 1.1 to 3 times as long as clusters of 2, or as
     # two passes. Tiles of columns without staging took 1.1 to 2.6 times as long as staged ones,
     # except for a single digit that is too long to stage.
-    large = accumulator is float32 and max(p for p, _ in digits) >= mma_style.LEAST_GROUPED
+    large = accumulator is float32 and max(p for p, _ in digits) >= mma_style.LEAST_OF_WGMMA
     kind = ByteStyle if _are_bytes(accumulator) else MmaStyle
     most = 0 if kind is ByteStyle else _most_pairs(digits)
     pairs = sorted({0, most, min(most, (len(digits) - 1) // 2)}) if direct else ()
 
-    def style(staged: bool, grouped: bool, count: int = 0, cluster: int = 1) -> MmaStyle:
+    def style(staged: bool, wgmma: bool, count: int = 0, cluster: int = 1) -> MmaStyle:
         return kind(
             digits=digits,
             accumulator=accumulator,
@@ -112,14 +112,14 @@ def _styles(
             staged_out=staged,
             pairs=count,
             cluster=cluster,
-            grouped=grouped,
+            wgmma=wgmma,
         )
 
     found = []
-    for grouped in (False, True) if large else (False,):
-        found.append(style(True, grouped))
+    for wgmma in (False, True) if large else (False,):
+        found.append(style(True, wgmma))
         for count, cluster in itertools.product(pairs, (1, 2) if shares else (1,)):
-            found.append(style(False, grouped, count, cluster))
+            found.append(style(False, wgmma, count, cluster))
     return tuple(found)
 
 
@@ -132,7 +132,7 @@ def _may_be_half(work: PassWork, runs: Sequence[int]) -> bool:
 @remembered
 def _half_styles(digits: Digits, accumulator: DataType, splits: bool) -> tuple[HalfStyle, ...]:
     """The styles whose tile holds 16-bit elements, with and without staging at either end."""
-    large = max(p for p, _ in digits) >= mma_style.LEAST_GROUPED
+    large = max(p for p, _ in digits) >= mma_style.LEAST_OF_WGMMA
     both = (True, False)
     return tuple(
         HalfStyle(
@@ -141,10 +141,10 @@ def _half_styles(digits: Digits, accumulator: DataType, splits: bool) -> tuple[H
             splits=splits,
             staged_in=staged_in,
             staged_out=staged_out,
-            grouped=grouped,
+            wgmma=wgmma,
             buffers=buffers,
         )
-        for grouped, staged_in, staged_out, buffers in itertools.product(
+        for wgmma, staged_in, staged_out, buffers in itertools.product(
             (False, True) if large else (False,), both, both, (1, 2)
         )
     )
@@ -170,10 +170,10 @@ def _most_pairs(digits: Sequence[Shape]) -> int:
 def _runs(work: PassWork) -> list[tuple[int, ...]]:
     """Ways to multiply factors out into digits (how many factors make each digit): factors merge at
     least while the digit stays within 8."""
-    group = work.shape.group
+    factors = work.shape.factors
     if _are_bytes(work.accumulator):
-        return [mma_style.runs_of(group, 1)]
-    limits = {mma_style.runs_of(group, merged): merged for merged in (16, 8, 1)}
+        return [mma_style.runs_of(factors, 1)]
+    limits = {mma_style.runs_of(factors, merged): merged for merged in (16, 8, 1)}
     runs = sorted(limits, key=lambda item: limits[item])
     return runs[1:] if len(runs) == 3 else runs
 
@@ -182,7 +182,7 @@ def simt_tiles(work: PassWork, given: TileDescription | None) -> list[KronTile]:
     """Tiles of the ordinary cores: with columns that make long contiguous runs, and with rows and
     threads that fill a block."""
     shape, accumulator = work.shape, work.accumulator
-    slots = math.prod(max(digit) for digit in shape.group)
+    slots = math.prod(max(digit) for digit in shape.factors)
     if given is not None:
         m, n, _ = given.threadblock_shape
         across = max(1, n // slots)

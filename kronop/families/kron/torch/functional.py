@@ -26,8 +26,8 @@ def gemkm(
     without a graph break, torch.vmap, torch.func. Gradients are computed by kronop's own kernels:
 
     - of x alone: one product, with the transposed factors.
-    - of N factors: neighbours are merged into n <= N groups (n = 3 for 8^5 and 64^3, 2 for 2^12).
-      The backward is 2 n - 1 products with one group each, one of which gives the gradient of x,
+    - of N factors: neighbours are merged into n <= N runs (n = 3 for 8^5 and 64^3, 2 for 2^12).
+      The backward is 2 n - 1 products with one run each, one of which gives the gradient of x,
       and n contractions over all rows (on CPUs by torch's matmul). Only x and the factors are
       kept between forward and backward. The backward works on one part of the rows (gekmm: of the
       batch) after the other, in at most n buffers.

@@ -14,7 +14,7 @@ import torch
 
 from kronop.core import program
 from kronop.families.kron.api import gekmm, gemkm
-from kronop.families.kron.grouping import Group, groups
+from kronop.families.kron.runs import Run, runs
 from kronop.families.kron.torch.calls import Calls, NotedCalls
 from kronop.families.kron.torch.sums import KernelSums, MatrixSums
 from kronop.torch.declaration import Prepared
@@ -79,7 +79,7 @@ def _chain(
     needs: Sequence[bool],
 ) -> dict[int, torch.Tensor]:
     """Every gradient by its index in `needs`, from the products of both x and the gradient with
-    groups of factors: see `grouping`."""
+    runs of factors: see `runs`."""
     shared = all(math.prod(factor.shape[:-2]) == 1 for factor in factors)
     if shared:
         factors = [factor.reshape(factor.shape[-2:]) for factor in factors]
@@ -179,7 +179,7 @@ def _rows_at_once(a: torch.Tensor, b: torch.Tensor) -> int:
 
 
 class _Backward:
-    """The products of x and of the gradient with the groups of factors, for some rows at a time.
+    """The products of x and of the gradient with the runs of factors, for some rows at a time.
 
     Args:
         a, b: x and the gradient as (*lead, outer, digits, inner).
@@ -189,7 +189,7 @@ class _Backward:
 
     Attributes:
         matrices: the factors (..., P, Q), as x is contracted.
-        parts: the groups.
+        parts: the runs.
     """
 
     def __init__(
@@ -205,11 +205,11 @@ class _Backward:
         self.matrices = [factor.mT if left else factor for factor in factors]
         shapes = tuple((int(item.shape[-2]), int(item.shape[-1])) for item in self.matrices)
         wanted, inner = tuple(needs[1:]), int(a.shape[-1])
-        self.parts = groups(shapes, wanted, needs[0], inner, a.element_size(), on_gpu(a))
+        self.parts = runs(shapes, wanted, needs[0], inner, a.element_size(), on_gpu(a))
         self._a, self._b, self._alpha, self._wants_x = a, b, alpha, needs[0]
-        self._own = [self.matrices[group.start : group.stop] for group in self.parts]
-        self._last = max(group.stop for group in self.parts if group.wanted)
-        self._first = min(group.start for group in self.parts if group.wanted)
+        self._own = [self.matrices[run.start : run.stop] for run in self.parts]
+        self._last = max(run.stop for run in self.parts if run.wanted)
+        self._first = min(run.start for run in self.parts if run.wanted)
         self._buffers = Buffers()
         self._calls = calls
 
@@ -239,21 +239,21 @@ class _Backward:
         of_x: torch.Tensor | None,
     ) -> None:
         seen = []
-        for group, own in zip(self.parts, self._own, strict=True):
+        for run, own in zip(self.parts, self._own, strict=True):
             seen.append(a)
-            if group.stop < self._last:
-                a = self._apply(a, own, group, 1.0, None)
+            if run.stop < self._last:
+                a = self._apply(a, own, run, 1.0, None)
         for at in reversed(range(len(self.parts))):
-            group = self.parts[at]
-            if group.wanted:
+            run = self.parts[at]
+            if run.wanted:
                 sums.add(at, seen[at], b)
-            if group.stop <= self._last:
+            if run.stop <= self._last:
                 self._buffers.give(seen[at])
-            if of_x is not None or group.start > self._first:
+            if of_x is not None or run.start > self._first:
                 turned = [item.mT for item in self._own[at]]
-                is_end = not group.start
+                is_end = not run.start
                 alpha, out = (self._alpha, of_x) if is_end else (1.0, None)
-                after = self._apply(b, turned, group, alpha, out)
+                after = self._apply(b, turned, run, alpha, out)
                 self._buffers.give(b)
                 b = after
         self._buffers.give(b)
@@ -262,18 +262,18 @@ class _Backward:
         self,
         item: torch.Tensor,
         matrices: Sequence[torch.Tensor],
-        group: Group,
+        run: Run,
         alpha: float,
         out: torch.Tensor | None,
     ) -> torch.Tensor:
-        """`item` with the group's digits contracted with matrices (..., P, Q), times alpha."""
+        """`item` with the run's digits contracted with matrices (..., P, Q), times alpha."""
         *lead, outer, digits, inner = item.shape
-        before, behind = group.before, group.behind * inner
+        before, behind = run.before, run.behind * inner
         columns = math.prod(matrix.shape[-1] for matrix in matrices)
         if any(matrix.dim() > 2 for matrix in matrices):
             lead = torch.broadcast_shapes(lead, *(matrix.shape[:-2] for matrix in matrices))
         if out is None:
-            shape = (*lead, outer, before * columns * group.behind, inner)
+            shape = (*lead, outer, before * columns * run.behind, inner)
             out = self._buffers.take(shape, item)
         rows = digits * inner // (before * behind)
         left = behind > 1

@@ -1,4 +1,4 @@
-"""The gradients of the factors of groups, from the operands A and B of `grouping`.
+"""The gradients of the factors of runs, from the operands A and B of `runs`.
 
 A is (outer, before rows behind, inner), made from x; B is (outer, before columns behind, inner),
 made from the gradient. Both are contiguous, and hold some rows at a time.
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 
 from kronop.families.kron.formed import kronecker_product
-from kronop.families.kron.grouping import Group, permutes
+from kronop.families.kron.runs import Run, permutes
 from kronop.families.kron.torch.calls import Calls
 from kronop.families.ksparse.gradient_api import weight_gradient
 from kronop.torch.memory import kind_of, on_gpu
@@ -25,33 +25,33 @@ def leading(*tensors: torch.Tensor) -> tuple[int, ...]:
 
 
 class MatrixSums:
-    """The gradients of factors that may have a batch, from those of the groups' merged factors,
+    """The gradients of factors that may have a batch, from those of the runs' merged factors,
     which are summed up by torch's matrix products.
 
     Args:
         matrices: (..., P, Q), as x is contracted.
-        parts: the groups.
+        parts: the runs.
         alpha: the factor that gradients are scaled by.
     """
 
     def __init__(
-        self, matrices: Sequence[torch.Tensor], parts: Sequence[Group], alpha: float
+        self, matrices: Sequence[torch.Tensor], parts: Sequence[Run], alpha: float
     ) -> None:
         self._matrices, self._parts, self._alpha = matrices, parts, alpha
         self._sums: list[torch.Tensor | None] = [None] * len(parts)
 
     def add(self, at: int, a: torch.Tensor, b: torch.Tensor) -> None:
-        """Adds some rows to the gradient of group `at`."""
+        """Adds some rows to the gradient of run `at`."""
         self._sums[at] = _contract(a, b, self._parts[at], self._alpha, self._sums[at])
 
     def found(self) -> dict[int, torch.Tensor]:
-        """The gradient of each factor of the groups that were asked for, by its index."""
+        """The gradient of each factor of the runs that were asked for, by its index."""
         every: dict[int, torch.Tensor] = {}
-        for group, merged in zip(self._parts, self._sums, strict=True):
-            if group.wanted:
-                own = self._matrices[group.start : group.stop]
+        for run, merged in zip(self._parts, self._sums, strict=True):
+            if run.wanted:
+                own = self._matrices[run.start : run.stop]
                 found = _split(_summed(merged, own), own)
-                every |= dict(enumerate(found, group.start))
+                every |= dict(enumerate(found, run.start))
         return every
 
 
@@ -61,7 +61,7 @@ class KernelSums:
 
     Args:
         factors: matrices, as they were given to the product.
-        parts: the groups.
+        parts: the runs.
         alpha: the factor that gradients are scaled by.
         left: whether the product is gekmm.
         calls: makes the kernel calls.
@@ -73,7 +73,7 @@ class KernelSums:
     def __init__(
         self,
         factors: Sequence[torch.Tensor],
-        parts: Sequence[Group],
+        parts: Sequence[Run],
         alpha: float,
         left: bool,
         calls: Calls,
@@ -86,12 +86,12 @@ class KernelSums:
         self._begun: set[int] = set()
 
     def add(self, at: int, a: torch.Tensor, b: torch.Tensor) -> None:
-        """Adds some rows to the gradients of group `at`."""
-        group = self._parts[at]
-        own = self._factors[group.start : group.stop]
-        out = self.flat[self._starts[group.start] : self._starts[group.stop]]
-        behind = group.behind * a.shape[-1]
-        rows, columns = group.rows, group.columns
+        """Adds some rows to the gradients of run `at`."""
+        run = self._parts[at]
+        own = self._factors[run.start : run.stop]
+        out = self.flat[self._starts[run.start] : self._starts[run.stop]]
+        behind = run.behind * a.shape[-1]
+        rows, columns = run.rows, run.columns
         if self._left:  # gekmm contracts transposed factors: transpose their gradients back.
             a, b, rows, columns = b, a, columns, rows
         self._calls.weight_gradient(
@@ -107,25 +107,25 @@ class KernelSums:
 
 
 def _contract(
-    a: torch.Tensor, b: torch.Tensor, group: Group, alpha: float, sums: torch.Tensor | None
+    a: torch.Tensor, b: torch.Tensor, run: Run, alpha: float, sums: torch.Tensor | None
 ) -> torch.Tensor:
     """alpha dG (*lead, P, Q), the gradient of the merged factor, in the type that sums are taken
     in; plus `sums` if that is not None."""
     *lead, outer, _, inner = b.shape
-    size, count, behind = math.prod(lead), outer * group.before, group.behind * inner
-    shape, kind = (*lead, group.rows, group.columns), kind_of(b)
+    size, count, behind = math.prod(lead), outer * run.before, run.behind * inner
+    shape, kind = (*lead, run.rows, run.columns), kind_of(b)
     a = a.expand(*lead, *a.shape[-3:])
     if not on_gpu(b):  # Few CPUs multiply 16-bit matrices fast, so widen them first.
-        a = a.to(kind).reshape(size, count, group.rows, behind)
-        b = b.to(kind).reshape(size, count, group.columns, behind)
-        found = _by_matmul(a, b, permutes(group, inner)).view(shape).mul_(alpha)
+        a = a.to(kind).reshape(size, count, run.rows, behind)
+        b = b.to(kind).reshape(size, count, run.columns, behind)
+        found = _by_matmul(a, b, permutes(run, inner)).view(shape).mul_(alpha)
         return found if sums is None else sums.add_(found)
     beta = 0 if sums is None else 1
     sums = b.new_empty(shape, dtype=kind) if sums is None else sums
-    out = sums.view(size, group.rows, group.columns)
-    a = a.reshape(size, -1, group.rows * behind)
-    b = b.reshape(size, -1, group.columns * behind)
-    pattern = (1, group.columns, group.rows, behind)
+    out = sums.view(size, run.rows, run.columns)
+    a = a.reshape(size, -1, run.rows * behind)
+    b = b.reshape(size, -1, run.columns * behind)
+    pattern = (1, run.columns, run.rows, behind)
     weight_gradient(a, b, pattern, tied=True, alpha=alpha, beta=beta, z=out, out=out)
     return sums
 
@@ -140,7 +140,7 @@ def _by_matmul(a: torch.Tensor, b: torch.Tensor, permuted: bool) -> torch.Tensor
 
 def _summed(merged: torch.Tensor, matrices: Sequence[torch.Tensor]) -> torch.Tensor:
     """The gradient of a merged factor, summed over the leading dimensions that no factor of the
-    group has."""
+    run has."""
     lead = leading(*matrices)
     return merged.sum_to_size(*lead, *merged.shape[-2:])
 

@@ -1,12 +1,12 @@
-// Kronecker matmul: a tile of rows goes through passes, each of which applies a group of adjacent
+// Kronecker matmul: a tile of rows goes through passes, each of which contracts adjacent
 // digits to blocks that stay in the nearest caches.
 //
-// In a pass, the columns of a row are (lead, group, trail). A block holds the whole group for
-// kLanes lanes. What a lane is depends on kPassKind:
+// In a pass, the columns of a row are (lead, contracted, trail). A block holds the whole fiber (all
+// contracted elements) of kLanes lanes. What a lane is depends on kPassKind:
 //   0  a row and a leading index (trail is 1); blocks are transposed on their way in and out
 //   1  a trailing index of one row
 //   2  a row
-//   3  no lanes (trail is 1): a block is kLanes whole groups as they lie in a row. Nothing is
+//   3  no lanes (trail is 1): a block is kLanes whole fibers as they lie in a row. Nothing is
 //      transposed, and the last digit is applied along its outputs.
 // Between passes the tile lies in scratch: as (rows, columns), with kPad unused elements after
 // every `trail` columns of the pass that reads it, or as (columns, rows) where lanes are rows.
@@ -19,7 +19,7 @@
 namespace kronop {
 namespace kron {
 
-// A block of a pass in memory: where its lanes are, and the step from one group element to the
+// A block of a pass in memory: where its lanes are, and the step from one element of a fiber to the
 // next.
 template <int kLanes>
 struct Place {
@@ -27,14 +27,14 @@ struct Place {
   index_t base, step;
 };
 
-// Steps from one group element to the next, and from one leading index to the next.
+// Steps from one element of a fiber to the next, and from one leading index to the next.
 struct Steps {
   index_t element, lead;
 };
 template <class T>
 KRONOP_INLINE Steps steps_before(const View<T>& view, const Extents& extents) {
   const index_t element = extents.trail * view.column + extents.pad;
-  return {element, extents.group * element};
+  return {element, extents.contracted * element};
 }
 template <class T>
 KRONOP_INLINE Steps steps_after(const View<T>& view, const Extents& extents, index_t pad) {
@@ -61,17 +61,17 @@ KRONOP_INLINE void place_block(Place<kLanes>& place, const View<T>& view, int ki
 }
 
 // Prefetches what a block of `lanes` different lanes reads: runs along the lanes, or along the
-// group. Nothing is prefetched where neither of them is contiguous.
+// fibers. Nothing is prefetched where neither of them is contiguous.
 template <index_t kTiles, int kLanes, class T>
-KRONOP_INLINE Ahead ahead_of(const T* base, const Place<kLanes>& place, index_t group,
+KRONOP_INLINE Ahead ahead_of(const T* base, const Place<kLanes>& place, index_t elements,
                              index_t lanes) {
   const index_t size = sizeof(T);
   if (place.lanes.contiguous) {
-    return Ahead(base + place.lanes.offset[0], kLanes * size, place.step * size, group, kTiles);
+    return Ahead(base + place.lanes.offset[0], kLanes * size, place.step * size, elements, kTiles);
   }
   if (place.step != 1) return Ahead();
   const index_t apart = place.lanes.offset[1] - place.lanes.offset[0];
-  return Ahead(base + place.lanes.offset[0], group * size, apart * size, lanes, kTiles);
+  return Ahead(base + place.lanes.offset[0], elements * size, apart * size, lanes, kTiles);
 }
 
 // Takes a block of lanes from the source through the products to the sink. Where lanes are
@@ -93,7 +93,8 @@ KRONOP_INLINE void run_lanes(const Source* source, const PlaceType& from, const 
     if (loaded) in = {source + from.base + from.lanes.offset[0], from.step};
   }
   if (!loaded)
-    load_block<Own>(scratch.state[0], source + from.base, from.lanes, from.step, extents.group);
+    load_block<Own>(scratch.state[0], source + from.base, from.lanes, from.step,
+                    extents.contracted);
   Lined<Compute> out = products.state();
   bool stored = false;
   if constexpr (Sink::template kTakes<Compute>) {
@@ -106,7 +107,7 @@ KRONOP_INLINE void run_lanes(const Source* source, const PlaceType& from, const 
                    other.step, extents.produced, block);
 }
 
-// Takes `count` whole groups, which are contiguous in a row, from the source through the products
+// Takes `count` whole fibers, which are contiguous in a row, from the source through the products
 // to the sink.
 template <class Step, int kPass, class Source, class Sink>
 KRONOP_INLINE void run_whole(index_t count, const Source* source, index_t from_column,
@@ -124,7 +125,7 @@ KRONOP_INLINE void run_whole(index_t count, const Source* source, index_t from_c
              (Step::kRight[All::kFirst] == 1 || stays_near<D, Compute>(Step::kRight[All::kFirst]));
     if (loaded) in = source;
   }
-  if (!loaded) load_run(scratch.state[0], source, from_column, count * extents.group);
+  if (!loaded) load_run(scratch.state[0], source, from_column, count * extents.contracted);
   Compute* out = products.state().data;
   bool stored = false;
   if constexpr (Sink::template kTakes<Compute>) {
@@ -162,16 +163,16 @@ void run_pass(index_t rows, const View<const Source>& source, const Sink& sink,
     const index_t outer = item / blocks, index = item % blocks;
     if constexpr (kind == kWhole) {
       const index_t first = index * kLanes,
-                    groups = first + kLanes <= count ? kLanes : count - first;
+                    fibers = first + kLanes <= count ? kLanes : count - first;
       if constexpr (kPass == 0) {
         if (scratch.asks && source.column == 1) {
-          const index_t following = (item + 1) % blocks * kLanes * extents.group;
+          const index_t following = (item + 1) % blocks * kLanes * extents.contracted;
           const auto* next = source.data + (item + 1) / blocks * source.row + following;
           *scratch.ahead =
-              Ahead(next, kLanes * extents.group * index_t(sizeof(*next)), 0, 1, kTiles);
+              Ahead(next, kLanes * extents.contracted * index_t(sizeof(*next)), 0, 1, kTiles);
         }
       }
-      run_whole<Step, kPass>(groups, source.data + outer * source.row + first * before.lead,
+      run_whole<Step, kPass>(fibers, source.data + outer * source.row + first * before.lead,
                              source.column, sink, outer * target.row + first * after.lead,
                              target.column, outer * other.row + first * beside.lead, other.column,
                              scratch);
@@ -183,7 +184,7 @@ void run_pass(index_t rows, const View<const Source>& source, const Sink& sink,
           const Block following = lane_block((item + 1) % blocks, count, kLanes);
           place_block(from, source, kind, extents, before, (item + 1) / blocks, following);
           *scratch.ahead =
-              ahead_of<kTiles>(source.data + from.base, from, extents.group, following.end);
+              ahead_of<kTiles>(source.data + from.base, from, extents.contracted, following.end);
         }
       }
       place_block(from, source, kind, extents, before, outer, block);
@@ -201,7 +202,7 @@ KRONOP_INLINE View<typename Step::Compute> middle_view(
   const Extents& extents = kTables<Step>.pass[pass];
   typename Step::Compute* data = scratch.middle[(pass - 1) % 2];
   if (Step::kPassKind[0] == kRows) return {data, 1, Step::kRowTile};
-  return {data, extents.lead * extents.group * (extents.trail + extents.pad), 1};
+  return {data, extents.lead * extents.contracted * (extents.trail + extents.pad), 1};
 }
 
 template <class T>

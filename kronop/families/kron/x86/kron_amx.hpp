@@ -62,7 +62,7 @@ struct Layout {
         staged = part(kPitch * depth.padded());
       } else {
         span[d] = depth.padded() * line_pitch(produced);
-        lines[d] = part(span[d] * (d ? 2 : Step::kGroup));
+        lines[d] = part(span[d] * (d ? 2 : Step::kAtOnce));
       }
       produced *= Step::kProduced[d];
       contracted *= Step::kContracted[d];
@@ -167,8 +167,8 @@ class Worker {
   template <class Finish>
   void run_rows(index_t rows, const View<const Number>& x, const Finish& finish) {
     Number* lines = numbers(kAt.lines[0]);
-    for (index_t row = 0; row < rows; row += Step::kGroup) {
-      const index_t count = rows - row < Step::kGroup ? rows - row : Step::kGroup;
+    for (index_t row = 0; row < rows; row += Step::kAtOnce) {
+      const index_t count = rows - row < Step::kAtOnce ? rows - row : Step::kAtOnce;
       fill<0>(x.data + row * x.row, x.row, x.column, count, lines);
       for (index_t i = 0; i < count; ++i) finish(row + i, lines + i * kAt.span[0]);
     }

@@ -61,11 +61,11 @@ def design(work: KronWork) -> tuple[float, KronTiles]:
         first = best[end][1]
         digits.insert(0, _digit(contractions, first, end))
         end = first
-    cycles, group = best[-1][0], 1
+    cycles, at_once = best[-1][0], 1
     if len(digits) == 2:
-        group = max(1, _AT_ONCE // work.input_columns)
+        at_once = max(1, _AT_ONCE // work.input_columns)
     return cycles, KronTiles(
-        work=work, digits=tuple(digits), group=group, vector_work=int(cycles * amx.VECTOR_RATE)
+        work=work, digits=tuple(digits), at_once=at_once, vector_work=int(cycles * amx.VECTOR_RATE)
     )
 
 

@@ -23,7 +23,7 @@ _COPY, _CONVERT, _TRANSPOSE, SINGLE, _NEAR, _FAR, _RUN = 1.0, 2.0, 8.0, 2.0, 2.5
 # The same beyond all near caches. NOTE: with AVX-512 and 2 MB between passes, two passes of 8^6 in
 # float64 take 0.77 of the time of three.
 BEYOND = 8.0
-# Cycles of a product besides its tiles. NOTE: 8^4 is 4 to 6 % faster in blocks of four groups.
+# Cycles of a product besides its tiles. NOTE: 8^4 is 4 to 6 % faster in blocks of four fibers.
 CALL = 8.0
 # Cycles of far accesses: to a single number, to a run of lanes; and the factor for columns that are
 # written out of order. NOTE: with rows 4 KiB apart, a number costs 20 cycles and a run of lanes 40.

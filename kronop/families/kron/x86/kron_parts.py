@@ -87,19 +87,19 @@ class Product(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass(Decision):
-    """One pass over a group of digits: it reads from memory, multiplies between two states, and
-    writes to memory. The columns of its input are (lead, group, trail).
+    """One pass over adjacent digits: it reads from memory, multiplies between two states, and
+    writes to memory. The columns of its input are (lead, contracted, trail).
 
     Attributes:
-        lanes: lanes of a block; for Kind.Whole, groups of a block.
+        lanes: lanes of a block; for Kind.Whole, whole fibers.
         pad: unused elements after every run of `trail` elements of its input.
-        peak: most elements of the group that a state holds.
+        peak: most elements of the digits that a state holds.
     """
 
     kind: Kind
     products: tuple[Product, ...]
     lead: int
-    group: int
+    contracted: int
     produced: int
     trail: int
     peak: int

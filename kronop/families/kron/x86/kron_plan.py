@@ -132,7 +132,7 @@ def _padded(
         run, first = item.trail * setting.bytes, digits[item.products[0].digit]
         follows = item.kind is Kind.Trail and before.produced * before.trail == item.trail
         # A last product with vectors along its outputs only fills its tiles with rows of several
-        # groups.
+        # fibers.
         follows = follows and not (before.lanes > 1 and before.is_along_outputs)
         few = first.contracted <= _FEW_PLACES and item.lanes * setting.bytes >= 2 * CPU_LINE
         if follows and few and run >= _FAR_APART and run % (2 * CPU_LINE) == 0:
@@ -143,7 +143,7 @@ def _padded(
 
 def _middle(shapes: Sequence[Shape]) -> int:
     """Most elements of a row between passes."""
-    return max((item.lead * item.group * item.trail for item in shapes[1:]), default=0)
+    return max((item.lead * item.contracted * item.trail for item in shapes[1:]), default=0)
 
 
 def _choices(ranked: Sequence[Sequence[Way]]) -> Iterator[list[Way]]:

@@ -68,8 +68,8 @@ constexpr bool stays_near(index_t step) {
   return D::kContracted * D::kVectors * D::kWidth * index_t(sizeof(Compute)) / 64 <= 4 * places;
 }
 
-// All products of a pass on a block of `count` lanes (or groups), from `in` to `out` through the
-// two states.
+// All products of a pass on a block of `count` lanes (or whole fibers), from `in` to `out` through
+// the two states.
 template <class Step, int kPass, class Compute>
 struct Products {
   static constexpr int kFirst = kPass ? Step::kPassEnd[kPass - 1] : 0,
@@ -78,7 +78,7 @@ struct Products {
 
   const Scratch<Compute>& scratch;
 
-  // Contiguous results of the last product: its lanes or, in blocks of whole groups, its outputs.
+  // Contiguous results of the last product: its lanes or, in blocks of whole fibers, its outputs.
   static constexpr index_t kRun = !kIsWhole ? index_t(Step::kLanes[kPass])
                                   : Step::kRight[kFirst + kCount - 1] == 1
                                       ? index_t(Step::kProduced[Step::kOrder[kFirst + kCount - 1]])
@@ -131,7 +131,7 @@ struct Products {
     return (tiles<kFirst + kIndex>() + ...);
   }
   static constexpr index_t kTiles = all_tiles(FirstIndices<kCount>{});
-  // Elements of a group that a product reads.
+  // Elements of a fiber that a product reads.
   template <int kIndex>
   static constexpr index_t held() {
     return index_t(Step::kLeft[kIndex]) * Step::kRight[kIndex] * DigitOf<Step, kIndex>::kContracted;
@@ -155,11 +155,11 @@ struct Products {
         one<kFirst + kAt, false>(count, in, state);
       } else if constexpr (kIsWhole && kPadAfter<Step, kPass> != 0) {
         // Runs are padded only in the buffer between two passes. It always takes results directly,
-        // so `out` is that buffer and not a state, and each group goes to its padded place.
+        // so `out` is that buffer and not a state, and each fiber goes to its padded place.
         constexpr index_t kNext = kTables<Step>.pass[kPass].produced + kPadAfter<Step, kPass>;
-        for (index_t group = 0; group < count; ++group) {
-          one<kFirst + kAt, false>(1, {in.data + group * held<kFirst + kAt>(), 0},
-                                   {out.data + group * kNext, 0});
+        for (index_t fiber = 0; fiber < count; ++fiber) {
+          one<kFirst + kAt, false>(1, {in.data + fiber * held<kFirst + kAt>(), 0},
+                                   {out.data + fiber * kNext, 0});
         }
       } else {
         if constexpr (kMayPass) {

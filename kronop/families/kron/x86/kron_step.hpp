@@ -17,10 +17,10 @@ struct PassStep : DigitStep<Decided> {
   static constexpr int kPasses = count_of(Decided::kPassKind);
 };
 
-// The extents of a pass over one row: `group` before the pass is `produced` after it. The input of
-// the pass has `pad` unused elements after every run of `trail`.
+// The extents of a pass over one row: `contracted` before the pass is `produced` after it. The
+// input of the pass has `pad` unused elements after every run of `trail`.
 struct Extents {
-  index_t lead, group, produced, trail, pad;
+  index_t lead, contracted, produced, trail, pad;
 };
 
 // What follows from the plan, computed by the compiler.
@@ -57,7 +57,7 @@ struct Tables {
     Extents result{1, 1, 1, 1, 0};
     for (int digit = 0; digit < least; ++digit) result.lead *= size[digit];
     for (int digit = least; digit <= most; ++digit) {
-      result.group *= size[digit];
+      result.contracted *= size[digit];
       result.produced *= Step::kProduced[digit];
     }
     for (int digit = most + 1; digit < Step::kDigits; ++digit) result.trail *= size[digit];

@@ -27,7 +27,7 @@ class KronTiles(KronDesign):
     """A design on AMX tiles: it contracts the digits of some rows from the last to the first.
 
     Attributes:
-        group: rows whose last digit is contracted at once.
+        at_once: rows whose last digit is contracted at once.
     """
 
     header: ClassVar[str] = "kron_amx.hpp"
@@ -35,12 +35,12 @@ class KronTiles(KronDesign):
     has_teams: ClassVar[bool] = False
     row_tile: ClassVar[int] = _ROWS
 
-    group: int
+    at_once: int
     vector_work: int
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{digit.contracted}x{digit.produced}" for digit in self.digits)
-        return f"on tiles, digits {sizes}, {self.group} rows at once"
+        return f"on tiles, digits {sizes}, {self.at_once} rows at once"
 
     @property
     def shared_bytes(self) -> int:
@@ -54,7 +54,7 @@ class KronTiles(KronDesign):
                 total += aligned(_held(digit.produced, trail, alone=digit is last) * _BYTES)
             total += amx.factor_bytes(digit.contracted, digit.produced, bfloat16)
             if digit is not last:
-                neighbours = 2 if index else self.group
+                neighbours = 2 if index else self.at_once
                 total += aligned(_padded(digit.contracted) * _pitch(trail) * neighbours * _BYTES)
             trail *= digit.produced
         return total
@@ -79,7 +79,7 @@ class KronTiles(KronDesign):
 
     @property
     def constants(self) -> tuple[tuple[str, Constant], ...]:
-        return (("kGroup", self.group), ("kSlice", self.shared_bytes), *self.digit_constants)
+        return (("kAtOnce", self.at_once), ("kSlice", self.shared_bytes), *self.digit_constants)
 
 
 def _padded(contracted: int) -> int:

@@ -33,18 +33,20 @@ class KronVectors(KronDesign):
         yield from {item.kind.name for item in self.passes}
 
     def __str__(self) -> str:
-        groups = [
+        passes = [
             f"{item.kind.name} {'*'.join(str(product.digit + 1) for product in item.products)}"
             f" by {item.lanes}"
             for item in self.passes
         ]
-        return f"{', then '.join(groups)} (digits by lanes), {self.row_tile} rows"
+        return f"{', then '.join(passes)} (digits by lanes), {self.row_tile} rows"
 
     @property
     def middle(self) -> int:
         """Most elements of a row in an intermediate between passes; 0 for a single pass."""
         read = self.passes[1:]
-        return max((item.lead * item.group * (item.trail + item.pad) for item in read), default=0)
+        return max(
+            (item.lead * item.contracted * (item.trail + item.pad) for item in read), default=0
+        )
 
     @property
     def peak(self) -> int:

@@ -40,14 +40,14 @@ class Shape:
     Attributes:
         digits: all digits of the row.
         products: (digit, left, right) of each product of the pass.
-        lead, group, produced, trail, peak: as in `Pass`.
+        lead, contracted, produced, trail, peak: as in `Pass`.
         is_first, is_last: whether the pass reads X, and whether it writes Y.
     """
 
     digits: tuple[Digit, ...]
     products: tuple[tuple[int, int, int], ...]
     lead: int
-    group: int
+    contracted: int
     produced: int
     trail: int
     peak: int
@@ -59,19 +59,19 @@ def shapes_of(digits: tuple[Digit, ...], ranges: tuple[range, ...]) -> list[Shap
     """The shapes of the passes over these ranges of digits, in order."""
     size = [digit.contracted for digit in digits]
     shapes: list[Shape] = []
-    for group in ranges:
-        products, peak = products_of(digits, group)
-        before = math.prod(size[group.start : group.stop])
-        for index in group:
+    for part in ranges:
+        products, peak = products_of(digits, part)
+        before = math.prod(size[part.start : part.stop])
+        for index in part:
             size[index] = digits[index].produced
         shapes.append(
             Shape(
                 digits=digits,
                 products=products,
-                lead=math.prod(size[: group.start]),
-                group=before,
-                produced=math.prod(size[group.start : group.stop]),
-                trail=math.prod(size[group.stop :]),
+                lead=math.prod(size[: part.start]),
+                contracted=before,
+                produced=math.prod(size[part.start : part.stop]),
+                trail=math.prod(size[part.stop :]),
                 peak=peak,
                 is_first=not shapes,
                 is_last=len(shapes) == len(ranges) - 1,
@@ -81,16 +81,16 @@ def shapes_of(digits: tuple[Digit, ...], ranges: tuple[range, ...]) -> list[Shap
 
 
 def products_of(
-    digits: tuple[Digit, ...], group: range
+    digits: tuple[Digit, ...], part: range
 ) -> tuple[tuple[tuple[int, int, int], ...], int]:
-    """(digit, left, right) of a group's products in the best order, and the most elements that a
+    """(digit, left, right) of a pass's products in the best order, and the most elements that a
     state holds."""
-    size = {index: digits[index].contracted for index in group}
+    size = {index: digits[index].contracted for index in part}
     peak = math.prod(size.values())
     products = []
-    for index in sorted(group, key=lambda item: (-digits[item].priority, -item)):
-        left = math.prod(size[item] for item in group if item < index)
-        right = math.prod(size[item] for item in group if item > index)
+    for index in sorted(part, key=lambda item: (-digits[item].priority, -item)):
+        left = math.prod(size[item] for item in part if item < index)
+        right = math.prod(size[item] for item in part if item > index)
         products.append((index, left, right))
         size[index] = digits[index].produced
         peak = max(peak, math.prod(size.values()))
@@ -165,7 +165,7 @@ def _moved(product: Product, digit: Digit, level: float) -> int:
     power of two share few sets of a cache.
 
     NOTE: two factors of 512 x 512 in float64 and of 1024 x 1024 in float32, in one pass: 20 and 39
-    GFLOP/s with whole groups, 3 and 2 with lanes of rows; in two passes 33 and 74. NumPy's two
+    GFLOP/s with whole fibers, 3 and 2 with lanes of rows; in two passes 33 and 74. NumPy's two
     matrix products: 28 and 70 (one thread of a Zen 3, 512 KB of level-2 cache).
     """
     reads = 1
@@ -209,12 +209,12 @@ def with_lanes(
     )
     short, ragged = _incomplete(shape, kind, lanes, rows, setting)
     read, write = read + short, write + ragged
-    block += (shape.group * read + shape.produced * write) * lanes / setting.width
+    block += (shape.contracted * read + shape.produced * write) * lanes / setting.width
     made = Pass(
         kind=kind,
         products=products,
         lead=shape.lead,
-        group=shape.group,
+        contracted=shape.contracted,
         produced=shape.produced,
         trail=shape.trail,
         peak=shape.peak,

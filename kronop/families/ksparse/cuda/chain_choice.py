@@ -80,7 +80,7 @@ def proposed(pair: Pair, target: Target) -> Iterator[ChainMma]:
 def _rows(pair: Pair, target: Target) -> list[int]:
     """Rows that a block may have: shared memory must at least hold their intermediate."""
     second = pair.second
-    row = pair.groups[1] * pair.all_lanes[1] * second.contracted * second.source.bytes
+    row = pair.sections[1] * pair.all_lanes[1] * second.contracted * second.source.bytes
     return [m for m in _ROWS_OF_BLOCK if m * row < target.shared_bytes]
 
 
@@ -128,7 +128,7 @@ def products(pair: Pair, index: int, m: int, threads: int) -> Iterator[PairProdu
                 k=depth,
                 stages=1,
             )
-            yield PairProduct(tile=tile, groups=pair.groups[index], lanes=pair.all_lanes[index])
+            yield PairProduct(tile=tile, sections=pair.sections[index], lanes=pair.all_lanes[index])
 
 
 def _depths(work: Contraction, lanes: int, wide: int) -> list[int]:

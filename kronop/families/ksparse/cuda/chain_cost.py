@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cheapest import ROUNDED
-from kronop.emit.cuda.contraction.group import serves
+from kronop.emit.cuda.contraction.warp_group import serves
 from kronop.emit.cuda.contraction.work import Order
 from kronop.emit.cuda.machine import memory_bytes_per_cycle, warp_slowness
 from kronop.families.ksparse.cuda.chain_design import ChainMma
@@ -53,8 +53,8 @@ def _cycles(design: ChainMma, rows: int | None, target: Target, resident: int) -
     busy = float(sum(item**_SHARPNESS for item in both) ** (1 / _SHARPNESS))
     took = turns * (busy + waits)
     took += design.resident * (weights / _LEVEL_2 + MEASURED.load)
-    grouped = work.source.bytes == 2 and serves(work, target)
-    return took * (_OVER_MODEL if grouped else 1.0)
+    by_warp_groups = work.source.bytes == 2 and serves(work, target)
+    return took * (_OVER_MODEL if by_warp_groups else 1.0)
 
 
 def _waits(design: ChainMma) -> float:
@@ -71,7 +71,7 @@ def _traffic(design: ChainMma) -> tuple[float, float]:
     first, second = design.first, design.second
     of_x = first.work.contracted * first.work.source.bytes
     of_y = second.work.produced * second.work.output.bytes
-    x = design.m * first.groups * first.lanes * of_x
-    y = design.m * second.groups * second.lanes * of_y
+    x = design.m * first.sections * first.lanes * of_x
+    y = design.m * second.sections * second.lanes * of_y
     again = operands.cover(first.work.produced, first.tile.n)
     return x + y, x * again + y

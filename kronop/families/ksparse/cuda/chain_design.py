@@ -51,11 +51,11 @@ class PairProduct(Decision):
 
     Attributes:
         tile: the contraction that a block's warps do at once.
-        groups, lanes: how many groups and lanes of the product a part has.
+        sections, lanes: how many sections and lanes of the product a part has.
     """
 
     tile: MmaContract
-    groups: int
+    sections: int
     lanes: int
 
     @property
@@ -66,7 +66,7 @@ class PairProduct(Decision):
     def units(self) -> int:
         """How many tiles of results a block's warps compute one after the other ("units")."""
         lanes = operands.cover(self.lanes, self.tile.lanes)
-        return self.groups * lanes * operands.cover(self.work.produced, self.tile.n)
+        return self.sections * lanes * operands.cover(self.work.produced, self.tile.n)
 
     @derived
     def steps(self) -> int:
@@ -76,7 +76,7 @@ class PairProduct(Decision):
     @property
     def weights(self) -> int:
         """Elements of the weights that a part has."""
-        return self.groups * self.lanes * self.work.contracted * self.work.produced
+        return self.sections * self.lanes * self.work.contracted * self.work.produced
 
     @derived
     def registers(self) -> int:
@@ -159,7 +159,7 @@ class ChainMma(Design):
         element = self.first.work.source.bytes
         middle_at = offsets_bytes(self.m)
         of_lane = self.m * self.middle_pitch * element
-        weights_at = middle_at + self.second.groups * self.second.lanes * of_lane
+        weights_at = middle_at + self.second.sections * self.second.lanes * of_lane
         # The last unit of a block may have fewer lanes than its warps take. Warps without a lane
         # still read, beyond the end of the middle, and their results are dropped: so there has to
         # be memory.
@@ -252,7 +252,7 @@ class ChainMma(Design):
         products = self.products
         tiles = [item.tile for item in products]
         return (
-            ("kPairGroups", tuple(item.groups for item in products)),
+            ("kPairSections", tuple(item.sections for item in products)),
             ("kPairAllLanes", tuple(item.lanes for item in products)),
             ("kPairContracted", tuple(tile.work.contracted for tile in tiles)),
             ("kPairProduced", tuple(tile.work.produced for tile in tiles)),
@@ -289,13 +289,13 @@ class ChainMma(Design):
             "bias": problem.bias,
             "produced_bias": d2 * bias,
             "lane_bias": bias,
-            "group_bias": b2 * d2 * bias,
+            "section_bias": b2 * d2 * bias,
             "scalars": problem.scalars,
             **self._flags(views, problem.rows),
         }
         for name, item in views.items():
             values |= item.field(name)
-            values[f"group_{name}"] = item.strides["group"][0]
+            values[f"section_{name}"] = item.strides["section"][0]
         tiles = operands.cover(problem.rows, self.m)
         most = max(1, self.blocks(target) * target.cores // self.parts)
         return (operands.make_launch(self, min(tiles, most) * self.parts, values),)
@@ -328,6 +328,6 @@ def _signature(scalar: Scalar) -> KernelSignature:
             *((f"contracted_{name}", 1) for name in ("x", "first", "second")),
             *((f"produced_{name}", 1) for name in ("first", "second", "y", "z", "bias")),
             *((f"lane_{name}", 1) for name in ("x", "first", "second", "y", "z", "bias")),
-            *((f"group_{name}", 1) for name in ("x", "first", "second", "y", "z", "bias")),
+            *((f"section_{name}", 1) for name in ("x", "first", "second", "y", "z", "bias")),
         ],
     )

@@ -1,8 +1,8 @@
 // Two Kronecker-sparse products in one launch: the tensor between them stays in shared memory.
 //
 // A block takes kTileM rows of one of the pair's independent parts. The first product goes through
-// its units (group, lanes, outputs) and leaves its sums, rounded to the tensors' type, in the
-// middle: a matrix [row][contracted] for each group and lane of the second product, in the order
+// its units (section, lanes, outputs) and leaves its sums, rounded to the tensors' type, in the
+// middle: a matrix [row][contracted] for each section and lane of the second product, in the order
 // that fragments want. The second product reads it from there, and its results leave as in
 // contract_mma.cuh. Tiles of X and of both factors come through one ring of kStages, which goes on
 // across units, products and rows. Where kResident, a block keeps all tiles of the factors, and
@@ -29,7 +29,7 @@ struct ChainParameters {
   long long contracted_x, contracted_first, contracted_second;
   long long produced_first, produced_second, produced_y, produced_z, produced_bias;
   long long lane_x, lane_first, lane_second, lane_y, lane_z, lane_bias;
-  long long group_x, group_first, group_second, group_y, group_z, group_bias;
+  long long section_x, section_first, section_second, section_y, section_z, section_bias;
   Scalar scalars[4];
 };
 
@@ -49,7 +49,7 @@ struct Middle {
   using Of = Second<Step>;
   static constexpr bool kSpread = Of::kWOrder == kAlongLanes;
   static constexpr int kMatrix = Step::kTileM * Step::kMiddlePitch,
-                       kSize = Of::kGroups * Of::kAllLanes * kMatrix;
+                       kSize = Of::kSections * Of::kAllLanes * kMatrix;
   // Whether two neighbouring outputs of the first product are neighbours in the middle as well.
   static constexpr bool kPairs = First<Step>::kAllLanes == 1 && Of::kAllLanes == 1 &&
                                  First<Step>::kProduced % 2 == 0 && Of::kContracted % 2 == 0;
@@ -71,7 +71,7 @@ struct Middle {
            arranged<kSpread>(rest % Of::kContracted);
   }
   KRONOP_INLINE const Element* of(const Unit<Of>& unit) const {
-    return memory + (unit.group * Of::kAllLanes + unit.lane) * kMatrix;
+    return memory + (unit.section * Of::kAllLanes + unit.lane) * kMatrix;
   }
 
   // Stores the sums of a unit of the first product.
@@ -91,7 +91,8 @@ struct Middle {
         for (int l = 0; l < From::kWarpLanes; ++l) {
           const int lane = unit.lane + warp.lane + l;
           if (From::kAllLanes % From::kLanes != 0 && lane >= From::kAllLanes) continue;
-          Element* to = rows + at((unit.group * From::kProduced + output) * From::kAllLanes + lane);
+          Element* to =
+              rows + at((unit.section * From::kProduced + output) * From::kAllLanes + lane);
 #pragma unroll
           for (int m = 0; m < From::kWarpM; ++m) {
 #pragma unroll
@@ -160,14 +161,14 @@ KRONOP_INLINE void multiply_second(const Parameters& parameters, const PartOfPai
           x + k * Of::kTileK,
           (Step::kResident ? weights + (index * Of::kSteps + k) * W::kSize : ring.next()) + at_w);
     }
-    const int group = part.group_of(unit), lane = part.lane_of(unit);
+    const int section = part.section_of(unit), lane = part.lane_of(unit);
     contract::Place place;
     place.rows = rows, place.outputs = unit.outputs(), place.lanes = unit.lanes();
-    place.y =
-        group * parameters.group_y + lane * parameters.lane_y + unit.output * parameters.produced_y;
-    place.z =
-        group * parameters.group_z + lane * parameters.lane_z + unit.output * parameters.produced_z;
-    place.bias = group * parameters.group_bias + lane * parameters.lane_bias +
+    place.y = section * parameters.section_y + lane * parameters.lane_y +
+              unit.output * parameters.produced_y;
+    place.z = section * parameters.section_z + lane * parameters.lane_z +
+              unit.output * parameters.produced_z;
+    place.bias = section * parameters.section_bias + lane * parameters.lane_bias +
                  unit.output * parameters.produced_bias;
     const contract::Outcome<Of, Parameters> outcome(parameters, place, offsets);
 #pragma unroll 1

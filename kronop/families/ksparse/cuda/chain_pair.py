@@ -42,12 +42,12 @@ class Pair:
     @derived
     def parts(self) -> int:
         """How many independent parts there are."""
-        return self._common_groups * (self.common_lanes // self.lanes)
+        return self._common_sections * (self.common_lanes // self.lanes)
 
     @derived
-    def groups(self) -> tuple[int, int]:
-        """How many groups (index i) of each product a part has."""
-        first, second = (work.groups // self._common_groups for work in self.products)
+    def sections(self) -> tuple[int, int]:
+        """How many sections (index i) of each product a part has."""
+        first, second = (work.sections // self._common_sections for work in self.products)
         return first, second
 
     @derived
@@ -57,8 +57,8 @@ class Pair:
         return first, second
 
     @property
-    def _common_groups(self) -> int:
-        return math.gcd(self.first.groups, self.second.groups)
+    def _common_sections(self) -> int:
+        return math.gcd(self.first.sections, self.second.sections)
 
 
 def pairs(first: KSparseDescription, second: KSparseDescription) -> list[Pair]:

@@ -23,11 +23,12 @@ struct Product : Step {
                        kWPitch = Step::kPairWPitch[Index];
   static constexpr int kXOrder = Index == 0 ? int(Step::kXOrder) : int(kAlongOwn);
   static constexpr int kXPitch = Index == 0 ? Step::kXPitch : Step::kMiddlePitch;
-  // The groups and lanes of a part, and the units and steps that cover it.
-  static constexpr int kGroups = Step::kPairGroups[Index], kAllLanes = Step::kPairAllLanes[Index];
+  // The sections and lanes of a part, and the units and steps that cover it.
+  static constexpr int kSections = Step::kPairSections[Index],
+                       kAllLanes = Step::kPairAllLanes[Index];
   static constexpr int kOutputTiles = (kProduced + kTileN - 1) / kTileN,
                        kLaneTiles = (kAllLanes + kLanes - 1) / kLanes;
-  static constexpr int kUnits = kGroups * kLaneTiles * kOutputTiles;
+  static constexpr int kUnits = kSections * kLaneTiles * kOutputTiles;
   static constexpr int kSteps = (kContracted + kTileK - 1) / kTileK;
 };
 template <class Step>
@@ -35,12 +36,12 @@ using First = Product<Step, 0>;
 template <class Step>
 using Second = Product<Step, 1>;
 
-// A unit of a product: one group, a tile of lanes and a tile of outputs, outputs fastest.
+// A unit of a product: one section, a tile of lanes and a tile of outputs, outputs fastest.
 template <class Of>
 struct Unit {
-  int group, lane, output;
+  int section, lane, output;
   KRONOP_INLINE explicit Unit(int index)
-      : group(index / (Of::kOutputTiles * Of::kLaneTiles)),
+      : section(index / (Of::kOutputTiles * Of::kLaneTiles)),
         lane(index / Of::kOutputTiles % Of::kLaneTiles * Of::kLanes),
         output(index % Of::kOutputTiles * Of::kTileN) {}
   KRONOP_INLINE int lanes() const {
@@ -51,18 +52,18 @@ struct Unit {
   }
 };
 
-// The part of the pair that a block works on, which depends on no other part: one of the groups and
-// some of the lanes that both products have in common.
+// The part of the pair that a block works on, which depends on no other part: one of the sections
+// and some of the lanes that both products have in common.
 template <class Step>
 struct PartOfPair {
-  int group, lane;
+  int section, lane;
   KRONOP_INLINE explicit PartOfPair(int index)
-      : group(index / (Step::kCommonLanes / Step::kPartLanes)),
+      : section(index / (Step::kCommonLanes / Step::kPartLanes)),
         lane(index % (Step::kCommonLanes / Step::kPartLanes) * Step::kPartLanes) {}
-  // Maps a group and a lane of the part to those of the whole product.
+  // Maps a section and a lane of the part to those of the whole product.
   template <class Of>
-  KRONOP_INLINE int group_of(const Unit<Of>& unit) const {
-    return group * Of::kGroups + unit.group;
+  KRONOP_INLINE int section_of(const Unit<Of>& unit) const {
+    return section * Of::kSections + unit.section;
   }
   template <class Of>
   KRONOP_INLINE int lane_of(const Unit<Of>& unit) const {
@@ -145,7 +146,7 @@ struct Loader {
                                  long long tile, const Unit<First<Step>>& unit) {
     const long long row = tile * Step::kTileM, left = parameters.row_extent[0] - row;
     const Element* from = static_cast<const Element*>(parameters.x) + row * parameters.row_x[0];
-    from += part.group_of(unit) * parameters.group_x + part.lane_of(unit) * parameters.lane_x;
+    from += part.section_of(unit) * parameters.section_x + part.lane_of(unit) * parameters.lane_x;
     return X(from, parameters.contracted_x, parameters.lane_x, parameters.x_vector,
              int(left < Step::kTileM ? left : Step::kTileM), unit.lanes(),
              contract::Evenly{parameters.row_x[0]});
@@ -154,7 +155,7 @@ struct Loader {
                                                const PartOfPair<Step>& part,
                                                const Unit<First<Step>>& unit) {
     const Element* from = static_cast<const Element*>(parameters.first) +
-                          part.group_of(unit) * parameters.group_first +
+                          part.section_of(unit) * parameters.section_first +
                           part.lane_of(unit) * parameters.lane_first;
     return {from + unit.output * parameters.produced_first,
             parameters.contracted_first,
@@ -168,7 +169,7 @@ struct Loader {
                                                  const PartOfPair<Step>& part,
                                                  const Unit<Second<Step>>& unit) {
     const Element* from = static_cast<const Element*>(parameters.second) +
-                          part.group_of(unit) * parameters.group_second +
+                          part.section_of(unit) * parameters.section_second +
                           part.lane_of(unit) * parameters.lane_second;
     return {from + unit.output * parameters.produced_second,
             parameters.contracted_second,

@@ -72,7 +72,7 @@ def contraction(description: KSparseDescription) -> Contraction:
         contracted=c,
         produced=b,
         lanes=d,
-        groups=a,
+        sections=a,
         math=description.math,
         epilogue=description.epilogue,
         source=description.X.element,
@@ -87,7 +87,7 @@ def contraction(description: KSparseDescription) -> Contraction:
 
 
 def all_rows(description: KSparseDescription, rows: int | None) -> int:
-    """Rows of all groups together, for a batch of `rows` rows or a typical one."""
+    """Rows of all sections together, for a batch of `rows` rows or a typical one."""
     return (rows or operands.MANY_ROWS) * description.pattern[0]
 
 

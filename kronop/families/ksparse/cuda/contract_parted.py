@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from kronop.artifacts import Launch
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.contraction.group import GroupContract
+from kronop.emit.cuda.contraction.warp_group import WarpGroupContract
 from kronop.emit.cuda.machine import hertz, memory_rate
 from kronop.emit.cuda.operands import View
 from kronop.emit.design import Runnable
@@ -48,7 +48,7 @@ class _Room:
 class Parted(KSparseProduct):
     """Separates lanes, multiplies each of them, and joins them."""
 
-    product: GroupContract
+    product: WarpGroupContract
 
     def __str__(self) -> str:
         return f"lanes apart, {self.product}"
@@ -76,18 +76,18 @@ class Parted(KSparseProduct):
 
     def steps(self, step: Step) -> tuple[Step, ...]:
         *pack, product = super().steps(step)
-        groups, (part, part_z, join) = self.product.work.groups, self.moves
+        sections, (part, part_z, join) = self.product.work.sections, self.moves
         return (
             *pack,
-            part.step(f"part_{step.entry}", groups),
+            part.step(f"part_{step.entry}", sections),
             # Most calls have no Z, so its bytes are left out.
             part_z.step(f"part_z_{step.entry}", 0),
             product,
-            join.step(f"join_{step.entry}", groups),
+            join.step(f"join_{step.entry}", sections),
         )
 
     def seconds(self, size: int, target: Target) -> float:
-        work, rows = self.product.work, size * self.product.work.groups
+        work, rows = self.product.work, size * self.product.work.sections
         moved = 2 * (work.contracted * work.source.bytes + work.produced * work.output.bytes)
         moving = moved * rows * work.lanes / memory_rate(target) + 2 * _CALL / hertz(target)
         return self.product.seconds(rows, target) + moving
@@ -98,7 +98,7 @@ class Parted(KSparseProduct):
 
     def _room(self, rows: int) -> _Room:
         part, _, join = self.moves
-        matrices = self.product.work.groups * part.lanes  # Vectors of `own` elements in a row.
+        matrices = self.product.work.sections * part.lanes  # Vectors of `own` elements in a row.
         sizes = [(item.own, item.element.bytes) for item in (part, join)]
         of_row = sum(matrices * own * size for own, size in sizes)
         most = max(1, _MOST_WORKSPACE // (of_row * _ROWS)) * _ROWS
@@ -123,7 +123,7 @@ class Parted(KSparseProduct):
         for first in range(0, rows, room.rows):
             count = min(room.rows, rows - first)
             here = replace(contraction, extents={**contraction.extents, "row": (count, 1, 1)})
-            of_rows = {"first": first, "rows": count, "groups": self.product.work.groups}
+            of_rows = {"first": first, "rows": count, "sections": self.product.work.sections}
             *moves, join = (
                 self.launches_of(place, LanesProblem(apart=there, together=it, **of_rows), target)
                 for place, it, there in to_move
@@ -138,6 +138,6 @@ def _view(apart: Apart, own: str) -> View:
         "row": (apart.row, 0, 0),
         own: (1,),
         "lane": (apart.lane,),
-        "group": (apart.group, 0, 0, 0),
+        "section": (apart.section, 0, 0, 0),
     }
     return View(pointer=apart.pointer, strides=strides)

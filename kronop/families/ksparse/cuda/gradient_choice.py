@@ -21,11 +21,11 @@ from kronop.emit.cuda.machine import hertz
 from kronop.emit.plan import Plan
 from kronop.families.ksparse.cuda.gradient import Gradient
 from kronop.families.ksparse.cuda.gradient_ends import ends_of
-from kronop.families.ksparse.cuda.gradient_group import GradientGroup
 from kronop.families.ksparse.cuda.gradient_room import REGISTERS, TEAM_ROWS
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums, Sums, is_contiguous
 from kronop.families.ksparse.cuda.gradient_tile import SLAB_BYTES, GradientTile
 from kronop.families.ksparse.cuda.gradient_tile_sums import HALF, TileSums
+from kronop.families.ksparse.cuda.gradient_warp_group import GradientWarpGroup
 from kronop.families.ksparse.cuda.lanes import MOST_LANES
 from kronop.families.ksparse.gradient_description import KSparseGradientDescription
 from kronop.machine import Feature
@@ -39,8 +39,8 @@ _WARPS = tuple(
     for shape in itertools.product((1, 2, 4), (1, 2, 4), (1, 2, 4, 8))
     if math.prod(shape) in (4, 8)
 )
-# Sizes to try for `gradient_group`: elements of one copy, indices q of a block, rows of a stage,
-# indices p of a team (in units of 64), and numbers of stages.
+# Sizes to try for `gradient_warp_group`: elements of one copy, indices q of a block, rows of a
+# stage, indices p of a team (in units of 64), and numbers of stages.
 _PIECE = 8
 _WIDTHS = (256, 192, 128, 96, 64, 48, 32, 16)
 _DEPTHS = (128, 64)
@@ -104,7 +104,7 @@ def _candidates(
     accepted: list[tuple[float, GradientSums]] = []
     rejected: list[tuple[str, str]] = []
     tiles = list(_tiles(description))
-    for design in (*_groups(description, target), *tiles):
+    for design in (*_of_warp_groups(description, target), *tiles):
         status = design.status(target)
         if status:
             accepted.append((design.seconds(rows, target), design))
@@ -189,16 +189,18 @@ def _given(tile: TileDescription) -> Iterator[_Shape]:
             yield (halves_p, halves_q), warps, k, stages
 
 
-def _groups(description: KSparseGradientDescription, target: Target) -> Iterator[GradientGroup]:
-    """Tiles of `gradient_group`, each with as many stages as fit: all that the user's tile permits,
-    or a few sizes without one; none if that kernel does not serve the operands.
+def _of_warp_groups(
+    description: KSparseGradientDescription, target: Target
+) -> Iterator[GradientWarpGroup]:
+    """Tiles of `gradient_warp_group`, each with as many stages as fit: all that the user's
+    tile permits, or a few sizes without one; none if that kernel does not serve the operands.
 
     Large ones go first: costs are equal among tiles that only wait for memory, and larger ones read
     less of X and G again.
     """
-    if not _serves_groups(description, target):
+    if not _serves_warp_groups(description, target):
         return
-    work, given = group_sums(description), description.tile
+    work, given = warp_group_sums(description), description.tile
     parts, widest = operands.cover(work.p, TEAM_ROWS), operands.round_up(work.q, 16)
     for (teams, copiers), team_p in itertools.product(REGISTERS, _TEAM_PARTS):
         if teams * team_p >= parts + max(1, teams):
@@ -208,7 +210,7 @@ def _groups(description: KSparseGradientDescription, target: Target) -> Iterator
                 continue
             stages = range(_MOST_STAGES, _LEAST_STAGES - 1, -1)
             staged = (
-                GradientGroup(
+                GradientWarpGroup(
                     work=work, teams=teams, team_p=team_p, q=q, k=k, stages=count, copiers=copiers
                 )
                 for count in (stages if given is None else given.stages_among(stages))
@@ -220,13 +222,13 @@ def _groups(description: KSparseGradientDescription, target: Target) -> Iterator
                 yield from asked
 
 
-def _is_given(design: GradientGroup, tile: TileDescription) -> bool:
+def _is_given(design: GradientWarpGroup, tile: TileDescription) -> bool:
     shape = (design.p, design.q, design.k)
     return shape == tile.threadblock_shape and tile.allows_threads(design.threads)
 
 
-def group_sums(description: KSparseGradientDescription) -> Sums:
-    """The sums as `gradient_group` takes them."""
+def warp_group_sums(description: KSparseGradientDescription) -> Sums:
+    """The sums as `gradient_warp_group` takes them."""
     return Sums(
         pattern=description.pattern,
         lead=description.products or 1,
@@ -237,8 +239,8 @@ def group_sums(description: KSparseGradientDescription) -> Sums:
     )
 
 
-def _serves_groups(description: KSparseGradientDescription, target: Target) -> bool:
-    """Whether `gradient_group` serves such operands."""
+def _serves_warp_groups(description: KSparseGradientDescription, target: Target) -> bool:
+    """Whether `gradient_warp_group` serves such operands."""
     (a, b, c, d), element = description.pattern, description.X.element
     if not target.has(Feature.warp_groups) or element.kind != "float" or element.bytes != 2:
         return False

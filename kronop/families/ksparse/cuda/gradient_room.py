@@ -1,4 +1,4 @@
-"""A `gradient_group` block: its tile of results, its teams (warp groups), its shared memory."""
+"""A `gradient_warp_group` block: its tile of results, its warp groups, its shared memory."""
 
 from __future__ import annotations
 

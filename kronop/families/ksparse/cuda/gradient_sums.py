@@ -27,7 +27,7 @@ class Sums(Decision):
     Attributes:
         pattern: (a, b, c, d) of the product.
         lead: the extent of the batch of independent products.
-        tied: whether all groups i and lanes l share one matrix of weights.
+        tied: whether all sections i and lanes l share one matrix of weights.
         by_rows: whether the rows are the contiguous axis of X and G.
         math: the multiply-add.
         output: element type of the result.

@@ -11,9 +11,9 @@ from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import memory_share, warp_slowness
 from kronop.emit.design import Constant, Instantiation, package_folder
-from kronop.families.ksparse.cuda.gradient_group_cost import FIXED
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums
 from kronop.families.ksparse.cuda.gradient_tile_sums import HALF, TileSums
+from kronop.families.ksparse.cuda.gradient_warp_group_cost import FIXED
 from kronop.families.ksparse.gradient_description import KSparseGradientProblem
 from kronop.frozen import dataclass, derived
 from kronop.machine import BLOCK_THREADS, REGISTERS, THREAD_REGISTERS
@@ -42,7 +42,7 @@ _ALONE = 0.17
 _SHARPNESS, _MEMORY_SHARPNESS = 1.5, 5.0
 # NOTE: measured times were 1.1 to 1.5 times the estimate for tiles near the best, and up to 4 times
 # where lanes are taken a few at a time: this factor makes the estimate comparable with that of
-# `gradient_group`.
+# `gradient_warp_group`.
 _TAKEN = 1.4
 
 

@@ -1,6 +1,6 @@
 """The sums of `ksparse_gradient`, and how it reads their operands.
 
-Here k counts along the sums: over the rows and, for tied weights, over groups and lanes.
+Here k counts along the sums: over the rows and, for tied weights, over sections and lanes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TileSums(Sums):
 
     @property
     def product_axes(self) -> tuple[int, int, int]:
-        """The extents of the products: of `lead`, of the groups i, and of the sets of lanes that
+        """The extents of the products: of `lead`, of the sections i, and of the sets of lanes that
         blocks take."""
         a, _, _, d = self.pattern
         return (self.lead, 1, 1) if self.tied else (self.lead, a, d // self.lanes)
@@ -99,21 +99,21 @@ class TileSums(Sums):
         """The launch parameters of X or G, whose columns are (i, own, l) with `size` indices
         `own`."""
         d, column = self.pattern[3], item.column
-        group = size * d * column
+        section = size * d * column
         if self.by_rows:
-            outer = (group, column) if self.tied else (0, 0)
+            outer = (section, column) if self.tied else (0, 0)
             axes = (*outer, self.vector * item.row)
         elif not self.tied:
             axes = (0, 0, item.row)
         elif self.along_sums:
-            axes = (item.row, group, self.vector * column)
+            axes = (item.row, section, self.vector * column)
         else:
-            axes = (0, item.row, group)
+            axes = (0, item.row, section)
         lead = item.batch[0] if item.batch else 0
         return {
             name: item.pointer,
             f"{name}_sum": axes,
             f"{name}_own": d * column,
             f"{name}_lane": column,
-            f"{name}_matrix": (lead, group, self.lanes * column),
+            f"{name}_matrix": (lead, section, self.lanes * column),
         }

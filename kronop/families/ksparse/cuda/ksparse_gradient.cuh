@@ -55,7 +55,7 @@ struct Warp {
   static constexpr int kBlocksM = (Step::kHalvesP + 1) / 2, kBlocksN = Step::kHalvesQ;
   static constexpr int kThreads = Step::kWarpsP * Step::kWarpsQ * 32;  // of those that share k
   static constexpr bool kApart = Step::kMatrices > 1;
-  static constexpr int kLaneGroups =
+  static constexpr int kLaneSets =
       Step::kAlongSums || Step::kLanes == 1 ? 1 : Step::kLanes / Step::kSteps;
   static constexpr int kValues = Step::kMatrices * kBlocksM * kBlocksN * 4;
   Compute sums[Step::kMatrices][kBlocksM][kBlocksN][4] = {};
@@ -71,8 +71,8 @@ struct Warp {
   KRONOP_INLINE void multiply(const unsigned char* stage) {
 #pragma unroll 1
     for (int bite = part; bite < Step::kBites; bite += Step::kWarpsK) {
-#pragma unroll(kApart ? kLaneGroups : 1)
-      for (int lanes = 0; lanes < kLaneGroups; ++lanes)
+#pragma unroll(kApart ? kLaneSets : 1)
+      for (int lanes = 0; lanes < kLaneSets; ++lanes)
         multiply_bite(stage, bite, lanes * Step::kSteps);
     }
   }

@@ -10,14 +10,14 @@
 
 namespace kronop {
 
-// Strides of matrix (row, group). Where its lanes are apart, each lane follows the one before;
+// Strides of matrix (row, section). Where its lanes are apart, each lane follows the one before;
 // where they are together, columns are `column` apart.
 struct LanesParameters {
   void* apart;
   void* together;
-  long long rows, groups, vector;
-  long long row_apart, group_apart;
-  long long row_together, group_together, column;
+  long long rows, sections, vector;
+  long long row_apart, section_apart;
+  long long row_together, section_together, column;
 };
 
 namespace lanes {
@@ -65,16 +65,16 @@ struct Work {
     long long first = blockIdx.x;
     own = int(split(first, kParts)) * kOwns;
     first *= Step::kMatrices;
-    const long long left = with.rows * with.groups - first;
+    const long long left = with.rows * with.sections - first;
     matrices = left < Step::kMatrices ? int(left) : Step::kMatrices;
     for (int which = threadIdx.x; which < matrices; which += Step::kThreads) {
       long long row = first + which;
-      const long long group = split(row, with.groups);
+      const long long section = split(row, with.sections);
       Start<Element>& start = starts[which];
       start.apart = static_cast<Element*>(with.apart) +
-                    (row * with.row_apart + group * with.group_apart + own);
+                    (row * with.row_apart + section * with.section_apart + own);
       start.together = static_cast<Element*>(with.together) +
-                       (row * with.row_together + group * with.group_together +
+                       (row * with.row_together + section * with.section_together +
                         own * Step::kLanes * with.column);
     }
     __syncthreads();

@@ -22,8 +22,8 @@ _MOST_OCTETS = 8
 # Most matrices of a block, and bytes of the two addresses of each.
 _MOST_MATRICES, _START_BYTES = 128, 16
 _NAMES = (
-    *("rows", "groups", "vector", "row_apart", "group_apart"),
-    *("row_together", "group_together", "column"),
+    *("rows", "sections", "vector", "row_apart", "section_apart"),
+    *("row_together", "section_together", "column"),
 )
 _SIGNATURE = KernelSignature(
     "LanesParameters",
@@ -42,7 +42,7 @@ class Apart:
 
     pointer: int
     row: int
-    group: int
+    section: int
     lane: int
 
 
@@ -52,14 +52,14 @@ class LanesProblem:
 
     Attributes:
         first, rows: the first row, and how many there are.
-        groups: matrices of a row.
+        sections: matrices of a row.
         apart: where lanes are separated; its first row is row `first`.
-        together: the whole matrix, whose columns are (group, own, lane).
+        together: the whole matrix, whose columns are (section, own, lane).
     """
 
     first: int
     rows: int
-    groups: int
+    sections: int
     apart: Apart
     together: StridedMatrix
 
@@ -152,18 +152,18 @@ class MoveLanes(InWorkspace):
             folders=(package_folder(__package__),),
         )
 
-    def step(self, entry: str, groups: int) -> Step:
-        """The step that moves `groups` matrices of each row."""
+    def step(self, entry: str, sections: int) -> Step:
+        """The step that moves `sections` matrices of each row."""
         return Step(
             entry=entry,
             design=self,
-            bytes_per_row=2 * groups * self.own * self.lanes * self.element.bytes,
+            bytes_per_row=2 * sections * self.own * self.lanes * self.element.bytes,
             operations_per_row=0,
             note=str(self),
         )
 
     def launches(self, problem: LanesProblem, target: Target) -> tuple[Launch, ...]:
-        rows, groups = problem.rows, problem.groups
+        rows, sections = problem.rows, problem.sections
         apart, together = problem.apart, problem.together
         pointer = together.pointer + problem.first * together.row * self.element.bytes
         vector = (
@@ -175,14 +175,14 @@ class MoveLanes(InWorkspace):
             "apart": apart.pointer,
             "together": pointer,
             "rows": rows,
-            "groups": groups,
+            "sections": sections,
             "vector": int(vector),
             "row_apart": apart.row,
-            "group_apart": apart.group,
+            "section_apart": apart.section,
             "row_together": together.row,
-            "group_together": self.own * self.lanes * together.column,
+            "section_together": self.own * self.lanes * together.column,
             "column": together.column,
         }
         parts = operands.cover(self.own, self.octets * self.piece)
-        blocks = operands.cover(rows * groups, self.matrices) * parts
+        blocks = operands.cover(rows * sections, self.matrices) * parts
         return (operands.make_launch(self, blocks, values),)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.contraction import group_choice
-from kronop.emit.cuda.contraction.group import serves
+from kronop.emit.cuda.contraction import warp_group_choice
+from kronop.emit.cuda.contraction.warp_group import serves
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.families.ksparse.cuda.contract_parted import Parted
 from kronop.families.ksparse.cuda.lanes import MOST_LANES
@@ -26,7 +26,7 @@ def proposed(work: Contraction, target: Target, given: TileDescription | None) -
         x_alignment=operands.vector_of(work.source),
         y_alignment=operands.vector_of(work.output),
     )
-    designs = group_choice.proposed(apart, target, given)
+    designs = warp_group_choice.proposed(apart, target, given)
     return [Parted(product=item) for item in designs if item.status(target)]
 
 

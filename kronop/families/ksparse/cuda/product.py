@@ -1,5 +1,5 @@
 """Kronecker-sparse products on CUDA: each is one contraction, whose lanes are the index l, whose
-groups are the index i, and whose rows are the batch."""
+sections are the index i, and whose rows are the batch."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from kronop.artifacts import Launch
 from kronop.descriptions.strided import NOTHING, StridedMatrix
 from kronop.emit.cuda.contraction.design import ContractDesign, ContractProblem, Extents
-from kronop.emit.cuda.contraction.group import GroupContract
 from kronop.emit.cuda.contraction.pack import Pack, PackProblem, pack_step, packing
+from kronop.emit.cuda.contraction.warp_group import WarpGroupContract
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.cuda.operands import View
 from kronop.emit.design import Pipeline, Runnable
@@ -37,7 +37,7 @@ class KSparseProduct(Pipeline):
     def pack(self) -> Pack | None:
         """What packs the weights, if anything does."""
         product = self.product
-        if isinstance(product, GroupContract) and product.takes_packed:
+        if isinstance(product, WarpGroupContract) and product.takes_packed:
             return packing(product)
         return None
 
@@ -52,13 +52,13 @@ class KSparseProduct(Pipeline):
     @property
     def packed_bytes(self) -> int:
         """Bytes of the packed weights."""
-        return 0 if self.pack is None else self.pack.packed_bytes(self.product.work.groups)
+        return 0 if self.pack is None else self.pack.packed_bytes(self.product.work.sections)
 
     def seconds(self, size: int, target: Target) -> float:
         imported("kronop.emit.cuda.contraction.choice")
         from kronop.emit.cuda.contraction import choice
 
-        return choice.even_seconds(self.product, size * self.product.work.groups, target)
+        return choice.even_seconds(self.product, size * self.product.work.sections, target)
 
     def workspace(self, size: int, target: Target, threads: int) -> int:
         return self.packed_bytes
@@ -103,7 +103,7 @@ def matrix_view(matrix: StridedMatrix | None, own: str, size: int, d: int) -> Vi
             "row": (matrix.row, 0, 0),
             own: (d * column,),
             "lane": (column,),
-            "group": (size * d * column, 0, 0, 0),
+            "section": (size * d * column, 0, 0, 0),
         },
     )
 
@@ -113,7 +113,7 @@ def weights_view(pointer: int, strides: tuple[int, int, int, int]) -> View:
     a, b, c, d = strides
     return View(
         pointer=pointer,
-        strides={"contracted": (c,), "produced": (b,), "lane": (d,), "group": (a, 0, 0, 0)},
+        strides={"contracted": (c,), "produced": (b,), "lane": (d,), "section": (a, 0, 0, 0)},
     )
 
 
@@ -123,7 +123,7 @@ def extents_of(work: Contraction, rows: int) -> Extents:
         "contracted": (work.contracted,),
         "produced": (work.produced,),
         "lane": (work.lanes,),
-        "group": (work.groups, 1, 1, 1),
+        "section": (work.sections, 1, 1, 1),
     }
 
 
@@ -136,7 +136,7 @@ def _contraction(problem: KSparseProblem, work: Contraction) -> ContractProblem:
         "z": matrix_view(problem.z, "produced", b, d),
         "bias": View(
             pointer=problem.bias,
-            strides={"produced": (d * bias,), "lane": (bias,), "group": (b * d * bias, 0, 0, 0)},
+            strides={"produced": (d * bias,), "lane": (bias,), "section": (b * d * bias, 0, 0, 0)},
         ),
     }
     return ContractProblem(

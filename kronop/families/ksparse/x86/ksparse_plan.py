@@ -20,7 +20,7 @@ from kronop.target import Target
 _NEAR = 0.75
 _BLOCK_BYTES = 256 * 1024
 _STATE_BYTES = 256 * 1024
-_GROUP_BYTES = 512 * 1024
+_PACKED_BYTES = 512 * 1024
 # Most bytes of a thread's packed weights. They may exceed the second-level cache, because they are
 # streamed once for each block.
 _PANEL_BYTES = 4 << 20
@@ -108,7 +108,7 @@ def _along_batch(vectors: int, setting: Setting) -> VectorsAlongBatch:
 def blocks_of(work: KSparseWork, packed: int) -> int:
     """Indices i of an item, each with `packed` bytes of packed weights: several if a row of X is
     contiguous, so that it is read from one end to the other."""
-    return 1 if work.x_by_rows else min(work.pattern[0], max(1, _GROUP_BYTES // packed))
+    return 1 if work.x_by_rows else min(work.pattern[0], max(1, _PACKED_BYTES // packed))
 
 
 def _near_depth(lanes: int, setting: Setting) -> int:

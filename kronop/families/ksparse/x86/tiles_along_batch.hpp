@@ -29,7 +29,7 @@ struct TilesAlongBatch : Tiles<Step> {
         if (weights.l == 1) return pack_stretches<kOutputs>(tiles, weights);
       } else if constexpr (kTile % Step::kD == 0) {
         if (weights.k == Step::kD && (weights.l == 1 || Step::kD == 1)) {
-          return pack_groups<kOutputs>(tiles, weights, patch.slice);
+          return pack_sections<kOutputs>(tiles, weights, patch.slice);
         }
       }
       Common::template pack_any<true, kOutputs>(tiles, weights);
@@ -81,7 +81,7 @@ struct TilesAlongBatch : Tiles<Step> {
   // For contiguous weights [k][l] with few l: a vector of them is turned to [l][k] and is a part of
   // the line of every l.
   template <int kOutputs>
-  static void pack_groups(Element* to, const Weights<Element>& weights, index_t slice) {
+  static void pack_sections(Element* to, const Weights<Element>& weights, index_t slice) {
     constexpr index_t kEach = Units::kNumbers / Step::kD;
     each_line<kOutputs>(to, [&](Element* line, index_t j, index_t k, index_t count) {
       const Element* row = weights.data - slice + j * weights.j + k * Step::kD;

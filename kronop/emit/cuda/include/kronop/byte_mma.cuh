@@ -82,13 +82,13 @@ struct alignas(2 * kParts) ByteFactor {
 // The last plane is signed.
 template <class Of>
 struct BytePlanes {
-  unsigned words[Of::kSteps][Of::kGroups][Of::kPlanes][Of::kDeep];
+  unsigned words[Of::kSteps][Of::kFiberTiles][Of::kPlanes][Of::kDeep];
 
   KRONOP_INLINE explicit BytePlanes(const typename Of::Fibers& fibers) {
 #pragma unroll
     for (int s = 0; s < Of::kSteps; ++s) {
 #pragma unroll
-      for (int u = 0; u < Of::kGroups; ++u) {
+      for (int u = 0; u < Of::kFiberTiles; ++u) {
 #pragma unroll
         for (int e = 0; e < Of::kDeep; ++e) {
           const auto item = [&](int part, int r) {
@@ -111,7 +111,7 @@ namespace kron {
 
 // Computes the sums of parts n0 ... of the produced index, the highest bytes first.
 template <class Step, int Phase, class Of, class Factor>
-KRONOP_INLINE void multiply(int32_t (&sums)[Of::kAtOnce][Of::kGroups][4],
+KRONOP_INLINE void multiply(int32_t (&sums)[Of::kAtOnce][Of::kFiberTiles][4],
                             const BytePlanes<Of>& fibers, int n0, const Factor& factor) {
   typename Of::B b[Of::kSteps][Of::kAtOnce];
 #pragma unroll
@@ -127,7 +127,7 @@ KRONOP_INLINE void multiply(int32_t (&sums)[Of::kAtOnce][Of::kGroups][4],
 #pragma unroll
     for (int n = 0; n < Of::kAtOnce; ++n) {
 #pragma unroll
-      for (int u = 0; u < Of::kGroups; ++u) {
+      for (int u = 0; u < Of::kFiberTiles; ++u) {
 #pragma unroll
         for (int e = 0; e < 4; ++e)
           sums[n][u][e] = plane == last ? int32_t(0) : sums[n][u][e] * int32_t(256);
@@ -138,7 +138,7 @@ KRONOP_INLINE void multiply(int32_t (&sums)[Of::kAtOnce][Of::kGroups][4],
 #pragma unroll
       for (int n = 0; n < Of::kAtOnce; ++n) {
 #pragma unroll
-        for (int u = 0; u < Of::kGroups; ++u) {
+        for (int u = 0; u < Of::kFiberTiles; ++u) {
           if (n0 + n < Of::kProducedParts)
             warp_multiply_add(sums[n][u], fibers.words[s][u][plane], b[s][n].words, plane == last);
         }

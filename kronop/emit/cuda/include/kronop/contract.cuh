@@ -1,11 +1,11 @@
 // One contraction as a tiled product: Y[row, j] = sum over k of X[row, k] W[k, j], in lanes and
-// groups.
+// sections.
 //
-// Groups and lanes are indices of X and Y on which W depends as well. A block has one group and
+// Sections and lanes are indices of X and Y on which W depends as well. A block has one section and
 // kLanes consecutive lanes of it (where there are several, lanes are contiguous in memory), kTileM
 // rows and kTileN outputs, and goes through the contraction kTileK steps at a time. A large
-// Kronecker factor has one lane, batches as groups and every free index as a row; a
-// Kronecker-sparse product has l as lane, i as group and the batch as rows.
+// Kronecker factor has one lane, batches as sections and every free index as a row; a
+// Kronecker-sparse product has l as lane, i as section and the batch as rows.
 #pragma once
 
 #include "contract_place.cuh"
@@ -286,8 +286,8 @@ KRONOP_INLINE void store_results(const typename Step::Accumulator* results,
 
 }  // namespace contract
 
-// Blocks walk over (group, lanes, rows, outputs), outputs fastest so that neighbouring blocks share
-// rows of X.
+// Blocks walk over (section, lanes, rows, outputs), outputs fastest so that neighbouring blocks
+// share rows of X.
 template <class Decided, class Parameters>
 KRONOP_INLINE void contract_tiles(const Parameters& parameters) {
   using Step = contract::SimtStep<Decided>;

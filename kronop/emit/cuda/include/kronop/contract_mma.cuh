@@ -1,4 +1,4 @@
-// One contraction as a tiled product on the tensor cores, in lanes and groups as in contract.cuh:
+// One contraction as a tiled product on the tensor cores, in lanes and sections as in contract.cuh:
 //
 //     Y[row, j] = sum over k of X[row, k] W[k, j].
 //
@@ -345,8 +345,8 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place,
 
 }  // namespace contract
 
-// Blocks walk over (group, lanes, rows, outputs), outputs fastest so that neighbouring blocks share
-// rows of X.
+// Blocks walk over (section, lanes, rows, outputs), outputs fastest so that neighbouring blocks
+// share rows of X.
 template <class Step, class Parameters>
 KRONOP_INLINE void contract_mma(const Parameters& parameters) {
   using Whole = contract::Part<Step>;

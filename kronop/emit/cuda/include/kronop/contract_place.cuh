@@ -17,7 +17,8 @@ struct ContractParameters {
   long long contracted_x, contracted_w;
   long long produced_w, produced_y, produced_z, produced_bias;
   long long lane_extent, lane_x, lane_w, lane_y, lane_z, lane_bias;
-  long long group_extent[4], group_x[4], group_w[4], group_y[4], group_z[4], group_bias[4];
+  long long section_extent[4], section_x[4], section_w[4], section_y[4], section_z[4],
+      section_bias[4];
   Scalar scalars[4];
 };
 
@@ -55,12 +56,12 @@ KRONOP_INLINE Place locate(const Parameters& parameters, const RowOffsets& offse
   place.y = lane * parameters.lane_y + output * parameters.produced_y;
   place.z = lane * parameters.lane_z + output * parameters.produced_z;
   place.bias = lane * parameters.lane_bias + output * parameters.produced_bias;
-  for_each_digit<4>(block, parameters.group_extent, [&](int axis, long long digit) {
-    place.x += digit * parameters.group_x[axis];
-    place.w += digit * parameters.group_w[axis];
-    place.y += digit * parameters.group_y[axis];
-    place.z += digit * parameters.group_z[axis];
-    place.bias += digit * parameters.group_bias[axis];
+  for_each_digit<4>(block, parameters.section_extent, [&](int axis, long long digit) {
+    place.x += digit * parameters.section_x[axis];
+    place.w += digit * parameters.section_w[axis];
+    place.y += digit * parameters.section_y[axis];
+    place.z += digit * parameters.section_z[axis];
+    place.bias += digit * parameters.section_bias[axis];
   });
   // Entries beyond the last row repeat it, so that they can be read without a check.
   for (int r = threadIdx.x; r < Step::kTileM; r += Step::kThreads) {
@@ -82,10 +83,10 @@ template <class Step, class Parameters>
 KRONOP_INLINE long long count_blocks(const Parameters& parameters) {
   const long long rows =
       parameters.row_extent[0] * parameters.row_extent[1] * parameters.row_extent[2];
-  const long long groups = parameters.group_extent[0] * parameters.group_extent[1] *
-                           parameters.group_extent[2] * parameters.group_extent[3];
+  const long long sections = parameters.section_extent[0] * parameters.section_extent[1] *
+                             parameters.section_extent[2] * parameters.section_extent[3];
   return ceil_div(Step::kProduced, Step::kTileN) * ceil_div(rows, Step::kTileM) *
-         ceil_div(parameters.lane_extent, Step::kLanes) * groups;
+         ceil_div(parameters.lane_extent, Step::kLanes) * sections;
 }
 
 }  // namespace contract

@@ -10,7 +10,7 @@
 // store together: thread l gives the address of row l % 8 of matrix l / 8.
 #pragma once
 
-#include "group_mma.cuh"
+#include "warp_group_mma.cuh"
 
 namespace kronop {
 
@@ -134,10 +134,10 @@ KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], u
 #undef KRONOP_WARP_PRODUCT
 #endif
 
-// As in group_mma.cuh, with core matrices of 8 columns x 8 rows: [row / 8][column][row % 8].
+// As in warp_group_mma.cuh, with core matrices of 8 columns x 8 rows: [row / 8][column][row % 8].
 #define KRONOP_SUMS(i) "+f"(sums[i][0]), "+f"(sums[i][1]), "+f"(sums[i][2]), "+f"(sums[i][3])
 // clang-format off
-#define KRONOP_GROUP_PRODUCT_64(type)                                                     \
+#define KRONOP_WARP_GROUP_PRODUCT_64(type)                                                     \
   asm volatile("{.reg .pred more; setp.ne.b32 more, %37, 0;\n"                            \
       "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type                         \
       " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "          \
@@ -146,7 +146,7 @@ KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], u
       : KRONOP_SUMS(0), KRONOP_SUMS(1), KRONOP_SUMS(2), KRONOP_SUMS(3),                   \
         KRONOP_SUMS(4), KRONOP_SUMS(5), KRONOP_SUMS(6), KRONOP_SUMS(7)                    \
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(more)))
-#define KRONOP_GROUP_PRODUCT_32(type)                                             \
+#define KRONOP_WARP_GROUP_PRODUCT_32(type)                                             \
   asm volatile("{.reg .pred more; setp.ne.b32 more, %21, 0;\n"                    \
       "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type                 \
       " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, " \
@@ -168,21 +168,21 @@ struct Matrix {
   }
 };
 template <class T, int N>
-KRONOP_INLINE void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4],
-                                      const Matrix& matrix, int bytes, bool more) {
+KRONOP_INLINE void warp_group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4],
+                                           const Matrix& matrix, int bytes, bool more) {
   const unsigned long long b = matrix.after(bytes);
   if constexpr (N == 8 && detail::same<T, half_t>) {
-    KRONOP_GROUP_PRODUCT_64("f16");
+    KRONOP_WARP_GROUP_PRODUCT_64("f16");
   } else if constexpr (N == 8) {
-    KRONOP_GROUP_PRODUCT_64("bf16");
+    KRONOP_WARP_GROUP_PRODUCT_64("bf16");
   } else if constexpr (detail::same<T, half_t>) {
-    KRONOP_GROUP_PRODUCT_32("f16");
+    KRONOP_WARP_GROUP_PRODUCT_32("f16");
   } else {
-    KRONOP_GROUP_PRODUCT_32("bf16");
+    KRONOP_WARP_GROUP_PRODUCT_32("bf16");
   }
 }
-#undef KRONOP_GROUP_PRODUCT_32
-#undef KRONOP_GROUP_PRODUCT_64
+#undef KRONOP_WARP_GROUP_PRODUCT_32
+#undef KRONOP_WARP_GROUP_PRODUCT_64
 #undef KRONOP_SUMS
 #endif
 

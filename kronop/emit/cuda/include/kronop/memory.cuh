@@ -186,8 +186,8 @@ KRONOP_INLINE void copy_or_clear(void* to, const void* from, int bytes) {
                  : "r"(shared), "l"(from), "n"(Bytes), "r"(bytes));
   }
 }
-// commit_copies() makes a group of this thread's copies so far; wait_for_older_copies() waits until
-// all but the last N groups are there.
+// commit_copies() closes a set of this thread's copies so far; wait_for_older_copies() waits until
+// all but the last N sets are there.
 KRONOP_INLINE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N>
 KRONOP_INLINE void wait_for_older_copies() {
@@ -218,10 +218,10 @@ template <int N>
 KRONOP_INLINE void wait_for_older_copies() {}
 KRONOP_INLINE void wait_for_copies() {}
 #endif
-// A barrier of a warp, and one of the four warps of group `group`.
+// A barrier of a warp, and one of warp group `index`.
 KRONOP_INLINE void wait_for_warp() { __syncwarp(); }
-KRONOP_INLINE void wait_for_group(int group) {
-  asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
+KRONOP_INLINE void wait_for_warp_group(int index) {
+  asm volatile("bar.sync %0, 128;" ::"r"(1 + index) : "memory");
 }
 #endif
 

@@ -1,12 +1,12 @@
-// Packs weights as images of the stages of contract_group.cuh, byte for byte as they lie there:
-// [group][lane tile][output tile][step][plane][tile], where a tile is lanes x outputs x contracted
-// steps, swizzled.
+// Packs weights as images of the stages of contract_warp_group.cuh, byte for byte as they lie
+// there: [section][lane tile][output tile][step][plane][tile], where a tile is lanes x outputs x
+// contracted steps, swizzled.
 //
 // Where a tile reaches beyond the factor it is zero, so that copies of images need no bounds.
 // Planes are those of pack_weights.cuh.
 #pragma once
 
-#include "group_tiles.cuh"
+#include "warp_group_tiles.cuh"
 #include "pack_weights.cuh"
 
 namespace kronop {
@@ -18,10 +18,10 @@ KRONOP_INLINE void pack_images(const Parameters& parameters) {
   constexpr int steps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK,
                 output_tiles = (Step::kProduced + Step::kTileN - 1) / Step::kTileN;
   const long long lane_tiles = ceil_div(parameters.lanes, Step::kTileLanes);
-  const auto place_of = [&](long long group, long long lane, int n, int k) {
+  const auto place_of = [&](long long section, long long lane, int n, int k) {
     const unsigned lane_tile = unsigned(lane) / Step::kTileLanes;
     const long long image =
-        ((group * lane_tiles + lane_tile) * output_tiles + n / Step::kTileN) * steps +
+        ((section * lane_tiles + lane_tile) * output_tiles + n / Step::kTileN) * steps +
         k / Step::kTileK;
     const int within = int(unsigned(lane) - lane_tile * Step::kTileLanes);
     return static_cast<Element*>(parameters.packed) +

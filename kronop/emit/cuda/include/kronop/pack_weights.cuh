@@ -1,5 +1,5 @@
 // Packs weights in the order in which the tensor cores take them:
-// [group][lane][plane][produced][contracted].
+// [section][lane][plane][produced][contracted].
 //
 // The contracted index is contiguous and padded with zeros to kPitch. For float32, plane 0 has the
 // values rounded as the tensor cores take them, and plane 1, where there is one, what rounding
@@ -20,8 +20,8 @@ enum Reading : long long { kSingly, kVectors, kTurned, kJoined };
 struct PackParameters {
   void* w;
   void* packed;
-  long long lanes, groups, reading;
-  long long contracted_w, produced_w, lane_w, group_w;
+  long long lanes, sections, reading;
+  long long contracted_w, produced_w, lane_w, section_w;
 };
 
 // Pieces of 16 bytes along the contracted index, one for each of kAcross neighbouring lanes or
@@ -96,7 +96,7 @@ struct WeightPieces {
 
 // Packs what a thread has of the weights: a piece for each of some neighbouring lanes, or outputs
 // where kOfTurned. Packed weights are `width` lanes of `outputs` x `depth`, with zeros where the
-// factor has less. place_of(group, lane, output, step) says where a piece goes; the next plane is
+// factor has less. place_of(section, lane, output, step) says where a piece goes; the next plane is
 // kPlaneSize elements further.
 template <bool kOfTurned, long long kPlaneSize, class Step, class Parameters, class PlaceOf>
 KRONOP_INLINE void pack_pieces(const Parameters& parameters, int depth, int outputs,
@@ -104,15 +104,15 @@ KRONOP_INLINE void pack_pieces(const Parameters& parameters, int depth, int outp
   using Element = typename Step::Factor;
   constexpr int piece = 16 / sizeof(Element), across = kOfTurned ? piece : Step::kLanes,
                 at_once = kOfTurned ? piece : 1;
-  long long group = (long long)blockIdx.x * Step::kThreads + threadIdx.x;
+  long long section = (long long)blockIdx.x * Step::kThreads + threadIdx.x;
   // Neighbouring threads have neighbouring lanes, then neighbouring steps: whole sectors are read,
   // and written as far as lanes allow it.
-  const long long lane = split(group, ceil_div(width, Step::kLanes)) * Step::kLanes;
-  const int k = int(split(group, depth / piece)) * piece,
-            n = int(split(group, ceil_div(outputs, at_once))) * at_once;
-  if (group >= parameters.groups) return;
+  const long long lane = split(section, ceil_div(width, Step::kLanes)) * Step::kLanes;
+  const int k = int(split(section, depth / piece)) * piece,
+            n = int(split(section, ceil_div(outputs, at_once))) * at_once;
+  if (section >= parameters.sections) return;
   const Element* from = static_cast<const Element*>(parameters.w) +
-                        (group * parameters.group_w + lane * parameters.lane_w +
+                        (section * parameters.section_w + lane * parameters.lane_w +
                          n * parameters.produced_w + k * parameters.contracted_w);
   const long long lanes = parameters.lanes - lane, outputs_left = Step::kProduced - n;
   const long long left = lanes <= 0 || outputs_left <= 0 ? 0 : kOfTurned ? outputs_left : lanes;
@@ -124,7 +124,7 @@ KRONOP_INLINE void pack_pieces(const Parameters& parameters, int depth, int outp
 #pragma unroll
   for (int l = 0; l < across; ++l) {
     if (kOfTurned ? n + l >= outputs : lane + l >= width) break;
-    Element* to = kOfTurned ? place_of(group, lane, n + l, k) : place_of(group, lane + l, n, k);
+    Element* to = kOfTurned ? place_of(section, lane, n + l, k) : place_of(section, lane + l, n, k);
     store_whole<Element, piece>(to, weights.template plane<false>(l));
     if constexpr (Step::kPlanes > 1)
       store_whole<Element, piece>(to + kPlaneSize, weights.template plane<true>(l));
@@ -148,9 +148,9 @@ KRONOP_INLINE void pack_weights(const Parameters& parameters) {
   using Element = typename Step::Factor;
   constexpr long long plane = (long long)Step::kProduced * Step::kPitch;
   pack<plane, Step>(parameters, Step::kPitch, Step::kProduced, parameters.lanes,
-                    [&](long long group, long long lane, int n, int k) {
+                    [&](long long section, long long lane, int n, int k) {
                       return static_cast<Element*>(parameters.packed) +
-                             ((group * parameters.lanes + lane) * (Step::kPlanes * plane) +
+                             ((section * parameters.lanes + lane) * (Step::kPlanes * plane) +
                               (long long)n * Step::kPitch + k);
                     });
 }

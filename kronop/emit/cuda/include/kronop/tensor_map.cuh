@@ -3,7 +3,7 @@
 // A tensor map describes a tensor of three axes, the first one contiguous, and the box that a
 // copy moves. What lies beyond the tensor's extents is read as 0 and not written, but for the
 // rest of 16 bytes that begin inside: tensors that are written have rows of whole 16 bytes. A
-// box lies in shared memory in rows of 128 bytes, swizzled as in group_products.cuh, at a
+// box lies in shared memory in rows of 128 bytes, swizzled as in warp_group_products.cuh, at a
 // multiple of 1024 bytes.
 #pragma once
 

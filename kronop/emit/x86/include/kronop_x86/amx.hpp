@@ -1,7 +1,7 @@
 // Mode products on AMX tiles: sweeps over one digit, and the sinks that take their results.
 // Operands are bf16 with sums in float32, or int8 with sums in int32; Kronecker matmuls are bf16.
 //
-// A tile product multiplies groups of kPack numbers that are neighbours along the contracted digit.
+// A tile product multiplies runs of kPack numbers that are neighbours along the contracted digit.
 // For the last digit of a row-major tensor, memory holds them that way. For any other digit the
 // data is kept in *lines*: for every element of the trailing digits, line i holds the kPack numbers
 // of the digit from i kPack on. A sweep (one mode product) rounds its results straight into the

@@ -1,9 +1,9 @@
-// Copies blocks of strided memory to and from the state, a [group][kLanes] array of the compute
+// Copies blocks of strided memory to and from the state, an [element][kLanes] array of the compute
 // type.
 //
-// A lane is one of kLanes places in memory; a group element is one of `count` steps from each of
-// them. The direction that is contiguous in memory is walked in whole vectors; where that is the
-// group, blocks are transposed in registers.
+// A lane is one of kLanes places in memory; an element of its fiber is one of `count` steps from
+// each of them. The direction that is contiguous in memory is walked in whole vectors; where that
+// is the fibers, blocks are transposed in registers.
 #pragma once
 
 #include "kronop_x86/simd.hpp"
@@ -114,7 +114,7 @@ KRONOP_INLINE void convert_run(To* __restrict to, const From* __restrict from) {
   }
 }
 
-// Loads kWidth lanes x kWidth group elements, which are contiguous along the group, into the state.
+// Loads kWidth lanes x kWidth elements, which are contiguous along the fibers, into the state.
 template <class Step, class Element>
 KRONOP_INLINE void load_transposed(typename Step::Compute* state, const Element* from,
                                    const index_t* offsets) {
@@ -181,14 +181,14 @@ struct MiddleSink {
   KRONOP_INLINE void one(Compute value, index_t offset, index_t, index_t) const {
     to[offset] = value;
   }
-  template <int kCount, bool kAlongGroup>
+  template <int kCount, bool kAlongFiber>
   KRONOP_INLINE void run(const Compute* values, index_t offset, index_t, index_t) const {
     __builtin_memcpy(to + offset, values, kCount * sizeof(Compute));
   }
 };
 
 // A sink that takes results through the epilogue to Y, with a source z (or null) and a bias (by
-// group element, or null).
+// element of the fiber, or null).
 template <class Step>
 struct OutputSink {
   using Compute = typename Step::Compute;
@@ -216,26 +216,26 @@ struct OutputSink {
   KRONOP_INLINE Wide finish(Compute value, Wide source, Wide bias_value) const {
     return epilogue(convert<Wide>(value), source, bias_value);
   }
-  KRONOP_INLINE void one(Compute value, index_t y_offset, index_t z_offset, index_t group) const {
+  KRONOP_INLINE void one(Compute value, index_t y_offset, index_t z_offset, index_t element) const {
     const Wide source = z ? convert<Wide>(z[z_offset]) : Wide(0);
-    y[y_offset] = convert<Element>(finish(value, source, bias ? bias[group] : Wide(0)));
+    y[y_offset] = convert<Element>(finish(value, source, bias ? bias[element] : Wide(0)));
   }
-  // Stores values that are contiguous in memory, along the group or along the lanes. z may be y
+  // Stores values that are contiguous in memory, along a fiber or along the lanes. z may be y
   // itself.
-  template <int kCount, bool kAlongGroup>
+  template <int kCount, bool kAlongFiber>
   KRONOP_INLINE void run(const Compute* values, index_t y_offset, index_t z_offset,
-                         index_t group) const {
+                         index_t element) const {
     Element* to = y + y_offset;
     const Element* from = z ? z + z_offset : z;
-    const Wide* added = bias ? bias + group : bias;
+    const Wide* added = bias ? bias + element : bias;
     if (from && added) {
-      each<kCount, kAlongGroup, true, true>(values, to, from, added);
+      each<kCount, kAlongFiber, true, true>(values, to, from, added);
     } else if (from) {
-      each<kCount, kAlongGroup, true, false>(values, to, from, added);
+      each<kCount, kAlongFiber, true, false>(values, to, from, added);
     } else if (added) {
-      each<kCount, kAlongGroup, false, true>(values, to, from, added);
+      each<kCount, kAlongFiber, false, true>(values, to, from, added);
     } else {
-      each<kCount, kAlongGroup, false, false>(values, to, from, added);
+      each<kCount, kAlongFiber, false, false>(values, to, from, added);
     }
   }
 
@@ -243,12 +243,12 @@ struct OutputSink {
   // NOTE: there is a loop for each case, because GCC vectorises only where neither a branch nor an
   // array lies between load and store. On Zen 3, ns for a result, 8 at once: float32 0.40 to 0.12,
   // bfloat16 1.09 to 0.40, int32 1.60 to 0.22.
-  template <int kCount, bool kAlongGroup, bool kSource, bool kBias>
+  template <int kCount, bool kAlongFiber, bool kSource, bool kBias>
   KRONOP_INLINE void each(const Compute* values, Element* to, const Element* from,
                           const Wide* added) const {
     const auto result = [&](int i) __attribute__((always_inline)) {
       return finish(values[i], kSource ? convert<Wide>(from[i]) : Wide(0),
-                    kBias ? added[kAlongGroup ? i : 0] : Wide(0));
+                    kBias ? added[kAlongFiber ? i : 0] : Wide(0));
     };
     if constexpr (kConvertsEight<Element, Wide> && kCount % 8 == 0) {
       Wide results[kCount];
@@ -291,7 +291,7 @@ void store_run(const Sink& sink, const Compute* state, index_t y_column, index_t
   for (; done < count; ++done) sink.one(state[done], done * y_column, done * z_column, done);
 }
 
-// Stores kWidth lanes x kWidth group elements from `start` on, except those before `fresh`, which
+// Stores kWidth lanes x kWidth elements from `start` on, except those before `fresh`, which
 // the block before has stored.
 template <class Step, class Sink, class LaneSet>
 KRONOP_INLINE void store_transposed(const Sink& sink, const typename Step::Compute* state,

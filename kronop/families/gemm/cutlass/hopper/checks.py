@@ -48,7 +48,7 @@ _CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1))
 _GRANULE = 16  # Bytes of which addresses and strides of mapped tensors are multiples.
 # Lines of an instruction's A, and of a swizzle; columns of an instruction, and lines of a box.
 _ROWS, _SWIZZLED, _MOST_LINES, _MOST_COLUMNS = 64, 8, 256, 256
-_GROUP, _MOST_SUMS = 128, 128  # Threads of a group; registers of one for sums.
+_WARP_GROUP, _MOST_SUMS = 128, 128  # Threads of a warp group; registers of a thread for sums.
 
 
 def status(design: HopperTile, target: Target) -> Status:
@@ -108,15 +108,17 @@ def _operands(design: HopperTile) -> str:
 
 def _tiles(design: HopperTile) -> str:
     m, n, k = design.tile_m, design.tile_n, design.tile_k
-    groups = 1 if design.alternate else 2
+    warp_groups = 1 if design.alternate else 2
     if k * design.source.bytes != LINE_BYTES:
         return f"tile K of {k} {design.source.name} is not {LINE_BYTES} bytes"
-    if m % (_ROWS * groups) or m > _MOST_LINES:
-        return f"tile M of {m} is no multiple of {_ROWS * groups}, or above {_MOST_LINES}"
+    if m % (_ROWS * warp_groups) or m > _MOST_LINES:
+        return f"tile M of {m} is no multiple of {_ROWS * warp_groups}, or above {_MOST_LINES}"
     # Integers have fewer numbers of columns than floats.
     step = max(_SWIZZLED * design.cluster, 32 if design.source is int8 else 8)
     if n % step or n > _MOST_COLUMNS:
         return f"tile N of {n} is no multiple of {step}, or above {_MOST_COLUMNS}"
-    if m * n > _MOST_SUMS * _GROUP * groups:
-        return f"a thread has {m * n // (_GROUP * groups)} sums of a tile; {_MOST_SUMS} fit"
+    if m * n > _MOST_SUMS * _WARP_GROUP * warp_groups:
+        return (
+            f"a thread has {m * n // (_WARP_GROUP * warp_groups)} sums of a tile; {_MOST_SUMS} fit"
+        )
     return "" if design.stages > 1 else "main loops have 2 stages or more, not 1"

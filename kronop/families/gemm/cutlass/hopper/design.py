@@ -13,7 +13,7 @@ from kronop.emit.cuda.cutlass.words import HOPPER_ELEMENTS
 from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.design import Instantiation, package_folder
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.gemm.cuda.group_problem import (
+from kronop.families.gemm.cuda.warp_group_problem import (
     MOST,
     check_extents,
     map_blocks,
@@ -44,7 +44,7 @@ _SHARE, _SECONDS_OF_LAUNCHES = 0.706, 1e-5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutlassHopper(HopperTile):
-    """A kernel of CUTLASS 3.x: two groups of four warps multiply what a third one brings."""
+    """A kernel of CUTLASS 3.x: two warp groups multiply what a third one copies."""
 
     # CUTLASS's code can't be emulated on a CPU: tests on a GPU run each kind.
     styles: ClassVar[tuple[str, ...]] = ()
@@ -70,7 +70,7 @@ class CutlassHopper(HopperTile):
         tiles = operands.cover(size.m, self.tile_m) * operands.cover(size.n, self.tile_n)
         rounds = operands.cover(tiles * size.batch, target.cores)
         steps = operands.round_up(size.k, self.tile_k)
-        rate = _SHARE * MEASURED.group_products[self.source.bytes]
+        rate = _SHARE * MEASURED.warp_group_products[self.source.bytes]
         multiply = rounds * self.tile_m * self.tile_n * steps / rate
         elements = (size.m + size.n) * size.k * self.source.bytes
         moved = size.batch * (elements + size.m * size.n * self.output.bytes)

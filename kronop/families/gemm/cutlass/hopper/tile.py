@@ -13,10 +13,10 @@ from kronop.descriptions.tile import (
 from kronop.emit.design import Design
 from kronop.frozen import dataclass
 
-# Warps along each of a block whose groups take tiles in turn.
+# Warps along each of a block whose warp groups take tiles in turn.
 IN_TURN = (4, 1, 1)
-# Threads of a group of warps; groups of a block, one of which copies.
-_GROUP, _GROUPS = 128, 3
+# Threads of a warp group; warp groups of a block, one of which copies.
+_WARP_GROUP, _WARP_GROUPS = 128, 3
 # Bytes of shared memory for barriers, at most.
 _BARRIERS = 1024
 
@@ -61,7 +61,7 @@ class HopperTile(Design):
 
     @property
     def alternate(self) -> bool:
-        """Whether groups take tiles in turn (ping-pong), instead of sharing each."""
+        """Whether warp groups take tiles in turn (ping-pong), instead of sharing each."""
         return self.warps == IN_TURN
 
     @property
@@ -71,7 +71,7 @@ class HopperTile(Design):
 
     @property
     def threads(self) -> int:
-        return _GROUP * _GROUPS
+        return _WARP_GROUP * _WARP_GROUPS
 
     @property
     def stage_bytes(self) -> int:

@@ -1,0 +1,306 @@
+// Matrix products by warp groups of sm_90a, whose operands the tensor memory accelerator brings.
+//
+// Blocks are persistent: each takes tiles of the result in turn. One warp brings slabs of A and B
+// into a ring of stages; two teams of four warps multiply them, and turn sums into results, while
+// the slabs of the next tile already come. The teams share each tile, or take tiles in turn
+// (kAlternate): then one multiplies while the other one's results leave. Blocks of a cluster take
+// tiles below each other, and bring each other's share of B.
+//
+// A slab is 128 bytes of contracted elements. Where an operand of 16 bits is contiguous along its
+// other index instead (kTurned), 64 of these make a line of 128 bytes.
+//
+// float32 as three TF32 products (kSplit): gemm_split.cuh has left two planes of both operands in
+// the workspace, values and what rounding left. A slab has both planes.
+#pragma once
+
+#include "gemm_warp_group_mma.cuh"
+#include "gemm_warp_group_visitor.cuh"
+
+namespace kronop {
+namespace gemm {
+
+// The tile that a block takes next, of a product of a group: tiles of a band of kBand along M come
+// one after the other, then those of the next column, so that blocks that run together share
+// operands in the level-2 cache.
+template <class Step, class Parameters>
+class WarpGroupWalk {
+ public:
+  int row = 0, column = 0, problem = 0, turn = 0;
+
+  KRONOP_INLINE explicit WarpGroupWalk(const Parameters& parameters)
+      : p_(parameters), at_(blockIdx.x / Step::kCluster) {
+    measure();
+    find();
+  }
+  KRONOP_INLINE bool more() const { return member_ < p_.count(); }
+  KRONOP_INLINE const auto& member() const { return p_.member(member_); }
+  KRONOP_INLINE int slabs() const { return int(ceil_div(member().k, Step::kSlab)); }
+  KRONOP_INLINE void advance() {
+    at_ += gridDim.x / Step::kCluster;
+    ++turn;
+    find();
+  }
+
+ private:
+  KRONOP_INLINE void measure() {
+    across_ = int(ceil_div(member().m, Step::kTileM * Step::kCluster));
+    along_ = int(ceil_div(member().n, Step::kTileN));
+    tiles_ = (long long)across_ * along_ * member().problems;
+  }
+  KRONOP_INLINE void find() {
+    while (at_ >= tiles_) {
+      at_ -= tiles_;
+      if (++member_ == p_.count()) return;
+      measure();
+    }
+    const int each = across_ * along_, index = int(at_ % each);
+    problem = int(at_ / each);
+    const int of_band = Step::kBand * along_, band = index / of_band, within = index % of_band;
+    const int left = across_ - band * Step::kBand, rows = left < Step::kBand ? left : Step::kBand;
+    row = (band * Step::kBand + within % rows) * Step::kCluster +
+          (Step::kCluster > 1 ? cluster_rank() : 0);
+    column = within / rows;
+  }
+
+  const Parameters& p_;
+  long long at_, tiles_;  // counted from the member's first tile on
+  int member_ = 0, across_, along_;
+};
+
+// Starts copies of `kCount` lines of an operand (wide indices) from `first` on, for the slab at k.
+template <int kCount, bool kTurned, class Load>
+KRONOP_INLINE void load_slab(unsigned char* to, int k, int first, Load load) {
+  if constexpr (kTurned) {
+#pragma unroll
+    for (int part = 0; part < kCount / kLine; ++part)
+      load(to + part * kBlock, first + part * kLine, k);
+  } else {
+    load(to, k, first);
+  }
+}
+
+// Prefetches the tensor maps of the next tile, if it is of another product: the first copy by a map
+// waits until the map is there. A product that sums over nothing (k = 0) has no maps of operands.
+template <class Walk>
+KRONOP_INLINE void prefetch_next(Walk walk) {
+  const auto* const own = &walk.member();
+  walk.advance();
+  if (!walk.more() || &walk.member() == own) return;
+  if (walk.member().k > 0) {
+    prefetch_map(walk.member().a_map);
+    prefetch_map(walk.member().b_map);
+  }
+  if (walk.member().maps_y) prefetch_map(walk.member().y_map);
+}
+
+template <class Step, class Parameters>
+KRONOP_INLINE void bring_slabs(const Parameters& parameters, WarpGroupRoom<Step>& room) {
+  constexpr int share = Step::kTileN / Step::kCluster;
+  const int rank = Step::kCluster > 1 ? cluster_rank() : 0;
+  Turn<Step::kStages> turn;
+#pragma unroll 1
+  for (WarpGroupWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
+    const auto& p = walk.member();
+    if constexpr (requires { parameters.members; }) prefetch_next(walk);
+    const int a_problem = p.a_repeats ? 0 : walk.problem,
+              b_problem = p.b_repeats ? 0 : walk.problem, slabs = walk.slabs();
+#pragma unroll 1
+    for (int slab = 0; slab < slabs; ++slab, turn.advance()) {
+      // In the first round all stages are free.
+      room.free[turn.stage].wait(turn.parity ^ 1);
+      Barrier& filled = room.filled[turn.stage];
+      expect_bytes(filled, Step::kStageBytes);
+#pragma unroll
+      for (int plane = 0; plane < Step::kPlanes; ++plane) {
+        const int of_a = a_problem * Step::kPlanes + plane,
+                  of_b = b_problem * Step::kPlanes + plane;
+        unsigned char* const a = room.stages[turn.stage] + plane * Step::kPlaneBytes;
+        load_slab<Step::kTileM, Step::kTurnedA>(
+            a, slab * Step::kSlab, walk.row * Step::kTileM, [&](void* to, int along, int across) {
+              load_box(to, p.a_map, filled, BoxPlace{along, across, of_a});
+            });
+        unsigned char* const b = a + (Step::kTileM + rank * share) * kLineBytes;
+        load_slab<share, Step::kTurnedB>(
+            b, slab * Step::kSlab, walk.column * Step::kTileN + rank * share,
+            [&](void* to, int along, int across) {
+              if constexpr (Step::kCluster > 1) {
+                load_box_of_cluster(to, p.b_map, filled, BoxPlace{along, across, of_b},
+                                    (1u << Step::kCluster) - 1);
+              } else {
+                load_box(to, p.b_map, filled, BoxPlace{along, across, of_b});
+              }
+            });
+      }
+    }
+  }
+}
+
+// A team's products. `sums` are those of kParts times 64 rows.
+template <class Step>
+struct WarpGroupSums {
+  using Input = typename Step::Input;
+  typename Step::Accumulator of[Step::kParts][Step::kTileN / 8][4];
+
+  KRONOP_INLINE void add_up(int slabs, WarpGroupRoom<Step>& room, Turn<Step::kStages>& turn) {
+    if constexpr (Step::kChained) {
+      add_up_chains(slabs, room, turn);
+    } else {
+      add_up_slabs(slabs, room, turn);
+    }
+  }
+
+ private:
+  KRONOP_INLINE void add_up_slabs(int slabs, WarpGroupRoom<Step>& room, Turn<Step::kStages>& turn) {
+    int before = 0;
+    if (slabs == 0) clear();
+#pragma unroll 1
+    for (int slab = 0; slab < slabs; ++slab, turn.advance()) {
+      room.filled[turn.stage].wait(turn.parity);
+      const WarpGroupMatrix a = left(room, turn.stage), b = right(room, turn.stage);
+      begin_warp_group_products();
+#pragma unroll
+      for (int step = 0; step < 4; ++step) {
+#pragma unroll
+        for (int part = 0; part < Step::kParts; ++part) {
+          multiply(of[part], a.after(part * kBlock + step * (Step::kTurnedA ? 2048 : 32)),
+                   b.after(step * (Step::kTurnedB ? 2048 : 32)), slab > 0 || step > 0);
+        }
+      }
+      commit_warp_group_products();
+      if (slab > 0) {
+        wait_for_warp_group_products<1>();
+        release(room, before);
+      }
+      before = turn.stage;
+    }
+    wait_for_warp_group_products<0>();
+    if (slabs > 0) release(room, before);
+  }
+
+  // The products of a slab are a chain of their own: small ones first, as everywhere (mma.cuh).
+  // NOTE: tensor cores truncate sums instead of rounding them, those of 8-bit floats to about 14
+  // bits, so chains are added up here.
+  KRONOP_INLINE void add_up_chains(int slabs, WarpGroupRoom<Step>& room,
+                                   Turn<Step::kStages>& turn) {
+    static_assert(Step::kParts == 1, "sums and a chain take as many registers");
+    constexpr int rest = Step::kPlaneBytes;
+    typename Step::Accumulator chain[Step::kTileN / 8][4];
+    clear();
+#pragma unroll 1
+    for (int slab = 0; slab < slabs; ++slab, turn.advance()) {
+      room.filled[turn.stage].wait(turn.parity);
+      const WarpGroupMatrix a = left(room, turn.stage), b = right(room, turn.stage);
+      begin_warp_group_products();
+      if constexpr (Step::kSplit) {
+#pragma unroll
+        for (int step = 0; step < 4; ++step) {
+          multiply(chain, a.after(rest + step * 32), b.after(step * 32), step > 0);
+          multiply(chain, a.after(step * 32), b.after(rest + step * 32), true);
+        }
+      }
+#pragma unroll
+      for (int step = 0; step < 4; ++step)
+        multiply(chain, a.after(step * 32), b.after(step * 32), Step::kSplit || step > 0);
+      commit_warp_group_products();
+      wait_for_warp_group_products<0>();
+      release(room, turn.stage);
+#pragma unroll
+      for (int n = 0; n < Step::kTileN / 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) of[0][n][e] = of[0][n][e] + chain[n][e];
+      }
+    }
+  }
+
+  // A team's rows of A in a stage, and B.
+  KRONOP_INLINE static WarpGroupMatrix left(WarpGroupRoom<Step>& room, int stage) {
+    const int team = Step::kAlternate ? 0 : threadIdx.x / kTeam;
+    return {room.stages[stage] + team * Step::kParts * kBlock, 1024, kLineBytes};
+  }
+  KRONOP_INLINE static WarpGroupMatrix right(WarpGroupRoom<Step>& room, int stage) {
+    return {room.stages[stage] + Step::kTileM * kLineBytes, 1024, kLineBytes, kBlock};
+  }
+  template <class Sums, class Place>
+  KRONOP_INLINE static void multiply(Sums& sums, const Place& a, const Place& b, bool more) {
+    if constexpr (sizeof(Input) == 2) {
+      warp_group_product<Input, Step::kTurnedA, Step::kTurnedB>(sums, a, b, more);
+    } else {
+      product_of(sums, a, b, more, Input{});
+    }
+  }
+  // Each warp lets all blocks of the cluster write to their stage.
+  KRONOP_INLINE static void release(WarpGroupRoom<Step>& room, int stage) {
+    const int lane = threadIdx.x % 32;
+    if constexpr (Step::kCluster > 1) {
+      if (lane < Step::kCluster) arrive_at(room.free[stage], lane);
+    } else {
+      if (lane == 0) room.free[stage].arrive();
+    }
+  }
+  KRONOP_INLINE void clear() {
+#pragma unroll
+    for (int i = 0; i < Step::kParts * Step::kTileN / 2; ++i)
+      (&of[0][0][0])[i] = typename Step::Accumulator{};
+  }
+};
+
+template <class Step, class Parameters>
+KRONOP_INLINE void use_slabs(const Parameters& parameters, WarpGroupRoom<Step>& room) {
+  const int team = threadIdx.x / kTeam;
+  typename WarpGroupEnd<Step, Parameters>::Type results(parameters.member(0), room);
+  Turn<Step::kStages> turn;
+  unsigned parity = team == 0;  // Nobody is before the first tile.
+#pragma unroll 1
+  for (WarpGroupWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
+    const int slabs = walk.slabs();
+    if (Step::kAlternate && walk.turn % Step::kTeams != team) {
+      turn.skip(slabs);
+      continue;
+    }
+    WarpGroupSums<Step> sums;
+    // NOTE: a barrier tells only whether an odd or an even phase has ended. So a team waits for its
+    // slabs after the other one has waited for those before them.
+    if constexpr (Step::kAlternate) room.order[team].wait(parity);
+    sums.add_up(slabs, room, turn);
+    if constexpr (Step::kAlternate) {
+      if (threadIdx.x % 32 == 0) room.order[1 - team].arrive();
+      parity ^= 1;
+    }
+    const int row = walk.row * Step::kTileM + (Step::kAlternate ? 0 : team * Step::kParts * 64);
+    results.write(walk.member(), sums.of, row, walk.column * Step::kTileN, walk.problem);
+  }
+  results.wait_for_reads();
+}
+
+}  // namespace gemm
+
+template <class Decided, class Parameters>
+KRONOP_INLINE void gemm_warp_group(const Parameters& parameters) {
+  using Step = gemm::WarpGroupStep<Decided>;
+  if constexpr (kReduces<typename Step::Epilogue>) {
+    if (parameters.joins)
+      return gemm::WarpGroupVisits<Step, Parameters>::join(parameters, blockIdx.x);
+  }
+  auto& room = *reinterpret_cast<gemm::WarpGroupRoom<Step>*>(shared_memory());
+  static_assert(sizeof(room) <= Step::kSharedBytes);
+  if (threadIdx.x == 0) {
+    room.begin();
+    publish_barriers();
+  }
+  if constexpr (Step::kCluster > 1) {
+    cluster_barrier();
+  } else {
+    __syncthreads();
+  }
+  if (threadIdx.x >= Step::kTeams * gemm::kTeam) {
+    give_registers_back<Step::kCopyRegisters>();
+    if (threadIdx.x == Step::kTeams * gemm::kTeam) gemm::bring_slabs<Step>(parameters, room);
+  } else {
+    take_registers<Step::kProductRegisters>();
+    gemm::use_slabs<Step>(parameters, room);
+  }
+  // Other blocks still write to this one's stages, and arrive at its barriers.
+  if constexpr (Step::kCluster > 1) leave_cluster();
+}
+
+}  // namespace kronop

@@ -1,0 +1,262 @@
+// The shared memory of products by warp groups, and how sums leave it as results.
+#pragma once
+
+#include "gemm_warp_group_parameters.cuh"
+#include "kronop/warp_group_products.cuh"
+
+namespace kronop {
+namespace gemm {
+
+inline constexpr int kTeam = 128;  // threads of a warp group
+inline constexpr int kLineBytes = 128;
+inline constexpr int kBlock = 64 * kLineBytes;  // bytes of 64 lines
+inline constexpr int kLine = 64;                // elements of 16 bits in a line
+
+// What follows from the decisions.
+template <class Decided>
+struct WarpGroupStep : Decided {
+  static constexpr int kTeams = Decided::kThreads / kTeam - 1,
+                       kSharing = Decided::kAlternate ? 1 : kTeams;
+  static constexpr int kParts = Decided::kTileM / 64 / kSharing;
+  static constexpr int kSlab =
+      kLineBytes / int(sizeof(typename Decided::Input));  // contracted elements
+  // Planes of an operand: its values or, where these are split, also what rounding left of them.
+  static constexpr int kPlanes = Decided::kSplit ? 2 : 1;
+  // Whether the sums of a slab's products are added up by ordinary additions.
+  static constexpr bool kChained = Decided::kSplit ||
+                                   detail::same<typename Decided::Input, float_e4m3_t> ||
+                                   detail::same<typename Decided::Input, float_e5m2_t>;
+  static constexpr int kPlaneBytes = (Decided::kTileM + Decided::kTileN) * kLineBytes;
+  static constexpr int kStageBytes = kPlanes * kPlaneBytes;
+  // Results in a line of shared memory, and lines that a team's results take at once.
+  static constexpr int kResults = kLineBytes / int(sizeof(typename Decided::Output));
+  static constexpr int kPiece = kResults * Decided::kLines;
+};
+
+// Barriers: a stage's slab is there (`filled`), all that read it are done (`free`), the other team
+// has waited for its slabs and this one may wait for its own (`order`).
+template <class Step>
+struct WarpGroupRoom {
+  unsigned char stages[Step::kStages][Step::kStageBytes];
+  unsigned char results[Step::kTeams][Step::kLines][kBlock];
+  Barrier filled[Step::kStages], free[Step::kStages], order[Step::kTeams];
+
+  KRONOP_INLINE void begin() {
+    for (int i = 0; i < Step::kTeams; ++i) order[i].begin(kTeam / 32);
+    for (int i = 0; i < Step::kStages; ++i) {
+      filled[i].begin(1);
+      free[i].begin(Step::kSharing * 4 * Step::kCluster);
+    }
+  }
+};
+
+// Where result (row, column) of a piece lies in a team's lines.
+template <class Step>
+KRONOP_INLINE unsigned char* place_in_lines(unsigned char* lines, int row, int column) {
+  const int byte = column % Step::kResults * int(sizeof(typename Step::Output));
+  return lines + column / Step::kResults * kBlock + row * kLineBytes +
+         ((byte / 16 ^ row % 8) * 16 + byte % 16);
+}
+
+// A team's way from sums to memory: in registers through the epilogue, then by way of shared
+// memory, from where whole lines are written.
+template <class Step>
+class WarpGroupResults {
+ public:
+  using Output = typename Step::Output;
+
+  template <class Parameters>
+  KRONOP_INLINE WarpGroupResults(const Parameters& parameters, WarpGroupRoom<Step>& room)
+      : finish_(parameters), own_(room.results[threadIdx.x / kTeam][0]) {}
+
+  // Until stores have read shared memory, it has to stay as it is, and the block to live.
+  KRONOP_INLINE void wait_for_reads() const {
+    if (threadIdx.x % kTeam == 0) wait_for_reads_of_stores();
+  }
+
+  // Of a team and a product of the group, with sums of kParts times 64 rows from m on.
+  template <class Member, class Sums>
+  KRONOP_INLINE void write(const Member& p, const Sums& sums, long long m, long long n,
+                           int problem) {
+    const int team = threadIdx.x / kTeam;
+#pragma unroll
+    for (int part = 0; part < Step::kParts; ++part) {
+      const long long row = m + part * 64;
+#pragma unroll
+      for (int first = 0; first < Step::kTileN; first += Step::kPiece) {
+        wait_for_reads();
+        wait_for_team<kTeam>(team);
+        fill(p, sums[part], first, row, n, problem);
+        publish_to_warp_group_products();
+        wait_for_team<kTeam>(team);
+        if (p.maps_y) {
+          if (threadIdx.x % kTeam == 0) store_lines(p, row, n + first, problem);
+        } else {
+          copy_out(p, row, n + first, problem);
+        }
+      }
+    }
+  }
+
+ private:
+  using Pair = Vector<Output, 2>;
+
+  KRONOP_INLINE unsigned char* place(int row, int column) const {
+    return place_in_lines<Step>(own_, row, column);
+  }
+
+  template <class Member, class Sums>
+  KRONOP_INLINE void fill(const Member& p, const Sums& sums, int first, long long m, long long n,
+                          int problem) {
+    if (p.z && p.bias) {
+      fill_with<Reads::kAny, Reads::kAny>(p, sums, first, m, n, problem);
+    } else if (p.z) {
+      fill_with<Reads::kAny, Reads::kNone>(p, sums, first, m, n, problem);
+    } else if (p.bias && repeats_pairs(p)) {
+      fill_with<Reads::kNone, Reads::kPairs>(p, sums, first, m, n, problem);
+    } else if (p.bias) {
+      fill_with<Reads::kNone, Reads::kAny>(p, sums, first, m, n, problem);
+    } else {
+      fill_with<Reads::kNone, Reads::kNone>(p, sums, first, m, n, problem);
+    }
+  }
+
+  // How C, or the bias, is read: by pairs of neighbours, which all rows share,
+  // or any element apart.
+  enum class Reads { kNone, kPairs, kAny };
+
+  // Whether all rows have the same bias, in whole and aligned pairs.
+  template <class Member>
+  KRONOP_INLINE static bool repeats_pairs(const Member& p) {
+    return p.bias_row == 0 && p.bias_column == 1 && p.n % 2 == 0 &&
+           (unsigned long long)p.bias % sizeof(Pair) == 0;
+  }
+
+  // A thread's share of a piece: in each block of 8 columns two neighbours, of two rows. What is
+  // added to the next 16 columns is on its way while these are computed.
+  template <Reads kSource, Reads kBias, class Member, class Sums>
+  KRONOP_INLINE void fill_with(const Member& p, const Sums& sums, int first, long long m,
+                               long long n, int problem) {
+    constexpr int times = Step::kPiece / 16;
+    const int thread = threadIdx.x % 32, warp = threadIdx.x % kTeam / 32,
+              row = warp * 16 + thread / 4, column = thread % 4 * 2;
+    const long long left = p.n - n - first - column, down = p.m - m - row;
+    const int columns = int(left < Step::kTileN ? left : Step::kTileN),
+              rows = int(down < 9 ? down : 9);
+    const Operand<kSource> source(p.z, problem * p.z_batch, m + row, n + first + column, p.z_row,
+                                  p.z_column);
+    const Operand<kBias> bias(p.bias, 0, m + row, n + first + column, p.bias_row, p.bias_column);
+    Pair sources[2][4], biases[2][4];
+    source.load(sources[0], 0, rows, columns);
+    bias.load(biases[0], 0, rows, columns);
+#pragma unroll
+    for (int j = 0; j < times; ++j) {
+      if (j + 1 < times) {
+        source.load(sources[(j + 1) % 2], 16 * (j + 1), rows, columns);
+        bias.load(biases[(j + 1) % 2], 16 * (j + 1), rows, columns);
+      }
+      Pair values[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const auto& own = sums[first / 8 + 2 * j + i / 2];
+#pragma unroll
+        for (int v = 0; v < 2; ++v) {
+          const auto sum = own[i % 2 * 2 + v];
+          if constexpr (kBias != Reads::kNone) {
+            values[i].data[v] =
+                finish_(sum, kSource != Reads::kNone ? sources[j % 2][i].data[v] : Output{},
+                        biases[j % 2][i].data[v]);
+          } else if constexpr (kSource != Reads::kNone) {
+            values[i].data[v] = finish_(sum, sources[j % 2][i].data[v]);
+          } else {
+            values[i].data[v] = finish_(sum);
+          }
+        }
+      }
+      put(values, warp * 16, 16 * j);
+    }
+  }
+
+  // Puts a warp's 16 x 16 results from `row` and `column` of the piece on.
+  KRONOP_INLINE void put(const Pair (&values)[4], int row, int column) const {
+    const int thread = threadIdx.x % 32;
+    if constexpr (sizeof(Output) == 2) {
+      unsigned words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        words[i] = values[i].data[0].bits | unsigned(values[i].data[1].bits) << 16;
+      store_matrices<false>(place(row + thread / 8 % 2 * 8 + thread % 8, column + thread / 16 * 8),
+                            words);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        *reinterpret_cast<Pair*>(
+            place(row + thread / 4 + i % 2 * 8, column + i / 2 * 8 + thread % 4 * 2)) = values[i];
+    }
+  }
+
+  // C, or the bias, from a thread's first result on; nothing where it does not take part.
+  template <Reads kReads>
+  struct Operand {
+    const Output *start, *own;
+    long long row, column;
+
+    KRONOP_INLINE Operand(const void* from, long long offset, long long m, long long n,
+                          long long row, long long column)
+        : start(static_cast<const Output*>(from) + offset), own(start + m * row + n * column),
+          row(row), column(column) {}
+
+    // Of rows 0 and 8 and of 16 columns from `at` on. Where a result does not exist, any element
+    // that does is loaded: conditions would make the loads wait for each other.
+    KRONOP_INLINE void load(Pair (&pairs)[4], int at, int rows, int columns) const {
+      if constexpr (kReads == Reads::kPairs) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int along = at + i / 2 * 8;
+          pairs[i] = i % 2 ? pairs[i - 1]
+                           : *reinterpret_cast<const Pair*>(columns > along ? own + along : start);
+        }
+      } else if constexpr (kReads == Reads::kAny) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int along = at + i / 2 * 8, down = i % 2 * 8;
+          const bool first = rows > down && columns > along,
+                     second = rows > down && columns > along + 1;
+          const Output* const from = own + down * row + along * column;
+          pairs[i].data[0] = *(first ? from : start);
+          pairs[i].data[1] = *(second ? from + column : start);
+        }
+      }
+    }
+  };
+
+  template <class Member>
+  KRONOP_INLINE void store_lines(const Member& p, long long m, long long n, int problem) const {
+#pragma unroll
+    for (int line = 0; line < Step::kLines; ++line)
+      store_box(own_ + line * kBlock, p.y_map,
+                BoxPlace{int(n) + line * Step::kResults, int(m), problem});
+    commit_stores();
+  }
+
+  // Where no map describes Y: neighbours in memory by neighbouring threads.
+  template <class Member>
+  KRONOP_INLINE void copy_out(const Member& p, long long m, long long n, int problem) const {
+    const bool by_rows = p.y_column == 1;
+    auto* const to = static_cast<Output*>(p.y) + problem * p.y_batch;
+    for (int i = threadIdx.x % kTeam; i < 64 * Step::kPiece; i += kTeam) {
+      const int row = by_rows ? i / Step::kPiece : i % 64,
+                column = by_rows ? i % Step::kPiece : i / 64;
+      if (m + row < p.m && n + column < p.n) {
+        to[(m + row) * p.y_row + (n + column) * p.y_column] =
+            *reinterpret_cast<const Output*>(place(row, column));
+      }
+    }
+  }
+
+  Finish<Step> finish_;
+  unsigned char* own_;
+};
+
+}  // namespace gemm
+}  // namespace kronop

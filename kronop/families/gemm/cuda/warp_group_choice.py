@@ -1,0 +1,220 @@
+"""Products by warp groups: the tiles that are candidates, and their steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kronop.artifacts import Status
+from kronop.descriptions.datatype import (
+    FLOAT8,
+    ColumnMajor,
+    DataType,
+    RowMajor,
+    float32,
+    tfloat32,
+)
+from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
+from kronop.descriptions.tile import (
+    EpilogueScheduleType,
+    KernelScheduleType,
+    TileDescription,
+    TileSchedulerType,
+)
+from kronop.descriptions.visitor import VisitorEpilogue
+from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
+from kronop.emit.design import Design
+from kronop.emit.plan import Step
+from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
+from kronop.families.gemm.cuda.warp_group_problem import GRANULE, LINE_BYTES
+from kronop.families.gemm.cuda.warp_group_split import GemmSplit, SplitProduct
+from kronop.families.gemm.description import GemmDescription
+from kronop.families.gemm.step import product_step
+from kronop.machine import Feature
+from kronop.target import Target
+
+# (rows, columns, whether teams take tiles in turn) of a tile.
+_TILES = ((128, 256, False), (128, 128, True), (64, 256, True), (128, 128, False), (64, 128, True))
+# Of which a thread has sums and a chain in registers.
+_CHAINED_TILES = ((128, 128, False),)
+_CLUSTERS = (2, 1)
+# Lines of results that a team stores at once. NOTE: slabs of split operands take twice the room.
+_MOST_STAGES, _MOST_LINES, _SPLIT_LINES = 8, 4, 2
+
+
+def status(what: GemmDescription, target: Target) -> Status:
+    """Whether warp groups can read what was promised of the operands."""
+    if not target.has(Feature.warp_groups):
+        return Status.reject(f"{target} has no warp-group products")
+    if not _splits(what.math) and not _multiplies(what.math):
+        return Status.reject(f"warp groups do not multiply by {what.math}")
+    for name, item in (("A", what.A), ("B", what.B)):
+        # What is split is copied to where maps can read it.
+        if not _splits(what.math) and item.alignment * item.element.bytes < GRANULE:
+            return Status.reject(
+                f"tensor maps take addresses and strides in multiples of {GRANULE} bytes, and"
+                f" {name} promises {item.alignment} elements"
+            )
+    return Status.accept()
+
+
+def status_of_tile(what: GemmDescription, target: Target) -> Status:
+    """Why no warp groups have the user's tile, which only these may have."""
+    found = status(what, target)
+    if not found:
+        return found
+    return Status.reject(
+        "clusters and schedules are of warp groups, which do not have this tile; theirs are"
+        f" {tiles_told(what, target) or 'none'}, in clusters of 1 or 2 along M"
+    )
+
+
+def tiles_told(what: GemmDescription, target: Target) -> str:
+    """The tiles that warp groups have for what is described; empty if there are none."""
+    if what.interleaved or not status(what, target):
+        return ""
+    teams = {False: "8 warps that share them", True: "4 warps that take them in turn"}
+    found = {
+        alternate: sorted(
+            f"{item.m} x {item.n} x {item.slab} (at most {item.stages} stages)"
+            for item in _every(what, target)
+            if item.stages > 1 and item.cluster == 1 and item.alternate == alternate
+        )
+        for alternate in teams
+    }
+    return " and ".join(
+        f"{', '.join(tiles)} of {teams[alternate]}" for alternate, tiles in found.items() if tiles
+    )
+
+
+def _splits(math: MathInstruction) -> bool:
+    return math.math_operation is MathOperation.multiply_add_fast_f32
+
+
+def _multiplies(math: MathInstruction) -> bool:
+    if math.opcode_class is not OpClass.TensorOp:
+        return False
+    if math.element_a in (float32, tfloat32):
+        return math.math_operation is MathOperation.multiply_add
+    plain = math.math_operation in (
+        MathOperation.multiply_add,
+        MathOperation.multiply_add_saturate,
+    )
+    return plain and math.element_accumulator.bytes == 4
+
+
+def designs(what: GemmDescription, target: Target) -> Iterator[GemmWarpGroup | SplitProduct]:
+    """The ways to compute what is described by warp groups, if there are any."""
+    return map(with_split, products(what, target))
+
+
+def with_split(product: GemmWarpGroup) -> GemmWarpGroup | SplitProduct:
+    """The product, behind the kernel that splits its operands if they are to be."""
+    return SplitProduct(split=GemmSplit(), product=product) if product.split else product
+
+
+def products(what: GemmDescription, target: Target) -> Iterator[GemmWarpGroup]:
+    """Those of `designs` without the kernel that splits operands."""
+    if not status(what, target):
+        return
+    for design in _every(what, target):
+        if what.tile is None:
+            yield design
+            continue
+        steered = replace(design, stages=min(what.tile.stages or design.stages, design.stages))
+        if _is_asked(what.tile, steered):
+            yield steered
+
+
+def _every(what: GemmDescription, target: Target) -> Iterator[GemmWarpGroup]:
+    """Those without the user's tile."""
+    split = _splits(what.math)
+    for m, n, alternate in _CHAINED_TILES if split or what.A.element in FLOAT8 else _TILES:
+        for cluster in _CLUSTERS:
+            yield _design(what, target, (m, n, cluster), alternate, split)
+
+
+def _design(
+    what: GemmDescription,
+    target: Target,
+    tile: tuple[int, int, int],
+    alternate: bool,
+    split: bool,
+) -> GemmWarpGroup:
+    m, n, cluster = tile
+    swapped = what.Y.layout is ColumnMajor
+    # Of the transposed product, the left operand is B.
+    left, right = (what.B, what.A) if swapped else (what.A, what.B)
+    epilogue, staged = what.epilogue, what.Y.element
+    if isinstance(epilogue, VisitorEpilogue):
+        epilogue = epilogue.transposed if swapped else epilogue
+        staged = what.math.element_accumulator
+    lines = min(_lines(staged, n), _SPLIT_LINES if split else _MOST_LINES)
+    empty = GemmWarpGroup(
+        math=what.math,
+        source=what.A.element,
+        output=what.Y.element,
+        epilogue=epilogue,
+        m=m,
+        n=n,
+        stages=0,
+        lines=lines,
+        cluster=cluster,
+        alternate=alternate,
+        turned_a=not split and left.layout is (RowMajor if swapped else ColumnMajor),
+        turned_b=not split and right.layout is (ColumnMajor if swapped else RowMajor),
+        swapped=swapped,
+        split=split,
+    )
+    room = target.shared_bytes - empty.shared_bytes
+    return replace(empty, stages=min(_MOST_STAGES, room // empty.stage_bytes))
+
+
+def _lines(staged: DataType, columns: int) -> int:
+    """Lines of results, or of sums, that a team takes at once."""
+    return max(1, min(columns * staged.bytes // LINE_BYTES, _MOST_LINES))
+
+
+def _is_asked(tile: TileDescription, design: GemmWarpGroup) -> bool:
+    """Whether the design is what a tile describes."""
+    schedule = (
+        KernelScheduleType.TmaWarpSpecializedPingpong
+        if design.alternate
+        else KernelScheduleType.TmaWarpSpecializedCooperative
+    )
+    return (
+        tile.threadblock_shape == (design.m, design.n, design.slab)
+        and tile.stages in (None, design.stages)
+        and tile.warp_count in (None, ((4 if design.alternate else 8), 1, 1))
+        and tile.cluster_shape in (None, (design.cluster, 1, 1))
+        and tile.kernel_schedule in (KernelScheduleType.ScheduleAuto, schedule)
+        and tile.epilogue_schedule is not EpilogueScheduleType.NoSmemWarpSpecialized
+        and tile.tile_scheduler is not TileSchedulerType.StreamK
+    )
+
+
+def steps(
+    what: GemmDescription, target: Target, found: GemmWarpGroup | SplitProduct
+) -> tuple[Step, ...]:
+    """The steps of a plan: the product, after its operands are split if they are."""
+    *before, design = found.designs
+    assert isinstance(design, GemmWarpGroup)
+    sizes = f"{what.A.element.short}_{what.epilogue.name}_{design.m}x{design.n}"
+    product = product_step(
+        f"gemm_warp_group_{sizes}_{target.arch}",
+        what,
+        design,
+        multiplied=what.math.element_a,
+        products=PRODUCTS_OF_SPLIT if design.split else 1,
+    )
+    return (*(_split_step(item, target) for item in before), product)
+
+
+def _split_step(design: Design, target: Target) -> Step:
+    return Step(
+        entry=f"gemm_split_{target.arch}",
+        design=design,
+        bytes_per_row=0,
+        operations_per_row=0,
+        note="float32 as two TF32 numbers each",
+    )

@@ -1,0 +1,172 @@
+"""float32 operands split in two planes, for three TF32 products: gemm_split.cuh."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
+from kronop.descriptions.datatype import float32
+from kronop.descriptions.strided import StridedMatrix
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import memory_rate
+from kronop.emit.design import Instantiation, InWorkspace, Pipeline, Runnable, package_folder
+from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
+from kronop.families.gemm.cuda.warp_group_problem import PLANES, step_of
+from kronop.families.gemm.description import GemmProblem
+from kronop.families.gemm.size import GemmSize
+from kronop.frozen import dataclass
+from kronop.machine import MEASURED
+from kronop.target import Target
+
+_THREADS, _RESIDENT, _TILE = 256, 8, 32
+# Elements of 16 bytes, in multiples of which lines begin; bytes in multiples of which operands do.
+_LINE, _APART = 4, 256
+# Bytes of planes, beyond which the problems of a batch are split in turns.
+_MOST_BYTES = 2**29
+_NUMBERS = ("lines", "depth", "pitch", "problems", "line", "along", "batch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitProblem:
+    """An operand of problems that are equally far apart, and where its planes are to be.
+
+    Attributes:
+        matrix: the operand, with its lines as rows.
+        lines, depth: its extents.
+        problems: how many matrices there are.
+    """
+
+    matrix: StridedMatrix
+    lines: int
+    depth: int
+    problems: int
+    address: int
+
+    @property
+    def planes(self) -> StridedMatrix:
+        """Those of the first matrix; the stride of the batch leads to those of the next one."""
+        pitch = _pitch(self.depth)
+        batch = tuple(PLANES * self.lines * pitch if step else 0 for step in self.matrix.batch)
+        return StridedMatrix(pointer=self.address, row=pitch, column=1, batch=batch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmSplit(InWorkspace):
+    """A kernel that splits one operand."""
+
+    @property
+    def threads(self) -> int:
+        return _THREADS
+
+    @property
+    def shared_bytes(self) -> int:
+        return 4 * _TILE * (_TILE + 1)
+
+    @property
+    def signature(self) -> KernelSignature:
+        return KernelSignature(
+            "GemmSplitParameters",
+            (
+                *(Field(name, Scalar.POINTER) for name in ("from", "to")),
+                *(Field(name, Scalar.INT64) for name in _NUMBERS),
+            ),
+        )
+
+    def instantiation(self, target: Target) -> Instantiation:
+        return Instantiation(
+            header="gemm_split.cuh",
+            template="kronop::gemm_split",
+            parameters="kronop::GemmSplitParameters",
+            types=(),
+            constants=(("kThreads", _THREADS), ("kBlocks", _RESIDENT)),
+            folders=(package_folder(__package__),),
+        )
+
+    def launches(self, problem: SplitProblem, target: Target) -> tuple[Launch, ...]:
+        p, item = problem, problem.matrix
+        values = {
+            "from": item.pointer,
+            "to": p.address,
+            "lines": p.lines,
+            "depth": p.depth,
+            "pitch": _pitch(p.depth),
+            "problems": p.problems,
+            "line": item.row,
+            "along": item.column,
+            "batch": step_of(item),
+        }
+        tiles = operands.cover(p.lines, _TILE) * operands.cover(p.depth, _TILE) * p.problems
+        return (operands.make_launch(self, min(tiles, _RESIDENT * target.cores), values),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitProduct(Pipeline):
+    """Splits both operands, and multiplies their planes. A batch takes scratch memory in turns."""
+
+    split: GemmSplit
+    product: GemmWarpGroup
+
+    def __str__(self) -> str:
+        return str(self.product)
+
+    @property
+    def parts(self) -> tuple[Runnable, ...]:
+        return self.split, self.product
+
+    def status(self, target: Target) -> Status:
+        """That of the product: any target that has its kernel can split."""
+        return self.product.status(target)
+
+    def seconds(self, size: GemmSize, target: Target) -> float:
+        """Modelled time: elements are read, written as two, and read again."""
+        moved = (size.m + size.n) * size.k * size.batch * 3 * float32.bytes
+        return self.product.seconds(size, target) + moved / memory_rate(target) + MEASURED.launch
+
+    def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
+        """Bytes of the planes of what runs at once, and of what the product needs behind them."""
+        return _bytes_at_once(size) + self.product.workspace(size, target, threads)
+
+    def launches(self, problem: GemmProblem, target: Target) -> tuple[Launch, ...]:
+        own, most = self.product.oriented(problem), at_once(problem.size)
+        behind = problem.workspace + _bytes_at_once(problem.size)
+        found: list[Launch] = []
+        for part in self.product.parts_of(own, most):
+            read = replace(part, workspace=behind)
+            if part.k:
+                a, b = _operands(part)
+                read = replace(read, a=a.planes, b=b.planes.transposed)
+                found += (*self.launches_of(0, a, target), *self.launches_of(0, b, target))
+            found += self.launches_of(1, self.product.oriented(read), target)
+        return tuple(found)
+
+
+def at_once(size: GemmSize) -> int:
+    """How many problems are split before their products run: a batch takes scratch memory in
+    turns, of which each is long enough to be worth its launches."""
+    return max(1, _MOST_BYTES // max(1, _bytes(size.m + size.n, size.k)))
+
+
+def _bytes_at_once(size: GemmSize) -> int:
+    """Those of the planes of both operands, of the problems that run at once."""
+    return min(size.batch, at_once(size)) * _bytes(size.m + size.n, size.k) + _APART
+
+
+def _bytes(lines: int, depth: int) -> int:
+    """Those of the planes of so many lines."""
+    return PLANES * lines * _pitch(depth) * float32.bytes
+
+
+def _operands(part: GemmProblem) -> tuple[SplitProblem, SplitProblem]:
+    """A and B, with lines as rows, and the places of their planes one after the other."""
+    found, place = [], part.workspace
+    for matrix, lines in ((part.a, part.m), (part.b.transposed, part.n)):
+        problems = part.problems if step_of(matrix) else 1
+        found.append(
+            SplitProblem(matrix=matrix, lines=lines, depth=part.k, problems=problems, address=place)
+        )
+        place += operands.round_up(_bytes(lines, part.k) * problems, _APART)
+    return found[0], found[1]
+
+
+def _pitch(depth: int) -> int:
+    return operands.round_up(depth, _LINE)

@@ -13,8 +13,8 @@ from kronop.errors import CompileError, installing, mismatch
 from kronop.late import imported
 
 _CUDA = "cuda.h"
-# What a whole set has besides, and where, seen from the folder of cuda.h: CCCL's folder moved with
-# CUDA 13. PyTorch's packages bring neither, though their mma.h includes crt/mma.h.
+# What a complete set of headers also has, and where relative to the folder of cuda.h (CUDA 13 moved
+# CCCL's folder). PyTorch's packages have neither, though their mma.h includes crt/mma.h.
 _CRT, _CCCL = "crt/mma.h", "cuda/std/version"
 _WITHIN = {_CRT: ("",), _CCCL: ("cccl", "")}
 # The extras of cuda-toolkit that bring them. Packages of CUDA 12 share no folder: each of them has

@@ -160,7 +160,7 @@ def _roots() -> frozenset[int]:
 def _check(path: Path, found: os.stat_result) -> None:
     if sys.platform == "win32":
         return
-    # Root's may be read: it is one that was filled for all users, in an image of a container.
+    # A file of root may be read: it was filled for all users, in the image of a container.
     _check_owner(path, found, {0})
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise UntrustedError(f"{path} can be written by others; run: chmod go-w {path}")

@@ -39,7 +39,7 @@ _FLAGS = (
     "-Werror=overflow",
     "-Werror=narrowing",
 )
-# In the words of GCC and Clang, and in those of zig.
+# The same flag as GCC and Clang spell it, and as zig does.
 _X86_BASELINE = ("-march=x86-64", "-march=x86_64")
 _ARM_BASELINE = ("-march=armv8-a", "-march=generic")
 _OPENMP_PROBE = 'extern "C" int omp_in_parallel(); int probe() { return omp_in_parallel(); }'
@@ -182,8 +182,8 @@ def _is_zig(command: tuple[str, ...]) -> bool:
 
 
 def _baseline_flags(command: tuple[str, ...], target: Target) -> tuple[str, ...]:
-    """Flags for the instructions that all CPUs of the target's kind have, to which the target's own
-    flags add. A compiler for CPUs of another kind refuses them.
+    """Flags for the instructions that all CPUs of the target's kind have; the target's own flags
+    add to them. A compiler for CPUs of another kind refuses them.
 
     Without them zig would use all instructions of this machine. The link flags keep zig from
     building its C++ library before the first kernel (42 s) and its other libraries for each

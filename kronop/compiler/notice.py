@@ -12,7 +12,7 @@ from kronop import knobs
 from kronop.compiler.cache import Cache
 from kronop.target import Target
 
-# A pause is told after so many seconds, unless the last line is so recent: then once it is not.
+# A pause of so many seconds is reported, unless the last report is more recent than this.
 _PATIENCE, _APART = 1.0, 10.0
 
 
@@ -31,20 +31,20 @@ class Notice:
         self._is_compiling = self._is_waiting = False
 
     def found(self) -> None:
-        """One of the kernels was in the cache."""
+        """Records that one of the kernels was in the cache."""
         self._count -= 1
 
     def missing(self) -> None:
-        """One of the kernels was not; another process may be compiling it."""
+        """Records that one of the kernels was not; another process may be compiling it."""
         self._is_waiting = True
 
     def compiling(self) -> None:
-        """This process compiles one of the kernels."""
+        """Records that this process compiles one of the kernels."""
         self._is_compiling = True
 
     @contextlib.contextmanager
     def waiting(self, count: int) -> Iterator[None]:
-        """Tells it, once, if the `with` block takes more than a second and compiles.
+        """Reports it, once, if the `with` block takes more than a second and compiles.
 
         Args:
             count: how many kernels are to be looked up or compiled.
@@ -67,7 +67,7 @@ class Notice:
             done.set()
 
     def _tell(self) -> bool:
-        """Whether it was time to tell it, and it was told."""
+        """Prints the report if it is due, and returns whether it did."""
         now = time.monotonic()
         if not (self._is_compiling or self._is_waiting) or now - Notice._last < _APART:
             return False

@@ -14,7 +14,7 @@ from kronop.errors import CompileError
 from kronop.late import imported
 from kronop.target import Target, is_of_ptx
 
-# Device code calls constexpr functions, which are the host's to nvcc and everybody's to NVRTC.
+# Device code calls constexpr functions, which nvcc takes for host functions and NVRTC for both.
 _OPTIONS = ("-std=c++20", "--expt-relaxed-constexpr", "-Xptxas", "-v")
 
 

@@ -83,7 +83,7 @@ class NvrtcCompiler:
 
 
 def _line(identity: str) -> int:
-    """The line of CUDA that NVRTC is of: 12 or 13."""
+    """The major version of CUDA that NVRTC belongs to: 12 or 13."""
     release = re.search(r"release (\d+)\.", identity)
     return int(release[1]) if release else NEWEST
 
@@ -134,7 +134,7 @@ def _understood(nvrtc: Any, flags: tuple[str, ...]) -> tuple[str, ...]:
     if not found or int(found[2]) in known:
         return flags
     asked, release = int(found[2]), ".".join(map(str, nvrtc.nvrtcVersion()[1:]))
-    # Others may be those of a Jetson, whose binaries other GPUs of the same number do not run.
+    # Other names may be those of a Jetson, whose binaries other GPUs of that number do not run.
     targets = {name.rstrip("a") for name in GENERATIONS}
     earlier = [number for number in known if f"sm_{number}" in targets and number < asked]
     if not earlier:

@@ -32,7 +32,7 @@ def make_file(path: Path) -> str | None:
 
 
 def inode(path: Path) -> Inode | None:
-    """What tells the file from another of its name; None if there is none."""
+    """What tells this file from another one of the same name; None if there is none."""
     try:
         found = path.stat()
     except OSError:

@@ -6,15 +6,15 @@ import time
 
 # Writing normally takes milliseconds. A longer wait would cost more than compiling.
 _BUSY_SECONDS = 1.0
-# Before and after a compilation, which other processes wait for: each of them would compile again
-# what can't be stored. The first process of all makes the tables, for seconds on a slow disk.
+# Before and after a compilation. Other processes wait for it, and each would compile again what
+# can't be stored. The first process of all makes the tables: seconds on a slow disk.
 _COMPILING_SECONDS = 10.0
 # A process that has blocked us for the full time is likely to go on: waits are short for a while.
 _HURRIED_SECONDS, _HURRY_SECONDS = 0.05, 60.0
 
 
 class Patience:
-    """Of one process with one file; of those that compile what they do not find there, more."""
+    """How long a process waits for one file; longer if it would compile what it does not find."""
 
     def __init__(self) -> None:
         self._hurries_until = {False: 0.0, True: 0.0}  # By whether the caller compiles.
@@ -26,7 +26,7 @@ class Patience:
         return _COMPILING_SECONDS if compiles else _BUSY_SECONDS
 
     def lose(self, compiles: bool) -> None:
-        """Such a wait was in vain."""
+        """Records that such a wait was in vain."""
         now = time.monotonic()
         for kind in {False, compiles}:
             if now >= self._hurries_until[kind]:

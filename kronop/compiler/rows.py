@@ -33,14 +33,14 @@ _COLUMNS = (
 # Whenever a folder on a search path changes, a new memo is made and the old one becomes useless.
 _KEPT_MEMOS = 64
 _KEPT_WINNERS = 16384
-# A plan that takes more is made anew in each process, and plans and winners take at most this part
-# of a full cache each.
+# A longer plan is not stored but made anew in each process; plans and winners may each take at most
+# this fraction of a full cache.
 _MOST_PLAN, _SHARE = 1 << 20, 16
 # Plans take about 3 KB each. Their keys contain the planner's digest, so the plans of another
 # version of kronop are never read again; this bound removes them in the end.
 _KEPT_PLANS = 4096
-# Rows with damaged numbers, which an index has. SQLite allows no larger rows, so that sums of sizes
-# can't overflow. Times are seconds since 1970.
+# Larger numbers are damage; an index has them too. SQLite allows no larger rows, so that sums of
+# sizes can't overflow. Times are seconds since 1970.
 _MOST_BYTES, _LAST_SECOND = 2**31, 1e11
 _DELETE_DAMAGED = f"""DELETE FROM kernels WHERE typeof(size) != 'integer'
     OR size NOT BETWEEN 0 AND {_MOST_BYTES} OR typeof(last_used) != 'real'

@@ -10,7 +10,7 @@ from kronop.errors import DeviceError, mismatch
 from kronop.late import imported
 
 _MOST_MAPS = 4096
-# Of other types only the size counts.
+# Of other element types only the size in bytes matters.
 _NAMES = {"float64", "float32", "float16", "bfloat16", "int64", "int32"}
 
 

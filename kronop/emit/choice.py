@@ -15,7 +15,7 @@ _MOST_REPORTED = 12
 
 
 class Judged(Protocol):
-    """A design, or a pipeline, that tells whether its kernels can run what it was made for."""
+    """A design or pipeline that can tell whether its kernels run on a target."""
 
     def status(self, target: Target) -> Status: ...
 

@@ -1,4 +1,4 @@
-"""The multiply-add of both targets where none is given; other rules are each target's own."""
+"""The default multiply-add that both targets share; other defaults are each target's own."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from kronop.target import Target
 
 
 def ordinary(element: DataType, target: Target) -> MathInstruction:
-    """The ordinary cores, or vectors of a CPU."""
+    """The ordinary cores of a GPU, or the vector units of a CPU."""
     return MathInstruction.simt(element)

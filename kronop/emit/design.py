@@ -1,4 +1,4 @@
-"""Designs: each is a way to run one step, and a class that has all about its kernel."""
+"""Designs: one class for each way to run a step, with everything about its kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kronop.late import spec_of
 from kronop.target import Target
 
 Constant = int | bool | tuple[int, ...]
-# How X and Y of an operation may lie in memory: see `Design.ends`.
+# Memory orders of an operation's X and Y: see `Design.ends`.
 ENDS = ("X along rows", "X along columns", "Y along rows", "Y along columns")
 
 
@@ -81,13 +81,13 @@ def package_folder(package: str) -> str:
 
 
 class Runnable(Decision, ABC):
-    """What computes the problems of a description: one kernel, or several in order.
+    """What computes a problem: one kernel, or several in order.
 
-    A frozen dataclass of all that was decided. It holds no target: callers pass that of the plan.
+    A frozen dataclass of the planner's decisions. It has no target: callers pass the plan's.
 
     Attributes:
-        writes_sums_of_nothing: whether there are launches where nothing is summed up (a size of 0),
-            because the results are written all the same.
+        writes_sums_of_nothing: whether it launches even if a contracted extent is 0: the results,
+            which are then sums of nothing, are written all the same.
     """
 
     __slots__ = ()
@@ -100,19 +100,18 @@ class Runnable(Decision, ABC):
         """The kernels, in the order in which they first run."""
 
     def workspace(self, size: Any, target: Target, threads: int) -> int:
-        """Bytes of scratch memory that a problem of that size needs besides its tensors, on a host
-        where so many threads share the work."""
+        """Bytes of scratch memory for a problem of that size, on a host with so many threads."""
         return 0
 
     def seconds(self, size: Any, target: Target) -> float:
-        """Modelled time of a problem of that size, on a host that of one thread. Only those among
-        which planners choose have it."""
+        """Modelled time of a problem of that size (of one thread on a host). Only classes among
+        which planners choose implement it."""
         raise NotImplementedError
 
     @abstractmethod
     def launches(self, problem: Any, target: Target) -> tuple[Launch, ...]:
-        """The kernel calls in order, for a problem that has results; the step of each is the place
-        of its kernel in `designs`."""
+        """The launches in order, for a problem with non-empty results; the step of each is its
+        kernel's index in `designs`."""
 
 
 class Pipeline(Runnable):
@@ -123,14 +122,14 @@ class Pipeline(Runnable):
     @property
     @abstractmethod
     def parts(self) -> tuple[Runnable, ...]:
-        """What runs, each part once, in the order of the plan's steps."""
+        """The runnables, each once, in the order of the plan's steps."""
 
     @property
     def designs(self) -> tuple[Design, ...]:
         return tuple(design for part in self.parts for design in part.designs)
 
     def launches_of(self, place: int, problem: Any, target: Target) -> tuple[Launch, ...]:
-        """The kernel calls of `parts[place]`, with their steps as in the pipeline."""
+        """The launches of `parts[place]`, with their steps as in the pipeline."""
         before = sum(len(part.designs) for part in self.parts[:place])
         return tuple(
             dataclasses.replace(launch, step=before + launch.step)
@@ -138,16 +137,16 @@ class Pipeline(Runnable):
         )
 
     def launches_of_all(self, problem: Any, target: Target) -> tuple[Launch, ...]:
-        """The kernel calls of all parts in order, if they take the same problem."""
+        """The launches of all parts in order, if they take the same problem."""
         every = (self.launches_of(at, problem, target) for at in range(len(self.parts)))
         return tuple(launch for launches in every for launch in launches)
 
 
 class Design(Runnable):
-    """A way to run one step.
+    """One kernel as a way to run a step.
 
-    Each design also has a method that tells whether its kernel can run it, `status`. Its parameters
-    depend on the family, so it is not declared here.
+    Each design also has a method `status`, which tells whether its kernel can run it. Its
+    parameters depend on the family, so it is not declared here.
 
     Attributes:
         epilogue: the functor to render; None if results stay in the workspace.
@@ -160,7 +159,7 @@ class Design(Runnable):
     Attributes:
         styles: all words that `style` may yield: one for each side of the kernel's compile-time
             branches, and "alone" if the design can also be the `inner` one of others.
-        ends: those of ENDS that the kernel reads and writes in place.
+        ends: those of ENDS that the kernel reads and writes in place (without a copy).
     """
 
     __slots__ = ()
@@ -169,7 +168,7 @@ class Design(Runnable):
     ends: ClassVar[tuple[str, ...]] = ()
 
     if TYPE_CHECKING:
-        # Fields in some designs. A property here at run time would become the field's default.
+        # Fields in some designs: a property defined here at run time would become their default.
         @property
         def epilogue(self) -> Epilogue | None: ...
 
@@ -188,7 +187,7 @@ class Design(Runnable):
 
     @property
     def inner(self) -> Design | None:
-        """The design whose kernel this one runs for a purpose of its own, if any."""
+        """The design whose kernel this one reuses, if any."""
         return None
 
     def style(self, target: Target) -> Iterator[str]:
@@ -211,11 +210,11 @@ class InWorkspace(Design):
 
 
 class Wrapping(Design):
-    """A design that runs the kernel of another one, `wrapped`, for a problem of its own kind."""
+    """A design that runs the kernel of another one, `wrapped`, with its own kind of problem."""
 
     __slots__ = ()
 
-    styles: ClassVar[tuple[str, ...]] = ()  # Those of the wrapped design are declared by its class.
+    styles: ClassVar[tuple[str, ...]] = ()  # The class of the wrapped design declares its styles.
 
     if TYPE_CHECKING:
         # A field.

@@ -25,8 +25,8 @@ class Search(Protocol):
         """Up to `count` plans of a supported description, the best first.
 
         Args:
-            size: about the size of the problems, of the kind's class; None for large ones. The
-                plans are those for large problems, unless others are much faster.
+            size: the approximate size of the problems, of the kind's class; None for large ones.
+                Plans are those for large problems, unless others are much faster.
         """
         ...
 
@@ -38,7 +38,7 @@ class Emitter:
 
     Attributes:
         search: the name of a module with the functions of `Search`.
-        default: a function (element type, target) -> the multiply-add where none is given.
+        default: a function (element type, target) -> the default multiply-add.
     """
 
     search: str
@@ -46,7 +46,7 @@ class Emitter:
 
     @property
     def package(self) -> str:
-        """The package whose modules take part in planning."""
+        """The package with the planning modules."""
         return self.search.partition(".")[0]
 
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
@@ -55,7 +55,7 @@ class Emitter:
         return found
 
     def supports(self, description: Any, target: Target) -> Status:
-        """Whether `plan` will succeed, and the reason where not."""
+        """Whether `plan` will succeed, or the reason why not."""
         return self._search.supports(description, target)
 
     def plan(self, description: Any, target: Target, size: Any = None) -> Plan:

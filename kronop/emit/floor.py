@@ -1,4 +1,4 @@
-"""Floors: the least time that a step takes on its target, and the unit that it then keeps busy."""
+"""Floors: the least time of a step on its target (roofline), and the unit that limits it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Floor:
 
     Attributes:
         seconds: that time.
-        unit: what is busy all the while, as "FP32 issue".
-        load: what it does there, as "2 instructions a feature and pair".
-        size: of the problem, in words.
+        unit: the unit that limits it, as "FP32 issue".
+        load: its operations, as "2 instructions a feature and pair".
+        size: the problem's size, in words.
     """
 
     seconds: float
@@ -31,7 +31,7 @@ class Floor:
 
 
 class LeastWork(Decision, ABC):
-    """What a step can't avoid to do, however it runs; a frozen dataclass, since plans have it."""
+    """Work that a step can't avoid, however it runs; a frozen dataclass, since plans store it."""
 
     __slots__ = ()
 
@@ -40,8 +40,7 @@ class LeastWork(Decision, ABC):
         """The floor on a target.
 
         Args:
-            size: of the family's class; None for that which plans are made for if they are told
-                none.
+            size: of the family's class; None for the size that plans assume if none is given.
         """
 
 

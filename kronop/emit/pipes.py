@@ -1,4 +1,4 @@
-"""What the units of a machine do in a second, and the least time of work on them.
+"""Throughputs of a machine's units, and the least time of given work on them (roofline).
 
 The figures of a GPU are physical: operations in a cycle, multiprocessors, the highest clock.
 """
@@ -13,8 +13,8 @@ from kronop.frozen import dataclass
 from kronop.machine import ISSUED, SPECIAL
 from kronop.target import Target
 
-# Arithmetic that replaces an exponential: a polynomial of degree 5 with its rounding, of which the
-# scaling by a power of two is an integer addition.
+# Arithmetic that replaces an exponential: a polynomial of degree 5 with rounding; the scaling by a
+# power of two is an integer addition.
 _MOVED = 6
 _SHARES = 64
 
@@ -25,8 +25,8 @@ class Pipes:
 
     Attributes:
         arithmetic: additions, multiplications or multiply-adds.
-        special: those of special function units; 0 where there are none for this type.
-        issued: instructions of both kinds; 0 where they have no common limit.
+        special: those of special function units (SFU); 0 where this type has none.
+        issued: instructions of both kinds together; 0 where there is no common limit.
         products: multiply-adds of matrix products.
         memory: bytes.
     """
@@ -39,7 +39,7 @@ class Pipes:
 
     @classmethod
     def of_gpu(cls, target: Target, sums: str, processors: int, hertz: float) -> Self:
-        """The ordinary cores of a GPU with so many multiprocessors at this clock."""
+        """The ordinary cores of a GPU with so many multiprocessors at this clock rate."""
         cycles = processors * hertz
         assert target.gpu is not None
         arithmetic = getattr(target.gpu, sums) * cycles
@@ -60,7 +60,7 @@ class Pipes:
             return cls(arithmetic=core.arithmetic * lanes * core.hertz, memory=core.bandwidth)
         assert target.gpu is not None
         cores = cls.of_gpu(target, sums, target.cores, target.gpu.hertz)
-        # Without tensor cores no products are counted, which then take no time.
+        # Without tensor cores no matrix products are counted; they then take no time.
         products = target.gpu.products * 2 / multiplied or math.inf
         return cls(
             arithmetic=cores.arithmetic,
@@ -92,11 +92,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class PipeFloor:
-    """The least time that a call can take, by what it keeps busy.
+    """The least time of a call, by unit.
 
-    Attributes:
-        loads: operations of each unit, and how many it does in a second: of "arithmetic", "special
-            units", "matrix products", "memory".
+    loads: operations on each unit, and its throughput: of "arithmetic", "special units", "matrix
+        products", "memory".
     """
 
     loads: Mapping[str, tuple[float, float]]
@@ -130,7 +129,7 @@ def floor_of(work: Work, pipes: Pipes) -> PipeFloor:
 
 
 def _split(work: Work, share: float, pipes: Pipes) -> dict[str, tuple[float, float]]:
-    """The loads of arithmetic and special units if this share of exponentials has moved."""
+    """The loads of arithmetic and special units with this share of exponentials moved."""
     moved = share * work.movable
     arithmetic, special = work.arithmetic + _MOVED * moved, work.special - moved
     loads = {"arithmetic": (arithmetic, pipes.arithmetic)}

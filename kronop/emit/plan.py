@@ -23,7 +23,7 @@ class Step:
         bytes_per_row: the least possible memory traffic of this step per row of X.
         operations_per_row: multiplications and additions per row of X.
         note: what this step does, for `print(plan)`.
-        least: from which the step's floor follows; None where bytes and operations per row say it.
+        least: the work from which the step's floor follows; None: bytes and operations per row.
     """
 
     entry: str
@@ -61,9 +61,8 @@ class Plan:
     Attributes:
         target: the target that it is for.
         steps: at least one.
-        rejected: (candidate, reason) of candidates that were not taken.
-        pipeline: what launches the steps, whose designs are its own; None for the only step's
-            design.
+        rejected: (candidate, reason) of candidates that were not chosen.
+        pipeline: launches the steps, whose designs are its own; None for the only step's design.
     """
 
     target: Target
@@ -77,16 +76,16 @@ class Plan:
 
     @property
     def runnable(self) -> Runnable:
-        """What computes the problems."""
+        """The pipeline, or the design of the only step."""
         return self.pipeline or self.steps[0].design
 
     def workspace_bytes(self, size: Size, threads: int) -> int:
-        """Bytes of scratch memory that a problem of that size needs besides its tensors."""
+        """Bytes of scratch memory for a problem of that size."""
         needed = bool(size) or self.runnable.writes_sums_of_nothing
         return self.runnable.workspace(size, self.target, threads) if needed else 0
 
     def launches(self, problem: Any) -> tuple[Launch, ...]:
-        """The kernel calls in order, for a problem that has results."""
+        """The launches in order, for a problem with non-empty results."""
         return self.runnable.launches(problem, self.target)
 
     def __str__(self) -> str:
@@ -96,8 +95,8 @@ class Plan:
         """The plan, and the rejected candidates, each with the reason.
 
         Args:
-            size: floors are for a problem of that size; None for one that plans are made for if
-                they are told none.
+            size: floors are for a problem of that size; None for the size that plans assume if none
+                is given.
         """
         rejected = [f"  rejected {name}: {reason}" for name, reason in self.rejected]
         return "\n".join([self._describe(size), *rejected])

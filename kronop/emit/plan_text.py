@@ -1,7 +1,7 @@
 """Plans to text and back, so that later processes need not plan again.
 
-The text is JSON. Values that are not strings, numbers or lists become objects with one of the names
-below. The target and the operation's own epilogue are left out, because the reader has both.
+The text is JSON. Values that are not strings, numbers or lists become objects with one of the keys
+below. The target and the operation's own epilogue are left out: the reader has both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kronop.emit.plan import Plan, Step
 from kronop.late import imported
 from kronop.target import Target
 
-# Keys of the objects that stand for other values: with blanks, so that no field has such a name.
+# Keys of the objects that encode other values; their blanks keep them apart from field names.
 _OWN, _TYPE, _CLASS, _MEMBER = "own epilogue", "element type", "a class", "a member"
 _STEP = "the design of a step"
 _OWN_PACKAGE = __name__.partition(".")[0]
@@ -30,7 +30,7 @@ _TRANSPOSED = "own visitor tree, transposed"
 _ELEMENTS = {**TENSOR_TYPES, tfloat32.name: tfloat32}
 _PLAIN = (str, bool, int, float, type(None))
 # Declared type of a field -> the type that its value must have. Fields of other types are checked
-# by the classes that they belong to.
+# by their own classes.
 _DECLARED = {"int": int, "bool": bool, "str": str}
 
 
@@ -126,7 +126,7 @@ def _class_name(kind: type) -> dict[str, str]:
 
 @functools.cache
 def _class_of(told: str, package: str) -> Any:
-    """The class of that name: one that plans are made of, in kronop or in a family's package."""
+    """The class of that name, if it is one that plans consist of, in kronop or the package."""
     module, _, name = told.partition(":")
     if module.partition(".")[0] not in (_OWN_PACKAGE, package):
         raise TypeError(f"plans are not made of {told}")

@@ -29,7 +29,7 @@ _ENTRY = {
     "x86": 'extern "C" int {entry}(const void* parameters, int alone) {{\n'
     "  return {template}<Step>(*static_cast<const Parameters*>(parameters), alone != 0);\n}}\n",
 }
-# Bytes of parameters that a kernel takes on a GPU, and those on one without `grid_constants`.
+# Most bytes of kernel parameters on a GPU, and on one without the feature `grid_constants`.
 _MOST_PARAMETERS, _FEW_PARAMETERS = 32764, 4096
 # Most columns of a line; lines may be indented by two more.
 _COLUMNS, _NO_BREAK = 98, "\N{NO-BREAK SPACE}"
@@ -96,7 +96,7 @@ def _text(step: Step, made: Instantiation, target: Target) -> str:
 
 
 def _declarations(constants: Sequence[tuple[str, Constant]]) -> list[str]:
-    """One declaration for all constants of a type."""
+    """One declaration for each type, with all its constants."""
     found: dict[str, list[str]] = {}
     for name, value in constants:
         if isinstance(value, tuple):
@@ -113,7 +113,7 @@ def _declarations(constants: Sequence[tuple[str, Constant]]) -> list[str]:
 
 
 def _kept(item: str) -> str:
-    """`item` with blanks at which lines don't break, unless it is longer than a line."""
+    """`item` with no-break spaces, unless it is longer than a line."""
     return item.replace(" ", _NO_BREAK) if len(item) <= _COLUMNS - 10 else item
 
 

@@ -9,8 +9,8 @@ _AXES = {"row": "kronop::Axis::kRow", "column": "kronop::Axis::kColumn"}
 
 
 def visitor_functor(epilogue: VisitorEpilogue) -> list[str]:
-    """The tree as a struct: its scalars, and one call operator, which reads operands and keeps
-    results where its second argument says."""
+    """The tree as a struct: its scalars, and a call operator, which reads operands from and writes
+    results to its second argument."""
     tree = epilogue.tree
     operands = [epilogue.element_of(item).cxx for item in tree.tensors]
     results = [_kept(epilogue, item) for item in tree.results]
@@ -27,7 +27,7 @@ def visitor_functor(epilogue: VisitorEpilogue) -> list[str]:
 
 
 def _kept(epilogue: VisitorEpilogue, item: Result) -> str:
-    """The type of a result in memory, or what is done with its rows or columns."""
+    """The element type of a result in memory, or the reduction of its rows or columns."""
     if not item.axis:
         return epilogue.element_of(item).cxx
     return f"kronop::Reduced<{_REDUCTIONS[item.reduction]}, {_AXES[item.axis]}>"
@@ -47,7 +47,7 @@ def _scalars(count: int) -> list[str]:
 
 def _statements(epilogue: VisitorEpilogue) -> list[str]:
     tree = epilogue.tree
-    # By place: a function's own names might be macros of some header.
+    # By index: functions' own names might be macros of some header.
     operands = {item.name: f"operand{place}" for place, item in enumerate(tree.tensors)}
     names = {name: _scalar(place) for place, name in enumerate(tree.scalars)} | operands
     names[ACCUMULATOR] = "accumulator"

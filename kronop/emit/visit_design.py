@@ -1,4 +1,4 @@
-"""What the designs of passes over sums have in common: see `visiting`."""
+"""What the kernels that apply visitor trees to sums have in common: see `visiting`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kronop.target import Target
 
 @dataclass(frozen=True, kw_only=True)
 class VisitDesign(Design):
-    """A way to take sums through a visitor tree.
+    """A way to apply a visitor tree to sums in memory.
 
     Attributes:
         sums: type of the sums.
-        along_rows: sums of a row are contiguous in memory, else those of a column.
+        along_rows: whether sums of a row are contiguous in memory, else those of a column.
         epilogue: the tree.
     """
 
@@ -45,7 +45,7 @@ class VisitDesign(Design):
 
     @property
     def visited(self) -> tuple[int, int]:
-        """How many operands and results the tree has in memory, and how many results."""
+        """How many operands and results in memory the tree has, and how many results."""
         results = len(self.epilogue.tree.results)
         return len(self.epilogue.tree.tensors) + results, results
 
@@ -55,8 +55,8 @@ class VisitDesign(Design):
         """The parameter struct.
 
         Args:
-            workspace: what it calls that.
-            own: numbers that only this kernel has.
+            workspace: the name of the workspace's member.
+            own: further integers of this kernel.
             scalars: the field of the tree's scalars.
         """
         whole, batch = Scalar.INT64, MOST_BATCH_DIMENSIONS
@@ -79,12 +79,12 @@ class VisitDesign(Design):
     def values_with(
         self, workspace: str, own: Mapping[str, int], problem: VisitProblem, folds: tuple[int, ...]
     ) -> dict[str, Any]:
-        """The values of that struct.
+        """The values of that struct's members.
 
         Args:
             workspace, own: as in `signature_with`, here with values.
             problem: in the kernel's orientation.
-            folds: where parts of the results begin.
+            folds: where the partial results of each reduction begin.
         """
         sums = problem.sums
         return {
@@ -104,7 +104,7 @@ class VisitDesign(Design):
 
 
 def visited_strides(visited: int) -> tuple[Field, ...]:
-    """The members of parameter structs for strides of so many operands and results."""
+    """The members of parameter structs for the strides of so many operands and results."""
     whole = Scalar.INT64
     return (
         Field("visited_batch", whole, visited * MOST_BATCH_DIMENSIONS),
@@ -114,7 +114,7 @@ def visited_strides(visited: int) -> tuple[Field, ...]:
 
 
 def visited_values(visited: Sequence[StridedMatrix]) -> dict[str, Any]:
-    """The members of parameter structs that say where a tree's operands, then its results lie."""
+    """The values of those members for a tree's operands, then its results."""
     return {
         "visited": tuple(item.pointer for item in visited),
         "visited_batch": tuple(stride for item in visited for stride in padded(item.batch)),
@@ -124,5 +124,5 @@ def visited_values(visited: Sequence[StridedMatrix]) -> dict[str, Any]:
 
 
 def repeating(epilogue: VisitorEpilogue) -> int:
-    """A bit for each operand in memory: whether it has one number for each row."""
+    """A bit for each operand in memory: whether it is broadcast along rows."""
     return sum(1 << at for at, item in enumerate(epilogue.tree.tensors) if item.kind == "column")

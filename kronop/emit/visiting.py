@@ -1,7 +1,7 @@
-"""Visitor trees of operations whose own kernels do not take them: a pass over the sums.
+"""Visitor trees of operations whose own kernels do not apply them: a last kernel does.
 
-The operation's kernels leave their sums in the workspace, and the last step of the plan takes these
-through the tree. So every design of a family serves trees, with all that trees can do.
+The operation's kernels leave their sums in the workspace, and the last step of the plan applies the
+tree to them. So every design of a family serves trees, with all that trees can do.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _DESIGNS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Visiting(Emitter):
-    """Plans an operation with a visitor tree as the family's emitter plans it without, and a pass
-    over sums."""
+    """Plans an operation with a visitor tree: the plan of the family's emitter without the tree,
+    and a kernel that applies the tree to its sums."""
 
     @classmethod
     def of(cls, family: Emitter) -> Visiting:
         return cls(family.search, family.default)
 
     def supports(self, description: Any, target: Target) -> Status:
-        """Whether both can be: the family's kernels, and the pass."""
+        """Whether both are supported: the family's kernels, and the tree's."""
         found = design_of(description, target).status(target)
         return found and Emitter.supports(self, summed(description), target)
 
@@ -48,7 +48,7 @@ class Visiting(Emitter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visited(Pipeline):
-    """The family's kernels, and the pass over their sums."""
+    """The family's kernels, and the kernel that applies the tree to their sums."""
 
     family: Runnable
     visit: VisitDesign
@@ -58,7 +58,7 @@ class Visited(Pipeline):
         return self.family, self.visit
 
     def workspace(self, size: Any, target: Target, threads: int) -> int:
-        """Bytes that the family's kernels need; sums and parts of reductions come besides."""
+        """Bytes that the family's kernels need, plus sums and partial results of reductions."""
         return self.family.workspace(size, target, threads)
 
     def launches(self, problem: Summed, target: Target) -> tuple[Launch, ...]:
@@ -67,7 +67,7 @@ class Visited(Pipeline):
 
 
 def design_of(description: Any, target: Target) -> VisitDesign:
-    """The pass over the sums of what is described."""
+    """The kernel that applies the tree to the sums."""
     module, name = _DESIGNS[target.backend]
     made: VisitDesign = getattr(imported(module), name)(
         sums=description.math.element_accumulator,
@@ -78,13 +78,13 @@ def design_of(description: Any, target: Target) -> VisitDesign:
 
 
 def visited(plan: Plan, description: Any) -> Plan:
-    """The plan with the pass as its last step."""
+    """The plan with the tree's kernel as its last step."""
     epilogue, sums = description.epilogue, description.math.element_accumulator
     output, design = epilogue.element_output, design_of(description, plan.target)
     step = Step(
         entry=f"visit_{sums.short}_{output.short}_{plan.target.arch}",
         design=design,
-        # Of one sum: rows may have any number of columns.
+        # Bytes for one sum: rows may have any number of columns.
         bytes_per_row=moved_bytes(epilogue),
         operations_per_row=epilogue.tree.operations,
         note="takes the sums through the visitor tree; a row stands for one sum",

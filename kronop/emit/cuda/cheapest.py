@@ -1,6 +1,6 @@
 """The cheapest of many candidates, found with a lower bound ("floor") that is faster than the cost.
 
-Of thousands of tiles only a few are judged: those whose floor is below the best cost so far.
+Of thousands of tiles, costs are computed only for those whose floor is below the best cost so far.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ def tensor_cores_for_floats(element: DataType, target: Target) -> MathInstructio
 
 
 def tensor_cores_where_faster(element: DataType, target: Target) -> MathInstruction:
-    """Tensor cores, as accurate as ordinary ones, where they multiply such elements faster: on
-    cards of sm_86, 89, 120 and 121 three products of TF32 take longer than one of float32."""
+    """Tensor cores, as accurate as ordinary ones, where they are faster for such elements: on GPUs
+    of sm_86, 89, 120 and 121 three TF32 products take longer than one of float32."""
     split = warp_products(target, 4) / PRODUCTS_OF_SPLIT
     if element is float32 and split < ordinary_products(target, "float", 4):
         return MathInstruction.simt(element)

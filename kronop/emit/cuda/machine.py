@@ -1,6 +1,6 @@
 """Figures of a multiprocessor that the cost models share.
 
-The models were measured on one H200; other cards take their figures in proportion to its.
+The models were measured on one H200; for other GPUs its figures are scaled.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from kronop.descriptions.datatype import DataType
 from kronop.machine import H200, MEASURED, Feature, Gpu
 from kronop.target import Target
 
-# Products of the tensor cores for one float32 product, if each operand is split in two.
+# MMAs for one float32 product, if each operand is split in two.
 PRODUCTS_OF_SPLIT = 3
 
 
 def gpu_of(target: Target) -> Gpu:
-    """The card of a GPU's target."""
+    """The GPU of a target."""
     assert target.gpu is not None
     return target.gpu
 
@@ -32,7 +32,7 @@ def memory_bytes_per_cycle(target: Target) -> float:
 
 
 def bytes_of_multiply_adds(target: Target, sums: DataType) -> float:
-    """The bytes that memory moves in the time of one multiply-add of the ordinary cores."""
+    """The bytes that memory moves in the time of one multiply-add of an ordinary core."""
     card, known = gpu_of(target), H200.gpu
     cycles = memory_share(target)
     share = card.float32 / known.float32
@@ -44,23 +44,23 @@ def bytes_of_multiply_adds(target: Target, sums: DataType) -> float:
 
 
 def hertz(target: Target) -> float:
-    """Cycles in a second while products are computed."""
+    """Clock rate while products are computed."""
     return MEASURED.hertz * (gpu_of(target).hertz / H200.gpu.hertz)
 
 
 def hertz_of_copies(target: Target) -> float:
-    """Cycles in a second while memory is the limit."""
+    """Clock rate of kernels that are limited by memory."""
     return MEASURED.hertz_of_copies * (gpu_of(target).hertz / H200.gpu.hertz)
 
 
 def memory_rate(target: Target) -> float:
-    """Bytes of memory traffic in a second while products are computed."""
+    """Bytes of memory traffic in a second at the clock rate of products."""
     return memory_bytes_per_cycle(target) * target.cores * hertz(target)
 
 
 def warp_products(target: Target, multiplied_bytes: int) -> float:
-    """Multiply-adds of a multiprocessor's tensor cores in a cycle, for products of warps: at most
-    an H200's, since Blackwell's full speed takes instructions that kronop does not use."""
+    """Multiply-adds of a multiprocessor in a cycle by warp-level MMAs: at most an H200's, since
+    Blackwell's full speed needs instructions that kronop does not use."""
     most = MEASURED.warp_products[multiplied_bytes]
     if target.has(Feature.warp_groups):
         return most
@@ -81,5 +81,5 @@ def ordinary_products(target: Target, kind: str, sum_bytes: int) -> float:
 
 
 def warp_slowness(target: Target) -> float:
-    """How many times as long as on an H200 products of warps keep the tensor cores, in cycles."""
+    """How many times as many cycles as on an H200 warp-level MMAs occupy the tensor cores."""
     return MEASURED.warp_products[2] / max(1.0, warp_products(target, 2))

@@ -33,7 +33,7 @@ VECTOR_BYTES = 16
 # factor. Measured: three plans with a modelled gain of 17 to 24 % were slower when they ran (16 x
 # 8^4, 1024 x 16^3, 1024 x 9^4).
 _GAIN_OF_FEW_ROWS = 1.3
-# The rows that a plan assumes if it is told none: a batch as in training.
+# The rows that a plan assumes if none are given: a batch as in training.
 MANY_ROWS = 16384
 
 
@@ -72,15 +72,15 @@ def allows_vectors(
 
 
 def accept_math(instruction: MathInstruction) -> Status:
-    """Whether the ordinary cores have the instruction."""
+    """Whether the ordinary (SIMT) cores have the instruction."""
     if instruction.opcode_class is OpClass.TensorOp:
         return Status.reject(f"no tensor-core kernel for {instruction}; use OpClass.Simt")
     return Status.accept()
 
 
 def accept_element(element: DataType, target: Target) -> Status:
-    """Whether the target has the element type: some lack the instruction that converts 8-bit
-    floats to 16 bits."""
+    """Whether the target supports the element type: some lack the conversion of 8-bit floats to 16
+    bits."""
     if element in FLOAT8 and not target.has(Feature.float8):
         return Status.reject(
             f"no kernel for {element.name}, which {target} cannot convert; use a newer GPU (sm_89"
@@ -102,7 +102,7 @@ def has_products(instruction: MathInstruction, target: Target) -> bool:
 
 
 def multiplies(math: MathInstruction) -> bool:
-    """Whether tensor cores of warps have the instruction: AMX tiles are no part of a GPU."""
+    """Whether it is an instruction of warp-level tensor cores (AMX tiles are not of a GPU)."""
     if math.opcode_class is not OpClass.TensorOp or math.instruction_shape[1] != 8:
         return False
     operation = math.math_operation
@@ -111,8 +111,8 @@ def multiplies(math: MathInstruction) -> bool:
 
 
 def fastest(element: DataType, target: Target, *, halves: bool = False) -> MathInstruction:
-    """What multiplies if nothing is told: the tensor cores, as accurate as the ordinary ones, where
-    they do. `halves`: the family has the product of float16 that older ones have too."""
+    """The default instruction: tensor cores, as accurate as the ordinary ones, where they have it.
+    `halves`: the family has the product of float16 that older tensor cores have too."""
     if element in (int32, int64):
         return MathInstruction.simt(element)
     chosen = MathInstruction.tensor_op(element)
@@ -120,7 +120,7 @@ def fastest(element: DataType, target: Target, *, halves: bool = False) -> MathI
         chosen = MathInstruction(
             (16, 8, 16), element, element, float32, OpClass.TensorOp, MathOperation.multiply_add
         )
-    # A target without products of 8-bit floats refuses these types whatever multiplies.
+    # A target without 8-bit float products refuses these types whatever the instruction.
     has = element in FLOAT8 or has_products(chosen, target)
     return chosen if has else MathInstruction.simt(element)
 
@@ -208,8 +208,8 @@ def make_launch(
     blocks: int,
     values: Mapping[str, int | tuple[int, ...] | tuple[float, ...]],
 ) -> Launch:
-    """The launch of a kernel. The grid has a limit: kernels loop, so fewer blocks do the work of
-    those beyond it."""
+    """The launch of a kernel. The grid is limited: kernels loop, so that blocks within the limit do
+    the work of those beyond it."""
     return Launch(
         parameters=design.signature.pack(values),
         blocks=design.signature.blocks(values),
@@ -246,7 +246,7 @@ def resident_blocks(threads: int, registers: int, shared_bytes: int, target: Tar
     by_registers = REGISTERS // (threads * round_up(registers, 8))
     assert target.gpu is not None
     by_threads = target.gpu.resident_threads // threads
-    # A block may have all of it but what the system keeps.
+    # A block may have all of it except what the system reserves.
     resident_bytes = max(target.shared_bytes, target.gpu.resident_bytes - KEPT_BYTES)
     by_memory = resident_bytes // shared_bytes
     return max(1, min(by_registers, by_threads, by_memory, MOST_RESIDENT))
@@ -272,7 +272,7 @@ def round_up(value: int, multiple: int) -> int:
 
 
 def gains_much(few: float, usual: float) -> bool:
-    """Whether a plan for few rows (of cost `few`) is taken instead of the usual one for many."""
+    """Whether a plan for few rows (of cost `few`) replaces the usual one for many."""
     return usual > _GAIN_OF_FEW_ROWS * few
 
 

@@ -1,4 +1,4 @@
-"""The pass that takes sums through a visitor tree on GPUs; see visit_sums.cuh."""
+"""The kernel that applies a visitor tree to sums on GPUs; see visit_sums.cuh."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from kronop.target import Target
 
 _THREADS = 256
 _WARPS = _THREADS // WARP
-# Rows of a thread and, where sums are along columns, columns.
+# Rows of a thread and, where sums are contiguous along columns, its columns.
 _STEPS = 4
-# Threads that join the parts of a result, which are so many each; threads that fill a GPU.
+# Most threads that combine one result, partial results for each, threads that fill a GPU.
 _MOST_SHARES, _FEW_PARTS, _MANY = 32, 8, 1 << 20
 
 
 def places_of_tree(
     epilogue: VisitorEpilogue, tile: tuple[int, int], holders: tuple[int, int]
 ) -> int:
-    """Numbers in shared memory in which threads join values of a tile: those of a row are an odd
-    number, see visitor_results.cuh.
+    """Values in shared memory in which threads combine reductions of a tile; an odd number for each
+    row, see visitor_places.cuh.
 
     Args:
         tile: rows and columns.
@@ -37,8 +37,8 @@ def places_of_tree(
 def shared_bytes_of_tree(
     epilogue: VisitorEpilogue, threads: int, tile: tuple[int, int], holders: tuple[int, int]
 ) -> int:
-    """Shared memory in which threads join values of a tile, and those of another launch the parts
-    of all tiles.
+    """Shared memory for the reductions of a tile, and for combining the partial results of all
+    tiles in another launch.
 
     Args:
         threads: of a block.
@@ -50,10 +50,10 @@ def shared_bytes_of_tree(
 
 
 def shares_of_join(m: int, n: int, tile: tuple[int, int]) -> int:
-    """How many threads join the parts of a result: several where parts are many, and results few.
+    """How many threads combine one result: several if partial results are many, and results few.
 
     Args:
-        tile: rows and columns, of which there is a part each.
+        tile: rows and columns of a tile; each tile has one partial result.
     """
     parts = max(operands.cover(m, tile[0]), operands.cover(n, tile[1]))
     shares = 1
@@ -64,7 +64,7 @@ def shares_of_join(m: int, n: int, tile: tuple[int, int]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitSums(VisitDesign):
-    """A block has a tile of the result."""
+    """Applies the tree; a block has a tile of the result."""
 
     @property
     def threads(self) -> int:
@@ -79,12 +79,12 @@ class VisitSums(VisitDesign):
 
     @property
     def shared_bytes(self) -> int:
-        """Places in which threads join values of each row, and of each column."""
+        """The values of reductions of each row, and of each column."""
         holders = (WARP, _WARPS) if self.along_rows else (_WARPS, WARP)
         return shared_bytes_of_tree(self.epilogue, _THREADS, self.tile, holders)
 
     def status(self, target: Target) -> Status:
-        """Whether a block has the shared memory that its reductions take."""
+        """Whether a block has enough shared memory for its reductions."""
         if self.shared_bytes <= target.shared_bytes:
             return Status.accept()
         count = sum(1 for item in self.epilogue.tree.results if item.axis)
@@ -122,7 +122,7 @@ class VisitSums(VisitDesign):
         )
 
     def launches(self, problem: VisitProblem, target: Target) -> tuple[Launch, ...]:
-        """One launch, and one that joins parts if the tree reduces.
+        """One launch, and one that combines partial results if the tree reduces.
 
         Raises:
             ArgumentError: the result has more tiles than a grid has blocks.

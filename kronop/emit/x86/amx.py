@@ -9,15 +9,15 @@ from kronop.descriptions.tile import TileDescription
 from kronop.machine import Feature
 from kronop.target import Target
 
-# Lines of a tile, and also the sums of a line; bytes of a line; bytes of the neighbouring elements
-# along the contraction that form one unit.
+# Rows of a tile, and also the sums of a row; bytes of a row; bytes of a unit: the neighbouring
+# elements along the contraction that are multiplied together.
 TILE, LINE_BYTES, UNIT_BYTES = 16, 64, 4
-# Multiply-adds that vector kernels do in a cycle instead, waits included.
+# Multiply-adds that vector kernels do per cycle instead, including stalls.
 VECTOR_RATE = 16
 
 
 def asks_for_tiles(math: MathInstruction, target: Target) -> bool:
-    """Whether a description's instruction is the target's tile product."""
+    """Whether a description asks for the target's AMX tiles."""
     return (
         target.has(Feature.tiles)
         and math.opcode_class is OpClass.TensorOp
@@ -26,7 +26,7 @@ def asks_for_tiles(math: MathInstruction, target: Target) -> bool:
 
 
 def tiles_status(tile: TileDescription | None) -> Status:
-    """Whether the user's tile can be obeyed: never, because AMX tiles have one size."""
+    """Whether the user's tile is possible: never, because AMX tiles have one size."""
     if tile is None:
         return Status.accept()
     return Status.reject(
@@ -40,13 +40,13 @@ def steps(contracted: int, element: DataType) -> int:
 
 
 def lines(contracted: int, element: DataType) -> int:
-    """Units of 32 bits along the contraction, padded so that all tile products take equally
+    """Units of 32 bits along the contraction, padded so that all tile products have equally
     many."""
     count = steps(contracted, element)
     return -(-contracted // (UNIT_BYTES // element.bytes * count)) * count
 
 
 def factor_bytes(contracted: int, produced: int, element: DataType) -> int:
-    """Bytes of a packed factor: tiles of 16 lines, one or two for each block of 32 outputs."""
+    """Bytes of a packed factor: tiles of 16 rows, one or two for each block of 32 outputs."""
     blocks, tiles = -(-produced // (2 * TILE)), 1 if produced <= TILE else 2
     return blocks * tiles * steps(contracted, element) * TILE * LINE_BYTES

@@ -9,12 +9,12 @@ from kronop.target import Target
 
 
 def tiles(element: DataType, target: Target) -> MathInstruction:
-    """The tiles of a CPU that has them, for bfloat16 and int8."""
+    """AMX tiles for bfloat16 and int8, where the CPU has them."""
     on_tiles = target.has(Feature.tiles) and element in (bfloat16, int8)
     return MathInstruction.amx(element) if on_tiles else MathInstruction.simt(element)
 
 
 def tiles_for_floats(element: DataType, target: Target) -> MathInstruction:
-    """The tiles of a CPU that has them, for bfloat16."""
+    """AMX tiles for bfloat16, where the CPU has them."""
     on_tiles = target.has(Feature.tiles) and element is bfloat16
     return MathInstruction.amx() if on_tiles else MathInstruction.simt(element)

@@ -1,4 +1,4 @@
-"""The base of designs on a host: the work of a kernel, its instantiation and its launch."""
+"""The base class of designs on a host: work, instantiation and launch of a kernel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Values = dict[str, int | Sequence[int] | Sequence[float]]
 
 
 class Problem(Protocol):
-    """The attributes that the problems of all families have."""
+    """The attributes of the problems of all families."""
 
     @property
     def rows(self) -> int: ...
@@ -38,7 +38,7 @@ class Problem(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostWork(Decision):
-    """The work of a kernel, and the vectors that it runs on.
+    """The work of a kernel, and the vectors that it uses.
 
     Attributes:
         element, output, accumulator: element types of X, of Y, and of sums.
@@ -71,7 +71,7 @@ class HostWork(Decision):
 
     @property
     def converts(self) -> bool:
-        """Whether X is not stored in the type of the sums."""
+        """Whether X has another element type than the sums."""
         return self.element != self.accumulator
 
 
@@ -83,7 +83,7 @@ class HostDesign(Design):
         header, template, parameters: the kernel's names, without the common namespace.
         work: the work of the kernel.
         multiply_adds: multiply-adds for a row.
-        vector_work: multiply-adds that vector kernels do in the time of a row; it decides how many
+        vector_work: multiply-adds of a row in units of time of vector kernels; it decides how many
             threads are worth starting.
     """
 
@@ -120,8 +120,8 @@ class HostDesign(Design):
 
     @property
     def stores_in_parts(self) -> bool:
-        """Whether results are stored contiguously, so that vectors shorter than a line may bypass
-        the caches."""
+        """Whether results are stored contiguously, so that even vectors shorter than a cache line
+        may bypass the caches (streaming stores)."""
         return False
 
     @property
@@ -158,14 +158,14 @@ class HostDesign(Design):
 
     @abstractmethod
     def threads_for(self, rows: int, threads: int) -> int:
-        """How many of `threads` threads a run of `rows` rows in all uses."""
+        """How many of `threads` threads a call with `rows` rows uses."""
 
     def workspace(self, size: int, target: Target, threads: int) -> int:
-        """One slice of scratch for each thread that has some of the `size` rows."""
+        """One slice of scratch memory for each thread that has some of the `size` rows."""
         return self.shared_bytes * self.threads_for(size, threads) if size else 0
 
     def launch_with(self, problem: Problem, all_rows: int, own: Values) -> Launch:
-        """The launch; `own` are the values that only this kernel has."""
+        """The launch; `own` are the values of this kernel's own members."""
         read, written = self.row_bytes
         passes = passes_caches(
             all_rows, written, self.work.vector_bytes, in_parts=self.stores_in_parts

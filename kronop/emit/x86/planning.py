@@ -1,4 +1,4 @@
-"""Rules that all planning for the vectors of a CPU shares: registers, tiles, names, threads."""
+"""Rules that all planning for CPU vectors shares: registers, tiles, names, threads."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LEAST_VECTOR = 16
 # NOTE: entering a parallel region took 3 to 7 microseconds on 2 cores, and 2^18 multiply-adds take
 # a core 5 to 15. Two threads over one: 0.98 at 2^18.6 in all, 1.25 at 2^19, 1.7 at 2^20.
 _OPERATIONS_PER_THREAD = 1 << 18
-# Bytes of results above which stores bypass the caches, if a vector is a whole line and if it is
-# less; and bytes of X above which it is prefetched.
-# NOTE: on two cores of an Emerald Rapids, whose third-level cache is hardly nearer than memory, 256
-# rows of 8^4 (4 MB) took 0.43 ms past the caches, and 0.67 through them. On Zen 3, results that fit
-# in its 32 MB are better kept there, and prefetching an X that is already near costs 4 to 11 %.
+# Bytes of results above which stores bypass the caches, if a vector is a whole cache line and if it
+# is less; and bytes of X above which it is prefetched.
+# NOTE: on two cores of an Emerald Rapids, whose third-level cache is hardly faster than memory, 256
+# rows of 8^4 (4 MB) took 0.43 ms with streaming stores, and 0.67 without. On Zen 3, results that
+# fit in its 32 MB are better cached, and prefetching an X that is already cached costs 4 to 11 %.
 _PASSING, _PASSING_IN_PARTS, _FAR = 1 << 21, 1 << 23, 1 << 21
 _NAME_LENGTH = 100
 
@@ -35,8 +35,8 @@ def core_of(target: Target) -> Cpu:
 
 
 def cycles_of_tile(instructions: float, loads: int, target: Target) -> float:
-    """Cycles of a register tile for one step of its sums, which wait for each other's results.
-    Arithmetic hides half of the loads."""
+    """Cycles of a register tile for one step of its sums (a dependency chain). Arithmetic hides
+    half of the loads."""
     core = core_of(target)
     return max(core.latency, instructions / core.arithmetic + loads / core.loads / 2)
 
@@ -47,10 +47,10 @@ def aligned(size: int) -> int:
 
 
 def passes_caches(rows: int, row_bytes: int, vector_bytes: int, *, in_parts: bool) -> bool:
-    """Whether stores of `rows` rows of results, of `row_bytes` each, bypass the caches.
+    """Whether `rows` rows of results, of `row_bytes` each, are written with streaming stores.
 
     Args:
-        in_parts: whether they may even if a vector is less than a line, as results are contiguous.
+        in_parts: whether vectors shorter than a cache line may, because results are contiguous.
     """
     if vector_bytes < CPU_LINE and not in_parts:
         return False
@@ -63,7 +63,7 @@ def is_far(rows: int, row_bytes: int) -> bool:
 
 
 def common_status(math: MathInstruction, tile: TileDescription | None, target: Target) -> Status:
-    """Whether vectors of a CPU can obey the math and the user's tile: SIMT, one warp, no stages."""
+    """Whether CPU vectors can do the math and the user's tile: SIMT, one warp, no stages."""
     if target.backend != "x86":
         return Status.reject(
             f"target {target} is no x86 target; plan with the emitter of its backend"
@@ -94,13 +94,13 @@ def _blocks(outputs: int, tile: int) -> int:
 
 
 def panel_elements(contracted: int, outputs: int, tile: int) -> int:
-    """Elements of a factor packed for tiles of `tile` outputs; the last tile may overlap the one
-    before."""
+    """Elements of a factor packed for tiles of `tile` outputs; the last tile may overlap the
+    previous one."""
     return contracted * tile * _blocks(outputs, tile)
 
 
 def scalar_fields(epilogue: Epilogue) -> Field:
-    """The parameter field of the epilogue's scalars, which are of the kind it computes in."""
+    """The parameter field of the epilogue's scalars, which have its compute type."""
     kind = Scalar.FLOAT64 if epilogue.element_epilogue.kind == "float" else Scalar.INT64
     return Field("scalars", kind, max(1, len(epilogue.scalar_names)))
 
@@ -108,7 +108,7 @@ def scalar_fields(epilogue: Epilogue) -> Field:
 def keeps_sums(epilogue: Epilogue, *, rounded: bool = False) -> bool:
     """Whether the epilogue can be skipped if alpha is 1 and nothing is added.
 
-    It can't if it computes in another type than that of the sums, because it then rounds them.
+    It can't if its compute type is not the type of the sums, because it then rounds them.
 
     Args:
         rounded: whether the kernel itself rounds sums to the type of the results.
@@ -137,7 +137,7 @@ def element_types(
 
 
 def kernel_name(family: str, element: DataType, sizes: str, target: Target) -> str:
-    """`family_f32_sizes_arch`; sizes are cut if the name would be too long."""
+    """`family_f32_sizes_arch`; sizes are truncated if the name would be too long."""
     room = _NAME_LENGTH - len(f"{family}_{element.short}__{target.arch}")
     return f"{family}_{element.short}_{sizes[:room].rstrip('_')}_{target.arch}"
 

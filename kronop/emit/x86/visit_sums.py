@@ -1,4 +1,4 @@
-"""The pass that takes sums through a visitor tree on CPUs; see visit_sums.hpp."""
+"""The kernel that applies a visitor tree to sums on CPUs; see visit_sums.hpp."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from kronop.target import Target
 
 _PANEL = 32
 _OWN = ("rows", "threads", "turned")
-# Elements of an item of work, at least; and the most items down a matrix. Neither depends on the
-# threads, so that values are joined in the same order by any number of them.
+# Fewest elements of a work item, and most work items along a matrix. Neither depends on the number
+# of threads, so that reductions do not either.
 _ELEMENTS, _MOST_ITEMS = 1 << 14, 512
-# Multiply-adds that take as long as an element of the pass.
+# Multiply-adds that take as long as an element of this kernel.
 _WORK = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostVisitSums(VisitDesign):
-    """An item of work is some rows of the result, which go through the tree in runs."""
+    """Applies the tree row by row; a work item is some rows of the result."""
 
     @property
     def threads(self) -> int:
@@ -35,7 +35,7 @@ class HostVisitSums(VisitDesign):
         return 0
 
     def status(self, target: Target) -> Status:
-        """Any tree."""
+        """Every tree is supported."""
         return Status.accept()
 
     @property

@@ -21,7 +21,7 @@ _MATRIX_ROWS = 8
 
 
 class Pitch(NamedTuple):
-    """`stride`: elements from one run to the next. `turns`: turns of the banks for an element."""
+    """`stride`: elements from one run to the next. `turns`: shared memory cycles per element."""
 
     stride: int
     turns: float
@@ -37,7 +37,7 @@ def pitch(
         run: elements of a contiguous run: [k], [wide] or [k][lanes], depending on the order.
         lanes, warp_lanes: lanes of a block and of a warp.
         spread: whether neighbouring contracted indices go to the four threads of a quad; otherwise
-            each thread takes two neighbours.
+            each thread has two neighbours.
     """
     if element.bytes == 1:
         return _of_bytes(run, order, lanes, warp_lanes)
@@ -65,10 +65,10 @@ def pitch(
 
 
 def _of_bytes(run: int, order: Order, lanes: int, warp_lanes: int) -> Pitch:
-    """The pitch for 8-bit elements, of which a thread has four neighbours: one run if its warp has
-    all lanes.
+    """The pitch for 8-bit elements: a thread has four neighbours, in one run if its warp has all
+    lanes.
 
-    If rows are contiguous, it takes them from matrices, two at a time; see contract_bytes.cuh.
+    If rows are contiguous, two 8 x 8 matrices are loaded at a time; see contract_bytes.cuh.
     """
     if order is Order.Rows:
         return _best(run, 1, 16, lambda row, stride: (row % 8 // 2 * 4 + row % 2) * stride)
@@ -100,7 +100,7 @@ def results_pitch(run: int, order: Order, lanes: int, accumulator: DataType, pai
 
 @functools.cache
 def deposit_pitch(run: int, order: Order, lanes: int, team_lanes: int, output: DataType) -> int:
-    """The pitch of a team's finished results, which threads store in whole accesses."""
+    """The pitch of a team's finished results, which threads store with vectorised accesses."""
     if output.bytes == 2 and lanes == 1:
         return _best(run, 2, _MATRIX_ROWS, lambda lane, stride: lane % 8 * stride).stride
     together = {
@@ -142,7 +142,7 @@ def _best(
 def _ways(
     stride: int, size: int, width: int, together: int, place: Callable[[int, int], int]
 ) -> int:
-    """Turns that the banks need for the threads that they serve together."""
+    """Shared memory cycles (bank conflicts included) for the threads that are served together."""
     words = {
         (place(lane, stride) * size + byte) // BANK_BYTES
         for lane in range(together)

@@ -1,5 +1,5 @@
-"""Designs of a contraction, the cheapest first: on the ordinary cores, or on the tensor cores by
-single warps (`contract_mma`) or teams of warps (`contract_warp_group`)."""
+"""Designs of a contraction, the cheapest first: on the ordinary cores (SIMT), or on the tensor
+cores by single warps (`contract_mma`) or by warp groups (`contract_warp_group`)."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.cuda.machine import hertz
 from kronop.target import Target
 
-# Sizes from which on products of the tensor cores are full enough to win for sure.
+# From these sizes on, the tiles of tensor cores are full enough that they always win.
 LEAST_OF_MMA = 16
 
-# Factors on `contract_mma`'s modelled time, by the bytes of an element, that make it comparable
-# with `contract_warp_group`'s; and the bytes of a run below which it is slower still. NOTE: for 34
+# Factors on `contract_mma`'s modelled time, by element size, that make it comparable with
+# `contract_warp_group`'s; below so many contiguous bytes it is slower still. NOTE: for 34
 # Kronecker-sparse problems (batch 25088, both layouts, one H200), `contract_mma` took 1.25 times
 # its model in the median (0.9 to 3.2, once 12; small problems of 16 bits are at the upper end), and
-# 1.6 to 5.3 times where memory has runs of 16 bytes. The model of
-# `contract_warp_group` was fitted to the same problems.
+# 1.6 to 5.3 times where only 16 bytes are contiguous. The model of `contract_warp_group` was fitted
+# to the same problems.
 _OVER_MODEL, _WHOLE_RUN = {2: 2.0, 4: 1.35, 8: 1.35}, 64
-# Cycles of a call that the model of `contract_mma` lacks, and the rows from which on these were
-# measured.
+# Cycles of a call that the model of `contract_mma` omits, and the number of rows from which on they
+# were measured.
 _CALL_OVER_MODEL, _MANY_ROWS = 6000.0, 8192
 
 # How many tiles that don't fit are reported.
@@ -37,7 +37,7 @@ MOST_REFUSED = 8
 
 Timed = list[tuple[float, ContractDesign]]  # Seconds of a call.
 Refused = list[tuple[str, str]]
-# (design, modelled time) -> the time to rank it by, which must not decrease with the modelled one.
+# (design, modelled time) -> the time to rank it by; monotonic in the modelled time.
 Price = Callable[[ContractDesign, float], float]
 
 
@@ -109,8 +109,8 @@ def _of_mma(
 def even_candidates(
     work: Contraction, rows: int, target: Target, given: TileDescription | None, most: int
 ) -> tuple[Timed, Refused]:
-    """`candidates`, for rows that are one stride apart: `contract_warp_group`, which needs that, is
-    among them."""
+    """`candidates` for rows at one constant stride, which `contract_warp_group` needs: it is
+    included."""
     if work.splits is None:
         return candidates(work, rows, target, given, most)
     of_warp_groups: Timed = []
@@ -149,8 +149,8 @@ def _measured(design: ContractDesign, rows: int, took: float, target: Target) ->
 
 
 def _over_model(design: ContractDesign) -> float:
-    """The ratio of measured to modelled time; a block that takes a part of the lanes reads short
-    runs."""
+    """The ratio of measured to modelled time; a block that takes only some of the lanes reads few
+    contiguous bytes."""
     work = design.work
     over = _OVER_MODEL.get(work.source.bytes, 1.0)
     if isinstance(design, SimtContract):

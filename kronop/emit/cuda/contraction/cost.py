@@ -22,15 +22,15 @@ from kronop.emit.cuda.machine import (
 from kronop.machine import MEASURED, QUARTERS, SHARED_BYTES_PER_CYCLE
 from kronop.target import Target
 
-# Cycles of a warp's product over a slab of 16 contracted indices, by the bytes of an operand.
+# Cycles of a warp's MMA over 16 contracted indices, by the bytes of an operand's element.
 _PRODUCT_OF_SLAB = {1: 1.6, 2: 1.6, 4: 3.4, 8: 17.0}
-# Latencies that a block itself doesn't hide, in cycles: of its start and end, and of a stage.
+# Latencies in cycles that other warps don't hide: of a block's start and end, and of a stage.
 _BLOCK, _STEP = 1900.0, 70.0
 
 
 def of_mma(tile: MmaRoom, units: tuple[float, ...], rows: int, target: Target) -> float:
-    """Seconds on tensor cores for `rows` rows, from the turns in which their blocks run; `units`
-    are the tile's own."""
+    """Seconds on tensor cores for `rows` rows: waves of blocks times the time of one; `units` are
+    the tile's own."""
     work, used = tile.work, _on(units, target)
     busy = math.hypot(*used)
     resident = operands.resident_blocks(tile.threads, tile.registers, tile.shared_bytes, target)
@@ -44,8 +44,8 @@ def of_mma(tile: MmaRoom, units: tuple[float, ...], rows: int, target: Target) -
 
 
 def least_of_mma(tile: MmaRoom, rows: int, target: Target) -> float:
-    """A lower bound of `of_mma`, much faster to compute: without latencies, and with shared memory
-    and instructions for free."""
+    """A lower bound of `of_mma`, much faster to compute: latencies, shared memory and instructions
+    cost nothing."""
     work = tile.work
     blocks = (
         operands.cover(rows, tile.m)
@@ -57,7 +57,7 @@ def least_of_mma(tile: MmaRoom, rows: int, target: Target) -> float:
 
 
 def bytes_of_element(work: Contraction, rows: int, seconds: float, target: Target) -> float:
-    """The bytes that memory moves in the time of a call, for each element of X's `rows` rows."""
+    """The bytes that memory could move in the time of a call, for each element of X."""
     return seconds * memory_rate(target) / (rows * work.contracted * work.lanes)
 
 
@@ -69,7 +69,7 @@ def units(tile: MmaRoom) -> tuple[float, ...]:
     slabs = operands.round_up(work.contracted, tile.k) // SLAB
     products = _products(tile)
     warps = tile.warps[0] * tile.warps[1] * tile.warps[2]
-    # A warp's fragments have 16 contracted indices of its rows and outputs.
+    # A warp's fragments cover 16 contracted indices of its rows and outputs.
     wide = tile.warp_m * ROWS + tile.warp_n * OUTPUTS
     fragments = warps * slabs * tile.warp_lanes * wide * SLAB
     results = tile.lanes * tile.m * tile.n
@@ -85,13 +85,13 @@ def units(tile: MmaRoom) -> tuple[float, ...]:
 
 
 def _on(used: tuple[float, ...], target: Target) -> tuple[float, ...]:
-    """What `units` says, on another card."""
+    """`units`, scaled from an H200 to another GPU."""
     memory, level_2, products, *others = used
     return memory / memory_share(target), level_2, products * warp_slowness(target), *others
 
 
 def _brought(tile: MmaRoom) -> tuple[int, int, int]:
-    """Bytes that a block reads of X and of W, and writes of Y."""
+    """Bytes of X and of W that a block reads, and of Y that it writes."""
     work = tile.work
     x = tile.lanes * tile.m * work.contracted * work.source.bytes
     w = tile.lanes * min(tile.n, work.produced) * work.contracted * work.source.bytes
@@ -107,7 +107,7 @@ def _products(tile: MmaRoom) -> int:
 
 
 def _streams(tile: MmaRoom) -> tuple[float, float, float]:
-    """Cycles of a block on memory, the level-2 cache and the tensor cores."""
+    """Cycles of a block on device memory, the level-2 cache and the tensor cores."""
     work = tile.work
     x, w, y = _brought(tile)
     return (
@@ -123,8 +123,8 @@ def _instructions(tile: MmaRoom, fragments: int, products: int) -> float:
     words = work.source.bytes > 2
     x, w, y = tile.vectors
     depth = operands.round_up(work.contracted, tile.k)
-    # Instructions for each piece: an address and an asynchronous copy; or, for a pair that goes
-    # through registers, two loads, joining them, and a store.
+    # Instructions for each piece: an address and an asynchronous copy; for a pair that is copied
+    # through registers, two loads, a merge and a store.
     of_x, of_w = (
         12 / 2 if paired and vector == 1 else 5 / vector
         for vector, paired in zip((x, w), tile.pairs, strict=True)

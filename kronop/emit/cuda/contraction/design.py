@@ -27,7 +27,7 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 Extents = Mapping[str, tuple[int, ...]]
-# The operand's own index, and the other one that it has besides lanes and sections.
+# The operand's own index, and the other index that it has besides lanes and sections.
 INDICES = {"x": ("contracted", "row"), "w": ("contracted", "produced"), "y": ("produced", "row")}
 _OFFSETS_OF_A_ROW = 3 * 8
 

@@ -16,10 +16,10 @@ _MOST_DEPTH = 128
 # The fewest and the most warps of a block.
 _WARPS = 4, 8
 _DEPTHS = (16, 32, 64, 128, 256, 512)
-# Bytes of a sector of memory: the runs that a stage reads should fill whole sectors.
+# Bytes of a sector of memory: what a stage reads contiguously should fill whole sectors.
 _SECTOR_BYTES = 32
-# Most results of a warp, in products, for which more than two warps may divide the contracted
-# index.
+# Most MMA tiles of a warp's results for which more than two warps may split the contracted index
+# (split-K within a block).
 _FEW_PRODUCTS = 4
 
 
@@ -41,7 +41,7 @@ def proposed(work: Contraction, tile: TileDescription | None) -> Iterator[MmaCon
 
 
 def lanes_of(work: Contraction) -> list[tuple[int, int]]:
-    """(lanes of a block, warps along them); contiguous lanes come in whole accesses."""
+    """(lanes of a block, warps along them); contiguous lanes are loaded as whole vectors."""
     if Order.Lanes not in (work.x_order, work.w_order, work.y_order):
         return [(1, 1)]
     access = operands.vector_of(work.source)
@@ -60,8 +60,8 @@ _Shape = tuple[int, int, tuple[int, int, int], int, int]
 def _warps(
     work: Contraction, lanes: int, along: int, tile: TileDescription | None
 ) -> Iterator[_Shape]:
-    """Shapes of tiles of `lanes` lanes with `along` warps along them: products of a warp, warps
-    along rows, outputs and k, then k and stages."""
+    """Tile shapes of `lanes` lanes with `along` warps along them: MMA tiles of a warp, warps along
+    rows, outputs and k, then k and stages."""
     warps = range(_WARPS[0], _WARPS[1] + 1)
     if tile is not None and tile.warps is not None:
         warps = range(tile.warps, tile.warps + 1)

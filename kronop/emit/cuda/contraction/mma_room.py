@@ -12,7 +12,7 @@ from kronop.emit.cuda.contraction.design import ContractDesign, offsets_bytes
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.frozen import dataclass, derived
 
-# Contracted indices of a warp's products, and the rows and outputs of one product.
+# Contracted indices of an MMA step, and the rows and outputs of one MMA tile.
 SLAB, ROWS, OUTPUTS = 16, 16, 8
 # Measured with ptxas 13.4: registers of addresses and loops, besides sums and fragments.
 _REGISTERS = 68
@@ -22,7 +22,7 @@ _MOST_PAIRS = 16
 
 @functools.lru_cache(maxsize=1024)
 def vectors_of(work: Contraction, lanes: int) -> tuple[int, int, int]:
-    """The widest accesses to X, W and Y that the sizes allow; launches check strides."""
+    """The widest vectorised accesses to X, W and Y that the sizes allow; launches check strides."""
 
     def widest(order: Order, own: int, element: DataType) -> int:
         most = operands.vector_of(element)
@@ -54,7 +54,7 @@ class MmaRoom(ContractDesign):
     """The tiles of a block and of its warps.
 
     Attributes:
-        lanes: lanes of a block: all of them, or as many as an access brings.
+        lanes: lanes of a block: all of them, or as many as a vectorised access loads.
         warp_m, warp_n: a warp has 16 warp_m rows and 8 warp_n outputs of each of its lanes.
         warps: numbers of warps along lanes, rows, outputs and the contracted index.
     """
@@ -94,8 +94,8 @@ class MmaRoom(ContractDesign):
 
     @property
     def joins(self) -> bool:
-        """Whether a block has all of several lanes: their runs then continue along the own index
-        of an operand."""
+        """Whether a block has all of several lanes, so that contiguous runs continue along the
+        operand's own index."""
         return 1 < self.work.lanes == self.lanes
 
     @derived
@@ -104,7 +104,7 @@ class MmaRoom(ContractDesign):
 
     @derived
     def pairs(self) -> tuple[bool, bool]:
-        """Whether X and W are copied in pairs through registers if memory allows no vectors.
+        """Whether X and W are copied in pairs through registers if strides forbid vectors.
 
         An asynchronous copy moves at least four bytes, so 16-bit elements at odd addresses would
         have to be copied one by one. The code for pairs costs registers in every call, so it is
@@ -139,7 +139,7 @@ class MmaRoom(ContractDesign):
 
     @derived
     def stage_elements(self) -> tuple[int, int]:
-        """Elements of X and of W that a stage has room for."""
+        """Elements of X and of W in a stage."""
         work, (x, w, _) = self.work, self.pitches
         return (
             tile_size(work.x_order, self.lanes, self.k, self.m, x.stride),
@@ -148,34 +148,33 @@ class MmaRoom(ContractDesign):
 
     @derived
     def shared_bytes(self) -> int:
-        """Row offsets, and the larger of all stages and of one part of the results."""
+        """Row offsets, plus the larger of all stages and one part of the results."""
         stages = self.stages * sum(self.stage_elements) * self.work.source.bytes
         return offsets_bytes(self.m) + max(stages, self.results_bytes)
 
     @derived
     def results_bytes(self) -> int:
-        """Bytes of one part of the results, times the warps along the contracted index, each of
-        which has sums of its own."""
+        """Bytes of one part of the results, times the warps that split the contracted index, each
+        with its own partial sums."""
         work, (rows, outputs) = self.work, self.part
         size = tile_size(work.y_order, self.lanes, outputs, rows, self.pitches[2].stride)
         return size * work.accumulator.bytes * self.warps[3]
 
     @derived
     def registers(self) -> int:
-        """An upper estimate of the registers of a thread: sums, fragments, and pieces being
-        copied."""
+        """An upper estimate of the registers of a thread: sums, fragments, and copies in flight."""
         work, lanes, m, n = self.work, self.warp_lanes, self.warp_m, self.warp_n
         splits = bool(work.splits)
         words = max(1, work.source.bytes // 4)
         sums = lanes * m * n * 4 * words
         if work.source.bytes <= 2:
             fragments = 2 * lanes * n + 4 * lanes
-            # An access brings several contiguous lanes, which are unpacked into further registers.
+            # One vectorised load brings several contiguous lanes, unpacked into further registers.
             joins = Order.Lanes in (work.x_order, work.w_order)
             fragments += (4 * lanes + 8 * (work.source.bytes == 1)) * joins
         else:
-            # Two products of 8 contracted indices: W's fragments are split, X's are only split with
-            # one lane; and the sums of a chain.
+            # Two MMAs of 8 contracted indices: W's fragments are split (X's only with one lane),
+            # and a chain has its own sums.
             fragments = 4 * lanes * n * words * (1 + splits) + 8 * lanes * words
             # Unpacking several lanes takes further registers.
             fragments += (8 + 4 * n + 12 * (lanes > 1)) * splits

@@ -1,4 +1,4 @@
-"""Steps that pack weights into the order that `contract_warp_group`'s products read."""
+"""Steps that pack weights into the order in which `contract_warp_group` reads them."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ class Pack(InWorkspace):
 
     @property
     def lanes(self) -> int:
-        """Lanes of weights that a thread packs at once: all of them if they are few, so that whole
-        runs are read."""
+        """Lanes of weights that a thread packs at once: all of them if they are few, so that loads
+        are contiguous."""
         work = self.work
         return work.lanes if work.lanes <= _MOST_LANES else weight_lanes(work)
 
@@ -158,13 +158,13 @@ class Pack(InWorkspace):
         return View(pointer=problem.address, strides={**strides, "section": section})
 
     def is_needed(self, view: View, extents: Extents) -> bool:
-        """Whether a call has to pack its weights, because products can't read them in place."""
+        """Whether a call has to pack its weights because the kernel can't read them in place."""
         return not is_direct(view, extents, self.work.math.element_b)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackWeights(Pack):
-    """Packs weights so that the contracted index is contiguous, as copying threads read them."""
+    """Packs weights with the contracted index contiguous, as the copies of a stage need them."""
 
     template: ClassVar[str] = "pack_weights"
 
@@ -186,8 +186,8 @@ class PackWeights(Pack):
 
 @dataclass(frozen=True, kw_only=True)
 class PackImages(Pack):
-    """Packs weights into images: each is the part of W in a stage, byte for byte as shared memory
-    holds it, so one bulk copy brings it."""
+    """Packs weights into images: byte for byte what a stage has in shared memory, so that one bulk
+    copy loads it."""
 
     template: ClassVar[str] = "pack_images"
 
@@ -249,7 +249,7 @@ def is_direct(view: View, extents: Extents, element: DataType) -> bool:
 
 
 def _reading(view: View, extents: Extents, at_once: int, element: DataType) -> Reading:
-    """How a thread that packs `at_once` lanes at once may read them."""
+    """How a thread that packs `at_once` lanes together may load them."""
     piece = operands.vector_of(element)
     if at_once == 1:
         for along, reading in (("contracted", Reading.Vectors), ("produced", Reading.Turned)):
@@ -264,8 +264,8 @@ def _reading(view: View, extents: Extents, at_once: int, element: DataType) -> R
 
 
 def _is_joined(view: View, extents: Extents, element: DataType) -> bool:
-    """Whether the lanes of all contracted indices are one contiguous run, and every piece of it
-    consists of whole accesses."""
+    """Whether the lanes of all contracted indices are one contiguous run that splits into whole
+    vectors."""
     steps, lanes = extents["contracted"][0], extents["lane"][0]
     if view.strides["lane"][0] != 1 or view.strides["contracted"][0] != lanes:
         return False

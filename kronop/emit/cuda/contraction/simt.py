@@ -63,7 +63,7 @@ class SimtContract(ContractDesign):
 
     @derived
     def shared_bytes(self) -> int:
-        """Row offsets, and the larger of the stages of both operands' tiles and the results."""
+        """Row offsets, plus the larger of the stages of both operands and the results."""
         accumulator = self.work.accumulator
         pad = operands.vector_of(accumulator)
         stage = sum(self.lanes * (self.k * (width + pad) + pad) for width in (self.m, self.n))
@@ -116,8 +116,8 @@ class SimtContract(ContractDesign):
         return elements * self.bytes_of_element(target) / memory_rate(target)
 
     def bytes_of_element(self, target: Target) -> float:
-        """Traffic for each element of X, and arithmetic in the time of which memory moves so many
-        bytes: they hardly overlap."""
+        """Memory traffic of an element of X, with arithmetic converted to bytes moved in its time:
+        the two hardly overlap."""
         work = self.work
         contracted, produced = work.contracted, work.produced
         x, y = work.source.bytes, work.output.bytes * produced / contracted

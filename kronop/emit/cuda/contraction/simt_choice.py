@@ -99,13 +99,13 @@ def _given(work: Contraction, tile: TileDescription) -> list[SimtContract]:
 
 
 def _slots(tile: SimtContract, target: Target) -> float:
-    """Issue slots for one useful result: of arithmetic, of shared and of device memory, increased
-    by the share of the tile that is padding."""
+    """Issue slots for one useful result (arithmetic, shared memory, device memory), scaled up by
+    the padding of the tile."""
     work, accumulator = tile.work, tile.work.accumulator
     waste = operands.cover(work.produced, tile.n) * tile.n / work.produced
     lanes_waste = operands.cover(work.lanes, tile.lanes) * tile.lanes / work.lanes
     steps = operands.round_up(work.contracted, tile.k)
-    # A 16-byte access serves four results; banks deliver one word for each thread in a cycle.
+    # A 16-byte access serves four results; a bank delivers one word for each thread in a cycle.
     words = accumulator.bytes / 4
     reads = words * (1 / tile.thread_m + 1 / tile.thread_n) / 2
     memory = (1 / tile.m + 1 / tile.n) * work.source.bytes * 4

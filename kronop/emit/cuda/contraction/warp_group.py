@@ -21,9 +21,9 @@ from kronop.late import imported
 from kronop.machine import Feature
 from kronop.target import Target
 
-# Registers of a thread that copies, of one that multiplies, of one that stores; the four teams
-# share 512. In turn: if products read both operands from shared memory; if lanes are sorted in
-# registers; if operands are split; and if a thread has many copies of several lanes.
+# Registers of a copying, a multiplying and a storing thread; one thread of each of the four teams
+# has 512 in all. In order: both operands read from shared memory; lanes deinterleaved in registers;
+# split operands; and many copies of several lanes for each thread.
 _REGISTERS_DIRECT, _REGISTERS_OF_LANES, _REGISTERS_OF_SPLIT = (
     (88, 168, 88),
     (88, 176, 72),
@@ -37,8 +37,8 @@ _MOST_OUTPUTS = 192
 _REGISTERS, _REGISTERS_OF_CHAINS, _REGISTERS_OF_LANE_CHAINS = 32, 24, 56
 # Most copies of a thread for a stage: ptxas 13.0 spills the addresses of more.
 _MOST_PIECES, _MOST_PIECES_OF_LANES = 16, 18
-# Measured with ptxas 13.0: if a team has all lanes and these are more than so many, unpacking their
-# runs takes a further register for each lane.
+# Measured with ptxas 13.0: if a team has all lanes and these are more than so many, unpacking
+# contiguous lanes takes a further register for each.
 _MOST_JOINED = 11
 
 
@@ -50,8 +50,8 @@ def serves(work: Contraction, target: Target) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class WarpGroupContract(WarpGroupRoom):
-    """A contraction by teams of four warps: one copies, two multiply and one stores, at the same
-    time."""
+    """A contraction by four warp groups that work at the same time: one copies, two multiply, one
+    stores."""
 
     header: ClassVar[str] = "kronop/contract_warp_group.cuh"
     template: ClassVar[str] = "kronop::contract_warp_group"
@@ -91,7 +91,7 @@ class WarpGroupContract(WarpGroupRoom):
 
     @property
     def _pieces(self) -> tuple[int, int]:
-        """Copies of a thread for a stage, of X and of W; none of W if stages don't copy it."""
+        """Copies of X and of W by a thread for a stage; none of W where stages don't copy it."""
         x, w = (
             size * self.lanes * self.k // operands.vector_of(self.work.source) // TEAM
             for size in (self.m, self.n)
@@ -100,7 +100,7 @@ class WarpGroupContract(WarpGroupRoom):
 
     @property
     def _sorts(self) -> bool:
-        """Whether lanes of 16 bits are sorted in registers."""
+        """Whether 16-bit lanes are deinterleaved in registers."""
         return self.work.source.bytes == 2 and self.lanes > 1
 
     @property
@@ -110,7 +110,7 @@ class WarpGroupContract(WarpGroupRoom):
 
     @property
     def _shares(self) -> tuple[int, int, int]:
-        """Registers of a thread that copies, of one that multiplies, of one that stores."""
+        """Registers of a copying, a multiplying and a storing thread."""
         if self._is_crowded:
             return _REGISTERS_OF_MANY
         if self.direct:
@@ -119,7 +119,7 @@ class WarpGroupContract(WarpGroupRoom):
 
     @property
     def lanes_at_once(self) -> int:
-        """Lanes of weights that a thread packs at once, if blocks pack them themselves."""
+        """Lanes of weights that a thread packs at once, where blocks pack them themselves."""
         most = weight_lanes(self.work) // (2 if self._is_crowded else 1)
         return operands.widest_divisor(most, [self.lanes])
 
@@ -212,7 +212,7 @@ class WarpGroupContract(WarpGroupRoom):
 
 
 def weight_lanes(work: Contraction) -> int:
-    """How many neighbouring lanes of the weights one access reads."""
+    """How many neighbouring lanes of the weights one vectorised load has."""
     return operands.widest_divisor(operands.vector_of(work.source), [work.lanes])
 
 
@@ -224,7 +224,7 @@ def packed_depth(work: Contraction) -> int:
 def allows_pieces(
     view: View, extents: Mapping[str, Sequence[int]], at_once: int, element: DataType
 ) -> int:
-    """1 if a packing thread may read its `at_once` lanes (or, for one lane, a vector of contracted
+    """1 if a packing thread may load its `at_once` lanes (for one lane: a vector of contracted
     indices) in one access, else 0."""
     along, width = ("lane", at_once) if at_once > 1 else ("contracted", operands.vector_of(element))
     return operands.allows_vectors(view, extents, along, width, element)

@@ -1,6 +1,6 @@
-"""Chains of products of split float32 in `contract_warp_group`.
+"""Chains of MMAs for float32 that is split in parts, in `contract_warp_group`.
 
-The tensor cores add up a chain of products, and other instructions add up the sums of chains.
+The tensor cores accumulate a short chain; ordinary float32 additions add up the chains' sums.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from kronop.emit.cuda import operands
 if TYPE_CHECKING:
     from kronop.emit.cuda.contraction.warp_group_room import WarpGroupRoom
 
-# Contracted indices of a product, and most products of a chain.
+# Contracted indices of an MMA, and most MMA steps of a chain.
 _SLAB, _CHAIN = 8, 4
 # Most outputs of a chain; a team with more outputs has two chains side by side.
 _MOST_CHAINED = 64
-# Most stages that are multiplied together, and most outputs of a team for which they are.
+# Most stages that are multiplied together, and most outputs of a team for which that is done.
 _TOGETHER, _MOST_TOGETHER = 3, 96
 
 
@@ -27,7 +27,7 @@ def outputs(tile: WarpGroupRoom) -> int:
 
 
 def slabs(tile: WarpGroupRoom) -> int:
-    """Products of a chain: after so many, their sum is collected."""
+    """MMA steps of a chain: after so many, its sum is added to the accumulators."""
     return min(_CHAIN, tile.k // _SLAB) if tile.team_lanes == 1 else 1
 
 
@@ -37,10 +37,10 @@ def steps(tile: WarpGroupRoom) -> int:
 
 
 def together(tile: WarpGroupRoom) -> int:
-    """How many stages are multiplied without waiting for the last products of each.
+    """How many stages are multiplied without waiting for the last MMAs of each.
 
     That unrolls the code. Measured, it pays only if a stage is one chain for each half of the
-    outputs, and if there are registers for the next chain.
+    outputs, and if registers remain for the next chain.
     """
     one = tile.team_m * tile.k == _SLAB * _CHAIN and tile.team_lanes == 1
     if not (tile.work.splits and one) or not _MOST_CHAINED < tile.team_n <= _MOST_TOGETHER:

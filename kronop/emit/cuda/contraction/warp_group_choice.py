@@ -22,10 +22,10 @@ _OUTPUTS = (16, 32, 48, 64, 96, 128, 192, 256)
 # Outputs of a team.
 _OUTPUTS_OF_TEAM = (16, 24, *_OUTPUTS[1:])
 _DEPTHS = (16, 32, 64, 128)
-# Bytes of results above which shared memory may have room for one half of them only.
+# Bytes of results above which shared memory may hold only one half of them at a time.
 _LEAST_HALVED = 32768
-# Outputs and contracted indices from which on packed images may pay even for weights that products
-# could read without packing.
+# From so many outputs and contracted indices on, packed images may pay even for weights that the
+# kernel could read without packing.
 _LEAST_OF_IMAGES = 64
 
 
@@ -61,7 +61,7 @@ def proposed(
 def _filled(
     least: WarpGroupContract, target: Target, given: TileDescription | None
 ) -> Iterator[WarpGroupContract]:
-    """The tile with as many stages as fit in shared memory, for each way to bring the weights."""
+    """The tile with as many stages as fit in shared memory, for each way of loading the weights."""
     for weights in _ways_of_weights(least):
         tile = replace(least, weights=weights)
         if given is not None:
@@ -80,14 +80,13 @@ def _filled(
 
 
 def _has_halves(tile: WarpGroupContract) -> bool:
-    """Whether half of the results' memory is worth a further stage, and their parts can be
-    halved."""
+    """Whether halving the results' memory frees a further stage, and their parts can be halved."""
     results = tile.lanes * tile.m * tile.n * tile.work.output.bytes
     return results > _LEAST_HALVED and tile.parts % 2 == 0
 
 
 def _ways_of_weights(tile: WarpGroupContract) -> list[Weights]:
-    """The ways to bring the weights; threads can't copy weights that have to be packed first."""
+    """The ways to load the weights; threads can't copy weights that have to be packed first."""
     if wants_packing(tile.work):
         return [Weights.Stay, Weights.Images]
     large = tile.n >= _LEAST_OF_IMAGES <= tile.work.contracted
@@ -100,8 +99,8 @@ def _depths(work: Contraction) -> list[int]:
 
 
 def _lanes(work: Contraction) -> list[tuple[int, int, int]]:
-    """(lanes of a block, teams along lanes, teams along outputs); contiguous lanes come in whole
-    accesses."""
+    """(lanes of a block, teams along lanes, teams along outputs); contiguous lanes are loaded as
+    whole vectors."""
     if Order.Lanes not in (work.x_order, work.y_order):
         return [(1, 1, 1)]
     access = operands.vector_of(work.source)

@@ -16,36 +16,35 @@ from kronop.target import Target
 # batch 25088, one H200); _COLLECTED and _HALVED to 42 tiles of ten problems in float32. _TORN and
 # _PACK were set later, by 2600 tiles of 276 problems (36 of them of 1024 rows): the estimate is 6 %
 # off in the median there, and the choice takes 3 % longer than the best in the mean, 48 % at worst.
-# Bytes of one multiprocessor in a cycle: from memory, that arrive in shared memory, that threads
-# copy, and of results that threads store.
+# Bytes of one multiprocessor in a cycle: loaded from memory, written to shared memory, copied by
+# threads, and results stored by threads.
 _MEMORY, _BROUGHT, _COPIED, _STORED = 18.5, 40.0, 27.0, 15.0
-# Latency of the copy of a stage in cycles, and how many stages are in use rather than being copied.
+# Latency of the copy of a stage in cycles, and how many stages are being multiplied, not loaded.
 _LATENCY, _HELD = 3000.0, 1.0
-# Requests to the level-2 cache in a cycle, and as how many requests one counts that writes a part
-# of a sector.
+# Requests to the level-2 cache in a cycle, and how many requests a partial write of a sector costs.
 _REQUESTS, _PARTIAL = 0.57, 1.7
-# Factors by which memory is slower: if blocks use the same lines at different times, and for X if
-# stages copy parts of lines.
+# Factors by which memory is slower: if blocks use the same cache lines at different times, and for
+# X if stages copy parts of cache lines.
 _APART, _TORN = 2.5, 1.4
-# Multiply-adds of 2-byte operands in a cycle, and the same with split operands (counting each of
-# the three products, of 4 bytes, as two).
+# Multiply-adds of 2-byte operands in a cycle, and of split operands (where each of the three
+# products, of 4 bytes, counts as two).
 _RATE, _RATE_OF_SPLIT = 2500.0, 2300.0
-# Cycles of a stage, of storing a part of the results, of a sum, of a tile, and of an element of X
-# that goes through registers; of a call, and of the launch that packs weights before it.
+# Cycles of a stage, of storing a part of the results, of a sum, of a tile, of an element of X that
+# is copied through registers; of a call, and of the launch that packs weights before it.
 _STEP, _PART, _SUM, _TILE, _FRAGMENT = 100.0, 2.4, 0.033, 380.0, 0.023
 _CALL, _PACK = 4800.0, 1800.0
 # Cycles to collect a sum of a chain of split products; and, if shared memory has room for half of
 # the results, the share of the time to store a half that the multiplying teams wait for.
 _COLLECTED, _HALVED = 0.018, 0.5
-# Exponent of the norm that combines overlapping times: the larger, the more the longest alone
-# counts.
+# Exponent of the norm that combines overlapping times: the larger, the closer the norm is to the
+# maximum.
 _SHARPNESS = 4.3
 # Elements that a block packs in a cycle.
 _PACKS = 0.93
 
 
 def cycles(tile: WarpGroupRoom, all_rows: int, target: Target) -> float:
-    """Cycles of a call: in each tile, the slowest of memory, copies, products and stores counts."""
+    """Cycles of a call: for each tile, the slowest of memory, copies, MMAs and stores dominates."""
     work, element = tile.work, tile.work.source.bytes
     depth = operands.round_up(work.contracted, tile.k)
     steps = depth // tile.k
@@ -69,11 +68,11 @@ def cycles(tile: WarpGroupRoom, all_rows: int, target: Target) -> float:
     brought = max(copied / _COPIED, (x + w) / _BROUGHT, (x + w) * _LATENCY / on_their_way, asked)
     used = _used(tile, x, w)
     stored = tile.parts * _PART + y / _STORED
-    # Nothing overlaps with the first tile's copies and the last tile's products and stores.
+    # The first tile's copies and the last tile's MMAs and stores overlap with nothing.
     together = sum(math.pow(item, _SHARPNESS) for item in (memory, brought, used, stored))
     took = _CALL + (turns - 1) * math.pow(together, 1 / _SHARPNESS) + brought + used + stored
     if tile.resident:
-        # Nothing overlaps either while a block loads another part of W.
+        # A block that loads another part of W overlaps with nothing either.
         own = weights / _COPIED + _LATENCY
         if tile.packs:
             own = tile.lanes * tile.n * work.contracted / _PACKS
@@ -82,7 +81,7 @@ def cycles(tile: WarpGroupRoom, all_rows: int, target: Target) -> float:
 
 
 def _run(tile: WarpGroupRoom) -> int:
-    """Bytes of X that one request to the level-2 cache brings: a contiguous run, at most a line."""
+    """Bytes of X of one request to the level-2 cache: contiguous, at most a cache line."""
     work = tile.work
     lanes = tile.lanes * (tile.k if tile.lanes == work.lanes else 1)
     elements = {Order.Own: tile.k, Order.Rows: tile.m, Order.Lanes: lanes}[work.x_order]
@@ -90,8 +89,8 @@ def _run(tile: WarpGroupRoom) -> int:
 
 
 def _asked_to_write(tile: WarpGroupRoom, y: int) -> float:
-    """Requests to the level-2 cache that write `y` bytes of results; those that write parts of
-    sectors count as more."""
+    """Requests to the level-2 cache that write `y` bytes of results; partial writes of sectors
+    count as more."""
     work = tile.work
     if work.y_order is not Order.Lanes or tile.lanes == work.lanes:
         return y / GPU_LINE

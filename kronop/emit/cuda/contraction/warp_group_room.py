@@ -1,4 +1,4 @@
-"""The teams of a `contract_warp_group` block, and the layout of its shared memory."""
+"""The warp groups of a `contract_warp_group` block, and the layout of its shared memory."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.frozen import dataclass, derived
 
 TEAM_ROWS, TEAM, _TEAM_WARPS = 64, 128, 4
-# Multiplying teams of a block.
+# Warp groups of a block that multiply.
 TEAMS = 2
-# Results are stored part by part: most elements (of all lanes) of one row of a part, and most bytes
-# of a part.
+# Results are stored part by part: most elements of one row of a part (over all lanes), and most
+# bytes of a part.
 _PART, _PART_BYTES = 64, 4096
 _BARRIER, _ALIGNMENT = 8, 1024
 # Most weights of a block that it packs itself, which saves the launch of a packing step.
 _MOST_PACKED = 32768
-# The share of the multiprocessors that must stay busy for the number of blocks to be rounded down
+# The fraction of the multiprocessors that must stay busy when the number of blocks is rounded down
 # to a multiple of the parts of W.
 _LEAST_BUSY = 0.9
 
 
 class Weights(enum.Enum):
-    """How a block gets its weights: W stays in shared memory for all tiles, threads copy it with
-    each stage, or each stage copies an image of it that was packed before."""
+    """How a block gets its weights: resident in shared memory for all tiles, copied by threads with
+    each stage, or as an image that was packed before and is copied with each stage."""
 
     Stay = "W stays"
     Staged = "W in stages"
@@ -36,21 +36,20 @@ class Weights(enum.Enum):
 
 
 def wants_packing(work: Contraction) -> bool:
-    """Whether even contiguous weights have to be packed, because products can't read their
-    order."""
+    """Whether even contiguous weights have to be packed because the MMAs can't read their order."""
     return work.source.bytes > 2 or work.lanes > 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class WarpGroupRoom(ContractDesign):
-    """A block's tile and its shared memory. Of its teams of 128 threads, one copies, two multiply,
-    and one stores.
+    """A block's tile and its shared memory. Of its four teams (warp groups), one copies, two
+    multiply, and one stores.
 
     Attributes:
         team_m: rows of a team, in units of 64.
         n: outputs of a block.
-        along_lanes, along_outputs: how many multiplying teams divide the lanes, or the outputs;
-            with 1 for both, they divide the rows.
+        along_lanes, along_outputs: how many multiplying teams split the lanes, or the outputs; with
+            1 for both, they split the rows.
         weights: how the block gets its weights.
         halves: whether shared memory has room for one half of the results at a time; otherwise for
             all of them.
@@ -100,13 +99,13 @@ class WarpGroupRoom(ContractDesign):
 
     @property
     def direct(self) -> bool:
-        """Whether products read X from shared memory; otherwise it goes through registers."""
+        """Whether the MMAs read X from shared memory, not from registers."""
         return self.work.source.bytes == 2 and self.lanes == 1
 
     @property
     def packs(self) -> bool:
-        """Whether blocks pack the weights themselves: only few weights, which stay in shared memory
-        and have to be packed."""
+        """Whether blocks pack the weights themselves: few weights, which need packing and stay in
+        shared memory."""
         few = self.lanes * self.n * self.work.contracted <= _MOST_PACKED
         return self.resident and few and wants_packing(self.work)
 
@@ -117,7 +116,7 @@ class WarpGroupRoom(ContractDesign):
 
     @property
     def vectors(self) -> tuple[int, int, int]:
-        """As for every contraction; that of W is for reading weights that have to be packed."""
+        """As for every contraction; that of W is for loading weights that have to be packed."""
         x, _, y = vectors_of(self.work, self.lanes)
         return x, operands.vector_of(self.work.source), y
 
@@ -128,7 +127,7 @@ class WarpGroupRoom(ContractDesign):
 
     @derived
     def part_outputs(self) -> int:
-        """Outputs of a part of the results: a contiguous run, short enough for the registers of the
+        """Outputs of a part of the results: contiguous, and few enough for the registers of the
         storing threads."""
         return _part_outputs(self.part_rows, self.lanes, self.team_n, self.work.output.bytes)
 
@@ -139,12 +138,12 @@ class WarpGroupRoom(ContractDesign):
 
     @property
     def kept(self) -> int:
-        """How many parts of a team's results shared memory has room for."""
+        """How many parts of a team's results shared memory holds at once."""
         return self.parts // 2 if self.halves else self.parts
 
     @derived
     def pitches(self) -> tuple[int, int]:
-        """Elements from one run to the next in shared memory, of X and of the results."""
+        """Leading dimensions in shared memory, of X and of the results."""
         work, lanes, part = self.work, self.lanes, self.part_outputs
         spread = work.source.bytes > 2
         run = {Order.Own: self.k, Order.Rows: self.m, Order.Lanes: self.k * lanes}[work.x_order]
@@ -155,7 +154,7 @@ class WarpGroupRoom(ContractDesign):
 
     @property
     def x_bytes(self) -> int:
-        """Bytes of X in a stage, rounded up so that W behind it is aligned as products need it."""
+        """Bytes of X in a stage, rounded up to the alignment that W behind it needs."""
         work = self.work
         if self.direct:
             size = self.k * self.m
@@ -220,11 +219,11 @@ class WarpGroupRoom(ContractDesign):
         return min(counts[-1], (room - rest + operands.VECTOR_BYTES) // stage)
 
     def blocks_of(self, parts: int, rows: int, cores: int) -> int:
-        """Blocks of a launch with `parts` parts of W and `rows` tiles of rows of each: one block
-        for each multiprocessor.
+        """Blocks of a launch, with `parts` parts of W and `rows` row tiles of each: one block for
+        each multiprocessor.
 
-        If W stays in shared memory, there may be a few blocks less, so that each part of W has
-        equally many: the blocks of all parts then read the same rows at the same time.
+        If W is resident, there may be a few blocks fewer, so that each part of W has equally many:
+        then the blocks of all parts read the same rows at the same time.
         """
         even = cores // parts * parts
         is_even = self.resident and even >= _LEAST_BUSY * cores

@@ -37,8 +37,8 @@ class Contraction(Decision):
     y[section, row, produced, lane] = epilogue(sum of x[section, row, contracted, lane]
     w[section, contracted, produced, lane]).
 
-    If rows are the contiguous index of X and Y, every `run` of them are contiguous; None if only
-    the call tells how many. Without an epilogue, sums are stored unchanged.
+    If rows are the contiguous index of X and Y, `run` says how many are contiguous; None if only
+    the call knows. Without an epilogue, sums are stored unchanged.
     """
 
     contracted: int
@@ -58,8 +58,8 @@ class Contraction(Decision):
     run: int | None = None
 
     def __hash__(self) -> int:
-        # Planning looks up caches for one or two contractions many thousand times: few fields make
-        # the hash fast.
+        # Planning looks up one or two contractions many thousand times: few fields make the hash
+        # fast.
         return hash((self.contracted, self.produced, self.lanes))
 
     @property
@@ -80,11 +80,11 @@ class Contraction(Decision):
 
     @property
     def terms(self) -> int:
-        """Into how many values each operand is split."""
+        """How many terms each operand is split into."""
         return 2 if self.splits else 1
 
 
 def orders(first: Contraction, last: Contraction) -> Iterator[str]:
-    """In words, the orders of the first contraction's X and of the last one's Y."""
+    """Names of the memory orders of the first contraction's X and of the last one's Y."""
     yield f"X by {first.x_order.name.lower()}"
     yield f"Y by {last.y_order.name.lower()}"

@@ -1,7 +1,7 @@
 """What CUTLASS 2.x has kernels for, whatever they multiply, checked before anything is compiled.
 
-The rules are those of CUTLASS's static assertions; where these are missing, and a kernel would
-compute something else than was described, a comment says what. Each returns why there is no such
+The rules are those of CUTLASS's static assertions; where an assertion is missing and a kernel would
+compute something else, a comment says what. Each function returns the reason why there is no such
 kernel, or nothing.
 """
 
@@ -30,7 +30,7 @@ _OUTPUTS = {
 
 
 class Staged(Protocol):
-    """A kernel whose tiles go through stages in shared memory, of CUTLASS 2.x or 3.x."""
+    """A pipelined kernel of CUTLASS 2.x or 3.x, with stages in shared memory."""
 
     @property
     def stages(self) -> int: ...
@@ -41,7 +41,7 @@ class Staged(Protocol):
 
 
 def served(target: Target) -> str:
-    """Why the target has none of these kernels, which are CUTLASS's for sm_80."""
+    """Why the target can't run these kernels, which are CUTLASS's for sm_80."""
     has = target.has(Feature.wide_products) and target.has(Feature.asynchronous_copies)
     return "" if has else f"CUTLASS's kernels are for sm_80 and later, not for {target}"
 
@@ -63,7 +63,7 @@ def types(design: CutlassDesign) -> str:
 
 
 def divisions(design: CutlassDesign) -> str:
-    """Tiles consist of whole tiles of warps, and these of whole instructions."""
+    """Why block, warp and instruction tiles do not divide each other."""
     shape = design.math.instruction_shape
     for name, tile, warps, step in zip(
         design.index_names, design.tile, design.warps, shape, strict=True
@@ -76,7 +76,7 @@ def divisions(design: CutlassDesign) -> str:
     if design.threads > BLOCK_THREADS:
         return f"a block of {design.threads} threads; it has at most {BLOCK_THREADS}"
     steps = design.tile_k // design.warps_k // shape[2]
-    # Main loops load the operands of one instruction while another one runs, in turns.
+    # The main loop loads one k-step's operands while it multiplies another's, double-buffered.
     if steps % 2:
         return f"a warp has {steps} instructions along K of a tile; it needs an even number"
     return ""
@@ -91,7 +91,7 @@ def depth(design: CutlassDesign) -> str:
 
 
 def stages(design: CutlassDesign) -> str:
-    """Why tensor cores take more stages."""
+    """Why this number of stages is not possible on tensor cores."""
     # With two stages CUTLASS multiplies float32 in float16, whatever operation is asked.
     if design.stages > 2 or design.source not in (float32, float64):
         return ""
@@ -99,7 +99,7 @@ def stages(design: CutlassDesign) -> str:
 
 
 def stored_at_once(design: CutlassDesign) -> str:
-    """Warps beside each other store rows of results together, which the tile has to have."""
+    """Why the tile lacks the rows of results that neighbouring warps store together."""
     (_, extent, _), (_, warps_n, warps_k) = design.tile, design.warps
     beside = warps_n * warps_k
     width = max(design.alignment_c, _ACCESS_BYTES // design.math.element_accumulator.bytes)
@@ -127,7 +127,7 @@ def simt(design: CutlassDesign) -> str:
 
 
 def copies(design: CutlassDesign) -> str:
-    """Threads bring the same number of accesses each."""
+    """Why threads would not all issue the same number of vectorised loads."""
     width = 1 if design.is_simt else _ACCESS_BYTES // design.source.bytes
     if not design.is_simt and design.source is float64:
         width = 1  # The accesses of float64 are single elements.

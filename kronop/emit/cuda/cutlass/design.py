@@ -1,5 +1,5 @@
-"""What all kernels of CUTLASS 2.x have, whatever they multiply: tiles of a matrix product, also of
-the one that a convolution is."""
+"""What all kernels of CUTLASS 2.x have in common, for matrix products and for convolutions that run
+as matrix products: tiles, warps, stages."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kronop.emit.design import Design
 from kronop.frozen import dataclass
 from kronop.machine import WARP
 
-# NVRTC warns of constants of CUTLASS's that it makes definitions of.
+# NVRTC warns that some of CUTLASS's constants become definitions.
 OPTIONS = ("-diag-suppress=20044",)
-# Bytes in shared memory of what one thread computes for all, at most; columns by which CUTLASS pads
-# rows of results there, at most; rows of results in shared memory of each row of warps, at most.
+# In shared memory, at most: bytes of what one thread computes for all; padding of a row of results,
+# in elements; rows of results for each row of warps.
 _PREPARED, _PADDING, _ROWS = 512, 16, 16
 
 
@@ -70,13 +70,13 @@ class CutlassDesign(Design):
 
     @property
     def kernel_alignments(self) -> tuple[int, int]:
-        """Those of the operands of the product that is computed."""
+        """The alignments of A and B of the product that is computed."""
         first, second = self.alignment_a, self.alignment_b
         return (second, first) if self.swapped else (first, second)
 
     @property
     def index_names(self) -> str:
-        """What its rows, columns and steps are for the user."""
+        """The user's names for the M, N and K of the product that is computed."""
         return "NMK" if self.swapped else "MNK"
 
     @property

@@ -54,5 +54,5 @@ _OF_BYTES = MathOperation.multiply_add_saturate
 
 
 def operator_of(math: MathInstruction) -> str:
-    """The multiply-add. CUTLASS 2.x has that of int8 by one of its two names."""
+    """CUTLASS's name of the multiply-add; for int8, which has two names, one of them."""
     return _OPERATORS[_OF_BYTES if math.element_a is int8 else math.math_operation]

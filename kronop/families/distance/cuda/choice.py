@@ -1,5 +1,4 @@
-"""Plans of kernels of pairs of points on GPUs: candidates, what they are modelled to take, the
-least."""
+"""Plans of kernels of pairs of points on GPUs: the candidate with the least modelled time."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ _TILES = (
     (32, 32, 32, 4, 4),
     (32, 32, 8, 4, 4),
 )
-# For so many sums in float64 that those of no other tile fit into registers.
+# For kernels with so many sums in float64 that those of any other tile exceed the registers.
 _LAST_TILE = (32, 32, 8, 2, 2)
 
 

@@ -1,4 +1,4 @@
-"""Tiles of direct differences, and sums of them, on GPUs; see distance_tile.cuh."""
+"""Tiles of pairs of points, by direct differences, on GPUs; see distance_tile.cuh."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from kronop.frozen import dataclass
 from kronop.machine import H200, QUARTERS, REGISTERS, WARP, Gpu
 from kronop.target import Target
 
-# Cycles of a quarter of a multiprocessor in which it computes a term of 32 pairs in float32; those
-# of a run of rows or columns that a thread reads, of an element of the tile that is brought, and of
-# a slab, for each pair of the thread or the tile.
+# Cycles of a quarter of a multiprocessor (one scheduler): for a term of 32 pairs in float32; for a
+# vectorised load of rows or columns by a thread, for copying an element of the tile, and for a
+# slab, per pair of the thread or the tile.
 # NOTE: from measurements on one H200 of 30000 x 30000 points of 1024 features, where a cycle takes
 # 27.6 ms: with tiles of 128 x 128 x 16, 128 x 128 x 8, 128 x 64 x 8 and 32 x 32 x 8, p = 1 took 71,
 # 75, 77 and 104 ms; p = 1.3 took 369 ms with 128 x 64 x 8, and 379 with 64 x 64 x 8.
@@ -45,29 +45,29 @@ _CYCLES = {
     TermKind.Relative: 13.3,  # One more instruction than of General.
 }
 _READ, _BROUGHT, _SLAB = 0.43, 23.0, 2.7
-# In float64 instructions take twice as long, and a power is a function.
+# In float64 instructions take twice as long, and a power is a library function.
 _DOUBLE, _DOUBLE_POWER = 2, 430
-# Cycles of a block besides slabs, and of each of its results; those until a slab has come.
+# Cycles of a block besides slabs, and of each of its results; latency of the first slab.
 _BLOCK, _RESULT, _LATENCY = 1000, 0.15, 1500
-# Warps that keep the four quarters busy, and where powers are long chains of instructions.
+# Warps that keep the four schedulers busy; the same where powers are long dependency chains.
 _BUSY_WARPS, _BUSY_POWERS = 8, 20
 _MARKS = 8  # bytes
-_RUN = 16  # bytes of a run of rows in shared memory
-# Registers besides sums and operands; those of powers in float64; the most that a block may ask.
+_RUN = 16  # bytes of a vector of rows in shared memory
+# Registers besides sums and operands; those of powers in float64; the most that a block may use.
 _REGISTERS, _POWER_REGISTERS, _MOST_REGISTERS = 34, 100, 248
 _MOST_HELD = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistanceTile(Design):
-    """Sums of a tile of pairs stay in registers while features pass by.
+    """A tile of pairs by direct differences: sums stay in registers while features are streamed.
 
     Attributes:
         source, output: types of the points and of the result.
         tile_m, tile_n: rows and columns of a block's tile.
-        tile_k: features that are in shared memory at once; twice as many are.
+        tile_k: features of a stage in shared memory; there are two stages (double buffering).
         thread_m, thread_n: rows and columns of a thread.
-        symmetric: tiles off the diagonal are computed once, and stored twice.
+        symmetric: tiles off the diagonal are computed once, and also stored transposed.
     """
 
     styles: ClassVar[tuple[str, ...]] = (
@@ -111,13 +111,13 @@ class DistanceTile(Design):
 
     @property
     def _totals(self) -> int:
-        """Sums of chains of additions, in shared memory: see distance_tile.cuh."""
+        """Totals of chains of additions, in shared memory: see distance_tile.cuh."""
         exact = (TermKind.Zero, TermKind.Infinity, TermKind.Largest)
         rounded = [kind for kind in self._kinds if kind not in exact]
         return 0 if self._is_double else self.threads * self._sums_of(rounded)
 
     def _sums_of(self, kinds: Iterable[TermKind]) -> int:
-        """How many sums a thread has of these terms."""
+        """How many sums of these terms a thread has."""
         m, n = self.thread_m, self.thread_n
         norms = {TermKind.NormA: m, TermKind.NormB: n}
         return sum(norms.get(kind, m * n) for kind in kinds)
@@ -136,14 +136,14 @@ class DistanceTile(Design):
 
     @property
     def _is_copied(self) -> bool:
-        """Whether elements come to shared memory as they are, without being looked at."""
+        """Whether elements are copied to shared memory without conversion or checks."""
         is_checked = TermKind.General in self._kinds and not self.form.vectors
         same = self.source.bytes == self.math.element_accumulator.bytes
         return same and (self._is_double or not is_checked)
 
     @property
     def _held(self) -> int:
-        """Elements that a thread has on their way to shared memory."""
+        """Elements of a thread that are in flight to shared memory."""
         return 0 if self._is_copied else self.tile_k * (self.tile_m + self.tile_n) // self.threads
 
     @property
@@ -156,7 +156,7 @@ class DistanceTile(Design):
 
     @property
     def blocks(self) -> int:
-        """Blocks that a multiprocessor holds at once."""
+        """Blocks that a multiprocessor holds at once (occupancy)."""
         room = REGISTERS // (self.threads * operands.round_up(self._registers, 8))
         return max(1, min(room, operands.MOST_RESIDENT))
 
@@ -199,8 +199,7 @@ class DistanceTile(Design):
     def seconds(self, size: DistanceSize, target: Target) -> float:
         """Modelled time of a problem of that size.
 
-        Multiprocessors compute their blocks in rounds; the last one, or the only one, may have
-        fewer of them.
+        Blocks run in waves; the last wave, or the only one, may have fewer of them.
         """
         card = gpu_of(target)
         tiles = self._tiles(size.m, size.n) * size.batch

@@ -1,5 +1,5 @@
-// How the rows of an operand come to shared memory, as [k][row], while the slab before is computed:
-// by asynchronous copies or, where elements are to be converted or looked at, through registers.
+// How rows of an operand are copied to shared memory, as [k][row], while the previous slab is
+// computed: asynchronously or, if elements are to be converted or checked, through registers.
 #pragma once
 
 #include "distance_terms.cuh"
@@ -7,10 +7,10 @@
 namespace kronop {
 namespace distance {
 
-// A tile of kTile rows, of which each slab has kTileK columns (indices k).
+// A tile of kTile rows; each slab has kTileK columns (indices k).
 //
-// Threads take single elements, so that strides and addresses may be anything. Neighbouring threads
-// take neighbouring columns or, where rows are what is contiguous, neighbouring rows.
+// Threads copy single elements, so that strides and alignment are arbitrary. Neighbouring threads
+// copy neighbouring columns or, where rows are contiguous, neighbouring rows.
 template <class Step, int kTile, bool kDirectly>
 class Feed {
   using Input = typename Step::Input;
@@ -20,8 +20,8 @@ class Feed {
                        kColumnTiles = Step::kTileK / kColumns;
 
  public:
-  // NOTE: 4 words more than a multiple of 32 banks: the 8 columns of 4 rows that a warp stores are
-  // in different banks.
+  // NOTE: padded to 4 words more than a multiple of 32 banks: the 8 columns of 4 rows that a warp
+  // stores are in different banks.
   static constexpr int kPitch = kTile + 16 / int(sizeof(Scalar));
   static constexpr int kEach = kTile * Step::kTileK / Step::kThreads;  // elements of a thread
   static_assert(Step::kTileK % kColumns == 0 && kTile * Step::kTileK % Step::kThreads == 0 &&
@@ -40,7 +40,7 @@ class Feed {
     from_ = from + (first + at.row) * row_step + at.column * column_step;
   }
 
-  // Brings the next slab, of which `left` columns exist, on its way to `slab`; others become 0.
+  // Starts to copy the next slab, of which `left` columns exist, to `slab`; others become 0.
   KRONOP_INLINE void fetch(Scalar* slab, int left) {
     const bool whole = rows_ == kTile && left >= Step::kTileK;
     if (along_rows_) {
@@ -51,7 +51,7 @@ class Feed {
     from_ += Step::kTileK * column_step_;
   }
 
-  // Stores the slab that came through registers; returns whether all its elements are plain.
+  // Stores the slab that is in registers; returns whether all its elements are plain.
   template <class IsPlain>
   KRONOP_INLINE bool store_to(Scalar* slab, const IsPlain& is_plain) const {
     bool plain = true;
@@ -66,7 +66,7 @@ class Feed {
   }
 
  private:
-  // Where a thread's first element is, and how much further its element i is.
+  // The position of a thread's first element, and the offset from it to element i.
   struct Places {
     int row, column;
     KRONOP_INLINE explicit Places(bool along_rows) {

@@ -1,12 +1,12 @@
-// Kernels of lengths and inner products alone, such as the cosine, are computed once more, in
-// double precision, where the square of a length leaves the range of float32.
+// Kernels of lengths and inner products alone, such as the cosine, are recomputed in double
+// precision if the square of a length exceeds the range of float32.
 #pragma once
 
 #include "kronop/memory.cuh"
 
 namespace kronop {
 
-// Whether the square of a length has overflown or lost bits; NaN has not.
+// Whether the square of a length has overflowed or lost bits; NaN has not.
 KRONOP_INLINE bool is_unusual(float square) { return square > 0x1p126f || square < 0x1p-80f; }
 
 template <class Step>
@@ -22,12 +22,12 @@ class Lengths {
                        kDot = place_of(kDotKind);
 
  public:
-  // Whether the form has lengths, and nothing but products, in float32.
+  // Whether the kernel has lengths, and nothing but inner products besides, in float32.
   static constexpr bool kAreAll = sizeof(typename Step::Accumulator) == 4 &&
                                   (kOfA >= 0 || kOfB >= 0) &&
                                   count_of(Step::kTerm) == (kOfA >= 0) + (kOfB >= 0) + (kDot >= 0);
 
-  // The kernel of sums in double precision.
+  // The kernel's value from double precision sums.
   KRONOP_INLINE static float value(double dot, double of_a, double of_b, const float* h) {
     constexpr int kValues = Step::kValues > 0 ? Step::kValues : 1;
     double s[count_of(Step::kTerm)], wide[kValues];
@@ -39,8 +39,8 @@ class Lengths {
     return float(Step::WideKernel::value(s, wide));
   }
 
-  // Computes those of a thread's values again that need it. `first(i, k)` and `second(j, k)` are
-  // elements of its points, 0 where there is no point.
+  // Recomputes those of a thread's values that need it. `first(i, k)` and `second(j, k)` are
+  // elements of its points, 0 out of bounds.
   template <int kM, int kN, class First, class Second>
   KRONOP_INLINE static void mend(float (&of)[kM][kN], const float (&squares1)[kM],
                                  const float (&squares2)[kN], long long features, const float* h,
@@ -78,7 +78,7 @@ class Lengths {
     for (int i = 0; i < kCount; ++i) found |= unsigned(is_unusual(squares[i])) << i;
     return found;
   }
-  // Which of these points are 0: their squares are right.
+  // Which of these points are 0: their squares are exact.
   template <int kCount, class Points>
   KRONOP_INLINE static unsigned zeros(unsigned among, long long features, const Points& points) {
     unsigned found = 0;

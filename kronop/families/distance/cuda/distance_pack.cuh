@@ -1,14 +1,14 @@
 // Packs points into the images that distance_warp_group.cuh multiplies, with their scales and
 // norms.
 //
-// Blocks take kRows points at a time, kTeams threads each. Where kSplit, an element becomes the sum
-// of two float16 numbers, with an error of 2^-24 of the point's largest element: the elements of a
-// point are multiplied by a power of two, so that the largest is between 2^13 and 2^14. Elements
-// are multiplied so where kLengths, too; a squared length that leaves the range of float32 is then
-// stored as that of the multiplied elements, with a minus sign to mark it.
+// A block packs kRows points at a time, with kTeams threads each. If kSplit, an element becomes the
+// sum of two float16 numbers, with an error of 2^-24 of the point's largest element: the elements
+// of a point are scaled by a power of two, so that the largest is between 2^13 and 2^14. They are
+// also scaled if kLengths; a squared length that exceeds the range of float32 is then stored for
+// the scaled elements, with a minus sign as a mark.
 //
-// Where kCentred, only differences of points matter, and the same centre is subtracted from all of
-// them: errors are relative to norms, which are large where points are far from zero, however near
+// If kCentred, only differences of points matter, and the same centre is subtracted from all of
+// them: errors are relative to norms, which are large if points are far from zero, however near
 // each other. The centre is the mean of some points of x2.
 #pragma once
 
@@ -46,7 +46,7 @@ class Pack {
       : parameters_(parameters), centre_(reinterpret_cast<float*>(shared_memory())),
         partial_(centre_ + kCentreFeatures) {}
 
-  // Packs kRows points from `first` on; points beyond the last are zeros.
+  // Packs kRows points from `first` on; points out of bounds are zeros.
   KRONOP_INLINE void pack(const Points<Input>& points, long long first, const Input* x2) {
     centre_from_ = x2;
     // Neighbouring threads read neighbouring elements.
@@ -62,7 +62,7 @@ class Pack {
     for_each_piece<false>(mine, [&](long long feature, const float* centre) {
       float values[kPiece];
       read(values, from, points.column, feature, there, vectors, centre);
-      float sum = 0;  // Long sums round more than sums of short ones.
+      float sum = 0;  // Long sums have larger rounding errors than sums of short ones.
 #pragma unroll
       for (int i = 0; i < kPiece; ++i) {
         const float size = ::fabsf(values[i]);
@@ -73,7 +73,7 @@ class Pack {
     });
     if constexpr (kScales) most = of_team<true>(most, row, mine);
     norm = of_team<false>(norm, row, mine);
-    // The exponent of a number below 2^-113 is taken to be that: both powers of two are normal.
+    // The exponent of a number below 2^-113 is clamped to -113: both powers of two are normal.
     const int bits = int(__builtin_bit_cast(unsigned, most) >> 23) - 127,
               exponent = bits < -113 ? -113 : bits;
     const float scale = kScales ? detail::bits_to_float(unsigned(127 + 13 - exponent) << 23) : 1.0f;
@@ -113,7 +113,7 @@ class Pack {
   }
 
  private:
-  // Calls visit(feature, centre) for this thread's pieces of all slabs, a second time where kAgain.
+  // Calls visit(feature, centre) for this thread's pieces of all slabs, twice if kAgain.
   template <bool kAgain, class Visit>
   KRONOP_INLINE void for_each_piece(int mine, const Visit& visit) const {
     const long long padded = ceil_div(parameters_.k, kSlab<Step>) * kSlab<Step>;
@@ -125,7 +125,7 @@ class Pack {
       for (int at = mine * kPiece; at < end; at += kTeams * kPiece) visit(first + at, centre_ + at);
     }
   }
-  // Has the centre's features from `first` on in shared memory. What is not finite is left out.
+  // Computes the centre's features from `first` on; values that are not finite are ignored.
   KRONOP_INLINE void find_centre(long long first) const {
     const Parameters& p = parameters_;
     __syncthreads();
@@ -165,7 +165,7 @@ class Pack {
       for (int i = 0; i < kPiece; ++i) values[i] = i < left ? values[i] - centre[i] : 0.0f;
     }
   }
-  // The largest, or the sum, of what the threads of a point have.
+  // Reduces the values of a point's threads: their maximum, or their sum.
   template <bool kLargest>
   KRONOP_INLINE float of_team(float value, int row, int mine) const {
     __syncthreads();

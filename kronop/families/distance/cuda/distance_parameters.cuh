@@ -1,11 +1,11 @@
-// What the kernels of pairwise distances are told: kinds of terms, and their parameters.
+// Parameters of the kernels of pairwise distances: kinds of terms, and the parameter struct.
 #pragma once
 
 #include "kronop/memory.cuh"
 
 namespace kronop {
 
-// What a term sums up (or takes the maximum of) over k, with d = x1[m, k] - x2[n, k], or that
+// The term that is summed (or whose maximum is taken) over k; d = x1[m, k] - x2[n, k], or that
 // divided by an element of a vector. The numbers are those of the Python enumeration.
 enum class TermKind : int {
   kZero,         // d != 0
@@ -28,11 +28,11 @@ enum class TermKind : int {
 constexpr int kBatchDims = 4;
 
 // Addresses and strides, in elements; extents and strides of the batch are outermost first, and
-// unused extents are 1. `value[j]` points to a number for each problem of the batch, or is null
-// where `number[j]` holds it. Arrays of none have one item.
+// unused extents are 1. `value[j]` points to a number for each problem of the batch; if it is null,
+// the number is in `number[j]`. Empty arrays have one item.
 template <int kValues, int kVectors, int kScalars, class Scalar>
 struct DistanceParameters {
-  void *x1, *x2, *y, *z;  // z is null where there is no source
+  void *x1, *x2, *y, *z;  // z is null if there is no source
   void *value[kValues], *vector[kVectors];
   long long m, n, k;
   long long batch[kBatchDims];
@@ -40,7 +40,7 @@ struct DistanceParameters {
   long long x1_row, x1_column, x2_row, x2_column, y_row, y_column, z_row, z_column;
   long long value_batch[kBatchDims * kValues], vector_batch[kBatchDims * kVectors],
       vector_column[kVectors];
-  long long diagonal;  // row m meets column m + diagonal
+  long long diagonal;  // the diagonal is at column m + diagonal of row m
   long long threads;
   double number[kValues];
   Scalar scalars[kScalars];

@@ -1,4 +1,4 @@
-// The sums of a thread over k, for its pairs of rows and columns, and the kernel's values of them.
+// A thread's sums over k for its pairs of rows and columns, and the kernel's values of these sums.
 #pragma once
 
 #include "distance_lengths.cuh"
@@ -7,29 +7,29 @@
 namespace kronop {
 namespace distance {
 
-// The sums of a thread, and what adds to them.
+// A thread's sums and their updates.
 template <class Step>
 class Sums {
  public:
   using Scalar = typename Step::Accumulator;
   static constexpr int kTerms = count_of(Step::kTerm), kM = Step::kThreadM, kN = Step::kThreadN;
   KRONOP_INLINE static constexpr TermKind kind(int term) { return TermKind(Step::kTerm[term]); }
-  // The place of the first term of a kind; kTerms if there is none.
+  // The index of the first term of a kind; kTerms if there is none.
   KRONOP_INLINE static constexpr int place_of(TermKind wanted, int first = 0) {
     return first == kTerms || kind(first) == wanted ? first : place_of(wanted, first + 1);
   }
   KRONOP_INLINE static constexpr bool has(TermKind wanted) { return place_of(wanted) < kTerms; }
-  // How often features are gone through: relative terms are summed in a second round, when the
-  // largest difference is known.
+  // Passes over the features: relative terms are summed in a second pass, when the largest
+  // difference is known.
   static constexpr int kRounds = has(TermKind::kRelative) ? 2 : 1;
   KRONOP_INLINE static constexpr bool is_of_round(int term, int round) {
     return (kind(term) == TermKind::kRelative) == (round > 0);
   }
 
-  // `values` are those that all terms may use.
+  // `values` are numbers that all terms may use.
   KRONOP_INLINE explicit Sums(const Scalar* values) { begin<0>(values); }
 
-  // Begins the second round.
+  // Begins the second pass.
   KRONOP_INLINE void take_largest() {
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
@@ -39,7 +39,7 @@ class Sums {
     }
   }
 
-  // Adds the terms of a round, of all pairs for one k.
+  // Adds the terms of a pass, of all pairs, for one k.
   template <int kRound, bool kPlain, int t = 0>
   KRONOP_INLINE void add(const Scalar (&x1)[kM], const Scalar (&x2)[kN], const Scalar* weights) {
     if constexpr (is_of_round(t, kRound)) add_one<kPlain, t>(x1, x2, weights);
@@ -80,7 +80,7 @@ class Sums {
     }
   }
 
-  // How many sums round: a thread keeps as many totals of chains in shared memory.
+  // How many sums have rounding errors: a thread has as many totals of chains in shared memory.
   KRONOP_INLINE static constexpr int rounded(int first = 0) {
     if (first == kTerms) return 0;
     const int own = kind(first) == TermKind::kNormA   ? kM
@@ -88,8 +88,8 @@ class Sums {
                                                       : kM * kN;
     return (rounds(kind(first)) ? own : 0) + rounded(first + 1);
   }
-  // Ends a chain of additions: adds it to the totals, or makes it the totals if
-  // it is the first one.
+  // Ends a chain of additions: adds it to the totals, or makes it the totals if it is the first
+  // one.
   template <int kRound>
   KRONOP_INLINE void end_chain(Scalar* totals, bool is_first) {
     for_each_rounded<kRound>([&](Scalar& sum, int at) {
@@ -105,7 +105,7 @@ class Sums {
         [&](Scalar& sum, int at) { sum += totals[at * Step::kThreads + int(threadIdx.x)]; });
   }
 
-  // Replaces the sums of a pair by the kernel's value, which is in `of` afterwards.
+  // Replaces the sums of each pair by the kernel's value, which is in `of` afterwards.
   KRONOP_INLINE void finish(const Scalar* values) {
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
@@ -119,7 +119,7 @@ class Sums {
   }
   Scalar of[kM][kN];
 
-  // Computes values again whose lengths have left the range of float32; see distance_lengths.cuh.
+  // Recomputes values whose lengths exceed the range of float32; see distance_lengths.cuh.
   template <class First, class Second>
   KRONOP_INLINE void mend(const Scalar* values, long long features, const First& first,
                           const Second& second) {
@@ -131,16 +131,16 @@ class Sums {
     Lengths<Step>::mend(of, squares1, squares2, features, values, first, second);
   }
 
-  // Whether no power of a difference of such elements needs bounds.
+  // Whether powers of differences of such elements need no range checks.
   KRONOP_INLINE bool is_plain(Scalar x) const { return plain_from<0>(x); }
 
  private:
-  // Counts are exact, and so are maxima.
+  // Counts and maxima are exact.
   KRONOP_INLINE static constexpr bool rounds(TermKind kind) {
     return kind != TermKind::kZero && kind != TermKind::kInfinity && kind != TermKind::kLargest;
   }
 
-  // Calls visit(sum, how many came before it) for those of a round.
+  // Calls visit(sum, number of rounded sums before it) for the sums of a pass.
   template <int kRound, int t = 0, class Visit>
   KRONOP_INLINE void for_each_rounded(const Visit& visit, int before = 0) {
     constexpr int rows = kind(t) == TermKind::kNormB ? 1 : kM,

@@ -22,26 +22,26 @@ struct Power {
 
 // For float32, |d|^p = 2^(p log2 |d|).
 //
-// The special-function unit takes a logarithm or an exponential of a warp every 8 cycles, so that
-// both would take 16 cycles for a pair. It computes kOfUnit exponentials of each kOutOf, and
-// multiply-adds the others, as 2^floor(y) times a polynomial in the rest: 8 instructions more.
-// NOTE: measured on an H200, p = 1.3: 369 ms for 30000 x 30000 points of 1024 features with 5 of
-// 16, 371 with 4 and 374 with 6. The unit alone would need 290; but instructions with three
-// operands in registers wait for these: FADD, FMUL and FFMA in turn issue 0.83 instructions a
-// cycle, FADD 0.98.
+// The special function unit computes a logarithm or an exponential of a warp in 8 cycles, so both
+// would take 16 cycles for a pair. It computes kOfUnit exponentials of each kOutOf; the others are
+// computed by multiply-adds, as 2^floor(y) times a polynomial in the remainder: 8 instructions
+// more. NOTE: measured on an H200, p = 1.3: 369 ms for 30000 x 30000 points of 1024 features with 5
+// of 16, 371 with 4 and 374 with 6. The unit alone would need 290; but instructions with three
+// register operands have to wait for them: a mix of FADD, FMUL and FFMA issues 0.83 instructions a
+// cycle, FADD alone 0.98.
 //
-// Elements are plain if no power of a difference leaves the range of float32: all of them are
-// finite, and small enough for p; and those that are not zero are so large that differences,
-// which are multiples of an element's last place, are zero or large enough. Then the exponent
-// needs no bounds.
+// Elements are plain if no power of a difference exceeds the range of float32: all are finite, and
+// small enough for p; and those that are not zero are so large that differences, which are
+// multiples of an element's last place, are zero or large enough. Then the exponent needs no range
+// check.
 template <>
 struct Power<float> {
   static constexpr int kOfUnit = 5, kOutOf = 16;
   float p, least,
       most;       // the power; bounds of the logarithm, beyond which the result is 0 or infinity
-  float leading;  // of the polynomial, in a register: a multiply-add has room for one constant
+  float leading;  // coefficient, in a register: a multiply-add can have one immediate operand
   unsigned smallest,
-      between;  // bits of the smallest plain element, and those of the largest less these
+      between;  // bits of the smallest plain element, and those of the largest minus these
 
   Power() = default;
   KRONOP_INLINE explicit Power(float p) : p(p), least(-126.9f / p), most(128.1f / p) {
@@ -65,16 +65,16 @@ struct Power<float> {
       log = larger(log, least);
       if constexpr (!kIsRelative) log = smaller(log, most);
     }
-    // The sum with this number has its last place at 1, and its lowest bits are the exponent field
-    // of 2^floor(y). That field is 0 where d is 0, so that the product below is 0.
+    // Adding this number rounds y down to an integer, and the low bits of the sum are the exponent
+    // field of 2^floor(y). That field is 0 where d is 0, so that the product below is 0.
     constexpr float whole = 12582912 + 127;
     const float sum_of_whole = multiply_add_downwards(log, p, whole);
     const float floor = sum_of_whole - whole;
-    // Where d is 0, the rest would be NaN; saturated, it is 0.
+    // Where d is 0, the remainder would be NaN; saturated, it is 0.
     const float rest =
         kPlain ? multiply_add_saturated(log, p, -floor) : multiply_add(log, p, -floor);
-    // NOTE: the largest relative error of this polynomial between 0 and 1 is 8.2e-8; a degree less
-    // has 2.9e-6.
+    // NOTE: the largest relative error of this polynomial between 0 and 1 is 8.2e-8; one degree
+    // less has 2.9e-6.
     float power = multiply_add(leading, rest, 0.009017029f);
     power = multiply_add(power, rest, 0.055799913f);
     power = multiply_add(power, rest, 0.24016444f);
@@ -84,7 +84,7 @@ struct Power<float> {
   }
 };
 
-// What a term that is no power known at run time has after one more index k.
+// Adds one index k to the sum of a term (other than powers known at run time only).
 template <TermKind kKind, class Scalar>
 KRONOP_INLINE Scalar add_term(Scalar sum, Scalar d) {
   if constexpr (kKind == TermKind::kZero) {
@@ -100,7 +100,7 @@ KRONOP_INLINE Scalar add_term(Scalar sum, Scalar d) {
   } else if constexpr (kKind == TermKind::kFiveHalves) {
     return multiply_add(d * d, fast_root(magnitude(d)), sum);
   } else if constexpr (kKind == TermKind::kThree) {
-    // A multiply-add takes no magnitude of an operand, but a product does.
+    // A multiply-add has no absolute value modifier for operands, but a multiplication has.
     return multiply_add(d * magnitude(d), d, sum);
   } else if constexpr (kKind == TermKind::kFour) {
     return multiply_add(d * d, d * d, sum);

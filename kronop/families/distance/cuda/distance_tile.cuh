@@ -1,15 +1,15 @@
 // Y[m, n] = epilogue(kernel(s), Z[m, n]), where every s is a sum (or a maximum) over k of a term of
 // x1[m, k] and x2[n, k].
 //
-// A block has a tile of Y, and a thread kThreadM x kThreadN elements of it, in runs of 16 bytes of
-// rows and columns. Slabs of kTileK columns of both operands are in shared memory, as [k][row],
-// twice: one is computed while the other is brought. Sums stay in registers.
+// A block has a tile of Y, a thread kThreadM x kThreadN elements of it: rows and columns in vectors
+// of 16 bytes. Slabs of kTileK columns of both operands are double-buffered in shared memory, as
+// [k][row]. Sums stay in registers.
 //
-// In float32, sums of more than kChain features are sums of chains of so many, whose totals are in
-// shared memory. Errors of one chain of 1024 positive terms reach 2e-6 of it, of these 6e-7.
+// In float32, sums of more than kChain features are split into chains of so many, whose totals are
+// in shared memory. Errors of one chain of 1024 positive terms reach 2e-6 of it, of these 6e-7.
 //
-// Where x1 is x2 and the kernel is symmetric, kSymmetric designs compute the tiles on one side of
-// the diagonal, and write those off it twice.
+// If x1 is x2 and the kernel is symmetric, kSymmetric designs compute the tiles on one side of the
+// diagonal, and store those off it twice.
 #pragma once
 
 #include "distance_feed.cuh"
@@ -18,19 +18,19 @@
 namespace kronop {
 namespace distance {
 
-// How kTile rows or columns of a tile are shared among threads, kOwn for each.
+// How kTile rows or columns of a tile are distributed over threads, kOwn for each.
 template <class Scalar, int kTile, int kOwn>
 struct Share {
   static constexpr int kRun = 16 / sizeof(Scalar), kThreads = kTile / kOwn;
   static_assert(kOwn % kRun == 0 && kTile % kOwn == 0);
-  // The place of item i of thread 0.
+  // The offset of item i of thread 0.
   KRONOP_INLINE static constexpr int place(int i) {
     return i / kRun * (kThreads * kRun) + i % kRun;
   }
 };
 
-// Which tile a block has, in bands of kBand rows of tiles: blocks that run at the same time share
-// rows of both operands in the level-2 cache.
+// The tile of a block. Tiles are ordered in bands of kBand rows of tiles: blocks that run at the
+// same time share rows of both operands in the level-2 cache.
 template <class Step>
 struct TilePlace {
   static constexpr int kBand = 16;
@@ -40,7 +40,7 @@ struct TilePlace {
   template <class Parameters>
   KRONOP_INLINE TilePlace(const Parameters& parameters, long long tile) {
     const long long all = ceil_div(parameters.m, Step::kTileM);
-    // Of a symmetric matrix, the rows of a triangle, two of which make a row of a rectangle: the
+    // For a symmetric matrix: the rows of a triangle of tiles, paired to rows of a rectangle, the
     // first with the last.
     const long long rows = Step::kSymmetric ? (all + 1) / 2 : all,
                     columns = Step::kSymmetric ? all | 1 : ceil_div(parameters.n, Step::kTileN);
@@ -63,7 +63,7 @@ struct TilePlace {
   }
 };
 
-// Reciprocals of the vectors' elements for a slab, one for a thread.
+// Reciprocals of the vectors' elements for a slab, one for each thread.
 template <class Step, class Parameters>
 class Weights {
   using Scalar = typename Step::Accumulator;
@@ -98,7 +98,7 @@ class Weights {
   }
 };
 
-// What a block does.
+// The computation of a block.
 template <class Step, class Parameters>
 class Tile {
   using Scalar = typename Step::Accumulator;
@@ -107,18 +107,18 @@ class Tile {
   using Rows = Share<Scalar, Step::kTileM, Step::kThreadM>;
   using Columns = Share<Scalar, Step::kTileN, Step::kThreadN>;
   static constexpr int kRun = Rows::kRun;
-  // The lanes of a warp: those of 8 columns have the same rows.
+  // Lanes of a warp: those of the same 8 columns have the same rows.
   static constexpr int kLanesN = 8, kLanesM = 4, kWarpsN = Columns::kThreads / kLanesN;
   static_assert(Rows::kThreads * Columns::kThreads == Step::kThreads &&
                 Columns::kThreads % kLanesN == 0 && Rows::kThreads % kLanesM == 0);
-  // Powers of plain elements are cheaper; vectors would change what is plain.
+  // Powers of plain elements are cheaper; division by vectors would change what is plain.
   static constexpr bool kGeneral = All::has(TermKind::kGeneral),
                         kChecks = kGeneral && Step::kVectors == 0 && sizeof(Scalar) == 4;
-  // Elements need no registers on their way to shared memory if they stay as they are.
+  // Unchanged elements are copied to shared memory without registers.
   static constexpr bool kDirectly = sizeof(typename Step::Input) == sizeof(Scalar) && !kChecks;
   using FeedOf1 = Feed<Step, Step::kTileM, kDirectly>;
   using FeedOf2 = Feed<Step, Step::kTileN, kDirectly>;
-  // In shared memory: two slabs of x1, x2 and the vectors, which slabs are not plain, and totals.
+  // Shared memory: two slabs of x1, x2 and vectors, marks of slabs that are not plain, totals.
   static constexpr int kOf1 = FeedOf1::kPitch * Step::kTileK, kOf2 = FeedOf2::kPitch * Step::kTileK;
   static constexpr int kSlab = kOf1 + kOf2 + Step::kVectors * Step::kTileK;
 
@@ -128,7 +128,7 @@ class Tile {
 
   const Parameters& parameters_;
   const TilePlace<Step> place_;
-  long long x1_, x2_, y_, z_;  // where the problem of the batch starts
+  long long x1_, x2_, y_, z_;  // the start of the problem of the batch
   long long vectors_[Parameters::kOfVectors];
   Scalar values_[Parameters::kOfValues];
   int row_, column_;  // the thread's first ones in the tile
@@ -201,7 +201,7 @@ class Tile {
     bound_powers<Step, int(TermKind::kRelative)>(values_);
   }
 
-  // Adds up slab after slab: one is computed while the next one is brought.
+  // Sums slab by slab: one is computed while the next one is copied.
   template <int kRound>
   KRONOP_INLINE void add_up(All& sums) {
     using Input = typename Step::Input;
@@ -265,7 +265,7 @@ class Tile {
   KRONOP_INLINE static Scalar* slab_of(int slab) {
     return reinterpret_cast<Scalar*>(shared_memory()) + (slab & 1) * kSlab;
   }
-  // The number of a slab that is not plain.
+  // The number of the latest slab of a buffer that is not plain.
   KRONOP_INLINE static int& mark_of(int slab) { return marks()[slab & 1]; }
   KRONOP_INLINE static int* marks() { return reinterpret_cast<int*>(slab_of(0) + 2 * kSlab); }
   KRONOP_INLINE static Scalar* totals() { return reinterpret_cast<Scalar*>(marks() + kMarks); }
@@ -274,7 +274,7 @@ class Tile {
   KRONOP_INLINE void add_slab(const Scalar* slab, All& sums) const {
     const Scalar *from1 = slab + row_, *from2 = slab + kOf1 + column_,
                  *weights = slab + kOf1 + kOf2;
-    // More than this would not stay in the instruction cache.
+    // More would exceed the instruction cache.
     constexpr int unroll = kGeneral || kRound > 0 ? 1 : 4;
 #pragma unroll(unroll)
     for (int k = 0; k < Step::kTileK; ++k) {
@@ -295,14 +295,14 @@ class Tile {
     }
   }
 
-  // Whether runs of columns of Y, or of Z, are aligned.
+  // Whether rows of Y, or of Z, allow vectorised accesses.
   KRONOP_INLINE static bool has_runs(const Output* from, long long row_step,
                                      long long column_step) {
     return (unsigned long long)from % (kRun * sizeof(Output)) == 0 && column_step == 1 &&
            row_step % kRun == 0;
   }
 
-  // Writes the tile or, where kMirrored, the tile on the other side of the diagonal.
+  // Stores the tile or, if kMirrored, its transpose on the other side of the diagonal.
   template <bool kMirrored>
   KRONOP_INLINE void write(const All& sums) const {
     const Parameters& p = parameters_;

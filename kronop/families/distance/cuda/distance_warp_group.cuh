@@ -1,11 +1,10 @@
-// Kernels of pairs of points whose sums follow from products of their elements, on the tensor cores
-// of sm_90a:
+// Kernels of pairs of points that follow from inner products, on the tensor cores of sm_90a:
 //
 //     sum over k of (x1[m, k] - x2[n, k])^2 = |x1[m]|^2 + |x2[n]|^2 - 2 x1[m] x2[n]
 //
 // distance_pack.cuh has left images and norms of all points in the workspace. Blocks are
-// persistent: each takes tiles of pairs in turn. One warp brings images, a bulk copy each, into a
-// ring of stages; two teams of four warps multiply them, 64 rows each, and turn sums into results.
+// persistent. One producer warp loads images, with a bulk copy each, into a ring of stages; two
+// consumer warp groups multiply them, 64 rows each, and compute results from the sums.
 #pragma once
 
 #include "distance_warp_group_results.cuh"
@@ -14,8 +13,8 @@
 namespace kronop {
 namespace distance {
 
-// Each of a warp's first threads brings one image of a stage, and facts of its points. What is not
-// there keeps what was there before: it comes into sums that nobody stores.
+// Each of a warp's first threads copies one image of a stage, and its points' facts. Out of bounds
+// images are not copied: stale data only enters sums that are never stored.
 template <class Step, class Parameters>
 KRONOP_INLINE void fill_stages(const Parameters& parameters, WarpGroupRoom<Step>& room) {
   using Room = WarpGroupRoom<Step>;

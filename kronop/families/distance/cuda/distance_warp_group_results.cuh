@@ -9,7 +9,7 @@ namespace kronop {
 
 namespace distance {
 
-// Writes a team's rows of tiles. A thread has two neighbouring columns of rows g and g + 8 in each
+// Stores a team's rows of tiles. A thread has two neighbouring columns of rows g and g + 8 in each
 // eight columns, as warp_group_products.cuh says: elements (h, r) of columns 8 n + {0, 1}.
 template <class Step, class Parameters>
 class WarpGroupResults {
@@ -18,12 +18,12 @@ class WarpGroupResults {
   static constexpr int kN = Step::kTileN / 8, kTerms = count_of(Step::kTerm);
   static constexpr int kNever = 1 << 20;
   static constexpr bool kLengths = Lengths<Step>::kAreAll, kScales = Step::kSplit || kLengths;
-  // NOTE: products of split elements come out too small: the tensor cores truncate sums, and the
-  // product of both rests is missing. Where points are near each other this is 1.5e-7 of the sum in
-  // the mean, by a model that explains the errors measured on one H200; this takes most of it back.
+  // NOTE: products of split elements are too small: the tensor cores truncate, and the product of
+  // both remainders is omitted. For points near each other this is 1.5e-7 of the sum in the mean,
+  // by a model that explains the errors measured on one H200; this factor corrects most of it.
   static constexpr float kTwice = Step::kSplit ? 2 + 0x1p-22f : 2;
-  // How many blocks of eight columns a quad of threads exchanges elements of, so that its elements
-  // of a row fill 32 bytes: a sector, the least that memory writes.
+  // How many blocks of eight columns a quad of threads exchanges, so that its elements of a row
+  // fill a sector of 32 bytes, the smallest unit that memory writes.
   static constexpr int kJoined = 4 / int(sizeof(Output) < 4 ? sizeof(Output) : 4);
   static constexpr bool kMayJoin = kJoined <= 2 && sizeof(Output) <= 4;
 
@@ -31,13 +31,13 @@ class WarpGroupResults {
   const Finish<Step> finish_;
   bool same_;  // whether x1 and x2 are the same points
 
-  // This thread's share of a tile.
+  // This thread's part of a tile.
   struct Share {
     Output *y, *mirrored;  // its first element, and the one on the other side of the diagonal
     const Output *z, *z_mirrored;
-    int rows, columns;                                // that exist from the first element on
-    int diagonal, itself, regular, regular_mirrored;  // where 8 n + r - 8 h is this, it is so
-    bool crosses;  // whether a part of the tile is below the diagonal, and left out
+    int rows, columns;                                // in bounds, from the first element on
+    int diagonal, itself, regular, regular_mirrored;  // each holds where 8 n + r - 8 h is this
+    bool crosses;  // whether a part of the tile is below the diagonal, and skipped
     float h[Step::kValues > 0 ? Step::kValues : 1];
   };
 
@@ -74,13 +74,13 @@ class WarpGroupResults {
     share.crosses = Step::kSymmetric && tile_column < (long long)(walk.row + 1) * Step::kTileM;
     load_values(share.h, walk.problem);
     const long long apart = (long long)walk.row * Step::kTileM - tile_column;
-    constexpr int run = 2 * kJoined;  // elements that are written at once
+    constexpr int run = 2 * kJoined;  // elements that are stored at once
     const bool whole = share.columns + column_within >= Step::kTileN || p.n % run == 0;
     const bool aligned = p.y_column == 1 && p.y_row % run == 0 &&
                          (unsigned long long)y % (run * sizeof(Output)) == 0;
     const Facts* const of_rows = facts + row_within;
     const Facts* const of_columns = facts + Step::kTileM + column_within;
-    // All threads of a warp decide alike.
+    // A decision of the whole warp.
     if constexpr (kLengths) {
       if (has_unusual(of_rows, of_columns)) {
         write_wide(share, sums, of_rows, of_columns);
@@ -101,8 +101,8 @@ class WarpGroupResults {
   }
 
  private:
-  // Whether one of this warp's points has a length whose square leaves the range of float32;
-  // Pack marks such points.
+  // Whether the square of a length of one of this warp's points exceeds the range of float32; Pack
+  // marks such points.
   KRONOP_INLINE static bool has_unusual(const Facts* of_rows, const Facts* of_columns) {
     bool found = of_rows[0].norm < 0 || of_rows[8].norm < 0;
 #pragma unroll 1
@@ -111,12 +111,12 @@ class WarpGroupResults {
     return some_of_warp(found);
   }
 
-  // A number whose size matters only if it is small.
+  // Clamps a number that matters only if it is small.
   KRONOP_INLINE static int near(long long x) {
     return x < kNever ? x > -kNever ? int(x) : -kNever : kNever;
   }
 
-  // Whether a diagonal goes through the tile, from its first row and column so far apart.
+  // Whether a diagonal crosses the tile; `apart` is its distance from the tile's first element.
   KRONOP_INLINE static bool is_inside(long long apart) {
     return apart > -Step::kTileM && apart < Step::kTileN;
   }
@@ -135,14 +135,14 @@ class WarpGroupResults {
     }
   }
 
-  // Writes rows in whole runs, where no pair is special.
+  // Stores rows with vectorised accesses, if no pair is special.
   KRONOP_INLINE void write_runs(const Share& share, const float (&sums)[kN][4],
                                 const Facts* of_rows, const Facts* of_columns) const {
     const long long row_step = parameters_.y_row;
     const int quad = threadIdx.x % 32 / 4 * 4, t = threadIdx.x % 4;
     const Facts a[2] = {of_rows[0], of_rows[8]};
-    // Where this thread's run begins, counted from its first element: in block t / 2 of
-    // the two joined ones.
+    // Where this thread's vector begins, relative to its first element: in block t / 2 of the two
+    // that are exchanged.
     const int to = kJoined == 1 ? 0 : t / 2 * 8 + t % 2 * 4 - t * 2;
     Output* const y[2] = {share.y + to, share.y + (8 * row_step + to)};
     Output* mirrored = share.mirrored;
@@ -178,7 +178,7 @@ class WarpGroupResults {
           run[0] = words[0][h][0];
           run[1] = words[0][h][1];
         } else {
-          // Of each block of eight columns two threads have four; pairs of columns go to them.
+          // Two threads have four columns of each eight; they get pairs from the others.
           const int from = t == 1 ? 2 : t == 2 ? 1 : t;
           const unsigned first = from_lane(t % 2 ? words[1][h][0] : words[0][h][0], quad + from);
           const unsigned second =
@@ -198,7 +198,7 @@ class WarpGroupResults {
     words[0] = first.bits | unsigned(second.bits) << 16;
   }
 
-  // Writes element by element.
+  // Stores element by element.
   KRONOP_INLINE void write_each(const Share& share, const float (&sums)[kN][4],
                                 const Facts* of_rows, const Facts* of_columns) const {
 #pragma unroll
@@ -229,8 +229,8 @@ class WarpGroupResults {
             : finish_(result);
   }
 
-  // As `write_each`, in double precision. Kernels of lengths are not symmetric:
-  // the two norms differ.
+  // As `write_each`, in double precision. Kernels of lengths are not symmetric: the two norms
+  // differ.
   KRONOP_INLINE void write_wide(const Share& share, const float (&sums)[kN][4],
                                 const Facts* of_rows, const Facts* of_columns) const {
 #pragma unroll 1
@@ -244,7 +244,7 @@ class WarpGroupResults {
     }
   }
 
-  // Writes two elements on the other side of the diagonal.
+  // Stores two elements on the other side of the diagonal.
   KRONOP_INLINE void write_mirrored(const Share& share, int n, int h,
                                     const float (&values)[2]) const {
     const Parameters& p = parameters_;
@@ -265,7 +265,7 @@ class WarpGroupResults {
     return value;
   }
 
-  // The kernel's value; `itself` where both points are one.
+  // The kernel's value; `itself`: both points are the same.
   KRONOP_INLINE static float value(float product, Facts a, Facts b, bool itself,
                                    const Share& share) {
     float s[kTerms];
@@ -286,7 +286,7 @@ class WarpGroupResults {
     constexpr TermKind kind = TermKind(Step::kTerm[kTerm]);
     const float scale = kScales ? b.scale : 1.0f;
     if constexpr (kind == TermKind::kTwo) {
-      // A square that does not exist, as that of a distance from infinity to itself, is no zero.
+      // A NaN, as of the distance from infinity to itself, must not become 0.
       s[kTerm] = larger(
           itself ? a.norm - a.norm : multiply_add(product, -kTwice * scale, a.norm + b.norm), 0.0f);
     } else {

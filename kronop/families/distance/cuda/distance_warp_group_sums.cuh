@@ -1,4 +1,4 @@
-// The sums of a team of four warps: 64 rows, and all columns of a tile.
+// The sums of a consumer warp group (team): 64 rows, and all columns of a tile.
 #pragma once
 
 #include "distance_warp_group_tiles.cuh"
@@ -6,7 +6,7 @@
 namespace kronop {
 namespace distance {
 
-// What a block has in shared memory: stages, facts of the points of a tile and of the next one, and
+// The shared memory of a block: stages, facts of the points of a tile and of the next one, and
 // barriers for both.
 template <class Step>
 struct WarpGroupRoom {
@@ -30,7 +30,7 @@ struct WarpGroupRoom {
   }
 };
 
-// The ring of stages, as a team uses it: each has images of the tile's rows, then of its columns.
+// The ring of stages, as a team reads it: each has images of the tile's rows, then of its columns.
 template <class Step>
 struct WarpGroupStages {
   WarpGroupRoom<Step>& room;
@@ -41,20 +41,20 @@ struct WarpGroupStages {
       : room(of_block),
         left(room.stages[0] + threadIdx.x / kTeam * kImage, 8 * kRowBytes, kRowBytes),
         right(room.stages[0] + Step::kTileM * kRowBytes, 8 * kRowBytes, kRowBytes) {}
-  // Waits for the next stage; its number.
+  // Waits for the next stage, and returns its index.
   KRONOP_INLINE int next() {
     const int stage = turn.stage;
     room.filled[stage].wait(turn.parity);
     turn.advance();
     return stage;
   }
-  // Nobody of this warp reads the stage any more.
+  // Releases the stage for this warp.
   KRONOP_INLINE void release(int stage) const {
     if (threadIdx.x % 32 == 0) room.free[stage].arrive();
   }
 };
 
-// Sums of products of 16-bit elements. Products stay in flight while the next stage is waited for.
+// Sums of products of 16-bit elements. MMAs stay in flight while the next stage is waited for.
 template <class Step, bool kSplit = Step::kSplit>
 struct WarpGroupSums {
   using Element = typename Step::Factor;
@@ -80,11 +80,11 @@ struct WarpGroupSums {
   }
 };
 
-// Sums of products of split elements, three for each: without that of both rests, which is under
-// 2^-22 of it.
-// NOTE: the tensor cores truncate sums: all products of 1024 features in one sum lose 4e-6 of it,
-// which matters where points are near each other. So the products of two stages are one chain,
-// those with rests first, which are too small to matter, and ordinary additions collect chains.
+// Sums of products of split elements: three MMAs for each; the product of both remainders is less
+// than 2^-22 of it. NOTE: the tensor cores truncate: all products of 1024 features in one chain
+// lose 4e-6 of their sum, which matters if points are near each other. So the products of two
+// stages are one chain, remainders (too small to matter) first, and ordinary additions add up the
+// chains.
 template <class Step>
 struct WarpGroupSums<Step, true> {
   using Element = typename Step::Factor;

@@ -1,10 +1,10 @@
-// Images of points, and the tiles of pairs that blocks of distance_warp_group.cuh take in turn.
+// Images of points, and the tiles of pairs of distance_warp_group.cuh's persistent blocks.
 //
 // An image holds kGranule points and as many of their features as fit into rows of 128 bytes: a
 // slab. Rows are swizzled as the tensor cores read them from shared memory
-// (warp_group_products.cuh). Where kSplit, the first half of a row has float16 numbers and the
-// second half what is left of the elements without them, which also fits into float16. The images
-// of a granule lie one after the other: [problem][granule][slab][point][128 bytes].
+// (warp_group_products.cuh). If kSplit, the first half of a row has float16 numbers and the second
+// half the remainders, which also fit into float16. The images of a granule are contiguous:
+// [problem][granule][slab][point][128 bytes].
 #pragma once
 
 #include "distance_parameters.cuh"
@@ -13,8 +13,8 @@
 
 namespace kronop {
 
-// DistanceParameters, and what lies in the workspace: images and facts of both operands. Problems
-// whose points are the same share them.
+// DistanceParameters, and addresses in the workspace: images and facts of both operands. Problems
+// with the same points share them.
 template <int kValues, int kVectors, int kScalars, class Scalar>
 struct DistanceWarpGroupParameters {
   void *x1, *x2, *y, *z;
@@ -41,15 +41,15 @@ inline constexpr int kGranule = 64, kRowBytes = 128, kImage = kGranule * kRowByt
 template <class Step>
 inline constexpr int kSlab = kRowBytes / (Step::kSplit ? 4 : 2);  // features of an image
 
-// What is known of a point: its elements are those in the images times `scale`, and `norm` is the
-// sum of their squares (or of the squares of those in the images, where distance_pack.cuh says so).
+// Facts of a point: its elements are those in the images times `scale`; `norm` is the sum of their
+// squares (or of the squares of those in the images, where distance_pack.cuh says so).
 struct Facts {
   float scale, norm;
 };
 
 KRONOP_INLINE long long granules_of(long long points) { return ceil_div(points, kGranule); }
 
-// The number of the problem among those whose points are packed.
+// The index of the problem among those whose points are packed.
 template <class Parameters>
 KRONOP_INLINE long long packed_problem(const Parameters& parameters, long long problem,
                                        const long long (&packed)[kBatchDims]) {
@@ -70,9 +70,9 @@ KRONOP_INLINE long long offset_in_batch(long long problem, const long long (&ext
   return at;
 }
 
-// The tiles that a block takes in turn: bands of kBand rows of tiles, and columns of a band one
-// after the other, so that blocks that run at the same time share points in the level-2 cache.
-// Where kSymmetric, tiles below the diagonal are left out.
+// The tiles of a persistent block: bands of kBand rows of tiles, column by column, so that blocks
+// that run at the same time share points in the level-2 cache. If kSymmetric, tiles below the
+// diagonal are skipped.
 // NOTE: there are fewer than 2^31 tiles: so many would be 100 terabytes of results.
 template <class Step, class Parameters>
 struct WarpGroupWalk {

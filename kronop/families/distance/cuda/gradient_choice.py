@@ -15,14 +15,14 @@ from kronop.families.distance.gradient_description import DistanceGradientDescri
 from kronop.families.distance.gradient_size import USUAL, GradientSize
 from kronop.target import Target
 
-# Columns of a tile, and those of a thread, which it reads at once.
+# Columns of a tile, and those of a thread, which it loads as a vector.
 _LEAST_M, _MOST_M, _ITEMS_M = 64, 256, 4
-# Registers for the sums of all threads of a block, and rows of a tile.
+# Registers for the sums of a block, and rows of a tile.
 _SUMS, _LEAST_N, _MOST_N = 128 * 128, 8, 64
 
 
 def supports(description: DistanceGradientDescription, target: Target) -> Status:
-    """Whether the ordinary cores have the math."""
+    """Whether the ordinary (SIMT) cores have the math."""
     return operands.accept_math(description.math)
 
 
@@ -42,8 +42,8 @@ def plans(
 
 
 def _design(what: DistanceGradientDescription, target: Target, size: GradientSize) -> GradientTile:
-    # Sums of a thread fill its registers, together with what powers need; those of float64 take two
-    # each.
+    # A thread's sums fill its registers, together with what powers need; those of float64 take two
+    # registers each.
     words = size.outputs * (2 if what.math.element_accumulator is float64 else 1)
     if what.power in GENERAL_POWERS:
         words = max(2, 2 * words)
@@ -62,11 +62,11 @@ def _design(what: DistanceGradientDescription, target: Target, size: GradientSiz
 
 
 def _tile(size: GradientSize, words: int, cores: int) -> tuple[int, int]:
-    """N and M of a tile whose sums take `words` registers for each pair."""
+    """N and M of a tile with `words` registers of sums for each pair."""
     pairs = min(_SUMS // words, _MOST_N * _LEAST_M)
     n = min(max(1 << (size.n - 1).bit_length(), _LEAST_N), _MOST_N, pairs // _LEAST_M)
     m = min(pairs // n, _MOST_M)
-    # A multiprocessor needs blocks that compute while another one waits.
+    # A multiprocessor needs further blocks to hide the latency of one.
     others = size.batch * operands.cover(size.o, size.outputs) * operands.cover(size.m, m)
     while n > 2 * _LEAST_N and 2 * others * operands.cover(size.n, n) < 3 * cores:
         n //= 2

@@ -1,4 +1,4 @@
-"""How gradients of distances run on a GPU."""
+"""Designs of gradients of distances on a GPU."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kronop.target import Target
 
 # Slabs in shared memory.
 _STAGES = 3
-# Kinds of elements of b in a row for which signs look: see `Unordered` in the header.
+# Kinds of elements in a row of b that affect signs: see `Unordered` in the header.
 _UNORDERED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientKernel(Design):
-    """A block has a tile of pairs, for some rows of coefficients.
+    """A block has a tile of pairs, for some rows of coefficients c.
 
     Attributes:
         tile: N and M of a block.
@@ -54,14 +54,14 @@ class GradientKernel(Design):
 
 @dataclass(frozen=True, kw_only=True)
 class GradientTile(GradientKernel):
-    """Direct differences, in tiles.
+    """Tiles by direct differences.
 
     Attributes:
         source, output: types of the operands and of the result.
         power: the kind of the power.
         threads_m: threads along M.
-        depth: how many k are in shared memory at once.
-        blocks: blocks for a multiprocessor, from which the compiler derives the registers.
+        depth: indices k of a stage in shared memory.
+        blocks: resident blocks per multiprocessor, which bound the registers of a thread.
     """
 
     source: DataType

@@ -1,5 +1,5 @@
-// Gradients of distances: what a block works on, and parts of matrices of any strides on their way
-// to shared memory.
+// Gradients of distances: the work of a block, and copies of parts of strided matrices to shared
+// memory.
 #pragma once
 
 #include "gradient_terms.cuh"
@@ -7,21 +7,21 @@
 namespace kronop {
 namespace powers_of_distances {
 
-// Brings kDepth x kExtent parts of a matrix to shared memory, one after the other along k.
+// Copies kDepth x kExtent parts of a matrix to shared memory, one after the other along k.
 template <class Step, int kExtent, int kPitch>
 class Feed {
   using T = typename Step::T;
   using Input = typename Step::Input;
   static constexpr int kDepth = Step::kDepth, kThreads = Step::kThreads,
                        kItems = ceil_div(kDepth * kExtent, kThreads);
-  // Along the extent, threads beyond it are at further k; along k, at further elements of it.
+  // kAcross: elements of a thread along the extent; kDown: rows k that the threads cover at once.
   static constexpr int kAcross = kExtent > kThreads ? kExtent / kThreads : 1,
                        kDown = kExtent > kThreads ? 1 : kThreads / kExtent;
   static_assert(kThreads % kDepth == 0 && kExtent % (kThreads / kDepth) == 0 &&
                 (kExtent % kThreads == 0 || kThreads % kExtent == 0));
 
  public:
-  // `from` is where the first part begins; `k_stride` and `stride` lead along k and across.
+  // `from`: start of the first part; `k_stride` and `stride`: strides along k and across.
   KRONOP_INLINE Feed(const Input* from, long long k_stride, long long stride, long long count) {
     const bool is_along_k = size(k_stride) < size(stride);
     const int thread = threadIdx.x;
@@ -37,7 +37,7 @@ class Feed {
     count_ = int(count < kExtent ? count : kExtent);
   }
 
-  // Starts to bring the next part, of which `depth` rows exist. The others become zeros.
+  // Starts to copy the next part, of which `depth` rows exist. The others become zeros.
   KRONOP_INLINE void begin(T* to, int depth) {
     if (depth == kDepth && count_ == kExtent) {
       begin_as<true>(to, depth);
@@ -47,14 +47,14 @@ class Feed {
     from_ += slab_step_;
   }
 
-  // Writes what is in registers.
+  // Stores the elements that are in registers.
   KRONOP_INLINE void end(T* to) const {
     if constexpr (!Step::kCopies) {
       for_each([&](int k, int x, T value) { to[k * kPitch + x] = value; });
     }
   }
 
-  // Calls visit(k, x, value) for what is in registers.
+  // Calls visit(k, x, value) for the elements in registers.
   template <class Visit>
   KRONOP_INLINE void for_each(Visit visit) const {
     for_each_item([&](int i, int k, int x, const Input*) { visit(k, x, values_[i]); });
@@ -98,7 +98,7 @@ class Feed {
   T values_[kItems];
 };
 
-// What a block works on: a problem of the batch, rows of c, and a tile.
+// The work of a block: a problem of the batch, rows of c, and a tile.
 template <class Step, class Parameters>
 struct Place {
   long long problem, o, n, m;
@@ -119,8 +119,8 @@ struct Place {
   }
 };
 
-// Calls visit(n, m) for all pairs of a tile that exist, neighbours along the smaller stride in
-// neighbouring threads.
+// Calls visit(n, m) for all pairs of a tile that exist; neighbouring threads get neighbours along
+// the smaller stride.
 template <class Step, class Visit>
 KRONOP_INLINE void for_each_pair(long long rows, long long columns, long long row, long long column,
                                  Visit visit) {

@@ -1,10 +1,10 @@
-// Gradients of squared distances, multiplied out into products on tensor cores:
+// Gradients of squared distances, expanded to matrix products on tensor cores:
 //
 //     sum over k of c[o, k] a[k, m] (d[n, m] - b[n, k]) = d'[n, m] S[o, m] - P[o, n, m],
 //     S[o, m] = sum over k of c[o, k] a[k, m], P[o, n, m] = sum over k of c[o, k] b'[n, k] a[k, m],
 //
-// where d' and b' are less by b[n, 0], so that errors are relative to differences in the data, not
-// to their distance from the origin. Float32 operands are split into two TF32 numbers each.
+// where b[n, 0] is subtracted in d' and b', so that errors are relative to differences in the data,
+// not to their distance from the origin. Float32 operands are split into two TF32 numbers each.
 //
 // A block has two warp groups of 64 rows n each, times 64 columns m, for kOutputs rows of c. The
 // left operand is in registers, the right one in shared memory.
@@ -20,7 +20,7 @@ template <class Decided>
 struct ProductStep : Decided {
   using T = float;
   static constexpr int kTileN = 128, kTileM = 64, kProductN = 64, kPitchM = kTileM + 4;
-  // Rows of b are this far apart, so that those of a quarter of a warp have banks of their own.
+  // The pitch of rows of b: a quarter of a warp accesses different banks.
   static constexpr int kPitchB = Decided::kDepth + 8;
   static constexpr int kOfRest = Decided::kDepth * kTileM, kOfB = 2 * kOfRest,
                        kOfC = kOfB + kTileN * kPitchB;
@@ -31,8 +31,8 @@ struct ProductStep : Decided {
                 2 * kSlab >= kTileN * kPitchM);
 };
 
-// Where a product finds index k of 8: a thread holds two neighbouring indices of its operand, which
-// tensor cores take for indices that are 4 apart.
+// The position of index k of 8 in an MMA: a thread holds two neighbouring indices, which the tensor
+// cores treat as indices that are 4 apart.
 KRONOP_INLINE constexpr int place_of_k(int k) { return k / 8 * 8 + k % 8 / 2 + k % 2 * 4; }
 
 template <class Step, class Parameters>
@@ -114,7 +114,7 @@ class ProductBlock {
 #pragma unroll
       for (int i = 0; i < kDepth; i += 8) add_products(sums, from, i, since > 0 || i > 0);
       add_whole(from);
-      // NOTE: tensor cores cut sums off instead of rounding them, so long sums are added up here.
+      // NOTE: tensor cores truncate instead of rounding, so long sums are accumulated here.
       if (++since == Step::kTogether || is_last) {
         keep(sums);
         since = 0;
@@ -149,7 +149,7 @@ class ProductBlock {
     wait_for_warp_group_products();
   }
 
-  // Adds to the sum of c a that this thread has, for a row of c and a column m.
+  // Adds to this thread's sum of c a, for a row of c and a column m.
   KRONOP_INLINE void add_whole(const float* slab) {
     const int m = threadIdx.x % Step::kTileM, o = threadIdx.x / Step::kTileM;
     if (o >= kOutputs) return;
@@ -202,7 +202,7 @@ class ProductBlock {
   const Parameters& p;
   const Place<Step, Parameters> at_;
   const long long rows_, columns_;
-  // Slabs, and results on their way out; then sums, those of c a, and what b and d are less by.
+  // Slabs, later results; sums; sums of c a; what is subtracted from b and d.
   float *const shared_, *const sums_, *const whole_, *const centre_;
   int row_, quad_, in_quad_;
   float whole_sum_ = 0;

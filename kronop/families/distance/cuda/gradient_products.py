@@ -15,21 +15,21 @@ from kronop.frozen import dataclass
 from kronop.machine import Feature
 from kronop.target import Target
 
-# What the header's ProductStep has.
+# Constants of the header's ProductStep.
 _THREADS, _TILE_N, _TILE_M, _ITEMS = 256, 128, 64, 32
 _PADDING = 8
 # Rows of coefficients whose sums fit into the registers of a thread.
 MOST_OUTPUTS = 4
-# Slabs of which tensor cores add up the products.
+# Slabs whose products are accumulated by tensor cores.
 _TOGETHER = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientProducts(GradientKernel):
-    """Squares multiplied out: products of three pairs of TF32 numbers for one of float32.
+    """Expanded squares: three TF32 products for one of float32.
 
     Attributes:
-        depth: how many k are in shared memory at once.
+        depth: indices k of a stage in shared memory.
     """
 
     threads = _THREADS
@@ -67,7 +67,7 @@ class GradientProducts(GradientKernel):
 
 
 def status(what: DistanceGradientDescription, target: Target, size: GradientSize) -> Status:
-    """Whether squares may be multiplied out, and there are enough of them to gain by it."""
+    """Whether squares may be expanded, and there are enough of them to gain by it."""
     if not what.expanded or what.power is not TermKind.Two:
         return Status.reject("only squares are multiplied out, where that is allowed")
     if what.A.element is not float32 or not target.has(Feature.warp_groups):

@@ -1,6 +1,6 @@
 // Gradients of distances: their parameters, and the derivatives of powers,
 //
-//     s(t) = sgn(t) |t|^(p - 1), with s(0) = 0; of a Relative power, |t| counts as 1 at most.
+//     s(t) = sgn(t) |t|^(p - 1), with s(0) = 0; for a Relative power, |t| is at most 1.
 #pragma once
 
 #include "kronop/memory.cuh"
@@ -14,7 +14,7 @@ constexpr int kBatchDims = 4;
 template <int kScalars, class Scalar>
 struct Parameters {
   void *a, *b, *c, *d, *y, *z, *largest,
-      *power;  // Coefficients c that are null are ones; a power that is null is in `number`.
+      *power;  // Coefficients c are ones if null; a power that is null is in `number`.
   long long m, n, k, o;
   long long batch[kBatchDims];
   long long a_batch[kBatchDims], b_batch[kBatchDims], c_batch[kBatchDims], d_batch[kBatchDims],
@@ -47,7 +47,7 @@ enum class Power : int {
   Relative = 14
 };
 
-// Of an x that is not negative.
+// For x >= 0.
 KRONOP_INLINE float with_sign_of(float x, float t) {
   return detail::bits_to_float(bits_of(x) | (bits_of(t) & 0x80000000u));
 }
@@ -67,7 +67,7 @@ KRONOP_INLINE double powered(double size, double less) {
   return size == size ? ::pow(size, less) : size;
 }
 
-// s(t). Smaller differences than the least normal number count as that where powers are negative.
+// s(t). If the exponent is negative, subnormal differences count as the least normal number.
 template <Power kPower, class T>
 KRONOP_INLINE T slope(T t, T less) {
   if constexpr (kPower == Power::One) {

@@ -2,11 +2,11 @@
 //
 //     Y[o, n, m] = epilogue(sum over k of c[o, k] a[k, m] s(d[n, m] - b[n, k]), Z[o, n, m]).
 //
-// Of a Relative power, differences are divided by largest[k, m] first.
+// For a Relative power, differences are divided by largest[k, m] first.
 //
-// A block has kTileN x kTileM results for kOutputs rows of c. It goes through k in slabs of kDepth,
-// of which kStages are in shared memory or on their way to it. A thread has kItemsN x kItemsM of
-// the differences, and all kOutputs sums of each.
+// A block has kTileN x kTileM results for kOutputs rows of c. It iterates over k in slabs of
+// kDepth, with a pipeline of kStages stages. A thread has kItemsN x kItemsM of the differences, and
+// all kOutputs sums of each.
 #pragma once
 
 #include "gradient_feed.cuh"
@@ -14,8 +14,8 @@
 namespace kronop {
 namespace powers_of_distances {
 
-// What follows from the decisions. A row of shared memory has room for one more vector, so that
-// writing along k meets few bank conflicts.
+// Constants that follow from the decisions. Rows in shared memory are padded by one vector, so that
+// writing along k has few bank conflicts.
 template <class Decided>
 struct TileStep : Decided {
   using T = typename Decided::Accumulator;
@@ -28,13 +28,13 @@ struct TileStep : Decided {
   static constexpr int kOfB = Decided::kDepth * kPitchM, kOfC = kOfB + Decided::kDepth * kPitchN,
                        kOfLargest = kOfC + Decided::kDepth * Decided::kOutputs;
   static constexpr int kSlab = kOfLargest + kIsRelative * Decided::kDepth * kPitchM;
-  // Shared memory has slabs first, and later results on their way out.
+  // Shared memory holds slabs, and later results to be stored.
   static constexpr int kShared = Decided::kStages * kSlab > (Decided::kTileN * kPitchM)
                                      ? Decided::kStages * kSlab
                                      : Decided::kTileN * kPitchM;
   // Elements that need no conversion are copied to shared memory without registers.
   static constexpr bool kCopies = detail::same<T, typename Decided::Input>;
-  // Signs of float32 are computed as saturated multiply-adds, in which NaN gets lost.
+  // Signs of float32 are computed as saturated multiply-adds, which do not propagate NaN.
   static constexpr bool kSaturates = kKind == Power::One && detail::same<T, float>;
 };
 
@@ -48,7 +48,7 @@ struct Unordered {
     for (int i = threadIdx.x; i < 3 * Step::kTileN; i += Step::kThreads) has[0][i] = 0;
   }
 
-  // Looks through a slab of b; rows that don't exist are zeros.
+  // Checks a slab of b; rows out of bounds are zeros.
   KRONOP_INLINE void look(const float* slab) {
     constexpr int kItems = ceil_div(Step::kDepth * Step::kTileN, Step::kThreads);
     float zero = 0;
@@ -88,7 +88,7 @@ struct Sums {
   T sum[kOutputs][kItemsN][kItemsM];
   T whole[kItemsM];  // Sums of a c alone, which signs need.
 
-  // Adds what one k contributes.
+  // Adds one index k.
   KRONOP_INLINE void add(const T* a_row, const T* b_row, const T* c_row, const T* largest_row,
                          T less) {
     T a[kItemsM], b[kItemsN], c[kOutputs], reciprocal[kItemsM];
@@ -300,7 +300,7 @@ class Block {
     }
   }
 
-  // Results go through shared memory, so that threads store neighbours whatever the strides.
+  // Results are exchanged through shared memory, so that stores are coalesced whatever the strides.
   KRONOP_INLINE void store_output(int o, const Finish<Step>& finish) {
 #pragma unroll
     for (int j = 0; j < kItemsN; ++j)

@@ -1,5 +1,5 @@
-// What the blocks of all products of kernel matrices have in common: their parameters, where their
-// problem lies, how they come to operands, and how they leave sums.
+// What all products of kernel matrices share: their parameters, the start of a block's problem,
+// copies of operands, and storing sums.
 #pragma once
 
 #include "product_weigh.cuh"
@@ -11,23 +11,23 @@ template <int kValues, int kVectors>
 struct ProductParameters {
   void *x1, *x2, *v, *partial;
   void *halves1, *halves2, *norms1, *norms2;  // norms: squares of the lengths of centred points
-  void* largest;             // [points][operand][kParts] norms; null: no product takes halves
+  void* largest;             // [points][operand][kParts] norms; null: no halves are multiplied
   long long m, c, k, depth;  // depth: features with padding
   long long row_tiles, column_tiles, shares, chunks;  // chunks of kColumns columns of v
   long long batch[4], x1_batch[4], x2_batch[4], v_batch[4];
   long long
-      points_batch[4];  // Problems of the same points share halves, norms and the largest ones.
-  void *value[kValues], *vector[kVectors];  // A value that is null there is in `number`.
+      points_batch[4];  // Problems with the same points share halves, norms and the largest ones.
+  void *value[kValues], *vector[kVectors];  // A value that is null is in `number`.
   long long value_batch[4 * kValues], vector_batch[4 * kVectors], vector_column[kVectors];
   double number[kValues];
 };
 
 namespace product {
 
-// Parts of which the largest norms are found apart.
+// The largest norms are found separately for so many parts.
 inline constexpr int kParts = 64;
 
-// What a block does, and where its problem of the batch lies.
+// The work of a block, and the start of its problem of the batch.
 template <class Step, class Parameters>
 struct Place {
   using T = typename Step::Accumulator;
@@ -70,7 +70,7 @@ struct Place {
   KRONOP_INLINE long long end_tile() const { return (share + 1) * p.column_tiles / p.shares; }
 };
 
-// Copies kCount numbers, of which each thread copies runs of 16 bytes.
+// Copies kCount numbers; each thread copies vectors of 16 bytes.
 template <class Step, int kCount, class T>
 KRONOP_INLINE void copy_all(T* to, const T* from) {
   constexpr int kRun = run_of<T>;
@@ -82,8 +82,7 @@ KRONOP_INLINE void copy_all(T* to, const T* from) {
   }
 }
 
-// Adds up the totals of a block's threads, always in the same order, and leaves them in the
-// workspace.
+// Adds up the totals of a block's threads in a fixed order, and stores them in the workspace.
 template <class Step, class Weigh, class Parameters, class T>
 KRONOP_INLINE void leave(Weigh& weigh, const Place<Step, Parameters>& place, T* shared) {
   const Parameters& p = place.p;
@@ -109,7 +108,7 @@ KRONOP_INLINE void leave(Weigh& weigh, const Place<Step, Parameters>& place, T* 
   }
 }
 
-// The largest square of a length among the points of an operand (0 or 1), away from their centre.
+// The largest square of a length among the points of an operand (0 or 1), relative to their centre.
 template <class Step, class Parameters>
 KRONOP_INLINE float largest_norm(const Place<Step, Parameters>& place, int operand) {
   const float* from =
@@ -121,7 +120,7 @@ KRONOP_INLINE float largest_norm(const Place<Step, Parameters>& place, int opera
 
 // Whether squared distances are accurate enough for this kernel if they are computed from products
 // of halves. Their errors are about 2^-22 times the sum of the largest squares of lengths: no value
-// of the kernel may change by much from that.
+// of the kernel may change much by that.
 template <class Step, class Parameters>
 KRONOP_INLINE bool is_expanded(const Place<Step, Parameters>& place) {
   using T = typename Step::Accumulator;

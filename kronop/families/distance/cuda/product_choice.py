@@ -24,18 +24,18 @@ from kronop.families.distance.steps import least_of_matmul, step_of
 from kronop.machine import Feature
 from kronop.target import Target
 
-# Features in shared memory at a time, and columns of V that a block takes, at most.
+# Features of a stage in shared memory, and columns of V of a block, at most.
 _SLABS, _MOST_COLUMNS, _MOST_WIDE = (4, 16), 16, 4
-# Columns of v from which they are multiplied on tensor cores, and how many at once.
+# The fewest columns of V that are multiplied on tensor cores, and how many at once.
 _TOGETHER = 8
-# Features that fit three times into the operands of one product on tensor cores.
+# Most features that fit three times into the operands of one MMA.
 _STACKED = 5
-# Points on a side from which some more launches are worth their time.
+# Points on a side from which on further launches pay.
 _FEWEST_POINTS = 4096
 
 
 def supports(description: KernelMatmulDescription, target: Target) -> Status:
-    """Whether the ordinary cores have the math."""
+    """Whether the ordinary (SIMT) cores have the math."""
     return accept_math(description.math)
 
 
@@ -87,7 +87,7 @@ def _steps(what: KernelMatmulDescription, target: Target, of: KernelMatmul) -> t
         note = "products of a kernel matrix, by products of points"
         steps.append(multiply("mma", of.points.mma, note, True, expanded=True))
         tile_note = "the same by differences, if products are not accurate enough"
-    # The ordinary cores compute inner products, and are then the slower ones.
+    # Inner products are computed by the ordinary cores, which are then the slower ones.
     has_dot = any(term.kind is TermKind.Dot for term in what.kernel.terms)
     steps.append(multiply("tile", of.tile, tile_note, of.tile.together and not has_dot))
     least = around(results=sums + what.Y.element.bytes)
@@ -117,7 +117,7 @@ def _tile(what: KernelMatmulDescription, size: KernelMatmulSize, target: Target)
 def _of_points(
     what: KernelMatmulDescription, size: KernelMatmulSize, tile: ProductTile, target: Target
 ) -> ProductsOfPoints | None:
-    """Products of points, where the form allows them and there are enough points; else None."""
+    """Products of points, if the form allows them and there are enough points; else None."""
     rows, blocks, unroll = _measured(size.k, size.c)
     mma = ProductMma(
         math=what.math,
@@ -136,11 +136,11 @@ def _of_points(
 
 
 def _measured(k: int, c: int) -> tuple[int, int, int]:
-    """(rows of a thread, blocks on a multiprocessor, unroll at once).
+    """(rows of a thread, resident blocks per multiprocessor, unroll factor).
 
-    NOTE: measured on an H200 with 100000 points on both sides, with rows of 4 and 8, 1 to 3 blocks
-    and 1 or 2 unroll. For one column K = 3 took 3.45 to 3.63 ms, K = 16 4.2 to 4.9, and K = 64 9.3
-    to 29 (where registers are spilled); for 16 columns 6.8 to 6.9, 7.6 to 8.2 and 13.8 to 15.1.
+    NOTE: measured on an H200, 100000 points on both sides, rows of 4 and 8, 1 to 3 blocks, unroll
+    factors 1 and 2. For one column K = 3 took 3.45 to 3.63 ms, K = 16 4.2 to 4.9, and K = 64 9.3 to
+    29 (with register spills); for 16 columns 6.8 to 6.9, 7.6 to 8.2 and 13.8 to 15.1.
     """
     if c < 8:
         narrow = (8, 2, 2) if k <= _STACKED else (4, 3, 1)

@@ -1,4 +1,4 @@
-"""How tiles of kernel matrices meet a matrix on a GPU; see product_tile.cuh."""
+"""How tiles of kernel matrices are multiplied by a matrix on a GPU; see product_tile.cuh."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from kronop.machine import REGISTERS
 from kronop.target import Target
 
 THREADS, _LANES_M, _LANES_N, _REGISTERS = 256, 8, 4, 40
-# Blocks for each that a GPU holds at a time, so that the last ones don't run alone for long; and
-# tiles of a share that make up for what a block does once.
+# Waves of blocks, so that the last one does not leave the GPU idle for long; and tiles of a share
+# that amortise the fixed cost of a block.
 _WAVES, _TILES = 16, 4
 _PACKED, _POINTS = ("x1", "x2", "v"), ("halves1", "halves2", "norms1", "norms2", "largest")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProductKernel(InWorkspace):
-    """A block has a tile of rows, and goes through a share of the columns of the kernel matrix.
+    """A block has a tile of rows, and iterates over a share of the kernel matrix's columns.
 
     Attributes:
         source: the type of the points.
         thread_m: rows of a tile that a thread computes.
         columns: columns of V that a block multiplies by.
-        blocks: blocks that a multiprocessor holds.
+        blocks: resident blocks per multiprocessor.
     """
 
     threads = THREADS
@@ -69,17 +69,17 @@ class ProductKernel(InWorkspace):
 
     @property
     def types(self) -> tuple[tuple[str, str], ...]:
-        """The types of sums, and of what the kernel's function is computed in."""
+        """The types of sums, and in which the kernel's function is computed."""
         accumulator = self.math.element_accumulator.cxx
         numbers = f"kronop::product::Numbers<{accumulator}>::type"
         return ("Accumulator", accumulator), ("Numbers", numbers)
 
     @abstractmethod
     def features(self, problem: PlacedProduct) -> int:
-        """With how many features the points are packed."""
+        """The features of packed points, with padding."""
 
     def shares(self, size: KernelMatmulSize, target: Target) -> int:
-        """Into how many shares the columns are cut."""
+        """How many shares the columns are divided into."""
         tile_m, tile_n = self.tile
         blocks = operands.cover(size.m, tile_m) * operands.cover(size.c, self.columns) * size.batch
         return _shares_of(blocks, operands.cover(size.n, tile_n), self.blocks * target.cores)
@@ -100,14 +100,14 @@ class ProductKernel(InWorkspace):
 
 @dataclass(frozen=True, kw_only=True)
 class ProductTile(ProductKernel):
-    """Kernels of differences.
+    """Kernel matrices by direct differences.
 
     Attributes:
-        thread_n: columns of a tile that a thread computes, in as many rows as `thread_m`.
+        thread_n: columns of a thread's tile, in as many rows as `thread_m`.
         warps_m: warps along the rows of a tile.
-        slab: features that are in shared memory at a time.
+        slab: features of a stage in shared memory.
         together: whether tensor cores multiply by V.
-        either: whether nothing is done where `product_expanded.py` has done it.
+        either: whether it does nothing where `product_expanded.py`'s kernel is accurate enough.
     """
 
     styles: ClassVar[tuple[str, ...]] = (
@@ -180,7 +180,7 @@ class ProductTile(ProductKernel):
         )
 
     def rooms(self, size: KernelMatmulSize) -> tuple[Room, Room, Room]:
-        """How X1, X2 and V are packed."""
+        """The packed layouts of X1, X2 and V."""
         (tile_m, tile_n), n, k, c = self.tile, size.n, size.k, size.c
         depth, columns = operands.round_up(max(k, 1), self.slab), operands.round_up(c, self.columns)
         return (
@@ -211,7 +211,7 @@ def _product_signature(form: Form) -> KernelSignature:
 
 
 def _product_values(placed: PlacedProduct) -> dict[str, Any]:
-    """The parameters of a product, but for those that depend on its tile."""
+    """The parameters of a product, except those that depend on its tile."""
     p = placed.problem
     packed = {
         f"{name}_batch": tuple(stride * room.numbers for stride in packed_batch(p.batch, item)[1])
@@ -231,8 +231,8 @@ def _product_values(placed: PlacedProduct) -> dict[str, Any]:
 
 
 def _shares_of(blocks: int, tiles: int, resident: int) -> int:
-    """Into how many shares that many tiles of columns are cut, if so many blocks take each share,
-    and a GPU holds `resident` blocks at a time."""
+    """How many shares that many tiles of columns are divided into, if so many blocks compute each
+    share, and a GPU holds `resident` blocks at a time."""
     wanted = operands.cover(resident * _WAVES, max(blocks, 1))
     needed = operands.cover(resident, max(blocks, 1))
     return max(1, min(wanted, max(tiles // _TILES, min(tiles, needed))))

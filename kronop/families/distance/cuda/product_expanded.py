@@ -1,4 +1,4 @@
-"""How products of kernel matrices take squared distances from tensor cores; see product_mma.cuh."""
+"""Products of kernel matrices with squared distances from tensor cores; see product_mma.cuh."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kronop.target import Target
 _WARPS, _LANES_M = 8, 8
 # Most features: those of a thread's rows are in registers.
 _MOST_DEPTH = 128
-# Parts of which the largest norms are found apart, as in product_block.cuh, and rows that a block
+# Parts whose largest norms are found separately, as in product_block.cuh, and rows that a block
 # packs.
 PARTS, ROWS = 64, 64
 _BATCHES = ("batch", "x1_batch", "x2_batch")
@@ -41,7 +41,7 @@ class _OfPoints(InWorkspace):
 
     Attributes:
         source: the type of the points.
-        depth: at least as many as there are features.
+        depth: the number of features, padded.
         pointers: those of PLACES_OF_POINTS that are members of the parameter struct.
         tiles: members that count tiles.
     """
@@ -67,8 +67,8 @@ class _OfPoints(InWorkspace):
         )
 
     def _launch(self, placed: PlacedProduct, blocks: int, *tiles: int) -> tuple[Launch, ...]:
-        """The launch of so many blocks for the points of each problem, once for all problems of the
-        batch that share them; `tiles` are the values of the members of that name."""
+        """The launch of so many blocks for the points of each problem (once for all problems of the
+        batch that share points); `tiles` are the values of the members of that name."""
         p, points = placed.problem, placed.points
         extents, _ = points_batch(p)
         values: dict[str, Any] = {
@@ -85,7 +85,7 @@ class _OfPoints(InWorkspace):
 
 @dataclass(frozen=True, kw_only=True)
 class ProductMeasure(_OfPoints):
-    """The centre of the points, and the largest squares of lengths of points away from it."""
+    """The centre of the points, and the largest squares of lengths relative to it."""
 
     pointers = ("largest", "centre")
 
@@ -113,11 +113,11 @@ class ProductMeasure(_OfPoints):
 
 @dataclass(frozen=True, kw_only=True)
 class ProductHalves(_OfPoints):
-    """Points as tensor cores read them, in two halves.
+    """Points split in two halves, as the tensor cores read them.
 
     Attributes:
-        stacked: features are there three times, so that one product is the sum of three.
-        warp_rows: points of X1 that a warp has.
+        stacked: features are stored three times, so that one MMA is the sum of three.
+        warp_rows: points of X1 of a warp.
     """
 
     pointers = ("largest", "centre", "halves1", "halves2", "norms1", "norms2")
@@ -162,9 +162,9 @@ class ProductMma(ProductKernel):
 
     Attributes:
         depth: features, with padding.
-        stacked: there are so few features that products of their halves are one product.
+        stacked: so few features that the products of their halves are one MMA.
         unroll: tiles of 16 columns whose computations may overlap.
-        instead: what computes differences where products are not accurate enough.
+        instead: the design that computes differences where products are not accurate enough.
     """
 
     styles: ClassVar[tuple[str, ...]] = ("multiplied by threads", "multiplied by tensor cores")
@@ -181,7 +181,7 @@ class ProductMma(ProductKernel):
 
     @property
     def warp_rows(self) -> int:
-        """Rows of a tile that a warp has."""
+        """Rows of a tile of a warp."""
         return _LANES_M * self.thread_m
 
     @property

@@ -1,13 +1,12 @@
-// Points as products on tensor cores read them: away from their centre, times a power of two, and
-// as the sum of two float16 numbers. Their products then have 22 bits.
+// Points as the tensor cores read them: centred, scaled by a power of two, and as the sum of two
+// float16 numbers. Their products then have 22 bits.
 //
-// Where there are few features, each is stored three times, so that one product does the work of
-// the three products of halves that count.
+// If there are few features, each is stored three times, so that one MMA computes the three
+// products of halves that matter.
 //
-// Threads of such products hold what half_mma.cuh says. Row i of warp group g is row 32 (i / 4) +
-// 4 g + i % 4 of the warp's points of x1. Of 16 points of x2, two blocks of 8 have columns of the
-// product: block q has column 2 t + r at the point 4 t + 2 q + r. So a thread gets the product's
-// values of neighbouring points.
+// Threads hold fragments as in half_mma.cuh. Row i of quad g is row 32 (i / 4) + 4 g + i % 4 of the
+// warp's points of x1. Of 16 points of x2, two blocks of 8 are columns of an MMA: in block q,
+// column 2 t + r is point 4 t + 2 q + r. So a thread gets the values of neighbouring points.
 #pragma once
 
 #include "kronop/half_mma.cuh"
@@ -24,14 +23,14 @@ struct ProductHalvesParameters {
 
 namespace product {
 
-// What points are multiplied by: the largest length becomes 32 to 64.
+// The scale of points: the largest length becomes 32 to 64.
 KRONOP_INLINE float scale_of(float largest) {
   const int exponent = int(__builtin_bit_cast(unsigned, math::sqrt(largest)) >> 23) - 127;
   const int power = 5 - (exponent < -60 ? -60 : exponent > 60 ? 60 : exponent);
   return __builtin_bit_cast(float, unsigned(power + 127) << 23);
 }
 
-// Words of a point, per feature: one half is the rounded number, the other what is left of it.
+// Words of a point, per feature: one half is the rounded number, the other the remainder.
 inline constexpr int kWordsOf1 = 8, kWordsOf2 = 4;
 
 }  // namespace product
@@ -61,7 +60,7 @@ KRONOP_INLINE void product_halves(const Parameters& parameters) {
   const bool along = column_step == 1;
   for (int item = threadIdx.x; item < kRows * kDepth; item += Step::kThreads) {
     const int row = along ? item / kDepth : item % kRows, k = along ? item % kDepth : item / kRows;
-    // Behind the last point are copies of it.
+    // The last point is repeated.
     const long long source = tile * kRows + row < rows ? tile * kRows + row : rows - 1;
     points[row * kPitch + k] =
         k < p.k ? convert<float>(from[source * row_step + k * column_step]) - centre[k] : 0.0f;
@@ -106,7 +105,7 @@ KRONOP_INLINE void product_halves(const Parameters& parameters) {
     for (int r = 0; r < 2; ++r) {
       int feature = k + r;
       if constexpr (Step::kStacked) {
-        // First what is left of x1, then what is left of x2, and then neither.
+        // First the remainder of x1, then the remainder of x2, and then neither.
         const int turn = feature / int(p.k);
         is_rest = turn == int(second);
         feature = turn < 3 ? feature - turn * int(p.k) : kDepth - 1;

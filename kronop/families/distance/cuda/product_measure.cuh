@@ -1,4 +1,4 @@
-// The centre of the points of x2, about, and the largest squares of lengths of points away from it.
+// An approximate centre of the points of x2, and the largest squares of lengths relative to it.
 #pragma once
 
 #include "product_block.cuh"
@@ -12,7 +12,7 @@ struct ProductMeasureParameters {
   long long x1_row, x1_column, x2_row, x2_column;
 };
 
-// A block takes one of kParts parts of the points of one operand. All find the same centre: the
+// A block has one of kParts parts of the points of one operand. All compute the same centre: the
 // mean of kSamples points.
 template <class Step, class Parameters>
 KRONOP_INLINE void product_measure(const Parameters& parameters) {

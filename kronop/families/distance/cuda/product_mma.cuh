@@ -2,7 +2,7 @@
 //
 //     |x - y|^2 = |x|^2 + |y|^2 - 2 x . y
 //
-// Products are of float16 numbers, three for each (product_halves.cuh). Where this is not accurate
+// Products are of float16 numbers, three for each (product_halves.cuh). If this is not accurate
 // enough for the kernel, nothing is done here, and product_tile.cuh computes differences.
 #pragma once
 
@@ -77,8 +77,8 @@ KRONOP_INLINE void product_mma(const Parameters& parameters) {
     for (int strip = 0; strip < kTileN / 16; ++strip) {
       float sums[kOperands][2][4] = {};
       const unsigned* from = of_x2 + buffer * kOfX2 + strip * 16 * kDepth + lane * kWordsOf2;
-      // Products with what is left of x2 come first: where sums are small, little is lost when they
-      // are truncated. Stacked features have all three products in one.
+      // Products with remainders of x2 come first: truncation loses little while sums are small.
+      // Stacked features have all three products in one.
       constexpr int kAll = Step::kStacked ? 1 : 0;
 #pragma unroll
       for (int part = kAll; part < 2; ++part) {

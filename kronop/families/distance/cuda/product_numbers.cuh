@@ -1,4 +1,4 @@
-// The numbers that a kernel's function of sums is computed in, and the terms of these sums.
+// The numbers in which a kernel's function of sums is computed, and the terms of these sums.
 #pragma once
 
 #include "kronop/memory.cuh"
@@ -7,9 +7,9 @@
 namespace kronop {
 namespace product {
 
-// The number x * factor. What is the same for all pairs, such as a bandwidth, is collected in the
-// factor, which is computed once and in double precision: a Gaussian kernel then takes one
-// multiplication and one exponential for each pair.
+// The number x * factor. Constants of all pairs, such as a bandwidth, are multiplied into the
+// factor, once and in double precision: a Gaussian kernel then takes one multiplication and one
+// exponential for each pair.
 struct Scaled {
   float x = 0;
   double factor = 1;
@@ -20,8 +20,8 @@ struct Scaled {
 
   KRONOP_INLINE static Scaled varying(float x) { return {x, 1.0}; }
   KRONOP_INLINE static Scaled uniform(float x) { return {1.0f, double(x)}; }
-  // Factors beyond float32 stay finite and do not vanish: they are multiplied with
-  // 0 and with infinity.
+  // Factors beyond float32 are clamped to finite numbers that are not 0: they are multiplied by 0
+  // and by infinity.
   KRONOP_INLINE float times(double more) const {
     const double all = factor * more, most = 3.4e38, least = 1.4e-45;
     const double size = all < 0 ? -all : all;
@@ -55,8 +55,8 @@ struct Numbers<double> {
   KRONOP_INLINE static double uniform(double x) { return x; }
 };
 
-// What a term sums up over features, or takes the maximum of; d is the difference of two features,
-// or that divided by an element of a vector. The numbers are those of the Python enumeration.
+// The term to sum, or to maximise, over features; d is the difference of two features, or that
+// divided by an element of a vector. The numbers are those of the Python enumeration.
 enum Term : int {
   kZero,         // d != 0
   kHalf,         // |d|^(1/2)

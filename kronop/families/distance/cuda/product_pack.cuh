@@ -3,8 +3,8 @@
 //
 //     [problem][row / tile][column][row % tile]
 //
-// Columns are padded with zeros. Rows of points are padded with copies of the last one, for which
-// every kernel has a value as for that one, and rows of v with zeros, which those values meet.
+// Columns are zero-padded. Rows of points are padded with copies of the last one, for which the
+// kernel's values are finite where they are for that one, and rows of v with zeros.
 #pragma once
 
 #include "kronop/memory.cuh"

@@ -1,4 +1,4 @@
-"""What comes before and after the tiles of a product: packing of operands, and sums of shares."""
+"""Before and after the tiles of a product: packing of operands, and sums of shares."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _THREADS, _PIECE, _OPERANDS = 256, 32, 3
 
 @dataclass(frozen=True, kw_only=True)
 class ProductPack(InWorkspace):
-    """Operands, converted and in the order in which tiles are read.
+    """Packs operands, converted and in the order in which tiles read them.
 
     Attributes:
         source: the type of the operands.
@@ -86,7 +86,7 @@ class ProductPack(InWorkspace):
 
 @dataclass(frozen=True, kw_only=True)
 class ProductSum(Design):
-    """The sums of all shares, through the epilogue.
+    """Adds up all shares and applies the epilogue.
 
     Attributes:
         source, output: types of V and of the result.

@@ -1,4 +1,4 @@
-"""The pipelines of products of kernel matrices, and what of the workspace their parts share."""
+"""The pipelines of products of kernel matrices, and how their steps share the workspace."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kronop.target import Target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProductsOfPoints(Pipeline):
-    """Points are packed in halves, away from their centre, and multiplied on tensor cores."""
+    """Centred points are packed as halves, and multiplied on tensor cores."""
 
     mma: ProductMma
 
@@ -62,7 +62,7 @@ class ProductsOfPoints(Pipeline):
         return (*halves, *norms, aligned(4 * problems * 2 * PARTS), aligned(4 * problems * size.k))
 
     def placed(self, problem: KernelMatmulProblem, places: Sequence[int]) -> PlacedPoints:
-        """What is at these places; nothing where no kernel of two points depends on them."""
+        """The points at these addresses; none if no kernel of two points depends on them."""
         if not (problem.n and problem.k):
             return PlacedPoints()
         return PlacedPoints(
@@ -80,8 +80,8 @@ class KernelMatmul(Pipeline):
     """Operands are packed, shares of the columns computed, and their sums added up.
 
     Attributes:
-        points: computes the shares where products of points are accurate enough; None without.
-        tile: computes those that are left, from differences.
+        points: computes the shares if products of points are accurate enough; None without.
+        tile: computes the others, by direct differences.
     """
 
     pack: ProductPack
@@ -98,8 +98,8 @@ class KernelMatmul(Pipeline):
         return (self.points.mma if self.points else self.tile).shares(size, target)
 
     def _nbytes(self, size: KernelMatmulSize, target: Target) -> tuple[int, ...]:
-        """Bytes of the packed operands, without what problems share, of the shares of columns, and
-        of what products of points take."""
+        """Bytes of the packed operands (those that problems share once), of the shares of columns,
+        and of what products of points need."""
         element = self.tile.math.element_accumulator.bytes
         own = zip((size.own_x1, size.own_x2, size.own_v), self.tile.rooms(size), strict=True)
         packed = (aligned(problems * room.numbers * element) for problems, room in own)

@@ -1,4 +1,4 @@
-"""Where the steps of a product of a kernel matrix leave in the workspace what later ones read."""
+"""Workspace addresses that the steps of a product of a kernel matrix share."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from kronop.families.distance.product_description import KernelMatmulProblem
 from kronop.frozen import dataclass
 
 _ALIGNED = 256
-# What there is of points, in the order in which it lies in the workspace.
+# Arrays of the points, in the order of the workspace.
 PLACES_OF_POINTS = ("halves1", "halves2", "norms1", "norms2", "largest", "centre")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room(Decision):
-    """How an operand is packed: [problem][row / tile][depth][row % tile].
+    """The packed layout of an operand: [problem][row / tile][depth][row % tile].
 
     Attributes:
         rows, columns: of the operand.
         depth: columns with padding.
-        zeros: rows are padded with zeros, and not with the last row.
+        zeros: rows are padded with zeros, not with copies of the last row.
     """
 
     rows: int
@@ -44,7 +44,7 @@ class Room(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedPoints:
-    """Points for tensor cores. All is 0 where there are none.
+    """Packed points for tensor cores. All addresses are 0 if there are none.
 
     Attributes:
         halves1, halves2, norms1, norms2: addresses of those of X1 and X2.
@@ -65,10 +65,10 @@ class PlacedPoints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedProduct:
-    """A product, with addresses in the workspace: what all of its steps are launched for.
+    """A product with its addresses in the workspace: the problem of all of its steps.
 
     Attributes:
-        rooms: of X1, X2 and V.
+        rooms: packed layouts of X1, X2 and V.
         packed: addresses of X1, X2 and V.
         partial: the sums of all shares.
         shares: how many there are.
@@ -83,15 +83,15 @@ class PlacedProduct:
 
     @property
     def sources(self) -> tuple[Strided, Strided, Strided]:
-        """What is packed."""
+        """The operands that are packed."""
         return self.problem.x1, self.problem.x2, self.problem.v
 
 
 def packed_batch(
     extents: tuple[int, ...], *read: Strided
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(extents of the batch of what is packed from these operands, its strides in problems): 1 and
-    0 where they repeat over the batch."""
+    """(extents of the batch of packed operands, its strides in problems): 1 and 0 where they are
+    broadcast over the batch."""
     kept = varying(extents, *(item.batch for item in read))
     strides = tuple(
         math.prod(kept[index + 1 :]) if extent > 1 else 0 for index, extent in enumerate(kept)
@@ -106,5 +106,5 @@ def points_batch(problem: KernelMatmulProblem) -> tuple[tuple[int, ...], tuple[i
 
 
 def aligned(size: int) -> int:
-    """Bytes up to where the next array of the workspace may start."""
+    """`size` rounded up to the alignment of arrays in the workspace."""
     return operands.round_up(size, _ALIGNED)

@@ -1,5 +1,5 @@
-// Adds up what the shares of a product have left in the workspace, always in the same order, adds
-// the regularization, and takes the totals through the epilogue.
+// Adds up the shares of a product in the workspace in a fixed order, adds the regularization, and
+// applies the epilogue.
 #pragma once
 
 #include "kronop/memory.cuh"
@@ -9,7 +9,7 @@ namespace kronop {
 template <class Scalar>
 struct ProductSumParameters {
   void *partial, *y, *z, *v;  // partial: [share][problem][m][c]
-  void* regularization;       // null: `number` holds it
+  void* regularization;       // null: in `number`
   long long shares, problems, m, n, c;
   long long batch[4], y_batch[4], z_batch[4], v_batch[4], regularization_batch[4];
   long long y_row, y_column, z_row, z_column, v_row, v_column;

@@ -1,7 +1,7 @@
 // Products of kernel matrices by direct differences of features. A block has kTileM rows of x1 and
-// a share of the columns n, through which it goes tile by tile: it sums over features in registers,
-// applies the kernel to the sums, and multiplies its values by the rows of v at once. Slabs of
-// kSlab features come to shared memory while the slab before is computed.
+// iterates over a share of the columns n, tile by tile: it sums over features in registers, applies
+// the kernel to the sums, and multiplies the values by the rows of v. Slabs of kSlab features are
+// double-buffered in shared memory.
 #pragma once
 
 #include "distance_lengths.cuh"
@@ -11,18 +11,18 @@ namespace kronop {
 
 namespace product {
 
-// The sums of a thread over features.
+// A thread's sums over features.
 template <class Step>
 class Sums {
  public:
   using T = typename Step::Accumulator;
   static constexpr int kTerms = count_of(Step::kTerm), kM = Step::kThreadM, kN = Step::kThreadN;
-  // The place of the first term of a kind; kTerms if there is none.
+  // The index of the first term of a kind; kTerms if there is none.
   KRONOP_INLINE static constexpr int place_of(int kind, int first = 0) {
     return first == kTerms || Step::kTerm[first] == kind ? first : place_of(kind, first + 1);
   }
-  // How often features are gone through: relative terms are summed in a second round, when the
-  // largest difference is known.
+  // Passes over the features: relative terms are summed in a second pass, when the largest
+  // difference is known.
   static constexpr int kRounds = place_of(kRelative) < kTerms ? 2 : 1;
 
   template <int t = 0>
@@ -35,7 +35,7 @@ class Sums {
     if constexpr (t + 1 < kTerms) clear<t + 1>();
   }
 
-  // To be called before features are gone through once more.
+  // Called before the second pass over the features.
   KRONOP_INLINE void take_largest() {
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
@@ -45,7 +45,7 @@ class Sums {
     }
   }
 
-  // Adds the terms of a round, of one feature of all pairs. `reciprocals` are those of the vectors'
+  // Adds the terms of a pass, of one feature of all pairs. `reciprocals` are those of the vectors'
   // elements.
   template <int t = 0>
   KRONOP_INLINE void add(int round, const T (&a)[kM], const T (&b)[kN], const T* reciprocals,
@@ -69,7 +69,7 @@ class Sums {
     }
   }
 
-  // Whether a length has left the range of float32.
+  // Whether a length exceeds the range of float32.
   KRONOP_INLINE bool has_unusual() const {
     bool found = false;
 #pragma unroll
@@ -79,7 +79,7 @@ class Sums {
     return found;
   }
 
-  // Computes such values again; see distance_lengths.cuh.
+  // Recomputes such values; see distance_lengths.cuh.
   template <class First, class Second>
   KRONOP_INLINE void mend(const T* h, T (&of)[kM][kN], long long features, const First& first,
                           const Second& second) const {
@@ -204,7 +204,7 @@ KRONOP_INLINE void product_tile(const Parameters& parameters) {
       __syncthreads();
       const int round = kRounds > 1 && step >= slabs, slab = step - round * slabs;
       const bool last = slab + 1 == slabs, last_of_all = last && round + 1 == kRounds;
-      // One slab of x1 stays where it is.
+      // The only slab of x1 is copied once.
       if (!last_of_all || tile + 1 < tiles) {
         copy(last_of_all ? 0 : round + last, last ? 0 : slab + 1, buffer ^ 1,
              int(tile + last_of_all) & 1, slabs > 1);

@@ -1,8 +1,8 @@
-// What a thread does with the values of its pairs: multiplies them by columns of v, and adds up.
+// How a thread multiplies the values of its pairs by columns of v, and accumulates.
 //
 // The lanes of a warp are 8 in rows (lane / 4) by 4 in columns (lane % 4). A thread has kM rows and
-// kN columns of the warp's tile, in runs of kRun neighbours, which are read from shared memory in
-// one access; the runs of the lanes lie side by side.
+// kN columns of the warp's tile, in vectors of kRun neighbours; the vectors of the lanes are
+// interleaved.
 #pragma once
 
 #include "kronop/half_mma.cuh"
@@ -14,7 +14,7 @@ namespace product {
 template <class T>
 inline constexpr int run_of = 16 / sizeof(T);
 
-// Where item i of lane 0 is; that of the next lane is a run further on.
+// The offset of item i of lane 0; that of the next lane is a vector further on.
 template <class T, int kLanes>
 KRONOP_INLINE constexpr int place(int i) {
   constexpr int run = run_of<T>;
@@ -31,14 +31,14 @@ KRONOP_INLINE void load_runs(const T* from, T (&to)[kCount]) {
   }
 }
 
-// Sums of a thread over its own columns: for few columns of v.
+// A thread's sums over its own columns: for few columns of v.
 template <class T, int kM, int kN, int kColumns, int kPitch>
 class WeighAlone {
  public:
   // Threads of a row whose sums have to be added up.
   static constexpr int kSums = 4;
 
-  // `v` is where the first column of the warp is.
+  // `v` is the address of the warp's first column.
   KRONOP_INLINE void add(const T (&of)[kM][kN], const T* v) {
     const T* from = v + int(threadIdx.x) % 4 * run_of<T>;
 #pragma unroll
@@ -53,8 +53,8 @@ class WeighAlone {
     }
   }
 
-  // To be called after each tile: sums of tiles are added up by themselves, which keeps rounding
-  // errors small.
+  // Called after each tile: sums of tiles are accumulated separately, which keeps rounding errors
+  // small.
   KRONOP_INLINE void end_tile() {
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
@@ -66,7 +66,7 @@ class WeighAlone {
     }
   }
 
-  // Calls visit(thread of the row, row, column, total): `row` counts from the warp's first.
+  // Calls visit(thread of the row, row, column, total): `row` is relative to the warp's first.
   template <class Visit>
   KRONOP_INLINE void finish(const Visit& visit) {
     const int lane = threadIdx.x % 32;
@@ -82,17 +82,17 @@ class WeighAlone {
   T sums_[kM][kColumns] = {}, totals_[kM][kColumns] = {};
 };
 
-// Sums of a warp, with the tensor cores: each float32 is split into a TF32 number and a rest, and
-// three of the four products count. Products with a rest are computed in bfloat16, at twice the
-// rate; their errors are below 2^-19 of the whole product.
+// A warp's sums on the tensor cores: each float32 is split into a TF32 number and a remainder, and
+// three of the four products are computed. Products with a remainder are computed in bfloat16, at
+// twice the rate; their errors are below 2^-19 of the whole product.
 //
-// A thread's items are the elements of the left operand that it holds. In TF32, column t of the
-// operand stands for the first of two neighbours, and column t + 4 for the second.
+// A thread's items are its fragment of the left operand. In TF32, column t of the operand is the
+// first of two neighbours, and column t + 4 the second.
 template <class T, int kM, int kN, int kColumns, int kPitch>
 class WeighTogether {
   static constexpr int kOperands = kM / 2, kBlocks = kColumns / 8;
-  // NOTE: tensor cores truncate sums, so that long ones would come out too small. After so many
-  // products they are added to totals in ordinary arithmetic.
+  // NOTE: tensor cores truncate, so that long sums would be too small. After so many MMAs they are
+  // added to totals in ordinary arithmetic.
   static constexpr int kMost = 32;
 
  public:
@@ -169,7 +169,7 @@ class WeighTogether {
   T sums_[kOperands][kBlocks][4] = {}, totals_[kOperands][kBlocks][4] = {};
   int products_ = 0;
 
-  // Four numbers, of which TF32 takes the upper bits, the same in bfloat16, and what TF32 leaves.
+  // Four numbers: their upper bits (TF32), these in bfloat16, and the remainders.
   KRONOP_INLINE static void part_run(const T (&from)[4], float (&whole)[4], unsigned (&parts)[2],
                                      unsigned (&rests)[2]) {
     float rest[4];

@@ -18,7 +18,7 @@ KRONOP_INLINE double reciprocal_of_largest(double largest) {
   return is_normal ? __builtin_bit_cast(double, __builtin_bit_cast(long long, 1 / largest) + 1) : 1;
 }
 
-// |d| / max |d|. In float32, NaN becomes 0: it is the largest difference too.
+// |d| / max |d|. In float32, NaN becomes 0: then the largest difference is NaN too.
 KRONOP_INLINE float relative(float d, float reciprocal) {
   return multiply_add_saturated(magnitude(d), reciprocal, 0.0f);
 }
@@ -26,12 +26,12 @@ KRONOP_INLINE double relative(double d, double reciprocal) {
   return smaller(magnitude(d) * reciprocal, 1.0);
 }
 
-// A power that comes from a tensor, within bounds beyond which results stay the same. Powers that
-// are given as numbers are within these bounds already.
+// A power that was read from a tensor, clamped to bounds beyond which results stay the same. Powers
+// that are given as numbers are within these bounds already.
 KRONOP_INLINE float bounded_power(float p) { return larger(smaller(p, 0x1p40f), 0x1p-40f); }
 KRONOP_INLINE double bounded_power(double p) { return larger(smaller(p, 0x1p70), 0x1p-70); }
 
-// Bounds those values that are powers of relative terms.
+// Clamps those values that are powers of relative terms.
 template <class Step, int kRelative, class Scalar, int t = 0>
 KRONOP_INLINE void bound_powers(Scalar* values) {
   if constexpr (int(Step::kTerm[t]) == kRelative) {

@@ -1,4 +1,4 @@
-"""Plans of distances from products: tiles that are candidates, and their two steps."""
+"""Plans of distances from products: the candidate tiles, and their two steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kronop.families.distance.floors import LeastOfPack
 from kronop.families.distance.steps import matrix_step, step_of
 from kronop.target import Target
 
-# Columns of a tile, with and without elements that are split: their sums take registers twice.
+# Columns of a tile, for split elements and for others: sums of split elements take two registers.
 _COLUMNS = {True: (64, 128, 192), False: (64, 128, 256)}
 _MOST_STAGES = 8
 # Bytes of shared memory besides stages, at most.
@@ -23,7 +23,7 @@ _MOST_FACTS = 7 << 10
 
 
 def pipelines(what: DistanceDescription, target: Target) -> Iterator[PackedDistances]:
-    """The ways to compute what is described from products."""
+    """The ways to compute a description from products."""
     for symmetric in [False, True][: 1 + what.symmetric]:
         for n in _COLUMNS[what.X1.element is float32]:
             stage = (ROWS + n) * ROW_BYTES
@@ -44,7 +44,7 @@ def pipelines(what: DistanceDescription, target: Target) -> Iterator[PackedDista
 
 
 def steps(what: DistanceDescription, target: Target, pipeline: PackedDistances) -> tuple[Step, ...]:
-    """The steps of a plan: points are packed, and multiplied."""
+    """The steps of a plan: one packs points, one multiplies them."""
     product, element = pipeline.product, what.X1.element.bytes
     halves = 2 if product.split else 1
     moved = element + halves * product.element.bytes

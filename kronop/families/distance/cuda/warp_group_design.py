@@ -1,10 +1,10 @@
-"""Distances as products on the tensor cores of sm_90a: a step that packs points, and the products.
+"""Distances as products on the tensor cores of sm_90a: a packing step, and the products.
 
     sum over k of (x1[m, k] - x2[n, k])^2 = |x1[m]|^2 + |x2[n]|^2 - 2 x1[m] x2[n]
 
-Elements of 16 bits are multiplied as they are. A float32 element is the sum of two float16 numbers,
-three of whose four products count. Squared distances alone are computed of points less their
-centre. See distance_pack.cuh and distance_warp_group.cuh.
+Elements of 16 bits are multiplied as they are. A float32 element is the sum of two float16 numbers;
+three of their four products are computed. For squared distances alone the points are centred. See
+distance_pack.cuh and distance_warp_group.cuh.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from kronop.target import Target
 Ints = tuple[int, ...]
 _SOURCES = (float32, float16, bfloat16)
 _PRODUCTS = (TermKind.Dot, TermKind.NormA, TermKind.NormB)
-# What a kernel without powers and vectors reads of a form.
+# Constants of the form that a kernel without powers and vectors reads.
 _READ = ("kTerm", "kValues", "kRegularized")
 # Rows of a tile; points of a granule, and bytes of each in an image.
 ROWS, _GRANULE, ROW_BYTES = 128, 64, 128
 # Bytes of a point's scale and norm.
 _FACTS_BYTES = 8
 _ALIGNMENT = 256
-# Threads of a block: two teams that multiply, and one of which a warp copies. Registers of each.
+# Threads of a block: two multiplying warp groups and a copying one; registers of each.
 _THREADS, _PRODUCT_REGISTERS, _COPY_REGISTERS = 384, 232, 40
 _BARRIER_BYTES = 8
 # Buffers of facts in shared memory.
@@ -48,11 +48,11 @@ _PACK_SHARED = 4 * (1024 + 8 * _PACK_ROWS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedProblem:
-    """Pairs of points with the places of what is packed of them.
+    """Pairs of points with the workspace addresses of their packed data.
 
     Attributes:
         places: addresses of images and of facts, of X1 and then of X2 unless it is X1.
-        batches: the extents over which X1 and X2 are packed, which are 1 where they repeat.
+        batches: the extents over which X1 and X2 are packed: 1 where they are broadcast.
     """
 
     problem: DistanceProblem
@@ -73,14 +73,14 @@ class PackedProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class DistanceWarpGroup(Design):
-    """Products of packed points, and what follows from them.
+    """Products of packed points, and results from these products.
 
     Attributes:
         source, output: types of the points and of the result.
         symmetric: X1 and X2 are the same points.
         expanded: errors of squared distances may be relative to norms.
         n: columns of a tile.
-        stages: of the ring in shared memory.
+        stages: stages of the ring in shared memory.
     """
 
     styles: ClassVar[tuple[str, ...]] = ("split", "whole", "all pairs", "half of the pairs")
@@ -107,7 +107,7 @@ class DistanceWarpGroup(Design):
 
     @property
     def element(self) -> DataType:
-        """The type of what is multiplied."""
+        """The type of the multiplied elements."""
         return float16 if self.split else self.source
 
     @property
@@ -215,7 +215,7 @@ class DistanceWarpGroup(Design):
 
 @dataclass(frozen=True, kw_only=True)
 class DistancePack(InWorkspace):
-    """Packs points for `product`, which it gives scales and norms as well."""
+    """Packs points for `product`, with their scales and norms."""
 
     styles: ClassVar[tuple[str, ...]] = ("centred", "split", "whole", "one operand", "both")
 

@@ -22,12 +22,12 @@ from kronop.frozen import dataclass
 from kronop.machine import MEASURED
 from kronop.target import Target
 
-# The share of the bytes of large copies that packing and storing move; seconds of both launches,
-# and those until loads of points have come.
+# The fraction of the bandwidth of large copies that packing and storing reach; seconds of both
+# launches; latency of the first loads of points.
 _MOVED, _LAUNCHES, _LATENCY = 0.935, 6e-6, 0.8e-6
-# Features that a thread's loads in flight reach over, where a team of them packs a point.
+# Features that a team's loads in flight cover while it packs a point.
 _PACK_FEATURES = 128
-# Cycles from the last product of a tile to the first one of the next.
+# Cycles from the last MMA of a tile to the first one of the next.
 _TILE_CYCLES = 3000
 
 
@@ -52,7 +52,7 @@ class PackedDistances(Pipeline):
         return self.product.status(target)
 
     def seconds(self, size: DistanceSize, target: Target) -> float:
-        """About how long both steps take."""
+        """Modelled time of both steps."""
         product = self.product
         slabs = operands.cover(size.k, product.slab)
         rows, columns = operands.cover(size.m, ROWS), operands.cover(size.n, product.n)

@@ -1,5 +1,4 @@
-"""Plans of kernels of pairs of points on CPUs: candidates, what they are modelled to take, the
-least."""
+"""Plans of kernels of pairs of points on CPUs: the candidate with the least modelled time."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ _ROWS, _VECTORS = (1, 2, 3, 4, 6, 8, 12), (1, 2, 3, 4)
 
 
 def supports(description: DistanceDescription, target: Target) -> Status:
-    """Whether vectors can obey the math and the user's tile."""
+    """Whether vectors can do the math and the user's tile."""
     return common_status(description.math, description.tile, target)
 
 

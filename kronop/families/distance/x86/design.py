@@ -20,11 +20,11 @@ from kronop.families.distance.size import DistanceSize
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# Bytes of the features of a packed row; with blocks of about so many rows and columns, the packed
-# columns of a thread take 256 KB, and sums in float32 192 KB, which the second-level cache holds.
+# Bytes of the features of a packed row; with blocks of about so many rows and columns, a thread's
+# packed columns take 256 KB, and sums in float32 192 KB, which the second-level cache holds.
 _SLAB_BYTES = 1024
 _BLOCK_ROWS, _BLOCK_COLUMNS = 192, 256
-# Vector instructions of a term after those that its difference takes, by its kind.
+# Vector instructions of a term, besides those of its difference, by its kind.
 _INSTRUCTIONS = {
     TermKind.Zero: 3,
     TermKind.Half: 6,
@@ -43,15 +43,15 @@ _INSTRUCTIONS = {
     TermKind.Relative: 49,  # The difference is computed twice.
 }
 PRODUCTS = (TermKind.Dot, TermKind.NormA, TermKind.NormB)
-# Vector registers that a term takes besides sums and operands.
+# Vector registers of a term, besides sums and operands.
 _POWER_REGISTERS, _REGISTERS = 20, 2
-# Cycles to pack an element, to finish a vector of results, and to store one number to its mirror.
+# Cycles to pack an element, to finish a vector of results, and to store one number transposed.
 _PACK, _FINISH, _MIRROR = 0.7, 8.0, 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterTiles(Design):
-    """Sums of a tile of pairs stay in registers while what is summed over passes by.
+    """A register tile: sums of pairs stay in registers during the loop over what is summed.
 
     Attributes:
         source, output: types of the operands and of the result.
@@ -128,7 +128,7 @@ class DistanceTiles(RegisterTiles):
 
     @property
     def block(self) -> tuple[int, int]:
-        """Rows and columns of results that a thread computes at once, in whole tiles."""
+        """Rows and columns of a thread's block of results, in whole tiles."""
         return (
             max(1, _BLOCK_ROWS // len(self.form.terms) // self.rows) * self.rows,
             max(1, _BLOCK_COLUMNS // self.panel) * self.panel,
@@ -151,7 +151,7 @@ class DistanceTiles(RegisterTiles):
             yield "symmetric"
 
     def status(self, target: Target) -> Status:
-        """Whether the form can be expanded, and the tile's sums stay in registers."""
+        """Whether the form can be expanded, and the tile's sums fit in registers."""
         kinds = [term.kind for term in self.form.terms]
         if self.expanded and kinds != [TermKind.Two]:
             return Status.reject("only squared distances alone are computed from products")
@@ -220,7 +220,7 @@ class DistanceTiles(RegisterTiles):
 
 
 def _turned(problem: DistanceProblem) -> DistanceProblem:
-    """The problem of the transposed result, which is stored contiguously where it runs along the
+    """The problem of the transposed result, which is contiguous where it is contiguous along
     columns."""
     z, y = problem.z, problem.y
     return dataclasses.replace(

@@ -1,5 +1,5 @@
-// Activations. Those whose results are rounded to 16 bits take a few instructions, where functions
-// that are right to 24 bits take 20 to 30.
+// Activations. Where results are rounded to 16 bits, approximations of a few instructions are used;
+// functions with an accuracy of 24 bits take 20 to 30.
 #pragma once
 
 #include "instructions.cuh"
@@ -7,7 +7,7 @@
 namespace kronop {
 namespace math {
 
-// Activations that fall to 0 are 0 from here on, where minus infinity would meet a factor of 0.
+// From here on, activations that vanish are 0: minus infinity times a factor of 0 would be NaN.
 template <class T>
 KRONOP_INLINE T bounded(T x) {
   return larger(x, T(-1000));
@@ -31,10 +31,10 @@ KRONOP_INLINE T gelu(T x) {
 
 // x Phi(x), where Phi is the normal distribution: max(x, 0) - |x| Phi(-|x|).
 //
-// Phi(-u) is exp(-u^2 / 2) times a function that falls slowly, here a polynomial with relative
-// errors of at most 6.1e-5 up to 5.6. With it, a result is off by at most 0.14 of the last bit of
-// float16 before it is rounded. Beyond, where results are below 6e-8, u times that function hardly
-// changes: it stays what it is at 5.6, which is right to 2.5 %.
+// Phi(-u) is exp(-u^2 / 2) times a slowly falling function, here a polynomial with relative errors
+// of at most 6.1e-5 for u up to 5.6. Results are then off by at most 0.14 of float16's last bit
+// before rounding. For larger u, where results are below 6e-8, the function times u hardly changes:
+// its value at 5.6 is used, which is right to 2.5 %.
 KRONOP_INLINE float gelu_of_16_bits(float x) {
   const float u = smaller(magnitude(x), 5.6f), tail = fast_exp2(x * x * -0.72134752044f);
   float slow = -7.757568e-07f;

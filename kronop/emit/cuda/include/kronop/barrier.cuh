@@ -1,5 +1,5 @@
-// Barriers in shared memory between producer and consumer warps, and what else warp groups with
-// different work need: registers that move between them, and stages in turn.
+// Barriers in shared memory between producer and consumer warps, and what else specialised warp
+// groups need: reallocation of registers, and the state of a pipeline of stages.
 #pragma once
 
 #include "memory.cuh"
@@ -61,8 +61,8 @@ KRONOP_INLINE void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// A warp group gives registers back, and another one takes them. kCount is how many registers each
-// of its threads has afterwards.
+// Reallocates registers between warp groups (setmaxnreg): one releases, another acquires. kCount is
+// the number of registers of each of its threads afterwards.
 template <int kCount>
 KRONOP_INLINE void give_registers_back() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
@@ -80,8 +80,8 @@ KRONOP_INLINE void wait_for_team(int index) {
 }
 #endif
 
-// Whose turn it is among stages that are filled and used in a ring, and the parity of the phase of
-// its barriers.
+// The current stage of a ring of stages that are filled and used in order, and the parity of the
+// phase of its barriers.
 template <int kStages>
 struct Turn {
   int stage = 0;
@@ -90,7 +90,7 @@ struct Turn {
     stage = stage + 1 == kStages ? 0 : stage + 1;
     parity ^= stage == 0;
   }
-  // Leaves out the next stages, which others use.
+  // Skips the next stages, which others use.
   KRONOP_INLINE void skip(int stages) {
     const int next = stage + stages;
     stage = next % kStages;

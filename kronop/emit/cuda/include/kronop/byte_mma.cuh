@@ -8,9 +8,9 @@
 //   of the sums: what mma.cuh says.
 // A product over up to 16 contracted indices has i = 0 only.
 //
-// A tensor between two factors has 32 bits, and is multiplied byte by byte: the sums of the highest
-// bytes' products, times 256, plus the sums of the next bytes' products, and so on. The result is
-// exact modulo 2^32, as the sums are.
+// An intermediate result between two factors has 32 bits, and is multiplied byte by byte: 256 times
+// the sums of products of the highest bytes, plus the sums of products of the next bytes, and so
+// on. Like the sums, the result is exact modulo 2^32.
 #pragma once
 
 #include "memory.cuh"
@@ -18,7 +18,7 @@
 namespace kronop {
 
 #if !defined(KRONOP_EMULATION)
-// The bytes of the left operand are signed or unsigned. Sums wrap.
+// The bytes of the left operand are signed or unsigned. Sums wrap around.
 #define KRONOP_BYTE_PRODUCT(shape, type, a_registers, b_registers, ...)                    \
   asm("mma.sync.aligned." shape ".row.col.s32." type ".s8.s32 {%0,%1,%2,%3}, " a_registers \
       ", " b_registers ", {%0,%1,%2,%3};"                                                  \
@@ -50,8 +50,7 @@ KRONOP_INLINE void warp_multiply_add(int32_t (&sums)[4], const unsigned (&a)[2],
 #undef KRONOP_BYTE_PRODUCT
 #endif
 
-// Transposes four words of four bytes: planes[0] takes the lowest byte of every word, planes[1] the
-// next one, and so on.
+// Transposes four words of four bytes: planes[0] gets the lowest byte of each word, and so on.
 KRONOP_INLINE void turn_bytes(unsigned (&planes)[4], const int32_t (&items)[4]) {
   const unsigned a = items[0].value, b = items[1].value, c = items[2].value, d = items[3].value;
   const unsigned low[2] = {take_bytes(a, b, 0x5140), take_bytes(c, d, 0x5140)};
@@ -62,8 +61,8 @@ KRONOP_INLINE void turn_bytes(unsigned (&planes)[4], const int32_t (&items)[4]) 
   planes[3] = take_bytes(high[0], high[1], 0x7632);
 }
 
-// A thread's elements of a right operand of kParts parts of 8 contracted indices. The operand is a
-// factor, whose elements fit into a byte.
+// A thread's fragment of the right operand, a factor whose elements fit in a byte: kParts parts of
+// 8 contracted indices.
 template <int kParts>
 struct alignas(2 * kParts) ByteFactor {
   unsigned words[kParts / 2];
@@ -78,8 +77,8 @@ struct alignas(2 * kParts) ByteFactor {
   }
 };
 
-// A thread's fibers of a phase as left operands: a plane for every byte that the elements can fill.
-// The last plane is signed.
+// A thread's fibers as left operands: one plane for each byte that the elements may use. The last
+// plane is signed.
 template <class Of>
 struct BytePlanes {
   unsigned words[Of::kSteps][Of::kFiberTiles][Of::kPlanes][Of::kDeep];
@@ -109,7 +108,7 @@ struct BytePlanes {
 
 namespace kron {
 
-// Computes the sums of parts n0 ... of the produced index, the highest bytes first.
+// Computes the sums of produced parts n0 ..., from the products of the highest bytes down.
 template <class Step, int Phase, class Of, class Factor>
 KRONOP_INLINE void multiply(int32_t (&sums)[Of::kAtOnce][Of::kFiberTiles][4],
                             const BytePlanes<Of>& fibers, int n0, const Factor& factor) {

@@ -1,11 +1,11 @@
 // One contraction as a tiled product: Y[row, j] = sum over k of X[row, k] W[k, j], in lanes and
 // sections.
 //
-// Sections and lanes are indices of X and Y on which W depends as well. A block has one section and
-// kLanes consecutive lanes of it (where there are several, lanes are contiguous in memory), kTileM
-// rows and kTileN outputs, and goes through the contraction kTileK steps at a time. A large
-// Kronecker factor has one lane, batches as sections and every free index as a row; a
-// Kronecker-sparse product has l as lane, i as section and the batch as rows.
+// Sections and lanes are batch indices: X, Y and W have them. A block computes one section, kLanes
+// consecutive lanes of it (if there are several, lanes are contiguous in memory), kTileM rows and
+// kTileN outputs, kTileK contracted indices at a time. A large Kronecker factor has one lane,
+// batches as sections and every free index as a row; a Kronecker-sparse product has l as lane, i as
+// section and the batch as rows.
 #pragma once
 
 #include "contract_place.cuh"
@@ -13,8 +13,8 @@
 namespace kronop {
 namespace contract {
 
-// What follows from the tile of a thread: its vectors in shared memory, and the unrolled steps of
-// the contraction.
+// Constants that follow from the tile of a thread: its vectors in shared memory, and the unroll
+// factor of the contraction.
 template <class Decided>
 struct SimtStep : Decided {
   static constexpr int kVector = 16 / sizeof(typename Decided::Accumulator);
@@ -25,8 +25,8 @@ struct SimtStep : Decided {
       kMostSteps < Decided::kTileK ? (kMostSteps > 1 ? kMostSteps : 1) : Decided::kTileK;
 };
 
-// Chunk `index` of a [lanes][Own][Width] tile: the indices of its first element. Chunks are counted
-// in the order of memory, in which the VectorSize elements of a chunk are adjacent.
+// Chunk `index` of a [lanes][Own][Width] tile: the indices of its first element. Chunks are
+// numbered in memory order; the VectorSize elements of a chunk are adjacent.
 template <class Step, int Along, int Own, int Width, int VectorSize>
 struct TileChunk {
   static constexpr int kCount = Step::kLanes * Own * Width / VectorSize;
@@ -53,7 +53,7 @@ struct TileChunk {
   }
 };
 
-// A tile on its way from memory through registers into shared memory.
+// A tile that is copied from global memory through registers to shared memory.
 template <class Step, class Element, int Along, int Width, int VectorSize>
 struct Stage {
   using Accumulator = typename Step::Accumulator;
@@ -61,8 +61,8 @@ struct Stage {
   static constexpr int kPerThread = (Part::kCount + Step::kThreads - 1) / Step::kThreads;
   Vector<Element, VectorSize> parts[kPerThread];
 
-  // offset(chunk) is in elements; inside(chunk) says whether the chunk exists; joined(chunk) says
-  // whether all of it exists, contiguous and aligned.
+  // offset(chunk) is in elements; inside(chunk): whether the chunk exists; joined(chunk): whether
+  // all of it exists, contiguous and aligned.
   template <class Offset, class Inside, class Joined>
   KRONOP_INLINE void fetch(const Element* from, Offset offset, Inside inside, Joined joined) {
 #pragma unroll
@@ -113,8 +113,8 @@ struct Thread {
   int lane, m, n;
   KRONOP_INLINE Thread()
       : lane(threadIdx.x / (kM * kN)), m(threadIdx.x / kN % kM), n(threadIdx.x % kN) {}
-  // Row and output, in the tile, of element i of this thread. Its vectors are spread over the tile,
-  // so that the threads of a warp access adjacent vectors.
+  // Row and output, within the tile, of element i of this thread. A thread's vectors are
+  // interleaved with those of other threads, so that a warp accesses adjacent vectors.
   KRONOP_INLINE int row(int i) const {
     return (i / Step::kVectorM * kM + m) * Step::kVectorM + i % Step::kVectorM;
   }
@@ -123,7 +123,7 @@ struct Thread {
   }
 };
 
-// Adds kTileK steps of the contraction to this thread's sums.
+// Accumulates kTileK steps of the contraction.
 template <class Step>
 KRONOP_INLINE void multiply_tiles(
     const typename Step::Accumulator* x, const typename Step::Accumulator* w,
@@ -181,8 +181,8 @@ struct Operands {
           const auto last = part.element(Step::kXVector - 1);
           if (!parameters.x_vector || !exists(last, place.rows)) return false;
           if constexpr (Step::kXOrder != kAlongRows) return true;
-          // Rows are contiguous along one axis: a chunk may cross the end of that axis, and a row
-          // may start anywhere.
+          // Rows are contiguous along one axis, but a chunk may cross the end of that axis, and a
+          // row may start anywhere.
           const long long start = offsets.x[part.wide];
           return start % Step::kXVector == 0 && offsets.x[last.wide] - start == Step::kXVector - 1;
         });
@@ -204,8 +204,8 @@ struct Operands {
   }
 };
 
-// The block's results in shared memory, between registers and Y: contiguous along rows where Y is,
-// else along outputs.
+// The block's results in shared memory, on their way from registers to Y: contiguous along rows
+// where Y is, else along outputs.
 template <class Step>
 struct Results {
   using Accumulator = typename Step::Accumulator;
@@ -234,7 +234,7 @@ struct Results {
   }
 };
 
-// Takes results through the epilogue to Y, in the order of Y's memory, so that stores are
+// Applies the epilogue to results and stores them to Y in memory order, so that stores are
 // coalesced.
 template <class Step, class Parameters>
 KRONOP_INLINE void store_results(const typename Step::Accumulator* results,
@@ -286,8 +286,8 @@ KRONOP_INLINE void store_results(const typename Step::Accumulator* results,
 
 }  // namespace contract
 
-// Blocks walk over (section, lanes, rows, outputs), outputs fastest so that neighbouring blocks
-// share rows of X.
+// Blocks are ordered by (section, lanes, rows, outputs), outputs fastest so that neighbouring
+// blocks share rows of X.
 template <class Decided, class Parameters>
 KRONOP_INLINE void contract_tiles(const Parameters& parameters) {
   using Step = contract::SimtStep<Decided>;
@@ -320,7 +320,7 @@ KRONOP_INLINE void contract_tiles(const Parameters& parameters) {
       if (more) operands.deposit(tiles + current * buffer);
       __syncthreads();
     }
-    // The operands' tiles are no longer needed: results take their place.
+    // The operands' tiles are no longer needed: results reuse their shared memory.
     contract::Results<Step>::deposit(tiles, thread, sums);
     __syncthreads();
     contract::store_results<Step>(tiles, parameters, place, offsets);

@@ -1,11 +1,10 @@
-// Fragments of operands that are 8-bit floats: they become 16-bit floats, exactly, on their way to
-// registers.
+// Fragments of 8-bit float operands, which are converted exactly to 16-bit floats in registers.
 //
-// A register of a product holds two contracted indices (half_mma.cuh), and which ones is free. With
-// 8-bit elements, thread t of a quad takes four neighbours of every 16: indices 4 t + 2 i + r. They
-// are one run where memory is contiguous along the contracted index, or along lanes all of which
-// the warp has. Where memory is contiguous along rows, matrices are loaded whose elements are pairs
-// of rows: the rows of halves h = 0 and 1 are the neighbours 2 g + h.
+// A register of an MMA holds two contracted indices (half_mma.cuh); which ones is free. With 8-bit
+// elements, thread t of a quad has four neighbours of every 16: indices 4 t + 2 i + r. They are
+// contiguous where memory is contiguous along the contracted index, or along lanes all of which the
+// warp has. Where memory is contiguous along rows, 8 x 8 matrices of pairs of rows are loaded: the
+// rows of halves h = 0 and 1 are the neighbours 2 g + h.
 #pragma once
 
 #include "contract_operands.cuh"
@@ -26,7 +25,7 @@ KRONOP_INLINE void load_turned_matrices(unsigned (&words)[2], const void* row) {
 
 namespace contract {
 
-// Four contracted neighbours of each lane that a warp has.
+// Four neighbouring contracted indices of each lane of a warp.
 template <class Tile, int kLanes, class T>
 struct Four {
   static_assert(Tile::kOrder == kAlongLanes || (Tile::kOrder == kAlongOwn && Tile::kLanes == 1));
@@ -46,7 +45,7 @@ struct Four {
       for (int v = 0; v < kAccess / kBytes; ++v) words[at / kBytes + v] = part.data[v];
     }
   }
-  // Numbers 2 i and 2 i + 1 of lane `l`, as 16-bit floats.
+  // Indices 2 i and 2 i + 1 of lane `l`, as 16-bit floats.
   KRONOP_INLINE unsigned widened(int l, int i) const {
     const int low = 2 * i * kLanes + l, high = low + kLanes;
     if constexpr (kLanes == 1 && kBytes == 4) {
@@ -61,7 +60,7 @@ struct Four {
   }
 };
 
-// Does for 8-bit operands what load_words does for 16-bit ones.
+// For 8-bit operands what load_words is for 16-bit ones.
 template <class Tile, int kApart, bool kPairs, int kLanes, class T>
 KRONOP_INLINE void load_bytes(unsigned (&to)[kLanes][4], const T* tile) {
   if constexpr (Tile::kOrder == kAlongRows) {

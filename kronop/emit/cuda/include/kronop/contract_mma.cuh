@@ -2,10 +2,10 @@
 //
 //     Y[row, j] = sum over k of X[row, k] W[k, j].
 //
-// Tiles of kTileK steps are copied asynchronously to kStages stages of shared memory while products
-// go on. A block has several lanes where lanes are contiguous in memory, and a warp has the lanes
-// that one access brings. Several warps may share the contracted index. Their sums meet in shared
-// memory, through which results go to Y: in parts, and in the order of Y's memory.
+// A multistage pipeline: tiles of kTileK steps are copied asynchronously to kStages stages of
+// shared memory while others are multiplied. A block has several lanes where lanes are contiguous,
+// and a warp has those of one vectorised access. Several warps may split the contracted index.
+// Their sums are reduced in shared memory; results are stored part by part in Y's memory order.
 #pragma once
 
 #include "contract_products.cuh"
@@ -14,7 +14,7 @@ namespace kronop {
 namespace contract {
 
 // A part of the block's results: 8 outputs of each warp where Y is contiguous along rows, else 16
-// rows. Each of the warps that share the contracted index has a copy of its own.
+// rows. Each of the warps that split the contracted index has its own copy.
 template <class Step>
 struct Part {
   using Accumulator = typename Step::Accumulator;
@@ -29,7 +29,7 @@ struct Part {
   static KRONOP_INLINE int row(int index) { return kByRows ? 0 : index * kRows; }
   static KRONOP_INLINE int output(int index) { return kByRows ? index * kOutputs : 0; }
 
-  // Stores a warp's sums of part `index` to their places in shared memory.
+  // Stores a warp's sums of part `index` to shared memory.
   static KRONOP_INLINE void deposit(Accumulator* results, const Warp<Step>& warp,
                                     const Sums<Step>& sums, int index) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -64,7 +64,7 @@ struct Part {
   }
 };
 
-// VectorSize results that are neighbours in shared memory, added up over the warps that share the
+// VectorSize neighbouring results in shared memory, reduced over the warps that split the
 // contracted index.
 template <class Accumulator, int kCopies, int kApart, int VectorSize>
 KRONOP_INLINE Vector<Accumulator, VectorSize> collect(const Accumulator* from) {
@@ -86,14 +86,14 @@ KRONOP_INLINE Vector<Accumulator, VectorSize> collect(const Accumulator* from) {
   return sums;
 }
 
-// Whether a block has all of its rows, at places that are one stride apart.
+// Whether all rows of the block exist, at one constant stride.
 template <class Step, class Parameters>
 KRONOP_INLINE bool has_even_rows(const Parameters& parameters, const Place& place) {
   return parameters.row_extent[1] == 1 && parameters.row_extent[2] == 1 &&
          place.rows == Step::kTileM;
 }
 
-// Results whose rows are one stride apart, so that no list of them is needed.
+// The offsets of rows at one constant stride: no list of offsets is needed.
 struct EvenRows {
   Evenly y, z;
 };
@@ -104,7 +104,7 @@ KRONOP_INLINE Evenly rows_from(const Evenly& rows, bool, long long, int) { retur
 KRONOP_INLINE long long start_of(const long long*, int) { return 0; }
 KRONOP_INLINE long long start_of(const Evenly& rows, int first) { return rows[first]; }
 
-// Takes the results of a part through the epilogue to Y, in the order of Y's memory.
+// Applies the epilogue to the results of a part, and stores them to Y in memory order.
 template <class Step, class Parameters, class Whole = Part<Step>, class Offsets = RowOffsets,
           class Wide = Listed>
 struct Outcome {
@@ -115,8 +115,8 @@ struct Outcome {
       Share<Step::kYOrder, Step::kLanes, Whole::kOutputs, Whole::kRows, kVector, Step::kThreads>;
   using Chunk = typename Mine::Part;
   using Ends = Places<Output, Mine, Wide>;
-  // 16-bit results whose rows no vector divides are stored two at a time where nothing is added to
-  // them: neighbours along the outputs (kPairs) or along the rows (kRowPairs).
+  // 16-bit results whose row starts are not aligned to vectors are stored two at a time if there is
+  // no source: neighbours along the outputs (kPairs) or along the rows (kRowPairs).
   static constexpr bool kHalves = Wide::kListed && sizeof(Output) == 2 && Step::kLanes == 1;
   static constexpr bool kPairs =
       kHalves && kVector == 1 && Step::kYOrder == kAlongOwn && Whole::kOutputs % 2 == 0;
@@ -180,7 +180,7 @@ struct Outcome {
       }
     }
   }
-  // Element v of a chunk, counted from the first output and row of the part.
+  // Element v of a chunk, relative to the first output and row of the part.
   static KRONOP_INLINE Chunk element(const Chunk& chunk, int v) {
     const int lane = chunk.lane + (Step::kYOrder == kAlongLanes ? v : 0),
               over = lane / Step::kLanes;
@@ -211,7 +211,7 @@ struct Outcome {
     }
     return result;
   }
-  // Stores a chunk element by element: where Y allows no vectors, and at the last rows.
+  // Stores a chunk element by element: where Y allows no vectors, and for the last rows.
   KRONOP_INLINE void store_each(const Accumulator* sums, const Chunk& chunk, int row,
                                 int output) const {
 #pragma unroll 1
@@ -230,9 +230,9 @@ struct Outcome {
       const_cast<Output*>(y)[to] = finish(gathered<1>(sums + v).data[0], source, moved);
     }
   }
-  // Stores pairs of results that share a word of Y. A result that shares its word with a result of
-  // another tile, or with none, is stored by itself: the first one of a row that starts in the
-  // middle of a word, and the last one.
+  // Stores pairs of results in one 4-byte word of Y. The first result of a row that starts in the
+  // middle of a word, and the last one, share a word with another tile or with nothing: these are
+  // stored alone.
   KRONOP_INLINE void store_pairs(const Accumulator* results, int index) const {
     using Pairs = Share<kAlongOwn, Step::kLanes, Whole::kOutputs, Whole::kRows, 2, Step::kThreads>;
     const Pairs pairs;
@@ -258,7 +258,7 @@ struct Outcome {
       if (odd && pair.own == 0) line[0] = result(0);
     }
   }
-  // The same for the results of two rows, where they share a word.
+  // The same for pairs of results in two neighbouring rows.
   KRONOP_INLINE void store_row_pairs(const Accumulator* results, int index) const {
     using Pairs = Share<kAlongRows, Step::kLanes, Whole::kOutputs, Whole::kRows, 2, Step::kThreads>;
     const Pairs pairs;
@@ -285,8 +285,8 @@ struct Outcome {
   }
 };
 
-// Computes all products of a block's tile. Stages are filled ahead of the one that is multiplied; a
-// single stage serves a contraction of a single step.
+// Computes the products of a block's tile. Stages ahead of the current one are being filled; a
+// contraction of one step needs a single stage.
 template <class Step, class Parameters>
 KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place,
                             const RowOffsets& offsets, unsigned char* shared,
@@ -297,7 +297,7 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place,
   constexpr int steps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;
   constexpr int ahead = Step::kStages - 1, stage_size = X::kSize + W::kSize;
   // NOTE: with fewer than 128 registers for a thread, or several lanes, NVRTC 13.5 spilled 32 to 72
-  // bytes of the pairs that are on their way.
+  // bytes of the pairs in flight.
   constexpr bool paired = Step::kLanes == 1 && Step::kThreads * Step::kBlocks <= 512;
   using OfX = Copies<Step, Operand, X, Step::kXOrder, Step::kTileM, Step::kXVector, 0, Listed,
                      paired && Step::kXPairs>;
@@ -334,8 +334,8 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place,
       __syncthreads();
     }
     if (step >= 0) sums.add(at_x + stage * stage_size, at_w + stage * stage_size);
-    // Elements that come through registers were loaded during the products; the next barrier makes
-    // them visible.
+    // Elements that were loaded to registers during the products are stored now; the next barrier
+    // makes them visible.
     if (more && w_later) w.fill(to + X::kSize);
     if (more && x_later) x.fill(to);
     stage = stage + 1 == Step::kStages ? 0 : stage + 1;
@@ -345,8 +345,8 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place,
 
 }  // namespace contract
 
-// Blocks walk over (section, lanes, rows, outputs), outputs fastest so that neighbouring blocks
-// share rows of X.
+// Blocks are ordered by (section, lanes, rows, outputs), outputs fastest so that neighbouring
+// blocks share rows of X.
 template <class Step, class Parameters>
 KRONOP_INLINE void contract_mma(const Parameters& parameters) {
   using Whole = contract::Part<Step>;
@@ -361,7 +361,7 @@ KRONOP_INLINE void contract_mma(const Parameters& parameters) {
     __syncthreads();
     contract::Sums<Step> sums;
     contract::multiply<Step>(parameters, place, offsets, shared + Step::kTileBytesAt, warp, sums);
-    // The operands' tiles are no longer needed: results take their place.
+    // The operands' tiles are no longer needed: results reuse their shared memory.
     const contract::Outcome<Step, Parameters> outcome(parameters, place, offsets);
 #pragma unroll 1
     for (int part = 0; part < Whole::kParts; ++part) {

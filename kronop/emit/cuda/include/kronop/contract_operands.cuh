@@ -1,12 +1,12 @@
-// Tiles of a contraction's operands in shared memory, and the copies that bring them there.
+// Tiles of a contraction's operands in shared memory, and the copies that fill them.
 //
-// An operand has lanes, an index of its own (the contracted one; for results the produced one) and
-// a wide index (rows of X, outputs of W). The index that is contiguous in memory is contiguous in
-// shared memory as well:
+// An operand has lanes, an index of its own (the contracted one; the produced one for results) and
+// a wide index (rows of X, outputs of W). The index that is contiguous in global memory is
+// contiguous in shared memory too:
 //   kAlongOwn   [lane][wide][own]
 //   kAlongRows  [lane][own][wide]
 //   kAlongLanes [wide][own][lane]
-// The pitch from one run to the next keeps the accesses of a warp free of bank conflicts.
+// The leading dimension (pitch) avoids bank conflicts of a warp's accesses.
 #pragma once
 
 #include "contract.cuh"
@@ -25,14 +25,14 @@ struct Layout {
   static KRONOP_INLINE constexpr int at(int lane, int own, int wide) {
     return lane * kLane + own * kOwn + wide * kWide;
   }
-  // Whether places that many runs apart differ by a constant.
+  // Whether offsets that many runs apart differ by a constant.
   static constexpr bool even(int) { return true; }
   static constexpr bool kCrossed = false;
 };
 
-// Piece `index` of a tile, in the order of its memory: the indices of the first of VectorSize
-// elements of one run. A run along lanes goes on with the next own index, as memory does where a
-// block has all lanes.
+// Piece `index` of a tile in memory order: the indices of the first of VectorSize contiguous
+// elements. If a block has all lanes, a contiguous run along lanes continues with the next own
+// index.
 template <int Order, int Lanes, int Own, int Wide, int VectorSize>
 struct Piece {
   static constexpr int kCount = Lanes * Own * Wide / VectorSize;
@@ -53,8 +53,8 @@ struct Piece {
   }
 };
 
-// The pieces of a thread. Where kRegular, the threads that take part cover whole runs at a time, so
-// that the pieces of a thread differ by constants.
+// The pieces of a thread. Where kRegular, each round of the participating threads covers whole
+// runs, so that the pieces of a thread differ by constants.
 template <int Order, int Lanes, int Own, int Wide, int VectorSize, int Threads>
 struct Share {
   using Part = Piece<Order, Lanes, Own, Wide, VectorSize>;
@@ -66,13 +66,13 @@ struct Share {
                        kEach = (Part::kCount + kThreads - 1) / kThreads;
   Part first{thread()};
 
-  // The thread's number in its team: teams begin at multiples of their size.
+  // The thread's number within its team: teams begin at multiples of their size.
   static KRONOP_INLINE int thread() { return int(threadIdx.x) % Threads; }
   KRONOP_INLINE bool has(int i) const {
     if (kThreads < Threads && thread() >= kThreads) return false;
     return Part::kCount % kThreads == 0 || thread() + i * kThreads < Part::kCount;
   }
-  // The distance of piece i from the first one, where kRegular.
+  // The offset of piece i from the first one, where kRegular.
   static KRONOP_INLINE constexpr Part apart(int i) {
     constexpr int runs = Order == kAlongLanes ? Part::kRuns * Lanes : Part::kRuns;
     const int lane = i * kApart / runs, run = i * kApart % runs;
@@ -88,8 +88,7 @@ struct Share {
   }
 };
 
-// Where wide indices are in memory: one stride apart (Evenly), or at places listed in shared memory
-// (Listed).
+// The offsets of wide indices: at a constant stride (Evenly), or listed in shared memory (Listed).
 struct Evenly {
   static constexpr bool kListed = false;
   long long stride;
@@ -99,15 +98,14 @@ struct Evenly {
 struct Listed {
   static constexpr bool kListed = true;
   const long long* of;
-  bool even;  // whether all of them exist and are `stride` apart
+  bool even;  // whether all of them exist, at a constant stride
   long long stride;
   KRONOP_INLINE long long operator[](int wide) const { return of[wide]; }
   // From one wide index to the next.
   KRONOP_INLINE long long after(int wide) const { return of[wide + 1] - of[wide]; }
 };
 
-// Where the pieces of a thread are in memory. The part of their address that they share is computed
-// once.
+// The addresses of a thread's pieces. Their common part is computed once.
 template <class Element, class Mine, class Wide>
 struct Places {
   static constexpr bool kOneByOne = Wide::kListed && Mine::kOrder != kAlongRows;
@@ -128,7 +126,7 @@ struct Places {
       }
     }
   }
-  // kEven: whether listed wide indices are known to be one stride apart.
+  // kEven: whether listed wide indices are known to have a constant stride.
   template <bool kEven>
   KRONOP_INLINE const Element* at(const Mine& mine, int i) const {
     if constexpr (Mine::kRegular) {
@@ -150,10 +148,10 @@ struct Places {
   }
 };
 
-// Pairs of 16-bit neighbours that go through registers, each element by a load of its own:
-// asynchronous copies bring at least four aligned bytes, and a pair may begin in the middle of such
+// Pairs of 16-bit neighbours that are copied through registers, each element with its own load:
+// asynchronous copies need at least four aligned bytes, and a pair may begin in the middle of such
 // a word. The threads of a warp read adjacent elements, so that loads are coalesced. kAllWide:
-// whether the places of wide indices that do not exist may be read.
+// whether elements of wide indices beyond the operand may be read.
 template <class Step, class Element, class Tile, int Order, int Width, bool kAllWide, class Wide>
 struct Pairs {
   using Mine = Share<Order, Step::kLanes, Step::kTileK, Width, 2, Step::kThreads>;
@@ -173,15 +171,14 @@ struct Pairs {
         wide(wide_there) {
     if (Order == kAlongRows && mine.has(0)) apart = where.after(mine.first.wide);
   }
-  // Loads the pairs of this thread from number `begin` on, of the tile that begins at contracted
-  // step k0.
+  // Loads this thread's pairs from number `begin` on, of the tile at contracted step k0.
   KRONOP_INLINE void fetch(int begin, int k0) {
     if constexpr (decltype(places)::kOneByOne) {
       if (!places.wide.even) return fetch<false>(begin, k0);
     }
     fetch<true>(begin, k0);
   }
-  // Stores the pairs that the first fetch() has loaded, and loads and stores all others.
+  // Stores the pairs that fetch() loaded before, and loads and stores all others.
   KRONOP_INLINE void fill(Element* tile, int k0) {
     store(tile, 0);
 #pragma unroll 1
@@ -245,10 +242,10 @@ KRONOP_INLINE void copy_element(Element* to, const Element* from, bool there) {
   }
 }
 
-// How a block copies an operand to tiles of type Tile, one tile after the other along the
-// contracted index. `wide` and `lanes` are how many of these indices exist. Extent is how many wide
-// indices all tiles have, or 0 where lists repeat the last one that exists. kPaired: 16-bit
-// elements that allow no vectors come as Pairs.
+// How a block copies an operand to tiles of type Tile, along the contracted index. `wide` and
+// `lanes` are how many of these indices exist. Extent: how many wide indices all tiles have, or 0
+// where lists repeat the last one that exists. kPaired: 16-bit elements that allow no vectors are
+// copied as Pairs.
 template <class Step, class Element, class Tile, int Order, int Width, int VectorSize, int Extent,
           class Wide, bool kPaired = false>
 struct Copies {
@@ -259,8 +256,8 @@ struct Copies {
   static constexpr bool kRaggedWide = Extent > 0 ? Extent % Width != 0 : Order == kAlongRows;
   using OfPairs = Pairs<Step, Element, Tile, Order, Width, !kRaggedWide, Wide>;
   static constexpr bool kPairs = kPaired && sizeof(Element) == 2 && OfPairs::kPossible;
-  // Whether all of its copies are such pairs, as far as known at compile time: the next ones can
-  // then be on their way while products go on.
+  // Whether all of its copies are known at compile time to be such pairs: the next ones can then be
+  // in flight during the products.
   static constexpr bool kLater = kPairs && VectorSize == 1;
   const Element* base;
   bool vectors;
@@ -275,14 +272,14 @@ struct Copies {
         places(from, own_stride, lane_stride, where, mine),
         pairs(from, own_stride, wide_there, where) {}
 
-  // Loads the first pairs. Several operands may do so before one of them stores its pairs, so that
+  // Loads the first pairs. Several operands may do so before any of them stores its pairs, so that
   // their loads overlap.
   KRONOP_INLINE void begin() {
     if constexpr (kPairs) {
       if (paired()) pairs.fetch(0, k0);
     }
   }
-  // Copies the next kTileK contracted steps, with zeros where there are none.
+  // Copies the next kTileK contracted steps, padded with zeros.
   KRONOP_INLINE void fill(Element* tile) {
     if (VectorSize * sizeof(Element) >= 4 && vectors) {
       if constexpr (decltype(places)::kOneByOne && Mine::kRegular) {
@@ -304,8 +301,8 @@ struct Copies {
   }
 
  private:
-  // How many bytes of a piece exist. Results of wide indices that do not exist are never looked at,
-  // but their places in memory must not be read.
+  // How many bytes of a piece exist. Results of wide indices beyond the operand are ignored, but
+  // out of bounds memory must not be read.
   template <class Part>
   KRONOP_INLINE int bytes_of(const Part& part) const {
     int bytes = kBytes;
@@ -337,7 +334,7 @@ struct Copies {
     }
   }
   KRONOP_INLINE bool paired() const { return kPairs && (VectorSize == 1 || !vectors); }
-  // Copies element by element: where the operand allows no vectors and does not come in pairs.
+  // Copies element by element: where the operand allows no vectors and is not copied in pairs.
   KRONOP_INLINE void fill_elements(Element* tile) const {
     using One = Piece<Order, Step::kLanes, Step::kTileK, Width, 1>;
 #pragma unroll 2

@@ -27,14 +27,14 @@ enum Order { kAlongOwn = 0, kAlongRows = 1, kAlongLanes = 2 };
 
 namespace contract {
 
-// The tile that a block works on: where it begins, in elements from the operands' starts, and how
-// much of it exists.
+// The tile that a block computes: its start, in elements from the operands' starts, and how much of
+// it exists.
 struct Place {
   long long x = 0, w = 0, y = 0, z = 0, bias = 0;
   int rows = 0, outputs = 0, lanes = 0;
 };
 
-// Finds the place of a block's tile, and writes the offsets of its rows to shared memory.
+// Computes the place of a block's tile, and writes the offsets of its rows to shared memory.
 template <class Step, class Parameters>
 KRONOP_INLINE Place locate(const Parameters& parameters, const RowOffsets& offsets,
                            long long block) {

@@ -1,9 +1,8 @@
-// The products of a contraction on the tensor cores: fragments of both operands' tiles, and their
-// sums.
+// The products of a contraction on the tensor cores: fragments of both operands, and accumulators.
 //
-// A warp has kWarpLanes lanes, each with kWarpM times 16 rows and kWarpN times 8 outputs. Its next
-// 16 rows follow those of all other warps, and so do its next 8 outputs, so that the first part of
-// all warps' results is contiguous in memory.
+// A warp has kWarpLanes lanes, each with kWarpM x 16 rows and kWarpN x 8 outputs. Tiles of 16 rows
+// are interleaved among the warps, and so are tiles of 8 outputs, so that the first part of all
+// warps' results is contiguous in memory.
 #pragma once
 
 #include "contract_bytes.cuh"
@@ -11,10 +10,10 @@
 namespace kronop {
 namespace contract {
 
-// Contracted steps of a slab, which the products of a warp take at once.
+// Contracted steps of a slab: those of one MMA of a warp.
 inline constexpr int kSlab = 16;
 
-// The place of a warp in its block: its first lane, row, output and slab.
+// The position of a warp in its block: its first lane, row, output and slab.
 template <class Step>
 struct Warp {
   int lane, m, n, slab;
@@ -27,21 +26,21 @@ struct Warp {
   }
 };
 
-// Which of eight contracted steps element r of thread t is. Where lanes are contiguous (kSpread),
-// the four threads of a quad take neighbouring steps; else each thread takes two neighbours.
+// The contracted step (of eight) of element r of thread t. Where lanes are contiguous (kSpread),
+// the four threads of a quad have neighbouring steps; else each thread has two neighbours.
 template <bool kSpread>
 KRONOP_INLINE int step_of(int t, int r) {
   return kSpread ? t + 4 * r : 2 * t + r;
 }
 
-// How many lanes one access takes, where lanes are contiguous.
+// How many lanes one vectorised access has, where lanes are contiguous.
 template <int kLanes, int kBytes>
 inline constexpr int vector_of_lanes =
     (kLanes & -kLanes) * kBytes < 16 ? (kLanes & -kLanes) : 16 / kBytes;
 
-// Loads what a thread holds of an operand's 16 (kHalves = 2) or 8 wide and 8 contracted indices,
-// for each of the warp's lanes. Element h + kHalves r is wide index g + kApart h, contracted index
-// (t, r).
+// Loads a thread's fragment of 16 (kHalves = 2) or 8 wide x 8 contracted indices of an operand, for
+// each of the warp's lanes. Element h + kHalves r is wide index g + kApart h, contracted index (t,
+// r).
 template <class Tile, int kHalves, int kApart, bool kSpread, int kLanes, class T>
 KRONOP_INLINE void load_elements(T (&to)[kLanes][2 * kHalves], const T* tile) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, crossed = Tile::kCrossed ? g / 4 : 0;
@@ -70,10 +69,10 @@ KRONOP_INLINE void load_elements(T (&to)[kLanes][2 * kHalves], const T* tile) {
   }
 }
 
-// Loads what a thread holds of 16 wide indices, the second eight (h = 1) kApart after the first,
-// and 16 contracted ones (i = 1: the last eight), as registers h + 2 i (half_mma.cuh). Where
-// kPairs, they are registers 2 h + i: two right operands, each in two neighbouring registers.
-// Elements are of 16 bits, or of 8 that become 16.
+// Loads a thread's fragment of 16 wide indices (h = 1: the second eight, kApart after the first) x
+// 16 contracted ones (i = 1: the last eight), as registers h + 2 i (half_mma.cuh). Where kPairs,
+// they are registers 2 h + i: two right operands, each in two neighbouring registers. Elements have
+// 16 bits, or 8 bits that are widened to 16.
 template <class Tile, int kApart, bool kSpread, bool kPairs, int kLanes, class T>
 KRONOP_INLINE void load_words(unsigned (&to)[kLanes][4], const T* tile) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -81,7 +80,7 @@ KRONOP_INLINE void load_words(unsigned (&to)[kLanes][4], const T* tile) {
     load_bytes<Tile, kApart, kPairs>(to, tile);
   } else if constexpr (Tile::kOrder != kAlongLanes) {
     constexpr bool turned = Tile::kOrder == kAlongRows;
-    // Row `row` of a matrix is a wide index or, where turned, a contracted one.
+    // Row `row` of a matrix is a wide index or, if transposed, a contracted one.
     const int row = threadIdx.x % 8, first = threadIdx.x / 8 % 2, second = threadIdx.x / 16 % 2;
     const int h = kPairs ? second : first, i = kPairs ? first : second;
     const int step = kSpread ? row / 2 + row % 2 * 4 : row;
@@ -90,7 +89,7 @@ KRONOP_INLINE void load_words(unsigned (&to)[kLanes][4], const T* tile) {
 #pragma unroll
     for (int l = 0; l < kLanes; ++l) load_matrices<turned>(to[l], from + l * Tile::kLane);
   } else if constexpr (!kSpread && Tile::kLanes == kLanes) {
-    // Both contracted steps of a thread, with all lanes, are one run.
+    // Both contracted steps of a thread, with all lanes, are contiguous.
     constexpr int vector = vector_of_lanes<2 * kLanes, sizeof(T)>;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -131,7 +130,7 @@ KRONOP_INLINE void load_words(unsigned (&to)[kLanes][4], const T* tile) {
   }
 }
 
-// The sums of a warp, to which it adds the products of both operands' tiles.
+// The accumulators of a warp.
 template <class Step>
 struct Sums {
   using Accumulator = typename Step::Accumulator;
@@ -141,17 +140,17 @@ struct Sums {
   static constexpr int kLanes = Step::kWarpLanes, kM = Step::kWarpM, kN = Step::kWarpN;
   static constexpr int kRowsApart = 16 * Step::kWarpsM, kOutputsApart = 8 * Step::kWarpsN;
   static constexpr bool kSpread = Step::kWOrder == kAlongLanes;
-  // An X that is contiguous along the contracted index has been stored in the order that W wants.
+  // An X that is contiguous along the contracted index is permuted in shared memory to W's order.
   static constexpr bool kXSpread = kSpread && Step::kXOrder != kAlongOwn;
-  // Whether the warp's products are of 16 bits: 8-bit elements become 16-bit ones for them. kRow
-  // and kHalf are the rows from g to g + 1, and from one half of a product to the other.
+  // Whether the MMAs have 16-bit operands (8-bit elements are widened). kRow and kHalf are the rows
+  // from g to g + 1, and from one half of an MMA to the other.
   static constexpr bool kWords = sizeof(Operand) <= 2;
   using Multiplied = Either<sizeof(Operand) == 1, half_t, Operand>;
   static constexpr bool kRowsInPairs = sizeof(Operand) == 1 && Step::kXOrder == kAlongRows;
   static constexpr int kRow = kRowsInPairs ? 2 : 1, kHalf = kRowsInPairs ? 1 : 8;
   Accumulator of[kLanes][kM][kN][4] = {};
 
-  // Adds all slabs of a stage that are this warp's; the first one is at x and w.
+  // Adds this warp's slabs of a stage; the first one is at x and w.
   KRONOP_INLINE void add(const Operand* x, const Operand* w) {
     constexpr int at_once = kWords ? (kLanes > 1 ? 2 : 8) : 1;
 #pragma unroll(at_once)
@@ -184,8 +183,8 @@ struct Sums {
     }
   }
 
-  // NOTE: the tensor cores truncate sums, so only two products follow each other in them; ordinary
-  // additions collect the results.
+  // NOTE: the tensor cores truncate when they accumulate, so only two MMAs are chained; ordinary
+  // additions add up the results.
   KRONOP_INLINE void add_elements(const Operand* x, const Operand* w) {
     constexpr bool split = Step::kSplit;
     Split<Operand, 2, split> b[2][kLanes][kN];

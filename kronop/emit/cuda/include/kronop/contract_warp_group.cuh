@@ -3,17 +3,16 @@
 //
 //     Y[row, j] = sum over k of X[row, k] W[k, j].
 //
-// Rows are one stride apart. Blocks are persistent: each takes tiles of rows x outputs (x lanes) in
-// turn, with warp groups that do different work. Consumers multiply the stages of a ring and leave
-// results in shared memory. One producer warp group only copies what comes next into the ring.
-// Another warp group stores results while products go on.
+// Rows have a constant stride. Blocks are persistent (each processes several tiles of rows x
+// outputs x lanes) and warp-specialised: consumer warp groups multiply the stages of a ring and
+// leave results in shared memory, a producer warp group only copies to the ring, and another one
+// stores results while products continue.
 //
-// W lies in the order in which the tensor cores read it (contracted index contiguous,
-// pack_weights.cuh): all of it, for as long as a block has the same outputs, where kResident, else
-// stage by stage. Few weights that stay are packed on their way to shared memory (kPacks); the
-// weights of a stage may come as one image (kImages, pack_images.cuh). An X of 16 bits and one lane
-// is read from shared memory by the tensor cores as well. Several lanes are separated, and float32
-// is split, in registers.
+// W is in shared memory in the order of the tensor cores' descriptors (contracted index contiguous,
+// pack_weights.cuh): resident while a block keeps its outputs (kResident), else stage by stage. A
+// small resident W is packed while it is copied (kPacks); the weights of a stage may be one image
+// (kImages, pack_images.cuh). A 16-bit X of one lane is read from shared memory by the tensor cores
+// as well. Several lanes are deinterleaved, and float32 is split, in registers.
 #pragma once
 
 #include "warp_group_copies.cuh"
@@ -45,9 +44,9 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, WarpGroupBarriers<St
     had = walk.part;
     WarpGroupSums<Step> sums;
     int before = -1;
-    // NOTE: one thread arrives for its whole warp: what the others have read went into products
-    // that have ended. A barrier of the warp before it would say so to the memory model, but spills
-    // 20 bytes where 8 lanes lie side by side.
+    // NOTE: one thread arrives for its whole warp: what the others read was used by MMAs that have
+    // ended. A __syncwarp() before it would tell the memory model so, but spills 20 bytes where 8
+    // lanes are interleaved.
     const auto release = [&] {
       if (before >= 0 && speaks) barriers.free[before].arrive();
     };

@@ -13,8 +13,8 @@ namespace cutlass_kernels {
 
 namespace epilogues = cutlass::epilogue::threadblock;
 
-// Which of CUTLASS's templates make the epilogue: for ordinary cores, tensor cores, and tensor
-// cores whose result is interleaved.
+// CUTLASS's template for the epilogue: of SIMT cores, of tensor cores, and of tensor cores with an
+// interleaved result.
 template <class Step, class OperatorClass, bool kInterleaved, class Functor>
 struct EpilogueOf;
 

@@ -1,4 +1,4 @@
-// What CUTLASS's epilogues call with fragments of sums: kronop's rendered epilogue, or nothing.
+// Functors that CUTLASS's epilogues call with fragments of sums: the rendered epilogue, or nothing.
 #pragma once
 
 #include <cutlass/array.h>
@@ -8,14 +8,14 @@
 namespace kronop {
 namespace cutlass_kernels {
 
-// An element as kronop's type of the same bits, and back.
+// Converts an element to kronop's type with the same bits, or back.
 template <class To, class From>
 KRONOP_INLINE To same_bits(From from) {
   static_assert(sizeof(To) == sizeof(From));
   return __builtin_bit_cast(To, from);
 }
 
-// The names by which CUTLASS knows an epilogue functor.
+// The type names that CUTLASS expects in an epilogue functor.
 template <class Output, class Sum, int kWidth>
 struct FunctorBase {
   using ElementOutput = Output;
@@ -29,7 +29,7 @@ struct FunctorBase {
   using FragmentAccumulator = cutlass::Array<Sum, kWidth>;
 };
 
-// The rendered epilogue. The source is read where `reads`.
+// The rendered epilogue. The source is read if `reads`.
 template <class Step, int kWidth>
 struct RenderedFunctor
     : FunctorBase<typename Step::ElementOutput, typename Step::ElementAccumulator, kWidth> {
@@ -73,7 +73,7 @@ struct RenderedFunctor
   }
 };
 
-// Sums as they are, for slices.
+// Stores sums unchanged, for split-K slices.
 template <class Sum, int kWidth>
 struct SumFunctor : FunctorBase<Sum, Sum, kWidth> {
   using Base = FunctorBase<Sum, Sum, kWidth>;

@@ -39,7 +39,7 @@ KRONOP_INLINE void half_multiply_add(float (&sums)[4], unsigned a0, unsigned a1,
       : "r"(a0), "r"(a1), "r"(b));
 }
 #endif
-// A product of 8 contracted indices; of bfloat16 on the ordinary cores.
+// An MMA of 8 contracted indices; for bfloat16 on the ordinary cores.
 template <class T>
 KRONOP_INLINE void short_multiply_add(float (&sums)[4], unsigned a0, unsigned a1, unsigned b) {
 #if defined(KRONOP_HAS_HALF_PRODUCTS)
@@ -64,8 +64,8 @@ KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], u
 #endif
 
 #if !defined(KRONOP_EMULATION)
-// A row of a matrix is along the contracted index or, where kTurned, along the lanes. The matrix is
-// then transposed on its way, and the two elements of a register come from two rows.
+// A row of a matrix is along the contracted index or, where kTurned, along the lanes: then the
+// matrix is transposed by the load, and the two elements of a register are from two rows.
 template <bool kTurned>
 KRONOP_INLINE void load_matrices(unsigned (&words)[4], const void* row) {
   const unsigned from = unsigned(__cvta_generic_to_shared(row));
@@ -154,8 +154,8 @@ KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], u
       : KRONOP_SUMS(0), KRONOP_SUMS(1), KRONOP_SUMS(2), KRONOP_SUMS(3)            \
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(more)))
 // clang-format on
-// The descriptor of a matrix, made once: the descriptors of matrices some bytes further on differ
-// from it in the lower half only.
+// The descriptor of a matrix, computed once: descriptors at higher addresses differ from it in the
+// lower half only.
 struct Matrix {
   unsigned start, rest;
   KRONOP_INLINE Matrix(const void* from, int columns) {

@@ -1,5 +1,5 @@
-// What kernels of CUTLASS 3.x get from kronop: the rendered epilogue, and tensor maps that came as
-// parameters. It comes behind CUTLASS's own headers.
+// What kernels of CUTLASS 3.x get from kronop: the rendered epilogue, and tensor maps passed as
+// parameters. Included after CUTLASS's own headers.
 #pragma once
 
 #include "cutlass_functors.cuh"
@@ -36,7 +36,7 @@ struct ElementFunctor : RenderedFunctor<Step, 1> {
   }
 };
 
-// Replaces a tensor map, which CUTLASS leaves empty on a device.
+// Replaces a tensor map, which CUTLASS leaves empty if it is built on a device.
 KRONOP_INLINE void place_map(const cute::TmaDescriptor* to, const TensorMap& from) {
   *reinterpret_cast<TensorMap*>(const_cast<cute::TmaDescriptor*>(to)) = from;
 }

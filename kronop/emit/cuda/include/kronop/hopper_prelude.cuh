@@ -1,12 +1,12 @@
-// Comes before any header of CUTLASS 3.x, and makes CUTLASS 4.2 and 4.8 compile with NVRTC 13.0 to
-// 13.5, whose CCCL changed meanwhile. KRONOP_CUTLASS_VERSION is 402 or 408.
+// Included before any header of CUTLASS 3.x: makes CUTLASS 4.2 and 4.8 compile with NVRTC 13.0 to
+// 13.5, whose CCCL versions differ. KRONOP_CUTLASS_VERSION is 402 or 408.
 #pragma once
 
 #include <cuda/std/tuple>
 #include <cuda/std/type_traits>
 
 #if defined(__CUDACC_RTC__)
-// Hopper's builders want these of the standard library, which NVRTC has not.
+// Parts of the standard library that Hopper's builders use and NVRTC lacks.
 namespace std {
 template <class T>
 inline constexpr bool is_pointer_v = cuda::std::is_pointer_v<T>;
@@ -26,8 +26,8 @@ __device__ constexpr const T& max(const T& a, const T& b) {
 #include <cute/numeric/integer_sequence.hpp>
 
 #if defined(__CUDACC_RTC__) && KRONOP_CUTLASS_VERSION < 408
-// With it, std::tuple_size and std::tuple_element are declared with other template parameters than
-// CCCL's from 3.2 on. Here they follow after CuTe's tuples.
+// If defined, std::tuple_size and std::tuple_element are declared with other template parameters
+// than CCCL's from 3.2 on. They are declared here after CuTe's tuples.
 #undef CUTE_STL_NAMESPACE_IS_CUDA_STD
 #include <cute/container/tuple.hpp>
 namespace std {
@@ -46,7 +46,7 @@ struct tuple_element<kIndex, const cute::tuple<Any...>>
 #endif
 
 namespace cute {
-// CCCL 3.5 has a function of this name for sequences, besides CuTe's. These are better matches.
+// CCCL 3.5 has such a function for sequences too; these overloads are better matches.
 template <size_t kIndex, int... kNumbers>
 CUTE_HOST_DEVICE constexpr auto get(integer_sequence<int, kNumbers...>) {
   return tuple_element_t<kIndex, integer_sequence<int, kNumbers...>>{};

@@ -1,13 +1,13 @@
-// Single instructions of a GPU that C++ has no name for, or only a function of many instructions.
+// Single GPU instructions that C++ has no name for, or only a function of many instructions.
 #pragma once
 
 #include "numeric.cuh"
 
 namespace kronop {
 
-// NOTE: approximate instructions take the place of functions that cost up to ten times as much. PTX
-// promises relative errors of 2^-22 or less (absolute errors for logarithms near 0); subnormal
-// numbers count as zeros.
+// NOTE: approximate instructions replace functions that cost up to ten times as much. PTX promises
+// relative errors of 2^-22 or less (absolute errors for logarithms near 0); subnormals are flushed
+// to zero.
 #if defined(KRONOP_EMULATION)
 inline float fast_root(float x) { return std::sqrt(x); }
 inline float fast_inverse_root(float x) { return 1 / std::sqrt(x); }
@@ -59,13 +59,13 @@ KRONOP_INLINE float multiply_add_downwards(float a, float b, float c) {
   asm("fma.rm.f32 %0, %1, %2, %3;" : "=f"(sum) : "f"(a), "f"(b), "f"(c));
   return sum;
 }
-// Between 0 and 1; NaN becomes 0.
+// Clamped to [0, 1]; NaN becomes 0.
 KRONOP_INLINE float multiply_add_saturated(float a, float b, float c) {
   float sum;
   asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(sum) : "f"(a), "f"(b), "f"(c));
   return sum;
 }
-// NaN goes through, for which math::max takes several instructions.
+// The maximum; NaN propagates, for which math::max takes several instructions.
 KRONOP_INLINE float larger(float a, float b) {
 #if defined(KRONOP_HAS_BFLOAT16)
   float found;
@@ -88,7 +88,7 @@ KRONOP_INLINE unsigned bits_of(float x) { return __float_as_uint(x); }
 #endif
 KRONOP_INLINE float magnitude(float x) { return ::fabsf(x); }
 
-// The same for double, exactly.
+// The same for double, with full accuracy.
 KRONOP_INLINE double fast_root(double x) { return ::sqrt(x); }
 KRONOP_INLINE double fast_inverse_root(double x) { return 1 / ::sqrt(x); }
 KRONOP_INLINE double larger(double a, double b) { return math::max(a, b); }

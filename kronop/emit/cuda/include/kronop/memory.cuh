@@ -1,5 +1,5 @@
-// Vectors, asynchronous copies, shared memory, mixed-radix indices and the way results leave a
-// block.
+// Vectorised and asynchronous copies, shared memory, mixed-radix indices, and how results are
+// stored.
 #pragma once
 
 #include "activations.cuh"
@@ -22,7 +22,7 @@ KRONOP_INLINE void store(T* pointer, const Vector<T, N>& value) {
   *reinterpret_cast<Vector<T, N>*>(pointer) = value;
 }
 
-// N elements of shared memory, or zeros where they do not exist: another warp may be writing there.
+// N elements of shared memory, or zeros if !there: another warp may be writing to that memory.
 template <class T, int N>
 KRONOP_INLINE Vector<T, N> load_if(bool there, const T* from) {
   Vector<T, N> values{};
@@ -44,30 +44,30 @@ template <bool kFirst, class A, class B>
 using Either = typename detail::either<kFirst, A, B>::type;
 
 #if !defined(KRONOP_EMULATION)
-// Lets the next launch of the stream begin, if it is allowed to overlap. That launch itself waits
-// for the end of this one.
+// Lets the next launch of the stream begin early (programmatic dependent launch), if it may. That
+// launch itself waits for the end of this one.
 KRONOP_INLINE void let_next_launch_begin() {
 #if defined(KRONOP_HAS_CLUSTERS)
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-// Waits until all that the launch before has written is visible.
+// Waits until all writes of the previous launch are visible.
 KRONOP_INLINE void wait_for_launch_before() {
 #if defined(KRONOP_HAS_CLUSTERS)
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// Blocks of a cluster: the number of this one, a barrier for all of them, and the shared memory of
-// another one.
+// Blocks of a cluster: this block's rank, a cluster-wide barrier, and another block's shared
+// memory.
 KRONOP_INLINE int cluster_rank() {
   unsigned rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return int(rank);
 }
-// NOTE: a release at the scope of the cluster would also wait for all stores of the block to global
-// memory. The scope of the block suffices: other blocks read this block's shared memory, of which
-// there is no cached copy, and use barriers that the block has published to them.
+// NOTE: a release at cluster scope would also wait for all stores of the block to global memory.
+// Block scope suffices: other blocks only read this block's shared memory, which is not cached
+// elsewhere, and use barriers that the block has published to them.
 KRONOP_INLINE void cluster_barrier() {
   asm volatile(
       "fence.acq_rel.cta;\n"
@@ -77,8 +77,8 @@ KRONOP_INLINE void cluster_barrier() {
       :
       : "memory");
 }
-// The last barrier: what this block's threads have asked of other blocks' shared memory is done
-// before any block ends, and its shared memory with it. Threads of a warp may come one by one.
+// The last barrier: no block ends, and frees its shared memory, before all blocks have finished
+// reading it. Threads of a warp may arrive one by one.
 KRONOP_INLINE void leave_cluster() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
@@ -89,8 +89,8 @@ KRONOP_INLINE const T* of_block(const T* pointer, int rank) {
   return there;
 }
 
-// The same value, which the compiler takes for a new one: it computes what depends on the value
-// where that is needed, and not ahead of a loop.
+// The same value, opaque to the compiler: computations that depend on it are not hoisted out of a
+// loop.
 KRONOP_INLINE unsigned renewed(unsigned x) {
   asm volatile("" : "+r"(x));
   return x;
@@ -100,7 +100,7 @@ KRONOP_INLINE long long renewed(long long x) {
   return x;
 }
 
-// Stores words to global memory in one access: compilers split vectors whose elements are computed.
+// Stores words to global memory in one access: compilers split vectors with computed elements.
 template <int N>
 KRONOP_INLINE void store_words(void* to, const unsigned (&words)[N]) {
   static_assert(N == 1 || N == 2 || N == 4);
@@ -119,24 +119,24 @@ KRONOP_INLINE void store_words(void* to, const unsigned (&words)[N]) {
   }
 }
 
-// Picks four bytes of two words, one by each of the four low hexadecimal digits of `which`: 0 to 3
-// are bytes of the first word, 4 to 7 of the second.
+// Selects four bytes of two words by the four low hexadecimal digits of `which`: 0 to 3 are bytes
+// of the first word, 4 to 7 of the second.
 KRONOP_INLINE unsigned take_bytes(unsigned first, unsigned second, unsigned which) {
   unsigned word;
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(first), "r"(second), "r"(which));
   return word;
 }
 
-// What another thread of the warp has.
+// The value of another thread of the warp.
 template <class T>
 KRONOP_INLINE T from_lane(T value, int lane) {
   return __shfl_sync(~0u, value, lane);
 }
 
-// Whether it holds for some thread of the warp.
+// Whether it is true for some thread of the warp.
 KRONOP_INLINE bool some_of_warp(bool holds) { return __any_sync(~0u, holds); }
 
-// Prefetches a line of global memory to the level-2 cache, or a longer piece of it.
+// Prefetches a cache line of global memory to the level-2 cache, or a longer piece of it.
 KRONOP_INLINE void prefetch_line(const void* from) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
@@ -171,8 +171,8 @@ KRONOP_INLINE void copy_asynchronously(void* to, const void* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(from), "n"(Bytes));
   }
 }
-// As copy_asynchronously for the first `bytes` of them, and zeros for the others. `from` is not
-// read where `bytes` is 0.
+// As copy_asynchronously for the first `bytes` bytes, with zeros for the rest. `from` is not read
+// if `bytes` is 0.
 template <int Bytes>
 KRONOP_INLINE void copy_or_clear(void* to, const void* from, int bytes) {
   const unsigned shared = unsigned(__cvta_generic_to_shared(to));
@@ -186,8 +186,8 @@ KRONOP_INLINE void copy_or_clear(void* to, const void* from, int bytes) {
                  : "r"(shared), "l"(from), "n"(Bytes), "r"(bytes));
   }
 }
-// commit_copies() closes a set of this thread's copies so far; wait_for_older_copies() waits until
-// all but the last N sets are there.
+// commit_copies() commits this thread's copies so far; wait_for_older_copies() waits until all but
+// the last N commits are complete.
 KRONOP_INLINE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N>
 KRONOP_INLINE void wait_for_older_copies() {
@@ -195,7 +195,7 @@ KRONOP_INLINE void wait_for_older_copies() {
 }
 KRONOP_INLINE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #else
-// By way of registers: they are there when the thread goes on.
+// Synchronous, through registers: complete when the function returns.
 template <int Bytes>
 KRONOP_INLINE void copy_asynchronously(void* to, const void* from) {
   store(static_cast<unsigned*>(to), load<unsigned, Bytes / 4>(static_cast<const unsigned*>(from)));
@@ -225,7 +225,7 @@ KRONOP_INLINE void wait_for_warp_group(int index) {
 }
 #endif
 
-// Stores N elements, of up to 16 bytes, to global memory in one access.
+// Stores N elements, up to 16 bytes, to global memory in one access.
 template <class T, int N>
 KRONOP_INLINE void store_whole(T* to, const Vector<T, N>& value) {
   if constexpr (sizeof(T) == 2 && N > 1) {
@@ -262,8 +262,8 @@ KRONOP_INLINE constexpr long long ceil_div(long long value, long long divisor) {
   return (value + divisor - 1) / divisor;
 }
 
-// Takes the last digit, which is below `extent`, off an index. A 64-bit division costs some 100
-// instructions, and most problems need none.
+// Splits the last digit, which is below `extent`, off a mixed-radix index. A 64-bit division costs
+// some 100 instructions, and most problems need none.
 KRONOP_INLINE long long split(long long& index, long long extent) {
   if (extent == 1) return 0;
   if (index < extent) {
@@ -282,18 +282,18 @@ KRONOP_INLINE long long split(long long& index, long long extent) {
   return digit;
 }
 
-// Calls visit(d, digit) for the digits of a linear index over Axes extents, last axis fastest.
+// Calls visit(d, digit) for each digit of a linear index over Axes extents, last axis fastest.
 template <int Axes, class Visit>
 KRONOP_INLINE void for_each_digit(long long index, const long long (&extents)[Axes], Visit visit) {
 #pragma unroll
   for (int axis = Axes - 1; axis > 0; --axis) {
-    // Most problems have no such axis, and need no division.
+    // Most problems have extent 1 here, and need no division.
     if (extents[axis] != 1) visit(axis, split(index, extents[axis]));
   }
   visit(0, index);
 }
 
-// Where the rows of a tile start, in elements of X, Y and Z.
+// The offsets of a tile's rows, in elements of X, Y and Z.
 struct RowOffsets {
   long long* x;
   long long* y;
@@ -313,7 +313,7 @@ struct Identity {
   }
 };
 
-// Takes an accumulator through the step's epilogue to an element of Y.
+// Converts an accumulator to an element of Y by the step's epilogue.
 template <class Step>
 struct Finish {
   using Output = typename Step::Output;
@@ -336,8 +336,8 @@ struct Finish {
     return convert<Output>(functor(convert<Compute>(value), Compute{}, no_bias()));
   }
 
-  // The bias where there is none. For floats it is -0.0, which changes no sum: the compiler leaves
-  // the addition out.
+  // The bias where there is none. For floats it is -0.0, the neutral element: the compiler removes
+  // the addition.
   KRONOP_INLINE static Compute no_bias() {
     if constexpr (detail::same<Compute, float> || detail::same<Compute, double>) {
       return Compute(-0.0);

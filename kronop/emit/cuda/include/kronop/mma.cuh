@@ -5,16 +5,16 @@
 //   of a 16 x 8 operand, as element h + 2 r: lane g + 8 h, contracted index (t, r)
 //   of an 8 x 8 operand, as element r: contracted index (t, r), produced index g
 //   of the 16 x 8 sums, as element 2 h + r: lane g + 8 h, produced index 2 t + r.
-// Which contracted index (t, r) stands for is free, as long as both operands agree.
+// Which contracted index (t, r) is, is free as long as both operands agree.
 #pragma once
 
 #include "memory.cuh"
 
 namespace kronop {
 
-// The same product on the ordinary cores: its operands come from the threads that hold them. The
-// loop stays a loop: unrolled, all products' operands are exchanged before the first is multiplied,
-// and threads spill up to 39 KB.
+// The same product on the ordinary cores; operands are exchanged by shuffles. The loop is not
+// unrolled: otherwise all operands are exchanged before the first multiplication, and threads spill
+// up to 39 KB.
 template <class T>
 KRONOP_INLINE void threads_multiply_add(T (&sums)[4], const T (&a)[4], const T (&b)[2]) {
   const int lane = threadIdx.x % 32;
@@ -38,7 +38,7 @@ KRONOP_INLINE void warp_multiply_add(double (&sums)[4], const double (&a)[4],
                                      const double (&b)[2]) {
   threads_multiply_add(sums, a, b);
 }
-// As of tensor cores, which drop the low bits of their operands.
+// On tensor cores, which ignore the low bits of their float32 operands (TF32).
 KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const float (&a)[4], const float (&b)[2]) {
   const auto cut = [](float x) {
     return __builtin_bit_cast(float, __builtin_bit_cast(unsigned, x) & 0xffffe000u);
@@ -81,8 +81,7 @@ KRONOP_INLINE float round_to_tf32(float x) {
   return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }
 KRONOP_INLINE double round_to_tf32(double x) { return x; }
-// The same value, which the compiler takes for a new one: it keeps nothing that it has computed
-// from the value for later.
+// The same value, opaque to the compiler: nothing that was computed from it is kept for later.
 KRONOP_INLINE float renewed(float x) {
   asm volatile("" : "+f"(x));
   return x;
@@ -90,16 +89,16 @@ KRONOP_INLINE float renewed(float x) {
 KRONOP_INLINE double renewed(double x) { return x; }
 #endif
 
-// The rounded value where what rounding left is not multiplied too. NOTE: the NaNs that a GPU makes
-// have all bits set, and the sum with half of the last bit that stays would be -0.
+// The rounded value, for products without the rest. NOTE: a NaN from a GPU has all bits set, and
+// adding half of the last kept bit to it would give -0.
 template <class T>
 KRONOP_INLINE T rounded_alone(T x) {
   return x == x ? round_to_tf32(x) : x;
 }
 
-// An operand as the tensor cores take it: its rounded value and, where kSplit, what rounding left.
-// NOTE: the cores drop the low 13 bits of a float32 operand; `rest` fits into the others but for
-// its last bit.
+// An operand of the tensor cores: its rounded value and, where kSplit, the remainder. NOTE: the
+// cores ignore the low 13 bits of a float32 operand; `rest` fits into the others except for its
+// last bit.
 template <class T, int N, bool kSplit>
 struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Split {
   T value[N];
@@ -123,13 +122,13 @@ struct alignas(sizeof(T) * 2 * N > 16 ? 16 : sizeof(T) * 2 * N) Split<T, N, true
   }
 };
 
-// How many products stand for one product of split operands, small ones first. The product of both
-// rests is left out: without it the error is that of float32 arithmetic.
+// How many MMAs make one product of split operands, small ones first. The product of both
+// remainders is omitted: the error is that of float32 arithmetic without it.
 template <bool kSplit>
 inline constexpr int products_of = kSplit ? 3 : 1;
 
-// Adds product `kIndex` of them. Products of one sum wait for each other, so callers put those of
-// other sums between.
+// Adds MMA `kIndex` of them. MMAs with one accumulator depend on each other, so callers interleave
+// several accumulators.
 template <int kIndex, class T, bool kSplit>
 KRONOP_INLINE void add_product(T (&sums)[4], const Split<T, 4, kSplit>& a,
                                const Split<T, 2, kSplit>& b) {
@@ -142,7 +141,7 @@ KRONOP_INLINE void add_product(T (&sums)[4], const Split<T, 4, kSplit>& a,
   }
 }
 
-// Adds all products of one left operand with several right ones.
+// Adds all MMAs of one left operand with several right ones.
 template <int kIndex = 0, class T, bool kSplit, int N>
 KRONOP_INLINE void add_row(T (&sums)[N][4], const Split<T, 4, kSplit>& a,
                            const Split<T, 2, kSplit> (&b)[N]) {

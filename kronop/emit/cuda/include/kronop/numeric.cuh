@@ -4,7 +4,7 @@
 // Nothing here needs a CUDA header, so that NVRTC compiles it in milliseconds.
 #pragma once
 
-// KRONOP_HAS_ and a feature's name is defined where the target has the feature (kronop/machine.py).
+// KRONOP_HAS_<feature> is defined where the target has the feature (kronop/machine.py).
 #if !defined(KRONOP_EMULATION) && !defined(KRONOP_HAS_GRID_CONSTANTS)
 #undef __grid_constant__
 #define __grid_constant__
@@ -19,7 +19,7 @@
 
 namespace kronop {
 
-// A signed integer whose overflow wraps: sums go through the unsigned type.
+// A signed integer whose overflow wraps around: sums are computed in the unsigned type.
 template <class Signed, class Unsigned>
 struct Wrapping {
   Signed value;
@@ -40,8 +40,8 @@ using int8_t = Wrapping<signed char, unsigned>;
 using int32_t = Wrapping<int, unsigned>;
 using int64_t = Wrapping<long long, unsigned long long>;
 
-// Their constructors keep these types from being aggregates: a cast from a number would otherwise
-// take it for the bits.
+// Constructors keep these types from being aggregates: otherwise a cast from a number would
+// initialise the bits.
 struct half_t {
   unsigned short bits;
   half_t() = default;
@@ -59,7 +59,7 @@ struct float_e5m2_t {
   float_e5m2_t() = default;
 };
 
-// One multiply-add of the accumulator type.
+// A multiply-add of the accumulator type.
 KRONOP_INLINE float multiply_add(float a, float b, float c) { return ::fmaf(a, b, c); }
 KRONOP_INLINE double multiply_add(double a, double b, double c) { return ::fma(a, b, c); }
 template <class S, class U>
@@ -86,7 +86,7 @@ struct IntegerOf<Wrapping<S, U>> {
   static constexpr long long least = -most - 1;
 };
 
-// By arithmetic, where there is no instruction: rounded to nearest even.
+// Rounds to nearest even with integer arithmetic, where there is no instruction.
 KRONOP_INLINE bfloat16_t rounded_to_bfloat16(unsigned bits) {
   const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
   bfloat16_t to;
@@ -105,7 +105,7 @@ inline half_t float_to_half(float from) {
 inline bfloat16_t float_to_bfloat16(float from) {
   return rounded_to_bfloat16(__builtin_bit_cast(unsigned, from));
 }
-// As the bits of a half_t. The half with the same exponent and fraction fields is 2^8 times too
+// To the bits of a half_t. A half_t with the same exponent and fraction fields is 2^8 times too
 // small.
 inline unsigned e4m3_to_half(unsigned byte) {
   const unsigned magnitude = byte & 0x7fu, sign = (byte & 0x80u) << 8;
@@ -232,7 +232,7 @@ KRONOP_INLINE To convert(From from) {
   }
 }
 
-// The base of every rendered epilogue: alpha and beta in the type that it computes in.
+// The base class of rendered epilogues: alpha and beta in the compute type.
 template <class T>
 struct Scaling {
   using Compute = T;
@@ -242,8 +242,7 @@ struct Scaling {
       : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
 };
 
-// Functions of arrays of constants: the number of items, products of neighbouring ones,
-// comparisons.
+// Functions of constant arrays: number of items, product of neighbouring items, comparison.
 template <class T, int kCount>
 KRONOP_INLINE constexpr int count_of(const T (&)[kCount]) {
   return kCount;
@@ -270,7 +269,7 @@ KRONOP_INLINE constexpr bool all_at_least(const T (&items)[kCount], const T (&ot
   return true;
 }
 
-// Functions of rendered epilogues. NaN goes through max and min, as in NumPy.
+// Functions for rendered epilogues. NaN propagates through max and min, as in NumPy.
 namespace math {
 
 template <class T>
@@ -303,11 +302,11 @@ template <class T>
 KRONOP_INLINE T threshold(T x, T least) {
   return x < least ? T(0) : x;
 }
-// 1 / x, and 0 for 0: derivatives of roots are taken to be 0 there.
+// 1 / x, and 0 for 0: derivatives of roots are defined as 0 there.
 template <class T>
 KRONOP_INLINE T inverse(T x) {
   const T reciprocal =
-      T(1) / x;  // In any case: a branch would keep it from being shared by many pairs.
+      T(1) / x;  // Unconditional: a branch would keep the compiler from sharing it among pairs.
   return x == T(0) ? T(0) : reciprocal;
 }
 // 1 / sqrt(x), and 0 for 0.
@@ -316,8 +315,7 @@ KRONOP_INLINE float inverse_root(float x) {
 #if defined(KRONOP_EMULATION)
   return inverse(::sqrtf(x));
 #else
-  // The instruction is wrong by 2 units in the last place; a step of Newton's
-  // method leaves less than 1.
+  // The instruction has an error of 2 units in the last place; a Newton step reduces it to below 1.
   const float near = ::rsqrtf(x), root = ::fmaf(near * 0.5f, ::fmaf(-x * near, near, 1.0f), near);
   return x == 0 || near == 0 ? 0 : root;
 #endif

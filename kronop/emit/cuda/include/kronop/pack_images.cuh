@@ -1,8 +1,8 @@
-// Packs weights as images of the stages of contract_warp_group.cuh, byte for byte as they lie
-// there: [section][lane tile][output tile][step][plane][tile], where a tile is lanes x outputs x
+// Packs weights as images of the stages of contract_warp_group.cuh, byte for byte as in shared
+// memory: [section][lane tile][output tile][step][plane][tile], where a tile is lanes x outputs x
 // contracted steps, swizzled.
 //
-// Where a tile reaches beyond the factor it is zero, so that copies of images need no bounds.
+// Tiles are padded with zeros beyond the factor, so that copies of images need no bounds checks.
 // Planes are those of pack_weights.cuh.
 #pragma once
 

@@ -1,20 +1,19 @@
-// Packs weights in the order in which the tensor cores take them:
+// Packs weights in the order of the tensor cores' operands:
 // [section][lane][plane][produced][contracted].
 //
 // The contracted index is contiguous and padded with zeros to kPitch. For float32, plane 0 has the
-// values rounded as the tensor cores take them, and plane 1, where there is one, what rounding
-// left.
+// values rounded to TF32, and plane 1, where there is one, the remainders.
 #pragma once
 
 #include "mma.cuh"
 
 namespace kronop {
 
-// How weights may be read:
+// How weights may be loaded:
 //   kSingly   one by one
-//   kVectors  neighbouring lanes at once or, where there is one lane, the steps of a piece at once
+//   kVectors  neighbouring lanes at once or, with one lane, contracted steps at once
 //   kTurned   neighbouring outputs at once, of one lane: the weights of a transposed product
-//   kJoined   runs of several steps with all lanes
+//   kJoined   several contiguous steps with all lanes
 enum Reading : long long { kSingly, kVectors, kTurned, kJoined };
 
 struct PackParameters {
@@ -35,7 +34,7 @@ struct WeightPieces {
                                                                      : 1;
   Element values[kAcross][kPiece];
 
-  // `steps` and `there` are how many steps and how many neighbours exist.
+  // `steps` and `there` are how many steps and neighbours exist.
   KRONOP_INLINE WeightPieces(const Element* from, long long contracted, long long across, int steps,
                              int there, long long reading) {
     if (kAcross == 1 ? reading == kVectors : reading == kJoined) {
@@ -82,7 +81,7 @@ struct WeightPieces {
   }
 
  private:
-  // Loads the pieces of all neighbours from one run of memory: [step][neighbour].
+  // Loads the pieces of all neighbours from contiguous memory: [step][neighbour].
   KRONOP_INLINE void load_run(const Element* from) {
 #pragma unroll
     for (int at = 0; at < kAcross; ++at) {
@@ -94,10 +93,10 @@ struct WeightPieces {
   }
 };
 
-// Packs what a thread has of the weights: a piece for each of some neighbouring lanes, or outputs
-// where kOfTurned. Packed weights are `width` lanes of `outputs` x `depth`, with zeros where the
-// factor has less. place_of(section, lane, output, step) says where a piece goes; the next plane is
-// kPlaneSize elements further.
+// Packs a thread's weights: a piece for each of some neighbouring lanes, or outputs where
+// kOfTurned. Packed weights are `width` lanes of `outputs` x `depth`, padded with zeros.
+// place_of(section, lane, output, step) is the destination of a piece; the next plane is kPlaneSize
+// elements further.
 template <bool kOfTurned, long long kPlaneSize, class Step, class Parameters, class PlaceOf>
 KRONOP_INLINE void pack_pieces(const Parameters& parameters, int depth, int outputs,
                                long long width, const PlaceOf& place_of) {

@@ -1,17 +1,16 @@
 // Copies of boxes of tensors between memory and shared memory, by the tensor memory accelerator.
 //
-// A tensor map describes a tensor of three axes, the first one contiguous, and the box that a
-// copy moves. What lies beyond the tensor's extents is read as 0 and not written, but for the
-// rest of 16 bytes that begin inside: tensors that are written have rows of whole 16 bytes. A
-// box lies in shared memory in rows of 128 bytes, swizzled as in warp_group_products.cuh, at a
-// multiple of 1024 bytes.
+// A tensor map describes a tensor of three axes, the first one contiguous, and the box that a copy
+// moves. Out of bounds elements are read as 0 and not written, except for the rest of 16 bytes that
+// begin inside: tensors that are written need rows of whole 16 bytes. A box in shared memory has
+// rows of 128 bytes, swizzled as in warp_group_products.cuh, and is aligned to 1024 bytes.
 #pragma once
 
 #include "barrier.cuh"
 
 namespace kronop {
 
-// What the driver encodes: cuTensorMapEncodeTiled.
+// The driver's encoding: cuTensorMapEncodeTiled.
 struct alignas(64) TensorMap {
   unsigned char bytes[128];
 };
@@ -25,8 +24,8 @@ struct BoxPlace {
 KRONOP_INLINE void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
-// Starts a copy of a box to this block's shared memory. The barrier's phase ends after its bytes
-// are there.
+// Starts a copy of a box to this block's shared memory. The barrier's phase ends when its bytes
+// have arrived.
 KRONOP_INLINE void load_box(void* to, const TensorMap& map, Barrier& filled,
                             const BoxPlace& place) {
   asm volatile(
@@ -38,8 +37,8 @@ KRONOP_INLINE void load_box(void* to, const TensorMap& map, Barrier& filled,
         "r"(place.batch)
       : "memory");
 }
-// The same to the blocks of the cluster whose bits are set in `blocks`, at the same place in each,
-// with the barrier of each.
+// The same as a multicast to the blocks of the cluster whose bits are set in `blocks`: to the same
+// offset in each, with each block's own barrier.
 KRONOP_INLINE void load_box_of_cluster(void* to, const TensorMap& map, Barrier& filled,
                                        const BoxPlace& place, unsigned blocks) {
   asm volatile(
@@ -51,7 +50,7 @@ KRONOP_INLINE void load_box_of_cluster(void* to, const TensorMap& map, Barrier& 
         "r"(place.batch), "h"((unsigned short)blocks)
       : "memory");
 }
-// Starts a copy of a box from shared memory, which this thread's proxy fence has published.
+// Starts a copy of a box from shared memory, after a proxy fence of this thread.
 KRONOP_INLINE void store_box(const void* from, const TensorMap& map, const BoxPlace& place) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];"
                :
@@ -65,14 +64,14 @@ KRONOP_INLINE void wait_for_reads_of_stores() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
-// Announces to the barrier's phase that so many bytes will come; counts as one arrival.
+// Adds so many bytes to what the barrier's phase waits for; counts as one arrival.
 KRONOP_INLINE void expect_bytes(Barrier& filled, int bytes) {
   asm volatile("{.reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;}"
                :
                : "r"(unsigned(__cvta_generic_to_shared(&filled))), "r"(bytes)
                : "memory");
 }
-// Arrives at the barrier at the same place in another block of the cluster.
+// Arrives at the same barrier of another block of the cluster.
 KRONOP_INLINE void arrive_at(Barrier& barrier, int block) {
   asm volatile(
       "{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"

@@ -1,7 +1,7 @@
-// A visitor tree as a pass of its own, over sums that other kernels left in the workspace.
+// A visitor tree as a kernel of its own, applied to sums that other kernels left in the workspace.
 //
-// A block has a tile of the result, in which neighbours in memory belong to lanes of a warp. If the
-// tree reduces, a second launch joins the partial results of blocks.
+// A block has a tile of the result; lanes of a warp have neighbours in memory. If the tree reduces,
+// a second launch combines the partial results of the blocks.
 #pragma once
 
 #include "visitor_results.cuh"
@@ -9,9 +9,9 @@
 namespace kronop {
 
 // Strides are in elements; the members `sums_...` are the strides of the sums, which have the
-// accumulator's type. `visited` are the tree's operands, then its results, D first. If result i is
-// a reduction, its partial results begin at folds[i] of `partial`; a launch with `joins` > 0 joins
-// them, `joins` threads for each result.
+// accumulator's type. `visited` are the tree's operands, then its results, D first. The partial
+// results of a reduction, result i, begin at folds[i] of `partial`; a launch with `joins` > 0
+// combines them, with `joins` threads for each result.
 template <int kScalars, class Scalar, int kVisited, int kResults>
 struct VisitSumsParameters {
   void *sums, *partial;
@@ -28,8 +28,8 @@ struct VisitSumsParameters {
 
 namespace visiting {
 
-// A thread has kThreadM x kThreadN results, in runs of kRun along a row. Neighbouring lanes have
-// neighbours in a row where sums are contiguous along rows, else in a column.
+// A thread has kThreadM x kThreadN results, kRun contiguous ones of a row at a time. Neighbouring
+// lanes have neighbours in a row where sums are contiguous along rows, else in a column.
 template <class Step>
 struct Layout : OfBlock {
   static constexpr int kLanes = 32, kWarps = Step::kThreads / kLanes;
@@ -53,7 +53,7 @@ class Tile {
   using Results = VisitorResults<Step, Parameters, Own>;
 
  public:
-  // Tile `tile` of all problems' tiles.
+  // Processes tile `tile` of all problems' tiles.
   KRONOP_INLINE static void run(const Parameters& p, long long tile) {
     long long problem = tile;
     const long long within =
@@ -77,7 +77,7 @@ class Tile {
   }
 
  private:
-  // All rows of the thread at once, if they are whole.
+  // All rows of the thread together, if they are complete.
   KRONOP_INLINE static bool take_whole(const Parameters& p, const Results& results,
                                        const Sum* from) {
     constexpr int rows = Step::kTileM / Own::kStepM;
@@ -89,7 +89,7 @@ class Tile {
     results.template store_whole_rows<Own::kStepM>(0, 0, sums);
     return true;
   }
-  // The first sum is that of row m and column n.
+  // The first sum is in row m and column n.
   KRONOP_INLINE static void take_each(const Parameters& p, const Results& results, const Sum* from,
                                       long long m, long long n) {
 #pragma unroll 1
@@ -104,7 +104,7 @@ class Tile {
       }
     }
   }
-  // Rows of sums are padded to whole runs.
+  // Rows of sums are padded to multiples of kRun.
   KRONOP_INLINE static void read(const Sum* from, Sum (&sums)[Own::kRun]) {
     const auto run = load<Sum, Own::kRun>(from);
 #pragma unroll

@@ -1,8 +1,8 @@
-// Visitor trees: epilogues with further operands and results.
+// Visitor trees: epilogues with additional operands and results.
 //
-// A rendered tree is a functor that is called for each sum. It reads operand i by `at.operand(i)`
-// and gives result i by `at.keep(i, value)`. Operands and results are strided matrices, whose
-// strides are 0 where a row or a column repeats.
+// A rendered tree is a functor that is called for each sum. It reads operand i with `at.operand(i)`
+// and writes result i with `at.keep(i, value)`. Operands and results are strided matrices; a stride
+// of 0 broadcasts a row or a column.
 #pragma once
 
 #include "numeric.cuh"
@@ -14,7 +14,7 @@ struct Types {
   static constexpr int kCount = int(sizeof...(Items));
 };
 
-// Calls visit.template operator()<Item, kIndex>() for each of them.
+// Calls visit.template operator()<Item, kIndex>() for each type.
 template <int kIndex = 0, class Visit>
 KRONOP_INLINE void for_each_type(Types<>, const Visit&) {}
 template <int kIndex = 0, class Item, class... Items, class Visit>
@@ -26,7 +26,7 @@ KRONOP_INLINE void for_each_type(Types<Item, Items...>, const Visit& visit) {
 // An item of each type.
 template <class... Items>
 struct Each {
-  // Never called. NVRTC looks for it in lambdas that nothing instantiates.
+  // Never called. NVRTC looks it up in lambdas that are never instantiated.
   template <int kIndex>
   int& at() const;
 };
@@ -79,7 +79,7 @@ struct Maximum {
   }
 };
 
-// In place of the type of a result in memory: what joins the values along an axis.
+// Takes the place of a result's element type: the reduction's operator and axis.
 template <class Join, Axis kAxis>
 struct Reduced {};
 

@@ -1,4 +1,4 @@
-// Where threads join what visitor trees reduce: in shared memory.
+// The shared memory in which threads combine the values of a visitor tree's reductions.
 #pragma once
 
 #include "memory.cuh"
@@ -6,17 +6,17 @@
 
 namespace kronop {
 
-// Of a Layout whose threads are a whole block, with its shared memory.
+// For a Layout whose threads are a whole block, with its shared memory.
 struct OfBlock {
   KRONOP_INLINE static int thread() { return threadIdx.x; }
   KRONOP_INLINE static void wait() { __syncthreads(); }
   KRONOP_INLINE static unsigned char* places() { return shared_memory(); }
 };
 
-// Where threads put their values of reductions in shared memory. Threads that hold sums of a row
-// are neighbours in a warp, and so are their places of that row; those of the next row are an odd
-// number of places further on. So there are no bank conflicts, neither between these threads nor
-// between those that join a row each. The places of a thread that holds columns are neighbours.
+// The threads' values of reductions in shared memory. Threads that hold sums of one row are
+// neighbours in a warp, and so are their places; the places of the next row begin an odd number
+// further on. So there are no bank conflicts, neither among these threads nor among those that
+// combine one row each. The places of one thread's columns are neighbours.
 template <class Step, class Layout>
 struct VisitorPlaces {
   using Epilogue = typename Step::Epilogue;
@@ -70,7 +70,7 @@ struct VisitorPlaces {
   KRONOP_INLINE static Compute* places() {
     return reinterpret_cast<Compute*>(Layout::places()) + before<kIndex>();
   }
-  // A holder's, of a row or column of the tile.
+  // The place of a holder (a thread), for a row or column of the tile.
   template <int kIndex>
   KRONOP_INLINE static Compute& place(int holder, int of) {
     return places<kIndex>()[holder * At<kIndex>::kOfHolder + of * At<kIndex>::kOfExtent];

@@ -1,8 +1,8 @@
-// Where sums go through a visitor tree: operands are read, D and auxiliary results are written.
+// Applies a visitor tree to sums: operands are read, D and auxiliary results are written.
 //
-// For a reduction, each thread joins its values of a row, or of a column, in a place of its own in
-// shared memory. The block joins these places to one partial result, and a second launch joins the
-// partial results of all blocks. So the order does not depend on which block is faster.
+// For a reduction, each thread first combines its own values of a row, or of a column, in shared
+// memory. The block combines these to one partial result, and a second launch combines the partial
+// results of all blocks. So the result is deterministic.
 #pragma once
 
 #include "visitor_places.cuh"
@@ -11,9 +11,9 @@ namespace kronop {
 
 inline constexpr int kVisitedBatch = 4;
 
-// The results of one problem of the batch. A Layout says how many threads hold sums of a row, or of
-// a column, of a tile, and which of them this thread is. It also says which of the tile's kThreads
-// threads this one is, how these threads wait for each other, and where they join values.
+// The results of one problem of the batch. A Layout tells how many threads hold sums of a row, or
+// of a column, of a tile, and which of them this thread is; also this thread's number among the
+// tile's kThreads threads, how these synchronise, and where they combine values.
 template <class Step, class Parameters, class Layout>
 class VisitorResults {
  public:
@@ -47,8 +47,8 @@ class VisitorResults {
     });
   }
 
-  // Empties the places in which threads join values. Every thread of a tile calls this after the
-  // last other use of their memory, and after `begin`; the tile begins in row m and column n.
+  // Initialises the places of reductions. Every thread of a tile calls this after the last other
+  // use of that shared memory, and after `begin`; the tile begins in row m and column n.
   KRONOP_INLINE void open(long long m, long long n) {
     tile_m_ = m;
     tile_n_ = n;
@@ -61,9 +61,8 @@ class VisitorResults {
     Layout::wait();
   }
 
-  // The results of kM x kN sums, `m` rows and `n` columns behind the thread's first one.
-  // Those beyond the problem are left out. A row is done before the next one begins, which
-  // takes fewer registers.
+  // The results of kM x kN sums, `m` rows and `n` columns behind the thread's first one; out of
+  // bounds ones are skipped. Rows are finished one by one, which takes fewer registers.
   template <int kM, int kN>
   KRONOP_INLINE void store(int m, int n, const Sum (&sums)[kM][kN]) const {
     const int rows = near(p_.m - m_ - m), columns = near(p_.n - n_ - n);
@@ -78,7 +77,7 @@ class VisitorResults {
   }
 
   // Whether `rows` rows of kN results, from row `m` and column `n` behind the thread's first result
-  // on, all exist, and each such row is read and written in whole accesses.
+  // on, all exist and can be read and written with vectorised accesses.
   template <int kN>
   KRONOP_INLINE bool is_whole(int m, int n, int rows) const {
     bool whole = near(p_.m - m_ - m) >= rows && near(p_.n - n_ - n) >= kN;
@@ -92,9 +91,9 @@ class VisitorResults {
     return whole;
   }
 
-  // The results of kM rows that are kApart from each other, where they are whole. Everything they
-  // read is requested before the first one is computed. NOTE: there is no condition in between:
-  // where two branches load a value, the load is waited for where they meet.
+  // The results of kM complete rows, kApart from each other. All loads are issued before the first
+  // result is computed. NOTE: there is no branch in between: where two branches load a value, the
+  // load is waited for where they meet.
   template <int kApart, int kM, int kN>
   KRONOP_INLINE void store_whole_rows(int m, int n, const Sum (&sums)[kM][kN]) const {
     Loaded<kN> loaded[kM];
@@ -114,7 +113,7 @@ class VisitorResults {
     for (int i = 0; i < kM; ++i) finish_row<true>(m + i * kApart, n, kN, sums[i], loaded[i]);
   }
 
-  // Joins what threads have of each row and column of the tile. Every thread of it calls this.
+  // Combines the threads' values of each row and column. Every thread of the tile calls this.
   KRONOP_INLINE void close() const {
     Layout::wait();
     for_each_reduction([&]<class Join, Axis kAxis, int kIndex>() {
@@ -134,7 +133,7 @@ class VisitorResults {
     });
   }
 
-  // Joins the partial results of every reduction, for the kThreads / `shares` results of block
+  // Combines the partial results of every reduction, for the kThreads / `shares` results of block
   // `block`: `shares` threads, a power of two, for each result.
   KRONOP_INLINE static void join(const Parameters& p, long long block, int shares) {
     long long problem = block;
@@ -176,7 +175,7 @@ class VisitorResults {
   struct Values {
     Compute operands[Epilogue::kOperands + 1][kN], kept[Epilogue::kResults][kN];
   };
-  // The functor's place.
+  // What the functor gets as `at`.
   template <int kN>
   struct At {
     Values<kN>& values;
@@ -185,7 +184,7 @@ class VisitorResults {
     KRONOP_INLINE void keep(int index, Compute value) const { values.kept[index][j] = value; }
   };
 
-  // What kN neighbours in a row read, as it lies in memory: conversions would wait for it.
+  // kN neighbouring elements of a row, loaded but unconverted: converting would wait for them.
   template <int kN>
   struct Loaded {
     template <class Element>
@@ -194,7 +193,7 @@ class VisitorResults {
     static Each<Run<Elements>...> of(Types<Elements...>);
     decltype(of(typename Epilogue::Operands{})) operands;
   };
-  // Of neighbours the first `columns` exist.
+  // Only the first `columns` neighbours exist.
   template <int kN>
   KRONOP_INLINE void load_row(int m, int n, int columns, Loaded<kN>& loaded) const {
     for_each_type(typename Epilogue::Operands{}, [&]<class Element, int kAt>() {
@@ -221,7 +220,7 @@ class VisitorResults {
     });
   }
 
-  // The type of a result in memory.
+  // The element type of a result in memory.
   template <class Kept>
   struct StoredAs {
     using Type = Kept;
@@ -262,13 +261,13 @@ class VisitorResults {
            place;
   }
 
-  // How many neighbours of a row lie together and aligned in every row.
+  // How many neighbours of a row are contiguous and aligned in every row.
   template <class Element>
   KRONOP_INLINE static int run_of(unsigned long long from, long long apart) {
     const unsigned long long bytes = (from | (unsigned long long)apart * sizeof(Element)) & 15;
     return (bytes == 0 ? 16 : int(bytes & (0 - bytes))) / int(sizeof(Element));
   }
-  // Whether an operand has one number for each row, as the tree says.
+  // Whether an operand is broadcast along rows, known from the tree.
   template <int kAt>
   KRONOP_INLINE static constexpr bool repeats() {
     return Step::kRepeating >> kAt & 1;
@@ -282,7 +281,7 @@ class VisitorResults {
     return static_cast<Element*>(at_[kAt]) + m * p_.visited_row[kAt] + n * p_.visited_column[kAt];
   }
 
-  // NOTE: what does not exist is zero, since functors compute it and results of it are dropped.
+  // NOTE: out of bounds elements are zero: functors compute them; the results are dropped.
   template <class Element, int kAt, int kN>
   KRONOP_INLINE void load_run(int m, int n, int columns, Vector<Element, kN>& values) const {
     constexpr int kWidth = width<Element, kN>;
@@ -359,7 +358,7 @@ class VisitorResults {
   const long long problem_;
   long long m_ = 0, n_ = 0, tile_m_ = 0, tile_n_ = 0;
   void* at_[kVisited];
-  int run_[kVisited];  // neighbours of a row that are moved at once; 0 where one stands for all
+  int run_[kVisited];  // neighbours of a row that are moved at once; 0 for a broadcast
 };
 
 }  // namespace kronop

@@ -1,8 +1,7 @@
-// Products of split float32 in contract_warp_group.cuh: three products of the tensor cores for each
-// one, in short chains whose sums ordinary additions collect. NOTE: the tensor cores truncate sums,
-// so only a few products follow each other before their sum is added elsewhere. While one chain is
-// multiplied, the chain before it is collected, and the operands of the next one are split, within
-// kTogether stages.
+// Products of split float32 in contract_warp_group.cuh: three MMAs for each product, in short
+// chains whose sums are added up by ordinary additions. NOTE: the tensor cores truncate when they
+// accumulate, so only a few MMAs are chained. While one chain is multiplied, the previous one is
+// collected and the operands of the next one are split, within kTogether stages.
 #pragma once
 
 #include "warp_group_tiles.cuh"
@@ -23,7 +22,7 @@ struct WarpGroupChains {
   static constexpr int kSlabs = kLanes == 1 ? 2 : 1, kDepth = Step::kTileK / (kSlab * kSlabs),
                        kFragments = kM * kDepth;
   static constexpr int kLong = Step::kChainSlabs / kSlabs;
-  // Outputs / 8 of a chain; chains side by side, and how many of them are held in registers.
+  // Outputs / 8 of a chain; chains side by side, and how many of them are in registers.
   static constexpr int kOutputs = Step::kChainN / 8, kAcross = kN / kOutputs * kLanes;
   static constexpr int kHeld = kLong > 1 && kAcross > 2 ? kAcross : 2;
   static_assert(kDepth % kLong == 0);
@@ -33,8 +32,8 @@ struct WarpGroupChains {
   using Chain = float[kOutputs][4];
   using Fragments = unsigned[kSlabs][kLanes][4];
 
-  // Multiplies number `stage` of the stages that are multiplied together. release() is called when
-  // the products of the stage before it have ended.
+  // Multiplies stage `stage` of the stages that are multiplied together. release() is called when
+  // the MMAs of the previous stage have ended.
   template <class Release>
   KRONOP_INLINE void add(Sums& of, const Operand* x, const WarpGroupMatrix& right, int stage,
                          const Release& release) {
@@ -66,16 +65,16 @@ struct WarpGroupChains {
   Chain chains[kHeld];
   Fragments values[2], rest[2];
 
-  // The chain that a set of products adds to. Products are waited for by sets, so the sets of
+  // The chain of a commit group (a set of MMAs). Sets are waited for in order, so the sets of
   // chains side by side alternate.
   static KRONOP_INLINE constexpr int chain_of(int set) {
     return (set / (kAcross * kLong) * kAcross + set % kAcross) % kHeld;
   }
-  // Collects the chain of a set, if this was the last set of its chain.
-  // NOTE: the first chain of a sum becomes the sum, and is not added to zero. Where several sums
-  // that the compiler knows to be zero take the values of one chain in turn, ptxas (13.0 and 13.5)
-  // takes `chain + 0` for the same number each time, although products rewrite the chain in
-  // between. It gives the last value to all of the sums and drops the products of the earlier ones.
+  // Adds up a chain after its last set. NOTE: the first chain of a sum becomes the sum, instead of
+  // being added to zero. Where several sums that the compiler knows to be zero get the values of
+  // one chain in turn, ptxas (13.0 and 13.5) treats `chain + 0` as the same number each time,
+  // although MMAs rewrite the chain in between. It gives the last value to all of the sums and
+  // drops the MMAs of the earlier ones.
   KRONOP_INLINE void collect_after(Sums& of, int set) {
     const int f = set / kAcross % kFragments, i = set % kAcross;
     if (f % kLong < kLong - 1) return;
@@ -90,7 +89,7 @@ struct WarpGroupChains {
       }
     }
   }
-  // Small products come first, as everywhere (mma.cuh).
+  // Small terms first, as everywhere (mma.cuh).
   KRONOP_INLINE void multiply(Chain& chain, int buffer, int l, int k, int n, bool goes_on,
                               const WarpGroupMatrix& right) {
     constexpr int plane = W::kSize * int(sizeof(Operand));

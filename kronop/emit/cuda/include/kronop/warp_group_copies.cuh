@@ -15,8 +15,8 @@ struct WarpGroupCopies {
   };
   using Tiles = WarpGroupTiles<Step>;
   using Operand = typename Step::Factor;
-  // An extent that no tile divides: how many rows exist is known only when the kernel runs, so
-  // copies check every row.
+  // An extent that no tile divides: the number of rows is known only at run time, so copies check
+  // every row.
   static constexpr int kAnyRows = Step::kTileM + 1;
   using CopiesOfX = Copies<Fill, Operand, typename Tiles::X, Step::kXOrder, Step::kTileM,
                            Step::kXVector, kAnyRows, Evenly>;
@@ -34,7 +34,7 @@ struct WarpGroupCopies {
                      parameters.contracted_w, parameters.lane_w, parameters.w_vector, place.outputs,
                      place.lanes, Evenly{parameters.produced_w});
   }
-  // Packs all of W for a tile, from whatever order it has in memory.
+  // Packs all of W for a tile, from any memory order.
   KRONOP_INLINE void pack(const Place& place, Operand* resident) const {
     using W = typename Tiles::W;
     using Pieces = WeightPieces<Operand, Step::kWLanes>;
@@ -63,8 +63,8 @@ struct WarpGroupCopies {
       }
     }
   }
-  // Arrives at a stage's barrier when this thread's copies are there. Ordinary stores, by which
-  // pieces of X come that are too small for asynchronous copies, have to be made visible to the
+  // Arrives at a stage's barrier when this thread's copies are complete. Ordinary stores, which
+  // copy pieces of X that are too small for asynchronous copies, have to be made visible to the
   // tensor cores by the thread that stored them.
   // NOTE: after asynchronous copies only the reader makes a fence. PTX does not promise that this
   // is enough; results of some 1100 tiles on one H200 agreed with float64.
@@ -80,7 +80,7 @@ struct WarpGroupCopies {
   }
 };
 
-// W of the stages of a tile, one after the other, copied by all producer threads.
+// W of the stages of a tile, in order, copied by all producer threads.
 template <class Step, class Parameters>
 struct CopiedWeights {
   using Tiles = WarpGroupTiles<Step>;
@@ -95,7 +95,7 @@ struct CopiedWeights {
     if constexpr (Step::kSplit) last.fill(to + Tiles::W::kSize);
   }
 };
-// The same as images, each brought by one thread in one bulk copy.
+// The same as images, each loaded by one thread with one bulk copy.
 template <class Step, class Parameters>
 struct BroughtWeights {
   using Operand = typename Step::Factor;
@@ -110,7 +110,7 @@ struct BroughtWeights {
   }
 };
 
-// Fills shared memory with all of W, which stays there.
+// Copies all of W to shared memory, where it stays resident.
 template <class Step, class Parameters>
 KRONOP_INLINE void fill_resident(const WarpGroupCopies<Step, Parameters>& copies,
                                  const Place& place, Barrier& filled,
@@ -142,7 +142,7 @@ KRONOP_INLINE void fill_stages(const Parameters& parameters, WarpGroupBarriers<S
   Turn<Step::kStages> turn;
   Turn<1> w_turn;
   int had = -1;
-  // The launch before packs the weights and may still run.
+  // The previous launch packs the weights and may still be running.
   wait_for_launch_before();
 #pragma unroll 1
   for (TileWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {

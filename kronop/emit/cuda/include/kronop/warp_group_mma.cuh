@@ -1,8 +1,8 @@
-// Products of warp groups, four warps at once, whose right operand is read from shared memory.
+// Products of warp groups (wgmma), four warps at once, with the right operand in shared memory.
 //
-// A warp holds 16 of the 64 rows and its sums as in mma.cuh. The right operand is a matrix of 8
-// contracted rows and `columns` columns, the first 64 or 32 of which take part. It lies in core
-// matrices of 8 columns x 4 rows: [row / 4][column / 8][column % 8][row % 4].
+// A warp holds 16 of the 64 rows, and accumulators as in mma.cuh. The right operand is a matrix of
+// 8 contracted rows and `columns` columns, of which the first 64 or 32 are multiplied. It consists
+// of core matrices of 8 columns x 4 rows: [row / 4][column / 8][column % 8][row % 4].
 #pragma once
 
 #include "mma.cuh"
@@ -57,11 +57,11 @@ KRONOP_INLINE void warp_group_multiply_add(float (&sums)[4][4], const float (&a)
         "r"(__float_as_uint(a[3])), "l"(b), "r"(int(more)));
   // clang-format on
 }
-// Opens a set of products. Their operands have been written to registers before.
+// Opens a commit group of MMAs, after writes to their register operands.
 KRONOP_INLINE void begin_warp_group_products() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// Closes the set. Its operands must stay as they are until its products have ended.
+// Commits them. Their operands must not change until they have ended.
 KRONOP_INLINE void commit_warp_group_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }

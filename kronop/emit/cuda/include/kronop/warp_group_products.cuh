@@ -2,21 +2,20 @@
 // contracted x N produced.
 //
 // Warp w of the warp group holds rows 16 w to 16 w + 15 of the sums as in mma.cuh: element 2 h + r
-// of sums[n] is row g + 8 h, produced index 8 n + 2 t + r. The left operand comes from registers,
-// as in mma.cuh and half_mma.cuh, or from shared memory like the right one. A matrix lies there in
-// rows of 32, 64 or 128 bytes:
-//   contracted index contiguous: a row is one wide index; the next products are further along it.
+// of sums[n] is row g + 8 h, produced index 8 n + 2 t + r. The left operand is in registers, as in
+// mma.cuh and half_mma.cuh, or in shared memory like the right one. A matrix there has rows of 32,
+// 64 or 128 bytes:
+//   contracted index contiguous: a row is one wide index; the next MMAs are further along it.
 //   wide index contiguous (operands of 16 bits that both come from shared memory): a row is one
 //   contracted index and 64 wide ones; the next 64 wide ones are one part further on.
-// Rows are swizzled. Piece p (16 bytes) of row r is in this place of the row:
+// Rows are swizzled. Piece p (16 bytes) of row r is at this position in the row:
 //   rows of 128 bytes: p ^ r % 8
 //   rows of 64 bytes:  p ^ r / 2 % 4
 //   rows of 32 bytes:  p ^ r / 4 % 2
-// A matrix that starts at a multiple of 1024 bytes is then free of bank conflicts in both
-// directions.
-// NOTE: measured on one H200: products reach their full rate with the swizzle, and without it as
-// well. Asynchronous copies of 16 bytes profit: 10 bytes a cycle where each goes to another line of
-// 128 bytes, up to 30 with the swizzle.
+// A matrix that is aligned to 1024 bytes is then free of bank conflicts in both directions.
+// NOTE: measured on one H200: wgmma reaches its full rate with the swizzle and without it.
+// Asynchronous copies of 16 bytes profit: 10 bytes a cycle where each goes to another line of 128
+// bytes, up to 30 with the swizzle.
 #pragma once
 
 #include "half_mma.cuh"
@@ -24,9 +23,9 @@
 namespace kronop {
 
 #if !defined(KRONOP_EMULATION)
-// The descriptor of a matrix in shared memory: its address, the bytes from eight rows to the next
-// eight, the bytes of a row, which select the swizzle, and the bytes to the next part where 64 wide
-// indices are one. Descriptors of places further on differ in the lower half only.
+// The descriptor of a matrix in shared memory: its address, the stride from eight rows to the next
+// eight, the bytes of a row, which select the swizzle, and the stride to the next part where 64
+// wide indices are one part. Descriptors of higher addresses differ in the lower half only.
 struct WarpGroupMatrix {
   unsigned start, rest;
   KRONOP_INLINE WarpGroupMatrix(const void* from, int eight_rows, int row_bytes, int part = 16) {
@@ -39,7 +38,7 @@ struct WarpGroupMatrix {
   }
 };
 
-// Waits until all but the last N sets of products have ended.
+// Waits until all but the last N committed sets of MMAs have ended.
 template <int N>
 KRONOP_INLINE void wait_for_warp_group_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
@@ -51,7 +50,7 @@ KRONOP_INLINE void wait_for_warp_group_products() {
 #define KRONOP_SUMS_8(i) KRONOP_SUMS_4(i), KRONOP_SUMS_4(i + 4)
 #define KRONOP_SUMS_16(i) KRONOP_SUMS_8(i), KRONOP_SUMS_8(i + 8)
 #define KRONOP_SUMS_32(i) KRONOP_SUMS_16(i), KRONOP_SUMS_16(i + 16)
-// The operands of the instruction that are so many sums.
+// The instruction's operands for so many accumulators.
 // clang-format off
 #define KRONOP_PLACES_2 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define KRONOP_PLACES_3 KRONOP_PLACES_2 ", %8, %9, %10, %11"
@@ -69,7 +68,7 @@ KRONOP_INLINE void wait_for_warp_group_products() {
   ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
   "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
-// Products with left operands from registers; `columns` is 8 n, as the instruction's name has it.
+// Products with left operands in registers; `columns` is 8 n, as in the instruction's name.
 #define KRONOP_FROM_REGISTERS(n, columns, step, type, tail, a0, a1, a2, a3, b0, m0, ...)         \
   asm volatile("{.reg .pred more; setp.ne.b32 more, " m0 ", 0;\n"                                \
       "wgmma.mma_async.sync.aligned.m64n" columns step ".f32." type "." type                     \

@@ -1,4 +1,4 @@
-// From the sums of the teams of contract_warp_group.cuh to their results in shared memory.
+// How the teams of contract_warp_group.cuh write their results to shared memory.
 #pragma once
 
 #include "warp_group_sums.cuh"
@@ -6,16 +6,16 @@
 namespace kronop {
 namespace contract {
 
-// The room in shared memory for results on their way to Y. Teams leave their results there and go
-// on with the products of the next tile, while the warps of another warp group store them, in
-// units. A unit is the rows of a warp, or of a team where memory is contiguous along rows, and the
-// outputs of a team. Each unit has barriers of its own, so that one is filled while another is
-// stored. There is room for kKept parts of each unit at a time, which may be all of a tile. A part
-// is kPartN outputs of kPartM rows, of all lanes.
+// The shared memory for results on their way to Y. Teams leave their results there and continue
+// with the next tile, while another warp group stores them, unit by unit. A unit is the rows of a
+// warp, or of a team where memory is contiguous along rows, and the outputs of a team. Each unit
+// has its own barriers, so that one is filled while another is stored. Memory for kKept parts of
+// each unit is there at a time, which may be all of a tile. A part is kPartN outputs of kPartM
+// rows, of all lanes.
 //
-// The source Z, where there is one, comes into the same room before the results that it is added
-// to. Two biases lie behind the room: that of this tile, and that of the next tile with another
-// one. The threads that multiply combine both with their sums in the epilogue.
+// The source Z, if any, is loaded into the same memory before the results that it is added to. Two
+// biases follow that memory: that of this tile, and that of the next tile with another one. The
+// multiplying threads combine both with their sums in the epilogue.
 template <class Step>
 struct WarpGroupRoom {
   using Output = typename Step::Output;
@@ -34,7 +34,7 @@ struct WarpGroupRoom {
   }
 };
 
-// How a thread that multiplies hands its sums over.
+// How a multiplying thread hands over its sums.
 template <class Step, class Parameters>
 struct WarpGroupResults {
   using Output = typename Step::Output;
@@ -59,7 +59,7 @@ struct WarpGroupResults {
         results(of_all + Room::at(unit, 0)),
         shifts(of_all + Room::shifts() + Sums::output() * Step::kLanes + Sums::lane()) {}
 
-  // `fresh`: whether the tile has other outputs, lanes or sections than the one before.
+  // `fresh`: whether the tile has other outputs, lanes or sections than the previous one.
   KRONOP_INLINE void take(const Sums& sums, bool fresh) {
     if (fresh && (parameters.z || parameters.bias)) {
       barriers.shifts_filled.wait(shift.parity);
@@ -86,15 +86,15 @@ struct WarpGroupResults {
     if (threadIdx.x % 32 == 0) barriers.results_filled[unit].arrive();
     turn.advance();
   }
-  // The bias of output `column` of the team, in its first lane. take() has advanced the turn since
-  // the bias came, hence the other parity.
+  // The bias of output `column` of the team, in its first lane. take() has advanced the pipeline
+  // since the bias was loaded, hence the other parity.
   KRONOP_INLINE const Output* shift_of(int column) const {
     return shifts + ((shift.parity ^ 1) * Step::kTileN + column) * Step::kLanes;
   }
   KRONOP_INLINE Output* room(int part) const { return results + part % Room::kKept * Tile::kSize; }
   // The first of this warp's rows in its unit.
   static KRONOP_INLINE int first_row() { return Sums::warp_row() % Step::kPartM; }
-  // Sum `e` of outputs `n` in lane `l`, through the epilogue.
+  // Applies the epilogue to sum `e` of outputs `n` in lane `l`.
   template <bool kMore>
   KRONOP_INLINE Output finished(const Sums& sums, int l, int m, int n, int e, Output source,
                                 Output bias) const {
@@ -104,7 +104,7 @@ struct WarpGroupResults {
       return finish(sums.of[l][m][n][e]);
     }
   }
-  // Stores the sums of the kKept parts from kFirst on to their places.
+  // Stores the sums of the kKept parts from kFirst on to shared memory.
   template <bool kMore, int kFirst>
   KRONOP_INLINE void deposit(const Sums& sums) const {
 #pragma unroll
@@ -151,8 +151,8 @@ struct WarpGroupResults {
     }
     store_matrices<kByRows>(to, words);
   }
-  // Stores two outputs of all lanes: in whole accesses where both together, or the outputs or the
-  // lanes alone, are one run.
+  // Stores two outputs of all lanes: vectorised where both together, or the outputs or the lanes
+  // alone, are contiguous.
   template <bool kMore>
   KRONOP_INLINE void deposit_lanes(const Sums& sums, Output* part, int m, int n) const {
     constexpr bool by_lanes = Step::kYOrder == kAlongLanes,

@@ -1,4 +1,4 @@
-// The warps of contract_warp_group.cuh that store results, and bring the source and the bias.
+// The warps of contract_warp_group.cuh that store results and load the source and the bias.
 #pragma once
 
 #include "warp_group_results.cuh"
@@ -6,7 +6,7 @@
 namespace kronop {
 namespace contract {
 
-// How a warp that stores moves the parts that are its own.
+// How a storing warp copies its parts.
 template <class Step, class Parameters>
 struct WarpGroupStores {
   using Output = typename Step::Output;
@@ -24,12 +24,12 @@ struct WarpGroupStores {
   KRONOP_INLINE WarpGroupStores(const Parameters& with, Output* of_all)
       : parameters(with), results(of_all) {}
 
-  // Tells the team that there is room for kKept parts of a unit.
+  // Signals the team that kKept parts of a unit may be overwritten.
   static KRONOP_INLINE void offer(WarpGroupBarriers<Step>& barriers, int unit) {
     wait_for_warp();
     if (threadIdx.x % 32 == 0) barriers.results_free[unit].arrive();
   }
-  // Brings the source of the kKept parts of a unit from `first` on.
+  // Loads the source of the kKept parts of a unit from `first` on.
   KRONOP_INLINE void bring(const Place& place, int unit, int first) const {
     move_unit<true>(static_cast<Output*>(parameters.z) + place.z, parameters.produced_z,
                     parameters.lane_z, parameters.row_z[0], place, unit, first);
@@ -68,7 +68,7 @@ struct WarpGroupStores {
       move<kToShared>(base, own, lane, stride, place, unit, first + part);
     }
   }
-  // Moves a part between memory and `results`, in whole accesses where its rows and outputs exist.
+  // Copies a part between memory and `results`, vectorised where its rows and outputs exist.
   template <bool kToShared>
   KRONOP_INLINE void move(Output* base, long long own, long long lane, long long stride,
                           const Place& place, int unit, int part) const {
@@ -106,7 +106,7 @@ struct WarpGroupStores {
       }
     }
   }
-  // Moves a part that exists as a whole, as most do.
+  // Copies a complete part, as most are.
   template <bool kToShared>
   KRONOP_INLINE void move_whole(const Ends& ends, const Mine& mine, Output* tile) const {
     Output* const first = tile + Tile::at(mine.first.lane, mine.first.own, mine.first.wide);
@@ -130,7 +130,7 @@ struct WarpGroupStores {
       }
     }
   }
-  // Moves a chunk element by element: where Y allows no vectors, and at the last rows.
+  // Copies a chunk element by element: where Y allows no vectors, and for the last rows.
   template <bool kToShared, class Chunk>
   KRONOP_INLINE void move_each(Output* base, Output* here, const Chunk& chunk, long long own,
                                long long lane, long long stride, const Place& place, int row,
@@ -142,7 +142,7 @@ struct WarpGroupStores {
       const int n = chunk.own + output + (Step::kYOrder == kAlongOwn ? v : over),
                 m = chunk.wide + row + (Room::kByRows ? v : 0);
       if (m >= place.rows || n >= place.outputs || l >= place.lanes) continue;
-      // `base` begins with the tile, so rows and outputs count from its first ones.
+      // `base` is the start of the tile, so rows and outputs are relative to the tile.
       Output* memory = base + (m * stride + n * own + l * lane);
       if constexpr (kToShared) {
         here[v] = *memory;
@@ -153,8 +153,8 @@ struct WarpGroupStores {
   }
 };
 
-// Stores the results of all tiles. Room for the next results is offered unit by unit: as soon as
-// the results before them have left or, where there is a source, as soon as the source is there.
+// Stores the results of all tiles. A unit's memory is released for the next results as soon as the
+// previous ones are stored or, with a source, as soon as the source is loaded.
 template <class Step, class Parameters>
 KRONOP_INLINE void store_results(const Parameters& parameters, WarpGroupBarriers<Step>& barriers,
                                  typename Step::Output* staged) {
@@ -166,8 +166,8 @@ KRONOP_INLINE void store_results(const Parameters& parameters, WarpGroupBarriers
 #pragma unroll 1
   for (TileWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
     if (walk.part != had && (parameters.z || parameters.bias)) {
-      // The buffer is free once all storing threads have loaded the bias before this one: they have
-      // then stored all results that the bias in this buffer was added to.
+      // The buffer is free once all storing threads have loaded the previous bias: they have then
+      // stored all results that the bias in this buffer was added to.
       if (had >= 0) {
         barriers.shifts_filled.wait(shift.parity);
         shift.advance();

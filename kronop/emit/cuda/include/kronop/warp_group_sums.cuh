@@ -1,5 +1,4 @@
-// The sums of a team of four warps, to which it adds the products of the stages of
-// contract_warp_group.cuh.
+// The accumulators of a team (a consumer warp group) of contract_warp_group.cuh.
 #pragma once
 
 #include "warp_group_chains.cuh"
@@ -19,7 +18,7 @@ struct WarpGroupSums {
                        kN = Tiles::kTeamN / 8;
   static constexpr int kApart =
       kTeamRows * Step::kTeamsAlongM;                      // from a team's rows to its next ones
-  static constexpr int kSlab = 32 / int(sizeof(Operand));  // contracted steps of a product
+  static constexpr int kSlab = 32 / int(sizeof(Operand));  // contracted steps of an MMA
   float of[kLanes][kM][kN][4] = {};
 
   // The first lane, output and row of this team, and of this warp.
@@ -32,8 +31,8 @@ struct WarpGroupSums {
   }
   static KRONOP_INLINE int warp_row() { return row() + threadIdx.x / 32 % 4 * 16; }
 
-  // Multiplies number `stage` of the stages that are multiplied together. Products stay in flight
-  // and read their stage meanwhile; release() is called when those of the stage before have ended.
+  // Multiplies stage `stage` of the stages that are multiplied together. MMAs stay in flight and
+  // read their stage meanwhile; release() is called when those of the previous stage have ended.
   template <class Release>
   KRONOP_INLINE void add(const Operand* x, const Operand* w, int stage, const Release& release) {
     const WarpGroupMatrix right = W::matrix(w + W::start(lane(), 0, output()));
@@ -68,8 +67,8 @@ struct WarpGroupSums {
  private:
   Either<Step::kSplit, WarpGroupChains<Step>, Nothing> chains;
 
-  // NOTE: for a product of 256 outputs, ptxas needs more than the 128 registers that a kernel of
-  // 512 threads starts with, whatever a team takes later. So it is two products of 128 outputs.
+  // NOTE: for an MMA of 256 outputs, ptxas needs more than the 128 registers that a kernel of 512
+  // threads starts with, whatever a team acquires later. So it is two MMAs of 128 outputs.
   KRONOP_INLINE void add_direct(const WarpGroupMatrix& left, const WarpGroupMatrix& right) {
     constexpr int products = kN > 24 ? 2 : 1, outputs = kN / products;
     begin_warp_group_products();
@@ -89,8 +88,8 @@ struct WarpGroupSums {
     commit_warp_group_products();
   }
 
-  // Fragments of the next products are loaded while the ones before are multiplied, where registers
-  // have room for both.
+  // Fragments of the next MMAs are loaded while the previous ones are multiplied, if registers
+  // suffice for both.
   KRONOP_INLINE void add_words(const Operand* x, const WarpGroupMatrix& right) {
     constexpr int jobs = Step::kTileK / kSlab * kM, buffers = kLanes <= 4 && jobs % 2 == 0 ? 2 : 1;
     unsigned a[buffers][kLanes][4];

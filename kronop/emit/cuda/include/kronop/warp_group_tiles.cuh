@@ -1,5 +1,5 @@
-// What blocks of contract_warp_group.cuh have in shared memory, and the tiles that they take in
-// turn.
+// The shared memory of contract_warp_group.cuh's blocks, and the order of the tiles of a persistent
+// block.
 #pragma once
 
 #include "barrier.cuh"
@@ -11,7 +11,7 @@ namespace contract {
 
 inline constexpr int kTeam = 128, kTeamRows = 64;
 
-// A tile in rows whose pieces are swizzled, as the tensor cores read it (warp_group_products.cuh).
+// A tile with swizzled rows, as the tensor cores read it (warp_group_products.cuh).
 template <int Order, int Lanes, int Own, int Wide, class Element>
 struct Swizzled {
   static constexpr bool kTurned = Order == kAlongRows;
@@ -19,14 +19,13 @@ struct Swizzled {
   static constexpr int kRow = kTurned || Own > kLongest ? kLongest : Own,
                        kRowBytes = kRow * int(sizeof(Element));
   static constexpr int kRows = kTurned ? Own : Wide,
-                       kPart = kRows * kRow;  // rows, and elements of them that lie together
+                       kPart = kRows * kRow;  // rows of a part, and its contiguous elements
   static constexpr int kLane = Own * Wide, kSize = Lanes * kLane;
-  static constexpr int kSwizzle = kRowBytes == 128 ? 1
-                                  : kRowBytes == 64
-                                      ? 2
-                                      : 4;  // neighbouring rows that are swizzled alike
+  static constexpr int kSwizzle = kRowBytes == 128  ? 1
+                                  : kRowBytes == 64 ? 2
+                                                    : 4;  // neighbouring rows with the same swizzle
 
-  // An element's place without the swizzle, as descriptors want it.
+  // An element's offset without the swizzle, as descriptors need it.
   static KRONOP_INLINE constexpr int start(int lane, int own, int wide) {
     const int along = kTurned ? wide : own, row = kTurned ? own : wide;
     return lane * kLane + along / kRow * kPart + row * kRow + along % kRow;
@@ -38,7 +37,7 @@ struct Swizzled {
     const int row = kTurned ? own : wide;
     return start(lane, own, wide) ^ row / kSwizzle % (kRow / kPiece) * kPiece;
   }
-  // Whether places that many rows apart differ by a constant.
+  // Whether offsets that many rows apart differ by a constant.
   static constexpr bool even(int rows) { return rows % 8 == 0; }
   static KRONOP_INLINE WarpGroupMatrix matrix(const Element* from) {
     return WarpGroupMatrix(from, 8 * kRowBytes, kRowBytes);
@@ -46,8 +45,8 @@ struct Swizzled {
 };
 
 // Rows of 4-byte elements whose pitch is an odd number of sectors. In rows 4 to 7 of every eight,
-// the halves of each sector of 32 bytes change places. So loads of fragments have no bank
-// conflicts, and each sector of memory still goes to one sector of shared memory.
+// the halves of each 32-byte sector are swapped. So fragment loads have no bank conflicts, and each
+// sector of memory still goes to one sector of shared memory.
 template <int Lanes, int Own, int Wide, int Pitch>
 struct Crossed : Layout<kAlongOwn, Lanes, Own, Wide, Pitch> {
   static KRONOP_INLINE constexpr int at(int lane, int own, int wide) {
@@ -69,7 +68,7 @@ struct WarpGroupTiles {
   using W = Swizzled<kAlongOwn, Step::kLanes, Step::kTileK, Step::kTileN, Operand>;
   static constexpr int kPlanes = Step::kSplit ? 2 : 1, kWSize = kPlanes * W::kSize;
   static constexpr int kSteps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;
-  // Teams along outputs share rows, and each has an equal part of the tile's outputs.
+  // Teams along outputs share rows; each has an equal share of the tile's outputs.
   static constexpr int kTeams = Step::kTeamsAlongM * Step::kTeamsAlongLanes * Step::kTeamsAlongN,
                        kWarps = kTeams * 4;
   static constexpr int kTeamN = Step::kTileN / Step::kTeamsAlongN;
@@ -77,8 +76,8 @@ struct WarpGroupTiles {
   static constexpr int kUnits = Step::kTeamsAlongM * Step::kTeamsAlongN * kTeamRows / Step::kPartM;
 };
 
-// The barriers of a block: filled and free ones for each stage, for W where it stays, and for each
-// unit of results, and one for the bias.
+// The barriers of a block: "filled" and "free" for each stage, for a resident W and for each unit
+// of results, and one for the bias.
 template <class Step>
 struct WarpGroupBarriers {
   Barrier filled[Step::kStages], free[Step::kStages], w_filled, w_free;
@@ -102,14 +101,14 @@ struct WarpGroupBarriers {
   }
 };
 
-// The tiles that a block takes in turn, in an order that keeps blocks that run at the same time at
-// neighbouring places of memory.
+// The tiles of a persistent block, in an order in which blocks that run at the same time access
+// neighbouring memory.
 //
-// Where W stays, a block keeps its part of W and takes a range of all tiles, rows fastest. If X is
-// not contiguous along rows and each part of W has n blocks, it takes every n-th tile of rows
-// instead. Where W does not stay, outputs are fastest, so that blocks share rows of X. If X is not
-// contiguous along rows, lanes and sections follow, since they lie together in memory, and rows are
-// last, unless W is more than the level-2 cache holds: all of it passes by for every tile of rows.
+// With a resident W, a block keeps its part of W and processes a range of all tiles, rows fastest.
+// If X is not contiguous along rows and each part of W has n blocks, it processes every n-th tile
+// of rows instead. Without, outputs are fastest, so that blocks share rows of X. If X is not
+// contiguous along rows, lanes and sections follow, since they are contiguous in memory, and rows
+// are last, unless W exceeds the level-2 cache: all of W is read again for every tile of rows.
 template <class Step, class Parameters>
 struct TileWalk {
   static constexpr int kOutputTiles = (Step::kProduced + Step::kTileN - 1) / Step::kTileN;
@@ -119,8 +118,8 @@ struct TileWalk {
                                                                  sizeof(typename Step::Factor);
   // NOTE: there are fewer than 2^31 tiles: so many would be 4 terabytes of results.
   const Parameters& parameters;
-  int item, end, row = 0, part = -1;  // `part` tells tiles of different parts of W apart
-  int apart = 1;                      // tiles of rows that a block takes one after the other
+  int item, end, row = 0, part = -1;  // `part` distinguishes tiles of different parts of W
+  int apart = 1;                      // the stride between a block's tiles of rows
   Place place;
 
   KRONOP_INLINE explicit TileWalk(const Parameters& with) : parameters(with) {
@@ -178,7 +177,7 @@ struct TileWalk {
     part = int(rest);
     locate_part(rest);
   }
-  // Locates a tile by its part, and by its row where the row is not a digit of its own.
+  // Locates a tile by its part, and by its row unless the row is a digit of its own.
   KRONOP_INLINE void locate_part(unsigned rest) {
     const bool rows_last = !Step::kResident && Step::kXOrder != kAlongRows &&
                            sections() * parameters.lane_extent * kWeights <= kMostWeights;

@@ -1,4 +1,4 @@
-// Prefetches of the data that the next block reads, issued while the present block is computed.
+// Prefetches of the data of the next block, issued while the current block is computed.
 #pragma once
 
 #include "kronop_x86/functions.hpp"
@@ -6,14 +6,14 @@
 namespace kronop {
 
 // Prefetches runs of cache lines, `step` bytes apart, `rate` lines at a time.
-// NOTE: a core has at most some sixteen cache lines from memory under way, and none while it
+// NOTE: a core can have some sixteen cache lines from memory in flight, and has none while it
 // computes on data in its caches. Prefetching X brought 16 x 16 x 16 factors from 2.50 to 1.77 ms
 // and 8^4 from 2.75 to 2.3 (two cores of an Emerald Rapids).
 class Ahead {
  public:
   Ahead() = default;
-  // Spreads `runs` runs of `bytes` bytes, the first of them at `first`, over `calls` calls of
-  // some().
+  // Spreads `runs` contiguous runs of `bytes` bytes, the first one at `first`, over `calls` calls
+  // of some().
   Ahead(const void* first, index_t bytes, index_t step, index_t runs, index_t calls)
       : run_(static_cast<const char*>(first)), step_(step), left_(runs) {
     const bool inside =

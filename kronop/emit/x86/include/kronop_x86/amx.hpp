@@ -1,21 +1,21 @@
-// Mode products on AMX tiles: sweeps over one digit, and the sinks that take their results.
+// Mode products on AMX tiles: sweeps over one digit, and the sinks that store their results.
 // Operands are bf16 with sums in float32, or int8 with sums in int32; Kronecker matmuls are bf16.
 //
 // A tile product multiplies runs of kPack numbers that are neighbours along the contracted digit.
 // For the last digit of a row-major tensor, memory holds them that way. For any other digit the
-// data is kept in *lines*: for every element of the trailing digits, line i holds the kPack numbers
-// of the digit from i kPack on. A sweep (one mode product) rounds its results straight into the
-// lines of the digit that is applied next, at the cost of one shuffle for each vector of results.
-// So nothing has to be rearranged between two sweeps. Subnormal numbers count as zero.
+// data is interleaved in *lines*: for every element of the trailing digits, line i holds the kPack
+// numbers of the digit from i kPack on. A sweep (one mode product) rounds its results directly to
+// the lines of the digit that is contracted next, with one shuffle for each vector of results. So
+// no transposition is needed between two sweeps. Subnormal numbers are flushed to zero.
 //
 // A block of results is at most 2 x 2 tiles of 16 x 16 sums. Its tiles are stored to a small array,
-// from which a sink takes them at once. Delaying the sink until the next block is being multiplied
-// would save 5 to 15 % of this work, but nothing where X and Y are in memory (Emerald Rapids). The
-// vector instruction vdpbf16ps took longer than float32 arithmetic.
+// which a sink reads at once. Delaying the sink until the next block is being multiplied would save
+// 5 to 15 % of this work, but nothing where X and Y are in memory (Emerald Rapids). The vector
+// instruction vdpbf16ps was slower than float32 arithmetic.
 //
-// Extents are arbitrary: the last block ends at the last result and overlaps the block before it. A
-// contracted digit is padded with zeros to whole steps, both in the packed factor and in the lines:
-// if only one of the two were zero, an infinity in the other would turn into a NaN.
+// Extents are arbitrary: the last block ends at the last result and overlaps the previous block. A
+// contracted digit is zero-padded to whole steps, both in the packed factor and in the lines: if
+// only one of the two were zero, an infinity in the other would give NaN.
 #pragma once
 
 #include "kronop_x86/amx_tiles.hpp"
@@ -34,7 +34,7 @@ KRONOP_INLINE void store_first(T* to, const V& value) {
 }
 
 // Stores kCount pairs: a number from `low` on and its partner, `partner_at` numbers later, or zero
-// where there is no partner.
+// if it has none.
 template <int kCount>
 KRONOP_INLINE void store_pairs(bfloat16_t* line, const float* low, bool partner,
                                index_t partner_at) {
@@ -42,10 +42,10 @@ KRONOP_INLINE void store_pairs(bfloat16_t* line, const float* low, bool partner,
   store_first<kCount * 2>(line, pairs(load<float, 16>(low), high));
 }
 
-// Takes the last digit's results to the lines of the digit before it. The rows of a block are
+// Stores the last digit's results to the lines of the digit before it. The rows of a block are
 // consecutive numbers of that digit, and two rows make a line of pairs. The last of an odd number
-// of rows is paired with zero. Where a block begins in the middle of a pair, its first row is
-// skipped: the block before, which it overlaps, has stored that pair.
+// of rows is paired with zero. If a block begins in the middle of a pair, its first row is skipped:
+// the previous block, which it overlaps, has stored that pair.
 struct RowLines {
   bfloat16_t* to;
   index_t pitch;
@@ -82,9 +82,9 @@ struct RowLines {
   }
 };
 
-// Takes any other digit's results to one line of the digit that is applied next. The first half of
-// a block's columns belongs to one number of that digit and the second half to its neighbour: a
-// pair has one element of each. Where `alone`, there is no neighbour, and zeros take its place.
+// Stores any other digit's results to one line of the digit that is contracted next. The first half
+// of a block's columns belongs to one number of that digit and the second half to its neighbour: a
+// pair has one element of each. If `alone`, there is no neighbour, and zeros replace it.
 struct PairLine {
   bfloat16_t* to;
   index_t trail;
@@ -102,7 +102,7 @@ struct PairLine {
   }
 };
 
-// Rounds a block to rows of bf16, `stride` numbers apart.
+// Rounds a block to rows of bf16 with leading dimension `stride`.
 struct Rows {
   bfloat16_t* to;
   index_t stride;
@@ -133,8 +133,8 @@ struct Rows {
   };
 };
 
-// Copies numbers with stores past the caches where they fill whole cache lines; the numbers before
-// the first whole line and after the last one are stored as usual.
+// Copies numbers with streaming stores for whole cache lines; the numbers before the first whole
+// line and after the last one are stored as usual.
 template <class T>
 void copy_past(T* to, const T* from, index_t count) {
   constexpr index_t kLine = kLineBytes / sizeof(T);
@@ -148,14 +148,14 @@ void copy_past(T* to, const T* from, index_t count) {
   __builtin_memcpy(to + done, from + done, (count - done) * sizeof(T));
 }
 
-// Copies contiguous rows of `columns` numbers past the caches, to rows that are `stride` apart.
+// Copies rows of `columns` numbers with streaming stores, to leading dimension `stride`.
 template <class T>
 void copy_rows_past(T* to, index_t stride, const T* from, index_t rows, index_t columns) {
   if (stride == columns) columns *= rows, rows = 1;
   for (index_t i = 0; i < rows; ++i) copy_past(to + i * stride, from + i * columns, columns);
 }
 
-// Multiplies one block and hands its sums to the sink.
+// Multiplies one block and passes its sums to the sink.
 template <Shape kShape, class Sum = float, class Sink>
 KRONOP_INLINE void one_block(TileEngine& engine, const Operand& a, const Operand& b, int steps,
                              const Place& place, const Sink& sink) {
@@ -171,7 +171,7 @@ constexpr index_t fresh(const Cut& cut, index_t block, index_t extent) {
 
 // ---- Sweeps ----
 
-// Copies `count` rows, each padded with zeros to whole steps.
+// Copies `count` rows, each zero-padded to whole steps.
 template <index_t kContracted, class T>
 void stage_rows(T* to, const T* from, index_t row_stride, index_t column_stride, int count) {
   constexpr int kPadded = DepthOf<T>{kContracted}.padded();
@@ -186,9 +186,9 @@ void stage_rows(T* to, const T* from, index_t row_stride, index_t column_stride,
   }
 }
 
-// Applies the last digit: out[l][q] = sum over p of in[l][p] F[p][q] for l in [0, rows). There are
-// kRows rows, or any number from kPitch on where kRows is kPitch. Rows that need no padding are
-// read in place; others go through `staged`, which has room for kPitch padded rows.
+// Contracts the last digit: out[l][q] = sum over p of in[l][p] F[p][q] for l in [0, rows). There
+// are kRows rows, or any number from kPitch on where kRows is kPitch. Rows that need no padding are
+// read in place; others are copied to `staged`, which has space for kPitch padded rows.
 template <index_t kContracted, index_t kProduced, index_t kRows, class Number = Number>
 struct LastSweep {
   static constexpr DepthOf<Number> kDepth{kContracted};
@@ -211,7 +211,7 @@ struct LastSweep {
     }
   }
 
-  // One block of rows that are staged already.
+  // One block of rows that are padded already.
   template <class Sink>
   static void run_staged(TileEngine& engine, const Number* staged, const Number* tiles,
                          const Sink& sink) {
@@ -236,15 +236,15 @@ struct LastSweep {
   }
 };
 
-// Applies any other digit: out[q][t] = sum over p of F[p][q] in[p][t] for t in [0, trail). `trail`
-// is kTrail, or any number from kPitch on where kTrail is kPitch.
+// Contracts any other digit: out[q][t] = sum over p of F[p][q] in[p][t] for t in [0, trail).
+// `trail` is kTrail, or any number from kPitch on where kTrail is kPitch.
 template <index_t kContracted, index_t kProduced, index_t kTrail>
 struct LineSweep {
   static constexpr Depth kDepth{kContracted};
   static constexpr Cut kAcross = cut(kTrail), kDown = cut(kProduced);
   static constexpr Cut kSingle{kAcross.size, 0};
 
-  // From lines `pitch` elements apart.
+  // From lines with leading dimension `pitch`.
   template <class Sink>
   static void run(TileEngine& engine, const Number* in, index_t pitch, index_t trail,
                   const Number* tiles, const Sink& sink) {
@@ -288,7 +288,7 @@ struct LineSweep {
   }
 };
 
-// Clears the lines behind the digit's last number, which pad it to whole steps.
+// Zeroes the lines behind the digit's last number, which pad it to whole steps.
 template <index_t kContracted>
 void clear_lines(bfloat16_t* lines, index_t pitch) {
   constexpr index_t kFirst = (kContracted + 1) / 2, kEnd = Depth{kContracted}.lines();

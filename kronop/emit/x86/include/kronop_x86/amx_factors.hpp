@@ -1,4 +1,4 @@
-// How an extent is cut into AMX tiles, and the factor as tiles.
+// How an extent is divided into AMX tiles, and the factor packed as tiles.
 #pragma once
 
 #include "kronop_x86/tile.hpp"
@@ -6,11 +6,11 @@
 namespace kronop {
 namespace packed {
 
-inline constexpr int kTile = 16;          // lines of a tile, and sums in one of its lines
-inline constexpr int kLineBytes = 64;     // bytes of a tile's line
-inline constexpr int kPitch = 2 * kTile;  // from one line of a block's sums to the next
+inline constexpr int kTile = 16;          // rows of a tile, and sums in one row
+inline constexpr int kLineBytes = 64;     // bytes of a row of a tile
+inline constexpr int kPitch = 2 * kTile;  // leading dimension of a block's sums
 using Number = bfloat16_t;
-inline constexpr int kUnitBytes = 4;  // of a line, multiplied at once: kPack numbers
+inline constexpr int kUnitBytes = 4;  // of a row, multiplied at once: kPack numbers
 template <class T>
 inline constexpr int kPackOf = kUnitBytes / sizeof(T);
 inline constexpr int kPack = kPackOf<Number>;
@@ -42,7 +42,7 @@ constexpr Cut cut(index_t extent) {
   return {int(extent < kTile ? extent : kTile), int(rest)};
 }
 
-// How a contracted digit of numbers T is padded and cut into `steps` equal steps of `depth` lines.
+// How a contracted digit of numbers T is padded and split into `steps` steps of `depth` lines.
 template <class T>
 struct DepthOf {
   index_t contracted;
@@ -59,28 +59,28 @@ struct DepthOf {
 };
 using Depth = DepthOf<Number>;
 
-// The blocks of a sweep: how their rows and columns are cut into tiles, and the depth of a step.
+// The blocks of a sweep: their rows and columns in tiles, and the depth of a step.
 struct Shape {
   Cut rows, columns;
   int depth;
 };
 
-// Where an operand of a block lies, and the bytes from one line to the next, from the first tile to
-// the second, and from one step to the next.
+// Address of an operand of a block, and the strides in bytes: from one line to the next, from the
+// first tile to the second, and from one step to the next.
 struct Operand {
   const void* data;
   index_t line, second, step;
 };
 
-// Where the results of a block belong. Rows before `fresh_row` and columns before `fresh_column`
-// lie in the block before it as well, which has stored them.
+// Where the results of a block are stored. Rows before `fresh_row` and columns before
+// `fresh_column` overlap the previous block, which has stored them.
 struct Place {
   index_t row, column, fresh_row, fresh_column;
 };
 
-// From one line to the next, in elements of the trailing digits (kPack numbers each). The distance
-// is no multiple of 512 bytes: a digit's lines would fall into the same few sets of the first-level
-// cache.
+// Leading dimension of lines, in elements of the trailing digits (kPack numbers each). It is no
+// multiple of 512 bytes: otherwise a digit's lines would map to the same few sets of the
+// first-level cache.
 constexpr index_t line_pitch(index_t trail) { return trail % 128 ? trail : trail + kTile; }
 
 // ---- Factors: tiles of 16 lines of 64 bytes, [block of outputs][tile of the block][step] ----
@@ -92,9 +92,9 @@ constexpr index_t factor_numbers(index_t contracted, index_t produced) {
          kLineBytes / sizeof(T);
 }
 
-// Packs entry(p, q) as tiles. kLeft: the factor is the left operand, and a line of a tile is one
-// output along the contracted digit. Else it is the right operand, and a line holds kPack
-// contracted numbers of every output, as the lines of data do.
+// Packs entry(p, q) as tiles. kLeft: the factor is the left operand, and a row of a tile is one
+// output along the contracted digit. Else it is the right operand, and a row holds kPack contracted
+// numbers of every output, as the lines of data do.
 template <bool kLeft, index_t kContracted, index_t kProduced, class T, class Entry>
 void pack_factor(T* to, const Entry& entry) {
   constexpr DepthOf<T> kDepth{kContracted};

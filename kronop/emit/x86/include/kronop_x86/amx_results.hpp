@@ -1,4 +1,4 @@
-// Sinks for blocks of tiles: unchanged sums, and results through the epilogue.
+// Sinks for blocks of tiles: one stores unchanged sums, one applies the epilogue.
 #pragma once
 
 #include "kronop_x86/amx.hpp"
@@ -7,7 +7,7 @@
 namespace kronop {
 namespace packed {
 
-// Stores the rows of a block as unchanged sums.
+// Stores the rows of a block unchanged.
 template <class Sum>
 struct SumRows {
   Sum* to;
@@ -31,8 +31,8 @@ struct RowsOf<Sum, true> {
   using Type = Rows;
 };
 
-// Takes blocks through the epilogue to Y. Rows from `rows` on do not exist and are not stored; the
-// sink's bias runs along the columns.
+// Applies the epilogue to blocks and stores them to Y. Rows from `rows` on are out of bounds and
+// not stored; the bias is along the columns.
 template <class Step>
 struct Finished {
   OutputSink<Step> sink;

@@ -1,4 +1,4 @@
-// The instructions for AMX tiles, and the tiles of a thread.
+// The instructions for AMX tiles, and a thread's tile registers.
 #pragma once
 
 #include "kronop_x86/ahead.hpp"
@@ -22,7 +22,7 @@ namespace packed {
 // ---- Instructions ----
 
 #ifndef KRONOP_EMULATED_TILES
-// Rounds to bf16, to nearest even. NaN stays NaN, subnormal numbers become zero.
+// Rounds to bf16, to nearest even. NaN stays NaN; subnormal numbers are flushed to zero.
 KRONOP_INLINE Vector<uint16_t, 32> narrow(Vector<float, 16> low, Vector<float, 16> high) {
   return bit_cast<Vector<uint16_t, 32>>(
       _mm512_cvtne2ps_pbh(bit_cast<__m512>(high), bit_cast<__m512>(low)));
@@ -51,7 +51,7 @@ struct alignas(64) TileConfiguration {
   uint8_t lines[16];
 };
 
-// Tiles 0 to 3 are sums, 4 and 5 the left operand, 6 and 7 the right one.
+// Tile registers 0 to 3 are sums, 4 and 5 the left operand, 6 and 7 the right one.
 constexpr TileConfiguration configuration(int rows, int columns, int depth) {
   TileConfiguration made{1, 0, {}, {}, {}};
   for (int tile = 0; tile < 8; ++tile) {
@@ -64,8 +64,8 @@ constexpr TileConfiguration configuration(int rows, int columns, int depth) {
 template <int kRows, int kColumns, int kDepth>
 inline constexpr TileConfiguration kConfiguration = configuration(kRows, kColumns, kDepth);
 
-// Asks Linux for permission to use the tiles, once for all threads of the process. Fails where the
-// system does not know AMX, or where a thread's signal stack is too small to save the tiles.
+// Asks Linux for permission to use AMX, once for all threads of the process. Fails if the system
+// does not support AMX, or if a thread's signal stack is too small to save the tiles.
 inline bool allow_tiles() {
 #ifndef KRONOP_EMULATED_TILES
   constexpr long kArchPrctl = 158, kRequestPermission = 0x1023, kTileData = 18;
@@ -92,8 +92,8 @@ inline bool allow_tiles() {
     }                                              \
   } while (false)
 
-// The tiles of a thread, and the prefetches that it issues while tiles are busy, some before every
-// block. A configuration is loaded only where it differs from the current one.
+// A thread's tile registers, and the prefetches that it issues while they are busy, some before
+// every block. A configuration is loaded only if it differs from the current one.
 class TileEngine {
  public:
   Ahead ahead;
@@ -112,13 +112,13 @@ class TileEngine {
     current_ = wanted;
   }
 
-  // Computes the sums of a block over `steps` steps, and stores them in lines kPitch sums apart.
+  // Computes the sums of a block over `steps` steps; their leading dimension is kPitch.
   template <Shape kShape, class Sum>
   static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, Sum* sums) {
     block<kShape>(a, b, steps, sums, kPitch);
   }
 
-  // The same, in lines `pitch` sums apart. kJoins: they are added to the sums that are there.
+  // The same with leading dimension `pitch`. kJoins: adds to the sums in memory.
   template <Shape kShape, bool kJoins = false, class Sum>
   static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, Sum* sums,
                                   index_t pitch) {

@@ -1,8 +1,8 @@
-// Functions of rendered epilogues. NaN goes through all of them.
+// Functions for rendered epilogues. NaN propagates through all of them.
 //
-// Functions of float, but for roots, logarithms and powers, consist of steps that compilers
-// vectorize. NOTE: a product of 1024 x 64 x 4096 in float32 with gelu took 2 cores 188 ms with
-// libm's erff, and 20 ms with the one below, 9 of them for gelu (AVX-512, Zen 4).
+// Functions of float, except roots, logarithms and powers, are written so that compilers vectorise
+// them. NOTE: a product of 1024 x 64 x 4096 in float32 with gelu took 2 cores 188 ms with libm's
+// erff, and 20 ms with the one below, 9 of them for gelu (AVX-512, Zen 4).
 #pragma once
 
 #include "kronop_x86/numeric.hpp"
@@ -10,8 +10,8 @@
 namespace kronop {
 namespace math {
 
-// The first operand where it is NaN. If only the second one is NaN, the comparison fails, and it is
-// taken.
+// The first operand where it is NaN. If only the second one is NaN, the comparison is false and it
+// is returned.
 template <class T>
 KRONOP_INLINE T max(T a, T b) {
   return ((a > b) | (a != a)) ? a : b;
@@ -44,7 +44,7 @@ KRONOP_INLINE T threshold(T x, T least) {
   return x < least ? T(0) : x;
 }
 
-// 1 / x, and 0 for 0: derivatives of roots are taken to be 0 there.
+// 1 / x, and 0 for 0: derivatives of roots are defined as 0 there.
 template <class T>
 KRONOP_INLINE T inverse(T x) {
   return x == T(0) ? T(0) : T(1) / x;
@@ -57,21 +57,21 @@ KRONOP_INLINE T inverse_root(T x) {
 
 namespace detail {
 
-// The coefficients of x^0, x^1, ...
+// A polynomial with the coefficients of x^0, x^1, ...
 template <int kCount>
 KRONOP_INLINE float polynomial(float x, const float (&coefficients)[kCount]) {
   float sum = coefficients[kCount - 1];
   _Pragma("GCC unroll 16") for (int i = kCount - 2; i >= 0; --i) sum = sum * x + coefficients[i];
   return sum;
 }
-// The nearest whole number of one below 2^22: vectors of SSE2 have no instruction for it.
+// Rounds |x| < 2^22 to the nearest integer: SSE2 has no vector instruction for it.
 KRONOP_INLINE float nearest(float x) { return (x + 12582912.0f) - 12582912.0f; }
-// 2^whole, from -126 to 128, where it is infinity.
+// 2^whole, for whole from -126 to 128, where it is infinity.
 KRONOP_INLINE float exp2_of(int whole) { return __builtin_bit_cast(float, (whole + 127) << 23); }
 
 }  // namespace detail
 
-// With relative errors of at most 1.5e-7; numbers below the normal ones are rounded once more.
+// Relative errors are at most 1.5e-7; subnormal results are rounded twice.
 KRONOP_INLINE float exp(float x) {
   const float within = x > 89 ? 89 : (x < -104 ? -104 : x),
               whole = detail::nearest(within * 1.44269504f);
@@ -94,7 +94,7 @@ KRONOP_INLINE float tanh(float x) {
   return __builtin_copysignf(u < 0.6f ? near : far, x);
 }
 
-// With relative errors of at most 3e-7. From 1 on 1 - exp(-u^2) times a function that falls slowly.
+// Relative errors are at most 3e-7. From 1 on: 1 - exp(-u^2) times a slowly falling function.
 KRONOP_INLINE float erf(float x) {
   const float u = __builtin_fabsf(x), within = u > 4 ? 4 : u;
   const float near =
@@ -107,7 +107,7 @@ KRONOP_INLINE float erf(float x) {
   return __builtin_copysignf(u < 1 ? near : 1 - exp(-within * within) * slow, x);
 }
 
-// Activations that fall to 0: they are 0 from -1000 downwards, since minus infinity
+// Activations that vanish towards minus infinity: 0 from -1000 downwards, since minus infinity
 // times 0 would be NaN.
 template <class T>
 KRONOP_INLINE T bounded(T x) {

@@ -1,6 +1,6 @@
 // Storage types, conversions between them, and the functions that epilogues call.
 // Conversions are integer arithmetic without branches, so that loops over them vectorise on every
-// target; measured on AVX-512 they run at the speed of the copy around them, with no F16C needed.
+// target; with AVX-512 they run at the speed of the copy around them, without F16C.
 #pragma once
 
 #define KRONOP_INLINE inline __attribute__((always_inline))
@@ -62,14 +62,14 @@ inline constexpr bool is_same<A, A> = true;
 
 KRONOP_INLINE float from_half(uint16_t half) {
 #if defined(__aarch64__)
-  return float(bit_cast<__fp16>(half));  // of which compilers make vectors
+  return float(bit_cast<__fp16>(half));  // which compilers vectorise
 #else
   const uint32_t magnitude = half & 0x7fffu;
   const uint32_t sign = uint32_t(half & 0x8000u) << 16;
   const uint32_t normal = (magnitude << 13) + (112u << 23);
   const uint32_t special = (magnitude << 13) | 0x7f800000u;
-  // A subnormal half is an integer multiple of 2^-24: written as the fraction of a float with
-  // exponent -14 it is too large by 2^-14.
+  // A subnormal half is an integer multiple of 2^-24: as the fraction of a float with exponent -14
+  // it is too large by 2^-14.
   const uint32_t small =
       bit_cast<uint32_t>(bit_cast<float>(0x38800000u | (magnitude << 13)) - 0x1p-14f);
   const uint32_t finite = magnitude < 0x0400u ? small : normal;
@@ -111,7 +111,7 @@ KRONOP_INLINE uint16_t to_bfloat16(float value) {
 }
 
 // Rounds double to float, to odd where inexact. A second rounding, to fewer than 22 bits, then
-// gives what rounding the double directly would.
+// gives what rounding the double directly would give.
 KRONOP_INLINE float to_odd_float(double value) {
   const float nearest = float(value);
   const double back = double(nearest);
@@ -122,7 +122,7 @@ KRONOP_INLINE float to_odd_float(double value) {
   return inexact && (bits & 1u) == 0 ? bit_cast<float>(odd) : nearest;
 }
 
-// The bounds 2^(n-1) as floating point: exact in every type, one past the largest integer.
+// The bounds 2^(n-1) as doubles, exact for every type: one past the largest integer.
 template <class Integer>
 inline constexpr double kIntegerBound = double(uint64_t(1) << (8 * sizeof(Integer) - 1));
 
@@ -187,7 +187,7 @@ struct Convert<bfloat16_t> {
 
 }  // namespace detail
 
-// Rounds to nearest even and keeps NaN. What becomes an integer is saturated, and NaN becomes 0.
+// Rounds to nearest even and keeps NaN. Conversions to integers saturate, and NaN becomes 0.
 template <class To, class From>
 KRONOP_INLINE To convert(From value) {
   if constexpr (detail::is_same<To, From>) {
@@ -203,7 +203,7 @@ constexpr int count_of(const T (&)[kCount]) {
   return kCount;
 }
 
-// The base of every rendered epilogue: alpha and beta in the type that it computes in.
+// The base class of rendered epilogues: alpha and beta in the compute type.
 template <class T>
 struct Scaling {
   using Compute = T;

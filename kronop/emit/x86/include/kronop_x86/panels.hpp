@@ -1,4 +1,4 @@
-// Batches of problems, and panels: rows of an operand that are packed side by side.
+// Batches of problems, and panels: rows of an operand packed side by side.
 #pragma once
 
 #include "kronop_x86/transfer.hpp"
@@ -24,7 +24,7 @@ struct Place {
   }
 };
 
-// Packs a panel of `count` rows for `depth` elements of each, element by element. If they are fewer
+// Packs a panel of `count` rows with `depth` elements each, element by element. If they are fewer
 // than the panel has, the last one is repeated.
 template <class Step, class Element>
 void load_panel(typename Step::Compute* to, const Element* from, index_t row, index_t column,
@@ -35,8 +35,8 @@ void load_panel(typename Step::Compute* to, const Element* from, index_t row, in
   lanes.contiguous = row == 1 && count >= kPanel;
   if (lanes.contiguous || column != 1 || depth < Step::kWidth)
     return load_block<Step>(to, from, lanes, column, depth);
-  // NOTE: reads kWidth rows to their end before the next ones, since processors prefetch from few
-  // places at once: 5 x 4096 x 4096 in float32 took a core 7.1 ms, and 17.0 ms where all rows of a
+  // NOTE: kWidth rows are read to their end before the next ones, since processors prefetch few
+  // streams at once: 5 x 4096 x 4096 in float32 took a core 7.1 ms, and 17.0 ms if all rows of a
   // panel are read side by side (Zen 4).
   for (int v = 0; v < kPanel; v += Step::kWidth) {
     for (index_t k = 0; k < depth; k += Step::kWidth) {

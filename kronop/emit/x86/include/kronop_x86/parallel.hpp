@@ -1,4 +1,4 @@
-// How work is shared among threads, and how many threads a call takes.
+// How work is divided among threads, and how many threads a call uses.
 #pragma once
 
 #include "kronop_x86/functions.hpp"
@@ -12,11 +12,11 @@ extern "C" int omp_get_num_threads(void) noexcept;
 
 namespace kronop {
 
-// The state that all kernels of a process share. `cpus`: the CPUs that they have in common. `calls`
-// and `threads`: how many calls run now, and their threads. `punctual`: how many threads a call may
+// State that all kernels of a process share. `cpus`: the CPUs of the process. `calls` and
+// `threads`: how many calls are running, and their threads. `punctual`: how many threads a call may
 // have so that none of them is late. `latest`: threads of the latest call that had several.
-// `balance`: nanoseconds by which recent calls have worked more than they have waited for late
-// threads. `pause`: the nanoseconds of the latest pause, in which no more threads are tried;
+// `balance`: nanoseconds of work minus nanoseconds of waiting for late threads in recent calls.
+// `pause`: length of the latest pause in nanoseconds, in which no more threads are tried;
 // `resumption`: when it ends.
 struct Crew {
   int cpus, calls, threads, punctual;
@@ -25,8 +25,8 @@ struct Crew {
 
 }  // namespace kronop
 
-// The Crew of the process, set when the process loads a kernel. Without it every call takes as many
-// threads as it asks for: so it is in exported libraries, which have no variables.
+// The Crew of the process, set when a kernel is loaded. Without it every call uses as many threads
+// as it asks for: so do exported libraries, which have no global variables.
 #ifdef KRONOP_WITHOUT_CREW
 static constexpr kronop::Crew* kronop_crew = nullptr;
 #else
@@ -52,18 +52,18 @@ KRONOP_INLINE index_t now() {
   return index_t(time.tv_sec) * 1000000000 + time.tv_nsec;
 }
 
-// Nanoseconds for which this thread has waited for others in the current call.
+// Nanoseconds that this thread has waited for others in the current call.
 static thread_local index_t waited = 0;
 
-// The threads of one call. Of those it wants, it gets as many as the other running calls have left
-// CPUs for, but at least an equal share of all CPUs. It keeps them until it ends; when calls come
-// and go, their threads add up to the number of CPUs once each caller has started a new call.
+// The threads of one call. It gets as many threads as it asks for if the other running calls leave
+// enough CPUs, but at least an equal share of all CPUs, and keeps them until it ends. When calls
+// come and go, their threads add up to the number of CPUs once each caller has started a new call.
 //
-// Where other processes keep the CPUs busy, threads wait for each other for milliseconds: OpenMP's
-// threads spin while they wait, and the scheduler later withholds the time that a thread has spun.
-// If a call waits for longer than it works, half as many threads would have been as fast. The next
-// calls then take half as many, for four times as long as that call waited, or twice as long as the
-// previous pause if that was lately. After that they double their threads until all are back.
+// If other processes use the CPUs, threads wait for each other for milliseconds: OpenMP's threads
+// spin while they wait, and the scheduler later takes that time away from them. If a call waits for
+// longer than it works, half as many threads would have been as fast. The next calls then use half
+// as many, for four times as long as that call waited, or twice as long as a recent previous pause.
+// After that they double their threads until all are used again.
 class Enlisted {
  public:
   explicit Enlisted(index_t wanted) : crew_(kronop_crew), threads_(int(wanted)) {
@@ -87,7 +87,7 @@ class Enlisted {
 
   int threads() const { return threads_; }
 
-  // Runs action(thread, threads) in each of OpenMP's threads, and takes the time of thread 0.
+  // Runs action(thread, threads) in each of OpenMP's threads, and measures the time of thread 0.
   // Threads may wait for each other before and after the action.
   template <class Action>
   KRONOP_INLINE void act(const Action& action) {
@@ -98,9 +98,9 @@ class Enlisted {
   }
 
  private:
-  // NOTE: kLate is more than the 0.1 ms in which a sleeping thread wakes, and less than a slice of
-  // the scheduler, some milliseconds. kMost is a few slices: even a quiet machine takes a CPU away
-  // for as long, which is no reason for a change.
+  // NOTE: kLate is more than the 0.1 ms in which a sleeping thread wakes, and less than a time
+  // slice of the scheduler, some milliseconds. kMost is a few time slices: even on a quiet machine
+  // a thread may lose its CPU for that long, which is no reason for a change.
   static constexpr index_t kLate = 1000000, kMost = 50000000, kLongest = 1000000000;
 
   void begin() {
@@ -114,9 +114,9 @@ class Enlisted {
   }
 
   void end() const {
-    // OpenMP ends the threads that a smaller team has no use for and starts them again for a larger
-    // one, which takes longer than a short call (3.6 ms for 8 threads beside other processes on 2
-    // CPUs). So a call that has more threads than the one before is not judged.
+    // OpenMP ends threads that a smaller team does not use and starts them again for a larger one,
+    // which takes longer than a short call (3.6 ms for 8 threads beside other processes on 2 CPUs).
+    // So a call with more threads than the previous one is not judged.
     const index_t latest = peek(crew_->latest);
     put(crew_->latest, index_t(threads_));
     if (latest < threads_) return;
@@ -152,11 +152,11 @@ class Enlisted {
 namespace kronop {
 
 // Calls action(share, first, end) for `shares` contiguous parts of [0, items), the first of which
-// is the largest: on as many threads as there are CPUs for, or one after the other where `alone`.
-// One thread needs no parallel region, since entering one takes microseconds.
-// NOTE: GCC's OpenMP does not survive fork(): in the child it waits for threads that only the
-// parent has. There the caller says `alone`; shares stay as they were cut when the parameters were
-// packed.
+// is the largest: on as many threads as there are CPUs for, or sequentially if `alone`. One thread
+// needs no parallel region, since entering one takes microseconds.
+// NOTE: GCC's OpenMP does not survive fork(): in the child it waits for threads that exist only in
+// the parent. There the caller passes `alone`; the number of shares stays what it was when the
+// parameters were packed.
 template <class Action>
 KRONOP_INLINE void share_out(index_t items, index_t shares, bool alone, const Action& action) {
   const auto cut = [&](index_t share) { return (items * share + shares - 1) / shares; };
@@ -176,7 +176,7 @@ KRONOP_INLINE void share_out(index_t items, index_t shares, bool alone, const Ac
 }
 
 // Calls action(share, shares) on at most `threads` threads at once, which may wait for each other.
-// There is one share where `alone`, or where OpenMP has no more threads.
+// There is one share if `alone`, or if OpenMP has no more threads.
 template <class Action>
 KRONOP_INLINE void as_team(index_t threads, bool alone, const Action& action) {
 #ifdef _OPENMP

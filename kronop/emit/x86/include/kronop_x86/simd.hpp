@@ -1,4 +1,4 @@
-// Vectors through the compiler's own extension: GCC and Clang, any width, any architecture.
+// Vectors by the compiler's own extension (GCC and Clang): any width, any architecture.
 #pragma once
 
 #include "kronop_x86/functions.hpp"
@@ -39,8 +39,8 @@ template <int kCount>
 using FirstIndices = Indices<__integer_pack(kCount)...>;
 #endif
 
-// A vector whose halves come from two places.
-// NOTE: GCC has __builtin_shufflevector from version 12 on. Without it, halves are joined through
+// A vector whose halves are loaded from two addresses.
+// NOTE: GCC has __builtin_shufflevector from version 12 on. Before, halves are joined through
 // memory, which is slower.
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
@@ -78,9 +78,8 @@ KRONOP_INLINE void store_halves(T* low, T* high, const V& value, Indices<kIndex.
 #endif
 }
 
-// Stores a vector past the caches. It has at least 16 bytes and is aligned to its size.
-// stream_end() has to follow before other threads read it, because such stores are not ordered with
-// later ones.
+// A streaming store of a vector of at least 16 bytes, aligned to its size. stream_end() has to
+// follow before other threads read it, because such stores are not ordered with later ones.
 template <class V, class T>
 KRONOP_INLINE void stream(T* to, const V& value) {
 #if defined(__clang__)
@@ -129,8 +128,8 @@ KRONOP_INLINE V shuffle(V a, V b, Indices<kIndex...>) {
 #endif
 }
 
-// Places for a shuffle that takes runs of kRun elements from two vectors in turn: from the lower
-// (kHigh = 0) or upper (kHigh = 1) half of every stretch of kStretch elements.
+// Indices of a shuffle that alternates runs of kRun elements of two vectors: from the lower (kHigh
+// = 0) or upper (kHigh = 1) half of every stretch of kStretch elements.
 template <int kWidth, int kStretch, int kRun, int kHigh>
 struct Interleaved {
   static constexpr int of(int i) {
@@ -140,9 +139,9 @@ struct Interleaved {
   }
 };
 
-// A step of the transposition of a kWidth x kWidth block in registers: interleaves rows kApart
-// apart. transpose() first interleaves within 16 bytes, which every instruction set does in one
-// instruction, then exchanges pieces of 16 bytes between rows.
+// A step of the transposition of a kWidth x kWidth block in registers: interleaves rows that are
+// kApart apart. transpose() first interleaves within 16 bytes, one instruction on every instruction
+// set, then exchanges pieces of 16 bytes between rows.
 // NOTE: interleaving across 16 bytes takes two to three instructions on AVX2.
 template <int kStretch, int kRun, int kApart, class V, int kWidth>
 KRONOP_INLINE void exchange(V (&rows)[kWidth]) {

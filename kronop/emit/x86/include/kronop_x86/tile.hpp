@@ -16,15 +16,15 @@ struct PointerTo<true, T> {
 template <bool kAlone, class T>
 using Unaliased = typename PointerTo<kAlone, T>::type;
 
-// Register tile: c[i][v] (+)= sum over p of a[i, p] b[p][v] for kRows values i and kVectors vectors
-// v. It takes single numbers of `a` and whole vectors of `b`: a factor's numbers times data along a
-// contiguous dimension, or a row's numbers times a factor along its outputs. Strides are in
-// elements. kStream: results go past the caches; c is aligned to a vector, and so is c_row.
-// kHalves: the upper half of a vector lies b_high elements (c_high in c) after the lower half.
+// Register blocking: c[i][v] (+)= sum over p of a[i, p] b[p][v] for kRows values i and kVectors
+// vectors v. It broadcasts single numbers of `a` and loads whole vectors of `b`: a factor's numbers
+// times data along a contiguous dimension, or a row's numbers times a factor along its outputs.
+// Strides are in elements. kStream: streaming stores; c is aligned to a vector, and so is c_row.
+// kHalves: the upper half of a vector is b_high elements (c_high in c) after the lower half.
 // kInPlace: c may be b, since all of b is read before anything is written.
-// NOTE: always inlined, because constant strides are worth a third: 8 x 8 factors, a row's numbers
-// times a factor along its outputs, run at 65 GFLOP/s with strides in registers and at 88 with
-// constant ones (one core with AVX2, whose peak is 102).
+// NOTE: always inlined, because constant strides gain a third: 8 x 8 factors, a row's numbers times
+// a factor along its outputs, run at 65 GFLOP/s with strides in registers and at 88 with constant
+// ones (one core with AVX2, whose peak is 102).
 template <int kRows, int kVectors, int kWidth, int kUnroll, bool kStream = false,
           bool kHalves = false, bool kInPlace = false, class Compute>
 KRONOP_INLINE void register_tile(const Compute* __restrict a, index_t a_row, index_t a_step,
@@ -85,8 +85,8 @@ struct Constant {
   static constexpr int value = kValue;
 };
 
-// Calls action(height as a type, row) for tiles of kHeight rows that cover [0, rows); those at the
-// end are lower.
+// Calls action(height as a type, row) for tiles of kHeight rows that cover [0, rows); the last ones
+// are lower.
 template <int kHeight, class Action>
 KRONOP_INLINE void in_tiles(index_t rows, const Action& action, index_t row = 0) {
   for (; row + kHeight <= rows; row += kHeight) action(Constant<kHeight>{}, row);
@@ -95,8 +95,8 @@ KRONOP_INLINE void in_tiles(index_t rows, const Action& action, index_t row = 0)
   }
 }
 
-// Outputs are cut into blocks of `tile`; the last one ends at the last output and may overlap the
-// one before it, so that every block is whole.
+// Outputs are divided into blocks of `tile`; the last one ends at the last output and may overlap
+// the previous one, so that every block is complete.
 constexpr index_t block_count(index_t outputs, index_t tile) { return (outputs + tile - 1) / tile; }
 constexpr index_t block_start(index_t block, index_t outputs, index_t tile) {
   return block * tile + tile <= outputs ? block * tile : outputs - tile;
@@ -105,10 +105,10 @@ constexpr index_t panel_elements(index_t contracted, index_t outputs, index_t ti
   return contracted * tile * block_count(outputs, tile);
 }
 
-// Rounds up to whole cache lines: every part of scratch begins on one.
+// Rounds up to whole cache lines: every part of scratch memory is aligned to one.
 constexpr index_t whole_lines(index_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Packs entry(p, q) for all p and q as panels [block][p][tile], or one of `shares` parts of them.
+// Packs entry(p, q) for all p and q as panels [block][p][tile]; or one of `shares` parts.
 template <class Compute, class Entry>
 KRONOP_INLINE void pack_panels(Compute* panels, index_t contracted, index_t outputs, index_t tile,
                                index_t share, index_t shares, const Entry& entry) {

@@ -1,9 +1,9 @@
 // Copies blocks of strided memory to and from the state, an [element][kLanes] array of the compute
 // type.
 //
-// A lane is one of kLanes places in memory; an element of its fiber is one of `count` steps from
-// each of them. The direction that is contiguous in memory is walked in whole vectors; where that
-// is the fibers, blocks are transposed in registers.
+// A lane is one of kLanes fibers; element g of its fiber is g strides further in memory. The
+// contiguous direction is copied in whole vectors; if that is along the fibers, blocks are
+// transposed in registers.
 #pragma once
 
 #include "kronop_x86/simd.hpp"
@@ -17,9 +17,9 @@
 
 namespace kronop {
 
-// The indices, of `count`, that the lanes of a block stand for: lane i is index first + i. The
-// lanes in [begin, end) are this block's own: the last block overlaps the one before it. Where
-// there are fewer than kLanes indices in all, the last one is repeated.
+// The indices (of `count`) of the lanes of a block: lane i is index first + i. The lanes in [begin,
+// end) are this block's own: the last block overlaps the previous one. If there are fewer than
+// kLanes indices in all, the last one is repeated.
 struct Block {
   index_t first, begin, end;
 };
@@ -31,7 +31,7 @@ KRONOP_INLINE Block lane_block(index_t index, index_t count, int lanes) {
   return {count - lanes, start - (count - lanes), lanes};
 }
 
-// Offsets of the lanes in elements; where `contiguous`, only the first is filled in.
+// Offsets of the lanes in elements; if `contiguous`, only the first one is set.
 template <int kLanes>
 struct Lanes {
   index_t offset[kLanes];
@@ -55,7 +55,7 @@ KRONOP_INLINE void place_lanes(Lanes<kLanes>& lanes, const Block& block, index_t
   for (index_t i = used; i < kLanes && !lanes.contiguous; ++i) lanes.offset[i] = place;
 }
 
-// NOTE: copies vector by vector, because GCC turns a longer memcpy into a call or a string
+// NOTE: copies vector by vector, because GCC compiles a longer memcpy to a call or a string
 // instruction.
 template <int kCount, int kWidth, class T>
 KRONOP_INLINE void copy_run(T* __restrict to, const T* __restrict from) {
@@ -63,8 +63,8 @@ KRONOP_INLINE void copy_run(T* __restrict to, const T* __restrict from) {
   for (int i = 0; i < kCount; i += kPiece) store(to + i, load<T, kPiece>(from + i));
 }
 
-// Converts eight floats from or to half precision at once, rounding to nearest even, where one
-// instruction does it.
+// Converts eight floats from or to half precision, rounding to nearest even, where one instruction
+// does it.
 #if defined(__F16C__)
 template <class To, class From>
 inline constexpr bool kConvertsEight =
@@ -83,7 +83,7 @@ KRONOP_INLINE void convert_eight(half_t* to, const float* from) {
   store(reinterpret_cast<short*>(to), __builtin_ia32_vcvtps2ph256(load<float, 8>(from), 0));
 }
 #elif defined(__aarch64__)
-// NOTE: GCC 12 makes vectors of a loop over float(__fp16), but none of one over __fp16(float).
+// NOTE: GCC 12 vectorises a loop over float(__fp16), but not one over __fp16(float).
 template <class To, class From>
 inline constexpr bool kConvertsEight = detail::is_same<To, half_t> && detail::is_same<From, float>;
 KRONOP_INLINE void convert_eight(half_t* to, const float* from) {
@@ -114,7 +114,7 @@ KRONOP_INLINE void convert_run(To* __restrict to, const From* __restrict from) {
   }
 }
 
-// Loads kWidth lanes x kWidth elements, which are contiguous along the fibers, into the state.
+// Loads kWidth lanes x kWidth elements, contiguous along the fibers, into the state.
 template <class Step, class Element>
 KRONOP_INLINE void load_transposed(typename Step::Compute* state, const Element* from,
                                    const index_t* offsets) {
@@ -164,12 +164,12 @@ void load_block(typename Step::Compute* __restrict state, const Element* __restr
   }
 }
 
-// A sink for values between passes: they stay in the compute type, in scratch, without an epilogue.
+// A sink for values between passes: no epilogue, in scratch memory, in the compute type.
 template <class Compute>
 struct MiddleSink {
   template <class T>
   static constexpr bool kTakes =
-      detail::is_same<T, Compute>;  // register tiles may write there themselves
+      detail::is_same<T, Compute>;  // register tiles may store there directly
   Compute* to;
 
   bool direct() const { return true; }
@@ -187,14 +187,14 @@ struct MiddleSink {
   }
 };
 
-// A sink that takes results through the epilogue to Y, with a source z (or null) and a bias (by
+// A sink that applies the epilogue and stores to Y, with a source z (or null) and a bias (by
 // element of the fiber, or null).
 template <class Step>
 struct OutputSink {
   using Compute = typename Step::Compute;
   using Element = typename Step::Output;
   using Wide = typename Step::Epilogue::Compute;
-  // Where the epilogue changes nothing, register tiles may write results of Y's type directly.
+  // If the epilogue changes nothing, register tiles may store results of Y's type directly.
   template <class T>
   static constexpr bool kTakes = detail::is_same<T, Element>;
   typename Step::Epilogue epilogue;
@@ -262,7 +262,7 @@ struct OutputSink {
   }
 };
 
-// Loads a run of `count` elements, `column` apart in memory, into the state.
+// Loads `count` elements, `column` apart in memory, into the state.
 template <class Compute, class Element>
 void load_run(Compute* __restrict state, const Element* __restrict from, index_t column,
               index_t count) {
@@ -278,7 +278,7 @@ void load_run(Compute* __restrict state, const Element* __restrict from, index_t
   }
 }
 
-// Stores a run of `count` results through the sink.
+// Stores `count` results through the sink.
 template <int kWidth, class Compute, class Sink>
 void store_run(const Sink& sink, const Compute* state, index_t y_column, index_t z_column,
                index_t count) {
@@ -291,8 +291,8 @@ void store_run(const Sink& sink, const Compute* state, index_t y_column, index_t
   for (; done < count; ++done) sink.one(state[done], done * y_column, done * z_column, done);
 }
 
-// Stores kWidth lanes x kWidth elements from `start` on, except those before `fresh`, which
-// the block before has stored.
+// Stores kWidth lanes x kWidth elements from `start` on, except those before `fresh`, which the
+// previous block has stored.
 template <class Step, class Sink, class LaneSet>
 KRONOP_INLINE void store_transposed(const Sink& sink, const typename Step::Compute* state,
                                     const LaneSet& y, const LaneSet& z, const Block& block, int v,

@@ -1,5 +1,5 @@
-// Units of tile products: kPack numbers that are neighbours along the contraction, packed into 32
-// bits. Makes vectors of 16 units from numbers that are not adjacent in memory.
+// Units of tile products: kPack neighbouring numbers along the contraction, packed into 32 bits.
+// Builds vectors of 16 units from numbers that are not adjacent in memory.
 #pragma once
 
 #include "kronop_x86/amx.hpp"
@@ -24,13 +24,13 @@ struct Units {
   using Numbers = Vector<Bits, kNumbers>;
   using Type = Vector<SumOf<T>, kTile>;
 
-  // Turns numbers [k][l], kRun of each k, into units [k / kPack][l].
+  // Transposes numbers [k][l], kRun of each k, to units [k / kPack][l].
   template <int kRun>
   static KRONOP_INLINE Type of(const Numbers& numbers) {
     return bit_cast<Type>(shuffle<Neighbours<kRun>>(numbers, numbers, FirstIndices<kNumbers>{}));
   }
 
-  // Turns numbers [k][l], kRun of each k, into numbers [l][k].
+  // Transposes numbers [k][l], kRun of each k, to numbers [l][k].
   template <int kRun>
   static KRONOP_INLINE Numbers turned(const Numbers& numbers) {
     return shuffle<Turned<kRun>>(numbers, numbers, FirstIndices<kNumbers>{});
@@ -40,7 +40,7 @@ struct Units {
     return load<Bits, kNumbers>(reinterpret_cast<const Bits*>(from));
   }
 
-  // kTile units, each of one number from each of kPack runs that are `step` numbers apart.
+  // kTile units, each with one number from each of kPack runs that are `step` numbers apart.
   static KRONOP_INLINE Type load_runs(const T* from, index_t step) {
     return of<kTile>(runs<kPack>(from, step));
   }

@@ -1,4 +1,4 @@
-// A visitor tree as a pass of its own, over sums that other kernels left in the workspace.
+// A visitor tree as a kernel of its own, applied to sums that other kernels left in the workspace.
 #pragma once
 
 #include "kronop_x86/parallel.hpp"
@@ -7,7 +7,7 @@
 namespace kronop {
 
 // Strides are in elements; the members `sums_...` are the strides of the sums, which have the
-// accumulator's type. An item of work is `rows` rows. If the matrices are transposes of the
+// accumulator's type. A work item is `rows` rows. If the matrices are transposes of the
 // operation's, `turned` is 1. `visited` are the tree's operands, then its results, D first; if
 // result i is a reduction, its partial results begin at folds[i] of the workspace.
 template <int kScalars, class Scalar, int kVisited, int kResults>
@@ -22,7 +22,7 @@ struct VisitSumsParameters {
   Scalar scalars[kScalars];
 };
 
-// Takes the sums of row m through the tree.
+// Applies the tree to the sums of row m.
 template <class Step, class Parameters>
 void visit_row(const Parameters& p, const VisitorResults<Step, Parameters>& results,
                const typename Step::Accumulator* from, index_t m) {

@@ -1,9 +1,9 @@
-// Visitor trees: epilogues with further operands and results, and how a run of results goes through
-// one.
+// Visitor trees: epilogues with additional operands and results, and how one is applied to a run of
+// neighbouring results.
 //
-// A rendered tree is a functor that is called for each sum. It reads operand i by `at.operand(i)`
-// and gives result i by `at.keep(i, value)`. Operands and results are strided matrices, whose
-// strides are 0 where a row or a column repeats.
+// A rendered tree is a functor that is called for each sum. It reads operand i with `at.operand(i)`
+// and writes result i with `at.keep(i, value)`. Operands and results are strided matrices; a stride
+// of 0 broadcasts a row or a column.
 #pragma once
 
 #include "kronop_x86/transfer.hpp"
@@ -15,7 +15,7 @@ struct Types {
   static constexpr int kCount = int(sizeof...(Items));
 };
 
-// Calls visit.template operator()<Item>(index) for each of them.
+// Calls visit.template operator()<Item>(index) for each type.
 template <class... Items, class Visit>
 KRONOP_INLINE void for_each_type(Types<Items...>, const Visit& visit) {
   int index = 0;
@@ -39,7 +39,7 @@ struct Maximum {
   }
 };
 
-// In place of the type of a result in memory: what joins the values along an axis.
+// Takes the place of a result's element type: the reduction's operator and axis.
 template <class Join, Axis kAxis>
 struct Reduced {};
 
@@ -56,7 +56,7 @@ constexpr bool any_reduced(Types<Items...>) {
 
 }  // namespace detail
 
-// The base of every rendered tree.
+// The base class of rendered trees.
 template <class T, class OperandTypes, class ResultTypes>
 struct Visitor {
   using Compute = T;
@@ -74,13 +74,13 @@ inline constexpr bool kReduces = false;
 template <Visits Epilogue>
 inline constexpr bool kReduces<Epilogue> = detail::any_reduced(typename Epilogue::Results{});
 
-// Up to kMost results that are neighbours in a row, with all that a tree reads and gives there.
+// Up to kMost neighbouring results of a row, with the operands and results of the tree there.
 template <class Epilogue, int kMost>
 class VisitedRun {
  public:
   using Compute = typename Epilogue::Compute;
 
-  // Reads operand `index` from `from` on, its elements `column` apart.
+  // Reads operand `index` from `from` on; its elements are `column` apart.
   template <class Element>
   KRONOP_INLINE void read(int index, const Element* from, index_t column, index_t count) {
     Compute* to = operands_[index];
@@ -95,7 +95,7 @@ class VisitedRun {
     for (index_t i = 0; i < count; ++i) epilogue(convert<Compute>(sums[i]), At{*this, i});
   }
 
-  // Writes result `index` to `to` and on, its elements `column` apart.
+  // Writes result `index` to `to`; its elements are `column` apart.
   template <class Element>
   KRONOP_INLINE void write(int index, Element* to, index_t column, index_t count) const {
     const Compute* from = kept_[index];
@@ -108,12 +108,12 @@ class VisitedRun {
     }
   }
 
-  // The results of one index, in the type that the tree computes in.
+  // The values of one result, in the tree's compute type.
   const Compute* kept(int index) const { return kept_[index]; }
 
  private:
   static constexpr int kWidth = kMost % 8 ? 1 : 8;
-  // The functor's place: element i of the run.
+  // What the functor gets as `at`, for element i of the run.
   struct At {
     VisitedRun& run;
     index_t i;
@@ -125,8 +125,8 @@ class VisitedRun {
   alignas(64) Compute kept_[Epilogue::kResults][kMost];
 };
 
-// Joins `count` values, at most kMost, in an order that depends on their number alone: in vectors,
-// where there are kMost values.
+// Combines `count` values, at most kMost, in an order that depends on their number alone:
+// vectorised if there are kMost values.
 template <class Join, int kMost, class T>
 KRONOP_INLINE T join_run(const T* values, index_t count) {
   constexpr int kWidth = kMost % 8 ? 1 : 8;

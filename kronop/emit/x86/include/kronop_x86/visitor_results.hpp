@@ -1,5 +1,5 @@
-// Where sums go through a visitor tree: operands are read, D and auxiliary results are written, and
-// reductions are left in parts, which are joined when all sums are there.
+// Applies a visitor tree to sums: operands are read, D and auxiliary results are written, and
+// reductions leave partial results, which are combined when all sums are done.
 #pragma once
 
 #include "kronop_x86/panels.hpp"
@@ -8,15 +8,15 @@
 
 namespace kronop {
 
-// The partial results of a reduction. Values of a row are joined over the columns that come at
-// once, values of a column over the rows of an item of work: so the order in which values are
-// joined does not depend on which thread is faster.
+// The partial results of a reduction. Values of a row are combined over the columns that are
+// computed together, values of a column over the rows of a work item: so the order does not depend
+// on which thread is faster.
 template <class Step, class Parameters>
 class Parts {
  public:
   using Compute = typename Step::Epilogue::Compute;
 
-  // Of result `index`. `axis` is that of the operation, whose transpose the problem may be.
+  // Of result `index`. `axis` is the operation's; the problem may be its transpose.
   Parts(const Parameters& p, int index, Axis axis)
       : across((axis == Axis::kRow) != (p.turned != 0)),
         count(across ? parts(p.n, Step::kPanel) : parts(p.m, p.rows)), extent(across ? p.m : p.n),
@@ -26,28 +26,28 @@ class Parts {
     return first_ + (problem * count + part) * extent + place;
   }
 
-  const bool across;  // of each row of the kernel's problem
+  const bool across;  // whether it reduces each row of the kernel's problem
   const index_t count, extent;
 
  private:
   Compute* const first_;
 };
 
-// Takes sums of consecutive columns of a row, with their place, through the tree.
+// Applies the tree to sums of consecutive columns of a row.
 template <class Step, class Parameters>
 class VisitorResults {
  public:
   explicit VisitorResults(const Parameters& parameters) : p_(parameters), epilogue_(p_.scalars) {}
 
-  // Turns to a problem of the batch.
+  // Moves on to another problem of the batch.
   void enter(index_t problem, const Place& place) {
     problem_ = problem;
     for (int i = 0; i < kVisited; ++i)
       offsets_[i] = place.offset(p_.visited_batch + i * kBatchDims);
   }
 
-  // The results of row m in the `columns` columns from n on, at most kPanel. The rows of an item
-  // come from top to bottom.
+  // The results of row m in the `columns` columns from n on, at most kPanel. The rows of a work
+  // item are processed from top to bottom.
   void row(const typename Step::Accumulator* sums, index_t m, index_t n, index_t columns) const {
     Run run;
     for_each_type(typename Epilogue::Operands{}, [&]<class Element>(int i) {
@@ -59,7 +59,7 @@ class VisitorResults {
     });
   }
 
-  // Joins the parts of kBlock results of every reduction.
+  // Combines the partial results of kBlock results of every reduction.
   void join(index_t block) const {
     for_each_type(typename Epilogue::Results{}, [&]<class Kept>(int i) {
       join_parts(static_cast<Kept*>(nullptr), i, block * kBlock);
@@ -126,7 +126,7 @@ class VisitorResults {
   index_t offsets_[kVisited];
 };
 
-// Joins the parts of all reductions of so many problems.
+// Combines the partial results of all reductions of so many problems.
 template <class Results, class Parameters>
 void join_parts(const Parameters& p, index_t problems, bool alone) {
   const index_t blocks = Results::blocks(p);

@@ -1,5 +1,5 @@
-// In place of CUTLASS's header of this name, whose functions ask the runtime of a host: parameters
-// are computed on the device here, and are told what the device has.
+// Replaces CUTLASS's header of this name, whose functions call the host's CUDA runtime: here kernel
+// parameters are computed on the device, from hardware figures that are passed in.
 #pragma once
 
 namespace cutlass {

@@ -12,7 +12,7 @@ struct uint128_t {
   CUTLASS_HOST_DEVICE uint128_t(unsigned long long low = 0, unsigned long long high = 0)
       : low(low), high(high) {}
 
-  // The quotient, which fits in 64 bits if `high` is less than the divisor: a bit at a time.
+  // The quotient, which fits in 64 bits if `high` is less than the divisor; bit by bit.
   CUTLASS_HOST_DEVICE unsigned long long operator/(unsigned long long divisor) const {
     unsigned long long rest = high, quotient = 0;
     for (int bit = 63; bit >= 0; --bit) {

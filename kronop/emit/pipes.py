@@ -94,8 +94,9 @@ class Work:
 class PipeFloor:
     """The least time of a call, by unit.
 
-    loads: operations on each unit, and its throughput: of "arithmetic", "special units", "matrix
-        products", "memory".
+    Attributes:
+        loads: operations on each unit, and its throughput: of "arithmetic", "special units",
+            "matrix products", "memory".
     """
 
     loads: Mapping[str, tuple[float, float]]

@@ -3,9 +3,9 @@
 //     s_i[m, n] = sum, or maximum, over k of term_i(x1[m, k], x2[n, k])
 //     Y[m, n]   = epilogue(kernel(s_0, s_1, ...; h) + regularization [n == m + diagonal], Z[m, n]).
 //
-// An item of work is a block of at most kBlockRows by kBlockColumns results. It goes through the
-// features kDepth at a time: rows of both are packed, and register tiles sum over these features.
-// Sums of such slabs are added up in scratch, which also keeps rounding errors small.
+// A work item is a block of at most kBlockRows by kBlockColumns results. It iterates over the
+// features kDepth at a time: rows of both operands are packed, and register tiles sum over these
+// features. Sums of slabs are accumulated in scratch memory, for small rounding errors.
 #pragma once
 
 #include "distance_expanded.hpp"
@@ -15,9 +15,9 @@
 
 namespace kronop::distances {
 
-// How results are cut into blocks. Where there are few features, blocks are wider, so that long
-// runs of results are stored; where threads would have no block, they are lower. Where x1 is x2,
-// blocks below the diagonal are left out.
+// How results are divided into blocks. With few features, blocks are wider, so that long contiguous
+// runs of results are stored; if threads would have no block, they are lower. If x1 is x2, blocks
+// below the diagonal are skipped.
 template <class Step>
 struct Blocks {
   index_t m, n, columns, rows, each, items;
@@ -38,13 +38,13 @@ struct Blocks {
     items = each * problems;
   }
 
-  // How many blocks begin at a column.
+  // How many blocks start at a column.
   index_t in_column(index_t column) const {
     return parts(Step::kSymmetric ? lesser(column + columns, n) : m, rows);
   }
 };
 
-// A thread's scratch. `sums`: those of a block, between slabs of features.
+// A thread's scratch memory. `sums`: those of a block, between slabs of features.
 template <class Step>
 struct Scratch {
   using Compute = typename Step::Compute;
@@ -225,7 +225,7 @@ class Worker {
     }
   }
 
-  // Stores results of row m, from column n + first on, to column m too.
+  // Stores results of row m, from column n + first on, also to column m (the mirrored triangle).
   KRONOP_INLINE void mirror(const Compute* values, index_t first, index_t columns, index_t m,
                             index_t n) const {
     const auto sink = sink_at(n, m);

@@ -1,12 +1,12 @@
-// Squared distances as |a|^2 + |b|^2 - 2 a b, with a common centre subtracted first: the products
-// cost one multiply-add, but are exact only relative to the squares of the norms.
+// Squared distances as |a|^2 + |b|^2 - 2 a b, after centring: the products cost one multiply-add,
+// but are exact only relative to the squares of the norms.
 #pragma once
 
 #include "distance_tile.hpp"
 
 namespace kronop::distances {
 
-// The step of the register tiles, which are products where the form is expanded.
+// The step of the register tiles: inner products if the form is expanded.
 template <class Step, bool kExpanded = Step::kExpanded>
 struct SummedStep : Step {};
 template <class Step>
@@ -14,7 +14,7 @@ struct SummedStep<Step, true> : Step {
   static constexpr int kTerm[] = {int(TermKind::Dot)}, kTermValue[] = {-1}, kTermVector[] = {-1};
 };
 
-// The centre of the packed rows, for the features at hand, and the squared norms of the rows.
+// The centre of the packed rows, for the current features, and the squared norms of the rows.
 template <class Step>
 struct Centred {
   using Compute = typename Step::Compute;
@@ -22,9 +22,9 @@ struct Centred {
   alignas(64) Compute centre[Step::kDepth];
   alignas(64) Compute norms_of_rows[Step::kBlockRows], norms_of_columns[Step::kMostColumns];
 
-  // Takes the mean of the first panel as the centre: any point among the rows keeps the norms about
-  // as small as the distances. A feature whose mean is not finite is not moved, since NaN in one
-  // row must not reach the others.
+  // The centre is the mean of the first panel: any point among the rows keeps the norms about as
+  // small as the distances. A feature whose mean is not finite is not centred, since NaN in one row
+  // must not reach the others.
   void settle(const Compute* panel, index_t depth) {
     for (index_t k = 0; k < depth; ++k) {
       Compute sum = 0;
@@ -34,9 +34,9 @@ struct Centred {
     }
   }
 
-  // Moves the panel from row j on, divides it by the vector, if there is one, and adds to
-  // the norms. Even and odd features of a slab are summed apart, so that chains of
-  // additions stay short.
+  // Centres the panel from row j on, divides it by the vector, if there is one, and adds to the
+  // norms. Even and odd features of a slab are summed separately, to keep chains of additions
+  // short.
   void move_panel(Compute* panel, index_t j, index_t depth, bool first, const Compute* reciprocal) {
     V sums[2][Step::kVectors] = {};
     for (index_t k = 0; k < depth; ++k) {
@@ -75,8 +75,8 @@ struct Centred {
     norms_of_rows[i] = sum;
   }
 
-  // Makes squared distances of products, for row i and the panel at j of the block. Rounding makes
-  // some of them negative; NaN stays, since it fails the comparison.
+  // Computes squared distances from products, for row i and the panel at j of the block. Negative
+  // results of rounding become 0; NaN propagates, since it fails the comparison.
   KRONOP_INLINE void expand(Compute* products, index_t i, index_t j) const {
     const V row = powers::all<V>(norms_of_rows[i]);
     KRONOP_UNROLL

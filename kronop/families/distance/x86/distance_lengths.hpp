@@ -1,5 +1,5 @@
-// Kernels of lengths and inner products alone, such as the cosine, are computed once more, in
-// double precision, where the square of a length leaves the range of float32.
+// Kernels of lengths and inner products alone, such as the cosine, are recomputed in double
+// precision if the square of a length exceeds the range of float32.
 #pragma once
 
 #include "distance_tile.hpp"
@@ -28,7 +28,7 @@ class Lengths {
     index_t row, column;
   };
 
-  // Whether the form has lengths, and nothing but products, in float32.
+  // Whether the form has lengths, and nothing but products besides, in float32.
   static constexpr bool are_all() {
     return sizeof(Compute) == 4 && (kOfA >= 0 || kOfB >= 0) &&
            Step::kTerms == (kOfA >= 0) + (kOfB >= 0) + (kDot >= 0);
@@ -52,8 +52,8 @@ class Lengths {
     return some != 0;
   }
 
-  // Computes the kernel's values for point a and `count` points b again where they need it. The
-  // panel's values after these become 0.
+  // Recomputes the kernel's values for point a and `count` points b if they need it. The panel's
+  // values after these become 0.
   __attribute__((noinline)) static void mend(Compute* values, const Compute* sums, index_t apart,
                                              Points a, Points b, index_t count, index_t k,
                                              const Shared<Step>& shared) {
@@ -67,9 +67,9 @@ class Lengths {
   }
 
  private:
-  // Whether a square has overflown or lost bits; NaN has not.
+  // Whether a square has overflowed or lost bits; NaN has not.
   static constexpr bool is_unusual(Compute square) { return (square > kMost) | (square < kLeast); }
-  // The square of a point that is 0 is right.
+  // The square of a point that is 0 is exact.
   static bool has_left(Compute square, Points point, index_t k) {
     bool is_zero = true;
     for (index_t at = 0; square == 0 && at < k; ++at)

@@ -5,9 +5,9 @@
 
 namespace kronop {
 
-// Strides are in elements, and may be 0 or negative. Extents of the batch are 1 where it has
-// fewer dimensions. A value whose pointer is null is in `number`. Row m and column m +
-// diagonal are the same point.
+// Strides are in elements, and may be 0 or negative. Extents of the batch are 1 where it has fewer
+// dimensions. A value whose pointer is null is in `number`. Row m and column m + diagonal are the
+// same point.
 template <int kValues, int kVectors, int kScalars, class Scalar>
 struct DistanceParameters {
   void *x1, *x2, *y, *z;

@@ -5,8 +5,8 @@
 
 namespace kronop {
 
-// With d = a - b, divided by an entry of a vector where the term has one; the names of the first
-// ones are powers of |d|. Dot and norms have no vector. Relative: (|d| / Largest)^p.
+// With d = a - b, divided by an element of a vector if the term has one; the first ones are powers
+// of |d|. Dot and norms have no vector. Relative: (|d| / Largest)^p.
 enum class TermKind : int {
   Zero,
   Half,
@@ -32,8 +32,8 @@ constexpr bool is_of_difference(TermKind kind) {
   return kind != TermKind::Dot && kind != TermKind::NormA && kind != TermKind::NormB;
 }
 
-// The greater of two numbers that are not negative, or NaN if one of them is: their bits are in the
-// same order, with those of NaN last.
+// The maximum of two numbers >= 0, or NaN if one of them is NaN: their bits compare in the same
+// order, with those of NaN last.
 template <class V>
 KRONOP_INLINE V greater(V a, V b) {
   using Element = typename powers::Shape<V>::Element;
@@ -53,16 +53,16 @@ KRONOP_INLINE V reciprocal_of_largest(V largest) {
   return is_normal ? bit_cast<V>(powers::bits_of(V(1 / largest)) + 1) : powers::all<V>(1);
 }
 
-// A power that comes from a tensor, within bounds beyond which results stay the same. Powers that
-// are given as numbers are within these bounds already.
+// A power that was read from a tensor, clamped to bounds beyond which results stay the same. Powers
+// that are given as numbers are within these bounds already.
 template <class T>
 KRONOP_INLINE T bounded_power(T p) {
   constexpr T kMost = sizeof(T) == 4 ? T(0x1p40) : T(0x1p70);
   return math::max(math::min(p, kMost), 1 / kMost);
 }
 
-// The term of a difference. `exponent` is that of a General or a Relative term; the latter's
-// difference comes divided by the largest one.
+// The term of a difference. `exponent` is that of a General or a Relative term; for the latter, the
+// difference was divided by the largest one.
 template <TermKind kKind, class V, class T>
 KRONOP_INLINE V term(V d, T exponent) {
   const V size = powers::absolute(d);
@@ -91,7 +91,7 @@ KRONOP_INLINE V term(V d, T exponent) {
   }
 }
 
-// Adds a term to a sum; those of Infinity and Largest are maxima.
+// Adds a term to a sum; for Infinity and Largest, the maximum.
 template <TermKind kKind, class V>
 KRONOP_INLINE V joined_with(V sum, V other) {
   if constexpr (kKind == TermKind::Infinity || kKind == TermKind::Largest) {

@@ -1,4 +1,4 @@
-// A register tile of sums over features, and the packing of the rows that it reads.
+// A register tile of sums over features, and the packing of its rows.
 #pragma once
 
 #include "distance_terms.hpp"
@@ -14,7 +14,7 @@ constexpr TermKind kind_of(int term) {
 template <class Step>
 struct Shared;
 
-// The place of the first term of a kind; the number of terms if there is none.
+// The index of the first term of a kind; the number of terms if there is none.
 template <class Step>
 constexpr int place_of(TermKind kind, int first = 0) {
   return first == count_of(Step::kTerm) || kind_of<Step>(first) == kind
@@ -22,16 +22,16 @@ constexpr int place_of(TermKind kind, int first = 0) {
              : place_of<Step>(kind, first + 1);
 }
 
-// What follows from the decisions. Rows of x1 are packed one after the other, kPitch apart: kDepth
-// features and a cache line, so that rows don't meet in the same sets of a cache. Rows of x2 are
-// packed in panels of kPanel, feature by feature.
+// Constants that follow from the decisions. Rows of x1 are packed with leading dimension kPitch:
+// kDepth features and a cache line, so that rows don't map to the same sets of a cache. Rows of x2
+// are packed in panels of kPanel, feature by feature.
 template <class Decided>
 struct TileStep : Decided {
   using Compute = typename Decided::Accumulator;
   using Together = Shared<TileStep>;
   static constexpr int kTerms = count_of(Decided::kTerm);
-  // How often features are gone through: relative terms are summed in a second round, when the
-  // largest difference is known.
+  // Passes over the features: relative terms are summed in a second pass, when the largest
+  // difference is known.
   static constexpr int kRounds = place_of<Decided>(TermKind::Relative) < kTerms ? 2 : 1;
   static constexpr int kVectorCount = Decided::kVectors, kVectors = Decided::kTileVectors;
   static constexpr int kPanel = Decided::kWidth * kVectors;
@@ -39,8 +39,8 @@ struct TileStep : Decided {
   static constexpr int kPitch = Decided::kDepth + 64 / int(sizeof(Compute));
 };
 
-// What all pairs of a problem have in common: the values, as numbers and in all lanes, and
-// reciprocals of vectors for the features at hand.
+// Data that all pairs of a problem share: the values, as numbers and broadcast to all lanes, and
+// reciprocals of vectors for the current features.
 template <class Step>
 struct Shared {
   using Compute = typename Step::Compute;
@@ -57,8 +57,8 @@ struct Shared {
   }
 };
 
-// Reads the sums of a row's pairs from column v on, whose terms are `apart`. Lengths are read where
-// all pairs of a point have them, so that what the kernel computes of them alone is computed once.
+// Loads the sums of a row's pairs from column v on, whose terms are `apart`. Lengths are loaded
+// from a place that all pairs of a point share, so that functions of them alone are computed once.
 template <class Step, int t = 0>
 KRONOP_INLINE void read_sums(typename Step::Numbers* of_pairs, const typename Step::Compute* row,
                              const typename Step::Compute* first_row, index_t apart, int v) {
@@ -72,9 +72,9 @@ KRONOP_INLINE void read_sums(typename Step::Numbers* of_pairs, const typename St
   if constexpr (t + 1 < Step::kTerms) read_sums<Step, t + 1>(of_pairs, row, first_row, apart, v);
 }
 
-// Whether a - b is computed as the multiply-add 1 a - b, where differences and sums would wait for
-// the same two pipes while those of multiply-adds are idle. (On Zen 3, |d| takes 0.041 ns for each
-// number so, else 0.047.)
+// Whether a - b is computed as the multiply-add 1 a - b: additions would use only two of the pipes
+// while those of multiply-adds are idle. (On Zen 3, |d| takes 0.041 ns for each number so, else
+// 0.047.)
 #if defined(__FMA__)
 template <TermKind kKind>
 inline constexpr bool kMultiplies = kKind == TermKind::One;
@@ -83,7 +83,7 @@ template <TermKind kKind>
 inline constexpr bool kMultiplies = false;
 #endif
 
-// 1, which the compiler does not know.
+// 1, opaque to the compiler.
 template <class T>
 KRONOP_INLINE T hidden_one() {
   T one = 1;
@@ -92,8 +92,8 @@ KRONOP_INLINE T hidden_one() {
 }
 
 // Sums of one term over a slab of features, for kRows rows of x1 and the rows of x2 in a panel.
-// Sums of a NormA or NormB depend on one of the two only, and exist once. In a round that is not
-// the term's, nothing is done.
+// Sums of a NormA or NormB depend on one of the two only, and exist once. Empty in a pass that is
+// not the term's.
 template <class Step, int kTerm, int kRows, int kRound>
 struct Sums {
   using Compute = typename Step::Compute;
@@ -106,7 +106,7 @@ struct Sums {
   V at[kOwnRows][kOwnVectors] = {};
   V of_largest[kIsRelative ? kRows : 1][kIsRelative ? Step::kVectors : 1];
 
-  // `sums`: those of the terms so far, as `store_to` has left them, `apart` from each other.
+  // `sums`: those of the terms so far, as stored by `store_to`, `apart` from each other.
   KRONOP_INLINE void begin(const Compute* sums, index_t pitch, index_t apart) {
     if constexpr (kIsRelative && kIsSummed) {
       const Compute* largest = sums + place_of<Step>(TermKind::Largest) * apart;
@@ -141,7 +141,7 @@ struct Sums {
     }
   }
 
-  // Stores the sums to rows `pitch` apart, or joins them with what is there.
+  // Stores the sums with leading dimension `pitch`, or adds them to those in memory.
   template <bool kJoins>
   KRONOP_INLINE void store_to(Compute* to, index_t pitch) const {
     KRONOP_UNROLL
@@ -156,7 +156,7 @@ struct Sums {
   }
 };
 
-// The sums of every term, each in a base of its own.
+// The sums of every term, each in a base class of its own.
 template <class Step, int kRows, int kRound, class Terms>
 struct TileSums;
 template <class Step, int kRows, int kRound, int... kTerm>
@@ -177,9 +177,9 @@ struct TileSums<Step, kRows, kRound, Indices<kTerm...>> : Sums<Step, kTerm, kRow
   }
 };
 
-// Sums over features `k` to `end` of a slab; stores them to rows `pitch` apart, those of the terms
-// `apart` from each other, or joins them with what is there.
-// NOTE: a function of its own, because GCC keeps the sums in registers only where little else is.
+// Sums over features `k` to `end` of a slab; stores them with leading dimension `pitch`, those of
+// the terms `apart` from each other, or adds them to those in memory. NOTE: a separate function,
+// because GCC keeps the sums in registers only in small functions.
 template <class Step, int kRows, int kRound>
 __attribute__((noinline)) void sum_tile(const typename Step::Compute* __restrict rows,
                                         const typename Step::Compute* __restrict panel, index_t k,
@@ -217,7 +217,7 @@ __attribute__((noinline)) void sum_tile(const typename Step::Compute* __restrict
   }
 }
 
-// Sums over a slab, as `sum_tile`, in chains of additions that are short enough for few roundings.
+// Sums over a slab, as `sum_tile`, in chains of additions that are short enough for small errors.
 template <class Step, int kRows, int kRound = 0>
 KRONOP_INLINE void sum_slab(const typename Step::Compute* rows, const typename Step::Compute* panel,
                             index_t depth, const typename Step::Together& shared,
@@ -229,7 +229,7 @@ KRONOP_INLINE void sum_slab(const typename Step::Compute* rows, const typename S
   }
 }
 
-// Sums over the slab that has all features, in one round after the other.
+// Sums over a slab that has all features, in one pass after the other.
 template <class Step, int kRows, int kRound = 0>
 KRONOP_INLINE void sum_whole(const typename Step::Compute* rows,
                              const typename Step::Compute* panel, index_t depth,

@@ -2,12 +2,12 @@
 //
 //     Y[o, n, m] = epilogue(sum over k of c[o, k] a[k, m] s(d[n, m] - b[n, k]), Z[o, n, m]).
 //
-// Of a Relative power, differences are divided by largest[k, m] first.
+// For a Relative power, differences are divided by largest[k, m] first.
 //
-// An item of work is a block of kBlockRows by kBlockLanes pairs (n, m), for kOutputs rows of c. It
-// goes through k in slabs of kDepth, whose elements are packed; sums are in scratch between slabs,
-// which also keeps rounding errors small. Lanes of vectors are columns m, or rows n where there are
-// more of them than of columns, and columns don't fill a vector.
+// A work item is a block of kBlockRows by kBlockLanes pairs (n, m), for kOutputs rows of c. It
+// iterates over k in slabs of kDepth, whose elements are packed; sums are in scratch memory between
+// slabs, which also keeps rounding errors small. Lanes of vectors are columns m, or rows n if there
+// are more rows than columns and the columns don't fill a vector.
 #pragma once
 
 #include "gradient_tile.hpp"
@@ -41,7 +41,7 @@ struct Matrix {
   KRONOP_INLINE T* at(index_t r, index_t c) const { return pointer + r * row + c * column; }
 };
 
-// How pairs are cut into blocks.
+// How pairs are divided into blocks.
 template <class Step>
 struct Blocks {
   index_t rows, lanes, across, down, items;
@@ -159,13 +159,13 @@ class Worker {
   void take_coefficients(index_t output, index_t k, index_t depth) {
     if (!c_.pointer) return;
     for (int o = 0; o < kOutputs; ++o) {
-      // Those that don't exist are whatever is there, for sums that are not stored.
+      // Lanes that don't exist have arbitrary values: their sums are not stored.
       if (output + o < p_.o)
         load_run(coefficients_ + o * kPitch, c_.at(output + o, k), c_.column, depth);
     }
   }
 
-  // Multiplies elements by the only coefficient of their k, so that tiles needn't.
+  // Multiplies elements by the only coefficient of their k, so that tiles don't have to.
   template <int kCount>
   void weigh(Compute* values, index_t depth) const {
     if (!c_.pointer) return;

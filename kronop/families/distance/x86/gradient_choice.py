@@ -15,7 +15,7 @@ _MOST_ROWS = 4
 
 
 def supports(description: DistanceGradientDescription, target: Target) -> Status:
-    """Whether vectors can obey the math."""
+    """Whether vectors can do the math."""
     return common_status(description.math, None, target)
 
 
@@ -45,6 +45,6 @@ def plans(
 # NOTE: measured on Zen 3, with 16 registers and four outputs: tiles of one vector took three
 # quarters of the time of those of two.
 def _tile(outputs: int, registers: int) -> tuple[int, int]:
-    """Rows and vectors of a tile, which has as many sums as there are registers, or less."""
+    """Rows and vectors of a tile, with at most as many sums as there are registers."""
     vectors = 2 if 2 * _MOST_ROWS * outputs <= registers else 1
     return max(1, min(_MOST_ROWS, registers // (vectors * outputs))), vectors

@@ -1,4 +1,4 @@
-"""How gradients of distances run on the host."""
+"""Designs of gradients of distances on the host."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kronop.families.distance.x86.design import RegisterTiles
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# A block's differences take 32 KB in float32, and as many for each output; a slab of rows as many.
+# A block's differences take 32 KB in float32, as do its sums of each output and a slab of rows.
 _BLOCK_ROWS, _BLOCK_LANES = 32, 128
 _SLAB_BYTES = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientTiles(RegisterTiles):
-    """Rows of a tile are features, and columns points.
+    """A register tile whose rows are features and whose columns are points.
 
     Attributes:
         power: the kind of the power.

@@ -1,6 +1,6 @@
 // A register tile of gradients of distances, and the derivatives of powers that it adds up,
 //
-//     s(t) = sgn(t) |t|^(p - 1), with s(0) = 0; of a Relative power, |t| counts as 1 at most.
+//     s(t) = sgn(t) |t|^(p - 1), with s(0) = 0; for a Relative power, |t| is at most 1.
 #pragma once
 
 #include "distance_terms.hpp"
@@ -13,7 +13,7 @@ constexpr int kBatchDims = 4;
 template <int kScalars, class Scalar>
 struct Parameters {
   void *a, *b, *c, *d, *y, *z, *largest,
-      *power;  // Coefficients c that are null are ones; a power that is null is in `number`.
+      *power;  // Coefficients c are ones if null; a power that is null is in `number`.
   index_t m, n, k, o;
   index_t batch[kBatchDims];
   index_t a_batch[kBatchDims], b_batch[kBatchDims], c_batch[kBatchDims], d_batch[kBatchDims],
@@ -48,10 +48,10 @@ KRONOP_INLINE V root(V x) {
   return math::sqrt(Numbers<V>(x)).value;
 }
 
-// |t|^less for sizes |t| that are not 0.
+// |t|^less for |t| > 0.
 template <class V, class T>
 KRONOP_INLINE V powered(V size, T less) {
-  // Infinity to the power: a power of 0 is 1.
+  // Infinity to the power `less`: a power of 0 is 1.
   const V infinite = powers::all<V>(less > 0    ? __builtin_inf()
                                     : less < 0  ? T(0)
                                     : less == 0 ? T(1)
@@ -89,7 +89,7 @@ KRONOP_INLINE V slope(V t, T less) {
   }
 }
 
-// What follows from the decisions. Lanes of vectors are columns m, or, where kAlongN, rows n.
+// Constants that follow from the decisions. Lanes are columns m or, if kAlongN, rows n.
 template <class Decided, bool kAlongN>
 struct TileStep : Decided {
   using Compute = typename Decided::Accumulator;
@@ -98,16 +98,16 @@ struct TileStep : Decided {
   static constexpr Power kKind = Power(Decided::kPower);
   static constexpr bool kIsRelative = kKind == Power::Relative;
   static constexpr int kPanel = Decided::kWidth * Decided::kVectors;
-  // Rows are kPitch apart: a cache line more, so that they don't meet in the same sets of a cache.
+  // The leading dimension is padded by a cache line, so that rows don't map to the same cache sets.
   static constexpr int kPitch = Decided::kDepth + 64 / int(sizeof(Compute));
 };
 
-// Adds what `depth` indices k contribute to the sums of kRows rows and a panel.
+// Adds `depth` indices k to the sums of kRows rows and a panel.
 //
-// Where lanes are columns, `panel` has elements of a, and `rows` those of b; where they are rows,
-// the other way round. `c`: rows of coefficients, kPitch apart. `reciprocals`: of the largest
-// differences, laid out as elements of a. Sums are [row][output][lane].
-// NOTE: a function of its own, because GCC keeps the sums in registers only where little else is.
+// If lanes are columns, `panel` has elements of a, and `rows` those of b; if they are rows, the
+// other way round. `c`: rows of coefficients, kPitch apart. `reciprocals`: of the largest
+// differences, laid out as elements of a. Sums are [row][output][lane]. NOTE: a separate function,
+// because GCC keeps the sums in registers only in small functions.
 template <class Step, int kRows>
 __attribute__((noinline)) void add_tile(typename Step::Compute* __restrict sums,
                                         const typename Step::Compute* __restrict d,

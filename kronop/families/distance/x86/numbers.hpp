@@ -1,5 +1,5 @@
-// Numbers in the lanes of a vector, as the type in which rendered functions compute: they have the
-// operators and functions of single numbers, and become the same instructions as hand-written ones.
+// Vector lanes as the number type of rendered functions: the same operators and functions as single
+// numbers, compiled to the same instructions as hand-written vector code.
 #pragma once
 
 #include "powers.hpp"
@@ -22,7 +22,7 @@ struct Numbers {
 
 namespace math {
 
-// As of single numbers (numeric.hpp): NaN in either operand stays.
+// As for single numbers (numeric.hpp): NaN in either operand propagates.
 template <class V>
 KRONOP_INLINE Numbers<V> max(Numbers<V> a, Numbers<V> b) {
   return V((a.value > b.value) | (a.value != a.value) ? a.value : b.value);

@@ -1,14 +1,14 @@
-// Powers, exponentials and logarithms of vectors of numbers, without branches or tables. Relative
-// errors are below two units in the last place, those of powers below 1 + p units. Results near the
-// smallest normal number may be 0.
+// Powers, exponentials and logarithms of vectors, without branches or tables. Relative errors are
+// below two units in the last place, those of powers below 1 + p units. Results near the smallest
+// normal number may be 0.
 #pragma once
 
 #include "kronop_x86/simd.hpp"
 
 namespace kronop::powers {
 
-// The format of a number, and the coefficients of polynomials, lowest degree first, that have the
-// least largest relative error (found by interpolation at Chebyshev nodes).
+// The floating-point format, and the coefficients of polynomials, lowest degree first, with minimal
+// largest relative error (by interpolation at Chebyshev nodes).
 template <class T>
 struct Format;
 
@@ -19,7 +19,7 @@ struct Format<float> {
   static constexpr int kMantissaBits = 23;
   static constexpr Bits kInfinity = 0x7f800000u, kRootOfHalf = 0x3f3504f3u, kSign = 0x80000000u;
   static constexpr float kBias = 127, kLeastNormal = 0x1p-126f, kRaise = 0x1p24f, kRaised = 24;
-  // The exponents that `times_exp2` takes.
+  // The range of exponents of `times_exp2`.
   static constexpr float kLeast = -126, kMost = 129;
   // A float from kWhole on is an integer, and its low bits are that integer.
   static constexpr float kWhole = 0x1p23f, kRounding = 0x1.8p23f;
@@ -105,8 +105,8 @@ KRONOP_INLINE V nearest_integer(V x) {
   return (x + FormatOf<V>::kRounding) - FormatOf<V>::kRounding;
 }
 
-// NOTE: halves of the polynomial are computed apart (Estrin's scheme): a chain of dependent
-// multiply-adds would take longer than all the instructions.
+// NOTE: Estrin's scheme: a chain of dependent multiply-adds would take longer than all the
+// instructions.
 template <int kFirst, int kCount, class V, class T, int kAll>
 KRONOP_INLINE V polynomial_part(const V* powers, const T (&coefficients)[kAll]) {
   if constexpr (kCount == 1) {
@@ -134,13 +134,13 @@ template <class V>
 KRONOP_INLINE V times_exp2(V rest, V whole) {
   using F = FormatOf<V>;
   // The addition leaves the integer in the low bits of a number, which are then shifted to the
-  // exponent's place. The polynomial has a factor of 2, so that the exponent is one less, and
-  // results reach 0 and infinity.
+  // exponent field. The polynomial has a factor of 2, so that the exponent is one less, and results
+  // reach 0 and infinity.
   const V low = whole + (F::kWhole + (F::kBias - 1));
   return polynomial(rest, F::kExp2) * bit_cast<V>(bits_of(low) << F::kMantissaBits);
 }
 
-// NOTE: NaN stays, since comparisons with it fail.
+// NOTE: NaN propagates, since comparisons with it fail.
 template <class V>
 KRONOP_INLINE V clipped(V exponent) {
   using F = FormatOf<V>;
@@ -212,18 +212,18 @@ KRONOP_INLINE V power_of_ordinary(V x, P p) {
   const Logarithm<V> log = logarithm(x);
   const V whole = nearest_integer(clipped<V>(log.of_mantissa * p + log.exponent * p));
   V rest = log.of_mantissa * p + rest_of_product(log.exponent, p, whole);
-  // This concerns exponents that were clipped: 0 must not be multiplied by infinity.
+  // Exponents that were clipped: 0 must not be multiplied by infinity.
   rest = rest < -1 ? all<V>(-1) : rest;
   return times_exp2(rest, whole);
 }
 
-// x to the power of p, for x that are not negative and p > 0.
+// x to the power of p, for x >= 0 and p > 0.
 template <class V, class P>
 KRONOP_INLINE V positive_power(V x, P p) {
   return is_ordinary(x) ? power_of_ordinary(x, p) : x;
 }
 
-// x to the power of p, for x that are not negative.
+// x to the power of p, for x >= 0.
 template <class V>
 KRONOP_INLINE V power(V x, V p) {
   using Element = typename Shape<V>::Element;
@@ -245,7 +245,7 @@ KRONOP_INLINE V log(V x) {
   return is_ordinary(x) ? (log.exponent + log.of_mantissa) * Element(0.6931471805599453) : special;
 }
 
-// A function of single numbers, for each of them.
+// Applies a function of single numbers to each lane.
 template <class V, class Function>
 KRONOP_INLINE V each(V x, const Function& function) {
   using Element = typename Shape<V>::Element;
@@ -256,7 +256,7 @@ KRONOP_INLINE V each(V x, const Function& function) {
   return load<Element, kWidth>(lanes);
 }
 
-// NOTE: GCC makes one instruction of a loop over the lanes only in some of the places it is in.
+// NOTE: GCC compiles a loop over the lanes to one instruction only in some contexts.
 template <class V>
 KRONOP_INLINE V root(V x) {
   using Element = typename Shape<V>::Element;

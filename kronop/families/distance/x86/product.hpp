@@ -1,11 +1,11 @@
-// The product of a kernel matrix and a matrix, without the former in memory:
+// The product of a kernel matrix and a matrix, without storing the kernel matrix:
 //
 //     Y[m, c] = epilogue(sum over n of (kernel(x1[m], x2[n]) + regularization [m = n]) v[n, c],
 //                        Z[m, c])
 //
-// A thread takes a block of rows through all columns n, kBlockColumns of them at a time. Register
+// A thread has a block of rows and iterates over all columns n, kBlockColumns at a time. Register
 // tiles sum over features, as in distance.hpp; the kernel's values of a row are multiplied by the
-// rows of v at once. Vectors of sums over the columns are added up block by block, which keeps
+// rows of v immediately. Vectors of sums over the columns are added up block by block, which keeps
 // rounding errors small, and their lanes at the end.
 #pragma once
 
@@ -34,8 +34,8 @@ struct ProductParameters {
 
 namespace products {
 
-// Computes blocks of rows. The scratch holds, one after the other: the columns of v, the totals and
-// their parts, and a block's sums of terms if there are several slabs of features.
+// Computes blocks of rows. The scratch memory holds, one after the other: the columns of v, the
+// totals and their parts, and a block's sums of terms if there are several slabs of features.
 template <class Step, class Parameters>
 class Worker {
  public:
@@ -92,7 +92,7 @@ class Worker {
     for (index_t c = 0; c < p_.c; ++c) {
       Compute* to = v_columns_ + c * kColumns;
       load_run(to, v_ + n * p_.v_row + c * p_.v_column, p_.v_row, columns);
-      // What is behind the last column counts 0 times.
+      // Columns beyond the last one are multiplied by 0.
       for (index_t j = columns; j < kColumns; ++j) to[j] = 0;
     }
     go_through<0>(m, rows, n, columns);
@@ -161,7 +161,7 @@ class Worker {
     }
   }
 
-  // Computes a row's values again. Those of others stay in registers.
+  // Recomputes a row's values. Those of other rows stay in registers.
   KRONOP_INLINE void mend(V (&values)[Step::kVectors], const Compute* sums, index_t apart,
                           index_t m, index_t n) {
     alignas(64) Compute of_row[kPanel];

@@ -13,7 +13,7 @@ from kronop.target import Target
 
 
 def supports(description: KernelMatmulDescription, target: Target) -> Status:
-    """Whether vectors can obey the math."""
+    """Whether vectors can do the math."""
     return common_status(description.math, None, target)
 
 

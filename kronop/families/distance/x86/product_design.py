@@ -1,4 +1,4 @@
-"""How products of kernel matrices run on the host; see product.hpp."""
+"""Designs of products of kernel matrices on the host; see product.hpp."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 _OPERANDS = ("x1", "x2", "v", "y", "z")
-# Bytes of the features of a packed row, and columns of a block: what a thread has packed takes 128
+# Bytes of the features of a packed row, and columns of a block: a thread's packed data takes 128
 # KB. Most rows of a block, and bytes of their totals.
 _SLAB_BYTES, _COLUMNS, _ROWS, _TOTAL_BYTES = 1024, 128, 96, 1 << 16
-# About the multiply-adds that take as long as the kernel of one pair.
+# Multiply-adds that take about as long as the kernel's function of one pair.
 _FUNCTION = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProductTiles(RegisterTiles):
-    """Tiles of the kernel matrix, whose rows are multiplied at once."""
+    """Tiles of the kernel matrix, whose rows are multiplied by V immediately."""
 
     ends = ("Y along rows", "Y along columns")
 

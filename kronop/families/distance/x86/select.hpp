@@ -1,5 +1,5 @@
-// The k numbers of each row that come first, and their columns: the smallest or the largest ones,
-// in order, NaN before all others, and of equal numbers those of the lower columns.
+// The first k numbers of each row and their columns: the smallest or the largest ones, sorted, NaN
+// before all others, and equal numbers by column.
 #pragma once
 
 #include "kronop_x86/parallel.hpp"
@@ -7,8 +7,8 @@
 
 namespace kronop {
 
-// `matrix` is the part of a wider matrix that has `columns` columns from column `before` on. What
-// was chosen from the columns in front of that is in `values` and `indices`, (rows, k) each.
+// `matrix` is the part of a wider matrix that has `columns` columns from column `before` on. The
+// selection from the columns before it is in `values` and `indices`, (rows, k) each.
 struct SelectParameters {
   void *matrix, *values, *indices;
   index_t rows, columns, before, k, largest, threads;
@@ -22,7 +22,7 @@ KRONOP_INLINE bool precedes(T a, T b) {
 }
 
 // Whether one of the numbers may precede `last`.
-// NOTE: without a branch, so that compilers compare whole vectors.
+// NOTE: without branches, so that compilers vectorise it.
 template <int kCount, bool kLargest, class T>
 KRONOP_INLINE bool some_precede(const T* numbers, T last) {
   int some = 0;
@@ -30,7 +30,7 @@ KRONOP_INLINE bool some_precede(const T* numbers, T last) {
   return some != 0;
 }
 
-// The chosen numbers of a row, in order.
+// The selected numbers of a row, sorted.
 template <class Step, bool kLargest>
 struct Chosen {
   using Compute = typename Step::Compute;

@@ -1,4 +1,4 @@
-"""Which numbers of each row come first, on the host: select.hpp."""
+"""The first k numbers of each row, selected on the host: select.hpp."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SIGNATURE = KernelSignature(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectProblem:
-    """The k first numbers of each row, of a matrix and of those that were chosen before.
+    """The k first numbers of each row, of a matrix and of an earlier selection.
 
     Attributes:
         matrix, values, indices: addresses.
@@ -50,7 +50,7 @@ class SelectProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectRows(InWorkspace):
-    """A pass over a contiguous matrix, whose rows are shared among threads."""
+    """One pass over a contiguous matrix, whose rows are divided among threads."""
 
     element: DataType
     vector_bytes: int

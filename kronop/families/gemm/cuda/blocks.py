@@ -1,4 +1,4 @@
-"""What designs of blocks and warps share: tiles, slices of the sum, and what a product takes."""
+"""What designs of blocks and warps share: tiles, split-K slices, and the cost of a product."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ from kronop.frozen import dataclass
 from kronop.machine import MEASURED, SHARED_BYTES_PER_CYCLE
 from kronop.target import Target
 
-# Bytes that a multiprocessor gets of the level-2 cache in a cycle. NOTE: docs/gotchas.md, where
+# Bytes that a multiprocessor gets from the level-2 cache in a cycle. NOTE: docs/gotchas.md, where
 # asynchronous copies go.
 _CACHE_BYTES_PER_CYCLE = 32
-# Cycles of a block besides its slabs, until its first slab is there and its last result is stored;
+# Cycles of a block besides its slabs: until its first slab arrives and its last result is stored;
 # of a slab, in which its warps wait for each other.
 _BLOCK, _SLAB = 1500, 60
-# Warps that keep the four quarters of a multiprocessor busy.
+# Warps that keep the four schedulers of a multiprocessor busy.
 _BUSY_WARPS = 8
 # A visitor tree without reductions, and with some.
 TREE_STYLES = ("a visitor tree", "a visitor tree that reduces")
 # Registers for the address of a visitor tree's operand or result, and for its values.
 _REGISTERS_OF_VISITED = 4
-# Cycles for each of them and a result. NOTE: measured on an H100, 4096 x 4096 x 256 of bfloat16:
-# 2.1 a result for C, a bias and D, 4.8 for those, a scale, a second matrix and maxima of rows.
+# Cycles for each of these and a result. NOTE: measured on an H100, 4096 x 4096 x 256 of bfloat16:
+# 2.1 a result for C, a bias and D; 4.8 with a scale, a second matrix and maxima of rows besides.
 _CYCLES_OF_VISITED = 0.7
-# Slices have at least so many slabs; more of them than this are not looked at.
+# Fewest slabs of a slice, and most slices that are considered.
 _LEAST_SLABS, _MOST_SLICES = 4, 128
 
 
 @dataclass(frozen=True, kw_only=True)
 class GemmBlocks(Design):
-    """A block has a tile of the result, or a slice of its sums.
+    """A block has a tile of the result, or a split-K slice of it.
 
     Attributes:
         source, output: types of the operands and of the result.
         tile_m, tile_n: rows and columns of a block's tile.
-        tile_k: steps of the sum that are a slab.
+        tile_k: contracted indices of a slab.
         across_a, across_b: A is contiguous along M, B along N.
-        vector_a, vector_b: elements that are neighbours in memory by promise, and aligned.
-        band: tiles along N that are taken together.
+        vector_a, vector_b: elements that are promised to be contiguous and aligned.
+        band: tiles along N that are processed before the next row of tiles.
     """
 
     math: MathInstruction
@@ -80,31 +80,31 @@ class GemmBlocks(Design):
     @property
     @abstractmethod
     def registers(self) -> int:
-        """Registers of a thread, about."""
+        """An estimate of the registers of a thread."""
 
     @property
     @abstractmethod
     def pieces(self) -> int:
-        """Pieces of a tile that blocks add up the slices of."""
+        """Pieces of a tile by which blocks add up the slices."""
 
     @abstractmethod
     def cycles_of_step(self, target: Target) -> float:
-        """Cycles in which a multiprocessor multiplies a step of the sums of a tile."""
+        """Cycles of a multiprocessor for one contracted index of a tile."""
 
     @property
     def cycles_of_copies(self) -> float:
-        """Cycles in which a multiprocessor issues what brings a step of a slab."""
+        """Cycles in which a multiprocessor issues the copies of one contracted index of a slab."""
         return 0.0
 
     @property
     def slowing(self) -> float:
-        """By what the length of a slab's code slows products and copies."""
+        """The factor by which long code of a slab slows products and copies."""
         return 1.0
 
     @property
     @abstractmethod
     def read_of_step(self) -> int:
-        """Bytes that warps read of shared memory for a step of the sums of a tile."""
+        """Bytes of shared memory that warps read for one contracted index of a tile."""
 
     @property
     def signature(self) -> KernelSignature:
@@ -112,7 +112,7 @@ class GemmBlocks(Design):
 
     @property
     def constants(self) -> tuple[tuple[str, Constant], ...]:
-        """What both kernels know of a design."""
+        """The constants that both kernels have."""
         return (
             ("kThreads", self.threads),
             ("kTileM", self.tile_m),
@@ -134,7 +134,7 @@ class GemmBlocks(Design):
         )
 
     def blocks(self, target: Target) -> int:
-        """Blocks that a multiprocessor holds at once."""
+        """Blocks that a multiprocessor holds at once (occupancy)."""
         return operands.resident_blocks(self.threads, self.registers, self.shared_bytes, target)
 
     def status_of_copies(self, units: tuple[int, int]) -> Status:
@@ -152,7 +152,7 @@ class GemmBlocks(Design):
         return Status.accept()
 
     def layout_words(self) -> Iterator[str]:
-        """Those of the styles that are of the operands' layouts."""
+        """Those of the styles that depend on the operands' layouts."""
         yield "A along M" if self.across_a else "A along K"
         yield "B along N" if self.across_b else "B along K"
 
@@ -161,11 +161,11 @@ class GemmBlocks(Design):
         return self._seconds(size, target, self.slicing(size, target).slices)
 
     def slicing(self, size: GemmSize, target: Target, partial: int = 0) -> Slicing:
-        """Into how many slices sums are cut, with their sums at `partial`: as many as are asked
-        for, or as take the least time if that is left to the plan."""
+        """The split-K slices, with their sums at `partial`: as many as are asked for, or as take
+        the least time if the caller leaves it to the plan."""
         slabs = max(1, operands.cover(size.k, self.tile_k))
         asked = size.slices if size.slices > 1 else _best_slices(self, size, target)
-        # Parts of reductions are of whole sums.
+        # Partial results of reductions are those of complete sums.
         asked = 1 if self._reduces else asked
         each = operands.cover(slabs, min(asked, slabs))
         slices = operands.cover(slabs, each)
@@ -173,7 +173,7 @@ class GemmBlocks(Design):
         return Slicing(slices=slices, depth=each * self.tile_k, partial=kept, adds_up=0)
 
     def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
-        """The slices' sums, of whole tiles."""
+        """The sums of slices, in complete tiles."""
         if self._reduces:
             return self._folds(size)[1]
         slices = self.slicing(size, target).slices
@@ -181,8 +181,8 @@ class GemmBlocks(Design):
         return slices * self._tiles(size) * each if slices > 1 else 0
 
     def launches(self, problem: GemmProblem, target: Target) -> tuple[Launch, ...]:
-        """One launch, and a second one that adds slices up. Both modes in which PyCUTLASS cuts sums
-        are this: a semaphore that orders blocks would have to be cleared by a launch of its own."""
+        """One launch, and a second one that adds up slices. This serves both split-K modes of
+        PyCUTLASS: a semaphore to order blocks would need a launch that clears it."""
         p, size = problem, problem.size
         cut, tiles = self.slicing(size, target, p.workspace), self._tiles(size)
         first = self._launch(problem, cut, tiles * cut.slices)
@@ -203,24 +203,24 @@ class GemmBlocks(Design):
 
     @property
     def _reduces(self) -> bool:
-        """Whether the epilogue is a visitor tree with a reduction, whose parts a second launch
-        joins."""
+        """Whether the epilogue is a visitor tree with a reduction, whose partial results a second
+        launch combines."""
         return isinstance(self.epilogue, VisitorEpilogue) and self.epilogue.tree.reduces
 
     def tree_words(self) -> Iterator[str]:
-        """Those of the styles that are of visitor trees."""
+        """Those of the styles that depend on visitor trees."""
         if isinstance(self.epilogue, VisitorEpilogue):
             yield TREE_STYLES[self._reduces]
 
     @property
     def registers_of_tree(self) -> int:
-        """Registers in which a thread has the operands and results of a visitor tree, about."""
+        """An estimate of the registers of a visitor tree's operands and results."""
         if not isinstance(self.epilogue, VisitorEpilogue):
             return 0
         return _REGISTERS_OF_VISITED * (1 + len(self.epilogue.tree.in_memory))
 
     def shared_of_tree(self, holders: tuple[int, int]) -> int:
-        """Shared memory in which a visitor tree's reductions join what threads have.
+        """Shared memory in which threads combine a visitor tree's reductions.
 
         Args:
             holders: threads that have sums of a row, and of a column.
@@ -231,7 +231,7 @@ class GemmBlocks(Design):
         return shared_bytes_of_tree(self.epilogue, self.threads, tile, holders)
 
     def _folds(self, size: GemmSize) -> tuple[tuple[int, ...], int]:
-        """Where parts of a tree's reductions begin in the workspace, and where that ends."""
+        """Where partial results of a tree's reductions begin in the workspace, and their end."""
         assert isinstance(self.epilogue, VisitorEpilogue)
         tile = (self.tile_m, self.tile_n)
         return parts_of(self.epilogue, size.m, size.n, size.batch, tile)
@@ -241,12 +241,12 @@ class GemmBlocks(Design):
         return rows * columns * size.batch
 
     def _seconds(self, size: GemmSize, target: Target, slices: int) -> float:
-        """Modelled time where sums are cut into so many slices."""
+        """Modelled time with so many slices."""
         clock, cores = hertz(target), target.cores
         moved_in_cycle = memory_bytes_per_cycle(target)
         blocks = self._tiles(size) * slices
         slabs = operands.cover(operands.cover(size.k, self.tile_k), slices)
-        # Blocks of the multiprocessor that has most, and how many of them run at a time.
+        # Blocks of the busiest multiprocessor, and how many of them run at once.
         most = operands.cover(blocks, cores)
         together = min(most, self.blocks(target))
         busy = min(1.0, together * self.threads / 32 / _BUSY_WARPS)

@@ -1,4 +1,4 @@
-"""Plans of matrix products on GPUs: candidates, what they are modelled to take, the least."""
+"""Plans of matrix products on GPUs: the candidate with the least modelled time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kronop.target import Target
 
 AnyDesign = GemmBlocks | GemmWarpGroup | SplitProduct
 
-# Of ordinary cores: rows, columns and indices k of a tile, then rows and columns of a thread.
+# For ordinary cores: rows, columns and depth of a tile, then rows and columns of a thread.
 _TILES = (
     (128, 128, 16, 8, 8),
     (128, 128, 8, 8, 8),
@@ -38,7 +38,7 @@ _TILES = (
     (64, 64, 16, 4, 4),
     (32, 32, 32, 4, 4),
 )
-# Of tensor cores: rows and columns of a tile, bytes of its lines along k, stages, warps.
+# For tensor cores: rows and columns of a tile, bytes of its rows along K, stages, warps.
 _MMA_TILES = (
     (256, 128, 64, 3, 4, 2),
     (128, 256, 64, 3, 2, 4),
@@ -59,16 +59,16 @@ _MMA_TILES = (
     (128, 64, 32, 4, 4, 2),
 )
 _WARP_ROWS, _WARP_COLUMNS, _TILE_STAGES = 4, 8, 2
-# What a tile may leave to be chosen: of warps, the first of what takes the same time; of stages, as
-# many as fit.
+# Values that a user's tile may leave open: warps, of which the first of the fastest is chosen;
+# stages, as many as fit.
 _WARPS = tuple((m, n, 1) for m, n in itertools.product((2, 4, 1, 8), repeat=2) if m * n <= 16)
 _STAGES = (4, 3, 2)
 _BAND_COLUMNS = 1024
 
 
 def supports(description: GemmDescription, target: Target) -> Status:
-    """Whether any design can compute what is described; else why the last one can't, which tiles
-    warp groups have, and why CUTLASS's can't."""
+    """Whether any design can compute the description; else why the last one can't, which tiles warp
+    groups have, and why CUTLASS's can't."""
     status = _status_of_tile(description, target)
     for design in _designs(description, target):
         status = design.status(target)
@@ -85,7 +85,7 @@ def supports(description: GemmDescription, target: Target) -> Status:
 
 
 def _status_of_tile(what: GemmDescription, target: Target) -> Status:
-    """Why the user's tile is none of blocks and warps, if it is none."""
+    """Why the user's tile is not possible for blocks and warps; empty if it is."""
     if what.interleaved:
         return Status.reject("kernels of kronop's own read row-major and column-major matrices")
     tile = what.tile
@@ -109,7 +109,7 @@ def _status_of_tile(what: GemmDescription, target: Target) -> Status:
 def _status_of_warps(
     what: GemmDescription, tile: TileDescription, warps: tuple[int, int, int]
 ) -> Status:
-    """Why so many warps of ordinary cores don't share a tile evenly, if they don't."""
+    """Why so many warps of ordinary cores don't share a tile evenly; empty if they do."""
     (m, n, _), (warps_m, warps_n, _) = tile.threadblock_shape, warps
     rows, columns = _WARP_ROWS * warps_m, _WARP_COLUMNS * warps_n
     run = operands.vector_of(what.math.added_in)
@@ -124,15 +124,15 @@ def _status_of_warps(
 def plans(
     description: GemmDescription, target: Target, count: int, size: GemmSize | None
 ) -> tuple[Plan, ...]:
-    """The plans of the `count` cheapest candidates: see `cheapest_plans`. CUTLASS's are among them
-    only where there are no others, since they do not run every problem.
+    """The plans of the `count` cheapest candidates: see `cheapest_plans`. CUTLASS's are only
+    included if there are no others, since they do not run every problem.
 
     Raises:
-        ArgumentError: sums are to be cut into slices, and only warp groups have the tile.
+        ArgumentError: slices (split-K) are asked for, and only warp groups have the tile.
     """
     size = size or USUAL[target.backend]
     every = _designs(description, target)
-    if size.slices > 1:  # Warp groups add up whole sums.
+    if size.slices > 1:  # Warp groups have no split-K.
         every = (item for item in every if isinstance(item, GemmBlocks))
     own = cheapest_plans(
         every,
@@ -205,7 +205,7 @@ def _tile_designs(what: GemmDescription) -> Iterator[GemmTile]:
 
 
 def _common(what: GemmDescription, shape: tuple[int, ...]) -> dict[str, Any]:
-    """The fields of all designs of blocks and warps."""
+    """The fields that all designs of blocks and warps have."""
     tile_m, tile_n, tile_k = shape
     across_a, across_b = what.A.layout is ColumnMajor, what.B.layout is RowMajor
     lines = (tile_m if across_a else tile_k, tile_n if across_b else tile_k)
@@ -230,8 +230,8 @@ def _common(what: GemmDescription, shape: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _band(what: GemmDescription, tile_n: int) -> int:
-    """Tiles along N that are taken before the next ones along M: as the functor says, or so many
-    that blocks which run at once share both operands where no tile was described."""
+    """Tiles along N that are processed before the next row of tiles: the user's swizzle, or,
+    without a described tile, so many that concurrent blocks share both operands."""
     width = what.swizzling_functor.width
     return max(width, _BAND_COLUMNS // tile_n) if what.tile is None else width
 

@@ -1,8 +1,8 @@
-// Products by the tensor cores of warps, of any strides.
+// Products by warp-level MMAs, of any strides.
 //
-// A block has a tile of the result, and a warp kWarpM x kWarpN sums of it. Slabs of kTileK indices
-// k of both operands are in shared memory, kStages of them: while one is multiplied, the others are
-// on their way. A warp loads what it multiplies in the next step before it multiplies.
+// A block has a tile of the result, and a warp kWarpM x kWarpN sums of it. Slabs of kTileK
+// contracted indices of both operands are in a pipeline of kStages stages in shared memory. A warp
+// loads the fragments of the next step before it multiplies the current one.
 #pragma once
 
 #include "gemm_mma_products.cuh"
@@ -10,9 +10,9 @@
 namespace kronop {
 namespace gemm {
 
-// Which sums of a tile a thread has: of each 16 rows and 8 columns, two neighbours in rows g and
-// g + 8. Where bytes of A are turned on their way, rows 4 g to 4 g + 3 of each 32 take their place;
-// where those of B are, columns 8 t to 8 t + 7 of each 32, so that a piece has 32 columns.
+// Which sums of a tile a thread has: of each 16 rows and 8 columns, two neighbours in rows g and g
+// + 8. If bytes of A are transposed in registers, these are rows 4 g to 4 g + 3 of each 32; for B,
+// columns 8 t to 8 t + 7 of each 32, so that a piece has 32 columns.
 template <class Step, class Of>
 struct MmaLayout : OfBlock {
   static constexpr bool kTurnsA = Of::kTurnsA, kTurnsB = Of::kTurnsB;
@@ -31,7 +31,7 @@ struct MmaLayout : OfBlock {
   KRONOP_INLINE static int column() {
     return warp_column() + int(threadIdx.x % 4) * (kTurnsB ? 8 : 2);
   }
-  // Threads that have sums of a row, or of a column, and which of them this one is.
+  // Threads that hold sums of a row, or of a column, and which of them this one is.
   static constexpr int kHoldersOfRows = Step::kTileN / Step::kWarpN * 4,
                        kHoldersOfColumns = Step::kWarpsM * 8;
   KRONOP_INLINE static int holder_of_row() {
@@ -65,14 +65,14 @@ class Mma {
   using Of = Operands<Step, RoomOfA, RoomOfB>;
   using Layout = MmaLayout<Step, Of>;
   static constexpr int kStageBytes = RoomOfA::kBytes + RoomOfB::kBytes, kStages = Step::kStages;
-  // Steps of a slab, each of which is loaded while the one before is multiplied.
+  // Steps of a slab; the fragments of the next one are loaded while one is multiplied.
   static constexpr int kSteps = Step::kTileK / Of::kDeep;
   static_assert(kSteps * Of::kDeep == Step::kTileK && kStages >= 2);
 
  public:
   using Held = Sums<Step, Layout>;
 
-  // Adds up slab after slab of `depth` indices k.
+  // Adds slabs of `depth` contracted indices in all.
   KRONOP_INLINE void add(FeedOfA& a, FeedOfB& b, long long depth) {
     const int whole = int(depth / Step::kTileK), rest = int(depth % Step::kTileK),
               slabs = whole + (rest > 0);
@@ -123,7 +123,7 @@ class Mma {
   }
 
   KRONOP_INLINE typename Held::Piece piece(int index) const {
-    constexpr int together = Layout::kN == 4 ? 4 : 1;  // products in a piece
+    constexpr int together = Layout::kN == 4 ? 4 : 1;  // MMAs of a piece
     typename Held::Piece held;
     const int i = index / Layout::kOfRow, j = index % Layout::kOfRow * together;
 #pragma unroll

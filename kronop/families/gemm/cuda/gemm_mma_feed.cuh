@@ -1,4 +1,4 @@
-// How an operand comes to shared memory for tensor cores: as it is, in swizzled lines.
+// How an operand is copied to shared memory for tensor cores: unchanged, in swizzled rows.
 #pragma once
 
 #include "gemm_place.cuh"
@@ -7,11 +7,11 @@ namespace kronop {
 namespace gemm {
 
 // A slab of kRows rows of A, or columns of B, in shared memory. Its lines are contiguous in memory:
-// a row's indices k or, if kAcross, all rows of an index k.
+// a row's contracted indices or, if kAcross, all rows of one contracted index.
 //
-// Pieces of 16 bytes are swizzled within their line, so that what a warp reads at once is in
-// different banks: pieces of 8 lines where whole matrices are read (ldmatrix), and else 32 bytes
-// from the line of each thread t of a quad.
+// Pieces of 16 bytes are swizzled within their line, so that a warp's accesses have no bank
+// conflicts: pieces of 8 lines if whole matrices are loaded (ldmatrix), else 32 bytes from the line
+// of each thread t of a quad.
 template <class Step, int kRows, bool kAcross>
 struct Slab {
   using Input = typename Step::Input;
@@ -29,14 +29,14 @@ struct Slab {
     if constexpr (kSize == 8) other *= 2;
     return other & (kSwizzled - 1);
   }
-  // Where byte `byte` of a line lies.
+  // The offset of byte `byte` of a line.
   KRONOP_INLINE static int place(int line, int byte) {
     return line * kLineBytes + ((byte / 16 ^ swizzle(line)) * 16 | byte % 16);
   }
-  // The place of what is `lines` lines and `bytes` bytes further on than what lies at `place`. Of
-  // the bits that change pieces' places, the last four of a line and those of a span, none is set
-  // in both. NOTE: where both are known, instructions add most of them to an address that is
-  // computed once; the compiler does not find that.
+  // The offset of the element `lines` lines and `bytes` bytes after the one at offset `place`. Of
+  // the bits that change the swizzle, the last four of a line and those of a span, none is set in
+  // both. NOTE: if both are constants, most of them become immediate offsets to an address that is
+  // computed once; the compiler does not find that by itself.
   KRONOP_INLINE static int further(int place, int lines, int bytes) {
     constexpr int kSpan = 16 * kSwizzled;
     return (place ^ (swizzle(lines) * 16 ^ bytes % kSpan)) + lines * kLineBytes +
@@ -44,8 +44,8 @@ struct Slab {
   }
 };
 
-// Brings slabs. Threads take units of kPromised elements, which are neighbours in memory, by
-// asynchronous copies of 4, 8 or 16 bytes; smaller ones come through registers, one by one.
+// Copies slabs. Threads copy units of kPromised contiguous elements, asynchronously in 4, 8 or 16
+// bytes; smaller ones are copied through registers, one by one.
 template <class Step, int kRows, bool kAcross, int kPromised>
 class MmaFeed {
   using Input = typename Step::Input;
@@ -58,7 +58,7 @@ class MmaFeed {
   static constexpr int kUnit = kDirectly ? kPromised : 1, kUnitBytes = kUnit * int(sizeof(Input));
   static constexpr int kOfLine = Room::kLength / kUnit, kThreads = Step::kThreads,
                        kAll = kOfLine * Room::kLines, kEach = (kAll + kThreads - 1) / kThreads;
-  // Lines that all threads take at once, or turns in which they take a line.
+  // Lines that all threads copy at once, or rounds in which they copy one line.
   static constexpr int kAtOnce = kThreads / kOfLine, kTurns = kAtOnce ? 1 : kOfLine / kThreads;
   static_assert(kThreads % kOfLine == 0 || kOfLine % kThreads == 0);
   static_assert(kAll % kThreads == 0 || kAll < kThreads);
@@ -76,7 +76,7 @@ class MmaFeed {
     from_ = from + first * row_step + line_ * line_step_ + within_ * step_;
   }
 
-  // Brings the next slab, of which `left` indices k exist, on its way to `slab`; others become 0.
+  // Starts to copy the next slab, of which `left` indices k exist, to `slab`; others become 0.
   KRONOP_INLINE void fetch(unsigned char* slab, int left) {
     if (active_) {
       if (rows_ == kRows && left >= Step::kTileK) {
@@ -88,7 +88,7 @@ class MmaFeed {
     from_ += Step::kTileK * (kAcross ? line_step_ : step_);
   }
 
-  // Stores the slab that came through registers.
+  // Stores the slab that is in registers.
   KRONOP_INLINE void store_to(unsigned char* slab) const {
     if constexpr (!kDirectly) {
       if (!active_) return;
@@ -98,7 +98,7 @@ class MmaFeed {
   }
 
  private:
-  // How far unit u is from the thread's first one.
+  // The offset of unit u from the thread's first one.
   KRONOP_INLINE static constexpr int lines_on(int u) { return kAtOnce ? u * kAtOnce : u / kTurns; }
   KRONOP_INLINE static constexpr int within_on(int u) {
     return kAtOnce ? 0 : u % kTurns * (kThreads * kUnit);
@@ -109,11 +109,11 @@ class MmaFeed {
 
   template <bool kWhole>
   KRONOP_INLINE void fetch_as(unsigned char* slab, int left) {
-    // What is found ahead of the loop over slabs, for each unit, would take registers.
+    // Offsets hoisted out of the loop over slabs, one for each unit, would take registers.
     const long long line_step = renewed(line_step_);
     const int lines = (kAcross ? left : rows_) - line_, length = (kAcross ? rows_ : left) - within_;
-    // NOTE: not unrolled where the slab is no whole one: else the compiler made its copies and
-    // those of whole slabs one sequence under predicates, more than twice as long.
+    // NOTE: not unrolled for incomplete slabs: the compiler merged its copies with those of
+    // complete slabs into one predicated sequence, more than twice as long.
     constexpr int kUnrolled = kWhole || !kDirectly ? kEach : 1;
 #pragma unroll kUnrolled
     for (int u = 0; u < kEach; ++u) {

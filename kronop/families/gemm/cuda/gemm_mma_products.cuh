@@ -1,4 +1,4 @@
-// The ways in which tensor cores multiply what a warp has loaded.
+// How tensor cores multiply a warp's fragments.
 #pragma once
 
 #include "gemm_mma_words.cuh"
@@ -8,9 +8,9 @@ namespace gemm {
 
 // The numbers are those of the Python enumeration.
 enum class Way : int {
-  kPlain,      // elements as they are
+  kPlain,      // elements unchanged
   kTf32,       // float32, rounded
-  kSplitTf32,  // float32 as two numbers each, three products
+  kSplitTf32,  // float32 split in two TF32 numbers, three products
   kRounded,    // float32, rounded to Step::Rounded
 };
 
@@ -22,8 +22,8 @@ using Operands =
 
 using detail::bits_to_float;
 
-// A thread's sums of kM times 16 rows and kN times 8 columns, as mma.cuh has them. Sums of float16
-// are two in a word.
+// A thread's sums of kM x 16 rows and kN x 8 columns, as in mma.cuh. Sums of float16 are packed in
+// pairs.
 template <class Step, int kM, int kN>
 class Products {
   using Sum = typename Step::Accumulator;
@@ -78,8 +78,8 @@ class Products {
                                     bits_to_float(words[2]), bits_to_float(words[3])});
   }
 
-  // Small products come first. NOTE: the tensor cores cut sums off instead of rounding them, so the
-  // products of a step are a chain of their own, which an ordinary addition adds.
+  // Small products first. NOTE: the tensor cores truncate instead of rounding, so the products of a
+  // step are a chain of their own, whose sum is added in ordinary arithmetic.
   template <class Of>
   KRONOP_INLINE void add_split(const Of& of) {
     Split<float, 2, true> b[kN][1];

@@ -1,4 +1,4 @@
-// Operands of a warp's products, from slabs in shared memory, and the products.
+// Fragments of a warp, loaded from slabs in shared memory, and their products.
 //
 // In a step of 32 bytes along k (8 elements of 4 bytes, 16 of 2, 32 of 1), thread t of a quad,
 // t = lane % 4, in quad g = lane / 4, has words h + 2 r of 16 rows of A: of row g + 8 h the bytes
@@ -13,8 +13,7 @@
 namespace kronop {
 
 #if !defined(KRONOP_EMULATION)
-// A product of 16-bit floats whose sums are float16: of row g those of two columns, then of row
-// g + 8.
+// An MMA of 16-bit floats with float16 sums: those of two columns of row g, then of row g + 8.
 KRONOP_INLINE void warp_multiply_add_halves(unsigned (&sums)[2], const unsigned (&a)[4],
                                             const unsigned (&b)[2]) {
 #if defined(KRONOP_HAS_WIDE_PRODUCTS)
@@ -30,9 +29,9 @@ KRONOP_INLINE void warp_multiply_add_halves(unsigned (&sums)[2], const unsigned 
   }
 #endif
 }
-// A product of 8-bit floats. Warps of Hopper have no instruction for it: the compiler makes two
-// products of float16. NOTE: that of CUDA 12.4 adds them to themselves, not to the sums, where a
-// loop carries the sums. For it they are written out, which is slower (docs/gotchas.md).
+// An MMA of 8-bit floats. Hopper has no warp-level instruction for it: the compiler makes two MMAs
+// of float16. NOTE: the compiler of CUDA 12.4 adds them to themselves, not to the sums, if a loop
+// carries the sums. For it they are written out, which is slower (docs/gotchas.md).
 #if defined(KRONOP_HAS_WARP_GROUPS) && __CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ < 5
 template <class T>
 KRONOP_INLINE void warp_multiply_add_quarters(float (&sums)[4], const unsigned (&a)[4],
@@ -66,8 +65,8 @@ KRONOP_INLINE void warp_multiply_add_quarters(float (&sums)[4], const unsigned (
 
 namespace gemm {
 
-// Loads the words of 16 rows of A (kLeft) or of 16 columns of B from `row` on, for step `step` of a
-// slab. Word h + 2 r is of row g + 8 h of A; of B, word r + 2 h is of column g + 8 h.
+// Loads the fragment of 16 rows of A (kLeft) or of 16 columns of B from `row` on, for step `step`
+// of a slab. Word h + 2 r is of row g + 8 h of A; of B, word r + 2 h is of column g + 8 h.
 template <class Room, bool kAcross, bool kLeft>
 KRONOP_INLINE void load_words(unsigned (&words)[4], const unsigned char* slab, int row, int step) {
   const int lane = threadIdx.x % 32, matrix = lane / 8;
@@ -91,8 +90,8 @@ KRONOP_INLINE void load_words(unsigned (&words)[4], const unsigned char* slab, i
   }
 }
 
-// Bytes that are contiguous across k: loads those of 32 rows, of which this thread gets rows 4 g to
-// 4 g + 3 for the two halves r of a step.
+// For bytes that are contiguous across k: loads those of 32 rows, of which this thread gets rows 4
+// g to 4 g + 3 for the two halves r of a step.
 template <class Room>
 KRONOP_INLINE void load_bytes(unsigned (&words)[2][4], const unsigned char* slab, int row,
                               int step) {
@@ -108,7 +107,7 @@ KRONOP_INLINE void load_bytes(unsigned (&words)[2][4], const unsigned char* slab
   }
 }
 
-// What a warp multiplies in a step: kM times 16 rows by kN times 8 columns.
+// The fragments of a step: kM x 16 rows by kN x 8 columns.
 template <class Step, class RoomOfA, class RoomOfB>
 struct Words {
   static constexpr int kM = Step::kWarpM / 16, kN = Step::kWarpN / 8, kDeep = 32 / RoomOfA::kSize;
@@ -151,9 +150,9 @@ struct Words {
   }
 };
 
-// The same of float32, 16 elements deep, rounded to Step::Rounded as it is loaded. The order of
-// contracted indices does not matter: a register has two of one half of a step. NOTE: if elements
-// were rounded only when they are multiplied, operands of two steps would take twice the registers,
+// The same for float32, 16 elements deep, rounded to Step::Rounded when loaded. The order of
+// contracted indices is free: a register has two of one half of a step. NOTE: if elements were
+// rounded only when they are multiplied, the fragments of two steps would take twice the registers,
 // which spilled from 64 x 64 sums on.
 template <class Step, class RoomOfA, class RoomOfB>
 struct RoundedWords {
@@ -188,9 +187,9 @@ struct RoundedWords {
   }
 };
 
-// The same of float64, 8 elements deep. Contracted index (t, r) is t + 4 r. NOTE: a product takes
-// an operand from neighbouring registers; elements that are loaded one by one need not be moved
-// there, as pairs along k have to be.
+// The same for float64, 8 elements deep. Contracted index (t, r) is t + 4 r. NOTE: an MMA needs an
+// operand in neighbouring registers; elements that are loaded one by one can be loaded there, while
+// pairs along k would have to be moved.
 template <class Step, class RoomOfA, class RoomOfB>
 struct Doubles {
   static constexpr int kM = Step::kWarpM / 16, kN = Step::kWarpN / 8, kDeep = 8;
@@ -210,8 +209,8 @@ struct Doubles {
   }
 
  private:
-  // The element `row` rows, a multiple of 8, and `k` indices, a multiple of 4, behind
-  // the thread's first one.
+  // The element `row` rows (a multiple of 8) and `k` indices (a multiple of 4) behind the thread's
+  // first one.
   template <class Room, bool kAcross>
   KRONOP_INLINE static double element(const unsigned char* slab, int first, int row, int k) {
     const int lane = threadIdx.x % 32, of_first = first + lane / 4,

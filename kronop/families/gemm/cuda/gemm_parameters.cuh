@@ -11,13 +11,13 @@ inline constexpr int kBatchDims = 4;
 // Addresses and strides, in elements; extents and strides of the batch are outermost first, and
 // unused extents are 1.
 //
-// Sums over K may be cut into slices of `depth` steps each. Then a first launch leaves the slices'
-// sums in `partial`, and a second one, where `adds_up` is 1, adds them up to results.
+// Sums over K may be split in slices of `depth` indices each (split-K). Then a first launch leaves
+// the slices' sums in `partial`, and a second one, with `adds_up` = 1, adds them up to results.
 template <int kScalars, class Scalar>
 struct GemmParameters {
   void *a, *b, *y;
-  void* z;        // null where nothing is added
-  void* bias;     // null where there is none
+  void* z;        // null if there is no source
+  void* bias;     // null if there is none
   void* partial;  // the slices' sums
   long long m, n, k;
   long long batch[gemm::kBatchDims];
@@ -29,10 +29,10 @@ struct GemmParameters {
   Scalar scalars[kScalars];
 };
 
-// The same where the epilogue is a visitor tree: `visited` are its operands, then its results, D
-// first. If result i is a reduction, its partial results begin at folds[i] of `partial`. Sums of a
-// tree that reduces are not cut into slices: a launch with `adds_up` > 0 joins partial results,
-// `adds_up` threads for each result.
+// The same for a visitor tree: `visited` are its operands, then its results, D first. The partial
+// results of a reduction, result i, begin at folds[i] of `partial`. A tree that reduces has no
+// split-K: a launch with `adds_up` > 0 combines partial results, with `adds_up` threads for each
+// result.
 template <int kScalars, class Scalar, int kVisited, int kResults>
 struct GemmVisitorParameters {
   void *a, *b;

@@ -1,5 +1,5 @@
-// Which tile of the result a block has, how sums of slices wait in the workspace, and what a block
-// does.
+// Which tile of the result a block has, how split-K sums are stored in the workspace, and what a
+// block does.
 #pragma once
 
 #include "gemm_visitor.cuh"
@@ -7,9 +7,9 @@
 namespace kronop {
 namespace gemm {
 
-// Which tile block `index` has, and of which slice. The tiles of a problem follow each other, then
-// those of other problems, then the next slice's. kBand tiles along N are taken before the next
-// ones along M, so that blocks that run at the same time share operands in the level-2 cache.
+// The tile and slice of block `index`. The order is: tiles of a problem, problems, slices. kBand
+// tiles along N come before the next row of tiles, so that blocks that run at the same time share
+// operands in the level-2 cache.
 template <class Step>
 struct Place {
   long long row, column, problem, tile, tiles, slice;
@@ -29,11 +29,10 @@ struct Place {
   }
 };
 
-// A thread's sums of a tile: kPieces pieces of kBlocks small matrices, as its Layout says.
+// A thread's sums of a tile: kPieces pieces of kBlocks small matrices, given by its Layout.
 //
-// Where sums are cut into slices, a launch leaves them in the workspace just as threads hold them,
-// in vectors of up to 16 bytes, of which those of neighbouring threads are neighbours. A second
-// launch has a block for each piece of each tile.
+// With split-K, a launch stores them in the workspace in the order of threads, in vectors of up to
+// 16 bytes, coalesced. A second launch has a block for each piece of each tile.
 template <class Step, class Layout>
 class Sums {
   using Sum = typename Step::Accumulator;
@@ -48,7 +47,7 @@ class Sums {
     Sum of[kBlocks][kM][kN];
   };
 
-  // Writes results, or leaves the sums of a slice. `piece_of(p)` has the thread's piece p.
+  // Stores results, or the sums of a slice. `piece_of(p)` returns the thread's piece p.
   template <class Parameters, class PieceOf>
   KRONOP_INLINE static void leave(const Parameters& p, const Place<Step>& place,
                                   const PieceOf& piece_of) {
@@ -73,7 +72,7 @@ class Sums {
     }
   }
 
-  // Adds up the slices' sums of piece `block` of all tiles' pieces; if a tree reduces, joins
+  // Adds up the slices' sums of piece `block` of all tiles' pieces; if a tree reduces, combines
   // partial results instead.
   template <class Parameters>
   KRONOP_INLINE static void add_up(const Parameters& p, long long block) {
@@ -85,8 +84,8 @@ class Sums {
   }
 
  private:
-  // A recursion, since NVRTC before 12.8 does not unroll so long a loop, which then reads the sums
-  // by an index, from a stack.
+  // A recursion, since NVRTC before 12.8 does not unroll so long a loop, and then indexes the sums
+  // dynamically, on the stack.
   template <int kPiece = 0, class Visit>
   KRONOP_INLINE static void for_each_piece(const Visit& visit) {
     if constexpr (kPiece < Layout::kPieces) {
@@ -152,8 +151,8 @@ class Sums {
   }
 };
 
-// Computes a block's tile. `Own` adds up its sums, which it holds in pieces (`Own::Held`), from
-// what its feeds bring of both operands.
+// Computes a block's tile. `Own` accumulates its sums, in pieces (`Own::Held`), from both operands'
+// feeds.
 template <class Step, class Own, class Parameters>
 KRONOP_INLINE void run_tile(const Parameters& p, long long index) {
   using Input = typename Step::Input;
@@ -170,7 +169,7 @@ KRONOP_INLINE void run_tile(const Parameters& p, long long index) {
                              p.b_row);
   Own own;
   own.add(of_a, of_b, left < p.depth ? left : p.depth);
-  // The place is found again: kept all the while, it would take registers.
+  // The place is recomputed: if it were kept, it would take registers.
   Own::Held::leave(p, Place<Step>(p, renewed(index)), [&](int piece) { return own.piece(piece); });
 }
 

@@ -1,4 +1,4 @@
-// How sums become results: the one place through which all sums of blocks and warps pass.
+// How sums become results: the only code that all sums of blocks and warps go through.
 #pragma once
 
 #include "gemm_parameters.cuh"
@@ -6,8 +6,8 @@
 namespace kronop {
 namespace gemm {
 
-// The results of one problem of the batch. A thread says where its own begin, and stores them in
-// small matrices of neighbours; where these lie in a row or in a column of memory, at once.
+// The results of one problem of the batch. A thread gives its first row and column, and stores
+// small matrices; if these are contiguous in a row or column of memory, vectorised.
 template <class Step, class Parameters>
 class Results {
  public:
@@ -37,8 +37,8 @@ class Results {
                     : nullptr;
   }
 
-  // Stores kM x kN results, `m` rows and `n` columns behind the thread's first one. Those beyond
-  // the problem are left out. Rows are multiples of kM, and columns of kN.
+  // Stores kM x kN results, `m` rows and `n` columns behind the thread's first one; out of bounds
+  // ones are skipped. Rows are multiples of kM, and columns of kN.
   template <int kM, int kN>
   KRONOP_INLINE void store(int m, int n, const Sum (&sums)[kM][kN]) const {
     const int rows = rows_ - m, columns = columns_ - n;
@@ -65,7 +65,7 @@ class Results {
   }
 
  private:
-  // How many neighbours of a row, and of a column, lie together and aligned.
+  // How many neighbours of a row, and of a column, are contiguous and aligned.
   struct Runs {
     int by_columns, by_rows;
     Runs() = default;
@@ -83,12 +83,12 @@ class Results {
       return (bytes == 0 ? 16 : int(bytes & (0 - bytes))) / int(sizeof(Output));
     }
   };
-  // How many of kCount neighbours are moved at once.
+  // How many of kCount neighbours are stored at once.
   template <int kCount>
   static constexpr int width =
       kCount * int(sizeof(Output)) > 16 ? 16 / int(sizeof(Output)) : kCount;
 
-  // A sum through the epilogue, in row `m` and column `n` from the thread's first one.
+  // Applies the epilogue to a sum in row `m` and column `n`, relative to the thread's first one.
   KRONOP_INLINE Output finish(int m, int n, Sum sum, Output source, bool there) const {
     Output bias = convert<Output>(Finish<Step>::no_bias());
     if (bias_ && there) bias = bias_[m * p_.bias_row + n * p_.bias_column];
@@ -161,7 +161,7 @@ class Results {
     }
   }
 
-  // A number whose size matters only if it is small.
+  // Clamps a number that matters only if it is small.
   KRONOP_INLINE static int near(long long value) {
     return value < (1 << 20) ? int(value) : 1 << 20;
   }

@@ -1,6 +1,5 @@
-// float32 operands of three TF32 products: two planes in the workspace, contiguous along the
-// contracted index, one after the other for each problem: values rounded to TF32, and what rounding
-// left of them.
+// Splits float32 operands for three TF32 products: for each problem two planes in the workspace,
+// contiguous along the contracted index, with values rounded to TF32 and the remainders.
 #pragma once
 
 #include "kronop/mma.cuh"
@@ -15,8 +14,8 @@ struct GemmSplitParameters {
   long long line, along, batch;
 };
 
-// Tiles of 32 lines x 32 contracted elements go through shared memory, so that both sides access
-// neighbours in memory.
+// Tiles of 32 lines x 32 contracted elements are transposed through shared memory, so that loads
+// and stores are coalesced.
 template <class Step>
 KRONOP_INLINE void gemm_split(const GemmSplitParameters& p) {
   constexpr int size = 32, rows = Step::kThreads / size;

@@ -1,8 +1,8 @@
-// Products by ordinary cores, of any types and strides.
+// Products by ordinary (SIMT) cores, of any types and strides.
 //
-// A block has a tile of the result, and a thread kThreadM x kThreadN sums of it, in runs of 16
-// bytes of rows and columns. Slabs of kTileK indices k of both operands are in shared memory, as
-// [k][row], twice: one is computed while the other is brought.
+// A block has a tile of the result, and a thread kThreadM x kThreadN sums of it: rows and columns
+// in vectors of 16 bytes. Slabs of kTileK contracted indices of both operands are double-buffered
+// in shared memory, as [k][row].
 #pragma once
 
 #include "gemm_tile_feed.cuh"
@@ -19,7 +19,7 @@ struct TileLayout : OfBlock {
                        kPieces = kRowRuns * kColumnRuns;
   static constexpr int kThreadsM = Step::kTileM / Step::kThreadM,
                        kThreadsN = Step::kTileN / Step::kThreadN;
-  // The lanes of a warp: those of 8 columns have the same rows.
+  // Lanes of a warp: those of the same 8 columns have the same rows.
   static constexpr int kLanesN = 8, kLanesM = 4, kWarpsN = kThreadsN / kLanesN;
   static_assert(kThreadsM * kThreadsN == Step::kThreads && kThreadsN % kLanesN == 0 &&
                 kThreadsM % kLanesM == 0);
@@ -30,7 +30,7 @@ struct TileLayout : OfBlock {
   KRONOP_INLINE static int column() {
     return int(threadIdx.x / 32 % kWarpsN * kLanesN + threadIdx.x % kLanesN) * kRun;
   }
-  // Threads that have sums of a row, or of a column, and which of them this one is.
+  // Threads that hold sums of a row, or of a column, and which of them this one is.
   static constexpr int kHoldersOfRows = kThreadsN, kHoldersOfColumns = kThreadsM;
   KRONOP_INLINE static int holder_of_row() { return column() / kRun; }
   KRONOP_INLINE static int holder_of_column() { return row() / kRun; }
@@ -69,7 +69,7 @@ class Tile {
     }
   }
 
-  // Adds up slab after slab of `depth` indices k.
+  // Adds slabs of `depth` contracted indices in all.
   KRONOP_INLINE void add(FeedOfA& a, FeedOfB& b, long long depth) {
     const int whole = int(depth / Step::kTileK), rest = int(depth % Step::kTileK),
               slabs = whole + (rest > 0);
@@ -115,7 +115,7 @@ class Tile {
 
   KRONOP_INLINE void add_slab(const Sum* slab) {
     const Sum *from_a = slab + Layout::row(), *from_b = slab + kOfA + Layout::column();
-    // NOTE: unrolled 8 or 16 times, ptxas loads ahead until registers spill.
+    // NOTE: unrolled 8 or 16 times, ptxas hoists loads until registers spill.
 #pragma unroll 4
     for (int k = 0; k < Step::kTileK; ++k) {
       Sum a[Step::kThreadM], b[Step::kThreadN];

@@ -1,6 +1,5 @@
-// How an operand comes to shared memory for ordinary cores, as [k][row] in the type of sums, while
-// the slab before is computed: by asynchronous copies where elements stay as they are, else through
-// registers.
+// How an operand is copied to shared memory for SIMT cores, as [k][row] in the type of sums, while
+// the previous slab is computed: asynchronously if elements are unchanged, else through registers.
 #pragma once
 
 #include "gemm_place.cuh"
@@ -10,17 +9,16 @@ namespace gemm {
 
 // A slab of kRows rows of A, or columns of B, and kTileK indices k.
 //
-// Threads take units of kPromised elements that are neighbours in memory, along k or, if kAcross,
-// across it. A promise of 1 is none: strides and addresses may be anything.
+// Threads copy units of kPromised contiguous elements, along k or, if kAcross, across it. A promise
+// of 1 is none: strides and alignment are arbitrary.
 template <class Step, int kRows, bool kAcross, int kPromised>
 class TileFeed {
   using Input = typename Step::Input;
   using Sum = typename Step::Accumulator;
   static constexpr bool kDirectly = detail::same<Input, Sum>;
-  // What lies along k goes to different lines of shared memory, which takes a
-  // copy for each element.
+  // Neighbours along k go to different rows of shared memory, which takes a copy for each element.
   static constexpr int kUnit = kDirectly && !kAcross ? 1 : kPromised;
-  // Units of a line in memory, lines that all threads take at once, and units of a thread.
+  // Units of a line in memory, lines that all threads copy at once, and units of a thread.
   static constexpr int kOfLine = (kAcross ? kRows : Step::kTileK) / kUnit,
                        kLines = Step::kThreads / kOfLine;
   static constexpr int kAll = kRows * Step::kTileK / kUnit,
@@ -29,8 +27,8 @@ class TileFeed {
                 (kAll % Step::kThreads == 0 || kAll < Step::kThreads));
 
  public:
-  // NOTE: 16 bytes more than a multiple of 32 banks: what a warp stores of 8 indices k of 4 rows
-  // goes to different banks.
+  // NOTE: padded to 16 bytes more than a multiple of 32 banks: 8 indices k of 4 rows that a warp
+  // stores are in different banks.
   static constexpr int kPitch = kRows + 16 / int(sizeof(Sum));
 
   // The slab starts at row `first` of `rows`; rows start at `from`.
@@ -47,7 +45,7 @@ class TileFeed {
     from_ = static_cast<const Input*>(from) + (first + row_) * row_step + k_ * k_step;
   }
 
-  // Brings the next slab, of which `left` indices k exist, on its way to `slab`; others become 0.
+  // Starts to copy the next slab, of which `left` indices k exist, to `slab`; others become 0.
   KRONOP_INLINE void fetch(Sum* slab, int left) {
     if (active_) {
       if (whole_ && left >= Step::kTileK) {
@@ -59,7 +57,7 @@ class TileFeed {
     from_ += Step::kTileK * k_step_;
   }
 
-  // Stores the slab that came through registers.
+  // Stores the slab that is in registers.
   KRONOP_INLINE void store_to(Sum* slab) const {
     if constexpr (!kDirectly) {
       if (!active_) return;
@@ -74,14 +72,14 @@ class TileFeed {
   }
 
  private:
-  // How far unit u is from the thread's first one.
+  // The offset of unit u from the thread's first one.
   KRONOP_INLINE static constexpr int rows_on(int u) { return kAcross ? 0 : u * kLines; }
   KRONOP_INLINE static constexpr int k_on(int u) { return kAcross ? u * kLines : 0; }
   KRONOP_INLINE int place(int u) const { return (k_ + k_on(u)) * kPitch + row_ + rows_on(u); }
 
   template <bool kWhole>
   KRONOP_INLINE void fetch_as(Sum* slab, int left) {
-    // What is found ahead of the loop over slabs, for each unit, would take registers.
+    // Offsets hoisted out of the loop over slabs, one for each unit, would take registers.
     const long long apart = renewed(kLines * (kAcross ? k_step_ : row_step_));
     const Input* from = from_;
 #pragma unroll

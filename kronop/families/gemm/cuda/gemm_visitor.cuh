@@ -1,4 +1,4 @@
-// Where results go, for epilogues of both kinds: as gemm_results.cuh, or through a visitor tree.
+// The end of a kernel for both kinds of epilogues: gemm_results.cuh, or a visitor tree.
 #pragma once
 
 #include "gemm_results.cuh"

@@ -1,16 +1,16 @@
-// Matrix products by warp groups of sm_90a, whose operands the tensor memory accelerator brings.
+// Matrix products by warp groups of sm_90a (wgmma), whose operands TMA copies.
 //
-// Blocks are persistent: each takes tiles of the result in turn. One warp brings slabs of A and B
-// into a ring of stages; two teams of four warps multiply them, and turn sums into results, while
-// the slabs of the next tile already come. The teams share each tile, or take tiles in turn
-// (kAlternate): then one multiplies while the other one's results leave. Blocks of a cluster take
-// tiles below each other, and bring each other's share of B.
+// Blocks are persistent and warp-specialised: a producer warp copies slabs of A and B into a ring
+// of stages; two consumer warp groups (teams) multiply them and store results, while the slabs of
+// the next tile are already being copied. The teams share each tile (cooperative), or alternate
+// tiles (kAlternate, ping-pong): then one multiplies while the other stores. Blocks of a cluster
+// have tiles below each other, and each multicasts its share of B.
 //
-// A slab is 128 bytes of contracted elements. Where an operand of 16 bits is contiguous along its
-// other index instead (kTurned), 64 of these make a line of 128 bytes.
+// A slab has 128 bytes of contracted elements. If a 16-bit operand is contiguous along its other
+// index instead (kTurned), 64 of these are a line of 128 bytes.
 //
 // float32 as three TF32 products (kSplit): gemm_split.cuh has left two planes of both operands in
-// the workspace, values and what rounding left. A slab has both planes.
+// the workspace, values and remainders. A slab has both planes.
 #pragma once
 
 #include "gemm_warp_group_mma.cuh"
@@ -19,9 +19,9 @@
 namespace kronop {
 namespace gemm {
 
-// The tile that a block takes next, of a product of a group: tiles of a band of kBand along M come
-// one after the other, then those of the next column, so that blocks that run together share
-// operands in the level-2 cache.
+// The tiles of a persistent block, for each problem of a grouped GEMM: first a column of the band
+// of kBand tiles along M, then the next column, so that concurrent blocks share operands in the
+// level-2 cache.
 template <class Step, class Parameters>
 class WarpGroupWalk {
  public:
@@ -63,11 +63,11 @@ class WarpGroupWalk {
   }
 
   const Parameters& p_;
-  long long at_, tiles_;  // counted from the member's first tile on
+  long long at_, tiles_;  // relative to the problem's first tile
   int member_ = 0, across_, along_;
 };
 
-// Starts copies of `kCount` lines of an operand (wide indices) from `first` on, for the slab at k.
+// Starts copies of `kCount` lines of an operand from `first` on, for the slab at k.
 template <int kCount, bool kTurned, class Load>
 KRONOP_INLINE void load_slab(unsigned char* to, int k, int first, Load load) {
   if constexpr (kTurned) {
@@ -79,8 +79,8 @@ KRONOP_INLINE void load_slab(unsigned char* to, int k, int first, Load load) {
   }
 }
 
-// Prefetches the tensor maps of the next tile, if it is of another product: the first copy by a map
-// waits until the map is there. A product that sums over nothing (k = 0) has no maps of operands.
+// Prefetches the tensor maps of the next tile, if it is of another problem: the first copy with a
+// map waits until the map is loaded. With k = 0 there are no maps of operands.
 template <class Walk>
 KRONOP_INLINE void prefetch_next(Walk walk) {
   const auto* const own = &walk.member();
@@ -135,7 +135,7 @@ KRONOP_INLINE void bring_slabs(const Parameters& parameters, WarpGroupRoom<Step>
   }
 }
 
-// A team's products. `sums` are those of kParts times 64 rows.
+// A team's accumulators: `sums` has kParts x 64 rows.
 template <class Step>
 struct WarpGroupSums {
   using Input = typename Step::Input;
@@ -177,9 +177,9 @@ struct WarpGroupSums {
     if (slabs > 0) release(room, before);
   }
 
-  // The products of a slab are a chain of their own: small ones first, as everywhere (mma.cuh).
-  // NOTE: tensor cores truncate sums instead of rounding them, those of 8-bit floats to about 14
-  // bits, so chains are added up here.
+  // The MMAs of a slab are a chain of their own, small ones first, as everywhere (mma.cuh). NOTE:
+  // tensor cores truncate instead of rounding, sums of 8-bit floats to about 14 bits, so chains are
+  // added up here.
   KRONOP_INLINE void add_up_chains(int slabs, WarpGroupRoom<Step>& room,
                                    Turn<Step::kStages>& turn) {
     static_assert(Step::kParts == 1, "sums and a chain take as many registers");
@@ -228,7 +228,7 @@ struct WarpGroupSums {
       product_of(sums, a, b, more, Input{});
     }
   }
-  // Each warp lets all blocks of the cluster write to their stage.
+  // Each warp releases the stage to all blocks of the cluster, which multicast to it.
   KRONOP_INLINE static void release(WarpGroupRoom<Step>& room, int stage) {
     const int lane = threadIdx.x % 32;
     if constexpr (Step::kCluster > 1) {
@@ -258,8 +258,8 @@ KRONOP_INLINE void use_slabs(const Parameters& parameters, WarpGroupRoom<Step>& 
       continue;
     }
     WarpGroupSums<Step> sums;
-    // NOTE: a barrier tells only whether an odd or an even phase has ended. So a team waits for its
-    // slabs after the other one has waited for those before them.
+    // NOTE: a barrier only tells whether an odd or an even phase has ended. So a team waits for its
+    // slabs only after the other one has waited for those before them.
     if constexpr (Step::kAlternate) room.order[team].wait(parity);
     sums.add_up(slabs, room, turn);
     if constexpr (Step::kAlternate) {

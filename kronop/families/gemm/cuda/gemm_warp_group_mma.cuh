@@ -1,6 +1,6 @@
-// Products of warp groups of elements of 4 bytes and of 1 byte, whose operands both come from
-// shared memory: 64 rows x 32 bytes of contracted elements by as many x 128 or 256 columns. Both
-// operands are contiguous along the contracted index, in rows as in warp_group_products.cuh.
+// wgmma for elements of 4 bytes and of 1 byte, with both operands in shared memory: 64 rows x 32
+// bytes of contracted elements by as many x 128 or 256 columns. Both operands are contiguous along
+// the contracted index, in rows as in warp_group_products.cuh.
 #pragma once
 
 #include "kronop/warp_group_products.cuh"
@@ -26,7 +26,7 @@ namespace gemm {
 #define KRONOP_SUMS_4(i) KRONOP_SUMS(i), KRONOP_SUMS(i + 1), KRONOP_SUMS(i + 2), KRONOP_SUMS(i + 3)
 #define KRONOP_SUMS_16(i) \
   KRONOP_SUMS_4(i), KRONOP_SUMS_4(i + 4), KRONOP_SUMS_4(i + 8), KRONOP_SUMS_4(i + 12)
-// Of n times 8 columns; the operands of the instruction follow its sums.
+// For n x 8 columns; the operands of the instruction follow its sums.
 // clang-format off
 #define KRONOP_PRODUCT(Sum, Input, kind, tail, n, columns, a0, b0, m0, ...)                    \
   KRONOP_INLINE void product_of(Sum (&sums)[n][4], unsigned long long a, unsigned long long b, \

@@ -6,14 +6,14 @@
 
 namespace kronop {
 
-// A product, or problems of equal size that are equally far apart.
+// A product, or a strided batch of products of equal size.
 template <class Scalar, int kScalars>
 struct GemmWarpGroupParameters {
-  // Maps of A, B and Y; that of Y counts if maps_y is 1.
+  // Maps of A, B and Y; that of Y is used if maps_y is 1.
   TensorMap a_map, b_map, y_map;
   void* y;
-  void* z;     // null where nothing is added
-  void* bias;  // null where there is none
+  void* z;     // null if there is no source
+  void* bias;  // null if there is none
   long long m, n, k, problems;
   // Strides in elements; a bias has one of them.
   long long y_row, y_column, y_batch, z_row, z_column, z_batch, bias_row, bias_column;
@@ -25,9 +25,9 @@ struct GemmWarpGroupParameters {
   KRONOP_INLINE const GemmWarpGroupParameters& member(int) const { return *this; }
 };
 
-// The same where the epilogue is a visitor tree: `visited` are its operands, then its results, D
-// first. If result i is a reduction, its partial results begin at folds[i] of `partial`; a launch
-// with `joins` > 0 joins them, `joins` threads for each result. `batch` counts the problems.
+// The same for a visitor tree: `visited` are its operands, then its results, D first. The partial
+// results of a reduction, result i, begin at folds[i] of `partial`; a launch with `joins` > 0
+// combines them, with `joins` threads for each result. `batch` counts the problems.
 template <int kScalars, class Scalar, int kVisited, int kResults>
 struct GemmWarpGroupVisitorParameters {
   TensorMap a_map, b_map;
@@ -45,7 +45,7 @@ struct GemmWarpGroupVisitorParameters {
   KRONOP_INLINE const GemmWarpGroupVisitorParameters& member(int) const { return *this; }
 };
 
-// A group of products.
+// A grouped GEMM.
 template <class Scalar, int kScalars, int kMembers>
 struct GemmManyParameters {
   GemmWarpGroupParameters<Scalar, kScalars> members[kMembers];

@@ -1,4 +1,4 @@
-// The shared memory of products by warp groups, and how sums leave it as results.
+// The shared memory of products by warp groups, and how results are stored.
 #pragma once
 
 #include "gemm_warp_group_parameters.cuh"
@@ -12,7 +12,7 @@ inline constexpr int kLineBytes = 128;
 inline constexpr int kBlock = 64 * kLineBytes;  // bytes of 64 lines
 inline constexpr int kLine = 64;                // elements of 16 bits in a line
 
-// What follows from the decisions.
+// Constants that follow from the decisions.
 template <class Decided>
 struct WarpGroupStep : Decided {
   static constexpr int kTeams = Decided::kThreads / kTeam - 1,
@@ -20,20 +20,20 @@ struct WarpGroupStep : Decided {
   static constexpr int kParts = Decided::kTileM / 64 / kSharing;
   static constexpr int kSlab =
       kLineBytes / int(sizeof(typename Decided::Input));  // contracted elements
-  // Planes of an operand: its values or, where these are split, also what rounding left of them.
+  // Planes of an operand: its values and, if these are split, also the remainders.
   static constexpr int kPlanes = Decided::kSplit ? 2 : 1;
-  // Whether the sums of a slab's products are added up by ordinary additions.
+  // Whether the sums of a slab's MMAs are added up by ordinary additions.
   static constexpr bool kChained = Decided::kSplit ||
                                    detail::same<typename Decided::Input, float_e4m3_t> ||
                                    detail::same<typename Decided::Input, float_e5m2_t>;
   static constexpr int kPlaneBytes = (Decided::kTileM + Decided::kTileN) * kLineBytes;
   static constexpr int kStageBytes = kPlanes * kPlaneBytes;
-  // Results in a line of shared memory, and lines that a team's results take at once.
+  // Results in a line of shared memory, and lines that a team stores at once.
   static constexpr int kResults = kLineBytes / int(sizeof(typename Decided::Output));
   static constexpr int kPiece = kResults * Decided::kLines;
 };
 
-// Barriers: a stage's slab is there (`filled`), all that read it are done (`free`), the other team
+// Barriers: a stage's slab has arrived (`filled`), all readers are done (`free`), the other team
 // has waited for its slabs and this one may wait for its own (`order`).
 template <class Step>
 struct WarpGroupRoom {
@@ -50,7 +50,7 @@ struct WarpGroupRoom {
   }
 };
 
-// Where result (row, column) of a piece lies in a team's lines.
+// The address of result (row, column) of a piece in a team's lines.
 template <class Step>
 KRONOP_INLINE unsigned char* place_in_lines(unsigned char* lines, int row, int column) {
   const int byte = column % Step::kResults * int(sizeof(typename Step::Output));
@@ -58,8 +58,8 @@ KRONOP_INLINE unsigned char* place_in_lines(unsigned char* lines, int row, int c
          ((byte / 16 ^ row % 8) * 16 + byte % 16);
 }
 
-// A team's way from sums to memory: in registers through the epilogue, then by way of shared
-// memory, from where whole lines are written.
+// Stores a team's sums: the epilogue is applied in registers, and results go through shared memory,
+// from which whole lines are stored.
 template <class Step>
 class WarpGroupResults {
  public:
@@ -69,12 +69,12 @@ class WarpGroupResults {
   KRONOP_INLINE WarpGroupResults(const Parameters& parameters, WarpGroupRoom<Step>& room)
       : finish_(parameters), own_(room.results[threadIdx.x / kTeam][0]) {}
 
-  // Until stores have read shared memory, it has to stay as it is, and the block to live.
+  // Stores still read shared memory: it must not change, and the block must not end.
   KRONOP_INLINE void wait_for_reads() const {
     if (threadIdx.x % kTeam == 0) wait_for_reads_of_stores();
   }
 
-  // Of a team and a product of the group, with sums of kParts times 64 rows from m on.
+  // For a team and a problem of the grouped GEMM, with sums of kParts x 64 rows from m on.
   template <class Member, class Sums>
   KRONOP_INLINE void write(const Member& p, const Sums& sums, long long m, long long n,
                            int problem) {
@@ -121,19 +121,19 @@ class WarpGroupResults {
     }
   }
 
-  // How C, or the bias, is read: by pairs of neighbours, which all rows share,
-  // or any element apart.
+  // How C, or the bias, is loaded: pairs of neighbours (broadcast over rows for a bias), or single
+  // elements.
   enum class Reads { kNone, kPairs, kAny };
 
-  // Whether all rows have the same bias, in whole and aligned pairs.
+  // Whether all rows have the same bias, in complete and aligned pairs.
   template <class Member>
   KRONOP_INLINE static bool repeats_pairs(const Member& p) {
     return p.bias_row == 0 && p.bias_column == 1 && p.n % 2 == 0 &&
            (unsigned long long)p.bias % sizeof(Pair) == 0;
   }
 
-  // A thread's share of a piece: in each block of 8 columns two neighbours, of two rows. What is
-  // added to the next 16 columns is on its way while these are computed.
+  // A thread's share of a piece: in each block of 8 columns two neighbours, of two rows. The source
+  // and bias of the next 16 columns are loaded while these are computed.
   template <Reads kSource, Reads kBias, class Member, class Sums>
   KRONOP_INLINE void fill_with(const Member& p, const Sums& sums, int first, long long m,
                                long long n, int problem) {
@@ -177,7 +177,7 @@ class WarpGroupResults {
     }
   }
 
-  // Puts a warp's 16 x 16 results from `row` and `column` of the piece on.
+  // Stores a warp's 16 x 16 results at `row` and `column` of the piece.
   KRONOP_INLINE void put(const Pair (&values)[4], int row, int column) const {
     const int thread = threadIdx.x % 32;
     if constexpr (sizeof(Output) == 2) {
@@ -195,7 +195,7 @@ class WarpGroupResults {
     }
   }
 
-  // C, or the bias, from a thread's first result on; nothing where it does not take part.
+  // C, or the bias, from a thread's first result on; empty if there is none.
   template <Reads kReads>
   struct Operand {
     const Output *start, *own;
@@ -206,8 +206,8 @@ class WarpGroupResults {
         : start(static_cast<const Output*>(from) + offset), own(start + m * row + n * column),
           row(row), column(column) {}
 
-    // Of rows 0 and 8 and of 16 columns from `at` on. Where a result does not exist, any element
-    // that does is loaded: conditions would make the loads wait for each other.
+    // Loads rows 0 and 8 and 16 columns from `at` on. For results that are out of bounds, any valid
+    // element is loaded: conditions would serialise the loads.
     KRONOP_INLINE void load(Pair (&pairs)[4], int at, int rows, int columns) const {
       if constexpr (kReads == Reads::kPairs) {
 #pragma unroll
@@ -239,7 +239,7 @@ class WarpGroupResults {
     commit_stores();
   }
 
-  // Where no map describes Y: neighbours in memory by neighbouring threads.
+  // Without a map of Y: coalesced stores.
   template <class Member>
   KRONOP_INLINE void copy_out(const Member& p, long long m, long long n, int problem) const {
     const bool by_rows = p.y_column == 1;

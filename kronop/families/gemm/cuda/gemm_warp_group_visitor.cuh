@@ -1,6 +1,5 @@
-// How sums of warp groups pass through a visitor tree: a team puts a piece of them into its shared
-// memory, and takes whole runs of neighbours from there, so that it reads operands and writes
-// results in runs too.
+// How a visitor tree is applied to sums of warp groups: a team writes a piece of them to its shared
+// memory and reads back contiguous runs, so that operands and results are accessed in vectors too.
 #pragma once
 
 #include "gemm_warp_group_results.cuh"
@@ -9,7 +8,7 @@
 namespace kronop {
 namespace gemm {
 
-// A team as the holder of its part of a tile.
+// A team as the unit that holds a part of a tile.
 template <class Step>
 struct TeamStep : Step {
   static constexpr int kTileM = Step::kParts * 64, kThreads = kTeam;
@@ -21,7 +20,7 @@ struct TeamLayout {
   static constexpr int kRun = 16 / int(sizeof(typename Step::Accumulator)),
                        kAcross = Step::kPiece / kRun, kDown = kTeam / kAcross;
   static constexpr int kHoldersOfRows = kAcross, kHoldersOfColumns = kDown;
-  // Behind the room of all stages.
+  // After the shared memory of all stages.
   static constexpr int kPlaces = (int(sizeof(WarpGroupRoom<Step>)) + 15) / 16 * 16;
 
   KRONOP_INLINE static int thread() { return threadIdx.x % kTeam; }
@@ -38,7 +37,7 @@ class WarpGroupVisits {
   using Own = TeamLayout<Step>;
   using Sum = typename Step::Accumulator;
   using Results = VisitorResults<TeamStep<Step>, Parameters, Own>;
-  // Rows of a thread whose operands are on their way at once.
+  // Rows of a thread whose operands are loaded at the same time.
   static constexpr int kTogether = 4;
 
  public:
@@ -49,12 +48,12 @@ class WarpGroupVisits {
 
   KRONOP_INLINE void wait_for_reads() const {}
 
-  // As of WarpGroupResults.
+  // As WarpGroupResults.
   template <class Sums>
   KRONOP_INLINE void write(const Parameters& p, const Sums& sums, long long m, long long n,
                            int problem) {
-    // A team may have no rows of the last tile, or of a cluster's last tile; there is no
-    // partial result for it then.
+    // A team may have no rows of the last tile, or of a cluster's last tile; then it has no partial
+    // result.
     if (m >= p.m) return;
     Results results(p, problem);
     results.begin(m + Own::holder_of_column(), n + Own::holder_of_row() * Own::kRun);
@@ -72,7 +71,7 @@ class WarpGroupVisits {
     if constexpr (kReduces<typename Step::Epilogue>) results.close();
   }
 
-  // Grids are of whole clusters, so that a block may be one too many.
+  // Grids are whole clusters, so that a block may be one too many.
   KRONOP_INLINE static void join(const Parameters& p, long long block) {
     const long long extent = p.m > p.n ? p.m : p.n;
     if (block < p.problems * ceil_div(extent, kTeam / int(p.joins)))
@@ -94,7 +93,7 @@ class WarpGroupVisits {
     }
   }
 
-  // A piece, whose rows are those of the team's from m on.
+  // Applies the tree to a piece, whose rows are those of the team's from m on.
   KRONOP_INLINE void take(const Results& results, int m, int first) const {
     if (results.template is_whole<Own::kRun>(m, first, 64 - Own::kDown + 1)) {
 #pragma unroll 1
@@ -113,7 +112,7 @@ class WarpGroupVisits {
       }
     }
   }
-  // A thread's run of a piece.
+  // Loads a thread's run of a piece.
   KRONOP_INLINE void read(int row, Sum (&sums)[Own::kRun]) const {
     const int column = Own::holder_of_row() * Own::kRun;
     const auto run = *reinterpret_cast<const Vector<Sum, Own::kRun>*>(
@@ -125,7 +124,7 @@ class WarpGroupVisits {
   unsigned char* own_;
 };
 
-// Where results of a step go.
+// The end of the kernel for each kind of epilogue.
 template <class Step, class Parameters>
 struct WarpGroupEnd {
   using Type = WarpGroupResults<Step>;

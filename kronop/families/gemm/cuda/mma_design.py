@@ -1,4 +1,4 @@
-"""Products by the tensor cores of warps; see gemm_mma.cuh."""
+"""Products by warp-level MMAs; see gemm_mma.cuh."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from kronop.machine import BLOCK_THREADS, ISSUED, REGISTERS, THREAD_REGISTERS, W
 from kronop.target import Target
 
 _LEAST_COPY = 4
-# Bytes along k that one product of a warp takes; of float64, and of float32 that becomes 16 bits.
+# Bytes along K of one MMA; the same for float64, and for float32 that is rounded to 16 bits.
 _STEP_BYTES, _WIDE_STEP_BYTES = 32, 64
-# Registers besides sums, operands and what comes through registers.
+# Registers besides sums, fragments and elements that are copied through registers.
 # NOTE: of float64, ptxas 13.5 for sm_90a: a warp of 32 x 32 takes 160 to 168 in all, one of 64 x 32
 # 253 to 255 and no spills.
 _REGISTERS, _REGISTERS_OF_DOUBLES = 62, 31
 _MOST_HELD = 64
-# Cycles of a quarter of a multiprocessor for a warp's asynchronous copy, and for its loads and
-# stores through registers; by what long code slows a slab for each 64 bytes along k more. NOTE:
-# fitted to all tiles at 43 sizes and types on an H100; docs/gotchas.md.
+# Cycles of a scheduler for a warp's asynchronous copy, and for its loads and stores through
+# registers; the slowdown of a slab by long code, for each further 64 bytes along K. NOTE: fitted to
+# all tiles at 43 sizes and types on an H100; docs/gotchas.md.
 _CYCLES_OF_COPY, _CYCLES_OF_HELD, _SLOWING, _SHORT_BYTES = 4, 16, 0.1, 64
-# Registers in which bytes of an operand are turned; those, for each that is loaded, in which 8-bit
-# floats become float16, as sm_90a multiplies them.
+# Registers to transpose bytes of an operand; those, for each loaded register, to convert 8-bit
+# floats to float16, as sm_90a multiplies them.
 _TURNED, _QUARTERS = 20, 4
 
 
 class Way(enum.IntEnum):
-    """How operands are multiplied: as they are; float32 as TF32; as two TF32 numbers each, in three
+    """How operands are multiplied: unchanged; float32 as TF32; split in two TF32 numbers, in three
     products; rounded to 16 bits."""
 
     Plain = 0
@@ -51,21 +51,21 @@ class Way(enum.IntEnum):
     Rounded = 3
 
 
-# Registers of operands that are rounded or split, for each that is loaded. NOTE: rounded ones do
-# without where they have to. 64 x 64 sums of a warp leave them none: row-major A and column-major B
-# spill nothing (NVRTC 13.5), other layouts up to 90 bytes, 190 with an alignment of 1.
+# Registers of rounded or split operands, for each loaded one. NOTE: rounded ones can do without.
+# With 64 x 64 sums of a warp none are left for them: row-major A and column-major B spill nothing
+# (NVRTC 13.5), other layouts up to 90 bytes, 190 with an alignment of 1.
 _MORE = {Way.Plain: 0.0, Way.Tf32: 0.75, Way.SplitTf32: 1.75, Way.Rounded: 1.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GemmMma(GemmBlocks):
-    """Warps multiply slabs that asynchronous copies bring.
+    """Warps multiply slabs that are copied asynchronously.
 
     The instruction shapes [16, 8, 8] and [16, 8, 16] of 16-bit floats are one here: both run as
     [16, 8, 16], whose sums are the same products in the same precision.
 
     Attributes:
-        stages: slabs that are in shared memory at once.
+        stages: stages of the pipeline in shared memory.
         warps_m, warps_n: warps along the rows and columns of a tile.
     """
 
@@ -106,12 +106,12 @@ class GemmMma(GemmBlocks):
 
     @property
     def rounded(self) -> DataType:
-        """What is multiplied."""
+        """The element type that is multiplied."""
         return self.math.math_operation.rounded or self.source
 
     @property
     def step(self) -> int:
-        """Indices k of a product of a warp."""
+        """Contracted indices of an MMA."""
         wide = self.source is float64 or self.way is Way.Rounded
         return (_WIDE_STEP_BYTES if wide else _STEP_BYTES) // self.source.bytes
 
@@ -123,7 +123,7 @@ class GemmMma(GemmBlocks):
     def registers(self) -> int:
         m, n = self.warp_tile
         sums = m * n * self.math.element_accumulator.bytes // (4 * WARP)
-        # Of a step, twice: while one is multiplied, the next one is loaded, and rounded if it is.
+        # Double-buffered fragments: one step is multiplied, the next is loaded and rounded.
         loaded = (m + n) * self.step * self.rounded.bytes // (4 * WARP)
         others = _REGISTERS_OF_DOUBLES if self.source is float64 else _REGISTERS
         others += _QUARTERS * (self.source in FLOAT8) * loaded
@@ -134,7 +134,7 @@ class GemmMma(GemmBlocks):
 
     @property
     def _held(self) -> int:
-        """Elements that a thread has on their way to shared memory."""
+        """Elements of a thread that are in flight to shared memory through registers."""
         narrow = ((self.tile_m, self.vector_a), (self.tile_n, self.vector_b))
         elements = sum(rows for rows, vector in narrow if not self._copies(vector)) * self.tile_k
         return operands.cover(elements, self.threads)
@@ -197,7 +197,7 @@ class GemmMma(GemmBlocks):
         if not operands.multiplies(math):
             return Status.reject(f"tensor cores of a GPU do not have {math}")
         status = operands.accept_element(self.source, target)
-        # Both shapes of float16 are one, which older tensor cores have in two parts.
+        # Both shapes of float16 are one; older tensor cores have it in two parts.
         if status and not (self.source is float16 and target.has(Feature.half_products)):
             status = operands.accept_products(math, target)
         return status

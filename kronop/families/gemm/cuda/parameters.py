@@ -19,14 +19,14 @@ _OPERANDS = ("a", "b", "y", "z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slicing:
-    """How sums over K are cut.
+    """How sums over K are split (split-K).
 
     Attributes:
-        slices: into how many parts.
-        depth: steps of each.
-        partial: where the sums of the parts are; 0 if there is one part.
-        adds_up: 0, or 1 for a launch that adds these sums up; of one that joins parts of
-            reductions, how many threads join those of a result.
+        slices: the number of slices.
+        depth: contracted indices of each.
+        partial: the address of the slices' sums; 0 if there is one slice.
+        adds_up: 0, or 1 for a launch that adds these sums up; for a launch that combines partial
+            results of reductions, the number of threads for each result.
     """
 
     slices: int
@@ -67,7 +67,7 @@ def signature(epilogue: Epilogue) -> KernelSignature:
 
 
 def values_of(epilogue: Epilogue, problem: GemmProblem, slicing: Slicing) -> dict[str, Any]:
-    """The members of the parameter struct; a visitor tree has `folds` besides."""
+    """The members of the parameter struct; for a visitor tree, `folds` is added."""
     p, bias = problem, problem.bias or NOTHING
     found = dict(zip(_OPERANDS, (p.a, p.b, p.y, p.z or NOTHING), strict=True))
     more: dict[str, Any] = {}

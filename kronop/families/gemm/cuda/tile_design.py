@@ -1,4 +1,4 @@
-"""Products by ordinary cores; see gemm_tile.cuh."""
+"""Products by ordinary (SIMT) cores; see gemm_tile.cuh."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from kronop.target import Target
 _PADDING = 16  # bytes
 # Instructions of a thread for a copy.
 _OF_COPY = 3
-# Registers besides sums and operands; the most that a thread may ask.
+# Registers besides sums and operands; the most that a thread may have.
 _REGISTERS, _MOST_REGISTERS = 44, 248
-# More of them where elements are converted on their way, and of 8-byte elements.
+# Further registers if elements are converted while they are copied, and for 8-byte elements.
 _CONVERTED, _WIDE = 12, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GemmTile(GemmBlocks):
-    """Sums of a tile stay in registers while slabs of both operands pass by.
+    """Sums of a tile stay in registers while slabs of both operands are streamed.
 
     Attributes:
         thread_m, thread_n: rows and columns of a thread.
@@ -73,21 +73,21 @@ class GemmTile(GemmBlocks):
 
     @property
     def read_of_step(self) -> int:
-        # Lanes of a warp are 4 x 8; what several of them read comes once.
+        # Lanes of a warp are 4 x 8; what several of them read is read once (broadcast).
         lines = 4 * self.thread_m + 8 * self.thread_n
         return self.threads // WARP * lines * self.math.element_accumulator.bytes
 
     def cycles_of_step(self, target: Target) -> float:
         sums, count = self.math.element_accumulator, self.tile_m * self.tile_n
         multiply = count / ordinary_products(target, sums.kind, sums.bytes)
-        # Instructions of a thread: multiply-adds, loads of 16 bytes, copies with their places.
+        # Instructions of a thread: multiply-adds, loads of 16 bytes, copies with their addresses.
         loads = (self.thread_m + self.thread_n) * sums.bytes / operands.VECTOR_BYTES
         copies = _OF_COPY * (self.tile_m + self.tile_n)
         return max(multiply, (count + self.threads * loads + copies) / ISSUED)
 
     @property
     def _is_copied(self) -> bool:
-        """Whether elements come to shared memory as they are."""
+        """Whether elements are copied to shared memory unchanged."""
         return self.source is self.math.element_accumulator
 
     def style(self, target: Target) -> Iterator[str]:
@@ -118,9 +118,9 @@ class GemmTile(GemmBlocks):
         return self._status_of_lines()
 
     def _status_of_lines(self) -> Status:
-        """Whether threads share slabs evenly; one takes no lines in turns."""
+        """Whether threads share slabs evenly; one line is not copied in several rounds."""
         vectors = ((self.vector_a, self.across_a), (self.vector_b, self.across_b))
-        # What is copied as it is, to different lines, is copied element by element.
+        # Unchanged elements that go to different lines are copied one by one.
         unit_a, unit_b = (1 if self._is_copied and not across else of for of, across in vectors)
         longest = max(self.tile_k, self.tile_m // unit_a, self.tile_n // unit_b)
         if longest > self.threads:

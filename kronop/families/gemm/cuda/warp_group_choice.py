@@ -1,4 +1,4 @@
-"""Products by warp groups: the tiles that are candidates, and their steps."""
+"""Products by warp groups: the candidate tiles, and their steps."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from kronop.families.gemm.step import product_step
 from kronop.machine import Feature
 from kronop.target import Target
 
-# (rows, columns, whether teams take tiles in turn) of a tile.
+# (rows, columns, whether teams alternate tiles) of a tile.
 _TILES = ((128, 256, False), (128, 128, True), (64, 256, True), (128, 128, False), (64, 128, True))
-# Of which a thread has sums and a chain in registers.
+# Tiles for which a thread has registers for sums and a chain.
 _CHAINED_TILES = ((128, 128, False),)
 _CLUSTERS = (2, 1)
-# Lines of results that a team stores at once. NOTE: slabs of split operands take twice the room.
+# Lines of results that a team stores at once. NOTE: slabs of split operands are twice as large.
 _MOST_STAGES, _MOST_LINES, _SPLIT_LINES = 8, 4, 2
 
 
 def status(what: GemmDescription, target: Target) -> Status:
-    """Whether warp groups can read what was promised of the operands."""
+    """Whether warp groups can read the described operands."""
     if not target.has(Feature.warp_groups):
         return Status.reject(f"{target} has no warp-group products")
     if not _splits(what.math) and not _multiplies(what.math):
         return Status.reject(f"warp groups do not multiply by {what.math}")
     for name, item in (("A", what.A), ("B", what.B)):
-        # What is split is copied to where maps can read it.
+        # Operands that are split are first copied to where maps can read them.
         if not _splits(what.math) and item.alignment * item.element.bytes < GRANULE:
             return Status.reject(
                 f"tensor maps take addresses and strides in multiples of {GRANULE} bytes, and"
@@ -59,7 +59,7 @@ def status(what: GemmDescription, target: Target) -> Status:
 
 
 def status_of_tile(what: GemmDescription, target: Target) -> Status:
-    """Why no warp groups have the user's tile, which only these may have."""
+    """Why warp groups don't have the user's tile, which only they could have."""
     found = status(what, target)
     if not found:
         return found
@@ -70,7 +70,7 @@ def status_of_tile(what: GemmDescription, target: Target) -> Status:
 
 
 def tiles_told(what: GemmDescription, target: Target) -> str:
-    """The tiles that warp groups have for what is described; empty if there are none."""
+    """The tiles that warp groups have for a description, in words; empty if there are none."""
     if what.interleaved or not status(what, target):
         return ""
     teams = {False: "8 warps that share them", True: "4 warps that take them in turn"}
@@ -104,12 +104,12 @@ def _multiplies(math: MathInstruction) -> bool:
 
 
 def designs(what: GemmDescription, target: Target) -> Iterator[GemmWarpGroup | SplitProduct]:
-    """The ways to compute what is described by warp groups, if there are any."""
+    """The designs for a description by warp groups, if there are any."""
     return map(with_split, products(what, target))
 
 
 def with_split(product: GemmWarpGroup) -> GemmWarpGroup | SplitProduct:
-    """The product, behind the kernel that splits its operands if they are to be."""
+    """The product, preceded by the kernel that splits its operands if they are split."""
     return SplitProduct(split=GemmSplit(), product=product) if product.split else product
 
 
@@ -127,7 +127,7 @@ def products(what: GemmDescription, target: Target) -> Iterator[GemmWarpGroup]:
 
 
 def _every(what: GemmDescription, target: Target) -> Iterator[GemmWarpGroup]:
-    """Those without the user's tile."""
+    """All of them, whatever the user's tile."""
     split = _splits(what.math)
     for m, n, alternate in _CHAINED_TILES if split or what.A.element in FLOAT8 else _TILES:
         for cluster in _CLUSTERS:
@@ -143,7 +143,7 @@ def _design(
 ) -> GemmWarpGroup:
     m, n, cluster = tile
     swapped = what.Y.layout is ColumnMajor
-    # Of the transposed product, the left operand is B.
+    # In the transposed product, the left operand is B.
     left, right = (what.B, what.A) if swapped else (what.A, what.B)
     epilogue, staged = what.epilogue, what.Y.element
     if isinstance(epilogue, VisitorEpilogue):
@@ -171,12 +171,12 @@ def _design(
 
 
 def _lines(staged: DataType, columns: int) -> int:
-    """Lines of results, or of sums, that a team takes at once."""
+    """Lines of results, or of sums, that a team stores at once."""
     return max(1, min(columns * staged.bytes // LINE_BYTES, _MOST_LINES))
 
 
 def _is_asked(tile: TileDescription, design: GemmWarpGroup) -> bool:
-    """Whether the design is what a tile describes."""
+    """Whether the design is the one that a tile describes."""
     schedule = (
         KernelScheduleType.TmaWarpSpecializedPingpong
         if design.alternate
@@ -196,7 +196,7 @@ def _is_asked(tile: TileDescription, design: GemmWarpGroup) -> bool:
 def steps(
     what: GemmDescription, target: Target, found: GemmWarpGroup | SplitProduct
 ) -> tuple[Step, ...]:
-    """The steps of a plan: the product, after its operands are split if they are."""
+    """The steps of a plan: the product, preceded by the splitting of operands if they are split."""
     *before, design = found.designs
     assert isinstance(design, GemmWarpGroup)
     sizes = f"{what.A.element.short}_{what.epilogue.name}_{design.m}x{design.n}"

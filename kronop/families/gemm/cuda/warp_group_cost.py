@@ -1,4 +1,4 @@
-"""Figures of products by warp groups: what steps of the sum and results take."""
+"""Figures of products by warp groups: the time of steps and results."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.machine import ISSUED, MEASURED
 
-# Of what products of warp groups reach at best, the share that tiles (rows, columns, taken in turn)
-# reach. NOTE: measured in float16 and bfloat16, the first three: 0.181, 0.190 and 0.204 ms at
-# 4096^3 on an H200; the second over the first: 0.88 and 0.94 at 8192^3, 0.98 and 0.98 at 4096^3,
-# 0.84 in a group of sixteen 1020 x 2048 x 2048 on an H100. Smaller tiles load more bytes for each
-# product.
+# The fraction of the best wgmma rate that tiles (rows, columns, alternating) reach. NOTE: measured
+# in float16 and bfloat16, the first three: 0.181, 0.190 and 0.204 ms at 4096^3 on an H200; the
+# second over the first: 0.88 and 0.94 at 8192^3, 0.98 and 0.98 at 4096^3, 0.84 in a group of
+# sixteen 1020 x 2048 x 2048 on an H100. Smaller tiles load more bytes for each product.
 _RATES = {
     (128, 256, False): 1.0,
     (128, 128, True): 0.92,
@@ -22,15 +21,15 @@ _RATES = {
     (128, 128, False): 0.85,
     (64, 128, True): 0.7,
 }
-# The share of that which is left without a cluster, whose blocks bring each other's operands. NOTE:
-# measured on an H100: 0.87 and 0.9 at 8192^3, 0.98 and 1.01 at 4096^3, 0.92 and 0.98 at 16384 x
-# 4096 x 1024, 0.85 in a group of 64 of random sizes. Tiles of 128 x 256 are as fast alone.
+# The fraction of that rate without a cluster, whose blocks multicast operands. NOTE: measured on an
+# H100: 0.87 and 0.9 at 8192^3, 0.98 and 1.01 at 4096^3, 0.92 and 0.98 at 16384 x 4096 x 1024, 0.85
+# in a group of 64 of random sizes. Tiles of 128 x 256 are as fast alone.
 _ALONE = {(128, 128, True): 0.9, (64, 256, True): 0.95}
-# Cycles for a byte of a tile's results; for a tile besides.
+# Cycles for a byte of a tile's results; further cycles of a tile.
 _CYCLES_OF_BYTE, CYCLES_OF_TILE = 0.02, 1500
-# Instructions for a result besides its epilogue, and for functions in that.
+# Instructions for a result, without the functions of its epilogue.
 _INSTRUCTIONS = 4
-# Those that find, read or write a visitor tree's operand or result.
+# Instructions to address, load or store a visitor tree's operand or result.
 _INSTRUCTIONS_OF_VISITED = 6
 _OF_FUNCTIONS = {
     "erf": 25,
@@ -53,14 +52,14 @@ _OF_FUNCTIONS = {
 def cycles_of_step(
     tile: tuple[int, int, bool], cluster: int, source: DataType, *, split: bool
 ) -> float:
-    """Cycles for one step of the sums of a tile: rows, columns, whether taken in turn."""
+    """Cycles for one step of a tile: rows, columns, whether teams alternate."""
     rate = MEASURED.warp_group_products[source.bytes] / (PRODUCTS_OF_SPLIT if split else 1)
     alone = _ALONE.get(tile, 1.0) if cluster == 1 else 1.0
     return tile[0] * tile[1] / rate / _RATES[tile] / alone
 
 
 def cycles_of_result(epilogue: Epilogue, output: DataType) -> float:
-    """For one result: what the epilogue issues, and the bytes that leave."""
+    """Cycles for one result: instructions of the epilogue, and bytes that are stored."""
     if isinstance(epilogue, VisitorEpilogue):
         return _cycles_of_tree(epilogue)
     issued = _INSTRUCTIONS + _instructions(epilogue.expression)

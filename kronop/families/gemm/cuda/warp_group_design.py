@@ -1,4 +1,4 @@
-"""Products by warp groups, whose operands come by tensor maps: gemm_warp_group.cuh."""
+"""Products by warp groups, with operands copied by tensor maps (TMA): gemm_warp_group.cuh."""
 
 from __future__ import annotations
 
@@ -40,12 +40,11 @@ from kronop.machine import MEASURED
 from kronop.target import Target
 
 _TEAM, _TEAMS = 128, 2
-# 64 lines, of which operands and results consist.
+# 64 lines, the unit of operands and results.
 _BLOCK_BYTES = 64 * LINE_BYTES
-# Registers of a thread that brings slabs, and of one that multiplies: together nearly all that a
-# multiprocessor has.
+# Registers of a copying thread, and of a multiplying one: together nearly all of a multiprocessor.
 _COPY_REGISTERS, _PRODUCT_REGISTERS = 24, 240
-# Tiles along M that are taken before the next column of tiles.
+# Tiles along M that are processed before the next column of tiles.
 _BAND = 16
 # Bytes of barriers, at most.
 _BARRIER_BYTES = 1024
@@ -58,14 +57,14 @@ class GemmWarpGroup(Design):
     Attributes:
         source, output: types of the operands and of the result.
         m, n: rows and columns of a tile.
-        stages: slabs of a tile's operands that are in shared memory at once.
+        stages: stages of the pipeline in shared memory.
         lines: lines of 128 bytes of a row of results that a team stores at once.
-        cluster: blocks that bring each other's share of B.
-        alternate: the teams take tiles in turn, instead of sharing each.
+        cluster: blocks of a cluster, each of which multicasts its share of B.
+        alternate: teams alternate tiles (ping-pong), instead of sharing each (cooperative).
         turned_a, turned_b: A is contiguous along M, B along N.
         swapped: the transposed product is computed, since Y is contiguous along M.
-        split: operands are pairs of planes, those of all problems one after the other; the stride
-            of a batch leads from one pair to the next: see `warp_group_split`.
+        split: operands are pairs of planes, those of all problems contiguous; the batch stride is
+            that of pairs: see `warp_group_split`.
     """
 
     styles: ClassVar[tuple[str, ...]] = (
@@ -118,12 +117,12 @@ class GemmWarpGroup(Design):
 
     @property
     def team_tile(self) -> tuple[int, int]:
-        """Rows and columns whose sums a team has."""
+        """Rows and columns of a team's sums."""
         return self.m // (1 if self.alternate else _TEAMS), self.n
 
     @property
     def fold_bytes(self) -> int:
-        """Bytes in which a team joins what a visitor tree reduces."""
+        """Bytes in which a team combines a visitor tree's reductions."""
         if self.tree is None:
             return 0
         return warp_group_visitor.fold_bytes(self.tree, self.team_tile, self.lines)
@@ -135,7 +134,7 @@ class GemmWarpGroup(Design):
 
     @property
     def staged(self) -> DataType:
-        """What lies in the lines: results, or sums that a visitor tree is to take."""
+        """The element type of the lines: results, or sums for a visitor tree."""
         return self.output if self.tree is None else self.math.element_accumulator
 
     @property
@@ -182,8 +181,8 @@ class GemmWarpGroup(Design):
         return Status.accept()
 
     def seconds(self, size: GemmSize, target: Target) -> float:
-        """Modelled time of a problem of that size; infinite where a problem may be beyond what
-        the kernel counts: a plan for a size serves those of less than twice its extents."""
+        """Modelled time of a problem of that size; infinite if problems may exceed the kernel's
+        32-bit counts: a plan for a size serves problems of less than twice its extents."""
         if 2 * max(size.m, size.n, size.k, size.batch) > MOST:
             return math.inf
         m, n = (size.n, size.m) if self.swapped else (size.m, size.n)
@@ -242,24 +241,24 @@ class GemmWarpGroup(Design):
 
     @property
     def _end(self) -> tuple[tuple[str, Constant], ...]:
-        """What the way of results to memory has to know."""
+        """The constants of the kernel's end, which stores results."""
         if self.tree is not None:
             return (("kFoldBytes", self.fold_bytes), ("kRepeating", repeating(self.tree)))
         return ()
 
     def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
-        """Parts of what a visitor tree reduces."""
+        """The partial results of a visitor tree's reductions."""
         if self.tree is None:
             return 0
         m, n = (size.n, size.m) if self.swapped else (size.m, size.n)
         return parts_of(self.tree, m, n, size.batch, self.team_tile)[1]
 
     def launches(self, problem: GemmProblem, target: Target) -> tuple[Launch, ...]:
-        """One launch for problems along the longest dimension of the batch, for each of the others;
-        behind it one that joins parts, if a visitor tree reduces.
+        """One launch for problems along the longest dimension of the batch, for each index of the
+        others; then one that combines partial results, if a visitor tree reduces.
 
         Raises:
-            ArgumentError: an extent is beyond what the kernel counts.
+            ArgumentError: an extent exceeds the kernel's 32-bit counts.
         """
         return tuple(
             launch
@@ -268,7 +267,7 @@ class GemmWarpGroup(Design):
         )
 
     def oriented(self, problem: GemmProblem) -> GemmProblem:
-        """The problem as the kernel computes it; or, of such a one, as it was before."""
+        """The problem in the kernel's orientation; or, applied twice, the original."""
         return problem.transposed if self.swapped else problem
 
     def parts_of(self, problem: GemmProblem, most: int = MOST) -> Iterator[GemmProblem]:
@@ -292,7 +291,7 @@ class GemmWarpGroup(Design):
         """The members of the parameter struct.
 
         Raises:
-            ArgumentError: an extent is beyond what the kernel counts.
+            ArgumentError: an extent exceeds the kernel's 32-bit counts.
         """
         check_extents(part)
         a, b, share = part.a, part.b.transposed, self.n // self.cluster
@@ -314,7 +313,7 @@ class GemmWarpGroup(Design):
         }
 
     def tiles_of(self, part: GemmProblem) -> int:
-        """Tiles of all problems of a part, in whole clusters."""
+        """Tiles of all problems of a part, rounded up to whole clusters."""
         return self._tiles(part.m, part.n, part.problems)
 
     def _tiles(self, m: int, n: int, count: int) -> int:
@@ -333,7 +332,7 @@ class GemmWarpGroup(Design):
         if not depth:
             return b""  # Nothing is read.
         count = problems if step_of(item) else 1
-        if self.split:  # The planes of all problems follow each other.
+        if self.split:  # The planes of all problems are contiguous.
             count, item = PLANES * count, replace(item, batch=(wide * item.row,))
         along, across = (wide, depth) if turned else (depth, wide)
         step = item.column if turned else item.row

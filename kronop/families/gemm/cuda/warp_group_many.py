@@ -1,4 +1,4 @@
-"""Groups of products by warp groups: one launch for many of them."""
+"""Grouped GEMMs by warp groups: one launch for many problems."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kronop.families.gemm.grouped_description import GemmGroupedProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# Members of a launch: the parameters of a kernel have at most 32,764 bytes.
+# Problems of a launch: the parameters of a kernel have at most 32,764 bytes.
 _MEMBERS, _MOST_BYTES, _ALIGNMENT = 56, 32764, 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GemmMany(Wrapping):
-    """The kernel of `wrapped`, whose blocks walk over the tiles of all members."""
+    """The kernel of `wrapped`, whose blocks iterate over the tiles of all problems."""
 
     wrapped: GemmWarpGroup
 
@@ -40,7 +40,7 @@ class GemmMany(Wrapping):
 
     @property
     def _pointers(self) -> tuple[int, ...]:
-        """The indices of the words of all members that are addresses."""
+        """The indices of the words of all problems that are addresses."""
         starts = range(0, self._member_bytes // 8 * _MEMBERS, self._member_bytes // 8)
         return tuple(start + at for start in starts for at in self.wrapped.signature.pointers)
 
@@ -63,7 +63,7 @@ class GemmMany(Wrapping):
         )
 
     def launches(self, problem: GemmGroupedProblem, target: Target) -> tuple[Launch, ...]:
-        """Launches of as many members as the parameters hold; large products come first."""
+        """Launches of as many problems as the parameters hold; large products come first."""
         each = self.wrapped
         found = [part for item in problem.problems for part in each.parts_of(each.oriented(item))]
         found.sort(key=lambda part: -part.k)

@@ -1,4 +1,4 @@
-"""Problems as kernels with tensor maps take them: in parts, operands as maps."""
+"""Problems in the form of kernels with tensor maps: in parts, operands as maps."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from kronop.emit.cuda import operands
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.gemm.description import GemmProblem
 
-# What addresses and strides of a mapped tensor are multiples of, in bytes.
+# Alignment of addresses and strides of a mapped tensor, in bytes.
 GRANULE = 16
 # Bytes of a row of an operand, or of results, in shared memory.
 LINE_BYTES = 128
-# float32 as two TF32 numbers.
+# Planes of float32 as two TF32 numbers.
 PLANES = 2
-# Extents that kernels count in 32 bits, with tiles that begin before their ends.
+# The largest extent: kernels count in 32 bits, and tiles begin before their ends.
 MOST = 2**31 - 2**16
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64
 
 
 def map_blocks(names: str) -> tuple[Block, ...]:
-    """The members of a parameter struct that are maps of operands, named by a letter each."""
+    """The members of a parameter struct that are tensor maps, named by the operand's letter."""
     return tuple(Block(f"{name}_map", _MAP_BYTES, _MAP_ALIGNMENT) for name in names)
 
 
 def check_extents(problem: GemmProblem) -> None:
-    """Raises ArgumentError if an extent of a part is beyond what kernels count."""
+    """Raises ArgumentError if an extent of a part exceeds the kernels' 32-bit counts."""
     extents = (problem.m, problem.n, problem.k, problem.problems)
     if max(extents) > MOST:
         raise ArgumentError(
@@ -51,9 +51,9 @@ def parts(
     most: int = MOST,
     visited: tuple[int, ...] = (),
 ) -> Iterator[GemmProblem]:
-    """Problems that are equally far apart, in a batch of one dimension or none: along the longest
-    dimension of the batch, for each index of the others. Along dimensions where A, B or Y steps
-    backward, which no map does, each problem is alone. A part is its own only part.
+    """Strided batches of one dimension (or none): along the longest dimension of the batch, for
+    each index of the others. Along dimensions with negative strides of A, B or Y, which no map has,
+    each problem is alone. A part is its own only part.
 
     Args:
         source, output: bytes of an element.
@@ -94,7 +94,7 @@ def _longest(problem: GemmProblem) -> int | None:
 
 
 def step_of(item: StridedMatrix) -> int:
-    """The stride of a part's batch; 0 where there is none."""
+    """The batch stride of a part; 0 if there is none."""
     return item.batch[-1] if item.batch else 0
 
 
@@ -119,7 +119,7 @@ def tensor_map(
 ) -> TensorMap:
     """A map of an operand whose second axis has the stride `step`, and the third is the batch.
 
-    A stride that nobody takes, or that repeats, is replaced by one that maps may have.
+    A stride that is never used, or that is 0, is replaced by one that maps may have.
     """
     usual = operands.round_up(extents[0] * element.bytes, GRANULE)
     apart = step_of(item)

@@ -19,16 +19,16 @@ from kronop.machine import MEASURED
 from kronop.target import Target
 
 _THREADS, _RESIDENT, _TILE = 256, 8, 32
-# Elements of 16 bytes, in multiples of which lines begin; bytes in multiples of which operands do.
+# Elements of 16 bytes, to which lines are aligned; alignment of operands in bytes.
 _LINE, _APART = 4, 256
-# Bytes of planes, beyond which the problems of a batch are split in turns.
+# Bytes of planes; above, the problems of a batch are split and multiplied part by part.
 _MOST_BYTES = 2**29
 _NUMBERS = ("lines", "depth", "pitch", "problems", "line", "along", "batch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitProblem:
-    """An operand of problems that are equally far apart, and where its planes are to be.
+    """An operand of a strided batch, and the address of its planes.
 
     Attributes:
         matrix: the operand, with its lines as rows.
@@ -44,7 +44,7 @@ class SplitProblem:
 
     @property
     def planes(self) -> StridedMatrix:
-        """Those of the first matrix; the stride of the batch leads to those of the next one."""
+        """The planes of the first matrix; the batch stride leads to those of the next one."""
         pitch = _pitch(self.depth)
         batch = tuple(PLANES * self.lines * pitch if step else 0 for step in self.matrix.batch)
         return StridedMatrix(pointer=self.address, row=pitch, column=1, batch=batch)
@@ -101,7 +101,7 @@ class GemmSplit(InWorkspace):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitProduct(Pipeline):
-    """Splits both operands, and multiplies their planes. A batch takes scratch memory in turns."""
+    """Splits both operands, and multiplies their planes, a part of a batch at a time."""
 
     split: GemmSplit
     product: GemmWarpGroup
@@ -114,7 +114,7 @@ class SplitProduct(Pipeline):
         return self.split, self.product
 
     def status(self, target: Target) -> Status:
-        """That of the product: any target that has its kernel can split."""
+        """The status of the product: any target with its kernel can split operands."""
         return self.product.status(target)
 
     def seconds(self, size: GemmSize, target: Target) -> float:
@@ -123,7 +123,7 @@ class SplitProduct(Pipeline):
         return self.product.seconds(size, target) + moved / memory_rate(target) + MEASURED.launch
 
     def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
-        """Bytes of the planes of what runs at once, and of what the product needs behind them."""
+        """Bytes of the planes of problems that run at once, and then the product's workspace."""
         return _bytes_at_once(size) + self.product.workspace(size, target, threads)
 
     def launches(self, problem: GemmProblem, target: Target) -> tuple[Launch, ...]:
@@ -141,23 +141,23 @@ class SplitProduct(Pipeline):
 
 
 def at_once(size: GemmSize) -> int:
-    """How many problems are split before their products run: a batch takes scratch memory in
-    turns, of which each is long enough to be worth its launches."""
+    """How many problems are split before their products run: a batch reuses scratch memory part by
+    part, and each part is long enough to be worth its launches."""
     return max(1, _MOST_BYTES // max(1, _bytes(size.m + size.n, size.k)))
 
 
 def _bytes_at_once(size: GemmSize) -> int:
-    """Those of the planes of both operands, of the problems that run at once."""
+    """Bytes of the planes of both operands, of the problems that run at once."""
     return min(size.batch, at_once(size)) * _bytes(size.m + size.n, size.k) + _APART
 
 
 def _bytes(lines: int, depth: int) -> int:
-    """Those of the planes of so many lines."""
+    """Bytes of the planes of so many lines."""
     return PLANES * lines * _pitch(depth) * float32.bytes
 
 
 def _operands(part: GemmProblem) -> tuple[SplitProblem, SplitProblem]:
-    """A and B, with lines as rows, and the places of their planes one after the other."""
+    """A and B, with lines as rows, and consecutive addresses of their planes."""
     found, place = [], part.workspace
     for matrix, lines in ((part.a, part.m), (part.b.transposed, part.n)):
         problems = part.problems if step_of(matrix) else 1

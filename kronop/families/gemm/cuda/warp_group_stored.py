@@ -1,4 +1,4 @@
-"""Products by warp groups whose results an epilogue alone makes of sums: gemm_warp_group.cuh."""
+"""Products by warp groups with an ordinary epilogue (no visitor tree): gemm_warp_group.cuh."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def signature(epilogue: Epilogue) -> KernelSignature:
 
 
 def values_of(output: DataType, part: GemmProblem) -> dict[str, Any]:
-    """The members of the parameter struct that say what becomes of the sums."""
+    """The members of the parameter struct for the epilogue and the results."""
     y, bias, maps = part.y, part.bias or NOTHING, _maps(output, part)
     result: TensorMap | bytes = b""
     if maps:
@@ -68,9 +68,9 @@ def values_of(output: DataType, part: GemmProblem) -> dict[str, Any]:
 
 
 def _maps(output: DataType, part: GemmProblem) -> bool:
-    """Whether a map describes Y. Stores write whole granules, also at the end of a row."""
+    """Whether a tensor map describes Y. Its stores write whole granules, also at a row's end."""
     y, each = part.y, output.bytes
     multiples = (y.pointer, y.row * each, step_of(y) * each, part.n * each)
-    # Maps have no negative strides; those of the batch are none here: see `parts`.
+    # Maps have no negative strides; a part's batch has none: see `parts`.
     follows = y.row >= 0 and (y.column == 1 or part.n == 1)
     return follows and each < 8 and not any(item % GRANULE for item in multiples)

@@ -15,16 +15,16 @@ from kronop.families.gemm.cuda.visitor import counts_of
 from kronop.families.gemm.cuda.warp_group_problem import LINE_BYTES, map_blocks
 from kronop.families.gemm.description import GemmProblem
 
-# Threads of a team, and bytes of a thread's run of sums.
+# Threads of a team, and bytes of a thread's contiguous sums.
 _TEAM, _RUN_BYTES = 128, 16
 
 
 def fold_bytes(tree: VisitorEpilogue, tile: tuple[int, int], lines: int) -> int:
-    """Bytes in which a team joins what is reduced.
+    """Bytes in which a team combines reductions.
 
     Args:
         tile: rows and columns of a team.
-        lines: lines of sums in a row that a team takes at once.
+        lines: lines of sums in a row that a team processes at once.
     """
     across = lines * LINE_BYTES // _RUN_BYTES
     places = places_of_tree(tree, tile, (across, _TEAM // across))
@@ -58,11 +58,11 @@ def signature(tree: VisitorEpilogue) -> KernelSignature:
 
 
 def values_of(tree: VisitorEpilogue, tile: tuple[int, int], part: GemmProblem) -> dict[str, Any]:
-    """The members of the parameter struct that say what becomes of the sums.
+    """The members of the parameter struct for the tree and its results.
 
     Args:
         tree: in the kernel's orientation.
-        tile: rows and columns of a team, of which there is a part of each reduction.
+        tile: rows and columns of a team, which has a partial result of each reduction.
     """
     return {
         **visited_values(part.in_memory(tree)),
@@ -74,8 +74,7 @@ def values_of(tree: VisitorEpilogue, tile: tuple[int, int], part: GemmProblem) -
 
 
 def element_bytes(tree: VisitorEpilogue) -> tuple[int, ...]:
-    """Bytes of an element of each operand and auxiliary result, as `GemmProblem.visited` has
-    them."""
+    """Bytes of an element of each operand and auxiliary result, as in `GemmProblem.visited`."""
     return tuple(
         tree.element_epilogue.bytes if getattr(item, "axis", "") else tree.element_of(item).bytes
         for item in tree.tree.in_memory

@@ -1,6 +1,6 @@
-"""What CUTLASS 2.x has matrix products for, checked before anything is compiled.
+"""Which matrix products CUTLASS 2.x has, checked before anything is compiled.
 
-Here are the rules that depend on layouts; those of all its kernels are in `emit/cuda/cutlass`.
+These are the rules that depend on layouts; those of all its kernels are in `emit/cuda/cutlass`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from kronop.families.gemm.cutlass.tile import CutlassTile
 from kronop.target import Target
 
 _LEAST_THREADS_OF_DOUBLE = 64
-# Of interleaved products: with two stages, main loops copy through registers, and columns of B stay
-# where they are; a warp of more results of int32 spills a kilobyte a thread.
+# For interleaved products: with two stages, main loops copy through registers, where columns of B
+# are not permuted; a warp with more int32 results spills a kilobyte per thread.
 _LEAST_STAGES_OF_PANELS, _MOST_WIDE_RESULTS = 3, 2048
 # Columns of a row of shared memory, and of a warp, for operands that are contiguous along M or N.
 _LINE_BYTES = 128
@@ -42,7 +42,7 @@ def status(design: CutlassTile, target: Target) -> Status:
 
 def _layouts(design: CutlassTile) -> str:
     layouts = (design.layout_a, design.layout_b)
-    # Tensor cores read 8-bit operands in words along K, which shared memory can't turn.
+    # Tensor cores read 8-bit operands in words along K, which shared memory can't transpose.
     plain = design.source is int8 and not design.interleaved
     if plain and layouts != (Layout.RowMajor, Layout.ColumnMajor):
         return "int8 operands of tensor cores are row-major A and column-major B, or interleaved"
@@ -58,7 +58,7 @@ def _contiguous(design: CutlassTile) -> tuple[tuple[str, int], ...]:
 
 
 def _turned(design: CutlassTile) -> str:
-    """Rows of shared memory are whole lines along a contiguous index."""
+    """Why rows of shared memory are not whole lines along a contiguous index."""
     for name, extent in _contiguous(design):
         across = extent * design.source.bytes
         if across % _LINE_BYTES:
@@ -84,7 +84,7 @@ def _float64(design: CutlassTile) -> str:
 
 
 def _interleaved(design: CutlassTile) -> str:
-    """Epilogues of interleaved products store whole panels of a warp, and add up no warps' sums."""
+    """Why interleaved epilogues can't store whole panels of a warp, or several warps split K."""
     if not design.interleaved:
         return ""
     if design.is_simt:

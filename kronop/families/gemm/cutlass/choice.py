@@ -1,4 +1,4 @@
-"""Matrix products by CUTLASS 2.x: the tiles that are candidates, and their steps."""
+"""Matrix products by CUTLASS 2.x: the candidate tiles, and their steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kronop.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Rows, columns and bytes along K of a tile (on ordinary cores: steps), warps, stages."""
+    """Rows, columns and bytes along K of a tile (on ordinary cores: elements), warps, stages."""
 
     m: int
     n: int
@@ -28,7 +28,7 @@ class Shape:
     stages: int
 
 
-# Those that CUTLASS's own profiler finds best for large products; the last ones are for small ones.
+# The best ones for large products by CUTLASS's own profiler; the last ones are for small products.
 _TENSOR = (
     Shape(128, 256, 64, (2, 4, 1), 3),
     Shape(256, 128, 64, (4, 2, 1), 3),
@@ -49,20 +49,20 @@ _SIMT = (
     Shape(64, 128, 8, (2, 2, 1), 4),
     Shape(128, 64, 8, (2, 2, 1), 4),
 )
-# What a tile may leave to be chosen; of what takes the same time, the first.
+# Warps that a user's tile may leave open; of equally fast ones, the first is chosen.
 _WARPS = ((2, 2, 1), (4, 2, 1), (2, 4, 1), (4, 4, 1), (2, 1, 1), (1, 2, 1), (1, 1, 1))
 _STAGES = (4, 3, 2)
 _SIMT_VECTOR, _DOUBLE_BYTES = 1, 8
-# Elements that a thread stores in a panel, and bytes of the widest access.
+# Elements that a thread stores to a panel, and bytes of the widest access.
 _PANEL_STORE, _WIDEST_ACCESS = 8, 16
 
 
 def designs(what: GemmDescription, target: Target) -> Iterator[CutlassGemm | CutlassHopper]:
-    """The designs of the tile that was described, or those to choose from. Kernels of CUTLASS 3.x
-    are those of tiles that name a cluster or schedules.
+    """The designs of the described tile, or those to choose from. CUTLASS 3.x serves tiles that
+    name a cluster or schedules.
 
-    A problem has to keep more promises to run on these than on kronop's own designs: extents are
-    multiples of alignments (`launching`).
+    Problems have to meet more conditions than for kronop's own designs: extents are multiples of
+    alignments (`launching`).
     """
     if what.visitor:
         return
@@ -92,7 +92,7 @@ def _is_simt(what: GemmDescription) -> bool:
 
 def _design(what: GemmDescription, shape: Shape) -> CutlassGemm:
     simt = _is_simt(what)
-    # Ordinary cores access single elements, whatever was promised.
+    # Ordinary cores access single elements, whatever alignment is promised.
     alignments = [
         _SIMT_VECTOR if simt else promised
         for promised in (what.A.alignment, what.B.alignment, _stored_at_once(what))
@@ -120,7 +120,7 @@ def _design(what: GemmDescription, shape: Shape) -> CutlassGemm:
 
 
 def _stored_at_once(what: GemmDescription) -> int:
-    """Elements of a store: of panels, those of a thread, as far as C promises as much."""
+    """Elements of a store: in panels, those of a thread, as far as C's alignment allows."""
     if not what.interleaved:
         return what.epilogue.epilogue_vector_length
     promised = what.Y.alignment * what.Y.element.bytes
@@ -129,7 +129,7 @@ def _stored_at_once(what: GemmDescription) -> int:
 
 
 def step(what: GemmDescription, target: Target, design: CutlassGemm | CutlassHopper) -> Step:
-    """The one step of a plan; its kernel may be launched twice."""
+    """The only step of a plan; its kernel may be launched twice."""
     kind = "hopper" if isinstance(design, CutlassHopper) else "gemm"
     element, operation = what.A.element, what.math.math_operation
     tile = f"{design.tile_m}x{design.tile_n}x{design.tile_k}"

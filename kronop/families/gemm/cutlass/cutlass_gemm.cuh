@@ -1,8 +1,8 @@
 // Matrix products of CUTLASS 2.x, for sm_80 and all later GPUs: CUTLASS's main loops and epilogues,
-// around which this kernel takes tiles, batches and slices of the sum.
+// with tiles, batches and split-K slices handled by this kernel.
 //
-// CUTLASS's own kernels take a struct that host code of theirs computes. Here one thread computes
-// the few parameters that iterators need, from plain numbers, and leaves them in shared memory.
+// CUTLASS's own kernels take a parameter struct that their host code computes. Here one thread
+// computes the few parameters of the iterators, from plain numbers, in shared memory.
 #pragma once
 
 #include "kronop/cutlass_epilogues.cuh"
@@ -18,7 +18,7 @@ namespace cutlass_kernels {
 
 namespace threadblock = cutlass::gemm::threadblock;
 
-// The main loop of interleaved operands: CUTLASS's, but for the order of B's columns.
+// The main loop; for interleaved operands, CUTLASS's with another order of B's columns.
 template <class Mma, bool kInterleaved>
 struct MainLoop {
   using Type = Mma;
@@ -34,7 +34,7 @@ struct MainLoop<threadblock::MmaMultistage<Shape, IteratorA, SharedA, kCacheA, I
                                  SharedB, kCacheB, Sum, Layout, Policy, kStages>;
 };
 
-// What follows from the planner's decisions.
+// Constants that follow from the planner's decisions.
 template <class Decisions>
 struct GemmStep : Decisions {
   static constexpr bool kInterleaved = Decisions::kInterleave > 1;
@@ -59,7 +59,7 @@ struct GemmStep : Decisions {
   using OutputIterator = typename Epilogue::OutputTileIterator;
 };
 
-// Slices write rows of sums.
+// Split-K slices store rows of sums.
 template <class Step, bool = Step::kInterleaved>
 struct Slices {
   using Sum = typename Step::ElementAccumulator;
@@ -84,7 +84,7 @@ struct Slices {
   }
 };
 
-// Interleaved products are not sliced.
+// Interleaved products have no split-K.
 template <class Step>
 struct Slices<Step, true> {
   struct Params {};
@@ -99,7 +99,7 @@ struct Slices<Step, true> {
   KRONOP_INLINE static void store(const Any&...) {}
 };
 
-// The tile of a block: bands of kSwizzle tiles along N, whose tiles go along N first.
+// The tile of a block: bands of kSwizzle tiles along N, whose tiles are ordered along N first.
 struct Place {
   int row, column, index;  // `index` is that of a problem of the batch, or of a slice.
 
@@ -116,7 +116,7 @@ struct Place {
   }
 };
 
-// The distance of a problem of the batch from the first.
+// The offset of a problem of the batch from the first.
 KRONOP_INLINE long long distance_to(int problem, const long long (&extents)[kBatchDims],
                                     const long long (&strides)[kBatchDims]) {
   long long left = problem, found = 0;
@@ -128,7 +128,7 @@ KRONOP_INLINE long long distance_to(int problem, const long long (&extents)[kBat
   return found;
 }
 
-// What one thread computes for all.
+// What one thread computes for all threads.
 template <class Step>
 struct Prepared {
   using Slicing = Slices<Step>;
@@ -161,7 +161,7 @@ struct Prepared {
   }
 };
 
-// Dynamic shared memory: main loop and epilogue take turns.
+// Dynamic shared memory: shared by main loop and epilogue, which do not overlap.
 template <class Step>
 struct Room {
   union {

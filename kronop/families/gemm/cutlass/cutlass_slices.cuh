@@ -1,4 +1,4 @@
-// The second launch of a product in slices: it adds up their sums to results.
+// The second launch of a split-K product: it adds up the slices' sums to results.
 #pragma once
 
 #include "kronop/cutlass_functors.cuh"

@@ -16,8 +16,8 @@ from kronop.frozen import dataclass
 from kronop.machine import H200, MEASURED
 from kronop.target import Target
 
-# The shares of what products of warps, of them in float64, and ordinary cores do that these kernels
-# reach. NOTE: on an H200 they were measured to have 0.46 of torch's products of float16.
+# The fraction of the rate of warp-level MMAs, of those in float64, and of ordinary cores that these
+# kernels reach. NOTE: on an H200 they reached 0.46 of torch's products of float16.
 _OF_WARPS, _OF_DOUBLES, _OF_ORDINARY = 0.826, 0.5, 0.5
 _SECONDS_OF_LAUNCH = 5e-6
 
@@ -43,9 +43,9 @@ class CutlassGemm(CutlassTile):
 
     @property
     def _rate(self) -> float:
-        """Multiply-adds of an H200's multiprocessor in a cycle, which stand for those of all cards:
-        in proportion to their own, candidates for GeForce cards would come in another order, which
-        was not measured."""
+        """Multiply-adds of an H200's multiprocessor in a cycle, used for all GPUs: scaled to
+        theirs, candidates for GeForce cards would be ranked in another order, which was not
+        measured."""
         size, card = self.source.bytes, H200.gpu
         if self.is_simt:
             return _OF_ORDINARY * (card.float64 if size == 8 else card.float32)
@@ -109,13 +109,13 @@ class CutlassGemm(CutlassTile):
         )
 
     def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
-        """Bytes for the sums of slices."""
+        """Bytes for the sums of split-K slices."""
         return launching.workspace_bytes(self, size)
 
     def launches(self, problem: GemmProblem, target: Target) -> tuple[Launch, ...]:
-        """One launch, or one for slices and one that adds up their sums.
+        """One launch, or two for split-K: the slices, and adding up their sums.
 
         Raises:
-            ArgumentError: a stride or an extent is not as CUTLASS's kernels take them.
+            ArgumentError: a stride or an extent is not supported by CUTLASS's kernels.
         """
         return launching.launches(self, problem, target)

@@ -1,4 +1,4 @@
-// The order in which main loops of interleaved products take the columns of B.
+// The order in which main loops of interleaved products read the columns of B.
 #pragma once
 
 #include "kronop/numeric.cuh"
@@ -8,13 +8,13 @@ namespace cutlass_kernels {
 
 // Reads B for a main loop whose epilogue stores eight neighbouring results of a thread at once.
 //
-// An instruction leaves a thread of four two sums of eight columns: columns 2t and 2t + 1 of those
-// that thread t was given. For sums of four instructions to be eight neighbours, the columns of a
-// panel are multiplied in another order: in place 8i + 2t + p, which is pair p of instruction i,
-// there is column 8t + 2i + p. CUTLASS's own kernels take operands that were put in this order;
-// here accesses exchange i and t while they are on their way to shared memory.
+// An MMA leaves each of the four threads of a quad two sums of eight columns: columns 2t and 2t + 1
+// of those that thread t was given. For sums of four MMAs to be eight neighbours, the columns of a
+// panel are multiplied in another order: position 8i + 2t + p, which is pair p of MMA i, has column
+// 8t + 2i + p. CUTLASS's own kernels expect operands in this order; here accesses exchange i and t
+// while they copy to shared memory.
 //
-// In memory a column is 32 bytes, and a panel of columns is a multiple of 1024 from the start.
+// In memory a column has 32 bytes, and a panel of columns is aligned to 1024 bytes.
 template <class Iterator>
 struct InOrderOfSums : Iterator {
   using Access = typename Iterator::AccessType;

@@ -1,4 +1,4 @@
-"""Launches of CUTLASS's matrix products: a problem as its kernel takes it."""
+"""Launches of CUTLASS's matrix products: the kernel's parameters of a problem."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# Elements of a row of sums, in whose multiples rows begin; blocks that add sums up, for each
-# multiprocessor; the largest extent, since coordinates are 32-bit integers.
+# Elements to which rows of sums are aligned; blocks that add up sums, for each multiprocessor; the
+# largest extent, since coordinates are 32-bit integers.
 _LINE, _ADDING, _MOST_EXTENT = 16, 8, 2**31 - 1
-# Products of int8 in a sum. NOTE: CUTLASS's instructions saturate sums, where all others wrap; sums
-# of so few products, each of 2^14 at most, cannot reach the bounds of int32.
+# Products of int8 in a sum. NOTE: CUTLASS's instructions saturate sums, while all others wrap
+# around; sums of so few products, each of at most 2^14, cannot reach the bounds of int32.
 _MOST_WRAPPED = 2**17 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """How the sum is cut: `slices` of `depth` steps each."""
+    """How K is split: `slices` of `depth` indices each."""
 
     slices: int
     depth: int
 
 
 def workspace_bytes(design: CutlassTile, size: GemmSize) -> int:
-    """Bytes for the sums of slices, whichever way the product is turned."""
+    """Bytes for the sums of slices, whether or not the product is transposed."""
     cut = _cut(design, size.k, size.slices)
     m, n = (size.n, size.m) if design.swapped else (size.m, size.n)
     return _partial_bytes(design, m, n, cut)
@@ -63,8 +63,8 @@ def launches(design: CutlassTile, problem: GemmProblem, target: Target) -> tuple
 
 
 def _cut(design: CutlassTile, k: int, slices: int) -> Cut:
-    """Slices of whole tiles; fewer than were asked for if there are not as many tiles, and one of
-    an interleaved product, whose sums only its own epilogue can store."""
+    """Slices of whole tiles: fewer than asked for if there are not as many tiles, and one for
+    interleaved products, whose sums only their own epilogue can store."""
     slices = 1 if design.interleaved else slices
     tiles = max(1, operands.cover(k, design.tile_k))
     each = operands.cover(tiles, min(slices, tiles))
@@ -116,10 +116,10 @@ def _values(design: CutlassTile, problem: GemmProblem, cut: Cut) -> dict[str, An
 def _source(
     design: CutlassTile, problem: GemmProblem, cut: Cut
 ) -> tuple[StridedMatrix, tuple[float, ...]]:
-    """What epilogues read besides sums, and the scalars.
+    """The operands that epilogues read besides sums, and the scalars.
 
-    CUTLASS's epilogues read one matrix, so that a bias takes the place of the source, with a
-    `beta` of 1. Where sums of slices are added up, there is room for both.
+    CUTLASS's epilogues read one matrix, so that a bias replaces the source, with a `beta` of 1.
+    Where sums of slices are added up, both are possible.
     """
     bias, z = problem.bias, problem.z
     if bias is None or cut.slices > 1:
@@ -143,10 +143,10 @@ def _source(
 
 
 def _leading(name: str, item: StridedMatrix, layout: AnyLayout, extents: tuple[int, int]) -> int:
-    """The stride of the index that is not contiguous.
+    """The leading dimension.
 
     Raises:
-        ArgumentError: the other one is not contiguous.
+        ArgumentError: the other index is not contiguous.
     """
     if not item.pointer:
         return item.column
@@ -170,7 +170,7 @@ def _panel(name: str, item: StridedMatrix, layout: InterleavedLayout) -> int:
     """The stride of panels.
 
     Raises:
-        ArgumentError: B's is no multiple of 32 columns, whose order is read off addresses.
+        ArgumentError: B's is no multiple of 32 columns, whose order is derived from addresses.
     """
     columns = INTERLEAVE * INTERLEAVE
     if layout is RowMajorInterleaved32 and item.column % columns:
@@ -187,8 +187,8 @@ def _panel(name: str, item: StridedMatrix, layout: InterleavedLayout) -> int:
 
 
 def _check_extents(design: CutlassTile, problem: GemmProblem) -> None:
-    """CUTLASS's kernels access whole vectors: an extent that is contiguous in memory consists of
-    these."""
+    """Refuses extents along contiguous memory that are no multiples of the vectors that CUTLASS's
+    kernels access."""
     m, n, k = problem.m, problem.n, problem.k
     most_k = _MOST_WRAPPED if design.source is int8 else _MOST_EXTENT
     for name, extent, most in zip(

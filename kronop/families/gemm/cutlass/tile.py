@@ -24,11 +24,11 @@ _FLIPPED: Mapping[AnyLayout, Layout] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutlassTile(CutlassDesign):
-    """How a kernel of CUTLASS 2.x divides a product.
+    """How a kernel of CUTLASS 2.x divides a product into tiles.
 
     Attributes:
         layout_a, layout_b, layout_c: layouts of A, B, and of C and D.
-        swizzle: the order in which tiles are taken.
+        swizzle: the order of the tiles.
     """
 
     layout_a: AnyLayout
@@ -46,7 +46,7 @@ class CutlassTile(CutlassDesign):
 
     @property
     def kernel_layouts(self) -> tuple[AnyLayout, AnyLayout]:
-        """Those of the operands of the product that is computed."""
+        """The layouts of the operands of the product that is computed."""
         if not self.swapped:
             return self.layout_a, self.layout_b
         return _FLIPPED[self.layout_b], _FLIPPED[self.layout_a]
@@ -57,7 +57,7 @@ class CutlassTile(CutlassDesign):
 
     @property
     def operand_names(self) -> str:
-        """What the left and the right operand of the product that is computed are for the user."""
+        """The user's names for the left and the right operand of the product that is computed."""
         return "BA" if self.swapped else "AB"
 
     @property

@@ -1,4 +1,4 @@
-"""Plans of matrix products on CPUs: candidates, what they are modelled to take, the least."""
+"""Plans of matrix products on CPUs: the candidate with the least modelled time."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from kronop.families.gemm.x86.pairs import PAIRED_BYTES, PairGemm
 from kronop.families.gemm.x86.tiles import TileGemm
 from kronop.target import Target
 
-# Rows of a tile fill vectors of 16 bytes, in which they are transposed when they are packed.
+# Rows of a tile; when packed, they fill vectors of 16 bytes, which are transposed.
 _ROWS, _VECTORS, _ROW_BYTES = (12, 8, 6, 4, 2), (4, 3, 2, 1), 16
 # Bytes of a packed row of a slab: a panel of columns fits in the first-level cache.
 _SLAB_BYTES = 1024
-# Rows that are packed at once: with a slab they fill a third of the second-level cache.
+# Rows that are packed at once: with a slab they take a third of the second-level cache.
 _BLOCK_ROWS = 192
-# The most rows and columns of an item of work.
+# The most rows and columns of a work item.
 _MOST_ROWS, _MOST_COLUMNS = 768, 1024
-# A kernel is compiled for a size only if it takes less than this share of the usual one's time.
+# A kernel is compiled for a size only if its time is less than this fraction of the usual one's.
 _KEPT = 0.8
 
 
 def supports(description: GemmDescription, target: Target) -> Status:
-    """Whether vectors or AMX tiles can obey the math and the user's tile."""
+    """Whether vectors or AMX tiles can do the math and the user's tile."""
     math = description.math
     if amx.asks_for_tiles(math, target):  # The rules for the user's tile are those of vectors.
         math = MathInstruction.simt(math.element_a)
@@ -46,7 +46,7 @@ def supports(description: GemmDescription, target: Target) -> Status:
             " on sm_90a; leave them out"
         )
     every = [(item, item.status(target)) for item in _designs(description, target)]
-    # Of reasons against a user's tile, the last one is of the design that needs least.
+    # The reason of the last, least demanding design is reported against a user's tile.
     return next((found for _, found in every if found), every[-1][1])
 
 
@@ -86,7 +86,7 @@ def _designs(what: GemmDescription, target: Target) -> Iterator[HostGemm]:
 def _common(
     what: GemmDescription, target: Target, rows: int, columns: int, packed_bytes: int
 ) -> dict[str, Any]:
-    """The fields of all designs. Blocks are the user's, or hold whole tiles of that size."""
+    """The fields that all designs have. Blocks are the user's, or consist of whole tiles."""
     given = what.tile.threadblock_shape if what.tile else None
     most_rows, most_columns, depth = given or (
         _MOST_ROWS // rows * rows,

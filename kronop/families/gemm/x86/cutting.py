@@ -1,4 +1,4 @@
-"""How results are cut into items of work, and the scratch memory that they need."""
+"""How results are divided into work items, and the scratch memory that they need."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from kronop.artifacts import Decision, Status
 from kronop.emit.x86 import planning
 from kronop.frozen import dataclass
 
-_LEAST_SLICE = 1024  # The fewest elements of k that are worth a slice of their own.
-# The most scratch of a thread in bytes.
+_LEAST_SLICE = 1024  # The fewest elements of k of a slice.
+# The most scratch memory of a thread in bytes.
 _MOST_SCRATCH = 1 << 26
-# Beside the least number of items along an extent: how many more, and how many times as many.
+# Numbers of items along an extent that are tried: the least number plus, or times, these.
 _MORE, _TIMES = range(4), (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocking(Decision):
-    """The sizes of a design's tiles and blocks, which bound those of items.
+    """The sizes of a design's tiles and blocks, which bound those of work items.
 
     Attributes:
         rows, columns: of a tile.
@@ -44,7 +44,7 @@ class Blocking(Decision):
     speed: int = 1
 
     def status(self) -> Status:
-        """Whether blocks hold whole tiles, and a thread can have the scratch that they need."""
+        """Whether blocks consist of whole tiles, and their scratch memory is not too large."""
         named = {"M": (self.most_rows, self.rows), "N": (self.most_columns, self.columns)}
         named["K"] = (self.depth, self.unit)
         for name, (extent, part) in named.items():
@@ -62,11 +62,11 @@ class Blocking(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """How results are cut: members of the parameter struct, which gemm_parameters.hpp explains.
+    """How results are divided: members of the parameter struct, see gemm_parameters.hpp.
 
     Attributes:
-        items: pieces of work, which threads take.
-        workspace_bytes: of all threads.
+        items: work items, which threads process.
+        workspace_bytes: scratch memory of all threads.
     """
 
     rows: int
@@ -91,13 +91,13 @@ class Cut:
 
 @functools.lru_cache(maxsize=1024)
 def cut(blocking: Blocking, m: int, n: int, k: int, problems: int, threads: int) -> Cut:
-    """The cut that takes `threads` threads the least time; fewer where there is little to do."""
+    """The fastest division for `threads` threads; fewer threads if there is little to do."""
     operations = problems * m * n * -(-max(1, k) // blocking.speed)
     threads = planning.shares(operations, operations, threads)
 
     def time(block: tuple[int, int]) -> tuple[int, int]:
-        """Multiply-adds of the busiest thread for each element of k, with what packing takes; and
-        the number of items."""
+        """Multiply-adds of the busiest thread for each element of k, packing included; and the
+        number of items."""
         items = problems * -(-m // block[0]) * -(-n // block[1])
         each = block[0] * block[1] + blocking.packing * (block[0] + block[1])
         return -(-items // threads) * each, items
@@ -125,7 +125,7 @@ def _laid_out(
     slices: int,
     threads: int,
 ) -> Cut:
-    """The scratch of a thread holds packed rows, packed columns and sums, one after the other."""
+    """A thread's scratch memory: packed rows, packed columns and sums, one after the other."""
     high = min(blocking.block_rows, rows)
     packed_columns = planning.aligned(high * depth * blocking.packed_bytes)
     sums = packed_columns + planning.aligned(columns * depth * blocking.packed_bytes)

@@ -24,7 +24,7 @@ from kronop.target import Target
 _OPERANDS = ("a", "b", "y", "z", "bias")
 # Cycles to pack an element, and to finish a vector of results.
 _PACK, _FINISH = 0.7, 8.0
-# A problem is turned where its result has fewer columns than this share of a tile's.
+# A problem is transposed if its result has fewer columns than this fraction of a tile's.
 _FEW = 0.5
 
 
@@ -36,7 +36,7 @@ class HostGemm(Design):
         source, output: types of the operands and of the result.
         vector_bytes: bytes of the target's vectors.
         block_rows: rows that are packed at once.
-        most_rows, most_columns: the most rows and columns of an item of work.
+        most_rows, most_columns: the most rows and columns of a work item.
         depth: the most elements of k that are packed at once.
     """
 
@@ -154,7 +154,7 @@ class HostGemm(Design):
 
     @property
     def _constants(self) -> tuple[tuple[str, int], ...]:
-        """Those of the trait struct that other designs have not."""
+        """Constants of the trait struct that other designs don't have."""
         return ()
 
     def cut(self, m: int, n: int, k: int, problems: int, threads: int) -> Cut:
@@ -162,7 +162,7 @@ class HostGemm(Design):
 
     def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
         """Bytes of packed operands and sums of every thread, and of the sums of slices: enough for
-        a problem whether it is turned or not."""
+        a problem whether or not it is transposed."""
         bytes_of = []
         for turned, (m, n) in enumerate(self._ways(size)):
             found = self.cut(m, n, size.k, size.batch, threads)
@@ -172,7 +172,7 @@ class HostGemm(Design):
     def _folds(
         self, found: Cut, m: int, n: int, problems: int, *, turned: bool
     ) -> tuple[tuple[int, ...], int]:
-        """Where parts of a tree's reductions begin in the workspace, and where that ends."""
+        """Where partial results of a tree's reductions begin in the workspace, and their end."""
         if not isinstance(self.epilogue, VisitorEpilogue):
             return (), found.workspace_bytes
         panel = self.tile[1]
@@ -190,7 +190,7 @@ class HostGemm(Design):
         return (Launch(parameters=self.signature.pack(values)),)
 
     def _values(self, p: GemmProblem, found: Cut) -> dict[str, Any]:
-        """The members of the parameter struct, without those of trees alone."""
+        """The members of the parameter struct, without those of trees only."""
         is_tree = isinstance(self.epilogue, VisitorEpilogue)
         names = _OPERANDS[:2] if is_tree else _OPERANDS
         operands = {name: getattr(p, name) or NOTHING for name in names}
@@ -205,25 +205,25 @@ class HostGemm(Design):
         }
 
     def _is_better_turned(self, problem: GemmProblem) -> bool:
-        """Whether the transposed result is computed: it is if it is contiguous along its columns,
-        and where most columns of a tile would not exist."""
+        """Whether the transposed result is computed: if it is contiguous along its columns, or if
+        most columns of a tile would not exist."""
         y = problem.y
         few = [self._has_few_columns(*extents) for extents in self._ways(problem)]
         return few[0] if any(few) else y.row == 1 and y.column != 1
 
     def _has_few_columns(self, m: int, n: int) -> bool:
-        """Whether a result has so few columns that it is better turned."""
+        """Whether a result has so few columns that its transpose is computed."""
         return n < m and n <= _FEW * self.tile[1]
 
     @staticmethod
     def _ways(size: GemmSize | GemmProblem) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The extents of a result as it is, and turned."""
+        """The extents of a result, and of its transpose."""
         return (size.m, size.n), (size.n, size.m)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorGemm(HostGemm):
-    """Sums of a tile stay in vector registers.
+    """Register tiles: the sums of a tile stay in vector registers.
 
     Attributes:
         rows: rows of a tile.
@@ -264,7 +264,7 @@ class VectorGemm(HostGemm):
             yield "a visitor tree"
 
     def status(self, target: Target) -> Status:
-        """Whether sums stay in registers, and blocks hold whole tiles."""
+        """Whether sums fit in registers, and blocks consist of whole tiles."""
         needed = self.rows * self.vectors + self.vectors + 1 + self._needs_products
         if needed > target.registers:
             return Status.reject(f"takes {needed} vector registers of {target.registers}")
@@ -293,8 +293,8 @@ class VectorGemm(HostGemm):
 
     @property
     def _needs_products(self) -> bool:
-        """Whether products have a register of their own, as there are no multiply-adds (an ARM has
-        them, and registers to spare)."""
+        """Whether products need registers, as there are no multiply-adds (an ARM has them, and
+        registers to spare)."""
         return self.vector_bytes == planning.LEAST_VECTOR
 
     def _cycles(self, rows: int, target: Target) -> float:

@@ -2,11 +2,11 @@
 //
 //     Y[m, n] = epilogue(sum over k of A[m, k] B[k, n], Z[m, n], bias[m, n]).
 //
-// An item of work is a block of results. It goes through k slab by slab: the slab's columns are
-// packed at once, and its rows kBlockRows at a time, which stay in the second-level cache. Tiles
-// of sums take a panel of columns, which stays in the first-level cache, and one panel of rows
-// after the other. Sums of slabs are added up in scratch, tile by tile, which also keeps
-// rounding errors small.
+// A work item is a block of results. It iterates over k slab by slab: the slab's columns are packed
+// at once, and its rows kBlockRows at a time, which stay in the second-level cache. Tiles multiply
+// a panel of columns, which stays in the first-level cache, by one panel of rows after the other.
+// Sums of slabs are accumulated in scratch memory, tile by tile, which also keeps rounding errors
+// small.
 #pragma once
 
 #include "gemm_results.hpp"
@@ -15,12 +15,12 @@
 
 namespace kronop::gemm {
 
-// Which results, of which slice of k, an item of work is.
+// Which results, of which slice of k, a work item has.
 struct Item {
   index_t problem, slice, m, n, rows, columns;
 };
 
-// How results are cut into items. Those that follow each other have the same columns.
+// How results are divided into items. Consecutive items have the same columns.
 template <class Parameters>
 struct Items {
   const Parameters& p;
@@ -40,7 +40,7 @@ struct Items {
   }
 };
 
-// Where results go, for epilogues of both kinds.
+// The class that stores results, for both kinds of epilogues.
 template <class Step, class Parameters>
 struct ResultsFor {
   using Type = Results<Step, Parameters>;
@@ -86,7 +86,7 @@ class Worker {
   using Sum = typename Step::Accumulator;
   static constexpr int kTile = Step::kRows * Step::kPanel;
 
-  // Packs the item's columns of a slab, unless they are what was packed last.
+  // Packs the item's columns of a slab, unless they were packed last.
   void pack_columns(const Item& item, index_t k, index_t depth) {
     const Input* from = b_ + item.n * p_.b_column + k * p_.b_row;
     if (from == held_ && depth == held_depth_ && item.columns <= held_columns_) return;
@@ -110,7 +110,7 @@ class Worker {
     for (index_t j = 0; j < panels; ++j) {
       const Packed* columns = columns_ + j * Step::kPanel * length;
       for (index_t row = i; row < end; row += Step::kRows) {
-        // If there is one slab, sums need no place beyond their tile.
+        // With a single slab, sums need no memory beyond their tile.
         Sum* sums = joins || !is_last ? sums_ + (row / Step::kRows * panels + j) * kTile : own;
         multiply<Step::kRows>(end - row, rows_ + (row - i) * length, columns, length, sums, joins);
         if (is_last) finish(item, row, lesser(end - row, Step::kRows), j * Step::kPanel, sums);
@@ -118,7 +118,7 @@ class Worker {
     }
   }
 
-  // A tile of at least `rows` rows: the lowest of which there is a kernel.
+  // A tile of at least `rows` rows: the lowest for which there is a kernel.
   template <int kHeight>
   static void multiply(index_t rows, const Packed* a, const Packed* b, index_t depth, Sum* sums,
                        bool joins) {
@@ -159,7 +159,7 @@ class Worker {
   Sum* sums_;
 };
 
-// Adds up the slices' sums of a row, and finishes it.
+// Adds up the slices' sums of a row, and applies the epilogue.
 template <class Step, class Parameters>
 void add_slices(const Parameters& p, index_t problem, index_t m) {
   using Sum = typename Step::Accumulator;
@@ -184,7 +184,7 @@ int run(const Parameters& p, bool alone) {
     for (index_t index = first; index < end; ++index) worker.run(items.at(index));
   });
   if (p.slices > 1) {
-    // Trees want all rows of an item one after the other.
+    // Trees need all rows of an item one after the other.
     const index_t height = Visits<typename Step::Epilogue> ? p.rows : 1, down = parts(p.m, height);
     share_out(items.problems() * down, p.threads, alone, [&](index_t, index_t first, index_t end) {
       for (index_t index = first; index < end; ++index) {

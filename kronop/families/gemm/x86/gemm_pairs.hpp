@@ -1,12 +1,12 @@
 // Products of int8 on vectors: an instruction multiplies pairs of neighbours along k, which are
-// packed as two numbers of 16 bits in the place of a sum.
+// packed as two 16-bit numbers in one 32-bit lane.
 #pragma once
 
 #include "gemm_vectors.hpp"
 
 namespace kronop::gemm {
 
-// Adds the products of both numbers of each place. They and their sums fit in 32 bits.
+// Adds the products of both numbers of each lane. They and their sums fit in 32 bits.
 // NOTE: GCC and Clang have different builtins for 64 bytes; GCC has the masked one only.
 template <int kWidth>
 KRONOP_INLINE Vector<int32_t, kWidth> multiply_pairs(Vector<int32_t, kWidth> a,
@@ -91,8 +91,8 @@ struct PairStep : VectorStep<Decided> {
   }
 
  private:
-  // Packs some of k at a time as numbers of 32 bits, and makes pairs of them. The last of an odd
-  // number has a partner of 0.
+  // Packs parts of k as 32-bit numbers, and converts them to pairs. The last of an odd number is
+  // paired with 0.
   template <int kLanes, class PackSome>
   KRONOP_INLINE static void pack(Packed* to, index_t depth, const PackSome& pack_some) {
     constexpr index_t kSome = 32;

@@ -6,10 +6,10 @@
 namespace kronop {
 
 // Strides are in elements, and may be 0 or negative. Extents of the batch are 1 where it has fewer
-// dimensions. An item of work is a block of `rows` by `columns` results, for one of `slices` parts
-// of k, each `slice` long, of which `depth` is packed at a time. A thread has `scratch_bytes` of
-// the workspace, in which packed columns begin at `packed_columns` and sums at `sums`; sums of
-// slices begin at `partial` of the workspace, in rows `pitch` apart.
+// dimensions. A work item is a block of `rows` by `columns` results, for one of `slices` parts of
+// k, each `slice` long, of which `depth` is packed at a time. A thread has `scratch_bytes` of the
+// workspace, in which packed columns begin at `packed_columns` and sums at `sums`; sums of slices
+// begin at `partial` of the workspace, with leading dimension `pitch`.
 template <int kScalars, class Scalar>
 struct GemmParameters {
   void *a, *b, *y, *z, *bias, *workspace;
@@ -24,9 +24,9 @@ struct GemmParameters {
   Scalar scalars[kScalars];
 };
 
-// The same for products whose epilogue is a visitor tree: `visited` are its operands, then its
-// results, D first. If the problem is the transpose of the operation's, `turned` is 1. If result i
-// is a reduction, its partial results begin at folds[i] of the workspace.
+// The same for visitor trees: `visited` are a tree's operands, then its results, D first. If the
+// problem is the transpose of the operation's, `turned` is 1. If result i is a reduction, its
+// partial results begin at folds[i] of the workspace.
 template <int kScalars, class Scalar, int kVisited, int kResults>
 struct GemmVisitorParameters {
   void *a, *b, *workspace;

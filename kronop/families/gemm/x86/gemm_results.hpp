@@ -1,11 +1,11 @@
-// Where results go: the only place that takes sums, whatever has computed them.
+// The epilogue and the stores of all kernels.
 #pragma once
 
 #include "gemm_parameters.hpp"
 
 namespace kronop::gemm {
 
-// Takes sums of consecutive columns of a row, with their place, through the epilogue to Y.
+// Applies the epilogue to sums of consecutive columns of a row, and stores them to Y.
 template <class Step, class Parameters>
 class Results {
  public:
@@ -14,7 +14,7 @@ class Results {
 
   explicit Results(const Parameters& parameters) : p_(parameters), epilogue_(p_.scalars) {}
 
-  // Turns to a problem of the batch.
+  // Moves on to another problem of the batch.
   void enter(index_t, const Place& place) {
     y_ = static_cast<Output*>(p_.y) + place.offset(p_.y_batch);
     z_ = p_.z ? static_cast<const Output*>(p_.z) + place.offset(p_.z_batch) : nullptr;
@@ -31,7 +31,7 @@ class Results {
     index_t z_column = p_.z_column;
     alignas(64) Output source[kMost];
     if (from && p_.y_column == 1 && z_column != 1) {
-      // A source with other strides than Y is not Y itself, and may be copied.
+      // A source with other strides than Y is not Y itself, and may be copied first.
       for (index_t c = 0; c < columns; ++c) source[c] = from[c * z_column];
       from = source, z_column = 1;
     }

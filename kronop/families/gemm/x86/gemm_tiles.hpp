@@ -6,10 +6,10 @@
 
 namespace kronop::gemm {
 
-// A panel is two stretches of 16 rows or columns, each packed as tiles, one for each step along
-// k. A line of a tile of rows is a row's numbers along k; a line of a tile of columns has a
-// unit, which is kPack neighbours along k, of every column. So one is the transpose of the
-// other, in units of 32 bits.
+// A panel is two stretches of 16 rows or columns, each packed as tiles, one for each step along k.
+// A row of a tile of A has numbers of one row along k; a row of a tile of B has a unit, which is
+// kPack neighbours along k, of every column. So one is the transpose of the other, in units of 32
+// bits.
 template <class Decided>
 struct TileStep : Decided {
   using Packed = typename Decided::Input;
@@ -62,8 +62,8 @@ struct TileStep : Decided {
     }
   }
 
-  // A tile of `count` rows and `depth` numbers of each, filled up with zeros. Both operands are: if
-  // only one were zero along k, an infinity in the other would turn into NaN.
+  // A tile of `count` rows and `depth` numbers of each, zero-padded. Both operands are: if only one
+  // were zero along k, an infinity in the other would give NaN.
   template <bool kOfRows>
   static void pack_tile(Packed* to, const Packed* from, index_t row, index_t column, index_t count,
                         index_t depth) {

@@ -1,4 +1,4 @@
-// Products on vectors: the packing of both operands, and a register tile of sums.
+// Products on vectors: packing of both operands, and a register tile of sums.
 #pragma once
 
 #include "gemm.hpp"
@@ -7,14 +7,14 @@
 namespace kronop::gemm {
 
 // Both operands are packed in the type of sums, in panels of as many rows or columns as a tile has,
-// one element of k after the other. So every layout is multiplied at the same speed.
+// one element of k after the other. So all layouts are multiplied at the same speed.
 template <class Decided>
 struct VectorStep : Decided {
   using Packed = typename Decided::Accumulator;
   static constexpr int kPanel = Decided::kWidth * Decided::kVectors;
   // Elements of k that are multiplied at once: packed operands are padded to a multiple.
   static constexpr index_t kUnit = 1;
-  // What a thread needs while it multiplies.
+  // State of a thread while it multiplies.
   struct State {};
 
   template <class Input>
@@ -28,9 +28,9 @@ struct VectorStep : Decided {
     load_panel<ColumnLanes>(to, from, row, column, count, depth);
   }
 
-  // Sums of the first kHeight rows of a tile, in rows kPanel apart, are added to what is there if
-  // `joins`, else replace it. NOTE: a function of its own, because GCC keeps the sums in registers
-  // only where a function has little else.
+  // Adds the sums of the first kHeight rows of a tile to memory (leading dimension kPanel) if
+  // `joins`, else stores them. NOTE: a separate function, because GCC keeps the sums in registers
+  // only in small functions.
   template <int kHeight>
   __attribute__((noinline)) static void multiply(const Packed* rows, const Packed* columns,
                                                  index_t depth, Packed* to, bool joins) {

@@ -11,12 +11,12 @@ from kronop.frozen import dataclass
 from kronop.machine import LEAST_LEVEL_1_BYTES
 from kronop.target import Target
 
-PAIRED_BYTES = 2  # Of a number that is packed for a pair.
+PAIRED_BYTES = 2  # Bytes of a number that is packed for a pair.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairGemm(VectorGemm):
-    """Pairs of neighbours along k are multiplied by one instruction, and their products added."""
+    """Register tiles of int8: an instruction multiplies pairs of neighbours along k and adds up."""
 
     styles: ClassVar[tuple[str, ...]] = ("plain",)
     template: ClassVar[str] = "gemm_pairs"
@@ -31,9 +31,9 @@ class PairGemm(VectorGemm):
         return PAIRED_BYTES
 
     def status(self, target: Target) -> Status:
-        """As of others, but panels fit in the nearest cache of every processor.
+        """As other designs, but panels fit in the first-level cache of every processor.
 
-        NOTE: pairs read panels at twice the pace. On Zen 4, whose cache has 32 KiB, 1024^3 took 6.5
+        NOTE: pairs read panels at twice the rate. On Zen 4, whose cache has 32 KiB, 1024^3 took 6.5
         ms with panels of that size, and 7.4 with 48 KiB.
         """
         panel = self.tile[1] * self.depth * self.packed_bytes

@@ -12,14 +12,14 @@ from kronop.families.gemm.x86.design import HostGemm
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# Cycles of an element that is packed; of a vector of results, with the epilogue; of a block of 32
-# by 32 sums besides, which tiles load and store.
+# Cycles to pack an element; for a vector of results, with the epilogue; and further ones for a
+# block of 32 by 32 sums, which are loaded to and stored from tile registers.
 _PACK, _FINISH, _BLOCK = 0.15, 8.0, 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileGemm(HostGemm):
-    """Sums of a block of two by two tiles stay in tiles."""
+    """AMX: the sums of a block of two by two tiles stay in tile registers."""
 
     styles: ClassVar[tuple[str, ...]] = ("bfloat16", "int8")
     template: ClassVar[str] = "gemm_tiles"
@@ -47,7 +47,7 @@ class TileGemm(HostGemm):
         yield self.source.name
 
     def status(self, target: Target) -> Status:
-        """Whether blocks hold whole tiles."""
+        """Whether blocks consist of whole tiles."""
         return self.blocking.status()
 
     def seconds(self, size: GemmSize, target: Target) -> float:

@@ -52,10 +52,10 @@ def folds(
     *,
     turned: bool,
 ) -> tuple[tuple[int, ...], int]:
-    """(where the parts of each result begin in the workspace, the bytes of all of it).
+    """(where the partial results of each reduction begin in the workspace, its bytes).
 
     Args:
-        found: how the kernel's problem, m x n, is cut.
+        found: how the kernel's problem, m x n, is divided.
         panel: columns that are finished at once.
     """
     begin = planning.aligned(found.workspace_bytes)

@@ -1,4 +1,4 @@
-"""Shared-memory padding of a tile: counts the bank conflicts of the kernel's accesses.
+"""Padding of a tile in shared memory, chosen by counting the kernel's bank conflicts.
 
 NOTE: shared memory has 32 banks of 4 bytes; a warp's 8-byte accesses are served as two half warps.
 """
@@ -19,7 +19,7 @@ _SHIFTS = (0, 5, 6, 7, 4, 8)
 class Phase(NamedTuple):
     """Digits [first, end) of the pass, contracted between two barriers.
 
-    They are one large digit, of which a thread takes `together` fibers at once, or a run of small
+    They are one large digit, of which a thread has `together` fibers at once, or a run of small
     ones (`together` is 0). `axes` are (extent, stride) of the free indices, last one fastest.
     """
 
@@ -35,7 +35,7 @@ class Phase(NamedTuple):
 
 
 class TileLayout(NamedTuple):
-    """Where everything lies in a block's shared memory, in elements of the accumulator."""
+    """Offsets in a block's shared memory, in elements of the accumulator."""
 
     slots: tuple[int, ...]
     strides: tuple[int, ...]
@@ -55,7 +55,7 @@ def padding(
     """The `pad_shift` of a `KronTile` that has the fewest conflicts, and its `pad_adds`.
 
     If every extent is a power of two, adding indices has no carries that change the padding, so
-    padded addresses are compile-time offsets from one base.
+    padded addresses are compile-time offsets from one base address.
     """
     powers = all(size & (size - 1) == 0 for size in (*layout.slots, columns))
     lanes = SHARED_BYTES_PER_CYCLE // accumulator.bytes
@@ -92,5 +92,5 @@ def _place(index: int, shift: int) -> int:
 
 
 def _ways(places: Sequence[int], lanes: int) -> int:
-    """Accesses that the busiest bank serves in turn; equal addresses count as one access."""
+    """Accesses that the busiest bank serves (bank conflicts); equal addresses count once."""
     return max(Counter(place % lanes for place in set(places)).values())

@@ -1,4 +1,4 @@
-"""Phases of a `kron_mma` pass that multiply bytes on the tensor cores; see byte_mma.cuh."""
+"""Phases of a `kron_mma` pass that multiply byte by byte on the tensor cores; see byte_mma.cuh."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ class ByteStyle(MmaStyle):
 
 
 def takes(accumulator: DataType) -> bool:
-    """Whether the tensor cores multiply operands byte by byte for this accumulator."""
+    """Whether the tensor cores multiply byte by byte for this accumulator."""
     return accumulator.kind == "int"
 
 
 def depth(contracted: int) -> int:
-    """How many times 8 contracted indices one product of the tensor cores takes."""
+    """How many times 8 contracted indices one MMA has."""
     return 2 if contracted <= 2 * _PART else 4
 
 
 def steps(contracted: int) -> int:
-    """Products of the tensor cores along a contracted index of this size."""
+    """MMAs along a contracted index of this size."""
     return operands.cover(contracted, _PART * depth(contracted))
 
 
 def planes(place: int, source: DataType) -> int:
-    """How many low bytes of an element the phase at this place multiplies, one product for each.
+    """How many low bytes of an element the phase at this position multiplies, one MMA for each.
 
     int8 elements of X have one. Sums of up to mma.MOST_CONTRACTED products of two bytes, which the
-    second phase reads, fit three. All else has four.
+    second phase reads, fit in three. All others have four.
     """
     return (1, 3)[place] if source is int8 and place < 2 else 4

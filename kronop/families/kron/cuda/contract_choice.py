@@ -1,4 +1,4 @@
-"""The contractions that may run a Kronecker pass over one large factor, and their costs."""
+"""Contractions as designs of a Kronecker pass over one large factor, and their costs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def offered(
 
 
 def of_element(design: ContractPass, target: Target) -> float:
-    """The time for many rows, in bytes that memory moves meanwhile for each element of X."""
+    """The time for many rows, in bytes that memory could move meanwhile for each element of X."""
     return _of_element(design.wrapped, _all_rows(design.work.shape, None), target)
 
 
@@ -67,7 +67,7 @@ def _simt_cycles(product: SimtContract, rows: int, target: Target) -> float:
 
 
 def _all_rows(shape: PassShape, rows: int | None) -> int:
-    """The rows of the contraction, which are all free indices, for `rows` rows or for many."""
+    """The contraction's rows (all free indices) for `rows` rows of X, or for many."""
     return (rows or _TYPICAL_ROWS) * shape.left * shape.right
 
 

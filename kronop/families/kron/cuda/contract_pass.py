@@ -19,7 +19,7 @@ from kronop.target import Target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContractPass(Wrapping, KronPass):
-    """The contraction of one digit, whose epilogue is that of the pass."""
+    """A contraction of one digit, with the epilogue of the pass."""
 
     kind = "contract"
     styles = ("SimtContract", "MmaContract")
@@ -56,11 +56,11 @@ class ContractPass(Wrapping, KronPass):
 
     @property
     def _by_rows(self) -> bool:
-        """Whether the rows of X are the last, fastest, of the contraction's axes of rows.
+        """Whether the rows of X are the last, fastest, of the contraction's row axes.
 
-        The kernel expects X and Y that are contiguous along rows to be so along the last axis. If
-        no columns follow the digit, an X that isn't contiguous along its rows is read along the
-        digit, which allows any order of the rows: Y then decides.
+        The kernel expects X and Y that are contiguous along rows to be contiguous along the last
+        axis. If no columns follow the digit, an X that isn't contiguous along its rows is read
+        along the digit, which allows any order of the row axes: Y then decides.
         """
         ends = self.work.ends
         return ends.source_by_rows or (self.work.shape.right == 1 and ends.output_by_rows)

@@ -1,5 +1,5 @@
-"""The time of a pass over few rows: some multiprocessors get no tile, and nothing hides the latency
-of a lone tile."""
+"""The time of a pass over few rows: some multiprocessors have no tile, and nothing hides the
+latency of a lone tile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kronop.target import Target
 # NOTE: measured on one H200 inside CUDA graphs, in cycles of 1.755 GHz: one launch, with the
 # latency of reading X and writing Y once.
 CYCLES_OF_CALL = 3740
-# With so many turns of all blocks, the partly empty last turn no longer matters.
+# From so many waves on, the partly empty last wave no longer matters.
 _MANY_TURNS = 8
 
 

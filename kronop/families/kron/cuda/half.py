@@ -1,8 +1,8 @@
 """Phases of a `kron_mma` pass whose tile holds 16-bit elements; see kron_half.cuh.
 
-Along its contiguous index the tile is divided into "rows" of 8 elements, 16 bytes. A warp loads
-and stores 8 such rows at a time, so all strides are multiples of 8 elements. Where that is cheap,
-they are odd multiples: 8 rows at an odd multiple of 16 bytes have no bank conflicts.
+Along its contiguous index the tile is divided into "rows" of 8 elements, 16 bytes. A warp loads and
+stores 8 such rows at a time, so all strides are multiples of 8 elements. If that is cheap, they are
+odd multiples: 8 rows at an odd multiple of 16 bytes have no bank conflicts.
 
 NOTE: the results between two factors are rounded to the 16-bit type, and with a source Z also the
 sum that the epilogue starts from: beyond 65504 they are infinite in float16.
@@ -25,8 +25,8 @@ BYTES = 2
 ROW = operands.VECTOR_BYTES // BYTES
 _PART = 16
 _MOST_PADDING = 1.5
-# Measured with ptxas 13.4: registers of addresses and loops, where all sizes are powers of two, and
-# where some are not.
+# Measured with ptxas 13.4: registers of addresses and loops, if all sizes are powers of two, and if
+# some are not.
 _REGISTERS_PLAIN, _REGISTERS_OTHERS = 40, 64
 
 
@@ -34,7 +34,7 @@ _REGISTERS_PLAIN, _REGISTERS_OTHERS = 40, 64
 class HalfStyle(MmaStyle):
     """Styles of tiles of 16-bit elements: each phase contracts one digit, without clusters."""
 
-    # Before the tile: a row of zeros to read, and a row that takes stores nobody needs.
+    # Before the tile: a row of zeros to read, and a dummy row for out of bounds stores.
     spare_bytes: ClassVar[int] = 2 * operands.VECTOR_BYTES
     # Every row is aligned to 16 bytes.
     piece: ClassVar[int] = ROW
@@ -67,8 +67,8 @@ class HalfStyle(MmaStyle):
 
     @remembered
     def order(self) -> tuple[tuple[int, int | None], ...]:
-        """Phases that shrink X most go first, but the end without staging is always the last
-        digit's: it is the contiguous one, so its fibers are contiguous in global memory."""
+        """Phases that shrink X most go first, but the phase that accesses global memory without
+        staging is always the last digit's: its fibers are contiguous there."""
         last = len(self.digits) - 1
 
         def place(digit: int) -> tuple[bool, float, int]:
@@ -79,8 +79,8 @@ class HalfStyle(MmaStyle):
         return tuple((digit, None) for digit in sorted(range(last + 1), key=place))
 
     def lanes(self, digit: int, other: int | None, unit: bool, fibers: int, warps: int) -> int:
-        """Twice the tiles of 16 fibers that a warp takes: as many as registers allow and as leave
-        no warp without fibers."""
+        """Twice the tiles of 16 fibers of a warp: as many as registers allow, if each warp still
+        has fibers."""
         shape = self.digits[digit]
         if self.uses_wgmma(shape):
             return 2
@@ -89,7 +89,7 @@ class HalfStyle(MmaStyle):
         return 2 * next(fitting, 1)
 
     def fibers(self, axes: list[PlainAxis], unit: bool, columns: int) -> list[PlainAxis]:
-        """The free axes, with the contiguous one (columns, or the last digit) counted in rows of 8
+        """The free axes, with the contiguous one (columns, or the last digit) in rows of 8
         elements."""
         if unit:
             return axes
@@ -110,7 +110,7 @@ class HalfStyle(MmaStyle):
 
     def factor_bytes(self, digit: Shape) -> int:
         p, q = digit
-        # Four warps together have sums of 32 or 64 produced indices, so the factor is padded.
+        # A warp group has sums of 32 or 64 produced indices, so the factor is padded.
         together = (4 if q > 32 else 2) if self.uses_wgmma(digit) else 1
         return parts(p) * operands.round_up(parts(q), together) * _PART * _PART * BYTES
 
@@ -148,7 +148,7 @@ def takes(instruction: MathInstruction, ends: Ends) -> bool:
 
 
 def parts(size: int) -> int:
-    """Products of the tensor cores along an index of this size."""
+    """MMAs along an index of this size."""
     return operands.cover(size, _PART)
 
 
@@ -158,25 +158,24 @@ def rows(size: int) -> int:
 
 
 def products(digit: Shape) -> float:
-    """Products of the tensor cores for one fiber; one of them takes 16 fibers and 8 produced
-    indices."""
+    """MMAs for one fiber; one MMA has 16 fibers and 8 produced indices."""
     return parts(digit[0]) * parts(digit[1]) * 2 / _PART
 
 
 def factor_bytes_read(digit: Shape, wgmma: bool, fiber_tiles: int) -> float:
-    """Bytes of the factor that are read from shared memory for one fiber; four warps that multiply
-    together read it once for all their fibers."""
+    """Bytes of the factor that are read from shared memory for one fiber; a warp group reads the
+    factor once for all its fibers."""
     at_once = _PART * (4 if wgmma else fiber_tiles)
     return parts(digit[0]) * parts(digit[1]) * _PART * _PART * BYTES / at_once
 
 
 def vector(size: int) -> int:
-    """Elements of a thread's access to global memory along a digit of this size."""
+    """Elements of a thread's vectorised access to global memory along a digit of this size."""
     return next(width for width in (8, 4, 2) if width == 2 or size % (4 * width) == 0)
 
 
 def _most(digit: Shape) -> int:
-    """How many tiles of 16 fibers of a digit a warp has registers for."""
+    """The most tiles of 16 fibers of a digit for which a warp has registers."""
     return 4 if parts(digit[0]) <= 2 else 2
 
 

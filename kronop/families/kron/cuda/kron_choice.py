@@ -65,7 +65,7 @@ def _plan(
 def _names(
     description: KronMatmulDescription, way: KronPass, index: int, count: int, target: Target
 ) -> tuple[str, str]:
-    """The kernel's name, and in words what the pass does."""
+    """The kernel's name, and a description of the pass."""
     x, y, factors = description.X, description.Y, len(description.factors)
     shape = operands.shape_name(way.work.shape.factors)
     side = "r" if description.side is Side.Right else "l"

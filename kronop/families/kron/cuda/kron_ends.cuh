@@ -1,5 +1,5 @@
-// The ends of a pass: its first phase may read X itself and its last one may write Y. Here is how
-// they access elements of fibers in memory.
+// The ends of a pass: its first phase may read X, and its last one may write Y, directly in global
+// memory. This is how they access fibers there.
 #pragma once
 
 #include "kron_phase.cuh"
@@ -8,9 +8,9 @@
 namespace kronop {
 namespace kron {
 
-// How a phase accesses memory: in whole vectors, without a source Z (kPlain) or with one (kSource),
-// or one element at a time (kNarrow). There is a loop for each, because a branch inside would keep
-// loads and products from overlapping. Where a piece takes so many products that they would not
+// How a phase accesses global memory: in whole vectors, without a source Z (kPlain) or with one
+// (kSource), or one element at a time (kNarrow). There is a loop for each, because a branch inside
+// would keep loads and MMAs from overlapping. If a piece has so many MMAs that they would not
 // overlap anyway, one loop chooses for each piece (kAny), which compiles in a third of the time.
 enum class Access { kPlain, kSource, kNarrow, kAny };
 
@@ -21,8 +21,8 @@ inline constexpr bool writes_memory = Phase + 1 == Step::kPhases && !Step::kStag
 template <class Step, int Phase>
 inline constexpr bool reads_ahead = Step::kAhead && reads_memory<Step, Phase>;
 
-// The type in which a phase holds elements of X. A phase by chunks (kEach > 0) does not convert
-// them yet: other work goes on while they are loaded, and a conversion would wait for them.
+// The type in which a phase holds loaded elements of X. A phase by chunks (kEach > 0) converts them
+// later: a conversion would wait for the load, while other work could continue.
 template <class Step, int kEach>
 using OnItsWay = Either<(kEach > 0), typename Step::Input, typename Step::Accumulator>;
 
@@ -43,7 +43,7 @@ KRONOP_INLINE void convert_all(T (&to)[A][B][C][D], const From (&from)[A][B][C][
   for (int a = 0; a < A; ++a) convert_all(to[a], from[a]);
 }
 
-// Takes pieces `start`, `start` + kStep, ... below kEnd of the phase that `work` is.
+// Processes pieces `start`, `start` + kStep, ... below kEnd of phase `work`.
 template <class Step, int Phase, int kEnd, int kStep, class Work>
 KRONOP_INLINE void work_on_pieces(const Work& work, int start) {
   using Piece = typename Work::Piece;
@@ -52,7 +52,7 @@ KRONOP_INLINE void work_on_pieces(const Work& work, int start) {
       [&](const Piece& piece) { work.use(piece); });
 }
 
-// Calls visit.template operator()<Access>() with the access that this window allows this phase.
+// Calls visit.template operator()<Access>() with the kind of access that this window allows.
 template <class Step, int Phase, class Parameters, class Visit>
 KRONOP_INLINE void with_access(const Parameters& parameters, const Window<Step>& window,
                                Visit visit) {
@@ -72,15 +72,15 @@ KRONOP_INLINE void with_access(const Parameters& parameters, const Window<Step>&
   }
 }
 
-// Whether the element `lane` lanes after `place` exists. Where a tile has several columns, lanes
-// are columns.
+// Whether the element `lane` lanes after `place` exists. If a tile has several columns, lanes are
+// columns.
 template <class Step>
 KRONOP_INLINE bool exists(const Place& place, int lane, const Window<Step>& window) {
   return (Step::kRows == 1 || place.row < window.rows) &&
          (Step::kColumns == 1 || place.column + lane < window.columns);
 }
 
-// Offset of a row of the window. Where a tile has a single row, its offset has been added to the
+// Offset of a row of the window. If a tile has a single row, its offset has been added to the
 // operand's pointer.
 template <class Step>
 KRONOP_INLINE long long row_offset(const Window<Step>& window, int operand, const Place& place) {
@@ -91,7 +91,7 @@ KRONOP_INLINE long long only_row(const Window<Step>& window, int operand) {
   return Step::kRows == 1 ? window.offsets(operand)[0] : 0;
 }
 
-// X as a phase reads it: elements of fibers from memory.
+// X as a phase reads it: elements of fibers in global memory.
 template <class Step, Access kAccess>
 struct Source {
   using Input = typename Step::Input;
@@ -112,8 +112,8 @@ struct Source {
     return x +
            (row_offset(window, 0, place) + place.k * strides.digit + place.column * strides.inner);
   }
-  // Reads N elements along the digits, or along the columns, from index k after `place` on, with
-  // zeros beyond the window.
+  // Loads N elements along the digits, or along the columns, from index k after `place` on; zeros
+  // out of bounds.
   template <int N, bool kAlongDigits>
   KRONOP_INLINE void read(Input (&items)[N], const Place& place, const Input* from, int k) const {
     constexpr int vector = N < kVector ? N : kVector;
@@ -129,7 +129,7 @@ struct Source {
   }
 };
 
-// Y as a phase writes it, through the epilogue.
+// Y as a phase writes it, after the epilogue.
 template <class Step, Access kAccess>
 struct Sink {
   using Output = typename Step::Output;
@@ -160,7 +160,7 @@ struct Sink {
             z + (row_offset(window, 2, place) + place.k * z_strides.digit +
                  place.column * z_strides.inner)};
   }
-  // Writes N sums along the digits, or along the columns, from index k after `place` on.
+  // Stores N sums along the digits, or along the columns, from index k after `place` on.
   template <int N, bool kAlongDigits>
   KRONOP_INLINE void write(const Accumulator (&values)[N], const Place& place, const Spot& to,
                            int k) const {
@@ -183,8 +183,8 @@ struct Sink {
   }
 };
 
-// X and Y for a visitor: with one access for all pieces, or with the access that the window allows
-// (kAny).
+// Passes X and Y to a visitor: with one kind of access for all pieces, or with the one that the
+// window allows (kAny).
 template <class Step, Access kAccess, class Parameters>
 struct Ends {
   const Source<Step, kAccess> source;

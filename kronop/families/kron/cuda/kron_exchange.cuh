@@ -1,9 +1,9 @@
-// Results leave the tile while the next tile's X takes their place: the last phase of a tile runs
-// together with the first phase of the next tile.
+// Results are stored while the next tile's X is loaded into the same memory: the last phase of a
+// tile runs together with the first phase of the next tile.
 //
 // A chunk is all elements of the digits of both phases at one index of the digits between them: the
-// last phase reads exactly the elements there that the first phase writes. So the threads that take
-// a chunk need no other threads to be done, and reading X, the products and writing Y overlap.
+// last phase reads exactly the elements there that the first phase writes. So the threads of a
+// chunk wait for no other threads, and loading X, MMAs and storing Y overlap.
 #pragma once
 
 #include "kron_pair.cuh"
@@ -18,23 +18,23 @@ using PlainWork =
            PhaseWork<Step, Phase, Access::kPlain, Parameters, kEach>>;
 
 // Runs the last phase of tile `before`, if `leaves`, and the first phase of tile `now`, if `comes`.
-// The first X is loaded ahead of the barrier that both begin with.
+// The first X is loaded before the barrier that both begin with.
 template <class Step, class Parameters>
 KRONOP_INLINE void run_exchange(unsigned char* shared, const Parameters& parameters,
                                 const Window<Step>& before, bool leaves, const Window<Step>& now,
                                 bool comes) {
   using Last = PlainWork<Step, Step::kPhases - 1, Parameters, 0>;
   using First = PlainWork<Step, 0, Parameters, Step::kExchange>;
-  // A crew, the threads that take chunks together, is a warp or a warp group.
+  // A crew, the threads that process chunks together, is a warp or a warp group.
   constexpr int warps = Step::kPhaseWgmma[0] ? 4 : 1, crews = Step::kThreads / 32 / warps;
   constexpr int coming = warps * First::kAtOnce, leaving = warps * Last::kAtOnce;
   constexpr int tasks = First::kFibers / coming, pieces = Last::kFibers / tasks / leaving;
   static_assert(First::kFibers % (coming * crews) == 0 && Last::kFibers % (tasks * leaving) == 0,
                 "crews take whole chunks");
   const int warp = threadIdx.x / 32 % warps, crew = threadIdx.x / 32 / warps;
-  // renewed() hides that `leaves` and `comes` are the same in every round. The compiler would
-  // otherwise make a loop for each case, and move the first phase, which waits for X, ahead of the
-  // last one.
+  // renewed() hides from the compiler that `leaves` and `comes` are the same in every round. It
+  // would otherwise make a loop for each case, and move the first phase, which waits for X, before
+  // the last one.
   typename First::Piece in;
   const First ahead(shared, parameters, now);  // only fetches X, for which no barrier is needed
   const auto fetch = [&](int task) {

@@ -7,14 +7,13 @@
 namespace kronop {
 namespace kron {
 
-// Reads the fibers of a thread from X. All loads are issued before the first one is needed.
+// Loads a thread's fibers from X. All loads are issued before the first one is needed.
 template <class Step, int Phase, Access kAccess, class Of = PhaseOf<Step, Phase>, class Element>
 KRONOP_INLINE void read_memory(Element (&a)[Of::kContractedParts][Of::kFiberTiles][4],
                                const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
                                const Source<Step, kAccess>& source) {
   using Input = typename Step::Input;
-  // The elements of one access: a pair of a contiguous digit, if pairs end with the digit; or all
-  // lanes.
+  // The elements of one access: a pair of a contiguous digit, if its size is even; or all lanes.
   constexpr int width = Of::kUnit ? (Of::kContracted % 2 == 0 ? 2 : 1) : Of::kLanes / Of::kPlaces;
   constexpr int at = step_in<Step>(Of::kDigit);
   Input items[Of::kContractedParts][2][Of::kLanes] = {};
@@ -50,8 +49,8 @@ KRONOP_INLINE void read_memory(Element (&a)[Of::kContractedParts][Of::kFiberTile
   }
 }
 
-// Where index p of the digit is: in this block's tile or, for the last phase of a cluster, in that
-// of the block that has the index.
+// The address of index p of the digit: in this block's tile or, for the last phase of a cluster, in
+// the tile of the block that has the index (distributed shared memory).
 template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
 KRONOP_INLINE const typename Step::Accumulator* of_digit(const typename Step::Accumulator* tile,
                                                          int p) {
@@ -63,7 +62,7 @@ KRONOP_INLINE const typename Step::Accumulator* of_digit(const typename Step::Ac
   }
 }
 
-// Reads the fibers of a thread from the tile.
+// Loads a thread's fibers from the tile.
 template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
 KRONOP_INLINE void read_tile(typename Of::Fibers& a, const Place (&places)[Of::kPlaces],
                              const bool (&live)[Of::kPlaces],
@@ -74,7 +73,7 @@ KRONOP_INLINE void read_tile(typename Of::Fibers& a, const Place (&places)[Of::k
   for (int s = 0; s < Of::kContractedParts; ++s) {
     if constexpr (Of::kUnit) {
       const int p = Of::index(s, 0);
-      // A digit has an even number of slots, so that a pair stays within them.
+      // A digit has an even number of slots, so that a pair does not cross its end.
 #pragma unroll
       for (int lane = 0; lane < Of::kLanes; ++lane) {
         const bool there = live[lane] && (whole || p < Of::kContracted);
@@ -104,7 +103,7 @@ KRONOP_INLINE void read_tile(typename Of::Fibers& a, const Place (&places)[Of::k
   }
 }
 
-// Writes the sums of the produced indices of part n, as [r][lane], to the tile.
+// Stores the sums of the produced indices of part n, as [r][lane], to the tile.
 template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
 KRONOP_INLINE void write_tile(const typename Step::Accumulator (&values)[2][Of::kLanes], int n,
                               const bool (&live)[Of::kPlaces], const Place (&places)[Of::kPlaces],
@@ -139,7 +138,7 @@ KRONOP_INLINE void write_tile(const typename Step::Accumulator (&values)[2][Of::
   }
 }
 
-// Writes the same sums through the epilogue to Y.
+// Applies the epilogue to the same sums and stores them to Y.
 template <class Step, int Phase, Access kAccess, class Of = PhaseOf<Step, Phase>>
 KRONOP_INLINE void write_memory(const typename Step::Accumulator (&values)[2][Of::kLanes], int n,
                                 const bool (&live)[Of::kPlaces], const Place (&places)[Of::kPlaces],

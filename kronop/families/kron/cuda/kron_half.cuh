@@ -1,9 +1,9 @@
 // A phase whose operands, and the tile between phases, have 16 bits; sums are in float32.
 //
-// A warp takes 16 fibers of a digit at a time. The tile is loaded and stored in rows of 8
-// contiguous elements: of the digit itself, or of 8 neighbouring fibers, which are then transposed
-// on their way. Each phase rounds its sums to the operands' type. Two rows before the tile stand in
-// for rows that do not exist: one of zeros to read, and one to write that nobody reads.
+// A warp has 16 fibers of a digit at a time. The tile is loaded and stored in rows of 8 contiguous
+// elements: of the digit itself, or of 8 neighbouring fibers, which the load transposes. Each phase
+// rounds its sums to the operands' type. Two rows before the tile replace rows that do not exist:
+// one of zeros to read, and a dummy to write.
 #pragma once
 
 #include "kronop/half_mma.cuh"
@@ -20,10 +20,9 @@ struct HalfOf {
   static constexpr int kStride = Step::kStride[kDigit];
   static constexpr bool kUnit = kStride == 1;
   static constexpr bool kReads = reads_memory<Step, Phase>, kWrites = writes_memory<Step, Phase>;
-  static constexpr int kParts = (kContracted + 15) / 16;  // of the contracted index
-  static constexpr int kFiberTiles =
-      Step::kPhaseLanes[Phase] / 2;  // of 16 fibers that a warp takes at once
-  // A contiguous digit's fibers are counted one by one, those of other digits by blocks of 8
+  static constexpr int kParts = (kContracted + 15) / 16;            // of the contracted index
+  static constexpr int kFiberTiles = Step::kPhaseLanes[Phase] / 2;  // tiles of 16 fibers of a warp
+  // A contiguous digit's fibers are counted one by one, those of other digits in blocks of 8
   // neighbours.
   static constexpr int kOfFiberTile = kUnit ? 16 : 2, kOfWarp = kOfFiberTile * kFiberTiles;
   static constexpr int kFibers = fibers_of<Step>(Phase);
@@ -32,17 +31,17 @@ struct HalfOf {
   // Elements of one access of a thread to memory.
   static constexpr int kRead = kReads ? Step::kReadVector : 2,
                        kWrite = kWrites ? Step::kWriteVector : 2;
-  // 16s of produced indices: those whose sums a thread holds at once, and all of them.
+  // Tiles of 16 produced indices: those whose sums a thread has at once, and all of them.
   static constexpr int kAtOnce = kWgmma ? (kProduced > 32 ? 4 : 2) : kWrite == 8 ? 2 : 1;
   static constexpr int kProducedParts = (kProduced + 16 * kAtOnce - 1) / (16 * kAtOnce) * kAtOnce;
   static constexpr int kColumns = 16 * kProducedParts;
   using Fibers = unsigned[kParts][kFiberTiles][4];
   using Sums = float[kFiberTiles][2 * kAtOnce][4];
-  // A thread's part of two right operands, each 16 contracted by 8 produced indices.
+  // A thread's fragment of two right operands, each 16 contracted by 8 produced indices.
   using Factor = Vector<unsigned, 4>;
 
-  // Index along the digit of element j of thread t of a quad. The threads have vectors of `width`
-  // in turn.
+  // Index along the digit of element j of thread t of a quad. Vectors of `width` elements are
+  // interleaved among the threads.
   KRONOP_INLINE static constexpr int along(int width, int t, int j) {
     return j / width * 4 * width + t * width + j % width;
   }
@@ -66,7 +65,7 @@ struct HalfOf {
       reinterpret_cast<Factor*>(to)[e] = words;
     }
   };
-  // The factor for warp groups: a fragment is 8 contracted indices of one column.
+  // The factor for wgmma: a fragment is 8 contracted indices of one column.
   struct WarpGroupFragments : Fragments {
     static constexpr int kCount = kParts * kProducedParts;
     KRONOP_INLINE static unsigned contracted(unsigned part, unsigned thread, int i) {
@@ -79,8 +78,8 @@ struct HalfOf {
   };
 };
 
-// Where the row starts that a thread points to, for each tile of fibers: row lane % 8 of matrix
-// lane / 8.
+// The address of the row that a thread gives to ldmatrix, for each tile of fibers: row lane % 8 of
+// matrix lane / 8.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void rows_of(const typename Of::Element* (&rows)[Of::kFiberTiles],
                            bool (&live)[Of::kFiberTiles], int start,
@@ -94,7 +93,7 @@ KRONOP_INLINE void rows_of(const typename Of::Element* (&rows)[Of::kFiberTiles],
     rows[u] = tile + places[u].shared + (Of::kUnit ? upper : (upper + lane % 8) * Of::kStride);
 }
 
-// Reads the fibers of a thread from the tile.
+// Loads a thread's fibers from the tile.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void read_half_tile(typename Of::Fibers& a,
                                   const typename Of::Element* const (&rows)[Of::kFiberTiles],
@@ -121,7 +120,7 @@ KRONOP_INLINE void read_half_tile(typename Of::Fibers& a,
   }
 }
 
-// Writes the sums of produced parts n0 ... to the tile.
+// Stores the sums of produced parts n0 ... to the tile.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void write_half_tile(const typename Of::Sums& sums, int n0,
                                    const typename Of::Element* const (&rows)[Of::kFiberTiles],
@@ -147,15 +146,15 @@ KRONOP_INLINE void write_half_tile(const typename Of::Sums& sums, int n0,
   }
 }
 
-// The places in memory of a thread's fibers along a contiguous digit: fibers g and g + 8 of each
-// tile of fibers.
+// The places in global memory of a thread's fibers along a contiguous digit: fibers g and g + 8 of
+// each tile of fibers.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void places_in_memory(Place (&places)[2 * Of::kFiberTiles],
                                     bool (&live)[2 * Of::kFiberTiles], int start) {
   places_of<Step, Phase, 8, Of::kAll>(places, live, start + threadIdx.x % 32 / 4, 0, Of::kFibers);
 }
 
-// Reads the fibers of a thread from X. All loads are issued before the first one is needed.
+// Loads a thread's fibers from X. All loads are issued before the first one is needed.
 template <class Step, int Phase, Access kAccess, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void read_half_memory(typename Of::Fibers& a, int start,
                                     const Source<Step, kAccess>& source,
@@ -198,8 +197,8 @@ KRONOP_INLINE void read_half_memory(typename Of::Fibers& a, int start,
   }
 }
 
-// Writes the sums of produced parts n0 ... to Y. With a source they go through the epilogue here;
-// without one they have been through it (finish_sums).
+// Stores the sums of produced parts n0 ... to Y. With a source, the epilogue is applied here;
+// without one it was applied before (finish_sums).
 template <class Step, int Phase, Access kAccess, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void write_half_memory(const typename Of::Sums& sums, int n0, int start,
                                      const Sink<Step, kAccess>& sink) {
@@ -217,7 +216,7 @@ KRONOP_INLINE void write_half_memory(const typename Of::Sums& sums, int n0, int 
     auto* to = sink.y + (row_offset(sink.window, 1, place) + place.k * sink.y_strides.digit);
 #pragma unroll
     for (int j = 0; j < 4 * Of::kAtOnce; j += vector) {
-      // The index behind the thread's first element, which is known at compile time.
+      // The index relative to the thread's first element, known at compile time.
       const int q = Of::along(width, 0, 4 * n0 + j);
       if (q >= Of::kProduced || (Of::kProduced % 16 != 0 && first + q >= Of::kProduced)) continue;
       float values[vector];
@@ -267,7 +266,7 @@ KRONOP_INLINE void multiply_half(typename Of::Sums& sums, const typename Of::Fib
   }
 }
 
-// Computes the same sums by four warps together.
+// Computes the same sums by a warp group.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void multiply_half_wgmma(typename Of::Sums& sums, const typename Of::Fibers& a,
                                        int n0, const Matrix& factor) {
@@ -282,8 +281,7 @@ KRONOP_INLINE void multiply_half_wgmma(typename Of::Sums& sums, const typename O
   }
   commit_warp_group_products();
   wait_for_warp_group_products();
-  // The compiler takes renewed() values for new ones: else it might read the sums ahead of the
-  // wait.
+  // renewed() values are opaque to the compiler: otherwise it might read the sums before the wait.
 #pragma unroll
   for (int u = 0; u < Of::kFiberTiles; ++u) {
 #pragma unroll
@@ -294,7 +292,7 @@ KRONOP_INLINE void multiply_half_wgmma(typename Of::Sums& sums, const typename O
   }
 }
 
-// Takes the sums through the epilogue, where that has no source.
+// Applies the epilogue to the sums, if it has no source.
 template <class Step, int N>
 KRONOP_INLINE void finish_sums(float (&sums)[N][4], const Finish<Step>& finish) {
   using Compute = typename Finish<Step>::Compute;
@@ -321,7 +319,7 @@ KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
   const Sink<Step, kAccess> sink(parameters, window, finish);
   constexpr int at_once = Step::kThreads / 32 * Of::kOfWarp, together = 4 * Of::kOfWarp;
 #pragma unroll 1
-  // The warps of a warp group multiply together, so they do the same number of rounds.
+  // All warps of a warp group multiply together, so they have the same number of rounds.
   for (int start = threadIdx.x / 32 * Of::kOfWarp;
        (Of::kWgmma ? start / together * together : start) < Of::kFibers; start += at_once) {
     const Element* rows[Of::kFiberTiles];
@@ -357,7 +355,7 @@ KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
   }
 }
 
-// Writes the row of zeros, which is read where a tile has no row.
+// Writes the row of zeros, which replaces rows that do not exist.
 template <class Step>
 KRONOP_INLINE void put_zeros(unsigned char* shared) {
   if (threadIdx.x == 0)

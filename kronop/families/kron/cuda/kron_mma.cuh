@@ -1,10 +1,10 @@
 // A pass of a Kronecker matmul on the tensor cores: adjacent digits of a tile.
 //
-// A tile is [kRows][digits][kColumns]. Columns are the free index that is contiguous in
-// memory, rows are the other free indices. Each phase contracts one digit of all fibers along it:
-// a warp takes 16 or 32 fibers, multiplies them by the factor and puts the results where the fibers
-// were. The tile is in shared memory, with strides that are padded against bank conflicts; a phase
-// whose fibers are contiguous in memory may read X or write Y itself.
+// A tile is [kRows][digits][kColumns]. Columns are the free index that is contiguous in memory,
+// rows are the other free indices. Each phase contracts one digit of all fibers along it: a warp
+// multiplies 16 or 32 fibers by the factor and overwrites them with the results. The tile is in
+// shared memory, with strides that are padded against bank conflicts; a phase whose fibers are
+// contiguous in memory may read X or write Y itself.
 #pragma once
 
 #include "kron_exchange.cuh"
@@ -13,8 +13,8 @@
 namespace kronop {
 namespace kron {
 
-// Loads the factors of phases Phase ... All loads that registers have room for are under way before
-// one is waited for, and then() runs meanwhile.
+// Loads the factors of phases Phase ... All loads that registers suffice for are issued before one
+// is waited for, and then() runs meanwhile.
 template <class Step, int Phase, int kHeld, class Parameters, class Then>
 KRONOP_INLINE void load_factors(const Factors<Step, Parameters>& factors, Then then) {
   if constexpr (Phase == Step::kPhases) {
@@ -40,8 +40,8 @@ KRONOP_INLINE void load_factors(const Factors<Step, Parameters>& factors, Then t
   }
 }
 
-// Loads the factors for the first tile of a batch, whose phases wait for them, and prefetches X
-// where a phase reads it from memory.
+// Loads the factors for the first tile of a batch, whose phases wait for them, and prefetches X if
+// a phase reads it from global memory.
 template <class Step, class Parameters>
 KRONOP_INLINE void prepare(unsigned char* shared, const Parameters& parameters,
                            const Window<Step>& window) {
@@ -68,8 +68,8 @@ KRONOP_INLINE void run_one(unsigned char* shared, const Parameters& parameters,
   }
 }
 
-// Whether a phase has one loop for all kinds of access (kAny): where four warps multiply a long
-// digit together.
+// Whether a phase has one loop for all kinds of access (kAny): if warp groups multiply a long
+// digit.
 template <class Step, int Phase>
 KRONOP_INLINE constexpr bool chooses_inside() {
   if constexpr (Step::kHalf || !Step::kPhaseWgmma[Phase]) {
@@ -79,8 +79,8 @@ KRONOP_INLINE constexpr bool chooses_inside() {
   }
 }
 
-// Runs phases Phase to kEnd - 1. After the first phase the next tile's X is prefetched, where that
-// phase reads X itself; where there are two tiles, X is copied to the other one.
+// Runs phases Phase to kEnd - 1. After the first phase the next tile's X is prefetched, if that
+// phase reads X itself; with two tile buffers, X is copied to the other one.
 template <class Step, int Phase = 0, int kEnd = Step::kPhases, class Parameters>
 KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameters,
                               const Window<Step>& window, const Window<Step>& next) {
@@ -102,7 +102,7 @@ KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameter
 }
 
 // Runs the last phase of tile `before`, if `leaves`, and the first phase of tile `now`, if `comes`:
-// together where they access memory in the plain way, else one after the other.
+// together if they access memory in the plain way, else one after the other.
 template <class Step, class Parameters>
 KRONOP_INLINE void end_and_begin(unsigned char* shared, const Parameters& parameters,
                                  const Window<Step>& before, bool leaves, const Window<Step>& now,
@@ -126,8 +126,8 @@ KRONOP_INLINE void end_and_begin(unsigned char* shared, const Parameters& parame
   }
 }
 
-// A block walks over its tiles, each of which begins while the one before it ends. A tile whose
-// factors differ from those of the tile before waits for its end.
+// A persistent block iterates over its tiles; each begins while the previous one ends. A tile with
+// other factors than the previous one waits for its end.
 template <class Step, class Parameters>
 KRONOP_INLINE void walk_exchanging(const Parameters& parameters) {
   unsigned char* shared = shared_memory();
@@ -162,8 +162,8 @@ KRONOP_INLINE void walk_exchanging(const Parameters& parameters) {
 
 }  // namespace kron
 
-// A block walks over its tiles. Where possible, the next tile's X is on its way while results
-// leave.
+// A persistent block iterates over its tiles. If possible, the next tile's X is loaded while
+// results are stored.
 template <class Step, class Parameters>
 KRONOP_INLINE void walk_over_tiles(const Parameters& parameters) {
   unsigned char* shared = shared_memory();
@@ -187,8 +187,7 @@ KRONOP_INLINE void walk_over_tiles(const Parameters& parameters) {
     __syncthreads();
     index += gridDim.x / Step::kCluster;
     const bool more = index < tiles.count();
-    // Since the barrier nobody reads the offsets of the tile before this one: the next tile's take
-    // their place.
+    // After the barrier nobody reads the previous tile's offsets: the next tile's replace them.
     kron::Window<Step> next = now;
     next.rows = 0;
     if (more) next = tiles.open(index, Step::kOffsetBytes - now.at);

@@ -1,4 +1,4 @@
-"""The `kron_mma` pass, on the tensor cores: its tile, and where its digits stand in X."""
+"""The `kron_mma` pass, on the tensor cores: its tile, and the position of its digits in X."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _AHEAD_THREADS = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KronMma(TiledPass):
-    """A pass on the tensor cores. Digit i of the tile is `runs[i]` neighbouring factors,
-    multiplied out."""
+    """A pass on the tensor cores. Digit i of the tile is the product of `runs[i]` neighbouring
+    factors."""
 
     kernel = "kron_mma"
     kind = "mma"
@@ -85,8 +85,8 @@ class KronMma(TiledPass):
         return self.tile.blocks(target)
 
     def grid(self, tiles: int, target: Target) -> int:
-        """As many blocks as run at once: each prepares the factors once, and walks over many
-        tiles."""
+        """As many blocks as run at once: each prepares the factors once, and iterates over many
+        tiles (persistent blocks)."""
         cluster, cores = self.cluster, target.cores
         # NOTE: an H200 has 132 multiprocessors, in GPCs of 16 and 18: clusters of 4 and 8 blocks
         # fit on 128 of them.
@@ -94,7 +94,7 @@ class KronMma(TiledPass):
         return min(tiles, most // cluster) * cluster
 
     def strides_as_planned(self, digit: int, size: int, by_rows: bool) -> bool:
-        # The kernel reads vectors with the digit stride that was compiled in.
+        # The kernel's vectors assume the digit stride that was compiled in.
         return size == 1 or self._digit(by_rows) in (0, digit)
 
     def _digit(self, by_rows: bool) -> int:
@@ -115,11 +115,11 @@ class KronMma(TiledPass):
         )
 
     def _ahead(self, target: Target) -> bool:
-        """Whether a warp loads the elements of its next turn while it multiplies this one's."""
+        """Whether a warp loads the elements of its next round while it multiplies this one's."""
         return self.tile.reads_ahead and self.threads * self.blocks(target) <= _AHEAD_THREADS
 
     def exchanged(self, target: Target) -> int:
-        """`tile.exchanged` where it pays, else 0: several blocks of a multiprocessor overlap
+        """`tile.exchanged` if it pays, else 0: several blocks of a multiprocessor overlap
         anyway."""
         alone = self._ahead(target) and self.blocks(target) == 1
         return self.tile.exchanged if alone and min(self.vectors) > 1 else 0
@@ -139,7 +139,7 @@ class KronMma(TiledPass):
         )
 
     def _factor_constants(self) -> tuple[tuple[str, Constant], ...]:
-        """Constants of the factors, and which of them make each digit."""
+        """Constants of the factors, and which of them are multiplied to each digit."""
         factors, runs = self.work.shape.factors, self.runs
         return (
             ("kFactorFirst", tuple(sum(runs[:index]) for index in range(len(runs) + 1))),

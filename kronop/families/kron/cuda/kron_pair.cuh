@@ -1,9 +1,9 @@
-// A phase that contracts two digits: the result of the first one never leaves the registers.
+// A phase that contracts two digits: the result of the first one stays in registers.
 //
-// The elements are the right operand of the first product, Y1 = F1^T X, with the contracted index
-// along the threads of a quad. The columns of Y1 come out along the quad as well. That is how the
-// second product, Y2 = Y1 F2, takes the contracted index of its left operand: the transposition
-// between the two digits is free.
+// X is the right operand of the first product, Y1 = F1^T X, with the contracted index along the
+// threads of a quad. The columns of Y1 are along the quad as well. That is how the second product,
+// Y2 = Y1 F2, needs the contracted index of its left operand: the transposition between the two
+// digits is free.
 #pragma once
 
 #include "kron_pair_layout.cuh"
@@ -11,14 +11,13 @@
 namespace kronop {
 namespace kron {
 
-// Reads the blocks of a thread from X. All loads are issued before the first one is needed.
+// Loads a thread's blocks from X. All loads are issued before the first one is needed.
 template <class Step, int Phase, Access kAccess, class Of = PairOf<Step, Phase>, class Element>
 KRONOP_INLINE void read_blocks(Element (&x)[Of::kLanes][Of::kParts1][Of::kParts2][2],
                                const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
                                const Source<Step, kAccess>& source) {
   using Input = typename Step::Input;
-  // The elements of one access: a pair of a contiguous digit, if pairs end with the digit; or all
-  // lanes.
+  // The elements of one access: a pair of a contiguous digit, if its size is even; or all lanes.
   constexpr int width = Of::kUnit ? (Of::kP1 % 2 == 0 ? 2 : 1) : Of::kPlaces == 1 ? Of::kLanes : 1;
   constexpr int at1 = step_in<Step>(Of::kInner), at2 = step_in<Step>(Of::kOuter);
   const int t = threadIdx.x % 4, g = threadIdx.x % 32 / 4;
@@ -58,7 +57,7 @@ KRONOP_INLINE void read_blocks(Element (&x)[Of::kLanes][Of::kParts1][Of::kParts2
   }
 }
 
-// Reads the blocks of a thread from the tile.
+// Loads a thread's blocks from the tile.
 template <class Step, int Phase, class Of = PairOf<Step, Phase>>
 KRONOP_INLINE void read_blocks(typename Of::Elements& x, const Place (&places)[Of::kPlaces],
                                const bool (&live)[Of::kPlaces],
@@ -76,7 +75,7 @@ KRONOP_INLINE void read_blocks(typename Of::Elements& x, const Place (&places)[O
       for (int j = 0; j < Of::kParts2; ++j) {
         const bool outer = live[i] && (Of::kP2 % 8 == 0 || 8 * j + g < Of::kP2);
         if constexpr (Of::kUnit) {
-          // A digit has an even number of slots, so that a pair stays within them.
+          // A digit has an even number of slots, so that a pair does not cross its end.
           const int p = 8 * s + 2 * t;
           const auto pair = load_if<Accumulator, 2>(outer && (Of::kP1 % 8 == 0 || p < Of::kP1),
                                                     from + 8 * s + 8 * j * Of::kStride2);
@@ -129,8 +128,8 @@ KRONOP_INLINE void multiply_left(typename Step::Accumulator (&sums)[Of::kParts2]
     }
   }
   if constexpr (Of::kStacked) {
-    // The upper half has the products of what rounding left of the factor: they are added to those
-    // of the values.
+    // The upper half has the products of the factor's remainders: they are added to those of the
+    // values.
 #pragma unroll
     for (int j = 0; j < Of::kParts2; ++j) {
 #pragma unroll
@@ -172,7 +171,7 @@ KRONOP_INLINE void multiply_right(
   }
 }
 
-// Calls visit(the values of all lanes, first index, second index) for the thread's results of row
+// Calls visit(the values of all lanes, first index, second index) for the thread's results in row
 // tile m.
 template <class Step, int Phase, class Of = PairOf<Step, Phase>, class Visit>
 KRONOP_INLINE void for_each_result(const typename Of::Sums& sums, int m, Visit visit) {
@@ -218,7 +217,7 @@ KRONOP_INLINE void write_blocks(const typename Of::Sums& sums, int m,
   for_each_result<Step, Phase>(sums, m, write);
 }
 
-// Writes the same results through the epilogue to Y.
+// Applies the epilogue to the same results and stores them to Y.
 template <class Step, int Phase, Access kAccess, class Of = PairOf<Step, Phase>>
 KRONOP_INLINE void write_blocks(const typename Of::Sums& sums, int m,
                                 const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
@@ -248,8 +247,8 @@ KRONOP_INLINE void write_blocks(const typename Of::Sums& sums, int m,
   for_each_result<Step, Phase>(sums, m, write);
 }
 
-// A phase at work on a window: what a thread keeps, how it fetches a piece of the blocks, and how
-// it multiplies the piece and leaves the results.
+// A phase's work on a window: a thread's state, how it loads a piece of the blocks, and how it
+// multiplies the piece and stores the results.
 template <class Step, int Phase, Access kAccess, int kEach = 0>
 struct PairWork {
   using Of = PairOf<Step, Phase>;
@@ -289,8 +288,7 @@ struct PairWork {
   KRONOP_INLINE void use(const Piece& now) const {
     typename Of::Elements elements;
     convert_all(elements, now.elements);
-    // The loop is rolled, so that split elements do not stay in registers from one round to the
-    // next.
+    // Not unrolled, so that split elements do not stay in registers from one round to the next.
 #pragma unroll 1
     for (int m = 0; m < Of::kProduced1; ++m) {
       typename Of::Sums sums;

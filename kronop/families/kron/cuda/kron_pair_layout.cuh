@@ -1,5 +1,5 @@
-// What a phase that contracts two digits is made of (kron_pair.cuh): its sizes, and the fragments
-// of both factors.
+// Constants of a phase that contracts two digits (kron_pair.cuh): its sizes, and the fragments of
+// both factors.
 #pragma once
 
 #include "kron_ends.cuh"
@@ -7,9 +7,8 @@
 namespace kronop {
 namespace kron {
 
-// The left operand of a product with only 8 produced rows, half of those that the tensor core
-// multiplies. The other half has what rounding left of the values, so that two products do what
-// otherwise takes three.
+// The left operand of a product with only 8 produced rows, half of an MMA's rows. The other half
+// has the remainders of the values, so that two MMAs do what otherwise takes three.
 template <class T>
 struct alignas(16) Stacked {
   T data[4];
@@ -52,21 +51,20 @@ struct PairOf {
   // Parts of 8 contracted or second produced indices, and of 16 first produced ones.
   static constexpr int kParts1 = (kP1 + 7) / 8, kParts2 = (kP2 + 7) / 8, kProduced2 = (kQ2 + 7) / 8,
                        kProduced1 = (kQ1 + 15) / 16;
-  static constexpr int kLanes = Step::kPhaseLanes[Phase];  // blocks that a warp takes at once
+  static constexpr int kLanes = Step::kPhaseLanes[Phase];  // blocks that a warp has at once
   static constexpr bool kNeighbours = Step::kPhaseNeighbours[Phase];
   static constexpr int kPlaces = kNeighbours ? 1 : kLanes;
   static constexpr int kBlocks = fibers_of<Step>(Phase);
-  // Whether a block's first produced indices fit into 8 rows: the second product then takes two
-  // blocks at once.
+  // Whether a block's first produced indices fit in 8 rows: the second product then has two blocks
+  // at once.
   static constexpr bool kHalf = kQ1 <= 8;
   static constexpr int kSets = kHalf ? kLanes / 2 : kLanes;
   static constexpr bool kStacked = kHalf && Step::kSplit;
-  static constexpr int kTogether =
-      Step::kSplit ? 2 : 1 << 20;  // parts whose products are one chain of sums
+  static constexpr int kTogether = Step::kSplit ? 2 : 1 << 20;  // parts whose MMAs are one chain
   using Left = Either<kStacked, Stacked<Accumulator>, Split<Accumulator, 4, Step::kSplit>>;
   using Right = Split<Accumulator, 2, Step::kSplit>;
   static constexpr int kLeftCount = kProduced1 * kParts1, kRightCount = kParts2 * kProduced2;
-  // Whether the factors are held in registers for the whole phase, since they are few.
+  // Whether the factors are in registers for the whole phase, because they are small.
   static constexpr bool kHoldFactors =
       kProduced1 == 1 && kLeftCount * sizeof(Left) + kRightCount * sizeof(Right) <= 64;
   using LeftFactor = Held<Left, kLeftCount, kHoldFactors>;
@@ -76,8 +74,8 @@ struct PairOf {
   using Elements = ElementsOf<Accumulator>;
   using Sums = Accumulator[kSets][kProduced2][4];
 
-  // Index along the first produced digit of row g of 8, in an order that keeps 16-byte accesses
-  // free of bank conflicts.
+  // Index along the first produced digit of row g of 8, in an order that avoids bank conflicts of
+  // 16-byte accesses.
   KRONOP_INLINE static constexpr int row(int g) { return (g & 4) | (g & 1) << 1 | (g & 2) >> 1; }
   KRONOP_INLINE static constexpr int along(int t, int r) { return kUnit ? 2 * t + r : t + 4 * r; }
 

@@ -1,4 +1,4 @@
-// What the passes of a Kronecker matmul share: their parameters, and the walk over their tiles.
+// What the passes of a Kronecker matmul share: their parameters, and the iteration over tiles.
 #pragma once
 
 #include "kron_steps.cuh"
@@ -11,7 +11,7 @@ struct KronTileParameters {
   void* y;
   void* z;
   long long x_vector, y_vector;  // whether pointers and strides allow the step's vector accesses
-  long long tiles[3];            // of columns, of rows, and all there are
+  long long tiles[3];            // of columns, of rows, and in all
   long long outer_extent[2], outer_x[2], outer_y[2], outer_z[2];
   long long inner_extent, inner_x, inner_y, inner_z;
   long long digit_x, digit_y, digit_z;
@@ -23,13 +23,11 @@ struct KronTileParameters {
 
 namespace kron {
 
-// The type of the tile's elements: that of the accumulators or, where kHalf, of the 16-bit
-// operands.
+// The element type of the tile: that of the accumulators or, if kHalf, of the 16-bit operands.
 template <class Step>
 using TileElement = Either<Step::kHalf, typename Step::Input, typename Step::Accumulator>;
 
-// Offset in the tile of linear index k of the digits, which have their produced or contracted
-// sizes.
+// Offset in the tile of linear index k of the digits with their produced or contracted sizes.
 template <class Step, bool Produced, int Digit = Step::kDigits - 1>
 KRONOP_INLINE int spread(int k) {
   if constexpr (Produced ? Step::kDenseOut : Step::kDenseIn) {
@@ -44,7 +42,7 @@ KRONOP_INLINE int spread(int k) {
   }
 }
 
-// A chunk of VectorSize elements, as memory outside the tile has them: (row, k, column) of the
+// A chunk of VectorSize elements that are contiguous in global memory: (row, k, column) of the
 // first one.
 template <class Step, int Size, int VectorSize>
 struct Chunk {
@@ -63,7 +61,7 @@ struct Chunk {
 };
 
 // The blocks of a cluster share a tile: each has an equal part of the first digit. The last phase
-// contracts that digit, and its results go to memory from whichever block computes them.
+// contracts that digit, and each block stores the results that it computes.
 template <class Step>
 KRONOP_INLINE int rank_of_block() {
   if constexpr (Step::kCluster > 1) return cluster_rank();
@@ -78,8 +76,8 @@ KRONOP_INLINE void wait_for_threads() {
   }
 }
 
-// A tile's rows in memory, and how much of the tile exists. The offsets of rows are in shared
-// memory, from byte `at` on.
+// A tile's rows in global memory, and how much of the tile exists. The offsets of rows are in
+// shared memory, from byte `at` on.
 template <class Step>
 struct Window {
   int at, rows, columns;
@@ -92,16 +90,16 @@ struct Window {
   KRONOP_INLINE long long z(int row) const { return offsets(2)[row]; }
 };
 
-// The tile of a window. Of two tiles, one is filled while the other one is worked on.
+// The buffer of a window's tile. With two buffers, one is filled while the other one is contracted.
 template <class Step>
 KRONOP_INLINE TileElement<Step>* tile_of(unsigned char* shared, const Window<Step>& window) {
   const int at = Step::kBuffers > 1 && window.at != 0 ? Step::kTileBytes : 0;
   return reinterpret_cast<TileElement<Step>*>(shared + Step::kTileBytesAt + at);
 }
 
-// Calls visit for the digits of a batch's linear index. Most problems have one batch, which has
-// none. The loop stays rolled, since a block runs it once or twice: four copies of a division would
-// be code that comes from memory first.
+// Calls visit for the digits of a batch's linear index. Most problems have one batch, without
+// digits. The loop is not unrolled, since a block runs it once or twice: four copies of a division
+// would have to be fetched from memory first.
 template <class Parameters, class Visit>
 KRONOP_INLINE void for_each_batch_digit(long long batch, const Parameters& parameters,
                                         Visit visit) {
@@ -109,8 +107,8 @@ KRONOP_INLINE void for_each_batch_digit(long long batch, const Parameters& param
   for (int axis = 3; batch != 0; --axis) visit(axis, split(batch, parameters.batch_extent[axis]));
 }
 
-// The tiles of a launch. Blocks walk over (batch, tile of rows, tile of columns), columns fastest.
-// Little is kept between tiles, to save registers.
+// The tiles of a launch, in the order (batch, tile of rows, tile of columns), columns fastest.
+// Little state is kept between tiles, to save registers.
 template <class Step, class Parameters>
 struct Tiles {
   const Parameters& parameters;
@@ -154,7 +152,7 @@ struct Tiles {
   }
 };
 
-// Elements from the factors `first` ... of batch 0 to those of the batch with this linear index.
+// Offsets of the factors `first` ... from batch 0 to the batch with this linear index.
 template <int N, class Parameters>
 KRONOP_INLINE void factor_offsets(long long (&offsets)[N], const Parameters& parameters, int first,
                                   long long batch) {

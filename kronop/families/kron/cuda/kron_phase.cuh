@@ -1,4 +1,4 @@
-// One phase of a pass on the tensor cores: which fibers a thread has, and how it loads the factor.
+// One phase of a pass on the tensor cores: a thread's fibers, and how it loads the factor.
 #pragma once
 
 #include "kron_parameters.cuh"
@@ -8,19 +8,19 @@
 namespace kronop {
 namespace kron {
 
-// Where a fiber lies: its first element in the tile; and in memory its row, its index along the
-// digits, and its column.
+// The position of a fiber: its first element in the tile; and in global memory its row, its index
+// along the digits, and its column.
 struct Place {
   int shared = 0, row = 0, k = 0, column = 0;
 };
 
-// Adds the place of a fiber, whose number is in mixed radix over the axes that a phase leaves free,
-// last one fastest.
+// Adds the position of a fiber, whose number is in mixed radix over the free axes of a phase, last
+// one fastest.
 template <class Step, int Phase, int Axis = Step::kPhaseAxis[Phase + 1] - 1>
 KRONOP_INLINE void walk(Place& place, int fiber) {
   constexpr bool first = Axis == Step::kPhaseAxis[Phase];
   constexpr int extent = Step::kAxisExtent[Axis];
-  // Constants of their own, because nvcc does not allow arrays of constants in device code.
+  // Separate constants, because nvcc does not allow arrays of constants in device code.
   constexpr int shared = Step::kAxisShared[Axis], row = Step::kAxisRow[Axis],
                 k = Step::kAxisDigit[Axis], column = Step::kAxisColumn[Axis];
   const int index = first ? fiber : fiber % extent;
@@ -32,7 +32,7 @@ KRONOP_INLINE void walk(Place& place, int fiber) {
 }
 
 // The number of a fiber in the phase's own order, from its number by chunks. A chunk is kEach
-// fibers that are as far apart as can be.
+// fibers that are as far apart as possible.
 template <int kFibers, int kEach>
 KRONOP_INLINE constexpr int in_order(int fiber) {
   if constexpr (kEach == 0) {
@@ -43,8 +43,8 @@ KRONOP_INLINE constexpr int in_order(int fiber) {
 }
 
 // Places of fibers start + offset, start + offset + kStep, ... below `count` (kAll: all of them
-// are), which are numbered by chunks where kEach is given. Where all sizes are powers of two
-// (kRegular), no carry links `start` with the steps, so that steps are constants.
+// are), which are numbered by chunks if kEach is given. If all sizes are powers of two (kRegular),
+// there are no carries between `start` and the steps, so that steps are constants.
 template <class Step, int Phase, int kStep, bool kAll, int kEach = 0, int N>
 KRONOP_INLINE void places_of(Place (&places)[N], bool (&live)[N], int start, int offset,
                              int count) {
@@ -63,8 +63,8 @@ KRONOP_INLINE void places_of(Place (&places)[N], bool (&live)[N], int start, int
   }
 }
 
-// Takes pieces `start`, `start` + kStep, ... below kEnd. Where kAhead, a piece is fetched while the
-// one before it is in use. Elsewhere two small pieces share the arithmetic of their indices, where
+// Processes pieces `start`, `start` + kStep, ... below kEnd. If kAhead, a piece is loaded while the
+// previous one is in use. Otherwise two small pieces share the arithmetic of their indices, if
 // possible.
 template <class Step, class Piece, int kEnd, int kStep, bool kAhead, class Fetch, class Use>
 KRONOP_INLINE void for_each_piece_of_phase(int start, Fetch fetch, Use use) {
@@ -92,7 +92,7 @@ KRONOP_INLINE void for_each_piece_of_phase(int start, Fetch fetch, Use use) {
   }
 }
 
-// What a phase is made of, at compile time.
+// Compile-time constants of a phase.
 template <class Step, int Phase>
 struct PhaseOf {
   using Accumulator = typename Step::Accumulator;
@@ -104,23 +104,22 @@ struct PhaseOf {
   // Whether the tile is contiguous along the digit itself.
   static constexpr bool kUnit = kStride == 1;
   static constexpr int kLanes = Step::kPhaseLanes[Phase];  // fibers of a thread
-  static constexpr int kFiberTiles = kLanes / 2;           // of 16 fibers that a warp takes at once
-  // Whether a thread's fibers are neighbours, so that one vector holds them.
+  static constexpr int kFiberTiles = kLanes / 2;           // tiles of 16 fibers of a warp
+  // Whether a thread's fibers are neighbours, so that one vector has them.
   static constexpr bool kNeighbours = Step::kPhaseNeighbours[Phase];
   static constexpr int kPlaces = kNeighbours ? 1 : kLanes;
   static constexpr int kFibers = fibers_of<Step>(Phase);
-  // Whether four warps multiply together: kChunk produced indices at a time, of kColumns with
-  // padding.
+  // Whether warp groups multiply: kChunk produced indices at a time, of kColumns with padding.
   static constexpr bool kWgmma = Step::kPhaseWgmma[Phase];
   static constexpr int kChunk = kProduced > 32 ? 64 : 32,
                        kColumns = (kProduced + kChunk - 1) / kChunk * kChunk;
-  // Parts of the contraction whose products are one chain of sums in the tensor cores.
+  // Parts of the contraction whose MMAs are one chain in the tensor cores.
   static constexpr int kTogether = Step::kSplit ? (kWgmma ? 4 : 2) : kContractedParts;
   template <class T>
   using FibersOf = T[kContractedParts][kFiberTiles][4];
-  using Fibers = FibersOf<Accumulator>;  // as the tensor cores take them, unsplit
-  // int8: a product takes kDeep parts of the contraction at once. kPlanes bytes of an element
-  // count: 1 in X, 3 in sums of up to 128 products of two bytes, and 4 in other sums.
+  using Fibers = FibersOf<Accumulator>;  // unsplit operands of the tensor cores
+  // int8: an MMA has kDeep parts of the contraction. kPlanes bytes of an element are used: 1 in X,
+  // 3 in sums of up to 128 products of two bytes, and 4 in other sums.
   static constexpr bool kBytes = detail::same<typename Step::Factor, int8_t>;
   static constexpr int kDeep = !kBytes                 ? 1
                                : kContractedParts <= 2 ? 2
@@ -133,11 +132,11 @@ struct PhaseOf {
                 "sums of more products of two bytes would take more than three bytes");
   using A = Split<Accumulator, 4, Step::kSplit>;
   using B = Either<kBytes, ByteFactor<kDeep>, Split<Accumulator, 2, Step::kSplit>>;
-  using Left = Either<kBytes, BytePlanes<PhaseOf>, const Fibers&>;  // what `multiply` takes
-  // Whether the factor is held in registers for the whole phase, since it is small.
+  using Left = Either<kBytes, BytePlanes<PhaseOf>, const Fibers&>;  // the argument of `multiply`
+  // Whether the factor is in registers for the whole phase, because it is small.
   static constexpr bool kHoldFactor = !kWgmma && kSteps * kProducedParts * sizeof(B) <= 64;
-  // Parts of the produced index whose sums a thread holds at once: products that are independent
-  // hide each other's latency.
+  // Parts of the produced index whose sums a thread has at once: independent MMAs hide each other's
+  // latency.
   static constexpr int kSums =
       (kContractedParts > 8 ? (sizeof(Accumulator) > 4 ? 1 : 2) : 4) / kFiberTiles;
   static constexpr int kAtOnce = kWgmma                   ? kChunk / 8
@@ -149,7 +148,7 @@ struct PhaseOf {
     const int t = threadIdx.x % 4;
     return 8 * s + (kUnit ? 2 * t + r : t + 4 * r);
   }
-  // A thread's first fiber, where its warp's begin at `first`, and the distance of its next places.
+  // A thread's first fiber, where its warp's begin at `first`, and the stride of its next ones.
   KRONOP_INLINE static int fiber(int first) {
     return first + (kUnit ? 1 : kLanes) * (threadIdx.x % 32 / 4);
   }
@@ -161,7 +160,7 @@ struct PhaseOf {
     static constexpr int kDigit = PhaseOf::kDigit, kCount = kSteps * kProducedParts,
                          kElements = 2 * kDeep;
     static constexpr bool kWhole =
-        kContracted % (8 * kDeep) == 0 && kProduced % 8 == 0;  // no element is beyond the factor
+        kContracted % (8 * kDeep) == 0 && kProduced % 8 == 0;  // no element is out of bounds
     KRONOP_INLINE static unsigned contracted(unsigned part, unsigned thread, int i) {
       const unsigned t = thread % 4, r = i % 2;
       return (part / kProducedParts * kDeep + i / 2) * 8 + (kUnit ? 2 * t + r : t + 4 * r);
@@ -177,9 +176,9 @@ struct PhaseOf {
     }
   };
 
-  // The factor as warp groups read it from shared memory: its values and then, where split, what
-  // rounding left, one block of 8 contracted indices after the other. Elements are numbered so that
-  // four of them are the contracted indices of a column in a core matrix.
+  // The factor for wgmma, in shared memory: its values and then, if split, the remainders, one
+  // block of 8 contracted indices after the other. Elements are numbered so that four of them are
+  // the contracted indices of a column in a core matrix.
   struct WarpGroupFragments {
     static constexpr int kDigit = PhaseOf::kDigit, kCount = kContractedParts * kColumns / 32 * 8,
                          kElements = 1;
@@ -207,7 +206,7 @@ struct PhaseOf {
   };
 };
 
-// How many phases multiply by warp groups.
+// How many phases use wgmma.
 template <class Step>
 KRONOP_INLINE constexpr int wgmma_phases() {
   int count = 0;
@@ -215,17 +214,17 @@ KRONOP_INLINE constexpr int wgmma_phases() {
   return count;
 }
 
-// Registers of a thread for factors that are under way: a third of those that it has; more than 64
-// are of no use.
+// Registers of a thread for factors that are being loaded: a third of those that it has; more than
+// 64 are of no use.
 template <class Step>
 inline constexpr int room_for_factors =
     Step::kThreads * Step::kBlocks * 192 <= 65536 ? 64
                                                   : 65536 / (Step::kThreads * Step::kBlocks * 3);
 
-// A thread's share of a digit's factor: loaded from memory to registers, and from there stored to
+// A thread's share of a digit's factor: loaded from global memory to registers, and then stored to
 // shared memory as [fragment][32 threads]. `Fragments` says which kElements elements of the factor
-// a thread of a fragment has. An element is a product of elements of the factors that the digit is
-// made of.
+// a thread of a fragment has. An element is a product of elements of the factors that were merged
+// into the digit.
 template <class Step, class Fragments>
 struct FactorLoad {
   using Factor = typename Step::Factor;
@@ -235,7 +234,7 @@ struct FactorLoad {
   static constexpr int kFirst = Step::kFactorFirst[kDigit],
                        kFactors = Step::kFactorFirst[kDigit + 1] - kFirst;
   static constexpr int kContracted = Step::kContracted[kDigit], kProduced = Step::kProduced[kDigit];
-  // The fragments of a thread, and how many of them are under way at once: all, or a power of two.
+  // A thread's fragments, and how many are loaded at once: all, or a power of two.
   static constexpr int kShare = (kCount + Step::kThreads - 1) / Step::kThreads;
   static constexpr int kWords =
       kElements * kFactors * (sizeof(Factor) > 4 ? 2 : 1);  // registers for one of them
@@ -249,8 +248,8 @@ struct FactorLoad {
   static constexpr int kAtOnce = at_once();
   Factor items[kAtOnce][kElements][kFactors];
 
-  // Where all sizes are powers of two, no carry links fragment `start` with the steps from it, so
-  // that steps are constants.
+  // If all sizes are powers of two, there are no carries between fragment `start` and the steps
+  // from it, so that steps are constants.
   struct Spot {
     unsigned p, q;
     KRONOP_INLINE Spot(unsigned e, int i)
@@ -329,13 +328,13 @@ struct FactorLoad {
   }
 };
 
-// The factors of a batch: their elements in memory, and shared memory to which they go.
+// The factors of a batch: their addresses in global memory, and shared memory for them.
 template <class Step, class Parameters>
 struct Factors {
   unsigned char* shared;
   const Parameters& parameters;
-  // NOTE: without renewed() the compiler would compute addresses ahead of the walk over the tiles,
-  // and hold them in registers all the way.
+  // NOTE: without renewed() the compiler would hoist addresses out of the loop over tiles, and keep
+  // them in registers.
   unsigned thread = renewed(unsigned(threadIdx.x));
   long long offsets[Step::kFactors];
   KRONOP_INLINE Factors(unsigned char* to, const Parameters& from, long long batch)
@@ -344,8 +343,8 @@ struct Factors {
   }
 };
 
-// Loads a digit's factor. Where registers have room for it next to the kHeld ones in use, its loads
-// are under way while next.operator()<held>() runs.
+// Loads a digit's factor. If registers suffice for it in addition to the kHeld ones in use,
+// next.operator()<held>() runs while it is loaded.
 template <class Step, class Fragments, int kHeld, class Parameters, class Next>
 KRONOP_INLINE void load_fragments(const Factors<Step, Parameters>& factors, Next next) {
   FactorLoad<Step, Fragments> load;

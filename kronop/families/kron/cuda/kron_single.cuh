@@ -1,4 +1,4 @@
-// A phase that contracts one digit of all fibers along it, by products of warps or of warp groups.
+// A phase that contracts one digit of all fibers along it, by warps or by warp groups.
 #pragma once
 
 #include "kron_fibers.cuh"
@@ -6,8 +6,7 @@
 namespace kronop {
 namespace kron {
 
-// Adds all products of one part of the contraction to the sums of parts n0 ... of the produced
-// index.
+// Adds all MMAs of one part of the contraction to the sums of produced parts n0 ...
 template <int kIndex, int kParts, class T, bool kSplit, int kFiberTiles, int kAtOnce>
 KRONOP_INLINE void add_products(T (&sums)[kAtOnce][kFiberTiles][4],
                                 const Split<T, 4, kSplit> (&a)[kFiberTiles],
@@ -22,13 +21,13 @@ KRONOP_INLINE void add_products(T (&sums)[kAtOnce][kFiberTiles][4],
   if constexpr (kIndex + 1 < products_of<kSplit>) add_products<kIndex + 1, kParts>(sums, a, b, n0);
 }
 
-// Computes the sums of parts n0 ... of the produced index.
+// Computes the sums of produced parts n0 ...
 template <class Step, int Phase, class Of = PhaseOf<Step, Phase>, class Factor>
 KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::kFiberTiles][4],
                             const typename Of::Fibers& fibers, int n0, const Factor& factor) {
-  // NOTE: the tensor cores truncate each sum. Where float32 accuracy is wanted, they compute short
-  // sums only, which the ordinary cores add up with rounding. Measured at P = 64 and 128, errors of
-  // 8e-7 and 1.7e-6 become 2e-7.
+  // NOTE: the tensor cores truncate each sum. For float32 accuracy, they only compute short sums,
+  // which the ordinary cores add up with rounding. Measured at P = 64 and 128, errors of 8e-7 and
+  // 1.7e-6 become 2e-7.
   using Accumulator = typename Step::Accumulator;
 #pragma unroll
   for (int first = 0; first < Of::kContractedParts; first += Of::kTogether) {
@@ -63,7 +62,7 @@ KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::
   }
 }
 
-// Takes some parts of the contraction as left operands of warp groups.
+// Prepares some parts of the contraction as left operands of wgmma.
 template <class Of, int kParts>
 KRONOP_INLINE void take_parts(typename Of::A (&a)[kParts], const typename Of::Fibers& fibers,
                               int first) {
@@ -76,7 +75,7 @@ KRONOP_INLINE void take_parts(typename Of::A (&a)[kParts], const typename Of::Fi
   }
 }
 
-// Starts all products of these parts; small ones come first, as everywhere.
+// Issues all MMAs of these parts; small terms first, as everywhere.
 template <class Step, class Of, int kParts>
 KRONOP_INLINE void start_products(typename Of::Accumulator (&sums)[Of::kChunk / 8][4],
                                   const typename Of::A (&a)[kParts],
@@ -101,8 +100,8 @@ KRONOP_INLINE void start_products(typename Of::Accumulator (&sums)[Of::kChunk / 
   commit_warp_group_products();
 }
 
-// Computes the sums of one chunk of the produced index, by four warps together. The next parts of
-// the contraction are split while products of the ones before are under way.
+// Computes the sums of one chunk of the produced index by a warp group. The next parts of the
+// contraction are split while MMAs of the previous ones are in flight.
 template <class Step, int Phase, int kFirst = 0, class Of = PhaseOf<Step, Phase>, int kParts>
 KRONOP_INLINE void multiply_wgmma(typename Of::Accumulator (&sums)[Of::kChunk / 8][1][4],
                                   const typename Of::A (&a)[kParts],
@@ -119,7 +118,7 @@ KRONOP_INLINE void multiply_wgmma(typename Of::Accumulator (&sums)[Of::kChunk / 
   for (int n = 0; n < Of::kChunk / 8; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      // The compiler takes renewed() values for new ones: else it might read the sums ahead of the
+      // renewed() values are opaque to the compiler: otherwise it might read the sums before the
       // wait.
       part[n][e] = renewed(part[n][e]);
       sums[n][0][e] = kFirst == 0 ? part[n][e] : sums[n][0][e] + part[n][e];
@@ -128,8 +127,8 @@ KRONOP_INLINE void multiply_wgmma(typename Of::Accumulator (&sums)[Of::kChunk / 
   if constexpr (next > 0) multiply_wgmma<Step, Phase, kFirst + kParts>(sums, then, fibers, factor);
 }
 
-// A phase at work on a window: what a thread keeps, how it fetches a piece of the fibers, and how
-// it multiplies the piece and leaves the results.
+// A phase's work on a window: a thread's state, how it loads a piece of the fibers, and how it
+// multiplies the piece and stores the results.
 template <class Step, int Phase, Access kAccess, class Parameters, int kEach = 0>
 struct PhaseWork {
   using Of = PhaseOf<Step, Phase>;
@@ -178,8 +177,8 @@ struct PhaseWork {
     typename Of::Fibers elements;
     convert_all(elements, now.elements);
     const typename Of::Left left(elements);
-    // Factors held in registers need constant indices, hence an unrolled loop. Elsewhere a rolled
-    // loop keeps split fibers from staying in registers.
+    // Factors in registers need constant indices, hence an unrolled loop. Otherwise the loop is not
+    // unrolled, so that split fibers do not stay in registers.
 #pragma unroll(Of::kHoldFactor ? Of::kProducedParts : 1)
     for (int n0 = 0; n0 < Of::kProducedParts; n0 += Of::kAtOnce) {
       Accumulator sums[Of::kAtOnce][Of::kFiberTiles][4];
@@ -225,12 +224,12 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
                              const Window<Step>& window) {
   using Work = PhaseWork<Step, Phase, kAccess, Parameters>;
   const Work work(shared, parameters, window);
-  // The blocks of a cluster share the fibers of the last phase.
+  // The blocks of a cluster divide the fibers of the last phase.
   constexpr int blocks = Phase + 1 == Step::kPhases ? Step::kCluster : 1;
   constexpr int at_once = Step::kThreads / 32 * Work::kAtOnce * blocks;
   const int warp =
       (blocks > 1 ? rank_of_block<Step>() * (Step::kThreads / 32) : 0) + threadIdx.x / 32;
-  // The warps of a warp group multiply together, so they do the same number of rounds.
+  // All warps of a warp group multiply together, so they have the same number of rounds.
   constexpr int end = Work::Of::kWgmma ? (Work::kFibers + 63) / 64 * 64 : Work::kFibers;
   work_on_pieces<Step, Phase, end, at_once>(work, warp * Work::kAtOnce);
 }

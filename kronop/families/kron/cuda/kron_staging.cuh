@@ -1,4 +1,4 @@
-// How a tile of a Kronecker matmul comes from memory in whole rows, and how results leave it.
+// How a tile of a Kronecker matmul is staged: copied from global memory in whole rows, and back.
 #pragma once
 
 #include "kron_parameters.cuh"
@@ -6,14 +6,14 @@
 namespace kronop {
 namespace kron {
 
-// Whether a window is accessed in whole vectors: the step has them, pointers and strides allow
-// them, and the tile is not cut inside one.
+// Whether a window is accessed in vectors: the step has them, pointers and strides allow them, and
+// the tile does not end inside one.
 template <class Step>
 KRONOP_INLINE bool wide(int vector, long long allowed, const Window<Step>& window) {
   return vector > 1 && allowed && (Step::kColumns == 1 || window.columns == Step::kColumns);
 }
 
-// The strides of an operand, as constants where the step knows them. Other strides are rare, and
+// The strides of an operand, as constants if the step knows them. Other strides are rare, and
 // renewed() keeps the compiler from holding anything derived from them in registers.
 template <bool kWide, int kDigit>
 struct Strides {
@@ -23,7 +23,7 @@ struct Strides {
 };
 
 // A chunk of the window: its row and column, its index along the digits as the thread's own part k
-// and a `step` that is known at compile time, and its place in the tile.
+// plus a `step` that is known at compile time, and its place in the tile.
 struct Piece {
   int row, column, k, step, at;
   template <class Step>
@@ -36,9 +36,9 @@ struct Piece {
   }
 };
 
-// Calls visit(piece, offset of its row) for a thread's chunks. Where all sizes are powers of two,
-// no carry links a thread's first chunk with the steps to its next ones, so that steps are
-// constants.
+// Calls visit(piece, offset of its row) for a thread's chunks. If all sizes are powers of two,
+// there are no carries between a thread's first chunk and the steps to its next ones, so that steps
+// are constants.
 template <class Step, bool Produced, int kVector, class Visit>
 KRONOP_INLINE void for_each_piece(const Window<Step>& window, const long long* offsets,
                                   Visit visit) {
@@ -52,7 +52,7 @@ KRONOP_INLINE void for_each_piece(const Window<Step>& window, const long long* o
       const int row = first.row + outer.row, k = first.k + outer.k,
                 column = first.column + outer.column;
       const int at = row * Step::kRowStride + spread<Step, Produced>(k) + column;
-      // Offsets are read ahead of the stores, because the compiler assumes that stores change them.
+      // Offsets are read before the stores, because the compiler assumes that stores change them.
       long long offset[unrolled];
 #pragma unroll
       for (int u = 0; u < unrolled; ++u) {
@@ -80,7 +80,7 @@ KRONOP_INLINE void for_each_piece(const Window<Step>& window, const long long* o
   }
 }
 
-// Brings X into the tile, chunk by chunk.
+// Copies X to the tile, chunk by chunk.
 template <class Step, bool kWide, class Parameters>
 struct StageIn {
   using Input = typename Step::Input;
@@ -95,7 +95,7 @@ struct StageIn {
       : x(static_cast<const Input*>(parameters.x)), strides(parameters.digit_x, parameters.inner_x),
         tile(to), window(where) {}
 
-  // Whether pieces are copied asynchronously; the copies are waited for elsewhere.
+  // Whether pieces are copied asynchronously; the caller waits for the copies.
   static constexpr bool kAlone = detail::same<Input, Element> && kVector * sizeof(Input) >= 4;
 
   KRONOP_INLINE void operator()(const Piece& piece, long long row_offset) const {
@@ -118,7 +118,7 @@ struct StageIn {
     }
   }
 
-  // Copies all of a thread's pieces, several of them on their way at once.
+  // Copies all of a thread's pieces, several of them in flight.
   KRONOP_INLINE void run() const {
     using Part = Chunk<Step, Step::kSizeIn, kVector>;
     if constexpr (kAlone || (Step::kRegular && Part::kCount % Step::kThreads == 0)) {
@@ -150,15 +150,15 @@ struct StageIn {
   }
 };
 
-// Prefetches a window's X, where it comes in whole vectors.
+// Prefetches a window's X, if it is copied in vectors.
 template <class Step, class Parameters>
 KRONOP_INLINE void prefetch_tile(const Parameters& parameters, const Window<Step>& window) {
   using Input = typename Step::Input;
   constexpr int share = Step::kSizeIn / Step::kCluster;
   constexpr int run = (Step::kColumns > 1 ? Step::kColumns : share) * sizeof(Input),
                 runs = Step::kColumns > 1 ? share : 1;
-  // NOTE: a warp issues the prefetch of a piece for one thread after the other, about 100 cycles
-  // each, so only one thread of each warp prefetches.
+  // NOTE: a warp issues bulk prefetches for one thread after the other, about 100 cycles each, so
+  // only one thread of each warp prefetches.
   constexpr bool pieces = kPrefetchesPieces && run >= 4096;
   constexpr int warps = Step::kThreads / 32;
   constexpr int size = !pieces              ? 128
@@ -183,7 +183,7 @@ KRONOP_INLINE void prefetch_tile(const Parameters& parameters, const Window<Step
   }
 }
 
-// Takes the tile through the epilogue to Y, with a source Z or without.
+// Applies the epilogue to the tile and stores it to Y, with a source Z or without.
 template <class Step, bool kWide, bool kSource, class Parameters>
 struct StageOut {
   using Output = typename Step::Output;
@@ -206,7 +206,7 @@ struct StageOut {
   KRONOP_INLINE void operator()(const Piece& piece, long long row_offset) const {
     if (!piece.in(window)) return;
     if constexpr (Step::kHalf && !kSource) {
-      // The last phase has taken its results through the epilogue.
+      // The last phase has applied the epilogue to its results.
       store<Output, kVector>(piece.of(y, row_offset, y_strides),
                              load<Output, kVector>(tile + piece.at));
       return;
@@ -261,9 +261,8 @@ KRONOP_INLINE void finish_tile(const TileElement<Step>* tile, const Parameters& 
   }
 }
 
-// Stores a tile's results while the next tile's X takes their place, where both have the same
-// chunks: a thread overwrites what it has just read. Where they do not, returns false and does
-// nothing.
+// Stores a tile's results while the next tile's X is loaded to the same memory, if both have the
+// same chunks: a thread overwrites what it has just read. Otherwise returns false and does nothing.
 template <class Step, class Parameters>
 KRONOP_INLINE bool exchange(TileElement<Step>* tile, const Parameters& parameters,
                             const Window<Step>& now, const Window<Step>& next) {

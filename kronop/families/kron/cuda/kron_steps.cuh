@@ -23,26 +23,26 @@ struct MmaStep : TileStep<Decided> {
   static constexpr int kFactors = count_of(Decided::kFactorContracted),
                        kPhases = count_of(Decided::kPhaseDigit);
   static constexpr int kTileBytes =
-      Decided::kRows * Decided::kRowStride * 2;  // where there are two tiles, of 16-bit elements
+      Decided::kRows * Decided::kRowStride * 2;  // with two buffers of 16-bit elements
   static constexpr bool kSquare = MmaStep::kNoneGrows && MmaStep::kNoneShrinks;
   // Strides are padded: the digits are never contiguous in the tile.
   static constexpr bool kDenseIn = false, kDenseOut = false;
 };
 
-// On the ordinary cores (kron_tile.cuh). Each digit has room for the larger of its sizes: the data
+// On the ordinary cores (kron_tile.cuh). Each digit has slots for the larger of its sizes: the data
 // is contiguous in the tile before the pass if none grows, and after it if none shrinks.
 template <class Decided>
 struct SimtStep : TileStep<Decided> {
   static constexpr int kPhases = count_of(Decided::kPhaseFirst);
   static constexpr int kVector =
       16 / sizeof(typename Decided::Accumulator);  // of one access to shared memory
-  // Accesses of a thread to X that are under way at once.
+  // Accesses of a thread to X in flight.
   static constexpr int kUnroll = Decided::kXVector > 2 ? 16 / Decided::kXVector : 8;
   static constexpr bool kDenseIn = SimtStep::kNoneGrows, kDenseOut = SimtStep::kNoneShrinks;
   static constexpr bool kEqualFactors =
       all_equal(Decided::kContracted) && all_equal(Decided::kProduced);
 
-  // Where the factor of a digit begins.
+  // The offset of a digit's factor.
   KRONOP_INLINE static constexpr int factor_at(int digit) {
     int at = 0;
     for (int i = 0; i < digit; ++i) at += Decided::kContracted[i] * Decided::kFactorPitch[i];
@@ -50,13 +50,13 @@ struct SimtStep : TileStep<Decided> {
   }
 };
 
-// How many fibers a phase has.
+// The number of fibers of a phase.
 template <class Step>
 KRONOP_INLINE constexpr int fibers_of(int phase) {
   return product_of(Step::kAxisExtent, Step::kPhaseAxis[phase], Step::kPhaseAxis[phase + 1]);
 }
 
-// The distance of neighbours along a digit of the pass, before the pass and after it.
+// The stride of a digit of the pass, before the pass and after it.
 template <class Step>
 KRONOP_INLINE constexpr int step_in(int digit) {
   return product_of(Step::kContracted, digit + 1);

@@ -1,9 +1,9 @@
-// A pass of a Kronecker matmul: adjacent digits, contracted to a tile in shared memory.
+// A pass of a Kronecker matmul: adjacent digits, contracted in a tile in shared memory.
 //
-// A tile is [kRows][digits][kColumns] in the accumulator type. Columns are the free index
-// that is contiguous in memory, rows are the other free indices. Digits are contracted in phases;
-// a phase takes a few consecutive digits, and each thread owns whole fibers along them: it reads
-// them into registers, contracts, and writes back to the same places. So one buffer is enough, and
+// A tile is [kRows][digits][kColumns] in the accumulator type. Columns are the free index that is
+// contiguous in memory, rows are the other free indices. Digits are contracted in phases; a phase
+// contracts a few consecutive digits, and each thread owns whole fibers along them: it loads them
+// to registers, contracts, and stores the results in the same places. So one buffer is enough, and
 // a phase needs one barrier. A digit that grows or shrinks has max(P, Q) slots.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace kronop {
 
 namespace kron {
 
-// Where element `index` of the tile lies: one element of padding after every 2^kPadShift.
+// The address of element `index` of the tile: one element of padding after every 2^kPadShift.
 template <class Step>
 KRONOP_INLINE constexpr int place(int index) {
   if constexpr (Step::kPadShift == 0) {
@@ -23,8 +23,8 @@ KRONOP_INLINE constexpr int place(int index) {
   }
 }
 
-// The place of base + offset, where offset is known at compile time. Where no carry can reach the
-// padding, both places add up.
+// The address of base + offset, where offset is known at compile time. If no carry can reach the
+// padding, both addresses add up.
 template <class Step>
 KRONOP_INLINE int place(int base, int placed_base, int offset) {
   if constexpr (Step::kPadAdds) {
@@ -47,7 +47,7 @@ KRONOP_INLINE int fiber_offset(int fiber) {
   }
 }
 
-// Contracts one digit of a block of Before x slots x After elements that a thread holds.
+// Contracts one digit of a thread's block of Before x slots x After elements.
 template <class Step, int Digit, int Before, int After, int Block>
 KRONOP_INLINE void contract_registers(typename Step::Accumulator (&block)[Block],
                                       const typename Step::Accumulator* factors) {
@@ -93,7 +93,7 @@ KRONOP_INLINE void contract_registers(typename Step::Accumulator (&block)[Block]
   }
 }
 
-// All digits of a phase in a thread's block, first digit first.
+// Contracts all digits of a phase in a thread's block, first digit first.
 template <class Step, int Digit, int End, int Before, int Block>
 KRONOP_INLINE void contract_block(typename Step::Accumulator (&block)[Block],
                                   const typename Step::Accumulator* factors) {
@@ -105,7 +105,7 @@ KRONOP_INLINE void contract_block(typename Step::Accumulator (&block)[Block],
   }
 }
 
-// A phase of one or more small digits: a thread holds all their slots of a fiber.
+// A phase of one or more small digits: a thread has all their slots of a fiber in registers.
 template <class Step, int Phase>
 KRONOP_INLINE void small_phase(typename Step::Accumulator* tile,
                                const typename Step::Accumulator* factors) {
@@ -126,7 +126,7 @@ KRONOP_INLINE void small_phase(typename Step::Accumulator* tile,
   }
 }
 
-// Computes Count outputs of a large digit, from q0 on, for the fibers that a thread holds in x.
+// Computes Count outputs of a large digit, from q0 on, for the fibers in x.
 template <class Step, int Digit, int Stride, int Count, int Together, int Contracted>
 KRONOP_INLINE void produce_chunk(typename Step::Accumulator* tile,
                                  const typename Step::Accumulator* factor,
@@ -158,7 +158,7 @@ KRONOP_INLINE void produce_chunk(typename Step::Accumulator* tile,
   }
 }
 
-// A phase of one large digit: a thread holds kPhaseTogether fibers and produces a few outputs at a
+// A phase of one large digit: a thread has kPhaseTogether fibers and computes a few outputs at a
 // time.
 template <class Step, int Phase>
 KRONOP_INLINE void large_phase(typename Step::Accumulator* tile,
@@ -178,7 +178,7 @@ KRONOP_INLINE void large_phase(typename Step::Accumulator* tile,
 #pragma unroll
     for (int g = 0; g < together; ++g) {
       const int fiber = first + g * Step::kThreads;
-      // In place of a fiber past the end, the first one is computed again and not written.
+      // Out of bounds, the first fiber is computed again and not stored.
       const bool exists = fiber < fibers;
       live += exists;
       base[g] = fiber_offset<Step, Step::kPhaseAxis[Phase + 1] - 1, Step::kPhaseAxis[Phase]>(
@@ -211,7 +211,7 @@ KRONOP_INLINE void all_phases(typename Step::Accumulator* tile,
   }
 }
 
-// Loads one factor, converted, as [P][pitch] with zeros in the padding.
+// Loads one factor, converted, as [P][pitch] with zero padding.
 template <class Step, int Contracted, int Produced, int Pitch, class Parameters>
 KRONOP_INLINE void load_factor(typename Step::Accumulator* to, int digit,
                                const Parameters& parameters, long long batch) {
@@ -232,8 +232,8 @@ KRONOP_INLINE void load_factor(typename Step::Accumulator* to, int digit,
   }
 }
 
-// Loads all factors of the pass. Factors of equal shapes share one loop, which keeps long products
-// quick to compile.
+// Loads all factors of the pass. Factors of equal shapes share one loop, which keeps compile times
+// of long products low.
 template <class Step, int Digit = 0, class Parameters>
 KRONOP_INLINE void load_factors(typename Step::Accumulator* factors, const Parameters& parameters,
                                 long long batch) {

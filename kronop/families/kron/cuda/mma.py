@@ -1,6 +1,6 @@
 """The tile of a `kron_mma` pass: its phases on the tensor cores, its shared memory and registers.
 
-The tile is in shared memory, with strides that let a warp access different banks.
+The tile is in shared memory, with strides that avoid bank conflicts.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Axis(NamedTuple):
 
 
 class MmaPhase(NamedTuple):
-    """A phase that contracts one digit, or two: what a warp takes at once, and the free axes.
+    """A phase that contracts one digit, or two: a warp's work at once, and the free axes.
 
     For one digit, a warp has `fiber_tiles` tiles of 16 fibers, a thread elements of `lanes` fibers.
-    For two, a warp takes `lanes` blocks of (`digit`, `other`), and contracts `digit` first.
+    For two, a warp has `lanes` blocks of (`digit`, `other`), and contracts `digit` first.
     """
 
     digit: int
@@ -67,7 +67,7 @@ class MmaPhase(NamedTuple):
 
     @property
     def at_once(self) -> int:
-        """Fibers or blocks that a warp (`wgmma`: four warps together) takes at once."""
+        """Fibers or blocks that a warp (with `wgmma`: a warp group) has at once."""
         return 64 if self.wgmma else self.lanes if self.other is not None else 16 * self.fiber_tiles
 
     @property
@@ -79,7 +79,7 @@ class MmaPhase(NamedTuple):
 class MmaTile(Decision):
     """Rows x digits x columns of a block, its threads, and the style of its phases.
 
-    It does not depend on where the digits stand among the other digits of X.
+    It does not depend on the position of the digits among the other digits of X.
     """
 
     style: MmaStyle
@@ -127,7 +127,7 @@ class MmaTile(Decision):
 
     @property
     def offset_tiles(self) -> int:
-        """Tiles whose row offsets are kept: the current one and the next; if these two may
+        """Tiles with row offsets in shared memory: the current one and the next; if these two may
         overlap, also the one after, which is already being loaded."""
         return 3 if self._may_exchange else 2
 
@@ -146,12 +146,12 @@ class MmaTile(Decision):
         return before + style.spare_bytes + elements * style.element_bytes * meets * style.buffers
 
     def blocks(self, target: Target) -> int:
-        """Blocks that a multiprocessor holds."""
+        """Blocks that a multiprocessor holds at once (occupancy)."""
         return operands.resident_blocks(self.threads, self.registers, self.shared_bytes, target)
 
     @_judged
     def status(self, target: Target) -> Status:
-        """Whether `kron_mma` can run with this tile: the one rule."""
+        """Whether `kron_mma` can run with this tile; there is no other such check."""
         status = self.style.status(self.columns, self.threads, target)
         if not status:
             return status
@@ -220,7 +220,7 @@ class MmaTile(Decision):
 
         A chunk has all values of the digits of the first and of the last phase, and one value of
         each index between. The last phase of a tile reads a chunk, and the first phase of the next
-        tile then writes into the same place. Because the same warps do both, no barrier is needed.
+        tile then overwrites it. Because the same warps do both, no barrier is needed.
         """
         digits = self.style.digits
         if not (self._may_exchange and len(self.style.order()) > 2 and self.powers):
@@ -230,8 +230,8 @@ class MmaTile(Decision):
         if not square or max(last.digits) > min(first.digits) or first.wgmma != last.wgmma:
             return 0
         each = math.prod(digits[digit][0] for digit in last.digits)
-        # A turn of a warp must be a whole number of chunks in both phases: else it would overwrite
-        # elements that another warp has yet to read.
+        # A round of a warp must be a whole number of chunks in both phases: otherwise it would
+        # overwrite elements that another warp has yet to read.
         tasks, crews = first.fibers // first.at_once, self.threads // (128 if first.wgmma else 32)
         if not tasks or first.at_once % each or last.fibers % (tasks * last.at_once):
             return 0
@@ -239,7 +239,7 @@ class MmaTile(Decision):
 
     @property
     def reads_ahead(self) -> bool:
-        """Whether the phase that reads X has registers to load the next turn's elements early."""
+        """Whether the phase that reads X has registers to load the next round's elements early."""
         style, phase = self.style, self.phases[0]
         elements = 2 * phase.lanes * math.prod(parts_of(style.digits[d][0]) for d in phase.digits)
         size = elements * style.copies * style.accumulator.bytes
@@ -270,7 +270,7 @@ def _neighbours(
     axes: Sequence[Axis], digits: Sequence[int | None], strides: Sequence[int], lanes: int
 ) -> bool:
     """Whether the fibers of a thread are neighbours in memory, so that one aligned vector access
-    reads or writes them all."""
+    has them all."""
     own = [strides[digit] for digit in digits if digit is not None]
     last = axes[-1]
     aligned = all(

@@ -2,7 +2,7 @@
 
 Memory traffic, tensor cores, shared memory, instruction issue and the latency of a tile overlap:
 the time is that of the longest of them, plus a little for the others. The model's constants were
-fitted together, so they stand with it in one file.
+fitted together and are therefore in one file.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from kronop.target import Target
 # NOTE: fitted to 450 tiles of 29 passes on one H200; the tile that the model chooses is 2 % slower
 # than the fastest of them in the mean. Values marked (set) were set by hand, because the fit does
 # not determine them.
-# Cycles of a tensor core product of one warp (by the bytes of an accumulator element), and of one
-# that four warps share; below, both for 16-bit operands (set).
+# Cycles of an MMA of one warp (by the bytes of an accumulator element), and of wgmma per warp;
+# below, both for 16-bit operands (set).
 _CYCLES_OF_PRODUCT, _CYCLES_OF_WGMMA = {4: 3.18, 8: 14.1}, 1.86
 _CYCLES_OF_HALF_PRODUCT, _CYCLES_OF_HALF_WGMMA = 3.0, 1.5
-# Cycles to issue an instruction of a warp; the share of the instructions that 16-bit tiles need;
-# and how many times as many a tile needs whose sizes are not all powers of two, since its index
-# arithmetic has carries.
+# Cycles to issue an instruction of a warp; the fraction of the instructions that 16-bit tiles need;
+# and the factor for tiles whose sizes are not all powers of two, since their index arithmetic has
+# carries.
 _CYCLES_OF_INSTRUCTION, _HALF_INSTRUCTIONS, _CARRIED_INSTRUCTIONS = 0.212, 0.14, 2.64
 # Instructions for each access of a phase of one digit that reads X or writes Y without staging.
 _INSTRUCTIONS_OF_END = 10.4
@@ -50,38 +50,38 @@ _INSTRUCTIONS_OF_END = 10.4
 _INSTRUCTIONS_OF_PIECE, _CARRIED_INSTRUCTIONS_OF_PIECE = 2, 8
 # Latency of a tile, of each phase, and of a cluster's barriers.
 _CYCLES_OF_TILE, _CYCLES_OF_PHASE, _CYCLES_OF_CLUSTER = 74, 70, 8680
-# The share of a staged tile's memory time that its own phases do not hide; other blocks and tiles
-# of the multiprocessor hide it.
+# The fraction of a staged tile's memory time that its own phases do not hide; other blocks and
+# tiles of the multiprocessor hide it.
 _STAGED = 0.63
 # Latency between two instructions of a warp.
 _CYCLES_BETWEEN = 2.8
 # Exponent of the norm in `_overlapped`: the larger, the less the shorter times add to the longest.
 _OVERLAP = 3.5
-# How many times as much latency is hidden where a tile exchanges chunks with the next one.
+# The factor of latency hiding if a tile exchanges chunks with the next one.
 _EXCHANGED = 1.05
-# How many times the cycles of shared memory count in a phase that accesses short runs of global
+# The factor on the cycles of shared memory in a phase that accesses few contiguous bytes of global
 # memory, by the bytes of an element.
 _SHORT_RUNS = {4: 2.0, 8: 1.0}
 # NOTE: fitted to 143 calls with one tile a block inside a CUDA graph, 7 % off in the mean of these.
 # Cycles of a thread to prepare one element of the factors.
 _CYCLES_OF_FACTOR = 22.0
-# Cycles of a phase, of an instruction of a warp, and of one with carries in its indices.
+# Cycles of a lone tile: of a phase, of an instruction, and of one with carries in its indices.
 _CYCLES_OF_LONE_PHASE, _CYCLES_OF_LONE, _CYCLES_OF_CARRIED = 313, 2.1, 6.7
-# The share of the tensor cores' cycles that a lone tile spends on them, besides its instructions.
+# The fraction of the tensor cores' cycles that a lone tile adds to its instructions.
 _LONE_PRODUCTS = 0.22
 _CYCLES_OF_LONE_CLUSTER = 2000
-# The share of the instructions that 16-bit tiles need (set: 7 x 31 asks for one bound of it, 86 x
-# 128 for the other).
+# The fraction of the instructions that 16-bit tiles need (set: 7 x 31 bounds it on one side, 86 x
+# 128 on the other).
 _HALF_LONE = 0.4
-# A single digit beyond 64 takes twice as long: its factor is loaded in turns, and with few fibers
-# the sums wait for each other.
+# A single digit beyond 64 takes twice as long: its factor is loaded in several rounds, and with few
+# fibers the MMAs are one dependency chain.
 _LONG_LONE = 2.0
 
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
-    """The load of some elements of X on a multiprocessor: cycles of its tensor cores and of its
-    shared memory, and instructions."""
+    """The load of some elements of X on a multiprocessor: cycles of its tensor cores and shared
+    memory, and instructions."""
 
     tensor: float = 0.0
     shared: float = 0.0
@@ -113,18 +113,17 @@ class _Figures:
 def cycles(design: KronMma, target: Target, partial: float) -> float:
     """Cycles of one multiprocessor for 128 elements of X.
 
-    `partial` is the factor by which memory takes longer than with full bandwidth.
+    `partial` is the factor by which memory is slower than with full bandwidth.
     """
     figures = _figures(design.tile, design.work.ends.source, target)
     return _cycles(design, target, partial, figures)
 
 
 def least_cycles(design: KronMma, target: Target, partial: float) -> float:
-    """A lower bound of `cycles`: it assumes that each phase keeps all warps busy, and that reading
-    the factors is free.
+    """A lower bound of `cycles`: each phase keeps all warps busy, and reading the factors is free.
 
     It is much faster to compute, because the work of a phase is then the same in all tiles of a
-    style, and is remembered.
+    style, and is cached.
     """
     tile = design.tile
     work, works = _least_work(tile.style, tile.unit, design.work.ends.source)
@@ -254,7 +253,7 @@ class _PhaseWork(NamedTuple):
 
     Attributes:
         elements, produced: the elements that the phase reads and writes.
-        products, rate: products of the tensor cores, and the cycles of one.
+        products, rate: MMAs, and the cycles of one.
         taken, given: cycles of shared memory to read `elements` and to write `produced`.
         paired: whether the phase contracts two digits.
     """
@@ -283,7 +282,7 @@ def _works(style: MmaStyle, unit: bool, source: DataType) -> tuple[_PhaseWork, .
     for index, (digit, other) in enumerate(order):
         p, q = style.digits[digit]
         wgmma = other is None and style.uses_wgmma((p, q))
-        # Without staging, a warp takes short runs of the contiguous digit.
+        # Without staging, a warp accesses few contiguous bytes of the contiguous digit.
         short = unit and digit == last and not in_rows
         reads = short and index == 0 and not style.staged_in
         writes = short and index == len(order) - 1 and not style.staged_out

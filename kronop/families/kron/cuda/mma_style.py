@@ -17,13 +17,13 @@ from kronop.frozen import dataclass, derived
 from kronop.machine import SHARED_BYTES_PER_CYCLE, THREAD_REGISTERS, Feature
 from kronop.target import Target
 
-# A warp holds 16 whole fibers of a digit in registers.
+# A warp has 16 whole fibers of a digit in registers.
 MOST_CONTRACTED = 128
 MOST_DIGITS = 16
 LEAST_OF_WGMMA = 32
 HELD_FACTOR_BYTES = 64
-# Measured with ptxas 13.4: registers of addresses and loops, where all sizes are powers of two,
-# where some are not, and in addition for long digits; and the share of the estimate down to which
+# Measured with ptxas 13.4: registers of addresses and loops, if all sizes are powers of two, if
+# some are not, and in addition for long digits; and the fraction of the estimate down to which
 # ptxas can be limited without spills.
 _REGISTERS_PLAIN, _REGISTERS_OTHERS, _REGISTERS_LONG = 56, 80, 32
 _REGISTERS_SHARE = 0.72
@@ -49,7 +49,7 @@ class MmaStyle(Decision):
     """
 
     # Bytes before the tile in shared memory; elements of a staging access to the tile; and how many
-    # registers of the accumulator's size hold an element.
+    # registers of the accumulator's size an element takes.
     spare_bytes: ClassVar[int] = 0
     piece: ClassVar[int] = 4
     copies: ClassVar[int] = 1
@@ -133,8 +133,7 @@ class MmaStyle(Decision):
         return (*paired, *((digit, None) for digit in single))
 
     def held(self, digit: int, other: int | None, unit: bool) -> int:
-        """How many fibers (or blocks of two digits) a thread holds, which at most make a vector of
-        16 bytes.
+        """How many fibers (or blocks of two digits) a thread has, at most a vector of 16 bytes.
 
         `unit`: whether the digit is contiguous in the tile.
         """
@@ -143,21 +142,22 @@ class MmaStyle(Decision):
             return 4 if self.accumulator.bytes == 4 and parts <= 2 else 2
         parts *= parts_of(self.digits[other][0])
         most = (8 if unit else 4) if parts == 1 else 4 if parts <= 4 else 1
-        # A product takes 16 produced indices: two blocks share it if the digit has 8 or fewer.
+        # An MMA has 16 produced indices: two blocks share it if the digit has 8 or fewer.
         least = 2 if self.digits[digit][1] <= 8 else 1
         return max(least, most * 4 // self.accumulator.bytes)
 
     def lanes(self, digit: int, other: int | None, unit: bool, fibers: int, warps: int) -> int:
-        """`held`, for a phase of `fibers` fibers that `warps` warps share."""
+        """`held`, for a phase of `fibers` fibers that `warps` warps divide."""
         return self.held(digit, other, unit)
 
     def fibers(self, axes: list[PlainAxis], unit: bool, columns: int) -> list[PlainAxis]:
-        """The free axes of a phase in the units in which its warps walk them."""
+        """The free axes of a phase in units of its warps' iterations."""
         return axes
 
     @remembered
     def registers(self, columns: bool) -> int:
-        """An estimate of the registers of a thread: fibers, factor parts, sums, addresses."""
+        """An estimate of the registers of a thread: fibers, fragments of factors, sums,
+        addresses."""
         wanted = max(
             self.digit_registers(digit) if other is None else self._pair_registers(digit, other)
             for digit, other in self.order()
@@ -196,7 +196,7 @@ class MmaStyle(Decision):
         return held + sums + factor
 
     def turns(self, index: int) -> tuple[int, int]:
-        """(fibers / 16 that a warp takes at once, produced indices / 8 that it sums up at once)."""
+        """(tiles of 16 fibers of a warp, parts of 8 produced indices that it sums up at once)."""
         p, q = self.digits[index]
         fiber_tiles = self.held(index, None, False) // 2
         return fiber_tiles, min(parts_of(q), (2 if parts_of(p) > 8 else 4) // fiber_tiles)
@@ -236,7 +236,7 @@ class MmaStyle(Decision):
         return tuple(size(index, digit) for index, digit in enumerate(self.digits))
 
     def status(self, columns: int, threads: int, target: Target) -> Status:
-        """Whether the kernel has this style; shared memory and registers are the tile's rule."""
+        """Whether the kernel has this style; the tile checks shared memory and registers."""
         if len(self.digits) > MOST_DIGITS:
             return Status.reject(f"{len(self.digits)} factors in one pass, at most {MOST_DIGITS}")
         return self._accept_cluster(target) and self._accept_warp_groups(threads, target)
@@ -269,14 +269,14 @@ class MmaStyle(Decision):
 
 
 def parts_of(size: int) -> int:
-    """Products of the tensor cores along an index of this size."""
+    """MMAs along an index of this size."""
     return operands.cover(size, 8)
 
 
 @remembered
 def runs_of(factors: tuple[Shape, ...], merged: int) -> tuple[int, ...]:
-    """How many neighbouring factors are multiplied out into each digit: as many as keep the digit
-    within `merged`."""
+    """How many neighbouring factors are merged into each digit: as many as keep the digit within
+    `merged`."""
     runs: list[int] = []
     p, q = 0, 0
     for contracted, produced in factors:
@@ -291,7 +291,7 @@ def runs_of(factors: tuple[Shape, ...], merged: int) -> tuple[int, ...]:
 
 @remembered
 def digits_of(factors: tuple[Shape, ...], runs: tuple[int, ...]) -> tuple[Shape, ...]:
-    """The factors multiplied out into digits."""
+    """The digits that the factors are merged into."""
     ends = [sum(runs[:index]) for index in range(len(runs) + 1)]
     return tuple(product(factors[first:end]) for first, end in itertools.pairwise(ends))
 
@@ -300,7 +300,7 @@ def _apart(stride: int, step: int, banks: int) -> int:
     """`stride`, or a little more: an odd multiple of `step` banks, so that a warp that accesses 4
     multiples of the stride and 8 neighbours at each has no bank conflicts.
 
-    It stays as it is where the padding would exceed a quarter of it.
+    It is unchanged if the padding would exceed a quarter of it.
     """
     if stride < banks // 4 or stride % 4:
         return stride

@@ -1,4 +1,4 @@
-"""How a pass of a Kronecker matmul may run: tiles of the kernels, legality, the cheapest."""
+"""Ways to run a pass of a Kronecker matmul: tiles of the kernels, legality, the cheapest."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def every_choice(asked: Asked) -> tuple[tuple[Choice, ...], Status]:
 
 
 def _cost(asked: Asked, way: KronPass) -> float:
-    """What a way is ranked by: see `Choice`."""
+    """The cost by which a way is ranked: see `Choice`."""
     if asked.rows is None:
         return pass_cost.of_element(way, asked.target)
     return pass_cost.cycles(way, asked.rows, asked.target)
@@ -70,7 +70,7 @@ def _cost(asked: Asked, way: KronPass) -> float:
 def _seen(asked: Asked) -> Asked:
     """The pass with the smallest number of columns that gives the same tiles and costs.
 
-    Passes that only differ in the number of columns behind the digits are then equal, and judged
+    Passes that only differ in the number of columns behind the digits are then equal, and evaluated
     once. Tiles of columns depend on which sizes up to 64 divide the columns, and on how full the
     last tile is, which is always full if 64 divides them. A single digit keeps its columns, because
     it may be a contraction, whose cost depends on their number.
@@ -105,7 +105,7 @@ def cheapest_choice(asked: Asked) -> tuple[tuple[Choice, ...], Status]:
 
 @functools.lru_cache(maxsize=4096)
 def _least(asked: Asked) -> Choice:
-    """The cheapest way to run a pass that has one. Tiles are judged in the order of their lower
+    """The cheapest way to run a pass that has one. Tiles are evaluated in the order of their lower
     bounds, until the best cost found is below the remaining bounds."""
     target, rows = asked.target, asked.rows
     offered: list[KronTile | KronMma] = [
@@ -126,12 +126,12 @@ def _least(asked: Asked) -> Choice:
 
 @functools.lru_cache(maxsize=4096)
 def _may(asked: Asked) -> bool:
-    """Whether there is any way to run a pass; much faster than judging all ways."""
+    """Whether there is any way to run a pass; much faster than evaluating all ways."""
     return any(told for _, told in _tried(asked))
 
 
 def _tried(asked: Asked) -> Iterator[tuple[KronPass | None, Status]]:
-    """Each way to run a pass, with whether it can. If none can, users are told the last reason."""
+    """Each way to run a pass, with its status. If all are rejected, users get the last reason."""
     phases, status = False, Status.reject("no tile")
     for way in _mma_tiles(asked):
         status = _status(asked, way)
@@ -142,7 +142,7 @@ def _tried(asked: Asked) -> Iterator[tuple[KronPass | None, Status]]:
         yield tile, status
     factors = asked.work.shape.factors
     large = max(factors[0]) > mma_style.MOST_CONTRACTED
-    # A tile of phases holds whole digits, so few rows of large digits make too few tiles to occupy
+    # A tile of phases has whole digits, so few rows of large digits make too few tiles to occupy
     # all multiprocessors.
     few = asked.rows is not None and max(factors[0]) >= _LEAST_OF_FEW
     if len(factors) == 1 and (large or (_may_be_simt(asked) and not (phases and not few))):

@@ -27,15 +27,15 @@ from kronop.families.kron.cuda.tile import KronTile
 from kronop.machine import GPU_LINE, GPU_SECTOR
 from kronop.target import Target
 
-# Of memory and arithmetic, the share of the shorter time that the longer doesn't hide, if several
+# The fraction of the shorter one of memory and arithmetic time that is not hidden, if several
 # blocks of a multiprocessor overlap.
 _LEAST_EXPOSED = 0.4
 _GOOD_RUN_BYTES = 64
 
 
 def of_element(design: KronPass, target: Target) -> float:
-    """The time for many rows, in bytes that memory moves meanwhile for each element of X: so passes
-    over any number of rows and columns compare."""
+    """The time for many rows, in bytes that memory could move meanwhile for each element of X:
+    comparable for any number of rows and columns."""
     if isinstance(design, KronMma):
         each = mma_cost.cycles(design, target, _partial(design))
         return each / few_rows.cycles_of_a_byte(target)
@@ -107,7 +107,7 @@ def _partial(design: KronMma) -> float:
 
 
 def _ragged(design: TiledPass) -> float:
-    """The factor by which the tiles' rows and columns exceed the free indices they cover."""
+    """The factor by which the tiles' rows and columns exceed the free indices."""
     shape, ends = design.work.shape, design.work.ends
     if ends.source_by_rows:
         exist, size = shape.left * shape.right, design.rows
@@ -119,8 +119,7 @@ def _ragged(design: TiledPass) -> float:
 
 
 def _tile_cost(tile: KronTile, target: Target) -> float:
-    """Time in bytes per element of X: memory traffic and arithmetic, as far as they don't
-    overlap."""
+    """Time in bytes per element of X: memory traffic and arithmetic, unless they overlap."""
     shape, accumulator, source = tile.work.shape, tile.work.accumulator, tile.work.ends.source
     run = tile.columns if tile.columns > 1 else shape.size_in
     partial = math.sqrt(max(1.0, _GOOD_RUN_BYTES / (run * source.bytes)))
@@ -166,7 +165,7 @@ def _least_of_mma(
 
 
 def least_of_pass(work: PassWork, target: Target, rows: int | None) -> float:
-    """A lower bound of the same for all tiles of a pass, from its traffic and arithmetic."""
+    """A lower bound for all tiles of a pass, from its traffic and arithmetic."""
     least = work.bytes_per_element
     ordinary = _least_overlapped(least, _arithmetic(work.shape, work.accumulator, target))
     if splits_of(work.math) is None:

@@ -29,7 +29,7 @@ Values = dict[str, int | tuple[int, ...] | tuple[float, ...]]
 class KronPass(Design):
     """A way to contract digits [first, first + len(work.shape.factors)).
 
-    While ways are compared, `first` and the epilogue are not set.
+    While ways are compared, `first` and the epilogue are unset.
     """
 
     work: PassWork
@@ -41,12 +41,12 @@ class KronPass(Design):
     @property
     @abstractmethod
     def how(self) -> str:
-        """The tile in words, for printed plans."""
+        """A description of the tile, for printed plans."""
 
     @abstractmethod
     def placed(self, epilogue: Epilogue | None) -> KronPass:
         """The design as it runs: with that epilogue, and with the details (padding) that are only
-        computed for a chosen one."""
+        computed for a chosen design."""
 
     @abstractmethod
     def launches(self, problem: KronProblem, target: Target) -> tuple[Launch, ...]:
@@ -71,7 +71,7 @@ class TiledPass(KronPass):
     @property
     @abstractmethod
     def vectors(self) -> tuple[int, int]:
-        """Elements of one vector access to X, and to Y."""
+        """Elements of one vectorised access to X, and to Y."""
 
     @abstractmethod
     def status(self, target: Target) -> Status:
@@ -79,7 +79,7 @@ class TiledPass(KronPass):
 
     @abstractmethod
     def blocks(self, target: Target) -> int:
-        """Blocks that a multiprocessor holds."""
+        """Blocks that a multiprocessor holds at once (occupancy)."""
 
     @abstractmethod
     def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
@@ -126,7 +126,7 @@ class TiledPass(KronPass):
         return tiles
 
     def strides_as_planned(self, digit: int, size: int, by_rows: bool) -> bool:
-        """Whether vector accesses are possible if neighbours in a digit are `digit` elements
+        """Whether vectorised accesses are possible if neighbours in a digit are `digit` elements
         apart."""
         return True
 
@@ -153,7 +153,7 @@ class TiledPass(KronPass):
     def _flags(
         self, views: Mapping[str, operands.View], extents: Mapping[str, tuple[int, ...]]
     ) -> Values:
-        """The flags that tell the kernel whether X is read, and Y and Z accessed, in vectors."""
+        """Flags for the kernel: whether X is loaded, and Y and Z are accessed, in vectors."""
         shape, ends = self.work.shape, self.work.ends
         x_vector, y_vector = self.vectors
 
@@ -173,7 +173,7 @@ class TiledPass(KronPass):
     def _views(
         self, problem: KronProblem, factors: Sequence[StridedMatrix]
     ) -> tuple[dict[str, operands.View], dict[str, tuple[int, ...]]]:
-        """X, Y and Z as the kernel walks them, and the extents of the free indices.
+        """X, Y and Z as the kernel iterates over them, and the extents of the free indices.
 
         Batch axes that become rows of the tile keep an extent of 1.
         """
@@ -213,8 +213,8 @@ class TiledPass(KronPass):
     def _cut(
         self, inner: int, outer: Sequence[int], absorbed: Container[int]
     ) -> tuple[int | None, int]:
-        """The outer axis that takes pieces of contiguous rows of X, and how many there are: cut
-        where all but one of the tile's rows would stay empty."""
+        """The outer axis along which contiguous rows of X are cut into pieces, and their number: if
+        all but one of the tile's rows would stay empty."""
         free = [axis for axis in (1, 0) if outer[axis] == 1 and axis not in absorbed]
         pieces = self._pieces(inner) if math.prod(outer) == 1 and free else 1
         return (free[0], pieces) if pieces > 1 else (None, 1)
@@ -241,8 +241,8 @@ def _absorbed(
 ) -> dict[int, int]:
     """Which batch axes become rows of the tile: outer axis -> batch axis, last ones first.
 
-    Only an outer axis of extent 1 takes one, if no factor depends on the batch axis. A tile's rows
-    lie within one product of the batch, so products of one row would leave most of a tile empty.
+    Only an outer axis of extent 1 is replaced, if no factor depends on the batch axis. Products of
+    one row would otherwise leave most of a tile empty.
     """
     result: dict[int, int] = {}
     for axis in (1, 0):
@@ -286,7 +286,7 @@ def reject_threads(threads: int) -> Status:
 def accept_sizes(
     tile: tuple[int, int, int], shared_bytes: int, threads: int, registers: int, target: Target
 ) -> Status:
-    """Whether a block has the shared memory and the registers that its tile needs."""
+    """Whether the tile's shared memory and registers are within the limits of a block."""
     if shared_bytes > target.shared_bytes:
         return Status.reject(
             f"a tile of {tile[0]} x {tile[1]} x {tile[2]} wants {shared_bytes} bytes"

@@ -99,15 +99,15 @@ def _cheapest(
 ) -> tuple[KronPass, ...]:
     """The passes that cost least.
 
-    Judging a pass is slow, so each pass starts with a lower bound of its cost. The
-    passes of the cheapest cut are judged, the cheapest cut is looked for again, and so on: a cut
-    that stays the cheapest with true costs alone is the best one.
+    Evaluating a pass is slow, so each pass starts with a lower bound of its cost. The passes of the
+    cheapest cut are evaluated, the cheapest cut is searched for again, and so on: a cut that stays
+    the cheapest with true costs alone is the best one.
     """
     windows = _windows(description, target, rows, rejected)
     costs = {
         place: pass_cost.least_of_pass(asked.work, target, rows) for place, asked in windows.items()
     }
-    # Repeated factors give many equal passes: judging one of them gives the cost of all.
+    # Repeated factors give many equal passes: one evaluation serves all of them.
     alike: dict[Asked, list[tuple[int, int]]] = {}
     for place, asked in windows.items():
         alike.setdefault(asked, []).append(place)
@@ -133,7 +133,7 @@ def variants(
     costs = {place: _cost_of(asked) for place, asked in windows.items()}
     for cut in _ranked_cuts(len(description.contractions), costs, _MOST_CUTS):
         options = _options(description, cut, target, rows, [], every_choice)
-        # Every cut gets about as many variants: a cut into more passes takes fewer tiles of each.
+        # Every cut gets about as many variants: a cut into more passes gets fewer tiles for each.
         most = max(2, round(MOST_VARIANTS ** (1 / max(len(options), 1))))
         chosen = itertools.product(*(item[:most] for item in options))
         for choices in itertools.islice(chosen, 2 * MOST_VARIANTS) if options else ():
@@ -217,7 +217,7 @@ def _windows(
     largest = sorted(refused, key=lambda place: place[0] - place[1])[:4]
     names = [(f"digits {first} to {end - 1} in one pass", (first, end)) for first, end in largest]
     if not _ranked_cuts(len(digits), dict.fromkeys(found, 0.0), 1):
-        # No cut into passes exists because this digit doesn't even fit a pass of its own.
+        # No cut into passes exists because this digit exceeds even a pass of its own.
         alone = next(place for place in refused if place[1] - place[0] == 1)
         names.append((f"digit {alone[0]} alone", alone))
     rejected += [(name, every_choice(refused[place])[1].reason) for name, place in names]
@@ -235,7 +235,7 @@ def _work_of_window(
     left = 1 if alone else math.prod(p for p, _ in digits[:first])
     right = math.prod(p for p, _ in digits[end:])
     if end - first < len(digits):
-        # Some other pass comes before or after this one, so assume an intermediate as its output.
+        # Some other pass comes before or after this one, so an intermediate output is assumed.
         ends = replace(ends, output=_between(description))
     return work_of(description, PassShape(factors=digits[first:end], left=left, right=right), ends)
 
@@ -250,7 +250,7 @@ def _ranked_cuts(digits: int, costs: Mapping[tuple[int, int], float], most: int)
             if (first, end) in costs
             for cost, cut in best[first]
         ]
-        # Cuts are only built for those that are kept: with 70 digits, building all takes long.
+        # Only cuts that are kept are built: with 70 digits, building all takes long.
         kept = heapq.nsmallest(most, found, key=lambda item: item[0])
         best.append([(cost, (*cut, (first, end))) for cost, first, cut in kept])
     return [cut for _, cut in best[-1]]

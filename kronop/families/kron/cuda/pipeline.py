@@ -19,7 +19,7 @@ from kronop.target import Target
 _ALIGNMENT = 256
 # Bounds the workspace, by running a part of the rows at a time. NOTE: on an H200, smaller parts
 # whose intermediates stay in the level-2 cache (16 to 64 MB) took 1.1 to 2 times as long: in
-# launches of some microseconds, filling and draining the GPU counts.
+# launches of some microseconds, the tails of filling and draining the GPU dominate.
 _PART_BYTES = 1 << 30
 _LEAST_CONTIGUOUS = 64
 
@@ -64,7 +64,7 @@ class KronPasses(Pipeline):
         return sizes[0], sizes[1]
 
     def launches(self, problem: KronProblem, target: Target) -> tuple[Launch, ...]:
-        """For each part of the rows in order, those of each pass."""
+        """For each part of the rows in order, the launches of each pass."""
         most = self.rows_at_once(problem.all_rows)
         halves = (problem.workspace, problem.workspace + self._buffers(most)[0])
         first, last = self.passes[0].work, self.passes[-1].work
@@ -82,7 +82,7 @@ class KronPasses(Pipeline):
     def _of_part(
         self, problem: KronProblem, halves: tuple[int, int], target: Target
     ) -> Iterator[Launch]:
-        """Those of each pass; the intermediates alternate between the halves of the workspace."""
+        """The launches of each pass; intermediates alternate between halves of the workspace."""
         x, last = problem.x, len(self.passes) - 1
         for index, item in enumerate(self.passes):
             moved = replace(problem, x=x)

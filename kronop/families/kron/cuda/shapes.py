@@ -20,8 +20,7 @@ class PassShape(Decision):
     Attributes:
         factors: (contracted, produced) of each digit.
         left: the product of the extents, when the pass runs, of all digits before these.
-        right: that of all digits after it; in memory, neighbouring values of the last digit
-            are so many elements apart.
+        right: that of all digits after it: in memory, the stride of the last digit.
     """
 
     factors: tuple[Shape, ...]
@@ -78,7 +77,7 @@ class PassWork(Decision):
 
     @derived
     def _hash(self) -> int:
-        # The planner looks up thousands of passes: these fields tell them apart, and hash fast.
+        # The planner looks up thousands of passes: these fields distinguish them, and hash fast.
         return hash((self.shape, self.ends.source_alignment, self.ends.source_by_rows))
 
     @property

@@ -24,11 +24,11 @@ from kronop.machine import BLOCK_THREADS, THREAD_REGISTERS, WARP
 from kronop.target import Target
 
 MOST_FACTORS = 32
-# A thread holds all inputs of a digit in registers, and all outputs too if the digit is small.
+# A thread has all inputs of a digit in registers, and all outputs too if the digit is small.
 MOST_CONTRACTED = 32
 SMALL_DIGIT = 8
-# Elements that a thread holds of a run of small digits, by the accumulator: 64-bit integers have
-# fewer, because their products need further registers.
+# A thread's elements of a run of small digits, by the accumulator: fewer 64-bit integers, because
+# their products need further registers.
 _SMALL_BLOCKS = {"float32": 64, "int32": 64, "float64": 32, "int64": 16}
 
 
@@ -38,10 +38,9 @@ class KronTile(TiledPass):
 
     Attributes:
         pad_shift: an element of padding follows every 2^pad_shift elements; 0 for no padding. The
-            value with the fewest bank conflicts is looked for after a tile is chosen
-            (`banks.padding`).
-        pad_adds: whether the padded place of a sum of two indices is the sum of their padded
-            places; the kernel then adds compile-time offsets.
+            value with the fewest bank conflicts is computed for a chosen tile (`banks.padding`).
+        pad_adds: whether the padded address of a sum of two indices is the sum of their padded
+            addresses; the kernel then adds compile-time offsets.
     """
 
     kernel = "kron_tile"
@@ -74,7 +73,7 @@ class KronTile(TiledPass):
 
     @derived
     def layout(self) -> TileLayout:
-        """Where the tile and the factors lie in shared memory."""
+        """Offsets of the tile and the factors in shared memory."""
         factors, accumulator = self.work.shape.factors, self.work.accumulator
         slots = tuple(max(item) for item in factors)
         vector, chunk = operands.vector_of(accumulator), chunk_of(accumulator)
@@ -122,7 +121,7 @@ class KronTile(TiledPass):
             else:
                 # NOTE: ptxas 13.4 spilled digits that are no powers of two below about 150
                 # registers (for the addresses of padded elements), and the largest even at 168, so
-                # more than 8 warps would leave them too few.
+                # more than 8 warps would leave too few.
                 held = phase.together * (phase.block + chunk + 8) * words + 64
                 odd = phase.block & (phase.block - 1) != 0
                 large = phase.together * phase.block * words > 40
@@ -193,7 +192,7 @@ class KronTile(TiledPass):
         )
 
     def _tile_constants(self) -> tuple[tuple[str, Constant], ...]:
-        """Sizes of the tile and where its parts lie in shared memory."""
+        """Sizes of the tile and offsets of its parts in shared memory."""
         shape, layout = self.work.shape, self.layout
         factors_at = offset_bytes(self.rows)
         return (
@@ -210,7 +209,7 @@ class KronTile(TiledPass):
 
 
 def chunk_of(accumulator: DataType) -> int:
-    """Outputs of a large digit that a thread produces at a time."""
+    """Outputs of a large digit that a thread computes at a time."""
     return 32 // accumulator.bytes
 
 

@@ -1,4 +1,4 @@
-"""The tiles that a pass may take: their sizes, and the styles of their phases."""
+"""The tiles that a pass may have: their sizes, and the styles of their phases."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Digits = tuple[Shape, ...]
 
 
 def mma_tiles(work: PassWork, given: TileDescription | None, few: bool) -> Iterator[KronMma]:
-    """Tiles of a few sizes, staged or not: some leave a multiprocessor room for several blocks,
-    some for one.
+    """Tiles of a few sizes, staged or not: some allow several blocks on a multiprocessor, some only
+    one.
 
     With few rows, there are also tiles small enough that every multiprocessor gets one.
     """
@@ -91,9 +91,9 @@ def _styles(
 ) -> tuple[MmaStyle, ...]:
     """The styles of a pass with these digits.
 
-    Staged tiles suit any layout. With `direct`, phases may also read X and write Y in global memory
+    Staged tiles suit any layout. With `direct`, phases may also access X and Y in global memory
     themselves: with digits contracted one by one, in pairs, or, with `shares`, by a cluster of two
-    blocks. Each style comes with warps that multiply alone and, for large digits, four together.
+    blocks. Each style comes with warp-level MMAs and, for large digits, with wgmma.
     """
     # NOTE: measured: clusters of 4 and 8 blocks took 1.1 to 3 times as long as clusters of 2, or as
     # two passes. Tiles of columns without staging took 1.1 to 2.6 times as long as staged ones,
@@ -151,12 +151,12 @@ def _half_styles(digits: Digits, accumulator: DataType, splits: bool) -> tuple[H
 
 
 def _are_bytes(accumulator: DataType) -> bool:
-    """Whether the tensor cores multiply operands byte by byte for this accumulator."""
+    """Whether the tensor cores multiply byte by byte for this accumulator."""
     return accumulator.kind == "int"
 
 
 def _most_pairs(digits: Sequence[Shape]) -> int:
-    """How many pairs of neighbouring digits, counted from the last, fit a thread's registers."""
+    """How many pairs of neighbouring digits, counted from the last, fit in a thread's registers."""
     last = len(digits) - 1
     count = 0
     while (
@@ -168,7 +168,7 @@ def _most_pairs(digits: Sequence[Shape]) -> int:
 
 
 def _runs(work: PassWork) -> list[tuple[int, ...]]:
-    """Ways to multiply factors out into digits (how many factors make each digit): factors merge at
+    """Ways to merge factors into digits (how many factors make each digit): factors are merged at
     least while the digit stays within 8."""
     factors = work.shape.factors
     if _are_bytes(work.accumulator):
@@ -179,7 +179,7 @@ def _runs(work: PassWork) -> list[tuple[int, ...]]:
 
 
 def simt_tiles(work: PassWork, given: TileDescription | None) -> list[KronTile]:
-    """Tiles of the ordinary cores: with columns that make long contiguous runs, and with rows and
+    """Tiles of the ordinary cores: with columns for long contiguous accesses, and with rows and
     threads that fill a block."""
     shape, accumulator = work.shape, work.accumulator
     slots = math.prod(max(digit) for digit in shape.factors)

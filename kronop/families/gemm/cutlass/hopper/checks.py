@@ -1,4 +1,4 @@
-"""What CUTLASS 3.x has kernels for, checked before anything is compiled."""
+"""Which kernels CUTLASS 3.x has, checked before anything is compiled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kronop.families.gemm.cutlass.hopper.tile import IN_TURN, HopperTile
 from kronop.machine import Feature
 from kronop.target import Target
 
-# Bytes of a line of an operand in shared memory, all of which a tile has along K.
+# Bytes of a row of an operand in shared memory; a tile has exactly one row along K.
 LINE_BYTES = 128
 _SUMS: dict[DataType, tuple[DataType, ...]] = {
     float32: (float16, bfloat16, float32, float8_e4m3fn, float8_e5m2),
@@ -45,8 +45,8 @@ _WARPS = {
     KernelScheduleType.TmaWarpSpecializedCooperative: (8, 1, 1),
 }
 _CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1))
-_GRANULE = 16  # Bytes of which addresses and strides of mapped tensors are multiples.
-# Lines of an instruction's A, and of a swizzle; columns of an instruction, and lines of a box.
+_GRANULE = 16  # Alignment in bytes of addresses and strides of mapped tensors.
+# Rows of an instruction's A, and of a swizzle; columns of an instruction, and rows of a TMA box.
 _ROWS, _SWIZZLED, _MOST_LINES, _MOST_COLUMNS = 64, 8, 256, 256
 _WARP_GROUP, _MOST_SUMS = 128, 128  # Threads of a warp group; registers of a thread for sums.
 
@@ -113,7 +113,7 @@ def _tiles(design: HopperTile) -> str:
         return f"tile K of {k} {design.source.name} is not {LINE_BYTES} bytes"
     if m % (_ROWS * warp_groups) or m > _MOST_LINES:
         return f"tile M of {m} is no multiple of {_ROWS * warp_groups}, or above {_MOST_LINES}"
-    # Integers have fewer numbers of columns than floats.
+    # Integer instructions have fewer choices of N than those of floats.
     step = max(_SWIZZLED * design.cluster, 32 if design.source is int8 else 8)
     if n % step or n > _MOST_COLUMNS:
         return f"tile N of {n} is no multiple of {step}, or above {_MOST_COLUMNS}"

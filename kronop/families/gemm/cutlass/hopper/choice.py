@@ -9,12 +9,12 @@ from kronop.descriptions.tile import TileDescription
 from kronop.families.gemm.cutlass.hopper.design import CutlassHopper
 from kronop.families.gemm.description import GemmDescription
 
-# What a tile may leave to be chosen; of what takes the same time, the first.
+# Warps and stages that a user's tile may leave open; of equally fast ones, the first is chosen.
 _WARPS, _STAGES = ((8, 1, 1), (4, 1, 1)), range(8, 1, -1)
 
 
 def designs(what: GemmDescription) -> Iterator[CutlassHopper]:
-    """Those of the user's tile, whose cluster or schedules say that it is one of warp groups."""
+    """The designs of the user's tile, whose cluster or schedules ask for warp groups."""
     tile = what.tile
     if tile is None or (tile.cluster_shape is None and not tile.has_schedules):
         return

@@ -30,14 +30,14 @@ from kronop.frozen import dataclass
 from kronop.machine import MEASURED
 from kronop.target import Target
 
-_PREPARED = 2048  # Bytes of what a launch prepares, at most.
+_PREPARED = 2048  # Bytes of what the first launch prepares, at most.
 _POINTERS = ("prepared", "result", "source")
 _NUMBERS = (
     *("m", "n", "k", "problems"),
     *(f"{name}_{axis}" for name in ("result", "source") for axis in ("row", "column", "batch")),
     *("cores", "prepares"),
 )
-# The share of what products of warp groups reach, and seconds of two launches. NOTE: measured on an
+# The fraction of the wgmma rate that they reach, and seconds of two launches. NOTE: measured on an
 # H200 for float16 at 4096^3: 374 TFLOP/s, and 547 of kronop's own.
 _SHARE, _SECONDS_OF_LAUNCHES = 0.706, 1e-5
 
@@ -112,19 +112,19 @@ class CutlassHopper(HopperTile):
         )
 
     def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
-        """Bytes for what a launch prepares."""
+        """Bytes for what the first launch prepares."""
         return _PREPARED
 
     def launches(self, problem: GemmProblem, target: Target) -> tuple[Launch, ...]:
         """Two launches for problems along the longest dimension of the batch, for each of the
-        others: the first one prepares the second one.
+        others: the first one prepares the parameters of the second one.
 
         Raises:
-            ArgumentError: sums are to be sliced, there are none, an extent is beyond what kernels
-                count, or there is a bias beside C.
+            ArgumentError: split-K is asked for, K is 0, an extent exceeds 32-bit counts, or there
+                is a bias beside C.
         """
         _check(problem)
-        # These kernels step along a batch in both operands.
+        # These kernels have batch strides for both operands.
         repeats = any(not all(item.batch) for item in (problem.a, problem.b))
         most = 1 if repeats else MOST
         found: list[Launch] = []
@@ -181,7 +181,7 @@ def _check(problem: GemmProblem) -> None:
 
 
 def _biased(problem: GemmProblem) -> GemmProblem:
-    """The problem with its bias as the source, whose beta is 1."""
+    """The problem with its bias as the source, with beta 1."""
     bias = problem.bias
     if bias is None:
         return problem

@@ -1,8 +1,8 @@
-// Matrix products of CUTLASS 3.x, for sm_90a: its kernels of warp groups, whose results leave
-// straight from registers.
+// Matrix products of CUTLASS 3.x, for sm_90a: its kernels of warp groups, which store results
+// directly from registers.
 //
-// They take a struct that host code of CUTLASS's computes, with tensor maps in it. Here one thread
-// computes it, in a launch before, with the maps that came as parameters.
+// Their parameter struct, with tensor maps in it, is computed by CUTLASS's host code. Here a first
+// launch computes it with one thread, from tensor maps that are passed as parameters.
 #pragma once
 
 #include "kronop/hopper_prelude.cuh"
@@ -33,7 +33,7 @@ struct HopperStep : Decisions {
       cutlass::layout::RowMajor, kAlignment, typename Decisions::Element,
       cutlass::layout::ColumnMajor, kAlignment, typename Decisions::ElementAccumulator, Tile,
       Cluster, cutlass::gemm::collective::StageCount<Decisions::kStages>, Schedule>::CollectiveOp;
-  // Of results: rows, columns, problems.
+  // Strides of results: rows, columns, problems.
   using Strides = cute::Stride<long long, long long, long long>;
   using Functor = ElementFunctor<Decisions>;
   using Epilogue = cutlass::epilogue::collective::detail::Sm90TmaWarpSpecializedAdapter<
@@ -90,7 +90,7 @@ KRONOP_INLINE void hopper_gemm(const Parameters& p) {
     if (blockIdx.x == 0 && threadIdx.x == 0) prepare<Step>(p, prepared);
     return;
   }
-  // The maps were written as other memory is.
+  // The maps were written with ordinary stores.
   cute::tma_descriptor_fence_acquire(prepared.mainloop.tma_load_a.get_tma_descriptor());
   cute::tma_descriptor_fence_acquire(prepared.mainloop.tma_load_b.get_tma_descriptor());
   Kernel kernel;

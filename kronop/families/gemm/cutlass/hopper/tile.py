@@ -1,4 +1,4 @@
-"""The tile of a matrix product by CUTLASS 3.x: its teams, clusters and shared memory."""
+"""The tile of a matrix product by CUTLASS 3.x: its warp groups, clusters and shared memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kronop.descriptions.tile import (
 from kronop.emit.design import Design
 from kronop.frozen import dataclass
 
-# Warps along each of a block whose warp groups take tiles in turn.
+# Warps along each index of a block whose warp groups alternate tiles.
 IN_TURN = (4, 1, 1)
 # Threads of a warp group; warp groups of a block, one of which copies.
 _WARP_GROUP, _WARP_GROUPS = 128, 3
@@ -23,16 +23,16 @@ _BARRIERS = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HopperTile(Design):
-    """How a kernel of CUTLASS 3.x divides a product.
+    """How a kernel of CUTLASS 3.x divides a product into tiles.
 
     Attributes:
         source, output: types of the operands and of the result.
         tile_m, tile_n, tile_k: rows, columns and steps of a tile.
         layout_a, layout_b, alignment_a, alignment_b: layouts and alignments of A and B.
-        stages: tiles of operands that are in shared memory at once.
-        warps: warps along each, as described.
-        cluster_shape: blocks that bring each other's share of B.
-        kernel_schedule, epilogue_schedule, tile_scheduler: what was described.
+        stages: stages of the pipeline in shared memory.
+        warps: warps along each index, as described.
+        cluster_shape: blocks of a cluster, each of which multicasts its share of B.
+        kernel_schedule, epilogue_schedule, tile_scheduler: as described.
     """
 
     math: MathInstruction
@@ -61,12 +61,12 @@ class HopperTile(Design):
 
     @property
     def alternate(self) -> bool:
-        """Whether warp groups take tiles in turn (ping-pong), instead of sharing each."""
+        """Whether warp groups alternate tiles (ping-pong) or share each (cooperative)."""
         return self.warps == IN_TURN
 
     @property
     def cluster(self) -> int:
-        """Blocks of a cluster, which are along M."""
+        """Blocks of a cluster, along M."""
         return self.cluster_shape[0]
 
     @property

@@ -156,8 +156,7 @@ class MmaStyle(Decision):
 
     @remembered
     def registers(self, columns: bool) -> int:
-        """An estimate of the registers of a thread: fibers, fragments of factors, sums,
-        addresses."""
+        """An estimate of a thread's registers: fibers, fragments of factors, sums, addresses."""
         wanted = max(
             self.digit_registers(digit) if other is None else self._pair_registers(digit, other)
             for digit, other in self.order()

@@ -1,15 +1,15 @@
-// Kronecker matmul: a tile of rows goes through passes, each of which contracts adjacent
-// digits to blocks that stay in the nearest caches.
+// Kronecker matmul: passes over a tile of rows, each of which contracts adjacent digits in blocks
+// that stay in the nearest caches.
 //
-// In a pass, the columns of a row are (lead, contracted, trail). A block holds the whole fiber (all
+// In a pass, the columns of a row are (lead, contracted, trail). A block has whole fibers (all
 // contracted elements) of kLanes lanes. What a lane is depends on kPassKind:
-//   0  a row and a leading index (trail is 1); blocks are transposed on their way in and out
+//   0  a row and a leading index (trail is 1); blocks are transposed when loaded and stored
 //   1  a trailing index of one row
 //   2  a row
-//   3  no lanes (trail is 1): a block is kLanes whole fibers as they lie in a row. Nothing is
-//      transposed, and the last digit is applied along its outputs.
-// Between passes the tile lies in scratch: as (rows, columns), with kPad unused elements after
-// every `trail` columns of the pass that reads it, or as (columns, rows) where lanes are rows.
+//   3  no lanes (trail is 1): a block is kLanes contiguous fibers of a row. Nothing is transposed,
+//      and the last digit is contracted with vectors along its outputs.
+// Between passes the tile is in scratch memory: as (rows, columns), padded by kPad elements after
+// every `trail` columns of the pass that reads it, or as (columns, rows) if lanes are rows.
 #pragma once
 
 #include "kron_parameters.hpp"
@@ -19,15 +19,14 @@
 namespace kronop {
 namespace kron {
 
-// A block of a pass in memory: where its lanes are, and the step from one element of a fiber to the
-// next.
+// A block of a pass in memory: the addresses of its lanes, and the stride of a fiber's elements.
 template <int kLanes>
 struct Place {
   Lanes<kLanes> lanes;
   index_t base, step;
 };
 
-// Steps from one element of a fiber to the next, and from one leading index to the next.
+// Strides from one element of a fiber to the next, and from one leading index to the next.
 struct Steps {
   index_t element, lead;
 };
@@ -60,8 +59,8 @@ KRONOP_INLINE void place_block(Place<kLanes>& place, const View<T>& view, int ki
   }
 }
 
-// Prefetches what a block of `lanes` different lanes reads: runs along the lanes, or along the
-// fibers. Nothing is prefetched where neither of them is contiguous.
+// Prefetches what a block of `lanes` different lanes reads: contiguous runs along the lanes, or
+// along the fibers. Nothing is prefetched if neither of them is contiguous.
 template <index_t kTiles, int kLanes, class T>
 KRONOP_INLINE Ahead ahead_of(const T* base, const Place<kLanes>& place, index_t elements,
                              index_t lanes) {
@@ -74,8 +73,8 @@ KRONOP_INLINE Ahead ahead_of(const T* base, const Place<kLanes>& place, index_t 
   return Ahead(base + place.lanes.offset[0], elements * size, apart * size, lanes, kTiles);
 }
 
-// Takes a block of lanes from the source through the products to the sink. Where lanes are
-// contiguous, the first product may read the source itself, and the last one may write to the sink.
+// From source to sink: the products of a block of lanes. If lanes are contiguous, the first product
+// may read the source in place, and the last one may store to the sink directly.
 template <class Step, int kPass, class Source, class Sink, class PlaceType>
 KRONOP_INLINE void run_lanes(const Source* source, const PlaceType& from, const Sink& sink,
                              const PlaceType& to, const PlaceType& other, const Block& block,
@@ -107,8 +106,7 @@ KRONOP_INLINE void run_lanes(const Source* source, const PlaceType& from, const 
                    other.step, extents.produced, block);
 }
 
-// Takes `count` whole fibers, which are contiguous in a row, from the source through the products
-// to the sink.
+// The same for `count` whole fibers, which are contiguous in a row.
 template <class Step, int kPass, class Source, class Sink>
 KRONOP_INLINE void run_whole(index_t count, const Source* source, index_t from_column,
                              const Sink& sink, index_t base, index_t to_column, index_t other_base,
@@ -139,7 +137,7 @@ KRONOP_INLINE void run_whole(index_t count, const Source* source, index_t from_c
 }
 
 // Runs one of `shares` parts of a pass over a tile. Only the first pass prefetches: it reads X,
-// later ones read scratch, which is in the caches.
+// later ones read scratch memory, which is in the caches.
 template <class Step, int kPass, class Source, class Sink, class Target>
 void run_pass(index_t rows, const View<const Source>& source, const Sink& sink,
               const View<Target>& target, const View<const Target>& other,
@@ -227,13 +225,13 @@ void run_tile(index_t rows, const View<const Source>& source, const OutputSink<S
   }
 }
 
-// Where one batch item's operands are, relative to the parameters' pointers.
+// The addresses of one batch item's operands, relative to the parameters' pointers.
 template <int kFactors>
 struct Item {
   index_t x, z, y, factors[kFactors];
 };
 
-// Returns whether the factors differ from those of the item before.
+// Returns whether the factors differ from those of the previous item.
 template <int kFactors, class Parameters>
 KRONOP_INLINE bool find_item(Item<kFactors>& item, const Parameters& parameters, index_t index) {
   Item<kFactors> found{};
@@ -260,8 +258,8 @@ KRONOP_INLINE index_t tile_count(const Parameters& parameters) {
   return items;
 }
 
-// Calls run(rows, x, y, z) for tiles [first, end), which are counted over all batch items, and
-// before it pack(offsets of the factors) where the factors differ from those of the tile before.
+// Calls run(rows, x, y, z) for tiles [first, end), numbered over all batch items, and before it
+// pack(offsets of the factors) if the factors differ from those of the previous tile.
 template <class Step, class Parameters, class Pack, class Run>
 KRONOP_INLINE void each_tile(const Parameters& parameters, index_t first, index_t end,
                              const Pack& pack, const Run& run) {
@@ -300,7 +298,7 @@ void run_tiles(const Parameters& parameters, index_t share, index_t shares, inde
   const bool together = parameters.together != 0;
   const auto pack = [&](const index_t* offsets) {
     if (!together) return pack_factors<Step>(parameters, offsets, scratch.panels, 0, 1);
-    if (shares > 1) wait_for_team();  // Others may still read the panels of the factors before.
+    if (shares > 1) wait_for_team();  // Others may still read the panels of the previous factors.
     pack_factors<Step>(parameters, offsets, scratch.panels, share, shares);
     if (shares > 1) wait_for_team();
   };

@@ -1,15 +1,15 @@
-// Kronecker matmul of bf16 on AMX tiles: a thread takes one row, or a few at once, through the
+// Kronecker matmul of bf16 on AMX tiles: a thread processes one row, or a few at once, with the
 // sweeps of amx.hpp.
 //
-// Digits are applied from the last one to the first. The last digit is read from X, and its results
-// fill the lines of the digit before it. As soon as those lines are full, that digit is applied as
-// well: for two neighbours along the digit before it, whose results make one line of pairs there;
-// and so on. So lines are still in the nearest caches when they are read. The results of the first
-// digit go to Y, rounded to bf16 or through the epilogue. Results that are too many for the caches
-// are collected in a buffer that is near and copied from there past the caches, as many adjacent
-// columns at once as it holds.
-// NOTE: storing 64 bytes here and 64 bytes there past the caches took 1.7 times as long as storing
-// 128 adjacent bytes (Emerald Rapids).
+// Digits are contracted from the last one to the first. The last digit is read from X, and its
+// results fill the lines of the digit before it. As soon as those lines are full, that digit is
+// contracted as well: for two neighbours along the digit before it, whose results make one line of
+// pairs there; and so on. So lines are still in the nearest caches when they are read. The results
+// of the first digit are stored to Y, rounded to bf16 or after the epilogue. If results exceed the
+// caches, they are collected in a cached buffer and copied from there with streaming stores, as
+// many adjacent columns at once as the buffer holds.
+// NOTE: streaming stores of separate runs of 64 bytes took 1.7 times as long as of 128 contiguous
+// bytes (Emerald Rapids).
 #pragma once
 
 #include "kronop_x86/amx_results.hpp"
@@ -23,8 +23,8 @@ using kron::View;
 
 constexpr index_t most(index_t extent) { return extent < kPitch ? extent : kPitch; }
 
-// How many columns of a row's results the buffer holds at a time on their way past the caches: all
-// of them, or a part. The last part is up to kPitch columns longer, so that no short part is left.
+// How many columns of a row's results the buffer for streaming stores holds at a time: all, or a
+// part. The last part is up to kPitch columns longer, so that no short part is left.
 constexpr index_t part_of(index_t rows, index_t columns) {
   constexpr index_t kHeld = 16384, kHeldInParts = 8192, kLeast = 64;
   const index_t part = kHeldInParts / rows / kLeast * kLeast,
@@ -36,13 +36,13 @@ constexpr index_t held(index_t rows, index_t columns) {
   return rows * (part < columns ? part + kPitch : columns);
 }
 
-// How many blocks there are along an extent.
+// The number of blocks along an extent.
 constexpr index_t blocks_of(index_t extent) { return cut(extent).blocks(extent); }
 
-// The buffers in a thread's slice, in bytes from its start: the packed factors, the lines of all
-// digits but the last, staged rows of the last digit, and results on their way past the caches.
-// `span` is the numbers from one neighbour's lines to the next. `trail` and `inner` are the columns
-// behind a digit, with the digits behind it applied and not yet applied.
+// The buffers in a thread's slice, as byte offsets: the packed factors, the lines of all digits but
+// the last, padded rows of the last digit, and results for streaming stores. `span` is the stride
+// from one neighbour's lines to the next. `trail` and `inner` are the columns behind a digit, with
+// the digits behind it contracted and not yet contracted.
 template <class Step>
 struct Layout {
   index_t factor[Step::kDigits], lines[Step::kDigits], span[Step::kDigits], trail[Step::kDigits],
@@ -80,7 +80,7 @@ struct Layout {
 template <class Step>
 inline constexpr Layout<Step> kLayout{};
 
-// The work of one thread: its buffers and its tiles.
+// The work of one thread: its buffers and its tile registers.
 template <class Step>
 class Worker {
  public:
@@ -135,8 +135,8 @@ class Worker {
 
   Number* numbers(index_t offset) const { return reinterpret_cast<Number*>(slice_ + offset); }
 
-  // Elements of Y from one row of a block of results to the next. With one digit these are rows of
-  // Y, else outputs of the first digit.
+  // The stride in Y between rows of a block of results. With one digit these are rows of Y, else
+  // outputs of the first digit.
   template <class T>
   static index_t row_stride(const View<T>& view) {
     return kDigits > 1 ? kTrail * view.column : view.row;
@@ -163,7 +163,7 @@ class Worker {
     }
   }
 
-  // finish(row, lines) takes the first digit's lines of a row to Y.
+  // finish(row, lines) stores the first digit's results of a row to Y, from its lines.
   template <class Finish>
   void run_rows(index_t rows, const View<const Number>& x, const Finish& finish) {
     Number* lines = numbers(kAt.lines[0]);
@@ -174,7 +174,7 @@ class Worker {
     }
   }
 
-  // Applies the first digit to `columns` of the columns behind it.
+  // Contracts the first digit for `columns` of the columns behind it.
   template <class Sink>
   void run_first(const Number* lines, index_t columns, const Sink& sink) {
     LineSweep<Step::kContracted[0], Step::kProduced[0], most(kTrail)>::run(
@@ -191,7 +191,7 @@ class Worker {
     }
   }
 
-  // The last block of rows ends at the last row and overlaps the block before it.
+  // The last block of rows ends at the last row and overlaps the previous block.
   void run_last_past(index_t rows, const View<const Number>& x, const View<Output>& y) {
     constexpr index_t kProduced = Step::kProduced[kLast];
     Number* results = numbers(kAt.results);
@@ -223,7 +223,7 @@ class Worker {
       Sweep::run(engine_, x.data, x.row, x.column, rows, tiles, staged, sink);
       return;
     }
-    // The block is filled up with rows of zeros, whose results the sink does not store.
+    // The block is padded with rows of zeros, whose results the sink does not store.
     __builtin_memset(staged, 0, kPitch * kPadded * sizeof(Number));
     stage_rows<kContracted>(staged, x.data, x.row, x.column, int(rows));
     Sweep::run_staged(engine_, staged, tiles, sink);
@@ -240,7 +240,7 @@ class Worker {
       constexpr index_t kBlocks = blocks_of(kContracted) * blocks_of(Step::kProduced[kLast]) + kOwn;
       ask_after(x, kContracted * inner, step, column, count, count * kBlocks);
       if constexpr (kContracted == Depth{kContracted}.padded()) {
-        // The neighbours follow each other in X and in the lines: one sweep takes them as more
+        // The neighbours are contiguous in X and in the lines: one sweep processes them as more
         // rows.
         if (step == kContracted * inner && count * kContracted >= kPitch) {
           fill_last<kPitch>(x, inner, column, count * kContracted, lines, kPitchHere);

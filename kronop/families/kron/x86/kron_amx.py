@@ -1,6 +1,6 @@
 """Kronecker matmuls of bf16 on AMX tiles: the choice of digits, and the modelled time.
 
-Figures were measured on one core of an Emerald Rapids; see kron_amx.hpp for what a plan means.
+Figures were measured on one core of an Emerald Rapids; kron_amx.hpp explains the plan.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from kronop.emit.x86 import amx
 from kronop.families.kron.x86.kron_parts import Digit, KronWork
 from kronop.families.kron.x86.kron_tiles import KronTiles
 
-# Cycles of a tile of 256 sums besides its products, of each tile product (32 contracted indices),
-# and to compute one entry of a digit's factor that is a product of several factors.
+# Cycles of a tile of 256 sums besides its products; of each tile product (32 contracted indices);
+# to compute one entry of a digit's factor that is a product of several factors.
 _BLOCK, _EACH_STEP, _ENTRY = 90, 27, 15
-# Vector kernels, in units of multiply-adds: the overhead of each result, of widening an element of
-# X, and of rounding an element of Y.
+# For vector kernels, in units of multiply-adds: the overhead of each result, of widening an element
+# of X, and of rounding an element of Y.
 _OVERHEAD, _WIDEN, _ROUND = 3, 4, 8
 _TYPICAL_ROWS = 64
 # Elements of X that are multiplied by the last digit at once, if there are two digits.
@@ -38,10 +38,10 @@ def vector_cycles(columns: int, products: Iterable[tuple[int, int]]) -> float:
 
 
 def design(work: KronWork) -> tuple[float, KronTiles]:
-    """The modelled cycles of a row, and the design that merges neighbouring factors into digits in
-    the cheapest way."""
+    """The modelled cycles of a row, and the design with the cheapest way to merge neighbouring
+    factors into digits."""
     contractions = work.contractions
-    # best[end]: the cycles of the digits before `end`, and where the last of them begins.
+    # best[end]: the cycles of the digits before `end`, and the start of the last of them.
     count = len(contractions)
     before, after = [1], [1]
     for (p, _), (_, q) in zip(contractions, reversed(contractions), strict=True):

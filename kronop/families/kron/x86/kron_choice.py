@@ -74,7 +74,7 @@ def plans(
 
 
 def _asks_for_tiles(description: KronMatmulDescription, target: Target) -> bool:
-    # Only bf16: the results between two factors of int8 would be int32, which tiles can't take.
+    # Only bf16: results between two factors of int8 would be int32, which tiles can't multiply.
     return description.X.element is bfloat16 and asks_for_tiles(description.math, target)
 
 
@@ -98,7 +98,7 @@ def _reason_against(
 
 
 def _straight(side: Side) -> Layout:
-    """The layout of X and Y whose rows, in the canonical form, are contiguous."""
+    """The layout of X and Y that is contiguous along rows in the canonical form."""
     return Layout.RowMajor if side is Side.Right else Layout.ColumnMajor
 
 
@@ -152,7 +152,7 @@ def _affordable(setting: Setting) -> list[tuple[Candidate, Status]]:
 
 
 def _scratch_status(setting: Setting) -> Status:
-    """Whether some candidate has little enough scratch with the rows of the user's tile."""
+    """Whether some candidate's scratch memory is small enough with the user's rows."""
     chosen = [item for (_, item), status in judged(setting) if status]
     fixed = [dataclasses.replace(item, row_tile=0).shared_bytes for item in chosen]
     takes = [item.shared_bytes for item in chosen]

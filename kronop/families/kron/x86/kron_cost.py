@@ -11,14 +11,14 @@ from kronop.emit.x86.planning import DEFAULT_UNROLL, LEAST_VECTOR, core_of
 from kronop.families.kron.x86.kron_parts import Kind, Setting, Tile
 from kronop.machine import FITTED_CPU
 
-# Cycles of a load, of the latency of a multiply-add, of starting and ending a register tile, and of
-# each of its sums beyond the first _FREE, which the next tile hides (with 16 and with 32 vector
+# Cycles of a load; of the latency of a multiply-add; to start and end a register tile; and of each
+# of its sums beyond the first _FREE, which the next tile hides (with 16 and with 32 vector
 # registers). NOTE: with AVX-512, tiles of 8 x 2 take 0.89 of the time of 8 x 1 for 16 x 16 factors.
 _LOAD, _LATENCY, _TILE, _EDGE, _EDGE_OF_32, _FREE = 0.53, 4.2, 2.0, 2.0, 0.5, 9
 _RELOADED, _FEW_ROWS = 1.2, 3
-# Cycles of a vector to copy it to a state, to convert it, to transpose it, of each single element
-# that is read or written alone, and added by an access to the second-level cache or beyond. Cycles
-# of a run of lanes to find its address.
+# Cycles of a vector to copy it to a state, to convert it, to transpose it; of each single element
+# that is read or written alone; added by an access to the second-level cache or beyond. Cycles to
+# compute the address of a run of lanes.
 _COPY, _CONVERT, _TRANSPOSE, SINGLE, _NEAR, _FAR, _RUN = 1.0, 2.0, 8.0, 2.0, 2.5, 4.0, 2.0
 # The same beyond all near caches. NOTE: with AVX-512 and 2 MB between passes, two passes of 8^6 in
 # float64 take 0.77 of the time of three.
@@ -26,13 +26,13 @@ BEYOND = 8.0
 # Cycles of a product besides its tiles. NOTE: 8^4 is 4 to 6 % faster in blocks of four fibers.
 CALL = 8.0
 # Cycles of far accesses: to a single number, to a run of lanes; and the factor for columns that are
-# written out of order. NOTE: with rows 4 KiB apart, a number costs 20 cycles and a run of lanes 40.
+# written out of order. NOTE: with rows 4 KiB apart, a number costs 20 cycles and a run 40.
 _SINGLE_FAR, _FAR_RUN, _WRITTEN_FAR = 10.0, 40.0, 1.5
 # Working sets up to these bytes cost nothing more. Above, an access of a vector adds so many cycles
 # if the first-level cache holds the working set, or half of it.
 _CLOSE_BYTES = 24 * 1024
 _NEAREST, _HALF_NEAREST = 0.5, 1.5
-# Cycles: to join two halves of a vector, to take them apart.
+# Cycles to join two halves of a vector, and to split a vector in halves.
 _JOIN, _PART = 0.5, 1.0
 _MOST_VECTORS, _MOST_TILE_ROWS = 4, 10
 _UNROLLED = 8
@@ -144,14 +144,14 @@ def _width_within(extent: int, width: int, size: int) -> int:
 
 
 def unroll_of(contracted: int, setting: Setting) -> int:
-    """How many contracted indices the kernel's loop takes between two branches."""
+    """How many contracted indices the kernel's loop has between two branches."""
     if setting.unroll is not None:
         return setting.unroll
     return contracted if contracted <= _UNROLLED else DEFAULT_UNROLL
 
 
 def residence(size: float, setting: Setting) -> float:
-    """The cycles that each access of a vector adds, in a working set of `size` bytes."""
+    """The cycles that each vector access adds, for a working set of `size` bytes."""
     nearest, near = core_of(setting.target).level_1_bytes, setting.target.shared_bytes
     if size <= 2 * nearest:
         return 0.0 if size <= _CLOSE_BYTES else _NEAREST if size <= nearest else _HALF_NEAREST

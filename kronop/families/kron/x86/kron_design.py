@@ -1,4 +1,4 @@
-"""The base of both designs of Kronecker matmuls on a CPU: their digits and launches."""
+"""The base class of both designs of Kronecker matmuls on a CPU: their digits and launches."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 MOST_SCRATCH = 1 << 28
-# How many times its fair share the busiest thread may have; above, all threads share every tile.
+# The imbalance (busiest thread over the average) above which all threads share every tile.
 _UNEVEN = 1.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KronDesign(HostDesign):
-    """A design whose one kernel applies all factors.
+    """A design whose one kernel contracts all digits.
 
     Attributes:
         digits: the digits; each is one factor, or several neighbours merged because that is faster.
-        row_tile: most rows of X that a thread takes at once.
+        row_tile: most rows of X that a thread processes at once.
         has_teams: whether several threads may share a tile of rows.
     """
 
@@ -84,11 +84,11 @@ class KronDesign(HostDesign):
         """Whether the epilogue returns sums unchanged if its scalars are (1, 0)."""
 
     def status(self, target: Target) -> Status:
-        """Whether a thread needs no more scratch than designs may have."""
+        """Whether a thread's scratch memory is within the limit of all designs."""
         return self.scratch_status(MOST_SCRATCH)
 
     def scratch_status(self, most: int) -> Status:
-        """Whether a thread needs no more scratch than `most` bytes."""
+        """Whether a thread needs at most `most` bytes of scratch memory."""
         size = self.shared_bytes
         if size <= most:
             return Status.accept()

@@ -7,11 +7,11 @@ namespace kronop {
 
 inline constexpr int kBatchDimensions = 4;
 
-// Strides are in elements. The scratch of one thread is `slice` bytes, whole cache lines: the
-// factors' panels, two states, and one buffer between passes, or two of equal size from three
-// passes on. `together`: threads share the blocks of every tile, instead of taking tiles of their
-// own. `plain`: the epilogue does not change results. `stream`: results are too many for the caches
-// and go past them. `ahead`: X is too large for the caches and is prefetched.
+// Strides are in elements. The scratch memory of one thread is `slice` bytes, whole cache lines:
+// the factors' panels, two states, and one buffer between passes, or two of equal size from three
+// passes on. `together`: threads share the blocks of every tile, instead of having tiles of their
+// own. `plain`: the epilogue changes nothing. `stream`: results exceed the caches and are written
+// with streaming stores. `ahead`: X exceeds the caches and is prefetched.
 template <int kFactors, int kScalars, class Scalar>
 struct KronParameters {
   const void* x;

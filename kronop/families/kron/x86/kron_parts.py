@@ -1,6 +1,6 @@
 """The parts of a CPU plan of a Kronecker matmul: work, digits, register tiles and passes.
 
-A state is a buffer in scratch memory, with the elements that a thread is working on.
+A state is a buffer in scratch memory with the elements that a thread is working on.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Digit(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile(Decision):
-    """A register tile: `rows` single numbers, each multiplied with `vectors` vectors of `width`
+    """A register tile: `rows` single numbers, each multiplied by `vectors` vectors of `width`
     elements.
 
     Attributes:
@@ -71,10 +71,10 @@ class Tile(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product(Decision):
-    """One digit applied inside a pass, whose state is (left, contracted, right).
+    """One digit contracted inside a pass, whose state is (left, contracted, right).
 
     Attributes:
-        in_place: whether results overwrite the operands in the state. Each tile must then have read
+        in_place: whether results overwrite the operands in the state: each tile must then have read
             all that it overwrites.
     """
 
@@ -120,7 +120,7 @@ class Setting:
         work: the work of the kernel.
         target, width, bytes: the target, elements of its vectors, bytes of the compute type.
         x_by_rows, y_by_rows: whether X and Y are contiguous along rows rather than columns.
-        converts: whether X is stored in another type than the compute type.
+        converts: whether X has another type than the compute type.
         typical_rows: the number of rows that costs are modelled for.
         rows, held, unroll: the user's tile: its rows, the most elements of a row in a state, the
             contracted indices to unroll; None without a tile.

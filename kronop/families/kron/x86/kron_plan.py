@@ -25,13 +25,13 @@ from kronop.machine import CPU_LINE, LEAST_LEVEL_1_BYTES
 _OVERHEAD = 3
 _MOST_SPLITS = 16
 _MOST_ROWS = 64
-# How many ways to run each pass candidates are made of.
+# How many ways to run each pass are combined to candidates.
 _WAYS = 2
 # (modelled cycles of a row, which are good for ranking only, and the design).
 Candidate = tuple[float, KronVectors]
 _MOST_MIDDLE = 1 << 25
-# Runs of so many bytes or more may be padded by a cache line; and most values of a digit whose runs
-# are read together.
+# From so many bytes on, runs may be padded by a cache line; and the largest digit whose runs are
+# read together.
 _FAR_APART, _FEW_PLACES = 1024, 8
 
 
@@ -95,8 +95,8 @@ def _of_cut(
     setting: Setting,
 ) -> Iterator[Candidate]:
     middle = _middle(shapes)
-    # Intermediates are read line by line in an order that the cache prefetches, so count a line's
-    # worth of vectors once.
+    # Intermediates are read line by line in an order that the hardware prefetches, so a cache
+    # line's worth of vectors is counted once.
     far = residence(rows * middle * setting.bytes, setting)
     far *= setting.width * setting.bytes / CPU_LINE
     ranked = []
@@ -117,10 +117,10 @@ def _of_cut(
 def _padded(
     passes: Sequence[Pass], digits: tuple[Digit, ...], setting: Setting
 ) -> tuple[Pass, ...]:
-    """The passes, with a cache line of padding after each run of their input where that pays.
+    """The passes, with a cache line of padding after each run of their input if that pays.
 
-    It pays if runs are long and have an even number of lines: their starts then fall into few sets
-    of a cache, and with an odd number into all of them.
+    It pays if runs are long and have an even number of cache lines: their starts then map to few
+    sets of a cache, and with an odd number to all of them.
 
     NOTE: with padding, 8^4 in float64, two passes, takes 0.85 of the time on Zen 3; 8^5 takes 0.92
     and 8^6 0.95 on an Emerald Rapids. Larger digits are read so often that copying them to a state
@@ -181,7 +181,7 @@ def tile_status(setting: Setting) -> Status:
 
 
 def judged(setting: Setting) -> list[tuple[Candidate, Status]]:
-    """Every candidate, with whether it does what the user's tile asks for.
+    """Every candidate, with whether it matches the user's tile.
 
     Tile_N is the most elements of a row in a state. Digits may not fill it exactly, so of the
     candidates that stay within it, those with the most elements are accepted.
@@ -229,8 +229,8 @@ def _cuts(digits: tuple[Digit, ...], setting: Setting) -> list[tuple[range, ...]
 
 
 def _greedy(digits: tuple[Digit, ...], budget: int) -> tuple[range, ...]:
-    """The cut whose ranges, from the last digit on, have as many digits as fit a state of `budget`
-    elements."""
+    """The cut whose ranges, from the last digit on, have as many digits as fit in a state of
+    `budget` elements."""
     ranges, end = [], len(digits)
     while end:
         start = end - 1
@@ -242,7 +242,7 @@ def _greedy(digits: tuple[Digit, ...], budget: int) -> tuple[range, ...]:
 
 
 def _row_lanes(setting: Setting, middle: int) -> Iterator[int]:
-    """Rows of a tile if rows are the lanes: so many as fill a few cache lines of a column, or just
+    """Rows of a tile if rows are the lanes: as many as fill a few cache lines of a column, or just
     one line if more would make the intermediate larger than all caches."""
     line = max(setting.width, CPU_LINE // setting.bytes)
     if setting.rows is None and 2 * line * middle * setting.bytes > _MOST_MIDDLE:

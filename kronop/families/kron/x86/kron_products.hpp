@@ -1,4 +1,4 @@
-// The products of one pass of a Kronecker matmul on a block, in a thread's scratch.
+// The products of one pass of a Kronecker matmul on a block, in a thread's scratch memory.
 #pragma once
 
 #include "kron_step.hpp"
@@ -10,21 +10,21 @@ namespace kron {
 
 enum Kind { kRowsAndLead = 0, kTrail = 1, kRows = 2, kWhole = 3 };
 
-// A tile in memory, and the elements from one row and from one column to the next.
+// A matrix in memory, and its strides.
 template <class T>
 struct View {
   T* data;
   index_t row, column;
 };
 
-// A step whose lanes are those of one pass, as transfers and sinks take it.
+// A step with the lanes of one pass, for transfers and sinks.
 template <class Step, int kPass>
 struct Lane : Step {
   static constexpr int kLanes = Step::kLanes[kPass], kVectors = kLanes / Step::kWidth;
 };
 
 // The buffers in one thread's slice, and its prefetches of what it reads next. A team shares the
-// panels and what is between passes, which are in the first slice.
+// panels and the buffers between passes, which are in the first slice.
 template <class Compute>
 struct Scratch {
   Compute* panels;
@@ -56,7 +56,7 @@ KRONOP_INLINE Scratch<typename Step::Compute> scratch_of(const Parameters& param
 
 // Whether a register tile may read its P vectors in place, `step` elements apart: they have to stay
 // in the nearest cache until the tiles of the next outputs read them again.
-// NOTE: with strides of powers of two they fall into the same cache sets: 8 x 8 factors 4 KiB apart
+// NOTE: with strides of powers of two they map to the same cache sets: 8 x 8 factors 4 KiB apart
 // took twice as long, P >= 32 two to four times.
 template <class D, class Compute>
 constexpr bool stays_near(index_t step) {
@@ -84,7 +84,7 @@ struct Products {
                                       ? index_t(Step::kProduced[Step::kOrder[kFirst + kCount - 1]])
                                       : index_t(Step::kRight[kFirst + kCount - 1]);
 
-  // Whether results may go past the caches: every register tile then has to fill whole cache lines.
+  // Whether results may bypass the caches: every register tile then has to fill whole cache lines.
   static constexpr index_t kLine = 64 / sizeof(Compute);
   static constexpr int kTileRun = [] {
     using D = DigitOf<Step, kFirst + kCount - 1>;
@@ -117,7 +117,7 @@ struct Products {
                                Lined<Compute>{out.data, kRight}, panels, ahead);
     }
   }
-  // About how many register tiles a product takes.
+  // The approximate number of register tiles of a product.
   template <int kIndex>
   static constexpr index_t tiles() {
     using D = DigitOf<Step, kIndex>;
@@ -136,7 +136,7 @@ struct Products {
   static constexpr index_t held() {
     return index_t(Step::kLeft[kIndex]) * Step::kRight[kIndex] * DigitOf<Step, kIndex>::kContracted;
   }
-  // The state that a product's results go to: the one that its operands are in, or the other one.
+  // The state for a product's results: the one that its operands are in, or the other one.
   template <int kAt>
   static constexpr int state_after() {
     if constexpr (kAt == 0) {
@@ -154,8 +154,8 @@ struct Products {
       if constexpr (kAt + 1 < kCount) {
         one<kFirst + kAt, false>(count, in, state);
       } else if constexpr (kIsWhole && kPadAfter<Step, kPass> != 0) {
-        // Runs are padded only in the buffer between two passes. It always takes results directly,
-        // so `out` is that buffer and not a state, and each fiber goes to its padded place.
+        // Runs are padded only in the buffer between two passes. Results are always stored to it
+        // directly, so `out` is that buffer and not a state, and each fiber has its padded address.
         constexpr index_t kNext = kTables<Step>.pass[kPass].produced + kPadAfter<Step, kPass>;
         for (index_t fiber = 0; fiber < count; ++fiber) {
           one<kFirst + kAt, false>(1, {in.data + fiber * held<kFirst + kAt>(), 0},
@@ -171,7 +171,7 @@ struct Products {
     };
     (next(Constant<kIndex>{}), ...);
   }
-  // The state for results that cannot go to their place directly.
+  // The state for results that cannot be stored to their destination directly.
   Lined<Compute> state() const {
     return {scratch.state[state_after<kCount - 1>()], Step::kLanes[kPass]};
   }

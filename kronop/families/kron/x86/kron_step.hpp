@@ -1,12 +1,12 @@
-// What follows from the plan of a Kronecker matmul: the extents of its passes, its digits, and the
-// packing of their factors.
+// Constants that follow from the plan of a Kronecker matmul: the extents of its passes, its digits;
+// and the packing of their factors.
 #pragma once
 
 #include "sweep.hpp"
 
 namespace kronop::kron {
 
-// How many factors, digits and passes there are.
+// The numbers of factors, digits and passes.
 template <class Decided>
 struct DigitStep : Decided {
   static constexpr int kFactors = count_of(Decided::kFactorRows),
@@ -23,7 +23,7 @@ struct Extents {
   index_t lead, contracted, produced, trail, pad;
 };
 
-// What follows from the plan, computed by the compiler.
+// Constants that follow from the plan, computed by the compiler.
 template <class Step>
 struct Tables {
   Extents pass[Step::kPasses];
@@ -120,7 +120,7 @@ using DigitOf =
           Step::kTileWidth[Step::kOrder[kIndex]], Step::kUnroll[Step::kOrder[kIndex]],
           Step::kInPlace[kIndex] != 0>;
 
-// Unused elements after every run that the next pass reads.
+// Padding after every run that the next pass reads.
 template <class Step, int kPass>
 inline constexpr index_t kPadAfter = [] {
   if constexpr (kPass + 1 < Step::kPasses) {

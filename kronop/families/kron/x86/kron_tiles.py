@@ -15,10 +15,10 @@ from kronop.frozen import dataclass
 
 _BYTES = bfloat16.bytes
 _PACK = amx.UNIT_BYTES // _BYTES
-# Rows of a block, and rows that a thread takes at once.
+# Rows of a block, and rows that a thread processes at once.
 _ROWS_AT_ONCE, _ROWS = 2 * amx.TILE, 64
-# Results of a row that scratch holds at once. If a row has more, it holds _HELD_IN_PARTS, rounded
-# to runs of _LEAST_PART.
+# Results of a row that scratch memory holds at once. If a row has more, it holds _HELD_IN_PARTS,
+# rounded to multiples of _LEAST_PART.
 _HELD, _HELD_IN_PARTS, _LEAST_PART = 16384, 8192, 64
 
 
@@ -44,7 +44,7 @@ class KronTiles(KronDesign):
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of a thread's scratch: those of `Layout` in the header."""
+        """Bytes of a thread's scratch memory: those of `Layout` in the header."""
         last = self.digits[-1]
         total = aligned(_ROWS_AT_ONCE * _padded(last.contracted) * _BYTES)
         trail = 1
@@ -83,12 +83,12 @@ class KronTiles(KronDesign):
 
 
 def _padded(contracted: int) -> int:
-    """The contracted size, padded so that all tile products take equally many whole pairs."""
+    """The contracted size, padded so that all tile products have equally many whole pairs."""
     return _PACK * amx.lines(contracted, bfloat16)
 
 
 def _held(rows: int, columns: int, *, alone: bool) -> int:
-    """Results of a row collected in scratch, so that stores past the caches are whole lines."""
+    """Results of a row collected in scratch memory, so that streaming stores are whole lines."""
     if alone:
         return _ROWS_AT_ONCE * rows
     if rows * columns <= _HELD:

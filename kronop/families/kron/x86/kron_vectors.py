@@ -103,12 +103,12 @@ class KronVectors(KronDesign):
     @property
     def stores_in_parts(self) -> bool:
         """Whether the results of a register tile are contiguous or near each other, so that stores
-        of less than a line may bypass the caches.
+        of less than a cache line may bypass the caches.
 
-        NOTE: past the caches, 8^4 in float32 (runs 2 KiB apart, half a line a store) took 1.6 times
-        as long, and 8^3 in float64 (512 bytes apart) 0.65 times (Zen 3). 16 x 8^6, whose lines are
-        not neighbours, took 1.4 times as long (Zen 3); with stores of whole lines half the time
-        (Emerald Rapids).
+        NOTE: with streaming stores, 8^4 in float32 (runs 2 KiB apart, half a line a store) took 1.6
+        times as long, and 8^3 in float64 (512 bytes apart) 0.65 times (Zen 3). 16 x 8^6, whose
+        lines are not neighbours, took 1.4 times as long (Zen 3); with stores of whole lines half
+        the time (Emerald Rapids).
         """
         last = self.passes[-1]
         return last.kind is Kind.Whole and last.products[-1].right * self.work.bytes <= _NEAR_RUNS

@@ -29,7 +29,7 @@ from kronop.machine import CPU_LINE, LEAST_LEVEL_1_BYTES
 
 # (modelled cycles of a row, the pass).
 Way = tuple[float, Pass]
-# Most cache lines that the lanes take if they are rows.
+# Most cache lines of the lanes if they are rows.
 MOST_LINES = 4
 
 
@@ -120,7 +120,7 @@ def ways_of(shape: Shape, rows: int, setting: Setting) -> Iterator[tuple[Kind, i
 
 
 def _evenly(count: int, most: int, width: int) -> int:
-    """Lanes of a block, in whole vectors and at most `most`, that cut `count` into about equal
+    """Lanes of a block, in whole vectors and at most `most`, that divide `count` into about equal
     blocks; at most `count`, unless that is less than a vector."""
     each = math.ceil(count / math.ceil(count / most))
     return min(math.ceil(each / width), max(1, count // width)) * width
@@ -129,8 +129,8 @@ def _evenly(count: int, most: int, width: int) -> int:
 def _tiled(
     shape: Shape, kind: Kind, lanes: int, keeps: bool, setting: Setting
 ) -> tuple[tuple[Product, ...], float]:
-    """(products, cycles of a block); with `keeps`, products overwrite their operands wherever they
-    may."""
+    """(products, cycles of a block); with `keeps`, products overwrite their operands if
+    possible."""
     digits, products = shape.digits, list[Product]()
     arithmetic = 0.0
     for index, left, right in shape.products:
@@ -146,9 +146,9 @@ def _tiled(
             Product(digit=index, left=left, right=right, tile=tile, in_place=bool(holding))
         )
         arithmetic += cycles + CALL
-    # Data that is only read or written once takes room in the cache too, hence 1.5 states for one.
-    # The last product mostly writes its results directly, so two products need one state. If lanes
-    # are strided, the lines that they are read from and written to have to stay near as well.
+    # Data that is only read or written once takes cache space too, hence 1.5 states for one. The
+    # last product mostly writes its results directly, so two products need one state. If lanes are
+    # strided, the cache lines that they are read from and written to have to stay near as well.
     straight = len(products) <= 2 and kind in (Kind.Whole, Kind.Trail)
     states = 1.5 if straight or all(product.in_place for product in products[1:]) else 2
     parts = states if kind is Kind.Whole else states + 2
@@ -158,11 +158,11 @@ def _tiled(
 
 
 def _moved(product: Product, digit: Digit, level: float) -> int:
-    """Numbers that a product reads from the state's place in the caches, or writes there.
+    """Numbers that a product reads from the state's level of the caches, or writes there.
 
-    Tiles of the next outputs read the same operands again. They find them nearby, unless the state
-    is beyond the near caches and the operands are runs of it, far apart: runs whose distance is a
-    power of two share few sets of a cache.
+    Tiles of the next outputs read the same operands again. They are still near, unless the state
+    exceeds the near caches and the operands are runs of it, far apart: runs whose distance is a
+    power of two map to few sets of a cache.
 
     NOTE: two factors of 512 x 512 in float64 and of 1024 x 1024 in float32, in one pass: 20 and 39
     GFLOP/s with whole fibers, 3 and 2 with lanes of rows; in two passes 33 and 74. NumPy's two
@@ -177,7 +177,7 @@ def _moved(product: Product, digit: Digit, level: float) -> int:
 def _tiles(
     digit: Digit, kind: Kind, left: int, right: int, lanes: int, whole: bool, setting: Setting
 ) -> list[tuple[Tile, float]]:
-    """The tiles that a product may have, each with the cycles of a block; `whole` is as for
+    """The possible tiles of a product, each with the cycles of a block; `whole` is as for
     `lane_tile`."""
     unroll = unroll_of(digit.contracted, setting)
     machine = (setting.width, setting.bytes, setting.target.registers, unroll)
@@ -195,8 +195,7 @@ def _tiles(
 def with_lanes(
     shape: Shape, kind: Kind, lanes: int, rows: int, far: float, setting: Setting
 ) -> Way:
-    """The pass with `lanes` lanes; `far` is the cycles of a vector in an intermediate between
-    passes."""
+    """The pass with `lanes` lanes; `far`: cycles of a vector in an intermediate between passes."""
     products, block = min(
         (_tiled(shape, kind, lanes, keeps, setting) for keeps in (False, True)),
         key=lambda item: item[1],
@@ -226,8 +225,8 @@ def with_lanes(
 def _incomplete(
     shape: Shape, kind: Kind, lanes: int, rows: int, setting: Setting
 ) -> tuple[float, float]:
-    """Cycles that incomplete blocks add to (reading, writing) a vector, because they access single
-    numbers. The last block still reads whole vectors, because it overlaps the one before."""
+    """Cycles that incomplete blocks add to (loading, storing) a vector, because they access single
+    numbers. The last block still loads whole vectors, because it overlaps the previous one."""
     count = {Kind.Trail: shape.trail, Kind.Rows: min(rows, setting.typical_rows)}.get(kind, lanes)
     single = setting.width * SINGLE
     if count < lanes:

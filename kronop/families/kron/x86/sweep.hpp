@@ -6,8 +6,8 @@
 
 namespace kronop {
 
-// What the planner chose for a digit: outputs (or rows) and vectors of the register tile, numbers
-// in a vector, unrolled steps of the contraction, and whether results overwrite their operands.
+// The planner's decisions for a digit: outputs (or rows) and vectors of the register tile, numbers
+// in a vector, unroll factor of the contraction, and whether results overwrite their operands.
 template <int kContracted_, int kProduced_, int kRows_, int kVectors_, int kWidth_, int kUnroll_,
           bool kInPlace_>
 struct Digit {
@@ -16,8 +16,8 @@ struct Digit {
   static constexpr bool kInPlace = kInPlace_;
 };
 
-// A tensor (left, size, right, lanes) in a buffer: lanes are contiguous, and neighbours along
-// `right` are `step` elements apart.
+// A tensor (left, size, right, lanes) in a buffer: lanes are contiguous; `step` is the stride along
+// `right`.
 template <class T>
 struct Lined {
   T* data;
@@ -26,9 +26,9 @@ struct Lined {
 
 // All outputs of one chunk of lanes: single numbers of a factor times vectors of lanes.
 // NOTE: AVX-512 multiplies by a number that it broadcasts from memory in the same instruction. The
-// empty asm hides that the next chunk takes the same numbers: the compiler would broadcast all of
-// them to the stack, and do so anew for every few chunks (8 x 8 factors: 27 to 45 GFLOP/s rather
-// than 68). Without AVX-512 doing so is as good or up to 6 % better.
+// empty asm hides from the compiler that the next chunk uses the same numbers: it would broadcast
+// all of them to the stack, and do so anew for every few chunks (8 x 8 factors: 27 to 45 GFLOP/s
+// rather than 68). Without AVX-512 doing so is as good or up to 6 % better.
 template <class D, int kVectors, bool kStream, bool kHalves = false, class Compute>
 KRONOP_INLINE void lane_chunk(const Compute* in, index_t in_step, Compute* out, index_t out_step,
                               const Compute* panels, Ahead& ahead, index_t in_high = 0,
@@ -47,7 +47,7 @@ KRONOP_INLINE void lane_chunk(const Compute* in, index_t in_step, Compute* out, 
 }
 
 // (left, P, right, lanes) -> (left, Q, right, lanes), with vectors along the lanes, of which there
-// are at least kWidth. The last vectors overlap those before them.
+// are at least kWidth. The last vectors overlap the previous ones.
 template <class D, bool kStream, class Compute>
 __attribute__((noinline)) void lane_product(index_t left, index_t right, index_t lanes,
                                             Lined<const Compute> in, Lined<Compute> out,
@@ -88,15 +88,15 @@ __attribute__((noinline)) void pair_product(index_t left, const Compute* in, Com
   }
 }
 
-// How many rows stay in the nearest cache while all panels of a factor pass by.
+// How many rows stay in the nearest cache while all panels of a factor are read.
 template <class D, class Compute>
 inline constexpr index_t kRowsAtOnce = [] {
   const index_t fit = 16384 / (D::kContracted * index_t(sizeof(Compute))) / D::kRows * D::kRows;
   return fit > D::kRows ? fit : index_t(D::kRows);
 }();
 
-// (rows, P) -> (rows, Q), contiguous, with vectors along Q, which is at least kWidth. The last
-// vectors overlap those before them, and so do the last rows where there are at least kRows.
+// (rows, P) -> (rows, Q), contiguous, with vectors along Q >= kWidth. The last vectors overlap the
+// previous ones, and so do the last rows if there are at least kRows.
 template <class D, bool kStream, class Compute>
 __attribute__((noinline)) void row_product(index_t rows, const Compute* in, Compute* out,
                                            const Compute* panels, Ahead& ahead) {

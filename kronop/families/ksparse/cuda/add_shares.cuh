@@ -1,5 +1,5 @@
-// Adds up the sums that the shares of a long sum have left in the workspace, always in the same
-// order, and takes the totals through the epilogue.
+// Adds up the partial sums of all shares in the workspace, in a fixed order, and applies the
+// epilogue.
 #pragma once
 
 #include "kronop/memory.cuh"
@@ -11,13 +11,13 @@ struct AddSharesParameters {
   void* partial;  // [share][result]
   void* y;
   void* z;
-  long long shares, y_vector;  // y_vector: whether kVector results lie together and aligned
+  long long shares, y_vector;  // y_vector: whether kVector results are contiguous and aligned
   long long extent[5], y_stride[5], z_stride[5];  // of the results, last axis fastest
   Scalar scalars[4];
 };
 
 // A thread adds kVector results, neighbours along the last axis, over every kSlices-th share. The
-// sums of the slices meet in shared memory.
+// sums of the slices are combined in shared memory.
 template <class Step, class Parameters>
 KRONOP_INLINE void add_shares(const Parameters& parameters) {
   wait_for_launch_before();

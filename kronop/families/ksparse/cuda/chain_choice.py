@@ -28,10 +28,10 @@ _DEPTHS = (16, 32, 64, 128, 256)
 _STAGES = (2, 3, 4, 6)
 # How many of the best tiles of each product are combined with those of the other.
 _BEST_OF_EACH = 4
-# Asks for all tiles: there are never so many.
+# A count that asks for all tiles: there are never so many.
 _EVERY = 1 << 20
 
-# (modelled cycles, the design that takes them).
+# (modelled cycles, the design).
 Fused = tuple[float, ChainMma]
 
 
@@ -140,7 +140,7 @@ def _depths(work: Contraction, lanes: int, wide: int) -> list[int]:
 
 
 def _lanes(pair: Pair, index: int) -> list[tuple[int, int]]:
-    """(lanes that a block's warps take at once, number of warps along them)."""
+    """(lanes that a block's warps have at once, number of warps along them)."""
     work, every = pair.products[index], pair.all_lanes[index]
     if pair.lanes == pair.common_lanes:
         return lanes_of(work)

@@ -11,14 +11,14 @@ from kronop.families.ksparse.cuda.chain_design import ChainMma
 from kronop.machine import MEASURED
 from kronop.target import Target
 
-# Cycles lost between a launch and the next one that waits for it, while the GPU drains and fills.
+# Cycles between a launch and the next, dependent one, while the GPU drains and fills.
 OF_A_LAUNCH = 4000.0
 # NOTE: fitted to 148 tiles on one H200 (25088 rows of ViT-S patterns in float16 and float32, 10 %
 # off in the mean). A multiprocessor has few warps here, so the times of tensor cores and of other
 # instructions add up; only memory overlaps with them.
 # Cycles to wait in each stage for a barrier and copies, for each part of the results that is
-# stored, and for each tile of rows (blocks of a multiprocessor hide these for each other); bytes
-# that a multiprocessor then seems to get from the level-2 cache in a cycle.
+# stored, and for each tile of rows (other blocks of the multiprocessor hide these); bytes that a
+# multiprocessor then appears to get from the level-2 cache in a cycle.
 _STEP, _PART, _TILE, _LEVEL_2 = 200.0, 150.0, 3600.0, 48.0
 _SHARPNESS = 1.5
 # NOTE: on targets with warp groups, fused pairs of 16 bits took 1.5 to 1.9 times the modelled time,
@@ -27,13 +27,13 @@ _OVER_MODEL = 1.4
 
 
 def of_pair(design: ChainMma, rows: int | None, target: Target) -> float:
-    """Cycles of a call, from how many tiles of rows each multiprocessor takes in turn."""
+    """Cycles of a call, from the number of waves of row tiles."""
     return _cycles(design, rows, target, design.blocks(target))
 
 
 def least_of_pair(design: ChainMma, rows: int | None, target: Target) -> float:
-    """A lower bound of `of_pair`, much faster to compute: it counts the blocks that would fit a
-    multiprocessor if they needed no shared memory."""
+    """A lower bound of `of_pair`, much faster to compute: it assumes the occupancy of blocks that
+    need no shared memory."""
     resident = operands.resident_blocks(design.threads, design.registers, 1, target)
     return ROUNDED * _cycles(design, rows, target, resident)
 
@@ -41,7 +41,7 @@ def least_of_pair(design: ChainMma, rows: int | None, target: Target) -> float:
 def _cycles(design: ChainMma, rows: int | None, target: Target, resident: int) -> float:
     first, second, work = design.first, design.second, design.first.work
     tiles = operands.cover(rows or operands.MANY_ROWS, design.m) * design.parts
-    # How full the last turn is depends on the number of rows: assume half.
+    # How full the last wave is depends on the number of rows: half is assumed.
     turns = max(1.0, tiles / target.cores + 0.5)
     waits = _waits(design) / min(resident, turns)
     memory, brought = _traffic(design)
@@ -66,8 +66,8 @@ def _waits(design: ChainMma) -> float:
 
 
 def _traffic(design: ChainMma) -> tuple[float, float]:
-    """Bytes of a block's X and Y from memory, and from the level-2 cache, which gives X once for
-    each tile of results."""
+    """Bytes of a block's X and Y from memory, and from the level-2 cache, from which X is read
+    again for each tile of results."""
     first, second = design.first, design.second
     of_x = first.work.contracted * first.work.source.bytes
     of_y = second.work.produced * second.work.output.bytes

@@ -1,4 +1,4 @@
-"""How a chain is cut into steps: products one by one, or two of them in one launch."""
+"""How a chain is divided into steps: single products, or two of them in one launch (fused)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from kronop.families.ksparse.cuda.chain_cost import OF_A_LAUNCH
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# Cycles of a launch so dear that the cut with the fewest launches is the cheapest; and how many
-# choices of a step are offered to the tuner.
+# Cycles of a launch so expensive that the cut with the fewest launches is the cheapest; and how
+# many choices of a step the tuner gets.
 _OF_A_DEAR_LAUNCH, _MOST_PLACES = 1e15, 64
-# For each piece of the chain: (number of factors, rank of the choice that it takes, 0 the best).
+# For each piece of the chain: (number of factors, rank of its choice, 0 the best).
 _Cut = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A chain to be cut into pieces of one or two factors, for `rows` rows or for many."""
+    """A chain to be divided into pieces of one or two factors, for `rows` rows or for many."""
 
     description: KSparseChainDescription
     target: Target
@@ -42,8 +42,8 @@ class Work:
 
 @functools.lru_cache(maxsize=256)
 def _fused(work: Work, at: int, most: int) -> list[Fused]:
-    """The `most` best tiles of the fused pair of factors `at` and `at` + 1. The first is the one
-    to take: that for many rows, unless another gains much."""
+    """The `most` best tiles of the fused pair of factors `at` and `at` + 1. The first is the one to
+    use: that for many rows, unless another gains much."""
     if work.description.tile is not None:
         return []
     one, other = (chains.product(work.description, index) for index in (at, at + 1))
@@ -92,7 +92,7 @@ def _cheapest(work: Work, of_a_launch: float) -> _Cut:
 
 
 def _cuts(work: Work) -> Iterator[_Cut]:
-    """Ways to cut the chain, the best first; then the best cut with other tiles of its pieces."""
+    """Ways to divide the chain, the best first; then the best one with other tiles."""
     best = _cheapest(work, OF_A_LAUNCH)
     if work.rows is not None:
         usual = _cheapest(replace(work, rows=None), OF_A_LAUNCH)
@@ -128,8 +128,7 @@ def supports(description: KSparseChainDescription, target: Target) -> Status:
 def plans(
     description: KSparseChainDescription, target: Target, count: int, rows: int | None
 ) -> tuple[Plan, ...]:
-    """The plan with the least modelled time, then other ways to cut the chain, then other
-    tiles."""
+    """The plan with the least modelled time, then other cuts of the chain, then other tiles."""
     work = Work(description, target, rows)
     first, *others = itertools.islice(_plans(work), count)
     return (replace(first, rejected=_beaten(work)), *others)
@@ -149,7 +148,7 @@ def _plans(work: Work) -> Iterator[Plan]:
 
 
 def _beaten(work: Work) -> tuple[tuple[str, str], ...]:
-    """The other ways to cut the chain, each with its modelled time."""
+    """The other cuts of the chain, each with its modelled time."""
     cuts = [cut for cut in itertools.islice(_cuts(work), 3) if not any(place for _, place in cut)]
     best = _cost(work, cuts[0])
     return tuple(

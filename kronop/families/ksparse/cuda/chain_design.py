@@ -23,8 +23,8 @@ from kronop.machine import REGISTERS, THREAD_REGISTERS
 from kronop.target import Target
 
 # Measured with ptxas 13.0: registers of the ring and its copies, in addition to a contraction's;
-# and the same if operands are split and a warp has one lane, where contract_mma's own estimate is
-# closer to what ptxas takes.
+# the same if operands are split and a warp has one lane, where contract_mma's own estimate is
+# closer to ptxas's result.
 _REGISTERS_OF_RING, _REGISTERS_OF_SPLIT_RING = 24, 54
 # Measured with ptxas 13.0: (2, 48, 192, 1), (1, 192, 48, 2) in float64 spilled 100 bytes without
 # these further registers.
@@ -33,8 +33,8 @@ _REGISTERS_OF_DOUBLES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Shared memory of a block: the byte at which each region starts, its total, and the elements
-    of a slot of the ring."""
+    """Shared memory of a block: the byte offset of each region, the total, and the elements of a
+    slot of the ring."""
 
     middle: int
     weights: int
@@ -50,7 +50,7 @@ class PairProduct(Decision):
     independent parts of the pair: see `Pair`.
 
     Attributes:
-        tile: the contraction that a block's warps do at once.
+        tile: the contraction of a block's warps for one unit.
         sections, lanes: how many sections and lanes of the product a part has.
     """
 
@@ -160,9 +160,9 @@ class ChainMma(Design):
         middle_at = offsets_bytes(self.m)
         of_lane = self.m * self.middle_pitch * element
         weights_at = middle_at + self.second.sections * self.second.lanes * of_lane
-        # The last unit of a block may have fewer lanes than its warps take. Warps without a lane
-        # still read, beyond the end of the middle, and their results are dropped: so there has to
-        # be memory.
+        # The last unit of a block may have fewer lanes than its warps. Warps without a lane still
+        # read, beyond the end of the middle, and their results are dropped: so memory has to be
+        # there.
         beyond = -self.second.lanes % self.second.tile.lanes
         (x, first), (_, second) = (item.tile.stage_elements for item in self.products)
         kept, slot = 0, max(x + first, second)
@@ -187,7 +187,7 @@ class ChainMma(Design):
 
     @property
     def middle_pitch(self) -> int:
-        """Elements from one row of the intermediate to the next."""
+        """The leading dimension of the intermediate."""
         depth = self.second.steps * self.second.tile.k
         return banks.pitch(depth, Order.Own, 1, 1, self.second.work.source, False).stride
 
@@ -271,8 +271,8 @@ class ChainMma(Design):
         )
 
     def launches(self, problem: KSparseChainProblem, target: Target) -> tuple[Launch, ...]:
-        """One launch, with as many blocks as run at once; each takes several tiles of rows in
-        turn."""
+        """One launch, with as many (persistent) blocks as run at once; each processes several tiles
+        of rows."""
         one, other = (item.work for item in self.products)
         b2, d2 = other.produced, other.lanes
         first, second = problem.weights
@@ -301,7 +301,7 @@ class ChainMma(Design):
         return (operands.make_launch(self, min(tiles, most) * self.parts, values),)
 
     def _flags(self, views: Mapping[str, operands.View], rows: int) -> dict[str, int]:
-        """The flags that tell the kernel whether strides and addresses allow vector accesses."""
+        """Flags for the kernel: whether strides and addresses allow vectorised accesses."""
 
         def allows(product: PairProduct, name: str, of: str) -> int:
             tile, width = product.tile, product.tile.vectors["xwy".index(name)]

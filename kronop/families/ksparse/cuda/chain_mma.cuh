@@ -1,12 +1,12 @@
-// Two Kronecker-sparse products in one launch: the tensor between them stays in shared memory.
+// Two fused Kronecker-sparse products in one launch: the intermediate stays in shared memory.
 //
-// A block takes kTileM rows of one of the pair's independent parts. The first product goes through
-// its units (section, lanes, outputs) and leaves its sums, rounded to the tensors' type, in the
+// A block has kTileM rows of one of the pair's independent parts. The first product iterates over
+// its units (section, lanes, outputs) and stores its sums, rounded to the tensors' type, in the
 // middle: a matrix [row][contracted] for each section and lane of the second product, in the order
-// that fragments want. The second product reads it from there, and its results leave as in
-// contract_mma.cuh. Tiles of X and of both factors come through one ring of kStages, which goes on
-// across units, products and rows. Where kResident, a block keeps all tiles of the factors, and
-// only X goes through the ring.
+// of MMA fragments. The second product reads it from there, and stores its results as in
+// contract_mma.cuh. Tiles of X and of both factors are copied through one ring of kStages stages,
+// across units, products and rows. If kResident, a block keeps all tiles of the factors in shared
+// memory, and only X is copied through the ring.
 #pragma once
 
 #include "chain_ring.cuh"
@@ -24,7 +24,7 @@ struct ChainParameters {
   void* z;
   void* bias;
   long long x_vector, first_vector, second_vector,
-      y_vector;  // whether pointers and strides allow vector accesses
+      y_vector;  // whether pointers and strides allow vectorised accesses
   long long row_extent[3], row_x[3], row_y[3], row_z[3];
   long long contracted_x, contracted_first, contracted_second;
   long long produced_first, produced_second, produced_y, produced_z, produced_bias;
@@ -35,14 +35,14 @@ struct ChainParameters {
 
 namespace chain {
 
-// The place of a contracted index of the second product in a row of the middle. The two indices
-// that a thread takes as one register (see step_of) are neighbours there.
+// The position of a contracted index of the second product in a row of the middle. The two indices
+// of one register of a thread (see step_of) are neighbours there.
 template <bool kSpread>
 KRONOP_INLINE constexpr int arranged(int index) {
   return kSpread ? (index & ~7) | (index & 3) << 1 | (index >> 2 & 1) : index;
 }
 
-// The tensor between the two products, in shared memory.
+// The intermediate of the two products, in shared memory.
 template <class Step>
 struct Middle {
   using Element = typename Step::Factor;
@@ -55,8 +55,7 @@ struct Middle {
                                  First<Step>::kProduced % 2 == 0 && Of::kContracted % 2 == 0;
   Element* memory;
 
-  // Fills the middle with zeros, because the last tile along the contracted index reads beyond its
-  // end.
+  // Zeroes the middle, because the last tile along the contracted index reads beyond its end.
   KRONOP_INLINE void clear() const {
     if constexpr (Of::kSteps * Of::kTileK != Of::kContracted) {
       constexpr int vector = 16 / sizeof(Element);
@@ -64,7 +63,7 @@ struct Middle {
         store<Element, vector>(memory + at, {});
     }
   }
-  // Where a feature of the part is in row 0 of the middle.
+  // The offset of a feature of the part in row 0 of the middle.
   static KRONOP_INLINE int at(int feature) {
     const int lane = feature % Of::kAllLanes, rest = feature / Of::kAllLanes;
     return (rest / Of::kContracted * Of::kAllLanes + lane) * kMatrix +
@@ -137,7 +136,7 @@ KRONOP_INLINE void multiply_first(Ring<Step, Parameters>& ring,
   }
 }
 
-// The second product of a tile of rows, to Y.
+// The second product of a tile of rows, stored to Y.
 template <class Step, class Parameters>
 KRONOP_INLINE void multiply_second(const Parameters& parameters, const PartOfPair<Step>& part,
                                    Ring<Step, Parameters>& ring,
@@ -181,8 +180,8 @@ KRONOP_INLINE void multiply_second(const Parameters& parameters, const PartOfPai
   }
 }
 
-// Lists where the rows of a tile are in Y and Z. Entries beyond the last row repeat it, so that
-// they can be read without a check.
+// Lists the offsets of a tile's rows in Y and Z. Entries beyond the last row repeat it, so that
+// they can be read without a bounds check.
 template <class Step, class Parameters>
 KRONOP_INLINE void list_rows(const Parameters& parameters, const RowOffsets& offsets,
                              long long first, int rows) {
@@ -195,7 +194,7 @@ KRONOP_INLINE void list_rows(const Parameters& parameters, const RowOffsets& off
 
 }  // namespace chain
 
-// Blocks walk over the tiles of rows of their part; neighbouring blocks share rows.
+// Blocks iterate over the tiles of rows of their part; neighbouring blocks share rows.
 template <class Step, class Parameters>
 KRONOP_INLINE void chain_mma(const Parameters& parameters) {
   using Element = typename Step::Factor;

@@ -1,4 +1,4 @@
-"""Two adjacent Kronecker-sparse products, and the independent parts that they fall into."""
+"""Two adjacent Kronecker-sparse products, and the independent parts that they consist of."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kronop.frozen import dataclass, derived
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two products, and how they fall into parts that share no feature.
+    """Two products, divided into parts that share no feature.
 
     A feature of the intermediate is (i1, j1, l1) for the first product and (i2, k2, l2) for the
     second. The common divisor of both `a` makes a leading digit of all features, that of both `d` a
@@ -62,8 +62,8 @@ class Pair:
 
 
 def pairs(first: KSparseDescription, second: KSparseDescription) -> list[Pair]:
-    """The pair with all common lanes in each part, and with as many lanes as one or two vector
-    accesses bring; none if there is no tensor core instruction for it."""
+    """The pair with all common lanes in each part, and with as many lanes as one or two vectorised
+    accesses; none if there is no tensor core instruction for it."""
     one, other = contraction(first), replace(contraction(second), x_order=Order.Own)
     if one.splits is None:
         return []

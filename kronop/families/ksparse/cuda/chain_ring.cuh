@@ -1,5 +1,5 @@
-// The units of two products in one launch (chain_mma.cuh), and the ring of stages through which the
-// tiles of X and of both factors come.
+// The units of two fused products (chain_mma.cuh), and the ring of stages for the tiles of X and of
+// both factors.
 #pragma once
 
 #include "kronop/contract_mma.cuh"
@@ -52,7 +52,7 @@ struct Unit {
   }
 };
 
-// The part of the pair that a block works on, which depends on no other part: one of the sections
+// The part of the pair that a block computes, independent of all other parts: one of the sections
 // and some of the lanes that both products have in common.
 template <class Step>
 struct PartOfPair {
@@ -71,13 +71,13 @@ struct PartOfPair {
   }
 };
 
-// Fills one tile of the ring after the other: for each tile of rows those of the first product,
-// then those of the second.
+// Fills the ring tile by tile: for each tile of rows the tiles of the first product, then those of
+// the second.
 template <class Step, class Parameters>
 struct Loader {
   using Element = typename Step::Factor;
-  // An extent that no tile divides: how many rows exist is known only when the kernel runs, so
-  // copies check every row.
+  // An extent that no tile divides: the number of rows is known only at run time, so copies check
+  // every row.
   static constexpr int kAnyRows = Step::kTileM + 1;
   using TileOfX = typename contract::Sums<First<Step>>::X;
   template <class Of>
@@ -181,7 +181,7 @@ struct Loader {
   }
 };
 
-// The ring: tiles that are on their way or in use.
+// The ring: tiles that are being copied or in use.
 template <class Step, class Parameters>
 struct Ring {
   using Element = typename Step::Factor;
@@ -198,7 +198,7 @@ struct Ring {
       commit_copies();
     }
   }
-  // Waits for the next tile and returns it. The stage of the tile before it is filled anew.
+  // Waits for the next tile and returns it. The stage of the previous tile is filled again.
   KRONOP_INLINE const Element* next() {
     wait_for_older_copies<Step::kStages - 2>();
     __syncthreads();

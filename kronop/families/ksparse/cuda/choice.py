@@ -20,7 +20,7 @@ from kronop.target import Target
 
 _MOST_SLOWER = 3
 # Candidates that a plan needs: the best one, those whose rejection is reported, and the best one
-# for many rows, which may be put in front.
+# for many rows, which may be preferred.
 _FEWEST = 2 + _MOST_SLOWER
 
 
@@ -39,7 +39,7 @@ def supports(description: KSparseDescription, target: Target) -> Status:
 def plans(
     description: KSparseDescription, target: Target, count: int, rows: int | None
 ) -> tuple[Plan, ...]:
-    """The `count` cheapest plans, with steps that pack weights or move lanes where these pay."""
+    """The `count` cheapest plans, with steps that pack weights or move lanes if these pay."""
     accepted, rejected = _ranked(description, target, rows, max(count, _FEWEST))
     work, every_row = contraction(description), all_rows(description, rows)
     best, *others = (
@@ -106,7 +106,7 @@ def _candidates(
 def _ranked(
     description: KSparseDescription, target: Target, rows: int | None, most: int = _FEWEST
 ) -> tuple[list[tuple[float, KSparseProduct]], list[tuple[str, str]]]:
-    """(seconds, candidate) for `rows` rows, and what was rejected. The best candidate for many rows
+    """(seconds, candidate) for `rows` rows, and the rejected ones. The best candidate for many rows
     is first, unless another gains much."""
     accepted, rejected = _candidates(description, target, rows, most)
     if rows is None:
@@ -121,7 +121,7 @@ def _ranked(
 def modelled(
     description: KSparseDescription, target: Target, rows: int | None
 ) -> tuple[float, KSparseProduct]:
-    """The modelled cycles of the plan for `rows` rows, and what it runs."""
+    """The modelled cycles of the plan for `rows` rows, and its runnable."""
     took, item = _ranked(description, target, rows)[0][0]
     return took * hertz(target), item
 

@@ -1,8 +1,8 @@
-"""A product whose lanes are separated first, and joined again afterwards.
+"""A product whose lanes are deinterleaved first, and interleaved again afterwards.
 
-If neighbours in memory belong to different lanes, a product that takes a few lanes uses a small
-part of every line it reads. Separating and joining the lanes reads and writes X and Y once more,
-in whole lines; in between, each product has one lane, whose elements are contiguous.
+If neighbours in memory belong to different lanes, a product of a few lanes uses a small part of
+every cache line it reads. Separating and joining the lanes reads and writes X and Y once more, in
+whole lines; in between, each product has one lane, whose elements are contiguous.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _MOST_WORKSPACE = 256 << 20
 _ROWS = 512
 # Cycles of a launch that moves lanes, besides its memory traffic.
 _CALL = 3500.0
-# Places of the parts, counted from the end.
+# Indices of the parts, counted from the end.
 _PART, _PART_Z, _PRODUCT, _JOIN = -4, -3, -2, -1
 
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """The rows of a launch, and where the workspace holds their separated lanes: addresses count
-    from the end of the packed weights."""
+    """The rows of a launch, and the addresses of their separated lanes, relative to the end of the
+    packed weights in the workspace."""
 
     rows: int
     x: Apart
@@ -55,7 +55,7 @@ class Parted(KSparseProduct):
 
     @derived
     def moves(self) -> tuple[MoveLanes, MoveLanes, MoveLanes]:
-        """What separates X, separates Z (if there is one), and joins the results."""
+        """The kernels that separate X, separate Z (if there is one), and join the results."""
         work = self.product.work
         each = (
             (work.source, work.contracted, False),
@@ -80,7 +80,7 @@ class Parted(KSparseProduct):
         return (
             *pack,
             part.step(f"part_{step.entry}", sections),
-            # Most calls have no Z, so its bytes are left out.
+            # Most calls have no Z, so its bytes are not counted.
             part_z.step(f"part_z_{step.entry}", 0),
             product,
             join.step(f"join_{step.entry}", sections),
@@ -93,7 +93,7 @@ class Parted(KSparseProduct):
         return self.product.seconds(rows, target) + moving
 
     def workspace(self, size: int, target: Target, threads: int) -> int:
-        """Room for the packed weights, and for the separated lanes of X and Y."""
+        """Bytes of the packed weights, and of the separated lanes of X and Y."""
         return self.packed_bytes + self._room(size).end
 
     def _room(self, rows: int) -> _Room:

@@ -20,15 +20,15 @@ struct FactorGradientsParameters {
 
 namespace gradient {
 
-// What follows from the factors: their number, and the rows of their product.
+// Constants that follow from the factors: their number, and the rows of their product.
 template <class Decided>
 struct FactorStep : Decided {
   static constexpr int kFactors = count_of(Decided::kRows), kAllRows = product_of(Decided::kRows);
 };
 
 // The factors' sizes, to be indexed in unrolled loops.
-// NOTE: nvcc has no static arrays of the host's in device code, unlike NVRTC; a constexpr local of
-// this struct is folded by both and takes no stack.
+// NOTE: nvcc, unlike NVRTC, does not allow static arrays of the host's in device code; both fold a
+// constexpr local of this struct, which takes no stack.
 template <class Step>
 struct Sizes {
   int rows[Step::kFactors]{}, columns[Step::kFactors]{};
@@ -39,7 +39,7 @@ struct Sizes {
   }
 };
 
-// The element that a block computes: of which factor, and its row and column.
+// The element that a block computes: its factor, row and column.
 template <class Step>
 struct Element {
   int own = 0, row, column;

@@ -1,4 +1,4 @@
-"""Gradients of weights on CUDA: blocks sum up shares of the rows, and further kernels add these."""
+"""Gradients of weights on CUDA: sums of shares of the rows, and kernels that add these up."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kronop.target import Target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gradient(Pipeline):
-    """Sums, then what adds their shares up and writes the gradient, be there rows or none.
+    """The sums, then the kernel that adds up their shares and writes the gradient, even of no rows.
 
     Attributes:
-        factors: what turns the gradient of a Kronecker product into those of its factors; empty
-            where it is the product's that is wanted.
+        factors: the kernel that computes the gradients of the factors from that of their Kronecker
+            product; empty if the product's gradient is wanted.
     """
 
     writes_sums_of_nothing: ClassVar[bool] = True
@@ -40,11 +40,11 @@ class Gradient(Pipeline):
         return *self.sums.steps(target), *ends
 
     def workspace(self, size: int, target: Target, threads: int) -> int:
-        """Room for the sums of all shares, and for operands whose lanes are separated."""
+        """Bytes of the sums of all shares, and of operands with separated lanes."""
         return self.sums.workspace(size, target, threads)
 
     def launches(self, problem: KSparseGradientProblem, target: Target) -> tuple[Launch, ...]:
-        """The sums (none for an empty batch), and the launches that add their shares up."""
+        """The sums (none for an empty batch), and the launches that add up their shares."""
         problems = self.sums.problems(problem, target) if problem.rows else ()
         sums = [
             launch for place, own in problems for launch in self.launches_of(place, own, target)

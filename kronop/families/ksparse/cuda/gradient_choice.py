@@ -82,8 +82,8 @@ def plans(
 
 
 def _accept_math(instruction: MathInstruction) -> Status:
-    """Whether the instruction is one of the tensor cores: a plain one, or three products of TF32
-    for one of float32."""
+    """Whether the instruction is one of the tensor cores: a plain one, or three TF32 products for
+    one of float32."""
     exact = instruction.math_operation is MathOperation.multiply_add
     three = instruction.math_operation is MathOperation.multiply_add_fast_f32
     if (
@@ -132,7 +132,7 @@ def _tiles(description: KSparseGradientDescription) -> Iterator[GradientTile]:
 
 
 def tile_sums(description: KSparseGradientDescription) -> TileSums:
-    """The sums as `ksparse_gradient` takes them."""
+    """The sums in the form that `ksparse_gradient` needs."""
     by_rows = is_contiguous(description.X, description.batch_last)
     narrow = TileSums(
         pattern=description.pattern,
@@ -195,8 +195,8 @@ def _of_warp_groups(
     """Tiles of `gradient_warp_group`, each with as many stages as fit: all that the user's
     tile permits, or a few sizes without one; none if that kernel does not serve the operands.
 
-    Large ones go first: costs are equal among tiles that only wait for memory, and larger ones read
-    less of X and G again.
+    Large tiles go first: costs are equal among tiles that only wait for memory, and larger ones
+    read X and G fewer times.
     """
     if not _serves_warp_groups(description, target):
         return
@@ -228,7 +228,7 @@ def _is_given(design: GradientWarpGroup, tile: TileDescription) -> bool:
 
 
 def warp_group_sums(description: KSparseGradientDescription) -> Sums:
-    """The sums as `gradient_warp_group` takes them."""
+    """The sums in the form that `gradient_warp_group` needs."""
     return Sums(
         pattern=description.pattern,
         lead=description.products or 1,
@@ -240,7 +240,7 @@ def warp_group_sums(description: KSparseGradientDescription) -> Sums:
 
 
 def _serves_warp_groups(description: KSparseGradientDescription, target: Target) -> bool:
-    """Whether `gradient_warp_group` serves such operands."""
+    """Whether `gradient_warp_group` supports such operands."""
     (a, b, c, d), element = description.pattern, description.X.element
     if not target.has(Feature.warp_groups) or element.kind != "float" or element.bytes != 2:
         return False

@@ -1,5 +1,5 @@
-"""The kernels after the sums of a gradient: they add the shares up, and may turn the gradient of a
-Kronecker product into those of its factors."""
+"""The kernels after the sums of a gradient: one adds up the shares, one may compute the factors'
+gradients from the gradient of a Kronecker product."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class AddShares(_End):
         return (operands.make_launch(self, operands.cover(self.results, at_once), values),)
 
     def _takes_vectors(self, y: StridedWeights) -> int:
-        """Whether a thread stores its neighbouring results in one access."""
+        """Whether a thread stores its neighbouring results in one vectorised access."""
         *rest, q = y.strides
         view = operands.View(pointer=y.pointer, strides={"rest": tuple(rest), "last": (q,)})
         sizes = {"rest": self.extents[:-1], "last": self.extents[-1:]}

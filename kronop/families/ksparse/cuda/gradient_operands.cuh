@@ -1,5 +1,5 @@
-// The operands of a gradient of weights (ksparse_gradient.cuh): how they come to shared memory and
-// from there to registers.
+// The operands of a gradient of weights (ksparse_gradient.cuh): copies to shared memory, and loads
+// to registers.
 #pragma once
 
 #include "kronop/mma.cuh"
@@ -44,7 +44,7 @@ KRONOP_INLINE void copy_part(unsigned char* to, const unsigned char* from, int b
   }
 }
 
-// Which copies of a tile are a thread's: its position along k, and its slot along the digit.
+// A thread's copies of a tile: its position along k, and its slot along the digit.
 template <class Step>
 struct Slot {
   static constexpr int kSlots = Step::kAlongSums ? Step::kThreads / Step::kAcross : Step::kAcross;
@@ -65,12 +65,12 @@ struct Operand {
   using Input = typename Step::Input;
   using Compute = typename Step::Accumulator;
   static constexpr int kBytesOf = int(sizeof(Input)), kChunk = kChunkBytes / kBytesOf;
-  // Neighbours along the digit that a thread reads at once, each for another half.
+  // Neighbours along the digit that a thread loads as a vector, each for another half.
   static constexpr int kWide = Step::kAlongSums || Step::kLanes > 1 ? 1
                                : kHalves < kChunk                   ? kHalves
                                                                     : kChunk;
 
-  // Which index of the digit, from the warp's first one on, is row `quad` of half h.
+  // The index of the digit, relative to the warp's first one, of row `quad` of half h.
   static KRONOP_INLINE int own(int h, int quad) {
     return h / kWide * (8 * kWide) + kWide * quad + h % kWide;
   }
@@ -113,7 +113,7 @@ struct Operand {
     }
   }
 
-  // Loads the warp's operand of one bite, from lane `lanes` on: [half][step][index of (t, r)].
+  // Loads the warp's fragment of one bite, from lane `lanes` on: [half][step][index of (t, r)].
   static KRONOP_INLINE void load(const unsigned char* tile, int first, int bite, int lanes,
                                  Compute (&values)[kHalves][Step::kSteps][2]) {
     const int quad = threadIdx.x % 32 / 4, t = threadIdx.x % 4;

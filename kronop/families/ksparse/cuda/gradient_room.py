@@ -12,14 +12,14 @@ TEAM, TEAM_ROWS = 128, 64
 # 16-bit elements of a line of 128 bytes, and lines that a team copies at once.
 LINE, _TEAM_LINES = 64, 16
 # (registers of a copying thread, of a multiplying thread) for (multiplying teams, copying teams):
-# all threads share 65536. With one multiplying team, threads keep what ptxas gives them (0).
-# NOTE: measured: a second copying team never costs time; with three multiplying teams, there are no
-# registers for one.
+# all threads share 65536. With one multiplying team, registers stay as ptxas assigns them (0).
+# NOTE: measured: a second copying team never costs time; with three multiplying teams, there are
+# not enough registers for one.
 REGISTERS = {(1, 2): (0, 168), (2, 2): (64, 192), (3, 1): (104, 136)}
 # Registers of addresses and loops, besides the sums; and the most sums of a thread.
 _OTHERS, _MOST_SUMS = 40, 128
-# The most indices q of a block, and of one with four teams. NOTE: a kernel with products of 256
-# starts with more than 128 registers a thread under ptxas 13.0, too many for four teams.
+# The most indices q of a block, and of one with four teams. NOTE: a kernel with MMAs of 256 starts
+# with more than 128 registers a thread under ptxas 13.0, too many for four teams.
 _MOST_WIDE, _MOST_WIDE_OF_FOUR = 256, 192
 # Most copies of a thread for one stage: ptxas 13.0 spills the addresses of more.
 _MOST_COPIES = 24
@@ -31,12 +31,12 @@ class GradientRoom(GradientSums):
     """A block's tile of results and its stages.
 
     Attributes:
-        teams: multiplying teams of four warps, each with its own indices p.
+        teams: multiplying warp groups, each with its own indices p.
         team_p: indices p of a team, in units of 64.
-        q: indices q of a block; all teams take all of them.
+        q: indices q of a block, which all teams share.
         k: rows of a stage.
         stages: stages of X and G in shared memory, being copied or in use.
-        copiers: teams that copy X and G to shared memory.
+        copiers: warp groups that copy X and G to shared memory.
     """
 
     teams: int
@@ -66,13 +66,13 @@ class GradientRoom(GradientSums):
 
     @property
     def lanes(self) -> int:
-        """How many lanes are separated first; 1 if operands are used in place."""
+        """How many lanes are separated first; 1 if operands are read in place."""
         return 1 if self.work.by_rows else self.work.pattern[3]
 
     @derived
     def stage_bytes(self) -> int:
-        """Bytes of a stage, padded to whole lines, or to as many lines as all copiers take at
-        once."""
+        """Bytes of a stage, padded to whole lines, or to a multiple of the lines that all copiers
+        copy at once."""
         multiple = self.copiers * _TEAM_LINES if self.work.by_rows else LINE
         padded = sum(operands.round_up(size, multiple) for size in (self.p, self.q))
         return padded * self.k * self.work.element.bytes

@@ -58,7 +58,7 @@ class Sums(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class GradientSums(InWorkspace):
-    """A kernel that sums up; a further step adds up its shares.
+    """A kernel that computes the sums; a further step adds up its shares.
 
     Attributes:
         lets_next_begin: whether the next step may be launched before this one ends.
@@ -80,7 +80,7 @@ class GradientSums(InWorkspace):
         """Whether the kernel can run with this design; there is no other such check."""
 
     def seconds(self, size: int, target: Target) -> float:
-        """Modelled time of a call for `size` rows, including adding the shares up."""
+        """Modelled time of a call for `size` rows, adding up the shares included."""
         return self._cycles(size, target) / hertz(target)
 
     @abstractmethod
@@ -89,22 +89,22 @@ class GradientSums(InWorkspace):
 
     @abstractmethod
     def shares(self, rows: int, target: Target) -> int:
-        """The number of shares that a call for `rows` rows leaves."""
+        """The number of shares of a call for `rows` rows."""
 
     @property
     def movers(self) -> tuple[MoveLanes, ...]:
-        """What separates the lanes of X and of G first; empty if both are read in place."""
+        """The kernels that separate the lanes of X and of G first; empty if read in place."""
         return ()
 
     def problems(
         self, problem: KSparseGradientProblem, target: Target
     ) -> Iterator[tuple[int, Any]]:
-        """What runs for a problem with some rows, as (place among the movers and this design, its
-        own problem)."""
+        """The launches' problems for some rows, as (index among the movers and this design, its own
+        problem)."""
         yield 0, problem
 
     def steps(self, target: Target) -> tuple[Step, ...]:
-        """The steps of the movers, then the step that sums up."""
+        """The steps of the movers, then the step that computes the sums."""
         a, b, c, d = self.work.pattern
         columns = a * (b + c) * d
         step = Step(

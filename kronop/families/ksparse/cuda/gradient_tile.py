@@ -1,4 +1,4 @@
-"""Sums by `ksparse_gradient`, on the warps' tensor cores: its tile, its resources, its launch."""
+"""Sums by `ksparse_gradient`, with warp-level MMAs: its tile, its resources, its launch."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from kronop.target import Target
 SLAB_BYTES = 128
 _ACROSS = 8
 _AXES = 3
-# Bytes that a multiprocessor has to have in flight to keep memory busy, and those it receives in
-# one clock.
+# Bytes that a multiprocessor needs in flight to keep memory busy, and those it receives in one
+# clock.
 _UNDER_WAY = 51 * 1024
 _RECEIVED = 18.0
-# NOTE: the numbers below were fitted to 172 kernels of 26 problems on one H200 (sm_90a). The
-# estimate is 12 % off in the mean; of the tiles that were timed, the cheapest by the model is 2 %
-# slower than the fastest.
-# Clocks of a quarter of a multiprocessor for one product of 16 x 8 x 8, by the bytes of a sum.
+# NOTE: the constants below were fitted to 172 kernels of 26 problems on one H200 (sm_90a). The
+# estimate is 12 % off in the mean; of the measured tiles, the cheapest by the model is 2 % slower
+# than the fastest.
+# Clocks of a scheduler for one MMA of 16 x 8 x 8, by the bytes of a sum.
 _PRODUCT_CLOCKS = {4: 7.5, 8: 28.0}
-# Issue slots of a warp: for one such product, to split an element of an operand, to convert one,
-# for each bite (the indices along k that a warp loads at once), each copy, and each tile along k.
+# Issue slots of a warp: for one such MMA, to split an element of an operand, to convert one, for
+# each bite (the indices along k that a warp loads at once), each copy, and each tile along k.
 _PRODUCT_SLOTS, _SPLIT_SLOTS, _CONVERT_SLOTS = 1.3, 5.4, 1.9
 _BITE_SLOTS, _COPY_SLOTS, _TILE_SLOTS = 83.0, 17.6, 90.0
-# The share that barriers add if a multiprocessor has one block only. Exponents of the norms that
-# combine overlapping times (the larger the exponent, the more the longest time alone counts): of
-# products with other instructions, and of both with memory.
+# The fraction that barriers add if a multiprocessor has one block only. Exponents of the norms that
+# combine overlapping times (the larger, the closer to the maximum): of MMAs with other
+# instructions, and of both with memory.
 _ALONE = 0.17
 _SHARPNESS, _MEMORY_SHARPNESS = 1.5, 5.0
 # NOTE: measured times were 1.1 to 1.5 times the estimate for tiles near the best, and up to 4 times
-# where lanes are taken a few at a time: this factor makes the estimate comparable with that of
+# if a few lanes are processed at a time: this factor makes the estimate comparable with that of
 # `gradient_warp_group`.
 _TAKEN = 1.4
 
@@ -107,8 +107,8 @@ class GradientTile(GradientSums):
 
     @derived
     def shared_bytes(self) -> int:
-        """The stages, or, if that is more, the sums that the other warps along k hand to the first
-        one, which overwrite the stages."""
+        """The stages, or, if that is more, the partial sums of the warps along k, which reuse the
+        stages' memory."""
         sums = self.work.matrices * self.q * self.work.math.element_accumulator.bytes
         rows = 2 * HALF * operands.cover(self.halves_p, 2) * self.warps_p
         return max(self.stages * sum(self.stage_bytes), (self.warps_k - 1) * sums * rows)
@@ -170,7 +170,7 @@ class GradientTile(GradientSums):
         return Status.accept()
 
     def blocks(self, target: Target) -> int:
-        """Blocks that a multiprocessor holds."""
+        """Blocks that a multiprocessor holds at once (occupancy)."""
         held = self.registers
         resident = operands.resident_blocks(self.threads, held, self.shared_bytes, target)
         return operands.affordable_blocks(resident, self.threads, held)
@@ -276,7 +276,7 @@ def _of_bite(design: GradientTile, target: Target) -> float:
 
 
 def _other_slots(design: GradientTile) -> float:
-    """Issue slots of a warp for 8 indices along k besides its products."""
+    """Issue slots of a warp for 8 indices along k besides its MMAs."""
     work, changed = design.work, 0.0
     if work.element.bytes < 8:
         each = _SPLIT_SLOTS if work.split else _CONVERT_SLOTS
@@ -289,9 +289,9 @@ def _other_slots(design: GradientTile) -> float:
 
 
 def _pitch(tile: int, work: TileSums) -> int:
-    """Bytes between the rows of an operand in shared memory, if k is not contiguous.
+    """Leading dimension in bytes of an operand in shared memory, if k is not contiguous.
 
-    They are 8 modulo 16 words, so a warp that reads four rows of eight neighbours has no bank
+    It is 8 modulo 16 words, so a warp that reads four rows of eight neighbours has no bank
     conflicts.
     """
     words = operands.cover(tile * work.lanes * work.element.bytes, 4)

@@ -13,10 +13,10 @@ from kronop.emit.cuda import operands
 from kronop.families.ksparse.cuda.gradient_sums import Sums
 from kronop.frozen import dataclass, derived
 
-HALF = 8  # Indices of a digit that are rows, or columns, of one product of the tensor cores.
+HALF = 8  # Indices of a digit that are rows, or columns, of one MMA.
 _MOST_STEPS = 4
-# With tied weights and at least so many lanes (or bytes of lanes), k runs along the lanes, which
-# are contiguous; with fewer, rows are read and their lanes unpacked.
+# With tied weights and at least so many lanes (or bytes of lanes), k is along the lanes, which are
+# contiguous; with fewer, rows are read and their lanes unpacked.
 _LONG_RUN, _LONG_RUN_BYTES = 16, 64
 _MOST_APART = 4
 
@@ -52,14 +52,14 @@ class TileSums(Sums):
 
     @property
     def product_axes(self) -> tuple[int, int, int]:
-        """The extents of the products: of `lead`, of the sections i, and of the sets of lanes that
-        blocks take."""
+        """The extents of the products: of `lead`, of the sections i, and of the sets of lanes of
+        blocks."""
         a, _, _, d = self.pattern
         return (self.lead, 1, 1) if self.tied else (self.lead, a, d // self.lanes)
 
     @derived
     def split(self) -> bool:
-        """Whether each product is made of three products of TF32."""
+        """Whether each product is split in three TF32 products."""
         return self.math.math_operation is MathOperation.multiply_add_fast_f32
 
     @derived

@@ -1,13 +1,13 @@
 // The gradient of weights for many rows on sm_90a, in 16 bits: Y[p, q] = sum over rows of G[row, p]
 // X[row, q], for many products. Blocks share the rows of a product.
 //
-// Blocks are persistent: each takes (tile of p and q, product, share of the rows) in turn. Its last
-// warps are producers, which only copy what comes next into a ring of stages. The others, in teams
-// of four warps, multiply the stages and write their sums to the workspace, where add_shares.cuh
-// adds up the shares. Both operands are multiplied from shared memory in the order that they have
-// in memory, whether that is contiguous along their own index or along the rows, in lines of 128
-// bytes (warp_group_products.cuh). Nothing is transposed on its way.
-// NOTE: the tensor cores truncate what they add up. Over the at most 2048 products of a share that
+// Blocks are persistent: each processes items (tile of p and q, product, share of the rows). Its
+// last warps are producers, which copy the next stages into a ring. The others, in consumer warp
+// groups (teams), multiply the stages and write their sums to the workspace, where add_shares.cuh
+// adds up the shares. Both operands are multiplied from shared memory in their memory order,
+// whether that is contiguous along their own index or along the rows, in lines of 128 bytes
+// (warp_group_products.cuh): nothing is transposed.
+// NOTE: the tensor cores truncate when they accumulate. Over the at most 2048 MMAs of a share that
 // costs about 5e-5 of a sum, which is below the rounding of a 16-bit result.
 #pragma once
 
@@ -27,7 +27,7 @@ struct GradientWarpGroupParameters {
 namespace gradient {
 
 // An operand in a stage: kTile indices of its own and kTileK rows, in lines. Lines are padded to
-// whole passes of the copying threads, so that those of a thread are a constant apart.
+// whole rounds of the copying threads, so that a thread's lines have a constant stride.
 template <class Step, int kTile>
 struct Lines {
   using Element = typename Step::Factor;
@@ -42,21 +42,21 @@ struct Lines {
   static constexpr int kEach = Places::kSize / kLine / kAtOnce;  // lines of a thread
   static_assert(sizeof(Element) == 2 && Places::kRow == kLine && Places::kRows % kAtOnce == 0);
 
-  // The matrix that products read, from own index `own` of the operand at `tile` on.
+  // The matrix for the MMAs, from own index `own` of the operand at `tile` on.
   static KRONOP_INLINE WarpGroupMatrix matrix(const Element* tile, int own) {
     return WarpGroupMatrix(tile + Places::start(0, 0, own), 8 * Places::kRowBytes,
                            Places::kRowBytes, Places::kPart * int(sizeof(Element)));
   }
 };
 
-// The copies of an operand by the producer threads. `count` is how many own indices exist. Nothing
-// is copied for others: what lies in their place goes into results that nobody reads.
+// The copies of an operand by the producer threads. `count` is how many own indices exist. Others
+// are not copied: stale data only affects results that nobody reads.
 template <class Step, int kTile>
 struct LineCopies {
   using Of = Lines<Step, kTile>;
   using Element = typename Of::Element;
   const Element* from;
-  long long line, next;  // elements to the next line of a part, and to the next stage
+  long long line, next;  // strides to the next line of a part, and to the next stage
   int piece, first, count;
 
   KRONOP_INLINE LineCopies(const Element* base, long long own, long long row, int own_count,
@@ -66,7 +66,7 @@ struct LineCopies {
     piece = thread % Of::kPieces, first = thread / Of::kPieces;
     from = base + (first * line + piece * Of::kPiece);
   }
-  // Copies the next stage, of which `rows` rows exist, with zeros for the others.
+  // Copies the next stage, of which `rows` rows exist; zeros for the others.
   KRONOP_INLINE void fill(Element* tile, int rows) {
     constexpr int element = int(sizeof(Element)), bytes = Of::kPiece * element;
     Element* to = tile + first * Of::kLine + (piece ^ first % Of::kPieces) * Of::kPiece;
@@ -106,9 +106,9 @@ struct Stages {
   }
 };
 
-// The items that a block takes in turn. The tiles of a product are fastest, since they share rows,
-// then products, then shares. A share has every shares-th stage of rows, so that blocks that run at
-// the same time read neighbouring memory.
+// The items of a persistent block. The tiles of a product are fastest, since they share rows, then
+// products, then shares. A share has every shares-th stage of rows, so that blocks that run at the
+// same time read neighbouring memory.
 template <class Step>
 struct Items {
   using Element = typename Step::Factor;
@@ -156,7 +156,7 @@ struct Items {
   }
 };
 
-// The sums of a team: kTeamP times 64 indices p, and all q of the tile.
+// The accumulators of a team: kTeamP x 64 indices p, and all q of the tile.
 template <class Step>
 struct TeamSums {
   using Element = typename Step::Factor;
@@ -168,7 +168,7 @@ struct TeamSums {
     return int(threadIdx.x) / contract::kTeam * (Step::kTeamP * contract::kTeamRows);
   }
 
-  // Starts the products of a stage. They read it for as long as they are in flight.
+  // Starts the MMAs of a stage. They read it for as long as they are in flight.
   KRONOP_INLINE void add(const Element* stage) {
     constexpr bool turned = Of::P::kTurned;
     using P = typename Of::P::Places;
@@ -242,14 +242,14 @@ KRONOP_INLINE void use_stages(const GradientWarpGroupParameters& parameters, Sta
   for (Items<Step> items(parameters); items.more(); items.advance()) {
     TeamSums<Step> sums;
     int before = -1, left = items.stages;
-    // A share has at least one stage. A loop that may have none would make the compiler wait for
-    // every product before it starts the next one.
+    // A share has at least one stage. If the loop could be empty, the compiler would wait for every
+    // MMA before it starts the next one.
 #pragma unroll 1
     do {
       barriers.filled[turn.stage].wait(turn.parity);
       publish_to_warp_group_products();
       sums.add(stages + turn.stage * Stages<Step>::kStage);
-      // When only the products of this stage are left, those of the stage before have ended.
+      // When only the MMAs of this stage are in flight, those of the previous stage have ended.
       wait_for_warp_group_products<1>();
       if (before >= 0 && speaks) barriers.free[before].arrive();
       before = turn.stage;
@@ -277,7 +277,7 @@ KRONOP_INLINE void gradient_warp_group(const Parameters& parameters) {
   }
   __syncthreads();
   if (threadIdx.x >= Step::kTeams * contract::kTeam) {
-    // A single team has all the registers that it wants from the start.
+    // A single team has enough registers from the start.
     if constexpr (Step::kTeams > 1) give_registers_back<Step::kCopyRegisters>();
     gradient::fill_stages<Step>(parameters, barriers, stages);
   } else {

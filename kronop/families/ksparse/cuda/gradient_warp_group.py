@@ -1,4 +1,4 @@
-"""Sums by `gradient_warp_group`, with warp groups: for many rows of 16-bit operands on sm_90a.
+"""Sums by `gradient_warp_group` (wgmma): for many rows of 16-bit operands on sm_90a.
 
 Teams are warp groups. If the operands have several lanes, these are separated first.
 """
@@ -29,11 +29,11 @@ _ALIGNMENT = 256
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """How a call is cut into launches, and its workspace.
+    """How a call is divided into launches, and its workspace.
 
     Attributes:
         parts: (rows, shares) of each launch of sums in order.
-        at: where the workspace holds the separated lanes of X and of G, in bytes.
+        at: the byte offsets of the separated lanes of X and of G in the workspace.
         end: bytes of the workspace.
     """
 
@@ -44,8 +44,8 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """The place of X or G in memory. Strides are in elements; `matrix` has those of (lead, section,
-    lane)."""
+    """The address and strides of X or G. Strides are in elements; `matrix` has those of (lead,
+    section, lane)."""
 
     pointer: int
     own: int
@@ -58,8 +58,8 @@ class WarpGroupProblem:
     """Rows to sum up.
 
     Attributes:
-        x, g: their first row is the first of these.
-        shares: how many parts the rows are divided into, each with its sums.
+        x, g: operands whose first row is the first of these rows.
+        shares: how many parts the rows are divided into, each with its own sums.
         partial: the address of the sums.
     """
 
@@ -72,7 +72,7 @@ class WarpGroupProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class GradientWarpGroup(GradientRoom):
-    """Sums by teams: some copy X and G to shared memory, the others multiply, at the same time."""
+    """Sums by warp groups: some copy X and G to shared memory while the others multiply."""
 
     lets_next_begin: ClassVar[bool] = True
     styles = ("1 teams", "2 teams", "3 teams", "along", "across", "moved")
@@ -156,7 +156,7 @@ class GradientWarpGroup(GradientRoom):
         return self._call(size, target).end
 
     def _call(self, rows: int, target: Target) -> _Call:
-        """How a call for `rows` rows is cut into launches."""
+        """How a call for `rows` rows is divided into launches."""
         imported("kronop.families.ksparse.cuda.gradient_warp_group_cost")
         from kronop.families.ksparse.cuda import gradient_warp_group_cost
 
@@ -208,7 +208,7 @@ class GradientWarpGroup(GradientRoom):
             first, partial = first + rows, partial + shares * self._results_bytes
 
     def _in_place(self, item: StridedMatrix, own: int) -> _Operand:
-        """X or G where the caller has it."""
+        """X or G at its original address."""
         d = self.work.pattern[3]
         lead = item.batch[0] if item.batch else 0
         matrix = (lead, own * d * item.column, item.column)
@@ -236,7 +236,7 @@ class GradientWarpGroup(GradientRoom):
 
 
 def _apart(item: Apart) -> _Operand:
-    """X or G with separated lanes."""
+    """X or G with separated lanes, in the workspace."""
     return _Operand(item.pointer, 1, item.row, (0, item.section, item.lane))
 
 

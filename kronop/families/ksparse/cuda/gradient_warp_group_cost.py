@@ -1,4 +1,4 @@
-"""The cost of a tile of `gradient_warp_group`, and into how many shares to divide the rows."""
+"""The cost of a tile of `gradient_warp_group`, and the number of shares of the rows."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from kronop.target import Target
 # NOTE: fitted, then rounded. For 288 pairs of a tile and a number of shares, of 35 problems (16
 # bits, batch 25088, one H200), the estimate is 8 % off in the mean, and the choice takes 2 % longer
 # than the best in the mean, 10 % at worst.
-# Bytes that a multiprocessor moves in one cycle: from memory, by its copies (by the number of
-# copying teams), of sums that a block writes, and from shared memory.
+# Bytes of a multiprocessor in one cycle: loaded from memory, written by its copies (by the number
+# of copying teams), of sums that a block writes, and read from shared memory.
 _MEMORY, _BROUGHT, _WRITTEN, _SHARED = 17.6, {1: 36.0, 2: 41.0}, 31.0, 130.0
-# The factor by which memory is slower if copies take short or broken runs of it; and what a byte
-# costs, relative to one from memory, that another tile reads again from the level-2 cache.
+# The factor by which memory is slower if copies access short or broken runs; and the relative cost
+# of a byte that another tile reads again from the level-2 cache.
 _BROKEN, _AGAIN = 1.04, 0.09
-# Latency of copying a stage in cycles, and how many stages are in use rather than being copied;
+# Latency of copying a stage in cycles, and how many stages are in use, not being copied;
 # multiply-adds in a cycle, as fitted with the others; cycles of a stage, of a tile and of a launch.
 _LATENCY, _HELD = 1420.0, 1.18
 _RATE = 1720.0
 _STEP, _TILE, _CALL = 62.0, 1060.0, 5800.0
-# The launch that adds the shares up: its cycles, and the bytes that a multiprocessor reads in one
+# The launch that adds up the shares: its cycles, and the bytes that a multiprocessor reads in one
 # cycle.
 _ADD, _ADDED = 4600.0, 19.4
 # Cycles of a call of any size.
@@ -29,9 +29,9 @@ FIXED = _CALL + _ADD
 # A launch that separates lanes: bytes that a multiprocessor reads and writes in one cycle, and the
 # launch's cycles.
 _MOVED, _MOVE = 17.3, 7000.0
-# Most rounds of tiles a block that are considered.
+# Most tiles of a persistent block that are considered.
 _MOST_ROUNDS = 16
-# Most rows of a share. Tensor cores truncate whenever they add, so longer sums would be less
+# Most rows of a share. Tensor cores truncate when they accumulate, so longer sums would be less
 # accurate: so many rows lose 5e-5 of a sum.
 _MOST_ROWS = 32768
 
@@ -42,7 +42,7 @@ def shares(design: GradientRoom, rows: int, target: Target) -> int:
 
 
 def cycles(design: GradientRoom, rows: int, target: Target) -> float:
-    """Cycles of a call, including adding the shares up and separating lanes."""
+    """Cycles of a call, adding up the shares and separating lanes included."""
     moved = 0.0
     if design.lanes > 1:
         moved = 2 * (_bytes(design, rows) / _in_cycle(_MOVED, target) + _MOVE)
@@ -70,7 +70,7 @@ def _best(design: GradientRoom, rows: int, target: Target) -> tuple[float, int]:
 
 
 def _sums(design: GradientRoom, count: int, rows: int, target: Target) -> float:
-    """Cycles of the sums with `count` shares, including adding these up."""
+    """Cycles of the sums with `count` shares, adding these up included."""
     work = design.work
     turns = operands.cover(_tiles(design) * count, target.cores)
     steps = operands.cover(operands.cover(rows, design.k), count)
@@ -98,7 +98,7 @@ def _read(design: GradientRoom, rows: int) -> float:
 
 
 def _is_broken(design: GradientRoom) -> bool:
-    """Whether the copies of a stage take single lines or parts of lines, rather than longer
+    """Whether the copies of a stage access single cache lines or parts of them, rather than longer
     runs."""
     work = design.work
     if work.by_rows:
@@ -113,7 +113,7 @@ def _step(design: GradientRoom) -> float:
     work, element = design.work, design.work.element.bytes
     stage = (min(design.p, work.p) + min(design.q, work.q)) * design.k * element
     copied = stage / _BROUGHT[design.copiers]
-    # A stage is only copied once another has been used, so few stages expose the latency.
+    # A stage is copied only after another has been used, so few stages expose the latency.
     brought = max(copied, (_LATENCY + copied) / (design.stages - _HELD))
     products = design.p * design.q * design.k / _RATE
     parts = design.p // TEAM_ROWS

@@ -2,17 +2,17 @@
 // long index.
 //
 // G and X are operands with a digit of their own (p or q), of which a block has a tile. The long
-// index k is cut into tiles as well, which the shares take in turn. A block sums over its share in
-// registers and writes its sums to the workspace, where add_shares.cuh adds up the shares. A
-// position is what one copy takes along k: kVector elements where k is contiguous in memory, else a
+// index k is divided into tiles as well, which the shares process in turn. A block sums over its
+// share in registers and writes its sums to the workspace, where add_shares.cuh adds up the shares.
+// A position is the unit of copies along k: kVector elements if k is contiguous in memory, else a
 // row with all of the digit's tile.
 //
-// In shared memory an operand lies as in memory, so that copies are wide:
-//   k contiguous: [slab][own][128 bytes along k], whose 16-byte chunks change halves for odd `own`;
+// In shared memory an operand has the same order as in memory, so that copies are vectorised:
+//   k contiguous: [slab][own][128 bytes along k], where 16-byte chunks swap halves for odd `own`;
 //   else:         [row][own][lane], with kLanes lanes contiguous in memory. Lanes belong to one sum
 //                 where kTied, else each to a matrix of its own.
-// A bite is what a warp multiplies at once: kSteps steps of 8 contracted indices or, where there
-// are several lanes, one such step of each lane.
+// A bite is what a warp multiplies at once: kSteps steps of 8 contracted indices or, with several
+// lanes, one such step of each lane.
 #pragma once
 
 #include "gradient_operands.cuh"
@@ -23,8 +23,8 @@ struct KSparseGradientParameters {
   void* x;
   void* g;
   void* partial;
-  long long shares, tiles;                  // blocks along k, and tiles that they take in turn
-  long long extent[3], x_sum[3], g_sum[3];  // positions along the axes of k, and strides of one
+  long long shares, tiles;                  // blocks along k, and tiles of k in all
+  long long extent[3], x_sum[3], g_sum[3];  // positions along the axes of k, and their strides
   long long run;                            // elements along the last axis
   long long pass_step[3],
       tile_step[3];  // digits of the positions from one pass, or tile, to the next
@@ -34,7 +34,7 @@ struct KSparseGradientParameters {
 
 namespace gradient {
 
-// 16-bit numbers fit into the tensor cores' operands and need no rounding.
+// 16-bit numbers are exact operands of the tensor cores and need no rounding.
 template <class Step, int N>
 KRONOP_INLINE auto operand(const typename Step::Accumulator (&from)[N]) {
   using Parts = Split<typename Step::Accumulator, N, Step::kSplit>;
@@ -48,12 +48,12 @@ KRONOP_INLINE auto operand(const typename Step::Accumulator (&from)[N]) {
   }
 }
 
-// A warp's part of the block's matrices: its sums, and where they are.
+// A warp's part of the block's matrices: its sums, and their position.
 template <class Step>
 struct Warp {
   using Compute = typename Step::Accumulator;
   static constexpr int kBlocksM = (Step::kHalvesP + 1) / 2, kBlocksN = Step::kHalvesQ;
-  static constexpr int kThreads = Step::kWarpsP * Step::kWarpsQ * 32;  // of those that share k
+  static constexpr int kThreads = Step::kWarpsP * Step::kWarpsQ * 32;  // of the warps that share k
   static constexpr bool kApart = Step::kMatrices > 1;
   static constexpr int kLaneSets =
       Step::kAlongSums || Step::kLanes == 1 ? 1 : Step::kLanes / Step::kSteps;
@@ -77,9 +77,9 @@ struct Warp {
     }
   }
 
-  // The steps of one matrix make a chain of products.
-  // NOTE: the tensor cores truncate what they add up, so they compute short sums only, and ordinary
-  // additions add these up.
+  // The steps of one matrix are a chain of MMAs.
+  // NOTE: the tensor cores truncate when they accumulate, so chains are short, and ordinary
+  // additions add up their sums.
   KRONOP_INLINE void multiply_bite(const unsigned char* stage, int bite, int lanes) {
     constexpr int chain = kApart ? 1 : Step::kSteps;
     Compute left[Step::kHalvesP][Step::kSteps][2], right[Step::kHalvesQ][Step::kSteps][2];
@@ -106,8 +106,7 @@ struct Warp {
     }
   }
 
-  // The left operand of one product: two halves, the second of which is zero where it does not
-  // exist.
+  // The left operand of one MMA: two halves, the second of which is zero if it does not exist.
   static KRONOP_INLINE auto row(const Compute (&left)[Step::kHalvesP][Step::kSteps][2], int m,
                                 int s) {
     constexpr int last = Step::kHalvesP - 1;
@@ -144,7 +143,7 @@ struct Warp {
     }
   }
 
-  // Writes those indices of the block's matrices that exist, from (p0, q0) on, to [matrix][p][q].
+  // Writes the in-bounds part of the block's matrices, from (p0, q0) on, to [matrix][p][q].
   KRONOP_INLINE void store(Compute* to, int p0, int q0) const {
     const int quad = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
@@ -193,7 +192,7 @@ struct Place {
   }
 };
 
-// Starts the copies of the walk's next tile.
+// Starts the copies of the iteration's next tile.
 template <class Step>
 KRONOP_INLINE void copy_tile(unsigned char* stage, const KSparseGradientParameters& parameters,
                              const Place<Step>& place, const Slot<Step>& slot, Walk& walk) {

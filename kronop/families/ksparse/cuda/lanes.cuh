@@ -1,17 +1,17 @@
-// Transposes many matrices between [own][lane], where lanes are together, and [lane][own], where
-// they are apart.
+// Transposes many matrices between [own][lane] (interleaved lanes, "together") and [lane][own]
+// (separated lanes, "apart").
 //
-// A block takes a few matrices, or some own indices of one, with all lanes, so that both ways it
-// moves whole lines of memory. Pieces of 16 bytes come to shared memory as they lie in memory, and
-// are collected from there element by element. The own indices of a matrix are whole pieces.
+// A block has a few matrices, or some own indices of one, with all lanes, so that both orders are
+// accessed in whole cache lines. Pieces of 16 bytes are copied to shared memory in memory order,
+// and gathered from there element by element. The own indices of a matrix are whole pieces.
 #pragma once
 
 #include "kronop/memory.cuh"
 
 namespace kronop {
 
-// Strides of matrix (row, section). Where its lanes are apart, each lane follows the one before;
-// where they are together, columns are `column` apart.
+// Strides of matrix (row, section). Apart: lanes are contiguous, one after the other; together:
+// columns are `column` apart.
 struct LanesParameters {
   void* apart;
   void* together;
@@ -30,10 +30,10 @@ struct Tile {
   static constexpr int kPiece = 16 / sizeof(Element), kLanes = Step::kLanes,
                        kOctets = Step::kOctets;
   static constexpr int kPieces = Step::kMatrices * kOctets * kLanes;
-  // Together: octets lie one after the other, kOctet elements apart.
+  // Together: octets are contiguous, kOctet elements each.
   static constexpr int kOctet = Step::kPitch * kPiece;
-  // Apart: a run for each lane. Its pieces are swizzled, so that lanes a piece apart start in
-  // different banks.
+  // Apart: contiguous elements for each lane. Pieces are swizzled, so that lanes a piece apart
+  // start in different banks.
   static constexpr int kRun = Step::kRun;
 
   static KRONOP_INLINE int together(int octet, int element) { return octet * kOctet + element; }
@@ -42,14 +42,14 @@ struct Tile {
   }
 };
 
-// Where a matrix is in memory, from the first own index that the block takes.
+// The address of a matrix, from the block's first own index on.
 template <class Element>
 struct Start {
   Element* apart;
   Element* together;
 };
 
-// The matrices and own indices that a block takes.
+// The matrices and own indices of a block.
 template <class Step>
 struct Work {
   using Of = Tile<Step>;
@@ -59,7 +59,7 @@ struct Work {
   Start<Element>* const starts;  // in shared memory
   int matrices, own;             // how many there are, and the first own index
 
-  // All threads of the block have to take part, since there is a barrier inside.
+  // All threads of the block have to call this, since there is a barrier inside.
   KRONOP_INLINE Work(const LanesParameters& with, Start<Element>* of_block)
       : parameters(with), starts(of_block) {
     long long first = blockIdx.x;
@@ -79,7 +79,7 @@ struct Work {
     }
     __syncthreads();
   }
-  // Whether all of the tile exists and can be moved in whole accesses.
+  // Whether the whole tile is in bounds and can be accessed in vectors.
   KRONOP_INLINE bool is_whole() const {
     return parameters.vector && matrices == Step::kMatrices && own + kOwns <= Step::kOwn;
   }
@@ -88,8 +88,8 @@ struct Work {
   }
 };
 
-// Piece `index` of a tile where lanes are together. `at` is its first element, counted from the
-// start of its octet.
+// Piece `index` of a tile of interleaved lanes. `at` is its first element, relative to the start of
+// its octet.
 template <class Step>
 struct TogetherPiece {
   using Of = Tile<Step>;
@@ -99,7 +99,7 @@ struct TogetherPiece {
         at(index % Of::kLanes * Of::kPiece) {}
   KRONOP_INLINE int first() const { return octet * Of::kPiece * Of::kLanes + at; }
 };
-// Piece `index` of a tile where lanes are apart.
+// Piece `index` of a tile of separated lanes.
 template <class Step>
 struct ApartPiece {
   using Of = Tile<Step>;
@@ -170,7 +170,7 @@ KRONOP_INLINE void store_together(const Work<Step>& work, const typename Step::I
     Vector<typename Step::Input, Of::kPiece> values;
     unsigned own = unsigned(piece.at) / Of::kLanes, lane = unsigned(piece.at) % Of::kLanes;
     if constexpr (Of::kLanes % Of::kPiece == 0) {
-      // All lanes of this piece have the same place in their runs, so their addresses differ by
+      // All lanes of this piece have the same position in their runs, so their addresses differ by
       // constants.
       const auto* from = tile + Of::apart(piece.matrix, lane, piece.octet) + own;
 #pragma unroll
@@ -213,7 +213,7 @@ KRONOP_INLINE void move(const Work<Step>& work, typename Step::Input* tile) {
 
 }  // namespace lanes
 
-// Moves lanes apart or, where kJoin, together.
+// Separates lanes or, if kJoin, interleaves them.
 template <class Step, class Parameters>
 KRONOP_INLINE void move_lanes(const Parameters& parameters) {
   using Element = typename Step::Input;

@@ -51,9 +51,9 @@ class LanesProblem:
     """Rows to copy to or from separated lanes.
 
     Attributes:
-        first, rows: the first row, and how many there are.
+        first, rows: the first row, and the number of rows.
         sections: matrices of a row.
-        apart: where lanes are separated; its first row is row `first`.
+        apart: the separated lanes; its first row is row `first`.
         together: the whole matrix, whose columns are (section, own, lane).
     """
 
@@ -102,7 +102,7 @@ class MoveLanes(InWorkspace):
 
     @derived
     def octets(self) -> int:
-        """How many pieces of each lane of a matrix a block takes."""
+        """How many pieces of each lane of a matrix a block has."""
         pieces = operands.cover(self.own, self.piece)
         return operands.cover(pieces, operands.cover(pieces, _MOST_OCTETS))
 
@@ -112,14 +112,14 @@ class MoveLanes(InWorkspace):
 
     @derived
     def matrices(self) -> int:
-        """How many matrices a block takes."""
+        """How many matrices a block has."""
         whole = _TILE_BYTES // (self.octets * self.lanes * operands.VECTOR_BYTES)
         return max(1, min(_MOST_MATRICES, whole))
 
     @property
     def pitch(self) -> int:
-        """Pieces between the same lane's pieces in shared memory, so that these are in different
-        banks. It is even if the number of lanes is: sectors of 32 bytes then stay whole."""
+        """Stride in pieces of a lane's pieces in shared memory, which avoids bank conflicts. It is
+        even if the number of lanes is: sectors of 32 bytes then stay whole."""
         return self.lanes + 2 if self.lanes % 4 == 0 else self.lanes
 
     @property

@@ -1,4 +1,4 @@
-"""The products with separated lanes that are considered."""
+"""The candidate products with separated lanes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kronop.target import Target
 
 
 def proposed(work: Contraction, target: Target, given: TileDescription | None) -> list[Parted]:
-    """The products that fit, in no order; none if lanes are not worth moving."""
+    """The products that fit, in no order; none if moving lanes does not pay."""
     if work.splits is None or not _serves(work, target):
         return []
     apart = replace(
@@ -31,7 +31,7 @@ def proposed(work: Contraction, target: Target, given: TileDescription | None) -
 
 
 def _serves(work: Contraction, target: Target) -> bool:
-    """Whether lanes are interleaved in memory, and the kernel that moves them serves them."""
+    """Whether lanes are interleaved in memory, and the kernel that moves them supports them."""
     return (
         serves(work, target)
         and (work.x_order, work.y_order) == (Order.Lanes, Order.Lanes)

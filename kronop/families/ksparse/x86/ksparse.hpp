@@ -2,10 +2,9 @@
 //
 //     Y[n, i, j, l] = sum over k of X[n, i, k, l] W[i, j, k, l].
 //
-// An item of work is kBlocks of i, kSlices of l, kOutputs of j and a tile of rows. Weights are
-// packed once for all items that differ only in their rows. An item goes through the contraction
-// kDepth of k at a time. The plan chooses whether vectors run along the batch or along the outputs
-// (ksparse_ways.hpp).
+// A work item is kBlocks of i, kSlices of l, kOutputs of j and a tile of rows. Weights are packed
+// once for all items that differ only in their rows. An item is contracted kDepth of k at a time.
+// The plan chooses whether vectors are along the batch or along the outputs (ksparse_ways.hpp).
 #pragma once
 
 #include "ksparse_ways.hpp"
@@ -13,10 +12,10 @@
 
 namespace kronop {
 
-// Strides are in elements; features are the columns. The scratch of one thread is `slice` bytes,
-// whole cache lines: weight panels, and from kBiasAt, kInputAt and kResultsAt on bias, X and
-// results. `stream`: results are too many for the caches and go past them. `ahead`: X is too large
-// for the caches and is prefetched.
+// Strides are in elements; features are the columns. The scratch memory of one thread is `slice`
+// bytes, whole cache lines: weight panels, and from kBiasAt, kInputAt and kResultsAt on bias, X and
+// results. `stream`: results exceed the caches and are written with streaming stores. `ahead`: X
+// exceeds the caches and is prefetched.
 template <int kScalars, class Scalar>
 struct KSparseParameters {
   const void* x;
@@ -111,7 +110,7 @@ void run_block(const Parameters& parameters, const Patch& patch, const Scratch<S
                   ((patch.block + i) * Step::kC * Step::kD + patch.slice) * xs[1];
   const index_t part = Step::kDepth * Step::kD * xs[1], block = Step::kC * Step::kD * xs[1];
   // What is prefetched during the last part of k: X of the next block, or of the first block of the
-  // next rows; null where there is neither.
+  // next rows; null if there is neither.
   const typename Step::Element* after = nullptr;
   if (i + 1 < patch.blocks) {
     after = x + block;
@@ -130,7 +129,7 @@ void run_block(const Parameters& parameters, const Patch& patch, const Scratch<S
   Way::finish(scratch.results(), from, to, patch);
 }
 
-// Computes the tile of rows that begins at `row`.
+// Computes the tile of rows that starts at `row`.
 template <class Way, class Step, class Parameters>
 void run_tile(const Parameters& parameters, const Patch& patch, const Scratch<Step>& scratch,
               index_t row) {

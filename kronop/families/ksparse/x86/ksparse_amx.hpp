@@ -1,13 +1,13 @@
-// Kronecker-sparse products of bf16 and int8 on AMX tiles: two more ways beside those of
+// Kronecker-sparse products of bf16 and int8 on AMX tiles: two further variants of those in
 // ksparse_ways.hpp.
 //
-// Along the outputs, where there is one slice and X is contiguous along the features: rows of X are
-// the left operand and are read in place, and weights lie in lines. Along the batch everything
-// else: weights are the left operand, and X lies in lines of *units*, which are kPack neighbours
-// along k. Tiles leave their sums in Y, or in scratch, from where AlongBatch finishes them.
+// Along the outputs, if there is one slice and X is contiguous along the features: rows of X are
+// the left operand, read in place, and weights are packed in lines. Along the batch otherwise:
+// weights are the left operand, and X is packed in lines of *units*, which are kPack neighbours
+// along k. Tiles store sums in Y, or in scratch memory, where AlongBatch applies the epilogue.
 //
-// Both weights and X are padded with zeros to whole steps of k: if only one of them were zero, an
-// infinity in the other would turn into a NaN.
+// Both weights and X are zero-padded to whole steps of k: if only one of them were zero, an
+// infinity in the other would give NaN.
 #pragma once
 
 #include "tiles_along_batch.hpp"

@@ -1,6 +1,6 @@
-"""Cutting a Kronecker-sparse product up for AMX tiles, and deciding whether tiles are faster.
+"""Designs of Kronecker-sparse products on AMX tiles, and whether tiles are faster than vectors.
 
-See ksparse_amx.hpp for what a plan means.
+ksparse_amx.hpp explains what a plan means.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from kronop.families.ksparse.x86.ksparse_tiles import (
     TilesAlongOutputs,
 )
 
-# Bytes of the second-level cache that a thread's scratch for X and results should take; and most
-# bytes of packed weights of an item of work.
+# Bytes of the second-level cache for a thread's X and results in scratch memory; and most bytes of
+# packed weights of a work item.
 _STATE_BYTES, _PANEL_BYTES = 384 * 1024, 1 << 20
 _ROWS_ALONG_BATCH, _ROWS_ALONG_OUTPUTS = 512, 128
 
@@ -65,7 +65,7 @@ def reason_against(tiles: KSparseTiles, vector_cycles: float) -> str:
 
 
 def _outputs(work: KSparseWork, slices: int) -> int:
-    """Outputs of an item of work: whole blocks (but for the last item), about equally many in each
+    """Outputs of a work item: whole blocks (except for the last item), about equally many in each
     item."""
     _, b, c, _ = work.pattern
     most = max(1, _PANEL_BYTES // (slices * amx.factor_bytes(c, LANES, work.element)))

@@ -1,9 +1,9 @@
-// Chains of Kronecker-sparse products in one kernel: a thread takes chunks of rows through all
-// factors, so that the tensors between factors never leave its second-level cache. Weights are
-// packed once, by all threads together.
+// Chains of Kronecker-sparse products in one kernel: a thread contracts chunks of rows with all
+// factors, so that intermediates stay in its second-level cache. Weights are packed once, by all
+// threads together.
 //
-// A tensor between two factors lies as [feature][row of the chunk], so that lanes along the batch
-// are loaded and stored without a transposition.
+// An intermediate is [feature][row of the chunk], so that lanes along the batch are loaded and
+// stored without a transposition.
 #pragma once
 
 #include "ksparse.hpp"
@@ -49,7 +49,7 @@ struct Results<Chain, true> {
   using Epilogue = typename Chain::Epilogue;
 };
 
-// The constants of one factor, under the names that a single product has.
+// The constants of one factor, under the names of a single product's constants.
 template <class Chain, int kIndex>
 struct Factor : Results<Chain, kIndex + 1 == Chain::kFactors> {
   using Element = typename Chain::Element;
@@ -76,8 +76,8 @@ struct WayOf<Step, true> {
   using Type = AlongOutputs<Step>;
 };
 
-// The parameters of factor kIndex for the chunk of rows that begins at `row`. `slice` is the slice
-// of the thread that takes the chunk.
+// The parameters of factor kIndex for the chunk of rows that starts at `row`. `slice` is the slice
+// of the chunk's thread.
 template <class Chain, int kIndex, int kFactors, int kScalars, class Scalar>
 KSparseParameters<kScalars, Scalar> part_of(
     const KSparseChainParameters<kFactors, kScalars, Scalar>& chain, char* slice, index_t row,

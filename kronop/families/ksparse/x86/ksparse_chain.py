@@ -20,8 +20,8 @@ from kronop.target import Target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KSparseChain(HostDesign):
-    """A design that applies all factors to a chunk of rows, then to the next chunk, so that results
-    between factors stay in the caches.
+    """A design that applies all factors to a chunk of rows, then to the next chunk, so that
+    intermediates stay in the caches.
 
     Attributes:
         singles: the design of each factor.
@@ -75,28 +75,28 @@ class KSparseChain(HostDesign):
 
     @property
     def pitch(self) -> int:
-        """Elements from one feature to the next in the results between factors."""
+        """The leading dimension of the intermediates, whose rows are features."""
         size = self.work.element.bytes
-        # NOTE: with an odd number of lines, features start in all sets of a cache.
+        # NOTE: with an odd number of cache lines, features start in all sets of a cache.
         return (aligned(self.chunk * size) // CPU_LINE | 1) * CPU_LINE // size
 
     @property
     def middles(self) -> tuple[int, int]:
-        """Bytes of the two buffers for results between factors, which alternate."""
+        """Bytes of the two buffers for intermediates, which alternate."""
         unit = self.pitch * self.work.element.bytes
         even, odd = buffer_columns(self.singles)
         return aligned(unit * even), aligned(unit * odd)
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of the buffers between factors, and of the largest scratch of a factor without its
-        packed weights, which threads share."""
+        """Bytes of the buffers for intermediates, and of the largest scratch memory of a factor
+        without its packed weights, which threads share."""
         scratch = [single.scratch for single in self.singles]
         return sum(self.middles) + max(item.size - item.input for item in scratch)
 
     @property
     def constants(self) -> tuple[tuple[str, Constant], ...]:
-        """The constants: places in the workspace, and arrays with the constants of each factor."""
+        """Offsets in the workspace, and arrays with the constants of each factor."""
         count, packed, (even, odd) = len(self.singles), self.packed, self.middles
         each = [dict(single.constants) for single in self.singles]
         for earlier in each[:-1]:
@@ -136,7 +136,7 @@ class KSparseChain(HostDesign):
 
 
 def buffer_columns(singles: tuple[KSparseVectors, ...]) -> tuple[int, int]:
-    """The most features that each of the two buffers between factors holds."""
+    """The most features of each of the two buffers for intermediates."""
     columns = [single.work.output_columns for single in singles[:-1]]
     return max(columns[::2]), max(columns[1::2], default=0)
 

@@ -1,5 +1,5 @@
-"""Plans of Kronecker-sparse products on CPUs: on vectors or, where these are faster and the
-instruction asks for them, on AMX tiles; see ksparse.hpp for what a plan means."""
+"""Plans of Kronecker-sparse products on CPUs: on vectors or, if these are faster and the
+instruction asks for them, on AMX tiles; ksparse.hpp explains what a plan means."""
 
 from __future__ import annotations
 

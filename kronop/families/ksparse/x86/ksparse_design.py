@@ -1,6 +1,6 @@
-"""The base of all designs of one Kronecker-sparse product on a CPU; see ksparse.hpp.
+"""The base class of all designs of one Kronecker-sparse product on a CPU; see ksparse.hpp.
 
-An item of work is what one thread computes at a time: some rows of a patch of the result's columns.
+A work item is what one thread computes at a time: some rows of a patch of the result's columns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kronop.machine import CPU_LINE
 from kronop.target import Target
 
 _MOST_SLICES = 32
-# Cycles to copy a vector to or from scratch, and to transpose it in doing so.
+# Cycles to copy a vector to or from scratch memory, and to transpose it as well.
 COPY, TRANSPOSE = 1.5, 5.0
 
 
@@ -57,7 +57,7 @@ class KSparseWork(HostWork):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scratch:
-    """The bytes at which the regions of a thread's scratch memory start, and its size."""
+    """Byte offsets of the regions of a thread's scratch memory, and its size."""
 
     bias: int
     input: int
@@ -67,17 +67,17 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KSparseDesign(HostDesign):
-    """A way to cut up a product.
+    """A way to divide a product into work items.
 
     Attributes:
         along_batch: whether the lanes of vectors are rows of the batch; otherwise outputs.
         tile: single numbers of a register tile: outputs, or rows if the lanes are outputs.
-        vectors: vectors of a register tile, each of which is multiplied with every single number.
+        vectors: vectors of a register tile, each of which is multiplied by every single number.
         depth: indices k that are contracted at once.
-        blocks: indices i of an item of work.
-        slices: indices l of an item of work.
-        outputs: indices j of an item of work.
-        row_tile: rows of one item of work.
+        blocks: indices i of a work item.
+        slices: indices l of a work item.
+        outputs: indices j of a work item.
+        row_tile: rows of a work item.
     """
 
     package: ClassVar[str] = __package__
@@ -104,12 +104,12 @@ class KSparseDesign(HostDesign):
     @property
     @abstractmethod
     def pitch(self) -> int:
-        """Elements of X in scratch from k to k + 1 if lanes are rows, else from row to row."""
+        """Leading dimension of X in scratch memory: of k if lanes are rows, else of rows."""
 
     @property
     @abstractmethod
     def parts(self) -> tuple[int, int, int]:
-        """Bytes in a thread's scratch of (a block's packed weights, X, results)."""
+        """Bytes of a thread's scratch memory for (a block's packed weights, X, results)."""
 
     @property
     @abstractmethod
@@ -121,12 +121,12 @@ class KSparseDesign(HostDesign):
 
     @property
     def direct(self) -> bool:
-        """Whether sums may be stored to Y without running the epilogue."""
+        """Whether sums may be stored to Y without the epilogue."""
         return keeps_sums(self.work.epilogue)
 
     @property
     def streams(self) -> bool:
-        """Whether register tiles may store results past the caches."""
+        """Whether register tiles may store results with streaming stores."""
         return False
 
     @property
@@ -161,14 +161,14 @@ class KSparseDesign(HostDesign):
 
     @property
     def write_cycles(self) -> float:
-        """Cycles to move a vector of results from scratch to Y."""
+        """Cycles to store a vector of results from scratch memory to Y."""
         if self.is_along_y:
             return 0.0 if self.direct else COPY
         return TRANSPOSE if self.along_batch else 2.0 * self.work.width
 
     @property
     def patches(self) -> int:
-        """How many patches the result's columns are cut into; each has weights of its own."""
+        """How many patches the result's columns are divided into; each has weights of its own."""
         a, b, _, d = self.work.pattern
         return -(-a // self.blocks) * (d // self.slices) * -(-b // self.outputs)
 

@@ -17,13 +17,13 @@ from kronop.families.ksparse.x86.ksparse_chain import KSparseChain, buffer_colum
 from kronop.families.ksparse.x86.ksparse_vectors import KSparseVectors
 from kronop.target import Target
 
-# Bytes of the second-level cache that the results between factors should take; and the fewest and
-# most rows of a chunk. With fewer rows, each weight is loaded too often; more gain nothing.
+# Bytes of the second-level cache for intermediates; and the fewest and most rows of a chunk. With
+# fewer rows, each weight is loaded too often; more gain nothing.
 _MIDDLE_BYTES = 384 * 1024
 _FEWEST_ROWS, _MOST_ROWS = 32, 96
-# The least ratio of the features between factors to those of X and Y for which one kernel pays.
-# NOTE: at an eighth it lost 2 %, at a fifth it won 5 %, at twice as much between as in X and Y 10
-# to 30 % (one AVX2 core, fp32).
+# The least ratio of the features of intermediates to those of X and Y for which one kernel pays.
+# NOTE: at an eighth it lost 2 %, at a fifth it won 5 %, at twice as many as X and Y have 10 to 30 %
+# (one AVX2 core, fp32).
 _LEAST_SHARE = 1 / 6
 # Most bytes of the packed weights of all factors, which every chunk reads again.
 _WEIGHT_BYTES = 2 << 20
@@ -56,8 +56,8 @@ def _design(singles: tuple[KSparseVectors, ...]) -> KSparseChain:
 
 
 def _pays(design: KSparseChain) -> bool:
-    """Whether there are enough features between factors, and the caches hold enough rows of them
-    and all packed weights."""
+    """Whether intermediates have enough features, and the caches hold enough rows of them and all
+    packed weights."""
     columns = [single.work.output_columns for single in design.singles]
     ends = design.singles[0].work.input_columns + columns[-1]
     is_much = sum(columns[:-1]) >= _LEAST_SHARE * ends
@@ -90,7 +90,7 @@ def _products(description: KSparseChainDescription) -> list[KSparseDescription]:
 
 
 def _picks(choices: Sequence[Sequence[Plan]], count: int) -> Iterator[list[Plan]]:
-    """Choices of one plan for each factor: the first of each, then another one for one factor at a
+    """Choices of one plan for each factor: the best of each, then another one for one factor at a
     time."""
     first = [plans[0] for plans in choices]
     others = (

@@ -1,4 +1,4 @@
-"""The ways to cut up a Kronecker-sparse product on the vectors of a CPU that are considered."""
+"""The candidate designs of a Kronecker-sparse product on the vectors of a CPU."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kronop.families.ksparse.x86.ksparse_vectors import (
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# The share of the first-level cache for the operand that register tiles read again and again, and
-# bytes of the second-level cache for a block of rows or of weights.
+# The fraction of the first-level cache for the operand that register tiles read repeatedly; bytes
+# of the second-level cache for a block of rows or of weights.
 _NEAR = 0.75
 _BLOCK_BYTES = 256 * 1024
 _STATE_BYTES = 256 * 1024
@@ -24,7 +24,7 @@ _PACKED_BYTES = 512 * 1024
 # Most bytes of a thread's packed weights. They may exceed the second-level cache, because they are
 # streamed once for each block.
 _PANEL_BYTES = 4 << 20
-# The share of the registers for the sums of a register tile.
+# The fraction of the registers for the sums of a register tile.
 # NOTE: tiles of 8 x 3 reached 0.99 of the peak of one core, 12 x 2 0.97, 8 x 2 0.95, 14 x 2 0.90;
 # with 48 x 48 weights 0.86, 0.73, 0.72, 0.66 in this order (Emerald Rapids).
 _SUMS = 0.75
@@ -53,8 +53,8 @@ def designs(setting: Setting) -> Iterator[KSparseVectors]:
 def _spans(setting: Setting, *, are_contiguous: bool) -> tuple[int, ...]:
     """Numbers of vectors of a register tile to consider; at equal cost, the first wins.
 
-    Not 3 with 16 registers, as these would leave only four numbers to multiply vectors with; nor if
-    X is transposed, as more vectors then take more scratch.
+    Not 3 with 16 registers, as these would leave only four numbers to multiply vectors by; nor if X
+    is transposed, as more vectors then take more scratch memory.
     """
     return (3, 2, 1) if setting.target.registers > 16 and are_contiguous else (2, 1)
 
@@ -107,7 +107,7 @@ def _along_batch(vectors: int, setting: Setting) -> VectorsAlongBatch:
 
 def blocks_of(work: KSparseWork, packed: int) -> int:
     """Indices i of an item, each with `packed` bytes of packed weights: several if a row of X is
-    contiguous, so that it is read from one end to the other."""
+    contiguous, so that it is read sequentially."""
     return 1 if work.x_by_rows else min(work.pattern[0], max(1, _PACKED_BYTES // packed))
 
 

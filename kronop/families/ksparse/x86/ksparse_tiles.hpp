@@ -1,5 +1,5 @@
-// The constants and the packing of weights that both ways of a Kronecker-sparse product on AMX
-// tiles share (ksparse_amx.hpp).
+// Constants and packing of weights that both variants of a Kronecker-sparse product on AMX tiles
+// share (ksparse_amx.hpp).
 #pragma once
 
 #include "kronop_x86/amx_results.hpp"
@@ -20,7 +20,7 @@ struct Tiles {
   // Units of the packed weights of one i and l.
   static constexpr index_t kPanel =
       packed::factor_numbers<Element>(Step::kC, Step::kOutputs) / kPack;
-  // Whether results without an epilogue are sums rounded to bf16; else they are the sums
+  // Whether results without an epilogue are sums rounded to bf16; otherwise they are the sums
   // themselves.
   static constexpr bool kRounds = Step::kDirect && detail::is_same<Compute, float> &&
                                   detail::is_same<typename Step::Output, bfloat16_t>;
@@ -35,7 +35,7 @@ struct Tiles {
     action(Constant<Step::kOutputs>{});
   }
 
-  // Packs weights of any strides, number by number.
+  // Packs weights of any strides, element by element.
   template <bool kLeft, int kOutputs>
   static void pack_any(Element* to, const Weights<Element>& weights) {
     for (index_t l = 0; l < Step::kSlices; ++l) {
@@ -46,7 +46,7 @@ struct Tiles {
     }
   }
 
-  // Clears a packed factor, and calls action(tile, its first output, its first k) for each step of
+  // Zeroes a packed factor, and calls action(tile, its first output, its first k) for each step of
   // each of its tiles.
   template <int kOutputs, class Action>
   static KRONOP_INLINE void each_tile(Element* to, const Action& action) {
@@ -63,7 +63,7 @@ struct Tiles {
     }
   }
   static constexpr int kLine = packed::kLineBytes / sizeof(Element);
-  // Numbers of the step that begins at k.
+  // Numbers of the step that starts at k.
   static KRONOP_INLINE index_t count(index_t k) {
     return Step::kC - k < kDepth.numbers() ? Step::kC - k : kDepth.numbers();
   }

@@ -16,7 +16,7 @@ from kronop.frozen import dataclass
 # A block of sums is two tiles wide.
 _VECTORS = 2
 LANES = _VECTORS * amx.TILE
-# Most bytes of the second-level cache for X and results in scratch.
+# Most bytes of the second-level cache for X and results in scratch memory.
 _MOST_STATE_BYTES = 1 << 20
 # Cycles of a tile of 256 sums besides its tile products, and of each tile product (measured on two
 # cores of an Emerald Rapids for whole operations, c = 64 to 768: 275 with 2 tile products, 548 with
@@ -44,13 +44,13 @@ class KSparseTiles(KSparseDesign):
 
     @property
     def units(self) -> int:
-        """Units of 32 bits along k, padded so that all tile products take equally many."""
+        """Units of 32 bits along k, padded so that all tile products have equally many."""
         return amx.lines(self.depth, self.work.element)
 
     @property
     def pitch(self) -> int:
-        """Units of 32 bits from one unit along k to the next, of X in scratch."""
-        # NOTE: with an odd number of lines, the units along k start in all sets of a cache.
+        """Leading dimension of X in scratch memory, in units of 32 bits."""
+        # NOTE: with an odd number of cache lines, the units along k start in all sets of a cache.
         return (self.slices | 1) * LANES
 
     @property
@@ -60,7 +60,7 @@ class KSparseTiles(KSparseDesign):
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of X and results in a thread's scratch."""
+        """Bytes of X and results in a thread's scratch memory."""
         scratch = self.scratch
         return scratch.size - scratch.input
 
@@ -93,12 +93,12 @@ class KSparseTiles(KSparseDesign):
 
     @abstractmethod
     def _read_cycles(self) -> float:
-        """Cycles to bring a row of X to where tiles read it."""
+        """Cycles to copy a row of X to where tiles read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TilesAlongBatch(KSparseTiles):
-    """A design on tiles in which rows of the batch are the lines of a tile of sums."""
+    """A design on tiles in which rows of the batch are the rows of a tile of sums."""
 
     template: ClassVar[str] = "ksparse_tiles_along_batch"
     ends = ENDS

@@ -11,9 +11,9 @@ from kronop.families.ksparse.x86.ksparse_design import COPY, TRANSPOSE, KSparseD
 from kronop.frozen import dataclass
 from kronop.machine import CPU_LINE, FITTED_CPU
 
-# Cycles per vector; see the kernel's header for where each arises.
+# Cycles per vector; the kernel's header explains where each arises.
 _TILE, _PACK, _FEWEST_SUMS = 8.0, 1.5, 10
-# Rows of the batch that share the packing of weights.
+# Rows of the batch that amortise the packing of weights.
 TYPICAL_ROWS = 1024
 
 
@@ -41,7 +41,7 @@ class KSparseVectors(KSparseDesign):
 
     @property
     def streams(self) -> bool:
-        """Only if a vector is a whole line of Y, and its sums are complete."""
+        """Only if a vector is a whole cache line of Y, and its sums are complete."""
         work = self.work
         whole = work.vector_bytes >= CPU_LINE and self.depth == work.pattern[2]
         return whole and self.direct and self.is_along_y
@@ -79,12 +79,12 @@ class KSparseVectors(KSparseDesign):
 
     @abstractmethod
     def _read_cycles(self) -> float:
-        """Cycles to bring a vector of X to where register tiles read it."""
+        """Cycles to copy a vector of X to where register tiles read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorsAlongBatch(KSparseVectors):
-    """Lanes are rows: every weight is multiplied with vectors of rows of X."""
+    """Lanes are rows: every weight is multiplied by vectors of rows of X."""
 
     template: ClassVar[str] = "ksparse_along_batch"
     along_batch: ClassVar[bool] = True
@@ -95,7 +95,7 @@ class VectorsAlongBatch(KSparseVectors):
 
     @property
     def pitch(self) -> int:
-        # NOTE: with an odd number of lines, indices k start in all sets of a cache.
+        # NOTE: with an odd number of cache lines, indices k start in all sets of a cache.
         return (self.slices | 1) * self.lanes
 
     @property
@@ -124,7 +124,7 @@ class VectorsAlongBatch(KSparseVectors):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorsAlongOutputs(KSparseVectors):
-    """Lanes are outputs: every element of X is multiplied with vectors of weights."""
+    """Lanes are outputs: every element of X is multiplied by vectors of weights."""
 
     template: ClassVar[str] = "ksparse_along_outputs"
     along_batch: ClassVar[bool] = False
@@ -135,7 +135,7 @@ class VectorsAlongOutputs(KSparseVectors):
 
     @property
     def pitch(self) -> int:
-        # NOTE: with an odd number of lines, rows start in all sets of a cache.
+        # NOTE: with an odd number of cache lines, rows start in all sets of a cache.
         line = max(1, CPU_LINE // self.work.bytes)
         return (-(-self.depth // line) | 1) * line
 
@@ -167,6 +167,6 @@ def column_cycles(outputs: int, tile: int, vectors: int) -> float:
 
 
 def _tile_cycles(tile: int, vectors: int) -> float:
-    """Cycles of one register tile for one k: the CPU starts as many loads as multiply-adds, whose
-    latency the fewest sums just hide."""
+    """Cycles of one register tile for one k: a CPU starts as many loads as multiply-adds, and the
+    fewest sums just hide their latency."""
     return max(tile * vectors, tile + vectors, _FEWEST_SUMS) / FITTED_CPU.arithmetic

@@ -1,7 +1,6 @@
-// The two ways to multiply on vectors in a Kronecker-sparse product: lanes along the batch, or
-// along the outputs j. Each packs the weights of a patch, brings X to where a register tile reads
-// it, and leaves its results in scratch or, where the epilogue would not change them (`direct`), in
-// Y.
+// The two variants of a Kronecker-sparse product on vectors: lanes along the batch, or along the
+// outputs j. Each packs the weights of a patch, copies X to where a register tile reads it, and
+// stores its results in scratch memory or, if the epilogue would not change them (`direct`), in Y.
 #pragma once
 
 #include "kronop_x86/ahead.hpp"
@@ -10,12 +9,12 @@
 
 namespace kronop::ksparse {
 
-// Steps of the contraction that are unrolled.
+// The unroll factor of the contraction.
 // NOTE: where a tile fills the registers (6 x 2 on AVX2), GCC 12 spills sums of an unrolled loop.
 inline constexpr int kUnroll = 1;
 
-// The weights that an item needs: `blocks` of i from `block` on, kSlices of l from `slice` on,
-// `outputs` of j from `output` on.
+// The weights of an item: `blocks` of i from `block` on, kSlices of l from `slice` on, `outputs` of
+// j from `output` on.
 struct Patch {
   index_t block, blocks, slice, output, outputs;
 };
@@ -34,15 +33,15 @@ struct Input {
   index_t row, column, rows;
 };
 
-// Where results of one i go: y[n, j, l] from the first element of a patch.
+// Results of one i: y[n, j, l] from the first element of a patch.
 template <class Step>
 struct Output {
   OutputSink<Step> sink;
   index_t y_row, y_column, z_row, z_column;
 };
 
-// Whether register tiles of a step that may (kStreams) store results past the caches: every vector
-// of Y has to be a whole cache line.
+// Whether register tiles of a step that may (kStreams) use streaming stores: every vector of Y has
+// to be a whole cache line.
 template <class Step>
 KRONOP_INLINE bool fits_lines(const OutputSink<Step>& sink, const typename Step::Compute* y,
                               index_t row) {
@@ -50,8 +49,8 @@ KRONOP_INLINE bool fits_lines(const OutputSink<Step>& sink, const typename Step:
          row * sizeof(*y) % 64 == 0;
 }
 
-// Prefetches the lines of Y that a tile will write, before its sums are computed: Y is often not in
-// the caches.
+// Prefetches the cache lines of Y that a tile will write, before its sums are computed: Y is often
+// not in the caches.
 template <int kRows, class Compute>
 KRONOP_INLINE void expect_rows(const Compute* y, index_t row) {
   KRONOP_UNROLL
@@ -75,7 +74,7 @@ void pack_outputs(typename Step::Compute* panel, index_t pitch,
   }
 }
 
-// The way with lanes along the batch: single weights times vectors of rows. In scratch,
+// The variant with lanes along the batch: single weights times vectors of rows. In scratch memory,
 //   X is        [block of lanes][k][l][lanes]
 //   results are [block of lanes][j][l][lanes]
 template <class Step>
@@ -102,7 +101,7 @@ struct AlongBatch {
   static bool is_direct(const Output<Step>& to, const Input<Element>& from, index_t block) {
     return to.sink.plain && to.y_row == 1 && (block + 1) * kLanes <= from.rows;
   }
-  // X is read in place where it is read only once.
+  // X is read in place if it is read only once.
   static bool is_in_place(const Input<Element>& from, index_t block) {
     return detail::is_same<Element, Compute> && Step::kB <= Step::kTile && from.row == 1 &&
            (block + 1) * kLanes <= from.rows;
@@ -124,7 +123,7 @@ struct AlongBatch {
   }
 
   // For an X that is contiguous along the features. Squares of rows x features are transposed in
-  // registers: over all k and l at once, or over l for every k where a patch has some of the
+  // registers: over all k and l at once, or over l for every k if a patch has only some of the
   // slices.
   static void stage_transposed(Compute* state, const Input<Element>& from, index_t depth) {
     constexpr int kWidth = Step::kWidth;
@@ -266,8 +265,8 @@ struct AlongBatch {
   }
 };
 
-// The way with lanes along the outputs, for one slice (d = 1): a row's numbers times vectors of
-// weights. X in scratch is [n][k], results are [n][j].
+// The variant with lanes along the outputs, for one slice (d = 1): a row's numbers times vectors of
+// weights. X in scratch memory is [n][k], results are [n][j].
 template <class Step>
 struct AlongOutputs {
   using Compute = typename Step::Compute;
@@ -276,7 +275,7 @@ struct AlongOutputs {
   static constexpr index_t kRow = (Step::kOutputs + Step::kWidth - 1) / Step::kWidth * Step::kWidth;
   static constexpr index_t kPanels = Step::kC * kRow;
 
-  // Panels [span of j][k][j], then single vectors of j, the last of which is padded with zeros.
+  // Panels [span of j][k][j], then single vectors of j, the last of which is zero-padded.
   static void pack(Compute* panels, const Weights<Element>& weights, const Patch& patch) {
     for (index_t j = 0; j < patch.outputs;) {
       const index_t left = patch.outputs - j, span = left >= kSpan ? kSpan : Step::kWidth;
@@ -292,7 +291,7 @@ struct AlongOutputs {
   static bool is_direct(const Output<Step>& to, const Patch& patch) {
     return to.sink.plain && to.y_column == 1 && patch.outputs % Step::kWidth == 0;
   }
-  // NOTE: rows a multiple of 2 KB apart fall into the same few sets of the first-level cache.
+  // NOTE: rows a multiple of 2 KB apart map to the same few sets of the first-level cache.
   static bool is_in_place(const Input<Element>& from) {
     return detail::is_same<Element, Compute> && from.column == 1 &&
            from.row * sizeof(Element) % 2048 != 0;

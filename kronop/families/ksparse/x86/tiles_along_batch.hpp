@@ -6,8 +6,8 @@
 namespace kronop {
 namespace ksparse {
 
-// Columns of tiles are rows of X. X in scratch is units [block of lanes][k / kPack][l][lanes];
-// results lie as those of AlongBatch.
+// Columns of tiles are rows of X. X in scratch memory is units [block of lanes][k /
+// kPack][l][lanes]; results are as those of AlongBatch.
 template <class Step>
 struct TilesAlongBatch : Tiles<Step> {
   using Common = Tiles<Step>;
@@ -29,7 +29,7 @@ struct TilesAlongBatch : Tiles<Step> {
         if (weights.l == 1) return pack_stretches<kOutputs>(tiles, weights);
       } else if constexpr (kTile % Step::kD == 0) {
         if (weights.k == Step::kD && (weights.l == 1 || Step::kD == 1)) {
-          return pack_sections<kOutputs>(tiles, weights, patch.slice);
+          return pack_slices<kOutputs>(tiles, weights, patch.slice);
         }
       }
       Common::template pack_any<true, kOutputs>(tiles, weights);
@@ -47,7 +47,7 @@ struct TilesAlongBatch : Tiles<Step> {
     Common::sized(patch, [&](auto outputs) {
       constexpr int kOutputs = decltype(outputs)::value;
       blocks<kOutputs, kLanes>(engine, {state, results, panels}, from, to, 0, end);
-      // The rows that are left, at most one tile of them.
+      // The remaining rows, at most one tile of them.
       if (end * kLanes < from.rows)
         blocks<kOutputs, kTile>(engine, {state, results, panels}, from, to, end, end + 1);
     });
@@ -62,8 +62,7 @@ struct TilesAlongBatch : Tiles<Step> {
   using Units = packed::Units<Element>;
   // Units along k that need no padding.
   static constexpr index_t kFull = Step::kC / kPack;
-  // Numbers of one k in a vector of kPack x kTile numbers, where the features of a row are
-  // contiguous.
+  // Numbers of one k in a vector of kPack x kTile numbers, if the features of a row are contiguous.
   static constexpr int kRun = Step::kD < kTile ? Step::kD : kTile;
   // Whether contiguous features fill such vectors: with all slices of several k (kSmall), or with
   // some slices of one k (kLarge).
@@ -78,10 +77,10 @@ struct TilesAlongBatch : Tiles<Step> {
 
   // ---- Weights ----
 
-  // For contiguous weights [k][l] with few l: a vector of them is turned to [l][k] and is a part of
-  // the line of every l.
+  // For contiguous weights [k][l] with few l: a vector of them is transposed to [l][k]; it is a
+  // part of the line of every l.
   template <int kOutputs>
-  static void pack_sections(Element* to, const Weights<Element>& weights, index_t slice) {
+  static void pack_slices(Element* to, const Weights<Element>& weights, index_t slice) {
     constexpr index_t kEach = Units::kNumbers / Step::kD;
     each_line<kOutputs>(to, [&](Element* line, index_t j, index_t k, index_t count) {
       const Element* row = weights.data - slice + j * weights.j + k * Step::kD;
@@ -138,7 +137,7 @@ struct TilesAlongBatch : Tiles<Step> {
       for (index_t l = 0; l < Step::kSlices; ++l) line[l * kPanel + k] = row[k * step + l];
     }
   }
-  // Numbers from one l's weights to the next.
+  // The stride between the weights of neighbouring l.
   static constexpr index_t kPanel = Common::kPanel * kPack;
 
   // ---- X ----
@@ -148,7 +147,7 @@ struct TilesAlongBatch : Tiles<Step> {
   }
   static index_t lane(index_t n) { return n / kLanes * kBlock + n % kLanes; }
 
-  // Stages numbers k in [first, end) of the rows from `row` on, one by one.
+  // Copies numbers k in [first, end) of the rows from `row` on, one by one.
   static void stage_numbers(Compute* state, const Input<Element>& from, index_t first, index_t end,
                             index_t row) {
     for (index_t n = row; n < from.rows; ++n) {
@@ -161,7 +160,7 @@ struct TilesAlongBatch : Tiles<Step> {
     }
   }
 
-  // For an X that is contiguous along the batch: stages whole vectors, and returns for how many
+  // For an X that is contiguous along the batch: copies whole vectors, and returns for how many
   // rows.
   static index_t stage_contiguous(Compute* state, const Input<Element>& from) {
     const index_t step = Step::kD * from.column, end = from.rows / kTile * kTile;

@@ -6,8 +6,8 @@
 namespace kronop {
 namespace ksparse {
 
-// Lines of tiles are rows of X. In scratch are the rows of X that need padding to whole steps, and
-// a block of results on its way past the caches.
+// Rows of tiles are rows of X. Scratch memory has the rows of X that need padding to whole steps,
+// and a block of results for streaming stores.
 template <class Step>
 struct TilesAlongOutputs : Tiles<Step> {
   using Common = Tiles<Step>;
@@ -113,7 +113,7 @@ struct TilesAlongOutputs : Tiles<Step> {
     });
   }
 
-  // Multiplies at most kRows rows, filled up with rows of zeros, whose results `finished` does not
+  // Multiplies at most kRows rows, padded with rows of zeros, whose results `finished` does not
   // store.
   template <int kOutputs, int kRows>
   static void sweep_few(packed::TileEngine& engine, const Input<Element>& from,

@@ -1,4 +1,4 @@
-"""Plans of quantized Kronecker products on GPUs: one kernel, or the product and then its rows."""
+"""Plans of quantized Kronecker products on GPUs: one fused kernel, or the product and its rows."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def supports(description: QuantizedKronDescription, target: Target) -> Status:
 def plans(
     description: QuantizedKronDescription, target: Target, count: int, size: int | None
 ) -> tuple[Plan, ...]:
-    """One step where a row and both digits' matrices fit a block, else those of the product and one
-    for its rows."""
+    """One step if a row and both digits' matrices fit in a block's shared memory, else the steps of
+    the product and one for its rows."""
     what = description
     design, rejected = _pair(what, target)
     if design is None:
@@ -46,7 +46,7 @@ def plans(
 def _pair(
     what: QuantizedKronDescription, target: Target
 ) -> tuple[PairDesign | None, tuple[tuple[str, str], ...]]:
-    """(the fastest kernel for all steps if there is one, those that are impossible and why)."""
+    """(the fastest fused kernel if there is one, and the impossible ones with the reason)."""
     found: list[PairDesign] = []
     rejected: list[tuple[str, str]] = []
     for split in range(1, len(what.factors)):

@@ -21,25 +21,25 @@ from kronop.target import Target
 
 _TILE, _VECTOR, _WARPS = 16, 8, 4
 _MOST_THREADS = 512
-# Factors stay in registers as long as a thread has no more than that: three blocks of four warps
-# then find room in a multiprocessor.
+# Factors stay in registers if a thread then has no more than this: three blocks of four warps are
+# then resident on a multiprocessor.
 _KEPT_REGISTERS = 168
 _OWN_REGISTERS = 64  # Addresses and the like.
 _LEAST_REGISTERS = 96
-# Beyond as many columns of the second digit, a warp has two tiles of them, so that fewer warps read
+# Above so many columns of the second digit, a warp has two tiles of them, so that fewer warps read
 # the same rows, if a thread then needs no more than so many registers.
 _NARROW, _ROOMY = 64, 152
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairDesign(Design):
-    """Blocks that have both digits' matrices in shared memory, and take some rows at a time.
+    """Blocks with both digits' matrices in shared memory, which process some rows at a time.
 
     Attributes:
         element: of X and the factors.
         factors: their shapes; the first digit has those before `split`, the second one the others.
         bits: of an integer.
-        stages: how many tiles of rows there are: 2 if the next ones are copied during the product.
+        stages: tiles of rows in shared memory: 2 if the next ones are copied during the product.
     """
 
     styles: ClassVar[tuple[str, ...]] = (
@@ -87,7 +87,7 @@ class PairDesign(Design):
 
     @property
     def tiles(self) -> int:
-        """Tiles of 16 columns of the second digit that a warp has."""
+        """Tiles of 16 columns of the second digit of a warp."""
         columns = _padded(self.produced[1])
         may_be_two = columns > _NARROW and columns % (2 * _TILE) == 0
         return 2 if may_be_two and self._registers_with(2) <= _ROOMY else 1
@@ -98,7 +98,7 @@ class PairDesign(Design):
 
     @property
     def rows(self) -> int:
-        """Rows that a block takes at a time."""
+        """Rows that a block processes at a time."""
         return max(1, _WARPS // self._row_warps)
 
     @property
@@ -122,7 +122,7 @@ class PairDesign(Design):
 
     @property
     def kept(self) -> tuple[bool, bool]:
-        """Whether threads keep the first, and the second digit's matrix in registers."""
+        """Whether threads keep the matrix of the first, and of the second digit in registers."""
         first, second = self._of_matrices
         room = min(_KEPT_REGISTERS, self._most_registers) - self._registers
         keeps_first = first <= room
@@ -131,7 +131,7 @@ class PairDesign(Design):
     @property
     def _most_registers(self) -> int:
         """Registers of a thread if one block has all of a multiprocessor's, in whole warps for each
-        of its quarters."""
+        scheduler."""
         return REGISTERS // operands.round_up(self.threads, 128)
 
     @property
@@ -146,12 +146,12 @@ class PairDesign(Design):
         return self._registers_with(self.tiles)
 
     def _registers_with(self, tiles: int) -> int:
-        """Those for the sums of the first product or, two numbers in each, for both results."""
+        """Registers for the sums of the first product or, packed in pairs, for both results."""
         between, results = (_padded(item[0]) // _TILE for item in (self.contracted, self.produced))
         return _OWN_REGISTERS + tiles * max(8 * between, 4 * between + 4 * results + 8)
 
     def blocks(self, target: Target) -> int:
-        """Blocks that a multiprocessor holds."""
+        """Blocks that a multiprocessor holds at once (occupancy)."""
         pairs = zip(self._of_matrices, self.kept, strict=True)
         kept = sum(registers for registers, is_kept in pairs if is_kept)
         registers = max(self._registers + kept, _LEAST_REGISTERS)
@@ -160,7 +160,7 @@ class PairDesign(Design):
 
     @property
     def multiply_adds(self) -> int:
-        """Multiply-adds for a row, with padding."""
+        """Multiply-adds for a row, padding included."""
         (in0, in1), (out0, out1) = self._padded_sizes
         return in0 * in1 * out1 + in0 * out0 * out1
 
@@ -169,7 +169,7 @@ class PairDesign(Design):
         if self.element not in (bfloat16, float16):
             return Status.reject(f"tensor cores do not multiply {self.element.name}")
         if self.element is float16 and len(self.factors) > 2:
-            # As those of Kronecker products: see `_may_be_half` there.
+            # As for Kronecker products: see `_may_be_half` there.
             return Status.reject(
                 "products of factors may overflow float16, the result being finite"
             )
@@ -278,7 +278,7 @@ class PairDesign(Design):
         return (launch,)
 
     def _vectors(self, item: StridedMatrix, shape: tuple[int, int], batch: tuple[int, ...]) -> int:
-        """Whether vectors along the rows of an operand are aligned."""
+        """Whether vectorised accesses along the rows of an operand are aligned."""
         strides = {"row": (item.row,), "column": (item.column,), "batch": item.batch}
         extents = {"row": shape[:1], "column": shape[1:], "batch": batch}
         view = View(pointer=item.pointer, strides=strides)
@@ -311,5 +311,5 @@ def _padded(extent: int) -> int:
 
 
 def _lead(values: tuple[int, ...], first: int) -> tuple[int, ...]:
-    """One value for each axis of the kernel: `first` for those in front that there are not."""
+    """One value for each axis of the kernel, with `first` for missing leading axes."""
     return (first,) * (MOST_BATCH_DIMENSIONS - len(values)) + values

@@ -1,7 +1,7 @@
 // One row's scale, and its numbers rounded to integers: the definition in description.py.
 //
-// Magnitudes are compared as bits, which are in the same order as the numbers, with infinity and
-// NaN above all of them.
+// Magnitudes are compared as bits, which have the same order as the numbers, with infinity and NaN
+// above all of them.
 #pragma once
 
 #include "kronop/memory.cuh"
@@ -11,8 +11,8 @@ namespace quantized {
 
 KRONOP_INLINE unsigned larger(unsigned a, unsigned b) { return a > b ? a : b; }
 
-// The bits of the magnitude of a number, of both numbers in a word (the larger one), and the number
-// that has these bits.
+// The bits of the magnitude of a number, or of both numbers in a word (the larger one); and the
+// number with these bits.
 template <class T>
 struct Magnitude {
   static constexpr bool kIsHalf = detail::same<T, half_t>;
@@ -38,7 +38,7 @@ struct Magnitude<float> {
   KRONOP_INLINE static bool is_finite(unsigned bits) { return bits < 0x7f800000u; }
 };
 
-// How a row is rounded. `kept` has all bits, or none where all of the row's integers are 0.
+// How a row is rounded. `kept` has all bits set, or none if all of the row's integers are 0.
 template <int kBits>
 struct Rounding {
   static constexpr int kMost = (1 << (kBits - 1)) - 1;
@@ -59,7 +59,7 @@ struct Rounding {
   }
 
   // value / scale, correctly rounded. NOTE: for significands of 11 bits one correction makes the
-  // product with the inverse exact; that was computed for all of them and all scales. It takes a
+  // product with the inverse exact; that was verified for all of them and all scales. It takes a
   // third of the instructions of a division.
   template <class T>
   KRONOP_INLINE float quotient(float value) const {
@@ -68,9 +68,9 @@ struct Rounding {
     return multiply_add(multiply_add(-about, scale, value), inverse, about);
   }
 
-  // The integer of a T in the low byte, for rows that are `kept`. NOTE: a sum with 1.5 * 2^23 is
-  // rounded to a whole number, to even in ties, and ends with the bits of that number; a conversion
-  // takes twice as long.
+  // The integer of a T in the low byte, for rows that are `kept`. NOTE: adding 1.5 * 2^23 rounds to
+  // an integer, to even in ties, whose bits are then the low bits of the sum; a conversion takes
+  // twice as long.
   template <class T>
   KRONOP_INLINE unsigned byte(float value) const {
     const float scaled = quotient<T>(value);
@@ -79,7 +79,7 @@ struct Rounding {
   }
 };
 
-// The low nibbles of four bytes, in the low 16 bits but for those in between: see `nibbles`.
+// The low nibbles of four bytes, in the low 16 bits, with gaps: see `nibbles`.
 KRONOP_INLINE unsigned paired(unsigned bytes) {
   return (bytes & 0x000f000fu) | (bytes >> 4 & 0x00f000f0u);
 }

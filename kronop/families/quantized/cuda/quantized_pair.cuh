@@ -1,14 +1,14 @@
 // Product, scale and rounding of whole rows in one kernel, on tensor cores.
 //
 // A row is a matrix X of kContracted[0] x kContracted[1], and its product A' X B, with A and B the
-// products of the factors of the two digits. A warp has kTiles times 16 columns of B:
+// products of the factors of the two digits. A warp has kTiles x 16 columns of B:
 //     Z' = B' X'  (16 x contracted[0]),  Y' = Z' A  (16 x produced[0])
-// The sums of the first product are, rounded, the left operand of the second one, so Z stays in
-// registers. A and B stay there for all rows where they are small, else they come from shared
-// memory, where their contracted index is contiguous. Copies of the next rows run meanwhile.
+// The rounded sums of the first product are the left operand of the second one, so Z stays in
+// registers. A and B stay there for all rows if they are small, else they are loaded from shared
+// memory, where their contracted index is contiguous. The next rows are copied meanwhile.
 //
-// All extents are padded to 16 with zeros. Where X is finite, padded results are 0, and where it is
-// not, the row has results that are not: they never change the row's largest magnitude.
+// All extents are zero-padded to multiples of 16. If X is finite, padded results are 0, and if it
+// is not, the row has results that are not finite: they never change the row's largest magnitude.
 #pragma once
 
 #include "kronop/half_mma.cuh"
@@ -31,7 +31,7 @@ class Pair {
       : warp_(int(threadIdx.x / 32) % Layout::kWarps), own_(int(threadIdx.x / 32) / Layout::kWarps),
         lane_(int(threadIdx.x % 32)) {}
 
-  // Writes zeros around tiles and matrices that are padded; a barrier for all warps.
+  // Zeroes the padding of tiles and matrices; a barrier for all warps.
   KRONOP_INLINE void clear() const {
     constexpr bool whole =
         Layout::kIn0 == Step::kContracted[0] && Layout::kIn1 == Step::kContracted[1] &&
@@ -43,8 +43,8 @@ class Pair {
     }
   }
 
-  // Reads both matrices. Columns of B are in the order in which the sums of a thread are neighbours
-  // in the row.
+  // Loads both matrices. Columns of B are permuted so that the sums of a thread are neighbours in
+  // the row.
   template <class Parameters>
   KRONOP_INLINE void read(const Parameters& parameters, const PairPlace<Step>& place) const {
     read_matrix<0>(parameters, place, at<Input>(Layout::kAtA), Layout::kStrideA,
@@ -53,7 +53,7 @@ class Pair {
                    [](int q) { return q / 16 * 16 + q % 16 / 2 + q % 2 * 8; });
   }
 
-  // Loads the operands that stay in registers, after a barrier.
+  // Loads the fragments that stay in registers, after a barrier.
   KRONOP_INLINE void keep() {
     if constexpr (Step::kKeepsB) {
 #pragma unroll
@@ -71,7 +71,7 @@ class Pair {
     }
   }
 
-  // Begins to copy rows of X from `first` on to a stage.
+  // Starts to copy rows of X from `first` on to a stage.
   template <class Parameters>
   KRONOP_INLINE void copy(const Parameters& parameters, const PairPlace<Step>& place,
                           long long first, int stage) const {
@@ -98,7 +98,7 @@ class Pair {
     }
   }
 
-  // Computes the warp's share of a row; returns the bits of the largest magnitude in it.
+  // Computes the warp's share of a row; returns the bits of its largest magnitude.
   KRONOP_INLINE unsigned multiply(int stage) {
     const Input* const x =
         tile(stage, own_) + (lane_ / 16 * 8 + lane_ % 8) * Layout::kStrideX + lane_ / 8 % 2 * 8;
@@ -133,7 +133,7 @@ class Pair {
     return multiply_again(z);
   }
 
-  // The largest magnitude of the row, of which each warp has its own; a barrier for all warps.
+  // The maximum over all warps of a row's largest magnitude; a barrier for all warps.
   KRONOP_INLINE unsigned agree(unsigned most) const {
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) most = larger(most, from_lane(most, lane_ ^ step));
@@ -146,7 +146,7 @@ class Pair {
     return most;
   }
 
-  // Writes the integers of the warp's share to shared memory, a byte each.
+  // Stores the integers of the warp's share in shared memory, a byte each.
   KRONOP_INLINE void round(const Rounding<Step::kBits>& rounding) const {
     unsigned char* const q = at<unsigned char>(Layout::kAtQ) + own_ * Layout::kBytesQ;
 #pragma unroll
@@ -164,7 +164,7 @@ class Pair {
     }
   }
 
-  // Writes the rows from `first` on to memory, after a barrier.
+  // Stores the rows from `first` on in global memory, after a barrier.
   template <class Parameters>
   KRONOP_INLINE void leave(const Parameters& parameters, const PairPlace<Step>& place,
                            long long first) const {
@@ -200,7 +200,7 @@ class Pair {
   KRONOP_INLINE static T* at(int bytes) {
     return reinterpret_cast<T*>(shared_memory() + bytes);
   }
-  // The rows that there are from `first` on, of those that a block takes at a time.
+  // How many of a block's rows from `first` on exist.
   template <class Parameters>
   KRONOP_INLINE static int rows_from(const Parameters& parameters, long long first) {
     const long long left = parameters.rows - first;
@@ -230,7 +230,7 @@ class Pair {
       }
     }
   }
-  // Two neighbours, of which `there` exist.
+  // Stores two neighbours, of which `there` exist.
   KRONOP_INLINE static void leave_two(unsigned char* to, int there, unsigned both) {
     if constexpr (Step::kProduced[1] % 2 == 0) {
       if (Layout::kPieces || there > 0)
@@ -240,7 +240,7 @@ class Pair {
       if (there > 1) to[1] = (unsigned char)(both >> 8);
     }
   }
-  // The second product, of which the row's largest magnitude follows.
+  // The second product, which gives the row's largest magnitude.
   KRONOP_INLINE unsigned multiply_again(const unsigned (&z)[kSteps0][kTiles][4]) {
     unsigned most = 0;
 #pragma unroll
@@ -273,7 +273,7 @@ class Pair {
   KRONOP_INLINE static float high_of(unsigned word) {
     return convert<float>(Magnitude<Input>::number(word >> 16));
   }
-  // One digit's matrix, each column in the place that `to` gives.
+  // Loads one digit's matrix; `to` gives the position of each column.
   template <int kDigit, class Parameters, class Place>
   KRONOP_INLINE static void read_matrix(const Parameters& parameters, const PairPlace<Step>& place,
                                         Input* memory, int stride, Place to) {
@@ -300,7 +300,7 @@ class Pair {
       memory[to(q) * stride + p] = element_of<Step, first, end>(parameters, place, p, q);
     }
   }
-  // Two products with one left operand.
+  // Two MMAs with the same left operand.
   KRONOP_INLINE static void add(float (&sums)[2][4], const unsigned (&left)[4],
                                 const unsigned (&right)[4]) {
     warp_multiply_add<Input>(sums[0], left, right[0], right[1]);
@@ -339,7 +339,7 @@ KRONOP_INLINE void quantized_pair(const Parameters& parameters) {
   int stage = 0;
   for (long long first = start; first < parameters.rows; first += step) {
     wait_for_copies();
-    __syncthreads();  // The rows are there, and all threads have left the ones before.
+    __syncthreads();  // The rows are there, and all threads have left the previous ones.
     const bool more = first + step < parameters.rows;
     if (Step::kStages == 2 && more) pair.copy(parameters, place, first + step, stage ^ 1);
     const unsigned most = pair.agree(pair.multiply(stage));

@@ -1,4 +1,4 @@
-// Parameters of quantized_pair.cuh, its shared memory, and where a block's operands are.
+// Parameters of quantized_pair.cuh, its shared memory, and the addresses of a block's operands.
 #pragma once
 
 #include "quantized_numbers.cuh"
@@ -8,10 +8,10 @@ namespace kronop {
 template <int Factors>
 struct QuantizedPairParameters {
   void* x;
-  void* q;  // rows of bytes without gaps, in the order of the scales
+  void* q;  // contiguous rows of bytes, in the order of the scales
   void* scales;
   long long rows, blocks;          // of each problem of the batch
-  long long vectors_x, vectors_q;  // whether 16 bytes of them may be accessed at once
+  long long vectors_x, vectors_q;  // whether they allow accesses of 16 bytes
   long long x_row, x_column, q_row, batch_extent[4], batch_x[4], batch_q[4];
   void* factor[Factors];
   long long factor_row[Factors], factor_column[Factors], batch_factor[4 * Factors];
@@ -29,13 +29,13 @@ struct PairLayout {
   static constexpr int kIn0 = padded(Step::kContracted[0]), kIn1 = padded(Step::kContracted[1]);
   static constexpr int kOut0 = padded(Step::kProduced[0]), kOut1 = padded(Step::kProduced[1]);
   static constexpr int kWarps = kOut1 / (16 * Step::kTiles);  // of a row
-  // Elements of a row of each operand in shared memory: an odd number of 16 bytes, so that eight
-  // rows of 16 bytes are in different banks.
+  // Leading dimension of each operand in shared memory: an odd number of 16 bytes, so that eight
+  // rows of 16 bytes have no bank conflicts.
   static constexpr int kStrideX = kIn1 + 8, kStrideA = kIn0 + 8, kStrideB = kIn1 + 8;
   static constexpr int kTile = kIn0 * kStrideX;
   static constexpr int kElements = Step::kProduced[0] * Step::kProduced[1];
-  // Integers of the row, a byte each. Where a thread's two bytes are in rows of whole vectors, the
-  // four rows that a quad writes to are in different banks.
+  // Integers of the row, a byte each. If a thread's two bytes are in rows of whole vectors, the
+  // four rows that a quad writes to have no bank conflicts.
   static constexpr bool kPieces = Step::kProduced[1] % 16 == 0;
   static constexpr int kStrideQ =
       !kPieces ? Step::kProduced[1] : Step::kProduced[1] + (Step::kProduced[1] % 32 == 0 ? 16 : 0);
@@ -49,7 +49,7 @@ struct PairLayout {
   static_assert(32 * kWarps * Step::kRows == Step::kThreads);
 };
 
-// Where the problem of the batch that a block works on is in X, in q and in each factor.
+// The offsets of a block's problem of the batch in X, in q and in each factor.
 template <class Step>
 struct PairPlace {
   long long x = 0, q = 0, factor[Step::kFactors] = {};
@@ -67,8 +67,8 @@ struct PairPlace {
   }
 };
 
-// Element (p, q) of the product of factors kFirst to kEnd - 1, not rounded.
-// NOTE: device code of nvcc has no arrays of Step, but numbers out of them.
+// Element (p, q) of the product of factors kFirst to kEnd - 1, unrounded.
+// NOTE: nvcc's device code can use single elements of Step's arrays, but not the arrays.
 template <class Step, int kFirst, int kEnd, class Parameters>
 KRONOP_INLINE float number_of(const Parameters& parameters, const PairPlace<Step>& place, int p,
                               int q) {

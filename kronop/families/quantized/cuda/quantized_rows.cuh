@@ -1,5 +1,5 @@
-// Rows of numbers to integers and a scale for each row. Some warps share a row, which they read
-// twice: for the largest magnitude, and to round it. The second time it is in a cache.
+// Quantizes rows of numbers: integers, and a scale for each row. Some warps share a row, which they
+// read twice (the second time from a cache): for the largest magnitude, and to round it.
 #pragma once
 
 #include "quantized_numbers.cuh"
@@ -16,7 +16,7 @@ struct QuantizedRowsParameters {
 
 namespace quantized {
 
-// Eight numbers at a time where rows are whole vectors, else the numbers of one byte.
+// Eight numbers at a time if rows are whole vectors, else the numbers of one byte.
 template <class Step>
 struct Rows {
   using Input = typename Step::Input;
@@ -74,7 +74,7 @@ struct Rows {
     }
   }
 
-  // NOTE: q may begin at any byte; four bytes in one access need it to be aligned.
+  // NOTE: q may start at any byte; a 4-byte access needs it to be aligned.
   KRONOP_INLINE static void store_bytes(unsigned char* to, unsigned word) {
     if ((unsigned long long)to % 4 == 0) {
       *reinterpret_cast<unsigned*>(to) = word;
@@ -85,7 +85,7 @@ struct Rows {
   }
 };
 
-// The largest of the values that the threads of a warp have.
+// The maximum over the threads of a warp.
 KRONOP_INLINE unsigned largest_of_warp(unsigned value) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2)
@@ -113,7 +113,7 @@ KRONOP_INLINE void quantized_rows(const Parameters& parameters) {
     most = largest_of_warp(most);
     if constexpr (Step::kWarps > 1) {
       static_assert(Step::kWarps == warps);
-      __syncthreads();  // The warps have read what is there of the row before.
+      __syncthreads();  // The warps have read the values of the previous row.
       if (threadIdx.x % 32 == 0) found[warp] = most;
       __syncthreads();
 #pragma unroll

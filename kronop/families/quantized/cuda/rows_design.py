@@ -1,4 +1,4 @@
-"""Rows of numbers in the workspace to integers: quantized_rows.cuh."""
+"""Quantizes rows of numbers in the workspace: quantized_rows.cuh."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kronop.target import Target
 
 THREADS = 256
 _WARPS = THREADS // 32
-# From as many columns on a whole block works on a row: each thread then has a vector of it.
+# The least number of columns for which a whole block shares a row: each thread then has a vector.
 _LONG = 8 * THREADS
 _RESIDENT = 4
 SIGNATURE = KernelSignature(
@@ -29,7 +29,7 @@ SIGNATURE = KernelSignature(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaRows(RowsDesign):
-    """A warp for each row or, where rows are long, a block."""
+    """A warp for each row or, if rows are long, a block."""
 
     styles: ClassVar[tuple[str, ...]] = ("short rows", "long rows", "vectors", "single numbers")
 

@@ -1,4 +1,4 @@
-// Rows of numbers to integers and a scale for each row: the definition in description.py.
+// Quantizes rows of numbers: integers, and a scale for each row; the definition in description.py.
 #pragma once
 
 #include "kronop_x86/functions.hpp"
@@ -16,8 +16,8 @@ struct QuantizedRowsParameters {
 
 namespace quantized {
 
-// The bits of a number's magnitude as a float. They are in the order of the magnitudes, with
-// infinity and NaN above all others.
+// The bits of a number's magnitude as a float. They have the order of the magnitudes, with infinity
+// and NaN above all others.
 template <class Element>
 KRONOP_INLINE uint32_t magnitude(Element value) {
   return __builtin_bit_cast(uint32_t, convert<float>(value)) & 0x7fffffffu;

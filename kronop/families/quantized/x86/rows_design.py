@@ -1,4 +1,4 @@
-"""Rows of numbers in the workspace to integers: quantized_rows.hpp."""
+"""Quantizes rows of numbers in the workspace: quantized_rows.hpp."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIGNATURE = KernelSignature(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRows(RowsDesign):
-    """A loop over the rows, shared among threads."""
+    """A loop over the rows, divided among threads."""
 
     styles: ClassVar[tuple[str, ...]] = ("4 bits", "8 bits")
 

@@ -47,7 +47,7 @@ class Visiting(Emitter):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visited(Pipeline):
+class SumsAndTree(Pipeline):
     """The family's kernels, and the kernel that applies the tree to their sums."""
 
     family: Runnable
@@ -89,5 +89,5 @@ def visited(plan: Plan, description: Any) -> Plan:
         operations_per_row=epilogue.tree.operations,
         note="takes the sums through the visitor tree; a row stands for one sum",
     )
-    pipeline = Visited(family=plan.runnable, visit=design)
+    pipeline = SumsAndTree(family=plan.runnable, visit=design)
     return dataclasses.replace(plan, steps=(*plan.steps, step), pipeline=pipeline)

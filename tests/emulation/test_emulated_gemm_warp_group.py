@@ -35,7 +35,7 @@ from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.design import Pipeline
 from kronop.emit.plan import Plan
-from kronop.families.gemm.cuda import warp_group_choice, warp_group_split
+from kronop.families.gemm.cuda import choice, warp_group_choice, warp_group_split
 from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
 from kronop.families.gemm.cuda.warp_group_many import GemmMany
 from kronop.families.gemm.description import GemmDescription, GemmProblem
@@ -66,9 +66,7 @@ def plan_of(what: GemmDescription, target: Target, design: GemmWarpGroup) -> Pla
     """The plan of a design."""
     found = warp_group_choice.with_split(design)
     pipeline = found if isinstance(found, Pipeline) else None
-    return Plan(
-        target=target, steps=warp_group_choice.steps(what, target, found), pipeline=pipeline
-    )
+    return Plan(target=target, steps=choice.steps(what, target, found), pipeline=pipeline)
 
 
 def run(
@@ -323,8 +321,8 @@ def test_groups(folder: Path, tile: tuple[int, int, bool], layout: Layout) -> No
         for item in warp_group_choice.products(what, _TARGET)
         if (item.m, item.n, item.alternate) == tile and item.cluster == 2
     )
-    (step,) = warp_group_choice.steps(what, _TARGET, design.wrapped)
-    entry = step.entry.replace("group", "many")
+    (step,) = choice.steps(what, _TARGET, design.wrapped)
+    entry = step.entry.replace("warp_group", "many")
     plan = Plan(target=_TARGET, steps=(replace(step, design=design, entry=entry),))
     emulator = Emulator(plan, folder)
     if emulator.gathered:

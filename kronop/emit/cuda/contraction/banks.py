@@ -21,10 +21,10 @@ _MATRIX_ROWS = 8
 
 
 class Pitch(NamedTuple):
-    """`stride`: elements from one run to the next. `turns`: shared memory cycles per element."""
+    """`stride`: elements from one run to the next. `cycles`: shared memory cycles per element."""
 
     stride: int
-    turns: float
+    cycles: float
 
 
 @functools.cache

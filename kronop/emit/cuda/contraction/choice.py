@@ -13,7 +13,6 @@ from kronop.emit.cuda.contraction import cost, mma_choice, simt_choice, warp_gro
 from kronop.emit.cuda.contraction.design import ContractDesign
 from kronop.emit.cuda.contraction.mma import MmaContract
 from kronop.emit.cuda.contraction.simt import SimtContract
-from kronop.emit.cuda.contraction.warp_group import WarpGroupContract
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.cuda.machine import hertz
 from kronop.target import Target
@@ -136,9 +135,7 @@ def even_candidates(
 def even_seconds(design: ContractDesign, rows: int, target: Target) -> float:
     """The time of a design on the scale of `even_candidates`."""
     took = design.seconds(rows, target)
-    if isinstance(design, WarpGroupContract):
-        return took
-    return _measured(design, rows, took, target)
+    return took if design.counts_call else _measured(design, rows, took, target)
 
 
 def _measured(design: ContractDesign, rows: int, took: float, target: Target) -> float:

@@ -39,8 +39,8 @@ def of_mma(tile: MmaRoom, units: tuple[float, ...], rows: int, target: Target) -
     outputs = operands.cover(work.produced, tile.n)
     lanes = operands.cover(work.lanes, tile.lanes)
     blocks = operands.cover(rows, tile.m) * outputs * lanes
-    turns = operands.cover(blocks, target.cores)
-    return turns * max(busy, alone / min(resident, turns)) / hertz(target)
+    waves = operands.cover(blocks, target.cores)
+    return waves * max(busy, alone / min(resident, waves)) / hertz(target)
 
 
 def least_of_mma(tile: MmaRoom, rows: int, target: Target) -> float:
@@ -74,8 +74,8 @@ def units(tile: MmaRoom) -> tuple[float, ...]:
     fragments = warps * slabs * tile.warp_lanes * wide * SLAB
     results = tile.lanes * tile.m * tile.n
     x_pitch, w_pitch, _ = tile.pitches
-    turns = tile.warp_m * ROWS * x_pitch.turns + tile.warp_n * OUTPUTS * w_pitch.turns
-    loads = warps * slabs * tile.warp_lanes * SLAB * turns
+    cycles = tile.warp_m * ROWS * x_pitch.cycles + tile.warp_n * OUTPUTS * w_pitch.cycles
+    loads = warps * slabs * tile.warp_lanes * SLAB * cycles
     shared = loads + (x + w + 2 * results * work.accumulator.bytes) / SHARED_BYTES_PER_CYCLE
     return (
         *_streams(tile),

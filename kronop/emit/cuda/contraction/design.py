@@ -56,8 +56,10 @@ class ContractDesign(Design):
         lanes, m, n: lanes, rows and produced indices ("outputs") of a block.
         k: contracted indices of a stage.
         stages: stages in shared memory: tiles of the operands, being copied or in use.
+        counts_call: whether the modelled time includes the fixed time of a call.
     """
 
+    counts_call: ClassVar[bool] = False
     header: ClassVar[str]
     template: ClassVar[str]
     styles = ("alone", *ORDERS, "lanes")

@@ -53,6 +53,7 @@ class WarpGroupContract(WarpGroupRoom):
     """A contraction by four warp groups that work at the same time: one copies, two multiply, one
     stores."""
 
+    counts_call: ClassVar[bool] = True
     header: ClassVar[str] = "kronop/contract_warp_group.cuh"
     template: ClassVar[str] = "kronop::contract_warp_group"
     styles = (

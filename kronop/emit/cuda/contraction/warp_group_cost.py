@@ -56,7 +56,7 @@ def cycles(tile: WarpGroupRoom, all_rows: int, target: Target) -> float:
     parts = outputs * operands.cover(work.lanes, tile.lanes) * work.sections
     rows = operands.cover(operands.cover(all_rows, work.sections), tile.m)
     blocks = tile.blocks_of(parts, rows, target.cores)
-    turns = operands.cover(parts * rows, blocks)
+    waves = operands.cover(parts * rows, blocks)
     torn = _TORN if _run(tile) < GPU_LINE and tile.k < work.contracted else 1.0
     memory = (x / outputs * torn + y) / (_MEMORY * memory_share(target))
     if tile.resident and blocks % parts:
@@ -70,7 +70,7 @@ def cycles(tile: WarpGroupRoom, all_rows: int, target: Target) -> float:
     stored = tile.parts * _PART + y / _STORED
     # The first tile's copies and the last tile's MMAs and stores overlap with nothing.
     together = sum(math.pow(item, _SHARPNESS) for item in (memory, brought, used, stored))
-    took = _CALL + (turns - 1) * math.pow(together, 1 / _SHARPNESS) + brought + used + stored
+    took = _CALL + (waves - 1) * math.pow(together, 1 / _SHARPNESS) + brought + used + stored
     if tile.resident:
         # A block that loads another part of W overlaps with nothing either.
         own = weights / _COPIED + _LATENCY

@@ -13,7 +13,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, InWorkspace, package_folder
 from kronop.families.distance import parts
-from kronop.families.distance.cuda.product_places import PlacedProduct, Room, packed_batch
+from kronop.families.distance.cuda.product_places import PackedLayout, PlacedProduct, packed_batch
 from kronop.families.distance.form import Form, TermKind
 from kronop.families.distance.parts import BATCH_DIMS, counts_of, terms_of
 from kronop.families.distance.product_size import KernelMatmulSize
@@ -179,18 +179,18 @@ class ProductTile(ProductKernel):
             functors=parts.functors_of(form, self.math.element_accumulator, "Numbers"),
         )
 
-    def rooms(self, size: KernelMatmulSize) -> tuple[Room, Room, Room]:
+    def layouts(self, size: KernelMatmulSize) -> tuple[PackedLayout, PackedLayout, PackedLayout]:
         """The packed layouts of X1, X2 and V."""
         (tile_m, tile_n), n, k, c = self.tile, size.n, size.k, size.c
         depth, columns = operands.round_up(max(k, 1), self.slab), operands.round_up(c, self.columns)
         return (
-            Room(rows=size.m, columns=k, tile=tile_m, depth=depth),
-            Room(rows=n, columns=k, tile=tile_n, depth=depth),
-            Room(rows=n, columns=c, tile=tile_n, depth=columns, zeros=True),
+            PackedLayout(rows=size.m, columns=k, tile=tile_m, depth=depth),
+            PackedLayout(rows=n, columns=k, tile=tile_n, depth=depth),
+            PackedLayout(rows=n, columns=c, tile=tile_n, depth=columns, zeros=True),
         )
 
     def features(self, problem: PlacedProduct) -> int:
-        return problem.rooms[0].depth
+        return problem.layouts[0].depth
 
 
 def _product_signature(form: Form) -> KernelSignature:
@@ -214,8 +214,8 @@ def _product_values(placed: PlacedProduct) -> dict[str, Any]:
     """The parameters of a product, except those that depend on its tile."""
     p = placed.problem
     packed = {
-        f"{name}_batch": tuple(stride * room.numbers for stride in packed_batch(p.batch, item)[1])
-        for name, item, room in zip(_PACKED, placed.sources, placed.rooms, strict=True)
+        f"{name}_batch": tuple(stride * layout.numbers for stride in packed_batch(p.batch, item)[1])
+        for name, item, layout in zip(_PACKED, placed.sources, placed.layouts, strict=True)
     }
     return {
         **dict(zip(_PACKED, placed.packed, strict=True)),

@@ -60,17 +60,17 @@ class ProductPack(InWorkspace):
         )
 
     def launches(self, problem: PlacedProduct, target: Target) -> tuple[Launch, ...]:
-        sources, rooms = problem.sources, problem.rooms
+        sources, layouts = problem.sources, problem.layouts
         own = [packed_batch(problem.problem.batch, item) for item in sources]
         blocks = [
-            math.prod(extents) * room.tiles * operands.cover(room.depth, _PIECE)
-            for (extents, _), room in zip(own, rooms, strict=True)
+            math.prod(extents) * layout.tiles * operands.cover(layout.depth, _PIECE)
+            for (extents, _), layout in zip(own, layouts, strict=True)
         ]
         values = {
             "from": tuple(item.pointer for item in sources),
             "to": problem.packed,
             **{
-                name: tuple(getattr(room, name) for room in rooms)
+                name: tuple(getattr(layout, name) for layout in layouts)
                 for name in ("rows", "columns", "depth", "tile", "tiles")
             },
             "blocks": tuple(blocks),
@@ -78,7 +78,7 @@ class ProductPack(InWorkspace):
             "column": tuple(item.column for item in sources),
             "extent": tuple(extent for extents, _ in own for extent in extents),
             "stride": tuple(step for item in sources for step in parts.padded(item.batch)),
-            "zeros": tuple(int(room.zeros) for room in rooms),
+            "zeros": tuple(int(layout.zeros) for layout in layouts),
         }
         operands.check_blocks(sum(blocks))
         return (operands.make_launch(self, sum(blocks), values),)

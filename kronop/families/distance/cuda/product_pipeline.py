@@ -101,8 +101,8 @@ class KernelMatmul(Pipeline):
         """Bytes of the packed operands (those that problems share once), of the shares of columns,
         and of what products of points need."""
         element = self.tile.math.element_accumulator.bytes
-        own = zip((size.own_x1, size.own_x2, size.own_v), self.tile.rooms(size), strict=True)
-        packed = (aligned(problems * room.numbers * element) for problems, room in own)
+        own = zip((size.own_x1, size.own_x2, size.own_v), self.tile.layouts(size), strict=True)
+        packed = (aligned(problems * layout.numbers * element) for problems, layout in own)
         sums = self._shares(size, target) * size.batch * size.m * size.c
         points = self.points.nbytes(size) if self.points else ()
         return (*packed, aligned(sums * element), *points)
@@ -116,7 +116,7 @@ class KernelMatmul(Pipeline):
         places = tuple(itertools.accumulate(nbytes, initial=problem.workspace))
         placed = PlacedProduct(
             problem=problem,
-            rooms=self.tile.rooms(size),
+            layouts=self.tile.layouts(size),
             packed=places[:3],
             partial=places[3],
             shares=self._shares(size, target),

@@ -17,7 +17,7 @@ PLACES_OF_POINTS = ("halves1", "halves2", "norms1", "norms2", "largest", "centre
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room(Decision):
+class PackedLayout(Decision):
     """The packed layout of an operand: [problem][row / tile][depth][row % tile].
 
     Attributes:
@@ -68,14 +68,14 @@ class PlacedProduct:
     """A product with its addresses in the workspace: the problem of all of its steps.
 
     Attributes:
-        rooms: packed layouts of X1, X2 and V.
+        layouts: packed layouts of X1, X2 and V.
         packed: addresses of X1, X2 and V.
         partial: the sums of all shares.
         shares: how many there are.
     """
 
     problem: KernelMatmulProblem
-    rooms: tuple[Room, Room, Room]
+    layouts: tuple[PackedLayout, PackedLayout, PackedLayout]
     packed: tuple[int, ...]
     partial: int
     shares: int

@@ -6,6 +6,7 @@ import functools
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import ClassVar, Self
 
 from kronop.artifacts import KernelSignature, Launch, Status
 from kronop.descriptions.datatype import DataType
@@ -47,8 +48,36 @@ _CYCLES_OF_VISITED = 0.7
 _LEAST_SLABS, _MOST_SLICES = 4, 128
 
 
+class GemmDesign(Design):
+    """A kernel that multiplies, and what its step's name and floor depend on.
+
+    Attributes:
+        kind: the kernel, in the step's name.
+        has_slices: whether K may be split in slices.
+    """
+
+    kind: ClassVar[str]
+    has_slices: ClassVar[bool] = True
+    math: MathInstruction
+
+    @property
+    @abstractmethod
+    def sizes(self) -> str:
+        """The tile, in the step's name."""
+
+    @property
+    def multiplied(self) -> DataType | None:
+        """The element type that tensor cores multiply; None on ordinary cores."""
+        return None
+
+    @property
+    def product(self) -> Self:
+        """The design that multiplies, as pipelines have it."""
+        return self
+
+
 @dataclass(frozen=True, kw_only=True)
-class GemmBlocks(Design):
+class GemmBlocks(GemmDesign):
     """A block has a tile of the result, or a split-K slice of it.
 
     Attributes:
@@ -72,6 +101,10 @@ class GemmBlocks(Design):
     vector_a: int
     vector_b: int
     band: int
+
+    @property
+    def sizes(self) -> str:
+        return f"{self.tile_m}x{self.tile_n}x{self.tile_k}"
 
     @abstractmethod
     def status(self, target: Target) -> Status:

@@ -8,16 +8,17 @@ from typing import Any
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import ColumnMajor, RowMajor
-from kronop.descriptions.math_instruction import OpClass
+from kronop.descriptions.math_instruction import MathOperation, OpClass
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.choice import cheapest_plans
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
+from kronop.emit.design import Design
 from kronop.emit.plan import Plan, Step
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.gemm.cuda import warp_group_choice
 from kronop.families.gemm.cuda.blocks import GemmBlocks
-from kronop.families.gemm.cuda.mma_design import GemmMma, Way
+from kronop.families.gemm.cuda.mma_design import GemmMma
 from kronop.families.gemm.cuda.tile_design import GemmTile
 from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
 from kronop.families.gemm.cuda.warp_group_split import SplitProduct
@@ -133,11 +134,11 @@ def plans(
     size = size or USUAL[target.backend]
     every = _designs(description, target)
     if size.slices > 1:  # Warp groups have no split-K.
-        every = (item for item in every if isinstance(item, GemmBlocks))
+        every = (item for item in every if item.product.has_slices)
     own = cheapest_plans(
         every,
         lambda item: item.seconds(size, target),
-        lambda item: _steps(description, target, item),
+        lambda item: steps(description, target, item),
         target=target,
         size=size,
         count=count,
@@ -236,20 +237,26 @@ def _band(what: GemmDescription, tile_n: int) -> int:
     return max(width, _BAND_COLUMNS // tile_n) if what.tile is None else width
 
 
-def _steps(what: GemmDescription, target: Target, found: AnyDesign) -> tuple[Step, ...]:
-    if not isinstance(found, GemmBlocks):
-        return warp_group_choice.steps(what, target, found)
-    kind, multiplied, products = "tile", None, 1
-    if isinstance(found, GemmMma):
-        kind, multiplied = "mma", found.rounded
-        products = PRODUCTS_OF_SPLIT if found.way is Way.SplitTf32 else 1
-    sizes = f"{found.tile_m}x{found.tile_n}x{found.tile_k}"
-    step = product_step(
-        f"gemm_{kind}_{what.A.element.short}_{what.epilogue.name}_{sizes}_{target.arch}",
+def steps(what: GemmDescription, target: Target, found: AnyDesign) -> tuple[Step, ...]:
+    """The steps of a plan: the product, preceded by the splitting of operands if they are split."""
+    design, kinds = found.product, f"{what.A.element.short}_{what.epilogue.name}"
+    splits = design.math.math_operation is MathOperation.multiply_add_fast_f32
+    product = product_step(
+        f"gemm_{design.kind}_{kinds}_{design.sizes}_{target.arch}",
         what,
-        found,
-        multiplied=multiplied,
-        products=products,
-        sums=found.math.element_accumulator,
+        design,
+        multiplied=design.multiplied,
+        products=PRODUCTS_OF_SPLIT if splits else 1,
+        sums=design.math.element_accumulator,
     )
-    return (step,)
+    return (*(_split_step(item, target) for item in found.designs[:-1]), product)
+
+
+def _split_step(design: Design, target: Target) -> Step:
+    return Step(
+        entry=f"gemm_split_{target.arch}",
+        design=design,
+        bytes_per_row=0,
+        operations_per_row=0,
+        note="float32 as two TF32 numbers each",
+    )

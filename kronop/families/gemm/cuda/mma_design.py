@@ -75,6 +75,7 @@ class GemmMma(GemmBlocks):
         *("Plain", "Tf32", "SplitTf32", "Rounded", *TREE_STYLES),
     )
     ends = ("Y along rows", "Y along columns")
+    kind = "mma"
 
     stages: int
     warps_m: int
@@ -105,8 +106,7 @@ class GemmMma(GemmBlocks):
         return Way.Tf32 if operation is MathOperation.multiply_add else Way.Rounded
 
     @property
-    def rounded(self) -> DataType:
-        """The element type that is multiplied."""
+    def multiplied(self) -> DataType:
         return self.math.math_operation.rounded or self.source
 
     @property
@@ -124,7 +124,7 @@ class GemmMma(GemmBlocks):
         m, n = self.warp_tile
         sums = m * n * self.math.element_accumulator.bytes // (4 * WARP)
         # Double-buffered fragments: one step is multiplied, the next is loaded and rounded.
-        loaded = (m + n) * self.step * self.rounded.bytes // (4 * WARP)
+        loaded = (m + n) * self.step * self.multiplied.bytes // (4 * WARP)
         others = _REGISTERS_OF_DOUBLES if self.source is float64 else _REGISTERS
         others += _QUARTERS * (self.source in FLOAT8) * loaded
         others += _TURNED * (self.source.bytes == 1) * sum(self._across)
@@ -168,7 +168,7 @@ class GemmMma(GemmBlocks):
         return self.threads // WARP * (m + n) * self.source.bytes
 
     def cycles_of_step(self, target: Target) -> float:
-        rate = warp_products(target, self.rounded.bytes)
+        rate = warp_products(target, self.multiplied.bytes)
         products = PRODUCTS_OF_SPLIT if self.way is Way.SplitTf32 else 1
         return products * self.tile_m * self.tile_n / rate
 
@@ -257,7 +257,7 @@ class GemmMma(GemmBlocks):
             header="gemm_mma.cuh",
             template="kronop::gemm_mma",
             parameters=parameters.parameters_of(self.epilogue),
-            types=(*self.types, ("Rounded", self.rounded.cxx)),
+            types=(*self.types, ("Rounded", self.multiplied.cxx)),
             constants=(
                 *self.constants,
                 ("kBlocks", self.blocks(target)),

@@ -37,6 +37,7 @@ class GemmTile(GemmBlocks):
         *("copied", "through registers", *TREE_STYLES),
     )
     ends = ("Y along rows", "Y along columns")
+    kind = "tile"
 
     thread_m: int
     thread_n: int

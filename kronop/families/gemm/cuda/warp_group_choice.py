@@ -22,14 +22,10 @@ from kronop.descriptions.tile import (
     TileSchedulerType,
 )
 from kronop.descriptions.visitor import VisitorEpilogue
-from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
-from kronop.emit.design import Design
-from kronop.emit.plan import Step
 from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
 from kronop.families.gemm.cuda.warp_group_problem import GRANULE, LINE_BYTES
 from kronop.families.gemm.cuda.warp_group_split import GemmSplit, SplitProduct
 from kronop.families.gemm.description import GemmDescription
-from kronop.families.gemm.step import product_step
 from kronop.machine import Feature
 from kronop.target import Target
 
@@ -190,31 +186,4 @@ def _is_asked(tile: TileDescription, design: GemmWarpGroup) -> bool:
         and tile.kernel_schedule in (KernelScheduleType.ScheduleAuto, schedule)
         and tile.epilogue_schedule is not EpilogueScheduleType.NoSmemWarpSpecialized
         and tile.tile_scheduler is not TileSchedulerType.StreamK
-    )
-
-
-def steps(
-    what: GemmDescription, target: Target, found: GemmWarpGroup | SplitProduct
-) -> tuple[Step, ...]:
-    """The steps of a plan: the product, preceded by the splitting of operands if they are split."""
-    *before, design = found.designs
-    assert isinstance(design, GemmWarpGroup)
-    sizes = f"{what.A.element.short}_{what.epilogue.name}_{design.m}x{design.n}"
-    product = product_step(
-        f"gemm_warp_group_{sizes}_{target.arch}",
-        what,
-        design,
-        multiplied=what.math.element_a,
-        products=PRODUCTS_OF_SPLIT if design.split else 1,
-    )
-    return (*(_split_step(item, target) for item in before), product)
-
-
-def _split_step(design: Design, target: Target) -> Step:
-    return Step(
-        entry=f"gemm_split_{target.arch}",
-        design=design,
-        bytes_per_row=0,
-        operations_per_row=0,
-        note="float32 as two TF32 numbers each",
     )

@@ -20,10 +20,10 @@ from kronop.emit.cuda.machine import (
     memory_bytes_per_cycle,
 )
 from kronop.emit.cuda.visit_sums import shares_of_join
-from kronop.emit.design import Constant, Design, Instantiation, package_folder
+from kronop.emit.design import Constant, Instantiation, package_folder
 from kronop.emit.visit_design import repeating
 from kronop.families.gemm.cuda import warp_group_cost, warp_group_stored, warp_group_visitor
-from kronop.families.gemm.cuda.blocks import TREE_STYLES
+from kronop.families.gemm.cuda.blocks import TREE_STYLES, GemmDesign
 from kronop.families.gemm.cuda.warp_group_problem import (
     LINE_BYTES,
     MOST,
@@ -51,7 +51,7 @@ _BARRIER_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GemmWarpGroup(Design):
+class GemmWarpGroup(GemmDesign):
     """Two warp groups multiply what a third one copies.
 
     Attributes:
@@ -73,6 +73,7 @@ class GemmWarpGroup(Design):
         *TREE_STYLES,
     )
     ends = ("Y along rows", "Y along columns")
+    kind, has_slices = "warp_group", False
 
     math: MathInstruction
     source: DataType
@@ -99,6 +100,14 @@ class GemmWarpGroup(Design):
     @property
     def threads(self) -> int:
         return _TEAM * (_TEAMS + 1)
+
+    @property
+    def sizes(self) -> str:
+        return f"{self.m}x{self.n}"
+
+    @property
+    def multiplied(self) -> DataType:
+        return self.math.element_a
 
     @property
     def slab(self) -> int:
@@ -186,7 +195,7 @@ class GemmWarpGroup(Design):
         if 2 * max(size.m, size.n, size.k, size.batch) > MOST:
             return math.inf
         m, n = (size.n, size.m) if self.swapped else (size.m, size.n)
-        rounds = operands.cover(self._tiles(m, n, size.batch), self.places(target))
+        rounds = operands.cover(self._tiles(m, n, size.batch), self.blocks_at_once(target))
         tile = (self.m, self.n, self.alternate)
         step = warp_group_cost.cycles_of_step(tile, self.cluster, self.source, split=self.split)
         multiply = operands.round_up(size.k, self.slab) * step
@@ -277,7 +286,7 @@ class GemmWarpGroup(Design):
 
     def _launches_of(self, part: GemmProblem, target: Target) -> Iterator[Launch]:
         values = self.values_of(part)
-        blocks = min(self.tiles_of(part), self.places(target))
+        blocks = min(self.tiles_of(part), self.blocks_at_once(target))
         yield operands.make_launch(self, blocks, values)
         if self.tree is not None and self.tree.tree.reduces:
             shares = shares_of_join(part.m, part.n, self.team_tile)
@@ -320,7 +329,7 @@ class GemmWarpGroup(Design):
         rows = operands.cover(m, self.m * self.cluster) * self.cluster
         return rows * operands.cover(n, self.n) * count
 
-    def places(self, target: Target) -> int:
+    def blocks_at_once(self, target: Target) -> int:
         """Blocks that run at once, in whole clusters."""
         return target.cores // self.cluster * self.cluster
 

@@ -81,5 +81,5 @@ class GemmMany(Wrapping):
             ]
             content += signature.pack(values).ljust(self._member_bytes, b"\0")
         every: dict[str, Any] = {"members": bytes(content), "used": len(members)}
-        blocks = min(sum(map(self.wrapped.tiles_of, members)), self.wrapped.places(target))
+        blocks = min(sum(map(self.wrapped.tiles_of, members)), self.wrapped.blocks_at_once(target))
         return replace(operands.make_launch(self, blocks, every), blocks=tuple(maps))

@@ -130,12 +130,11 @@ def _stored_at_once(what: GemmDescription) -> int:
 
 def step(what: GemmDescription, target: Target, design: CutlassGemm | CutlassHopper) -> Step:
     """The only step of a plan; its kernel may be launched twice."""
-    kind = "hopper" if isinstance(design, CutlassHopper) else "gemm"
     element, operation = what.A.element, what.math.math_operation
     tile = f"{design.tile_m}x{design.tile_n}x{design.tile_k}"
     splits = operation is MathOperation.multiply_add_fast_f32
     return product_step(
-        f"cutlass_{kind}_{element.short}_{what.epilogue.name}_{tile}_{target.arch}",
+        f"cutlass_{design.kind}_{element.short}_{what.epilogue.name}_{tile}_{target.arch}",
         what,
         design,
         multiplied=None if _is_simt(what) else operation.rounded or what.math.element_a,

@@ -26,6 +26,8 @@ _SECONDS_OF_LAUNCH = 5e-6
 class CutlassGemm(CutlassTile):
     """A matrix product by a kernel of CUTLASS 2.x."""
 
+    kind = "gemm"
+
     def status(self, target: Target) -> Status:
         """Whether CUTLASS has this kernel, it fits, and the headers are installed."""
         return checks.status(self, target)

@@ -112,7 +112,7 @@ def _step(what: GemmDescription, target: Target, design: HostGemm) -> Step:
         planning.kernel_name("gemm", element, sizes, target),
         what,
         design,
-        multiplied=element if isinstance(design, TileGemm) else None,
+        multiplied=design.multiplied,
         sums=what.math.added_in,
         note="matrix products:",
     )

@@ -63,6 +63,11 @@ class HostGemm(Design):
         """Rows and columns of a tile."""
 
     @property
+    def multiplied(self) -> DataType | None:
+        """The element type that AMX tiles multiply; None on vectors."""
+        return None
+
+    @property
     @abstractmethod
     def unit(self) -> int:
         """Elements of k that are multiplied at once."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from kronop.artifacts import Status
+from kronop.descriptions.datatype import DataType
 from kronop.emit.x86 import amx, planning
 from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.x86.design import HostGemm
@@ -34,6 +35,10 @@ class TileGemm(HostGemm):
     @property
     def tile(self) -> tuple[int, int]:
         return 2 * amx.TILE, 2 * amx.TILE
+
+    @property
+    def multiplied(self) -> DataType:
+        return self.source
 
     @property
     def unit(self) -> int:

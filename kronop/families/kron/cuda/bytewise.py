@@ -27,7 +27,7 @@ class ByteStyle(MmaStyle):
 
     def digit_registers(self, index: int) -> int:
         """Registers for the byte planes, the elements, the sums and the factor."""
-        (p, q), (fiber_tiles, at_once) = self.digits[index], self.turns(index)
+        (p, q), (fiber_tiles, at_once) = self.digits[index], self.register_tile(index)
         held = depth(p) * steps(p) + operands.cover(p, _PART)
         fragments = steps(p) * min(at_once, operands.cover(q, _PART))
         return 4 * fiber_tiles * (held + at_once) + fragments * depth(p) // 2 + _TURNED

@@ -12,7 +12,7 @@ from kronop.target import Target
 # latency of reading X and writing Y once.
 CYCLES_OF_CALL = 3740
 # From so many waves on, the partly empty last wave no longer matters.
-_MANY_TURNS = 8
+_MANY_WAVES = 8
 
 
 def cycles_of_a_byte(target: Target) -> float:
@@ -43,4 +43,4 @@ def cycles(tiles: int, times: TileTimes, target: Target) -> float:
 
 def is_many(tiles: int, blocks: int, target: Target) -> bool:
     """Whether there are so many tiles that the time is `tiles` times the steady time of one."""
-    return tiles >= _MANY_TURNS * blocks * target.cores
+    return tiles >= _MANY_WAVES * blocks * target.cores

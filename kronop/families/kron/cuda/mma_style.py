@@ -186,7 +186,7 @@ class MmaStyle(Decision):
     def digit_registers(self, index: int) -> int:
         """Registers for the fibers, the sums and the factor of a phase of one digit."""
         words, (p, q) = self.accumulator.bytes // 4, self.digits[index]
-        fiber_tiles, at_once = self.turns(index)
+        fiber_tiles, at_once = self.register_tile(index)
         parts = parts_of(p) * parts_of(q)
         fragment = 2 * words * (1 + self.splits)
         held = (parts_of(p) + 1 + self.splits) * 4 * fiber_tiles * words
@@ -194,7 +194,7 @@ class MmaStyle(Decision):
         factor = fragment * (parts if parts * fragment * 4 <= HELD_FACTOR_BYTES else at_once)
         return held + sums + factor
 
-    def turns(self, index: int) -> tuple[int, int]:
+    def register_tile(self, index: int) -> tuple[int, int]:
         """(tiles of 16 fibers of a warp, parts of 8 produced indices that it sums up at once)."""
         p, q = self.digits[index]
         fiber_tiles = self.held(index, None, False) // 2

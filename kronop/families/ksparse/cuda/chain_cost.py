@@ -42,8 +42,8 @@ def _cycles(design: ChainMma, rows: int | None, target: Target, resident: int) -
     first, second, work = design.first, design.second, design.first.work
     tiles = operands.cover(rows or operands.MANY_ROWS, design.m) * design.parts
     # How full the last wave is depends on the number of rows: half is assumed.
-    turns = max(1.0, tiles / target.cores + 0.5)
-    waits = _waits(design) / min(resident, turns)
+    waves = max(1.0, tiles / target.cores + 0.5)
+    waits = _waits(design) / min(resident, waves)
     memory, brought = _traffic(design)
     weights = (first.weights + second.weights) * work.source.bytes
     brought += 0 if design.resident else weights
@@ -51,7 +51,7 @@ def _cycles(design: ChainMma, rows: int | None, target: Target, resident: int) -
     instructions = first.cycles_of_block[1] + second.cycles_of_block[1]
     both = (memory / memory_bytes_per_cycle(target), brought / _LEVEL_2, products + instructions)
     busy = float(sum(item**_SHARPNESS for item in both) ** (1 / _SHARPNESS))
-    took = turns * (busy + waits)
+    took = waves * (busy + waits)
     took += design.resident * (weights / _LEVEL_2 + MEASURED.load)
     by_warp_groups = work.source.bytes == 2 and serves(work, target)
     return took * (_OVER_MODEL if by_warp_groups else 1.0)

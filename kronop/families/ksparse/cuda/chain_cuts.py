@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kronop.artifacts import Status
-from kronop.emit.cuda.contraction.warp_group import WarpGroupContract
 from kronop.emit.cuda.operands import gains_much
 from kronop.emit.plan import Plan
 from kronop.families.ksparse import chains
@@ -62,9 +61,7 @@ def _cost_of(work: Work, at: int, factors: int) -> float:
     if factors == 1:
         product = chains.product(work.description, at)
         took, item = choice.modelled(product, work.target, work.rows)
-        if isinstance(item.product, WarpGroupContract):
-            return took - OF_A_LAUNCH  # Its model counts the launch, and `_cost` adds it again.
-        return took
+        return took - OF_A_LAUNCH * item.product.counts_call  # `_cost` adds all launches.
     fused = _fused(work, at, 1)
     return fused[0][0] if fused else math.inf
 

@@ -34,7 +34,7 @@ _PART, _PART_Z, _PRODUCT, _JOIN = -4, -3, -2, -1
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
+class _Rows:
     """The rows of a launch, and the addresses of their separated lanes, relative to the end of the
     packed weights in the workspace."""
 
@@ -94,9 +94,9 @@ class Parted(KSparseProduct):
 
     def workspace(self, size: int, target: Target, threads: int) -> int:
         """Bytes of the packed weights, and of the separated lanes of X and Y."""
-        return self.packed_bytes + self._room(size).end
+        return self.packed_bytes + self._rows_at_once(size).end
 
-    def _room(self, rows: int) -> _Room:
+    def _rows_at_once(self, rows: int) -> _Rows:
         part, _, join = self.moves
         matrices = self.product.work.sections * part.lanes  # Vectors of `own` elements in a row.
         sizes = [(item.own, item.element.bytes) for item in (part, join)]
@@ -108,20 +108,20 @@ class Parted(KSparseProduct):
         for own, size in sizes:
             places.append(Apart(at, matrices * own, part.lanes * own, own))
             at += operands.round_up(together * matrices * own * size, 256)
-        return _Room(together, places[0], places[1], at)
+        return _Rows(together, places[0], places[1], at)
 
     def launches(self, problem: KSparseProblem, target: Target) -> tuple[Launch, ...]:
         packs, contraction = self.packed(problem, target)
-        rows, room, begin = problem.rows, self._room(problem.rows), self.packed_bytes
+        rows, part, begin = problem.rows, self._rows_at_once(problem.rows), self.packed_bytes
         begin += problem.workspace
-        x, y = (replace(it, pointer=it.pointer + begin) for it in (room.x, room.y))
+        x, y = (replace(it, pointer=it.pointer + begin) for it in (part.x, part.y))
         z = y if problem.z else Apart(0, 0, 0, 0)
         views = {"x": _view(x, "contracted"), "y": _view(y, "produced"), "z": _view(z, "produced")}
         contraction = replace(contraction, views={**contraction.views, **views})
         to_move = ((_PART, problem.x, x), (_PART_Z, problem.z, y), (_JOIN, problem.y, y))
         found = [*packs]
-        for first in range(0, rows, room.rows):
-            count = min(room.rows, rows - first)
+        for first in range(0, rows, part.rows):
+            count = min(part.rows, rows - first)
             here = replace(contraction, extents={**contraction.extents, "row": (count, 1, 1)})
             of_rows = {"first": first, "rows": count, "sections": self.product.work.sections}
             *moves, join = (

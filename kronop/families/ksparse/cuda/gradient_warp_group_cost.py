@@ -72,14 +72,14 @@ def _best(design: GradientRoom, rows: int, target: Target) -> tuple[float, int]:
 def _sums(design: GradientRoom, count: int, rows: int, target: Target) -> float:
     """Cycles of the sums with `count` shares, adding these up included."""
     work = design.work
-    turns = operands.cover(_tiles(design) * count, target.cores)
+    waves = operands.cover(_tiles(design) * count, target.cores)
     steps = operands.cover(operands.cover(rows, design.k), count)
     sums = 4 * min(design.p, work.p) * min(design.q, work.q)
     one = steps * _step(design) + sums / _WRITTEN + _TILE
     partial = 4 * count * design.products * work.p * work.q
     slow = _BROKEN if _is_broken(design) else 1.0
     memory = slow * (_read(design, rows) + partial) / _in_cycle(_MEMORY, target)
-    return FIXED + max(turns * one, memory) + partial / _in_cycle(_ADDED, target)
+    return FIXED + max(waves * one, memory) + partial / _in_cycle(_ADDED, target)
 
 
 def _bytes(design: GradientRoom, rows: int) -> int:

@@ -48,6 +48,7 @@ class CutlassHopper(HopperTile):
 
     # CUTLASS's code can't be emulated on a CPU: tests on a GPU run each kind.
     styles: ClassVar[tuple[str, ...]] = ()
+    kind = "hopper"
 
     @property
     def signature(self) -> KernelSignature:

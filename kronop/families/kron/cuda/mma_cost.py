@@ -367,7 +367,7 @@ def _factor_cycles(style: MmaStyle, phase: MmaPhase, elements: float) -> float:
 
 def _idle(phase: MmaPhase, warps: int, rows: bool) -> float:
     """The factor by which a phase takes longer because its fibers (in 16-bit tiles: rows of them)
-    leave warps idle in the last turn."""
+    leave warps idle in the last round."""
     at_once = (2 if rows else 16) * phase.fiber_tiles if phase.other is None else phase.lanes
     pieces = operands.cover(phase.fibers, at_once)
     return operands.cover(pieces, warps) * warps / pieces

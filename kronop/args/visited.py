@@ -21,8 +21,9 @@ from kronop.errors import ArgumentError, mismatch
 from kronop.frozen import dataclass
 
 Ints = tuple[int, ...]
-INNER = {"tensor": 2, "row": 1, "column": 1}
-"""How many dimensions an operand of each kind has besides leading ones."""
+OVER = "mn"
+"""The axes of a result, which kernels read all operands along."""
+_AXES = {"tensor": OVER, "row": "n", "column": "m"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,11 @@ class Visited:
     def key(self) -> str:
         """Its name among operands, apart from A, B and the like."""
         return f"{self.name} of the tree"
+
+    @property
+    def axes(self) -> str:
+        """Its own axes, besides leading dimensions."""
+        return _AXES[self.kind]
 
 
 def taken(output_op: VisitorArguments, D: Any, others: Mapping[str, Any]) -> Any:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kronop.families.distance.product_arguments import (
         KernelMatmulArguments as KernelMatmulArguments,
     )
-    from kronop.families.distance.product_description import (
+    from kronop.families.distance.description import (
         KernelMatmulDescription as KernelMatmulDescription,
     )
     from kronop.families.distance.product_operation import (

@@ -25,7 +25,7 @@ from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.families.distance.description import Value
+from kronop.families.distance.description import Value, check_floats
 from kronop.families.distance.form import POWERS, TermKind
 from kronop.frozen import dataclass
 
@@ -73,10 +73,6 @@ def kind_of(p: Any) -> TermKind:
     return POWERS.get(power_of(p), TermKind.General)
 
 
-def _kind(name: str, p: Any) -> TermKind:
-    return kind_of(p)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistanceGradientDescription:
     """The frozen description of weighted sums of derivatives of powers of differences.
@@ -113,21 +109,13 @@ class DistanceGradientDescription:
     D: TensorDescription
     Y: TensorDescription
     epilogue: Epilogue
-    power: TermKind = field(metadata={"plain": _kind})
+    power: TermKind = field(metadata={"plain": lambda _, p: kind_of(p)})
     expanded: bool = False
 
     def __post_init__(self) -> None:
         operands = {"A": self.A, "B": self.B, "C": self.C, "D": self.D}
         check_operands(self.math, self.tile, self.epilogue, operands, self.Y)
-        if self.A.element.kind != "float" or self.A.element.bytes < 2:
-            raise ElementTypeError(
-                mismatch(
-                    "element type of distances",
-                    expected="float64, float32, float16 or bfloat16",
-                    got=repr(self.A.element),
-                    hint="convert the tensors",
-                )
-            )
+        check_floats(self.A, of="distances", what="tensors")
         check_flag("expanded", self.expanded)
         kinds = [*range(TermKind.Half, TermKind.General + 1), TermKind.Relative]
         if not isinstance(self.power, TermKind) or self.power not in kinds:

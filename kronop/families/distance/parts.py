@@ -69,11 +69,11 @@ def kernel_fields(form: Form) -> tuple[Field, ...]:
 def kernel_values(values: tuple[Value, ...], vectors: tuple[Value, ...]) -> dict[str, Any]:
     """The members of all parameter structs that hold the kernel's values."""
     return {
-        "value": tuple(item.pointer for item in values),
-        "vector": tuple(item.pointer for item in vectors),
+        "value": tuple(item.memory.pointer for item in values),
+        "vector": tuple(item.memory.pointer for item in vectors),
         "value_batch": tuple(_batches(values)),
         "vector_batch": tuple(_batches(vectors)),
-        "vector_column": tuple(item.column for item in vectors),
+        "vector_column": tuple(item.memory.column for item in vectors),
         "number": tuple(item.number for item in values),
     }
 
@@ -107,7 +107,7 @@ def strided_values(problem: object, names: Iterable[str]) -> dict[str, Any]:
 
 def _batches(values: tuple[Value, ...]) -> Iterator[int]:
     for item in values:
-        yield from padded(item.batch)
+        yield from padded(item.memory.batch)
 
 
 def constants_of(form: Form) -> tuple[tuple[str, Constant], ...]:

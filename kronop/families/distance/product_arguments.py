@@ -14,7 +14,7 @@ from kronop.families.distance.arguments import DISTANCE_OPERANDS, DistanceArgume
 from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel
 from kronop.families.distance.point_arguments import DIFFERENTIABLE
-from kronop.families.distance.product_description import (
+from kronop.families.distance.description import (
     KernelMatmulDescription,
     KernelMatmulProblem,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kronop.core.operation import Operation
 from kronop.families.distance.declaration import PRODUCT
 from kronop.families.distance.product_arguments import KernelMatmulArguments
-from kronop.families.distance.product_description import (
+from kronop.families.distance.description import (
     KernelMatmulDescription,
 )
 

@@ -12,7 +12,7 @@ from kronop.emit.plan import Plan, Step
 from kronop.families.distance.description import DistanceDescription
 from kronop.families.distance.floors import LeastOfGradient, LeastOfMatmul, LeastOfMatrix
 from kronop.families.distance.gradient_description import DistanceGradientDescription
-from kronop.families.distance.product_description import KernelMatmulDescription
+from kronop.families.distance.description import KernelMatmulDescription
 from kronop.target import Target
 
 

@@ -11,7 +11,7 @@ from kronop.emit.x86 import planning
 from kronop.families.distance import parts
 from kronop.families.distance.form import Form
 from kronop.families.distance.parts import constants_of
-from kronop.families.distance.product_description import KernelMatmulProblem
+from kronop.families.distance.description import KernelMatmulProblem
 from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.families.distance.x86.design import RegisterTiles
 from kronop.frozen import dataclass

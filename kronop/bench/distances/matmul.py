@@ -22,9 +22,9 @@ from kronop.bench.protocol import Call
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.emit.pipes import Work
 from kronop.errors import ArgumentError, mismatch
+from kronop.families.distance.api import product_arguments
 from kronop.families.distance.command import kernel_of
 from kronop.families.distance.kernels import Gaussian, Kernel
-from kronop.families.distance.product_api import product_arguments
 from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.families.distance.work import work_of_matmul
 

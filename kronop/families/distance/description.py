@@ -19,6 +19,7 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.shared import check_flag, check_operands
 from kronop.descriptions.strided import NOTHING, Strided
 from kronop.descriptions.tensor import TensorDescription
@@ -30,8 +31,12 @@ from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.families.distance.values import short
 from kronop.frozen import dataclass
 
-# What a description's test data have where its sizes leave a choice.
-_SAMPLE_POINTS, _SAMPLE_FEATURES, _SAMPLE_COLUMNS = 37, 9, 3
+_SAMPLE = {"n": 37, "k": 9, "c": 3, "o": 3}
+
+
+def extents_of(size: Any, names: str) -> list[int]:
+    """Extents of a size by name; of rows M, with those of test data for the others."""
+    return [getattr(size, name, _SAMPLE.get(name, size)) for name in names]
 
 
 def form_of(name: str, kernel: Any) -> Form:
@@ -77,7 +82,7 @@ def check_form(kernel: object) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DistanceDescription:
+class DistanceDescription(Shaped):
     """The frozen description of distances, or of another kernel, between all pairs of points.
 
     Attributes:
@@ -133,19 +138,12 @@ class DistanceDescription:
                 )
             )
 
-    def x_shape(self, rows: Any) -> tuple[int, int]:
-        m = getattr(rows, "m", rows)
-        return m, getattr(rows, "k", _SAMPLE_FEATURES)
-
-    def y_shape(self, rows: Any) -> tuple[int, int]:
-        m = getattr(rows, "m", rows)
-        return m, m if self.symmetric else getattr(rows, "n", _SAMPLE_POINTS)
-
-    def operands(self, rows: Any) -> dict[str, Any]:
-        """Shapes of points, in the order of `reference`; `rows` may be a size. X1 alone if X2 is
-        X1."""
-        (m, k), n = self.x_shape(rows), self.y_shape(rows)[1]
-        return {"X1": (m, k)} if self.symmetric else {"X1": (m, k), "X2": (n, k)}
+    def shapes(self, size: Any) -> dict[str, Any]:
+        """X1 stands alone if X2 is X1."""
+        m, n, k = extents_of(size, "mnk")
+        if self.symmetric:
+            return {"X1": (m, k), "Y": (m, m)}
+        return {"X1": (m, k), "X2": (n, k), "Y": (m, n)}
 
     def reference(
         self,
@@ -166,7 +164,7 @@ class DistanceDescription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelMatmulDescription:
+class KernelMatmulDescription(Shaped):
     """The frozen description of the product of a kernel matrix and a matrix.
 
     Attributes:
@@ -207,17 +205,9 @@ class KernelMatmulDescription:
         check_floats(self.X1)
         check_form(self.kernel)
 
-    def x_shape(self, rows: Any) -> tuple[int, int]:
-        return getattr(rows, "m", rows), getattr(rows, "k", _SAMPLE_FEATURES)
-
-    def y_shape(self, rows: Any) -> tuple[int, int]:
-        return getattr(rows, "m", rows), getattr(rows, "c", _SAMPLE_COLUMNS)
-
-    def operands(self, rows: Any) -> dict[str, Any]:
-        """Shapes of points and of V, in the order of `reference`; `rows` may be a size."""
-        (m, k), columns = self.x_shape(rows), self.y_shape(rows)[1]
-        n = getattr(rows, "n", _SAMPLE_POINTS)
-        return {"X1": (m, k), "X2": (n, k), "V": (n, columns)}
+    def shapes(self, size: Any) -> dict[str, Any]:
+        m, n, k, c = extents_of(size, "mnkc")
+        return {"X1": (m, k), "X2": (n, k), "V": (n, c), "Y": (m, c)}
 
     def reference(
         self,

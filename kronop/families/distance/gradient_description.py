@@ -20,17 +20,15 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.shared import check_flag, check_operands
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.families.distance.description import Value, check_floats
+from kronop.families.distance.description import Value, check_floats, extents_of
 from kronop.families.distance.form import POWERS, TermKind
 from kronop.frozen import dataclass
-
-# What a description's test data have where its sizes leave a choice.
-_SAMPLE_FEATURES, _SAMPLE_POINTS, _SAMPLE_OUTPUTS = 37, 9, 3
 
 
 def power_of(p: Any) -> float:
@@ -74,7 +72,7 @@ def kind_of(p: Any) -> TermKind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DistanceGradientDescription:
+class DistanceGradientDescription(Shaped):
     """The frozen description of weighted sums of derivatives of powers of differences.
 
     Attributes:
@@ -133,17 +131,9 @@ class DistanceGradientDescription:
         """p; None if each call brings it."""
         return next((p for p, kind in POWERS.items() if kind is self.power), None)
 
-    def x_shape(self, rows: Any) -> tuple[int, int]:
-        return getattr(rows, "k", _SAMPLE_POINTS), getattr(rows, "m", rows)
-
-    def y_shape(self, rows: Any) -> tuple[int, int, int]:
-        outputs = getattr(rows, "o", _SAMPLE_OUTPUTS)
-        return outputs, getattr(rows, "n", _SAMPLE_FEATURES), getattr(rows, "m", rows)
-
-    def operands(self, rows: Any) -> dict[str, Any]:
-        """Shapes of operands, in the order of `reference`; `rows` may be a size."""
-        (k, m), (o, n, _) = self.x_shape(rows), self.y_shape(rows)
-        return {"A": (k, m), "B": (n, k), "C": (o, k), "D": (n, m)}
+    def shapes(self, size: Any) -> dict[str, Any]:
+        m, n, k, o = extents_of(size, "mnko")
+        return {"A": (k, m), "B": (n, k), "C": (o, k), "D": (n, m), "Y": (o, n, m)}
 
     def reference(
         self,

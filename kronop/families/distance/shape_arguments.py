@@ -50,7 +50,7 @@ def gradient_shape(operands: Mapping[str, Shape], broadcast: Broadcast = broadca
     Raises:
         ArgumentError: the shapes do not fit each other.
     """
-    extents = check_extents(operands)
+    extents = _extents(operands)
     named = [(name, item if name == "p" else item[:-2]) for name, item in operands.items()]
     own = (extents[letter] for letter in ("ONM" if "C" in operands else "NM"))
     return (*broadcast(named), *own)
@@ -92,7 +92,7 @@ def check_columns(v: Shape, x2: Shape) -> None:
         )
 
 
-def check_extents(operands: Mapping[str, Shape]) -> dict[str, Any]:
+def _extents(operands: Mapping[str, Shape]) -> dict[str, Any]:
     """The extents K, M, N and O of operands of these shapes; O is 1 without coefficients.
 
     Raises:

@@ -9,10 +9,9 @@ from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.design import Design
 from kronop.emit.floor import LeastWork
 from kronop.emit.plan import Plan, Step
-from kronop.families.distance.description import DistanceDescription
+from kronop.families.distance.description import DistanceDescription, KernelMatmulDescription
 from kronop.families.distance.floors import LeastOfGradient, LeastOfMatmul, LeastOfMatrix
 from kronop.families.distance.gradient_description import DistanceGradientDescription
-from kronop.families.distance.description import KernelMatmulDescription
 from kronop.target import Target
 
 

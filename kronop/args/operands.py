@@ -20,6 +20,7 @@ from kronop.descriptions.datatype import Layout
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.summed import summed
 from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.frozen import dataclass
 from kronop.tensors import Tensor
@@ -74,18 +75,18 @@ class TakesOperands(TakesTrees):
             framework and on its device.
         differentiable: the function with gradients that messages name.
         called: the names of operands for the caller, where these are others.
-        slots: the position of each tensor in the order of `operands`; see `core.prepared`.
     """
 
     operands: ClassVar[tuple[Operand, ...]] = ()
     differentiable: ClassVar[str] = DIFFERENTIABLE
     called: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    slots: Mapping[str, int]
+    _named: tuple[str, ...]
     _is_host: bool
     _threads: int
     _framework: str
     _description: Any
     _shape: Ints
+    _lead: Ints
     _views: dict[str, TensorView]
     _placed: Mapping[str, Placed]
     _batch: Axes
@@ -103,10 +104,8 @@ class TakesOperands(TakesTrees):
         given = self._without_those_of_tree(given)
         views = self._views_of(given)
         check_source(self.output_op, views.get("Z"), self._called("Z"))
-        declared = [*self.slots]
-        self._shape = self._fit(views)
-        inner = [name for name in (*declared, *views) if name not in ("Z", "Y")]
-        self.slots = {name: slot for slot, name in enumerate(dict.fromkeys([*inner, "Z", "Y"]))}
+        self._shape = shape = self._fit(views)
+        self._lead = self._lead_of(shape)
         self._settle(views)
         for name, item in views.items():
             self._check(name, item)
@@ -120,8 +119,17 @@ class TakesOperands(TakesTrees):
         self._same = {"Z": "Y"} if same else {}
         self._lay_out()
 
+    @property
+    def slots(self) -> dict[str, int]:
+        """The position of each tensor in the order of `operands`, with what `_fit` added in front
+        of Z and Y; see `core.prepared`."""
+        inner = dict.fromkeys(name for name in (*self._named, *self._views) if name not in "ZY")
+        return {name: slot for slot, name in enumerate((*inner, "Z", "Y"))}
+
     def _without_those_of_tree(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The tensors without those that a visitor tree reads itself, and with its D as Y."""
+        if not isinstance(self.output_op, VisitorArguments):
+            return dict(given)
         names = [item.name for item in self.operands if item.of_tree]
         others = ((self._called(name), given.get(name)) for name in names)
         Y, *kept = self._given_result(given.get("Y"), *others)
@@ -134,7 +142,7 @@ class TakesOperands(TakesTrees):
         for item in self.operands:
             value = given.get(item.name)
             named |= self._listed(item, value) if item.each else {item.name: value}
-        self.slots = {name: slot for slot, name in enumerate(named)}
+        self._named = tuple(named)
         return {
             name: view(value, self._called(name), self.differentiable)
             for name, value in named.items()
@@ -184,7 +192,7 @@ class TakesOperands(TakesTrees):
         check_promise(item, self._described(name), self._called(name))
 
     def _operand(self, name: str) -> Operand:
-        return self._table[name.partition("[")[0]]
+        return self._table.get(name) or self._table[name.partition("[")[0]]
 
     def _called(self, name: str) -> str:
         return self.called.get(name, name)
@@ -242,10 +250,9 @@ class TakesOperands(TakesTrees):
         inner = len(self._operand(name).axes)
         return Placed.of(item, self._described(name), self._device, inner)
 
-    @property
-    def _lead(self) -> Ints:
-        """The leading dimensions of the result."""
-        return self._shape[: len(self._shape) - len(self._operand("Y").axes)]
+    def _lead_of(self, shape: Ints) -> Ints:
+        """The leading dimensions of a result, over which kernels run as a batch."""
+        return shape[: len(shape) - len(self._operand("Y").axes)]
 
     @property
     def _outputs(self) -> Results:

@@ -66,8 +66,7 @@ class SparseArguments(Arguments):
                 )
         return shape
 
-    @property
-    def _lead(self) -> Ints:
+    def _lead_of(self, shape: Ints) -> Ints:
         """None: the batch is the rows of one matrix."""
         return ()
 

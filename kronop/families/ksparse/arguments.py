@@ -118,7 +118,7 @@ class SparseArguments(Arguments):
     def _strides(self, name: str, item: Placed) -> Ints:
         if name in _FLAT:
             return self._placed_ends[name][1]
-        own = self._operand(name)
+        own = self._table[name]
         return along(item.own, own.axes, own.over or own.axes)
 
     def _new_result(self, like: TensorView) -> TensorView:

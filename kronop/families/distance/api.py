@@ -12,11 +12,10 @@ import kronop.families.distance.kernels as kernels
 from kronop.args.device import target_of
 from kronop.args.frameworks import dims
 from kronop.core import prepared
-from kronop.core.calls import describe_output, epilogue_of, finish, operation_of
+from kronop.core.calls import describe_output, epilogue_of, finish, operation_of, plain
 from kronop.core.prepared import Key
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.shared import Array, check_flag
-from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.arguments import DistanceArguments, KernelMatmulArguments
 from kronop.families.distance.composed import bound_of
@@ -267,7 +266,7 @@ def distance_arguments(
     check_points(first.shape, second.shape)
     expanded = is_expanded(mode, max(first.shape[-2], second.shape[-2]))
     Y = describe_output(first.element, second.shape[-2], None, out)
-    X = TensorDescription(first.element)
+    X = plain(first.element)
     described = (X, X, Y, epilogue_of(X.element, Y, None), bound.form, x1 is x2, expanded)
     operation = operation_of(DistanceOperation, target_of(first), *described)
     return DistanceArguments(
@@ -283,7 +282,7 @@ def product_arguments(
     check_points(first.shape, second.shape)
     check_columns(third.shape, second.shape)
     Y = describe_output(first.element, third.shape[-1], None, out)
-    X = TensorDescription(first.element)
+    X = plain(first.element)
     described = (X, X, X, Y, epilogue_of(X.element, Y, None), bound.form)
     operation = operation_of(KernelMatmulOperation, target_of(first), *described)
     return KernelMatmulArguments(operation=operation, X1=x1, X2=x2, V=v, Y=out, kernel=bound)

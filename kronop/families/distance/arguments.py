@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from kronop.args.base import Arguments
@@ -28,12 +28,7 @@ from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel
 from kronop.families.distance.point_arguments import DIFFERENTIABLE
 from kronop.families.distance.product_size import KernelMatmulSize
-from kronop.families.distance.shape_arguments import (
-    check_columns,
-    check_points,
-    matrix_shape,
-    product_shape,
-)
+from kronop.families.distance.shape_arguments import check_points, matrix_shape, product_shape
 from kronop.families.distance.size import DistanceSize
 from kronop.families.distance.value_arguments import (
     checked,
@@ -90,6 +85,8 @@ class DistanceArguments(Arguments):
     describes: ClassVar[type] = DistanceDescription
     operands = (Operand("X1", "mk"), Operand("X2", "nk"), *results("mn"))
     differentiable = DIFFERENTIABLE
+    _rule: ClassVar[Callable[..., Ints]] = staticmethod(matrix_shape)
+    _result = ("M, N", "a row for each point of X1, a column for each of X2")
 
     def __init__(
         self,
@@ -111,10 +108,10 @@ class DistanceArguments(Arguments):
         self._accept(X1=X1, X2=X2, Z=Z, Y=Y)
 
     def _fit(self, views: dict[str, TensorView]) -> Ints:
-        x1, x2 = views["X1"], views["X2"]
+        """The shape of Y; the kernel's values that are tensors become operands."""
+        what, x1, x2 = self._description, views["X1"], views["X2"]
         check_points(x1.shape, x2.shape)
-        self._hold(views)
-        if self._description.symmetric and not same_elements(x1, x2):
+        if isinstance(what, DistanceDescription) and what.symmetric and not same_elements(x1, x2):
             raise ArgumentError(
                 mismatch(
                     "X2",
@@ -123,23 +120,19 @@ class DistanceArguments(Arguments):
                     hint="pass X1 twice, or describe an operation that is not symmetric",
                 )
             )
-        shape = matrix_shape(x1.shape, x2.shape, self._bound)
-        describes = "a row for each point of X1, a column for each of X2"
-        check_results(views, shape, "M, N", describes)
-        return shape
-
-    def _hold(self, views: dict[str, TensorView]) -> None:
-        """Takes the kernel's values; those that are tensors become operands."""
-        kernel, element = self._kernel, self._description.math.element_accumulator
+        shapes = [item.shape for name, item in views.items() if name not in ("Z", "Y")]
+        kernel, element = self._kernel, what.math.element_accumulator
         if isinstance(kernel, Kernel):
-            dims = max(len(item.shape) for name, item in views.items() if name not in ("Z", "Y"))
-            kernel = kernel.bound(dims - 2, self._regularization)
-        self._bound = in_memory(checked(kernel, self._description.kernel), element, views["X1"])
+            kernel = kernel.bound(max(map(len, shapes)) - 2, self._regularization)
+        self._bound = in_memory(checked(kernel, what.kernel), element, x1)
+        shape = self._rule(*shapes, self._bound)
+        check_results(views, shape, *self._result)
         names = names_of(self._bound)
         for name, item in tensors_of(self._bound).items():
             views[name] = view_of_value(names[name], item, element)
             axes = "k" if name.startswith("vector") else ""
             self._table[name] = Operand(name, axes, like=TensorDescription(element))
+        return shape
 
     @property
     def size(self) -> DistanceSize:
@@ -148,17 +141,14 @@ class DistanceArguments(Arguments):
         return DistanceSize(m, n, k, batch, **self._own())
 
     def _own(self) -> dict[str, int]:
-        """How many problems of the batch have points of their own: see `DistanceSize`."""
+        """How many problems of the batch have operands of their own: see `DistanceSize`."""
+        of = {"own_x1": ["X1"], "own_x2": ["X2"], "own_points": ["X1", "X2"], "own_v": ["V"]}
+        steps = {name: item.steps(self._lead) for name, item in self._placed.items()}
         return {
-            "own_x1": self._differing("X1"),
-            "own_x2": self._differing("X2"),
-            "own_points": self._differing("X1", "X2"),
+            own: math.prod(varying(self._lead, *(steps[name] for name in names)))
+            for own, names in of.items()
+            if names[0] in steps
         }
-
-    def _differing(self, *names: str) -> int:
-        """How many problems of the batch differ in one of these operands."""
-        lead = self._lead
-        return math.prod(varying(lead, *(self._placed[name].steps(lead) for name in names)))
 
     def _problem(self, places: Places, workspace: int) -> DistanceProblem:
         members = self._members(places)
@@ -224,6 +214,8 @@ class KernelMatmulArguments(DistanceArguments):
 
     describes: ClassVar[type] = KernelMatmulDescription
     operands = (Operand("X1", "mk"), Operand("X2", "nk"), Operand("V", "nc"), *results("mc"))
+    _rule: ClassVar[Callable[..., Ints]] = staticmethod(product_shape)
+    _result = ("M, C", "a row for each point of X1, and the columns of V")
 
     def __init__(
         self,
@@ -242,22 +234,11 @@ class KernelMatmulArguments(DistanceArguments):
         self._kernel, self._regularization = kernel, regularization
         self._accept(X1=X1, X2=X2, V=V, Z=Z, Y=Y)
 
-    def _fit(self, views: dict[str, TensorView]) -> Ints:
-        x1, x2, v = (views[name].shape for name in ("X1", "X2", "V"))
-        check_points(x1, x2)
-        check_columns(v, x2)
-        self._hold(views)
-        shape = product_shape(x1, x2, v, self._bound)
-        describes = "a row for each point of X1, and the columns of V"
-        check_results(views, shape, "M, C", describes)
-        return shape
-
     @property
     def size(self) -> KernelMatmulSize:
         m, c = self._shape[-2:]
         n, k = self._views["X2"].shape[-2:]
-        own = self._own() | {"own_v": self._differing("V")}
-        return KernelMatmulSize(m, n, k, math.prod(self._lead), c, **own)
+        return KernelMatmulSize(m, n, k, math.prod(self._lead), c, **self._own())
 
     def _problem(self, places: Places, workspace: int) -> KernelMatmulProblem:
         members, size = self._members(places), self.size

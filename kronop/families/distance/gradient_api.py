@@ -10,9 +10,8 @@ import numpy as np
 from kronop.args.device import target_of
 from kronop.args.tensor import view
 from kronop.core import prepared
-from kronop.core.calls import epilogue_of, finish, operation_of
+from kronop.core.calls import epilogue_of, finish, operation_of, plain
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.descriptions.tensor import TensorDescription
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_arguments import DistanceGradientArguments
 from kronop.families.distance.gradient_description import kind_of
@@ -94,7 +93,7 @@ def _arguments(
     A, B, C, D, L = operands
     given = zip("ABCDL", operands, strict=True)
     a, *_ = [view_of(item, name) for name, item in given if item is not None]
-    X, Y = (TensorDescription(each.element) for each in (a, a if out is None else view(out, "Y")))
+    X, Y = (plain(each.element) for each in (a, a if out is None else view(out, "Y")))
     described = (X, X, X, X, Y, epilogue_of(a.element, Y, None), power, power is TermKind.Two)
     operation = operation_of(DistanceGradientOperation, target_of(a), *described)
     return DistanceGradientArguments(operation=operation, A=A, B=B, C=C, D=D, L=L, Y=out, p=p)

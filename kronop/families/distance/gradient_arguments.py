@@ -116,8 +116,9 @@ class DistanceGradientArguments(Arguments):
         if "C" not in views:
             for name in ("Z", "Y"):
                 self._table[name] = dataclasses.replace(self._table[name], axes="nm", over="onm")
-        given = {name: item.shape for name, item in views.items() if name not in ("Z", "Y")}
-        shape = gradient_shape(given)
+        shape = gradient_shape(
+            {name: item.shape for name, item in views.items() if name not in ("Z", "Y")}
+        )
         describes = "a matrix like D for each row of coefficients"
         check_results(views, shape, "O with coefficients, N, M", describes)
         return shape
@@ -168,14 +169,10 @@ def _checked(p: Any, what: DistanceGradientDescription) -> Any:
     Raises:
         ArgumentError: it is not of the description's kind, or not positive and finite.
     """
-    if p is None and what.power_value is not None:
-        return what.power_value
-    if p is not None and (is_tensor(p) or what.power in GENERAL_POWERS):
-        is_same = what.power in GENERAL_POWERS
-        p = p if is_tensor(p) else power_of(p)
-    else:
-        is_same = p is not None and kind_of(p) is what.power
-    if not is_same:
+    p = what.power_value if p is None else p
+    power = p if p is None or is_tensor(p) else power_of(p)
+    of_one_kind = what.power not in GENERAL_POWERS
+    if power is None or (of_one_kind and (is_tensor(power) or kind_of(power) is not what.power)):
         raise ArgumentError(
             mismatch(
                 "p",
@@ -184,4 +181,4 @@ def _checked(p: Any, what: DistanceGradientDescription) -> Any:
                 hint="describe the operation with power=TermKind.General for any powers",
             )
         )
-    return p if is_tensor(p) else power_of(p)
+    return power

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.api import matrix_of
-from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel, PowerNorm, check_kernel
 from kronop.families.distance.point_arguments import alike
 from kronop.families.distance.selection_operation import Selection, joined
@@ -80,12 +79,18 @@ def kernel_reduce(
     bound = (summed or kernel).bound(dims)
     *lead, _, _ = matrix_shape(first.shape, second.shape, bound)
     cells = _TILE_BYTES[first.device.is_host] // (max(1, math.prod(lead)) * first.element.bytes)
-    tiles = _Tiles(x2, bound, (*lead,), max(1, min(count, cells)))
-    step = max(1, cells // tiles.columns)
-    parts = []
+    columns = max(1, min(count, cells))
+    step, tile, parts = max(1, cells // columns), None, []
     for row in range(0, max(1, first.shape[-2]), step):
         reduced = _LogSumExp() if reduction == "logsumexp" else _First(reduction, k, largest)
-        tiles.reduce(x1[..., row : row + step, :], reduced)
+        rows = x1[..., row : row + step, :]
+        for column in range(0, count, columns):
+            points = x2[..., column : column + columns, :]
+            shape = (*lead, rows.shape[-2], points.shape[-2])
+            # Parts of one size are computed in the same memory.
+            tile = tile if getattr(tile, "shape", None) == shape else None
+            tile = matrix_of(rows, points, bound, out=tile)
+            reduced.add(tile, column)
         parts.append(reduced.found())
     axis = -2 if reduction == "topk" else -1
     whole = [joined(each, axis) for each in zip(*parts, strict=True)]
@@ -105,31 +110,6 @@ def _squares(kernel: Kernel, reduction: str, element_bytes: int) -> Kernel | Non
     if kernel.p != 2 or reduction == "logsumexp" or element_bytes < 4:
         return None
     return PowerNorm(2, root=False)
-
-
-class _Tiles:
-    """Parts of a matrix, computed one after the other, those of one size in the same memory.
-
-    Args:
-        x2, bound: of the matrix.
-        lead: its leading dimensions.
-        columns: how many columns a part has.
-    """
-
-    def __init__(self, x2: Any, bound: Bound, lead: tuple[int, ...], columns: int) -> None:
-        self.columns = columns
-        self._x2, self._bound, self._lead = x2, bound, lead
-        self._tile: Any = None
-
-    def reduce(self, x1: Any, reduced: _Reduction) -> None:
-        """Gives all columns of the rows for x1 to the reduction."""
-        for column in range(0, self._x2.shape[-2], self.columns):
-            points = self._x2[..., column : column + self.columns, :]
-            shape = (*self._lead, x1.shape[-2], points.shape[-2])
-            if getattr(self._tile, "shape", None) != shape:
-                self._tile = None
-            self._tile = matrix_of(x1, points, self._bound, out=self._tile)
-            reduced.add(self._tile, column)
 
 
 def _check(reduction: str, k: object, largest: object, count: int) -> None:
@@ -172,16 +152,6 @@ def _is_count(k: Any, count: int) -> bool:
         return not isinstance(k, bool) and 1 <= operator.index(k) <= count
     except TypeError:
         return False
-
-
-class _Reduction(Protocol):
-    """What is known of some rows of the matrix."""
-
-    def add(self, matrix: Any, before: int) -> None:
-        """Adds columns, behind as many as `before`; the matrix may be changed."""
-        ...
-
-    def found(self) -> tuple[Any, ...]: ...
 
 
 class _First(Selection):

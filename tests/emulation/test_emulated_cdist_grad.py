@@ -90,8 +90,7 @@ def run(
     value = Value(0.0 if what.power is not TermKind.General or powers is not None else power)
     if powers is not None:
         powers = np.asarray(powers, support.numpy_type(what.math.element_accumulator))
-        batch = strides_of(powers)
-        value = Value(memory=Strided(pointer=powers.ctypes.data, strides=(), batch=batch))
+        value = Value(memory=_strided(powers[..., None], 1))
     problem = GradientProblem(
         m=m,
         n=n,

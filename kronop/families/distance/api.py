@@ -163,7 +163,7 @@ def kernel_matmul(
         result = None if out is None else out[:, None]
         result = kernel_matmul(x1, x2, v[:, None], kernel, regularization, result)
         return cast("Array", result[..., 0] if out is None else out)
-    bound = bound_of(kernel, max(map(dims, (x1, x2, v))) - 2, regularization)
+    bound = bound_of(kernel, batch_dims(x1, x2, v), regularization)
     return cast("Array", product_of(x1, x2, v, bound, out))
 
 
@@ -223,9 +223,9 @@ def is_expanded(mode: str, points: int) -> bool:
     return mode == MODES[1] or (mode == MODES[0] and points > _MANY_POINTS)
 
 
-def batch_dims(x1: Any, x2: Any) -> int:
-    """The leading dimensions of points, of whichever has more."""
-    return max(map(dims, (x1, x2))) - 2
+def batch_dims(*operands: Any) -> int:
+    """The leading dimensions of points and the like, of those that have most."""
+    return max(map(dims, operands)) - 2
 
 
 def matrix_of(

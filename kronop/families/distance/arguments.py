@@ -83,7 +83,11 @@ class DistanceArguments(Arguments):
     """
 
     describes: ClassVar[type] = DistanceDescription
-    operands = (Operand("X1", "mk"), Operand("X2", "nk"), *results("mn"))
+    operands: ClassVar[tuple[Operand, ...]] = (
+        Operand("X1", "mk"),
+        Operand("X2", "nk"),
+        *results("mn"),
+    )
     differentiable = DIFFERENTIABLE
     _rule: ClassVar[Callable[..., Ints]] = staticmethod(matrix_shape)
     _result = ("M, N", "a row for each point of X1, a column for each of X2")

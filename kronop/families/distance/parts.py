@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
@@ -71,8 +71,8 @@ def kernel_values(values: tuple[Value, ...], vectors: tuple[Value, ...]) -> dict
     return {
         "value": tuple(item.memory.pointer for item in values),
         "vector": tuple(item.memory.pointer for item in vectors),
-        "value_batch": tuple(_batches(values)),
-        "vector_batch": tuple(_batches(vectors)),
+        "value_batch": tuple(step for item in values for step in padded(item.memory.batch)),
+        "vector_batch": tuple(step for item in vectors for step in padded(item.memory.batch)),
         "vector_column": tuple(item.memory.column for item in vectors),
         "number": tuple(item.number for item in values),
     }
@@ -103,11 +103,6 @@ def strided_values(problem: object, names: Iterable[str]) -> dict[str, Any]:
         **{f"{name}_row": item.row for name, item in operands.items()},
         **{f"{name}_column": item.column for name, item in operands.items()},
     }
-
-
-def _batches(values: tuple[Value, ...]) -> Iterator[int]:
-    for item in values:
-        yield from padded(item.memory.batch)
 
 
 def constants_of(form: Form) -> tuple[tuple[str, Constant], ...]:

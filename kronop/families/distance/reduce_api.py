@@ -10,7 +10,7 @@ import numpy as np
 
 from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.distance.api import matrix_of
+from kronop.families.distance.api import batch_dims, matrix_of
 from kronop.families.distance.kernels import Kernel, PowerNorm, check_kernel
 from kronop.families.distance.point_arguments import alike
 from kronop.families.distance.selection_operation import Selection, joined
@@ -74,13 +74,13 @@ def kernel_reduce(
     count = second.shape[-2]
     _check(reduction, k, largest, count)
     k = 1 if k is None else operator.index(k)
-    dims = max(len(first.shape), len(second.shape)) - 2
     summed = _squares(kernel, reduction, first.element.bytes)
-    bound = (summed or kernel).bound(dims)
+    bound = (summed or kernel).bound(batch_dims(first, second))
     *lead, _, _ = matrix_shape(first.shape, second.shape, bound)
     cells = _TILE_BYTES[first.device.is_host] // (max(1, math.prod(lead)) * first.element.bytes)
     columns = max(1, min(count, cells))
-    step, tile, parts = max(1, cells // columns), None, []
+    step, parts = max(1, cells // columns), []
+    tile: Any = None
     for row in range(0, max(1, first.shape[-2]), step):
         reduced = _LogSumExp() if reduction == "logsumexp" else _First(reduction, k, largest)
         rows = x1[..., row : row + step, :]

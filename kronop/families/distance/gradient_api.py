@@ -83,17 +83,10 @@ def sums_of_slopes(operands: Sequence[Any], p: Any, largest: Any = None, out: An
     result, lesson = prepared.repeat(key, 1.0, 0.0, [*operands, largest, *powers, None, out])
     if result is not None:
         return result
-    return finish(_arguments([*operands, largest], p, power, out), lesson)
-
-
-def _arguments(
-    operands: Sequence[Any], p: Any, power: TermKind, out: Any
-) -> DistanceGradientArguments:
-    """The arguments of an operation that serves the operands A, B, C, D and L."""
-    A, B, C, D, L = operands
-    given = zip("ABCDL", operands, strict=True)
-    a, *_ = [view_of(item, name) for name, item in given if item is not None]
+    given = {**dict(zip("ABCD", operands, strict=True)), "L": largest}
+    a, *_ = [view_of(item, name) for name, item in given.items() if item is not None]
     X, Y = (plain(each.element) for each in (a, a if out is None else view(out, "Y")))
     described = (X, X, X, X, Y, epilogue_of(a.element, Y, None), power, power is TermKind.Two)
     operation = operation_of(DistanceGradientOperation, target_of(a), *described)
-    return DistanceGradientArguments(operation=operation, A=A, B=B, C=C, D=D, L=L, Y=out, p=p)
+    arguments = DistanceGradientArguments(operation=operation, **given, Y=out, p=p)
+    return finish(arguments, lesson)

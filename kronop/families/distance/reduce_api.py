@@ -78,11 +78,11 @@ def kernel_reduce(
     bound = (summed or kernel).bound(batch_dims(first, second))
     *lead, _, _ = matrix_shape(first.shape, second.shape, bound)
     cells = _TILE_BYTES[first.device.is_host] // (max(1, math.prod(lead)) * first.element.bytes)
-    columns = max(1, min(count, cells))
+    is_sum, columns = reduction == "logsumexp", max(1, min(count, cells))
     step, parts = max(1, cells // columns), []
     tile: Any = None
     for row in range(0, max(1, first.shape[-2]), step):
-        reduced = _LogSumExp() if reduction == "logsumexp" else _First(reduction, k, largest)
+        reduced = _LogSumExp() if is_sum else Selection(k, largest or "max" in reduction)
         rows = x1[..., row : row + step, :]
         for column in range(0, count, columns):
             points = x2[..., column : column + columns, :]
@@ -92,11 +92,12 @@ def kernel_reduce(
             tile = matrix_of(rows, points, bound, out=tile)
             reduced.add(tile, column)
         parts.append(reduced.found())
-    axis = -2 if reduction == "topk" else -1
-    whole = [joined(each, axis) for each in zip(*parts, strict=True)]
-    if summed is not None and reduction in ("max", "min", "topk"):
-        whole[0] = whole[0] ** 0.5
-    return whole[0] if len(whole) == 1 else tuple(whole)
+    values, *indices = [joined(each, -1 if is_sum else -2) for each in zip(*parts, strict=True)]
+    if summed is not None and "arg" not in reduction:
+        values = values**0.5
+    if reduction == "topk":
+        return values, *indices
+    return values if is_sum else (indices[0] if "arg" in reduction else values)[..., 0]
 
 
 def _squares(kernel: Kernel, reduction: str, element_bytes: int) -> Kernel | None:
@@ -154,19 +155,6 @@ def _is_count(k: Any, count: int) -> bool:
         return False
 
 
-class _First(Selection):
-    """The smallest or largest values, or their indices, or both."""
-
-    def __init__(self, reduction: str, k: int, largest: bool) -> None:
-        super().__init__(k, largest or reduction in ("max", "argmax"))
-        self._reduction = reduction
-
-    def found(self) -> tuple[Any, ...]:
-        if self._reduction == "topk":
-            return self.values, self.indices
-        return ((self.indices if "arg" in self._reduction else self.values)[..., 0],)
-
-
 class _LogSumExp:
     """The logarithm of the sum of exponentials, in float32 for 16 bits, where it would overflow."""
 
@@ -192,6 +180,7 @@ class _LogSumExp:
         self._sum = own if self._sum is None else np.logaddexp(own, self._sum)
 
     def found(self) -> tuple[Any, ...]:
+        """The sum alone, as `Selection.found` gives values and indices."""
         return (_cast(self._sum, self._kind),)
 
 

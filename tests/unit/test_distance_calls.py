@@ -190,7 +190,8 @@ def _operation(layout: Any = kronop.RowMajor) -> Any:
 
 def test_a_new_result_lies_as_described() -> None:
     arguments = kronop.DistanceArguments(operation=_operation(kronop.ColumnMajor), X1=_X, X2=_Y)
-    assert arguments.Y.shape == (7, 6) and arguments.Y.T.flags.c_contiguous
+    assert arguments.Y.shape == (7, 6)
+    assert arguments.Y.T.flags.c_contiguous
     arguments.operation.run(arguments)
     np.testing.assert_allclose(arguments.Y, _DOT, rtol=1e-13)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kronop.args.placing import Laid
+from kronop.args.placing import Placed
 from kronop.args.staging import Form
 from kronop.args.tensor import empty, view
 from kronop.args.view import Device, TensorView, contiguous_strides
@@ -127,18 +127,18 @@ def check_whole(name: str, extent: int) -> None:
         )
 
 
-def laid(item: TensorView, described: TensorDescription, device: Device) -> Laid:
+def placed(item: TensorView, described: TensorDescription, device: Device) -> Placed:
     """An interleaved operand: in its panels on a GPU; on a CPU, whose kernels know two strides, in
     a copy whose lines, of 32 elements of each panel, are contiguous."""
     if not device.is_host:
-        return Laid.of(item, described, device, DIMENSIONS)
+        return Placed.of(item, described, device, DIMENSIONS)
     lines, plain = _as_lines(item), TensorDescription(described.element)
     joined = lines.shape[-2] <= 1 or not lines.size
     form = None if joined else Form(lines.shape, contiguous_strides(lines.shape))
-    return Laid(view=lines, described=plain, inner=DIMENSIONS, form=form)
+    return Placed(view=lines, described=plain, inner=DIMENSIONS, form=form)
 
 
-def strides(item: Laid, described: TensorDescription, device: Device) -> tuple[int, int]:
+def strides(item: Placed, described: TensorDescription, device: Device) -> tuple[int, int]:
     """What kernels know of an operand: on a GPU the strides within panels and between them, else of
     rows and columns."""
     along, within, _ = item.own

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kronop.args.strides import Broadcast, Shape, broadcast_shapes, broadcasts, matrix_strides
@@ -38,25 +38,25 @@ def shaped(
     views: Mapping[str, TensorView],
     size: GemmCoord,
     batch: int,
-    described: Mapping[str, TensorDescription],
+    described: Callable[[str], TensorDescription],
 ) -> dict[str, TensorView]:
-    """The views, where flat ones are matrices of these extents in the described layouts."""
-    extents = {"A": (size.m, size.k), "B": (size.k, size.n)} | dict.fromkeys(
-        ("Z", "Y"), (size.m, size.n)
-    )
-    found = dict(views)
-    if described["Y"].interleaved:
+    """Flat ones among the views as matrices of these extents in the described layouts."""
+    if described("Y").interleaved:
         check_whole("K of the problem_size", size.k)
         check_whole("N of the problem_size", size.n)
+    result = (size.m, size.n)
+    extents = {"A": (size.m, size.k), "B": (size.k, size.n), "Z": result, "Y": result}
+    found = {}
     for name, matrix in extents.items():
-        item = views.get(name)
+        item, what = views.get(name), described(name)
         if item is None or len(item.shape) != 1:
             continue
-        own = shape_in_memory(matrix, described[name].layout)
+        own = shape_in_memory(matrix, what.layout)
         shape = (batch, *own) if batch > 1 else own
-        called = CALLED.get(name, name)
+        called, line = CALLED.get(name, name), ""
         if name == "Z":
-            shape = _shape_of_source(item.shape[0], shape, described[name])
+            line = "row" if what.layout is Layout.RowMajor else "column"
+            shape = _shape_of_source(item.shape[0], shape, what)
             if len(shape) == 2 and shape[0] == 1:
                 continue  # A row, which repeats as it is.
         if not item.in_place:
@@ -66,14 +66,11 @@ def shaped(
             raise shape_error(called, f"a matrix of {matrix}", item.shape, hint)
         if item.shape[0] != math.prod(shape):
             expected = f"{math.prod(shape)} elements, {' x '.join(map(str, shape))}"
-            if name == "Z":
-                line = "row" if described[name].layout is Layout.RowMajor else "column"
-                expected += f", or those of one {line}"
+            expected += f", or those of one {line}" if line else ""
             hint = "flat tensors hold `batch` matrices of the problem_size (M, N, K)"
             raise shape_error(called, expected, item.shape, hint)
-        steps = matrix_strides(shape, described[name].layout, 1)
-        strides = tuple(item.strides[0] * step for step in steps)
-        found[name] = item.reshaped(shape, strides)
+        steps = matrix_strides(shape, what.layout, 1)
+        found[name] = item.reshaped(shape, tuple(item.strides[0] * step for step in steps))
     return found
 
 
@@ -92,7 +89,7 @@ def _shape_of_source(
 def size_of(
     views: Mapping[str, TensorView],
     given: GemmCoord | None,
-    described: Mapping[str, TensorDescription],
+    described: Callable[[str], TensorDescription],
 ) -> GemmSize:
     """The extents of one product.
 
@@ -101,10 +98,10 @@ def size_of(
             fit each other, or are of another size than `given`.
     """
     for name, item in views.items():
-        if described[name].interleaved:
+        if described(name).interleaved:
             check_panels(item, CALLED.get(name, name))
     a, b = views["A"].shape, views["B"].shape
-    m, n, k = extents_of_product(a, b, described["A"].layout, described["B"].layout)
+    m, n, k = extents_of_product(a, b, described("A").layout, described("B").layout)
     if given is not None and (given.m, given.n, given.k) != (m, n, k):
         raise shape_error(
             "A and B",
@@ -144,15 +141,17 @@ def leading(a: Shape, b: Shape, own: int = 2, broadcast: Broadcast = broadcast_s
     return broadcast([("A", a[:-own]), ("B", b[:-own])])
 
 
-def check_others(others: Mapping[str, Shape], shape: Shape, columns: Any) -> None:
+def check_others(others: Mapping[str, Shape], shape: Shape, columns: Any, whole: int = 0) -> None:
     """Raises ArgumentError unless a bias, Y and Z, as far as there are any, have shapes that fit a
-    result of a shape and so many columns."""
+    result of a shape and so many columns, of which Z repeats `whole` dimensions only as a whole."""
     if "bias" in others and others["bias"] != (columns,):
         raise shape_error("bias", f"({columns},): a number for each column", others["bias"])
     if "Y" in others and others["Y"] != shape:
         raise shape_error("D", f"{shape}: leading dimensions, M, N", others["Y"])
     if "Z" in others and not broadcasts(others["Z"], shape):
         raise shape_error("C", f"{shape}, or what broadcasts to it", others["Z"])
+    if whole and "Z" in others and others["Z"][-whole:] != shape[-whole:]:
+        raise shape_error("C", f"(..., {shape[-whole:]})", others["Z"])
 
 
 def shape_error(

@@ -76,6 +76,11 @@ class Arguments(TakesOperands, TakesTurns, abc.ABC):
         """
         return self.size
 
+    @property
+    def _is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.size
+
     @abc.abstractmethod
     def _problem(self, places: Places, workspace: int) -> Any:
         """The problem, with operands at the places that kernels can reach."""
@@ -86,7 +91,7 @@ class Arguments(TakesOperands, TakesTurns, abc.ABC):
 
     def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
         """The kernel calls over the memory of `places`; empty if there is nothing to do."""
-        return self._launched(planned, places) if self.size else ()
+        return () if self._is_empty else self._launched(planned, places)
 
     def _launched(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
         """The kernel calls of arguments that are not empty."""

@@ -104,10 +104,13 @@ class TakesOperands(TakesTrees):
         given = self._without_those_of_tree(given)
         views = self._views_of(given)
         check_source(self.output_op, views.get("Z"), self._called("Z"))
+        declared = [*self.slots]
         self._shape = self._fit(views)
+        inner = [name for name in (*declared, *views) if name not in ("Z", "Y")]
+        self.slots = {name: slot for slot, name in enumerate(dict.fromkeys([*inner, "Z", "Y"]))}
         self._settle(views)
         for name, item in views.items():
-            check_promise(item, self._described(name), self._called(name))
+            self._check(name, item)
         if "Y" in views:
             self._take_result(given["Y"], views)
         else:
@@ -175,6 +178,10 @@ class TakesOperands(TakesTrees):
         leader = next(iter(views.values()))
         self._framework = leader.framework
         self._threads = host_threads(leader.framework) if self._is_host else thread_count()
+
+    def _check(self, name: str, item: TensorView) -> None:
+        """Refuses a tensor that is not as described."""
+        check_promise(item, self._described(name), self._called(name))
 
     def _operand(self, name: str) -> Operand:
         return self._table[name.partition("[")[0]]

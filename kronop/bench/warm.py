@@ -10,7 +10,7 @@ from typing import Any
 from kronop.bench.patterns import Case
 from kronop.cpus import cpu_count
 from kronop.errors import KronopError
-from kronop.families.ksparse.api import ksparse_arguments
+from kronop.families.ksparse.api import sparse_arguments
 from kronop.families.ksparse.gradient_api import gradient_arguments
 from kronop.progress import Progress
 
@@ -50,10 +50,10 @@ def _operations(case: Case, device: str) -> Iterator[tuple[Any, int, int]]:
     # A problem that does not fit in memory or has no kernel will fail the same way when measured.
     with contextlib.suppress(KronopError, RuntimeError, MemoryError):
         x, weight = matrix(case.pattern.inputs), empty(a, b, c, d)
-        made: list[Any] = [ksparse_arguments(x, weight, (a, b, c, d), is_last)]
+        made: list[Any] = [sparse_arguments(x, [weight], is_last)]
         if case.backward:
             g = matrix(case.pattern.outputs)
-            made.append(ksparse_arguments(g, weight.transpose(1, 2), (a, c, b, d), is_last))
+            made.append(sparse_arguments(g, [weight.transpose(1, 2)], is_last))
             if device == "cuda":
                 made.append(gradient_arguments(x, g, (a, b, c, d), batch_last=is_last))
         for arguments in made:

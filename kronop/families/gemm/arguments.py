@@ -145,8 +145,6 @@ class GemmArguments(Members):
         check_others(others, (*batch, *own), self._size.n, whole)
         if whole:  # The extents of D are those of panels.
             self._table["Y"] = dataclasses.replace(self._table["Y"], axes="nmi")
-        if "bias" in views:
-            check_element(views["bias"].element, what.Y.element, "bias", ", the type of D")
         if isinstance(self.output_op, VisitorArguments):
             self._visited = visited.visited(
                 what.epilogue, self.output_op, what.Y.layout, self.differentiable
@@ -156,11 +154,15 @@ class GemmArguments(Members):
     def _settle(self, views: Mapping[str, TensorView]) -> None:
         super()._settle({**views, **{item.key: item.view for item in self._visited}})
 
+    def _check(self, name: str, item: TensorView) -> None:
+        if name == "bias":
+            check_element(item.element, self._description.Y.element, name, ", the type of D")
+        super()._check(name, item)
+        if name in ("A", "B") and not self._is_host:
+            check_steps(item, self._described(name), name)
+
     def _end(self, views: dict[str, TensorView]) -> None:
         """Has C repeat over D, and accepts what else a visitor tree reads and writes."""
-        if not self._is_host:
-            for name in ("A", "B"):
-                check_steps(views[name], self._described(name), name)
         if "Z" in views:
             source = views["Z"]
             strides = broadcast_strides(source.shape, source.strides, self._shape)

@@ -111,20 +111,14 @@ class GemmDescription:
         """Whether A, B, C and D are arrays of panels."""
         return self.Y.interleaved
 
-    def x_shape(self, rows: Any) -> tuple[int, ...]:
-        """The shape of A, for M = `rows` or a size."""
-        m, _, k = _extents(rows)
-        return panels.shape_in_memory((m, k), self.A.layout)
-
-    def y_shape(self, rows: Any) -> tuple[int, ...]:
-        """The shape of D."""
-        m, n, _ = _extents(rows)
-        return panels.shape_in_memory((m, n), self.Y.layout)
-
-    def operands(self, rows: Any) -> dict[str, Any]:
-        """Shapes of operands, in the order of `reference`; `rows` may be a size."""
-        _, n, k = _extents(rows)
-        return {"A": self.x_shape(rows), "B": panels.shape_in_memory((k, n), self.B.layout)}
+    def shapes(self, size: Any) -> dict[str, Any]:
+        m = getattr(size, "m", size)
+        n, k = getattr(size, "n", _SAMPLE_COLUMNS), getattr(size, "k", _SAMPLE_DEPTH)
+        matrices = {"A": (m, k), "B": (k, n), "Y": (m, n)}
+        return {
+            name: panels.shape_in_memory(matrix, getattr(self, name).layout)
+            for name, matrix in matrices.items()
+        }
 
     def reference(
         self,
@@ -144,12 +138,6 @@ class GemmDescription:
         if isinstance(self.epilogue, VisitorEpilogue):
             return finish_visitor(self.epilogue, output_op, product)
         return finish(self.epilogue, output_op, product, z, bias)
-
-
-def _extents(rows: Any) -> tuple[int, int, int]:
-    """M, N and K of a size, or of M rows."""
-    m = getattr(rows, "m", rows)
-    return m, getattr(rows, "n", _SAMPLE_COLUMNS), getattr(rows, "k", _SAMPLE_DEPTH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -202,7 +202,7 @@ class KronMatmulArguments(Arguments):
         )
 
 
-def _check_shape(item: TensorView, name: str, matrix: tuple[int, int], shown: Ints) -> None:
+def _check_shape(item: TensorView, name: str, matrix: Ints, shown: Ints) -> None:
     if len(item.shape) < 2 or item.shape[-2:] != matrix:
         sizes = ", ".join(str(size) for size in shown)
         raise ArgumentError(

@@ -9,8 +9,8 @@ from typing import Any
 
 from kronop.core.command import DEFAULT_ROWS, Command, Flag, rows_of
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.ksparse.api import ksparse_arguments
-from kronop.families.ksparse.arguments import KSparseArguments
+from kronop.families.ksparse.api import sparse_arguments
+from kronop.families.ksparse.arguments import SparseArguments
 from kronop.families.ksparse.operation import KSparseChainOperation, KSparseOperation
 
 
@@ -41,15 +41,15 @@ class _Command(Command):
         shape: str,
         rows: int | None,
         tensor: Callable[[tuple[int, ...]], Any],
-    ) -> KSparseArguments:
+    ) -> SparseArguments:
         own, text = rows_of(shape)
         pattern = pattern_of(text)
         if len(pattern) != 4:
             raise ArgumentError(mismatch("shape", expected="a,b,c,d", got=shape, hint="see --help"))
-        a, b, c, d = pattern
+        a, _, c, d = pattern
         features, rows = a * c * d, rows or own or DEFAULT_ROWS
         x = tensor((features, rows) if options.batch_last else (rows, features))
-        return ksparse_arguments(x, tensor(pattern), (a, b, c, d), options.batch_last)
+        return sparse_arguments(x, [tensor(pattern)], options.batch_last)
 
 
 COMMAND = _Command()

@@ -121,9 +121,7 @@ def placed(
     }
 
 
-def pointer_of(
-    places: Places, written: Results, name: str, item: Placed, number: str = ""
-) -> int:
+def pointer_of(places: Places, written: Results, name: str, item: Placed, number: str = "") -> int:
     """The address at which kernels read or write an operand; `number` follows its name."""
     if name in written:
         return places.output(name + number, item.view, item.form, read=written[name]).pointer

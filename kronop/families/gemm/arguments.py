@@ -26,11 +26,11 @@ from kronop.families.gemm.modes import check_batch, check_mode, refuse_lists
 from kronop.families.gemm.panels import shape_in_memory
 from kronop.families.gemm.shape_arguments import (
     check_others,
-    check_size,
+    check_panels,
     check_steps,
-    leading,
+    product_of,
+    shape_error,
     shaped,
-    size_of,
 )
 from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.vocabulary import GemmCoord, Mode
@@ -135,14 +135,21 @@ class GemmArguments(Members):
         """The shape of D; flat tensors beside a problem size get those of matrices."""
         what, given = self._description, self._given_size
         if given is not None:
-            views |= shaped(views, check_size(given), self._mode.batch, self._described)
-        self._size = size_of(views, given, self._described)
-        own = shape_in_memory((self._size.m, self._size.n), what.Y.layout)
-        batch = leading(views["A"].shape, views["B"].shape, len(own))
+            views |= shaped(views, given, self._mode.batch, self._described)
+        for name, item in views.items():
+            if self._described(name).interleaved:
+                check_panels(item, self._called(name))
+        a, b = views["A"].shape, views["B"].shape
+        (m, n, k), batch = product_of(a, b, what.A.layout, what.B.layout)
+        if given is not None and (given.m, given.n, given.k) != (m, n, k):
+            expected = f"({given.m}, {given.k}) and ({given.k}, {given.n}), the problem_size"
+            hint = "a problem_size is kronop.gemm.GemmCoord(M, N, K)"
+            raise shape_error("A and B", expected, (a, b), hint)
         check_batch(batch, self._mode)
+        self._size, own = GemmSize(m, n, k), shape_in_memory((m, n), what.Y.layout)
         others = {name: views[name].shape for name in ("bias", "Y", "Z") if name in views}
         whole = len(own) if what.interleaved else 0
-        check_others(others, (*batch, *own), self._size.n, whole)
+        check_others(others, (*batch, *own), n, whole)
         if whole:  # The extents of D are those of panels.
             self._table["Y"] = dataclasses.replace(self._table["Y"], axes="nmi")
         if isinstance(self.output_op, VisitorArguments):

@@ -17,6 +17,7 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, finish_visitor, widen
 from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.shared import check_flag, check_operands
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
@@ -33,7 +34,20 @@ _SAMPLE_COLUMNS, _SAMPLE_DEPTH = 37, 29
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GemmDescription:
+class OfProducts(Shaped):
+    """What is said of one product, and of each of a group."""
+
+    math: MathInstruction
+    tile: TileDescription | None
+    A: TensorDescription
+    B: TensorDescription
+    Y: TensorDescription
+    epilogue: Epilogue
+    swizzling_functor: Swizzle = IdentitySwizzle1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmDescription(OfProducts):
     """The frozen description of a matrix product.
 
     Attributes:
@@ -59,27 +73,13 @@ class GemmDescription:
         [[3.0, 3.0], [3.0, 3.0]]
     """
 
-    math: MathInstruction
-    tile: TileDescription | None
-    A: TensorDescription
-    B: TensorDescription
-    Y: TensorDescription
-    epilogue: Epilogue
-    swizzling_functor: Swizzle = IdentitySwizzle1
     visitor: bool = False
 
     def __post_init__(self) -> None:
         math = self.math
         if getattr(math, "element_a", None) is tfloat32:
             # In memory it is float32, whose last bits the tensor cores drop.
-            math = MathInstruction(
-                math.instruction_shape,
-                float32,
-                float32,
-                math.element_accumulator,
-                math.opcode_class,
-                math.math_operation,
-            )
+            math = dataclasses.replace(math, element_a=float32, element_b=float32)
         inputs = {"A": self.A, "B": self.B}
         check_operands(
             math, self.tile, self.epilogue, inputs, self.Y, matrix_product=True, trees=True

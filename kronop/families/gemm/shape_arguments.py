@@ -8,20 +8,28 @@ from typing import Any
 
 from kronop.args.strides import Broadcast, Shape, broadcast_shapes, broadcasts, matrix_strides
 from kronop.args.view import TensorView
-from kronop.descriptions.datatype import AnyLayout, InterleavedLayout, Layout
+from kronop.descriptions.datatype import INTERLEAVE, AnyLayout, InterleavedLayout, Layout
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.families.gemm.panel_arguments import check_panels, check_whole
-from kronop.families.gemm.panels import extents_of, shape_in_memory
-from kronop.families.gemm.size import GemmSize
+from kronop.families.gemm.panels import DIMENSIONS, extents_of, shape_in_memory
 from kronop.families.gemm.vocabulary import GemmCoord
 
 # The names of operands for callers, where these are others.
 CALLED: Mapping[str, str] = {"Z": "C", "Y": "D"}
 
 
-def check_size(size: object) -> GemmCoord:
-    """The size; raises ElementTypeError if it is not a GemmCoord."""
+def shaped(
+    views: Mapping[str, TensorView],
+    size: GemmCoord,
+    batch: int,
+    described: Callable[[str], TensorDescription],
+) -> dict[str, TensorView]:
+    """Flat ones among the views as matrices of these extents in the described layouts.
+
+    Raises:
+        ElementTypeError: `size` is no GemmCoord.
+        ArgumentError: tensors of other sizes, or that are copied.
+    """
     if not isinstance(size, GemmCoord):
         raise ElementTypeError(
             mismatch(
@@ -31,16 +39,6 @@ def check_size(size: object) -> GemmCoord:
                 hint="kronop.gemm.GemmCoord(M, N, K), or None",
             )
         )
-    return size
-
-
-def shaped(
-    views: Mapping[str, TensorView],
-    size: GemmCoord,
-    batch: int,
-    described: Callable[[str], TensorDescription],
-) -> dict[str, TensorView]:
-    """Flat ones among the views as matrices of these extents in the described layouts."""
     if described("Y").interleaved:
         check_whole("K of the problem_size", size.k)
         check_whole("N of the problem_size", size.n)
@@ -86,36 +84,14 @@ def _shape_of_source(
     return next((it for it in (line, each) if elements == math.prod(it)), shape)
 
 
-def size_of(
-    views: Mapping[str, TensorView],
-    given: GemmCoord | None,
-    described: Callable[[str], TensorDescription],
-) -> GemmSize:
-    """The extents of one product.
-
-    Raises:
-        ArgumentError: A and B are no matrices, or are not interleaved as described; or they do not
-            fit each other, or are of another size than `given`.
-    """
-    for name, item in views.items():
-        if described(name).interleaved:
-            check_panels(item, CALLED.get(name, name))
-    a, b = views["A"].shape, views["B"].shape
-    m, n, k = extents_of_product(a, b, described("A").layout, described("B").layout)
-    if given is not None and (given.m, given.n, given.k) != (m, n, k):
-        raise shape_error(
-            "A and B",
-            f"({given.m}, {given.k}) and ({given.k}, {given.n}), the problem_size",
-            (a, b),
-            "a problem_size is kronop.gemm.GemmCoord(M, N, K)",
-        )
-    return GemmSize(m, n, k)
-
-
-def extents_of_product(
-    a: Shape, b: Shape, of_a: AnyLayout = Layout.RowMajor, of_b: AnyLayout = Layout.RowMajor
-) -> tuple[Any, Any, Any]:
-    """M, N and K of a product of matrices of these shapes and layouts.
+def product_of(
+    a: Shape,
+    b: Shape,
+    of_a: AnyLayout = Layout.RowMajor,
+    of_b: AnyLayout = Layout.RowMajor,
+    broadcast: Broadcast = broadcast_shapes,
+) -> tuple[tuple[Any, Any, Any], Shape]:
+    """(M, N and K, the leading dimensions) of a product of tensors of these shapes and layouts.
 
     Raises:
         ArgumentError: they are no matrices, or do not fit each other.
@@ -125,20 +101,13 @@ def extents_of_product(
             hint = "flat tensors need a problem_size; reshape a vector to one row or column"
             raise shape_error(name, "at least two dimensions", shape, hint)
     (m, k), (depth, n) = extents_of(a, of_a), extents_of(b, of_b)
+    own = 2
     if isinstance(of_b, InterleavedLayout):
         check_whole("N, the columns of interleaved B", n)
+        own = DIMENSIONS
     if k != depth:
         raise shape_error("B", f"(..., {k}, N), as A of shape {a} has {k} columns", b)
-    return m, n, k
-
-
-def leading(a: Shape, b: Shape, own: int = 2, broadcast: Broadcast = broadcast_shapes) -> Shape:
-    """The leading dimensions of a product; `own` are those that each matrix has.
-
-    Raises:
-        ArgumentError: those of A and B do not broadcast.
-    """
-    return broadcast([("A", a[:-own]), ("B", b[:-own])])
+    return (m, n, k), broadcast([("A", a[:-own]), ("B", b[:-own])])
 
 
 def check_others(others: Mapping[str, Shape], shape: Shape, columns: Any, whole: int = 0) -> None:
@@ -152,6 +121,43 @@ def check_others(others: Mapping[str, Shape], shape: Shape, columns: Any, whole:
         raise shape_error("C", f"{shape}, or what broadcasts to it", others["Z"])
     if whole and "Z" in others and others["Z"][-whole:] != shape[-whole:]:
         raise shape_error("C", f"(..., {shape[-whole:]})", others["Z"])
+
+
+def check_panels(item: TensorView, name: str) -> None:
+    """Raises ArgumentError unless a tensor holds panels, each of them without gaps."""
+    width = item.shape[-1] if item.shape else None
+    if len(item.shape) < DIMENSIONS or width != INTERLEAVE:
+        expected = {
+            "A": "(..., K/32, M, 32)",
+            "B": "(..., K/32, N, 32)",
+        }.get(name, "(..., N/32, M, 32)")
+        hint = "flat tensors need a problem_size; kronop.gemm.interleave makes panels of a matrix"
+        raise shape_error(name, f"{expected}, interleaved", item.shape, hint)
+    # Of extents above 1, strides tell where elements are.
+    follows = item.shape[-2] <= 1 or item.strides[-2] == INTERLEAVE
+    if item.size and not (follows and item.strides[-1] == 1 and item.in_place):
+        raise ArgumentError(
+            mismatch(
+                f"memory of {name}",
+                expected=f"panels without gaps: strides (any, {INTERLEAVE}, 1), in native byte"
+                " order",
+                got=f"strides {item.strides[-DIMENSIONS:]}",
+                hint=f"copy {name}, or make it with kronop.gemm.interleave",
+            )
+        )
+
+
+def check_whole(name: str, extent: int) -> None:
+    """Raises ArgumentError if an extent that panels cut is no multiple of theirs."""
+    if extent % INTERLEAVE:
+        raise ArgumentError(
+            mismatch(
+                name,
+                expected=f"a multiple of {INTERLEAVE}, which a panel has",
+                got=extent,
+                hint="pad the tensors with zeros",
+            )
+        )
 
 
 def shape_error(

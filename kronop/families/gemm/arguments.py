@@ -109,12 +109,12 @@ class GemmArguments(Members):
         self._given_size, self._matrices = problem_size, (A, B)
         given = {"A": A, "B": B, "C": C, "D": D}
         if gemm_mode is Mode.Array and any(isinstance(it, (list, tuple)) for it in given.values()):
-            self._take_array(given, bias)
+            self._take_array(lists_of({"A": A, "B": B}, {"C": C, "D": D}), bias)
         else:
             refuse_lists(given, self._mode)
             self._accept(A=A, B=B, bias=bias, Z=C, Y=D)
 
-    def _take_array(self, given: Mapping[str, Any], bias: Any) -> None:
+    def _take_array(self, lists: Mapping[str, Any], bias: Any) -> None:
         """Accepts lists of matrices, each product of which has arguments of its own."""
         if isinstance(self.output_op, VisitorArguments):
             raise ArgumentError(
@@ -125,9 +125,8 @@ class GemmArguments(Members):
                     hint="stack the matrices, or run the operation for each",
                 )
             )
-        lists = lists_of(*({name: given[name] for name in names} for names in ("AB", "CD")))
-        given_size, own = self._given_size, {"output_op": self.output_op, "bias": bias}
-        make = functools.partial(GemmArguments, self.operation, given_size, **own)
+        shared = {"problem_size": self._given_size, "output_op": self.output_op, "bias": bias}
+        make = functools.partial(GemmArguments, self.operation, **shared)
         self._take_members(make, lists, "the array")
         check_batch((len(self.members),), self._mode)
 

@@ -20,6 +20,7 @@ from kronop.descriptions.datatype import Layout
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.summed import summed
 from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.frozen import dataclass
 from kronop.tensors import Tensor
@@ -74,18 +75,18 @@ class TakesOperands(TakesTrees):
             framework and on its device.
         differentiable: the function with gradients that messages name.
         called: the names of operands for the caller, where these are others.
-        slots: the position of each tensor in the order of `operands`; see `core.prepared`.
     """
 
     operands: ClassVar[tuple[Operand, ...]] = ()
     differentiable: ClassVar[str] = DIFFERENTIABLE
     called: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    slots: Mapping[str, int]
+    _named: tuple[str, ...]
     _is_host: bool
     _threads: int
     _framework: str
     _description: Any
     _shape: Ints
+    _lead: Ints
     _views: dict[str, TensorView]
     _placed: Mapping[str, Placed]
     _batch: Axes
@@ -100,14 +101,11 @@ class TakesOperands(TakesTrees):
         Args:
             given: a tensor or None for each of `operands`, by name.
         """
-        self._table = {item.name: item for item in self.operands}
         given = self._without_those_of_tree(given)
         views = self._views_of(given)
         check_source(self.output_op, views.get("Z"), self._called("Z"))
-        declared = [*self.slots]
-        self._shape = self._fit(views)
-        inner = [name for name in (*declared, *views) if name not in ("Z", "Y")]
-        self.slots = {name: slot for slot, name in enumerate(dict.fromkeys([*inner, "Z", "Y"]))}
+        self._shape = shape = self._fit(views)
+        self._lead = self._lead_of(shape)
         self._settle(views)
         for name, item in views.items():
             self._check(name, item)
@@ -120,8 +118,17 @@ class TakesOperands(TakesTrees):
         self._source_is_result = bool(self._same)
         self._lay_out()
 
+    @property
+    def slots(self) -> dict[str, int]:
+        """The position of each tensor in the order of `operands`, with what `_fit` added in front
+        of Z and Y; see `core.prepared`."""
+        inner = dict.fromkeys(name for name in (*self._named, *self._views) if name not in "ZY")
+        return {name: slot for slot, name in enumerate((*inner, "Z", "Y"))}
+
     def _without_those_of_tree(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The tensors without those that a visitor tree reads itself, and with its D as Y."""
+        if not isinstance(self.output_op, VisitorArguments):
+            return dict(given)
         names = [item.name for item in self.operands if item.of_tree]
         others = ((self._called(name), given.get(name)) for name in names)
         Y, *kept = self._given_result(given.get("Y"), *others)
@@ -130,19 +137,19 @@ class TakesOperands(TakesTrees):
     def _views_of(self, given: Mapping[str, Any]) -> dict[str, TensorView]:
         """Views by name of the tensors that are given; those of a list are called name[0] and so
         on."""
-        named: dict[str, Any] = {}
+        table: dict[str, Operand] = {}
+        views = {}
         for item in self.operands:
             value = given.get(item.name)
-            named |= self._listed(item, value) if item.each else {item.name: value}
-        self.slots = {name: slot for slot, name in enumerate(named)}
-        return {
-            name: view(value, self._called(name), self.differentiable)
-            for name, value in named.items()
-            if value is not None or not self._operand(name).optional
-        }
+            for name, tensor in self._listed(item, value) if item.each else ((item.name, value),):
+                table[name] = item
+                if tensor is not None or not item.optional:
+                    views[name] = view(tensor, self._called(name), self.differentiable)
+        self._table, self._named = table, tuple(table)
+        return views
 
-    def _listed(self, operand: Operand, value: Any) -> dict[str, Tensor]:
-        """The tensors of a list, by name."""
+    def _listed(self, operand: Operand, value: Any) -> list[tuple[str, Tensor]]:
+        """The tensors of a list, with their names."""
         name, each = operand.name, getattr(self._description, operand.each)
         found = listed(value)
         if found is None:
@@ -163,7 +170,7 @@ class TakesOperands(TakesTrees):
                     hint="pass one tensor for each of them",
                 )
             )
-        return {f"{name}[{index}]": item for index, item in enumerate(found)}
+        return [(f"{name}[{index}]", item) for index, item in enumerate(found)]
 
     def _fit(self, views: dict[str, TensorView]) -> Ints:
         """The shape of Y, by the family's rule, which checks all shapes.
@@ -183,15 +190,12 @@ class TakesOperands(TakesTrees):
         """Refuses a tensor that is not as described."""
         check_promise(item, self._described(name), self._called(name))
 
-    def _operand(self, name: str) -> Operand:
-        return self._table[name.partition("[")[0]]
-
     def _called(self, name: str) -> str:
         return self.called.get(name, name)
 
     def _described(self, name: str) -> TensorDescription:
         """The type and layout of an operand."""
-        return self._operand(name).described(self._description)
+        return self._table[name].described(self._description)
 
     def _take_result(self, Y: Tensor, views: Mapping[str, TensorView]) -> None:
         """Accepts the caller's Y after checking that it can be written and overlaps no input.
@@ -244,13 +248,12 @@ class TakesOperands(TakesTrees):
         }
 
     def _placed_of(self, name: str, item: TensorView) -> Placed:
-        inner = len(self._operand(name).axes)
+        inner = len(self._table[name].axes)
         return Placed.of(item, self._described(name), self._device, inner)
 
-    @property
-    def _lead(self) -> Ints:
-        """The leading dimensions of the result."""
-        return self._shape[: len(self._shape) - len(self._operand("Y").axes)]
+    def _lead_of(self, shape: Ints) -> Ints:
+        """The leading dimensions of a result, over which kernels run as a batch."""
+        return shape[: len(shape) - len(self._table["Y"].axes)]
 
     @property
     def _outputs(self) -> Results:
@@ -266,5 +269,5 @@ class TakesOperands(TakesTrees):
 
     def _strides(self, name: str, item: Placed) -> Ints:
         """The strides of an operand along the axes that kernels read it along."""
-        own = self._operand(name)
+        own = self._table[name]
         return along(item.moving, own.axes, own.over or own.axes)

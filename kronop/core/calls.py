@@ -145,6 +145,7 @@ def check_activation(activation: object) -> None:
         )
 
 
+@functools.lru_cache(maxsize=512)
 def epilogue_of(x: DataType, Y: TensorDescription, activation: str | None) -> Epilogue:
     accumulator = MathInstruction.simt(x).element_accumulator
     if activation is None:
@@ -164,6 +165,10 @@ def finish(arguments: Any, lesson: Lesson | None, slots: Mapping[str, int] = _NO
     if lesson is not None:
         lesson.learn(arguments, {**arguments.slots, **slots})
     return arguments.Y
+
+
+plain = functools.lru_cache(maxsize=64)(TensorDescription)
+"""The description of an operand of a type, of which nothing else is known."""
 
 
 @functools.lru_cache(maxsize=2048)

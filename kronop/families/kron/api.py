@@ -9,10 +9,9 @@ from typing import Any
 from kronop.args.device import target_of
 from kronop.args.tensor import describe, listed, view
 from kronop.core import prepared
-from kronop.core.calls import describe_output, epilogue_of, finish, operand_of, operation_of
+from kronop.core.calls import describe_output, epilogue_of, finish, operand_of, operation_of, plain
 from kronop.core.prepared import Call
 from kronop.descriptions.shared import Array, beta_beside
-from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ElementTypeError, mismatch
 from kronop.families.kron.arguments import KronMatmulArguments
 from kronop.families.kron.description import Side
@@ -159,7 +158,7 @@ def kron_arguments(
     columns = math.prod(shape[1 if side is Side.Right else 0] for shape in shapes)
     inner = columns if side is Side.Right else (x_view.shape[-1] if len(x_view.shape) > 1 else 1)
     Y = describe_output(x_view.element, inner, z, out)
-    X, F = describe(x_view, "X"), TensorDescription(x_view.element)
+    X, F = describe(x_view, "X"), plain(x_view.element)
     described = (X, F, Y, epilogue_of(X.element, Y, None), shapes, side)
     operation = operation_of(KronMatmulOperation, target_of(x_view), *described)
     return KronMatmulArguments(

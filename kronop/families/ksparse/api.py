@@ -16,12 +16,12 @@ from kronop.core.calls import (
     finish,
     operand_of,
     operation_of,
+    plain,
 )
 from kronop.core.prepared import Call
 from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.datatype import result_type
 from kronop.descriptions.shared import Array, beta_beside, check_flag
-from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ElementTypeError, mismatch
 from kronop.families.ksparse import shape_arguments
 from kronop.families.ksparse.arguments import (
@@ -141,10 +141,11 @@ def sparse_arguments(
     """The arguments that `ksmm` runs for these tensors, with their operation."""
     patterns = chain_patterns(chain)
     _check_types(x, chain)
-    x_view, target = operand_of(x), target_of(operand_of(x))
+    x_view = operand_of(x)
+    target = target_of(x_view)
     inner = math.prod(x_view.shape[1:]) if batch_last else outputs_of(patterns[-1])
     X, Y = describe(x_view, "X"), describe_output(x_view.element, inner, z, out)
-    ends = (X, TensorDescription(X.element), Y, epilogue_of(X.element, Y, activation))
+    ends = (X, plain(X.element), Y, epilogue_of(X.element, Y, activation))
     given = {"X": x, "bias": bias, "Z": z, "Y": out}
     if len(chain) == 1:
         single = operation_of(KSparseOperation, target, *ends, patterns[0], batch_last)

@@ -66,8 +66,7 @@ class SparseArguments(Arguments):
                 )
         return shape
 
-    @property
-    def _lead(self) -> Ints:
+    def _lead_of(self, shape: Ints) -> Ints:
         """None: the batch is the rows of one matrix."""
         return ()
 
@@ -119,7 +118,7 @@ class SparseArguments(Arguments):
     def _strides(self, name: str, item: Placed) -> Ints:
         if name in _FLAT:
             return self._placed_ends[name][1]
-        own = self._operand(name)
+        own = self._table[name]
         return along(item.own, own.axes, own.over or own.axes)
 
     def _new_result(self, like: TensorView) -> TensorView:

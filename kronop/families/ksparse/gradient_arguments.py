@@ -125,8 +125,7 @@ class KSparseGradientArguments(Arguments):
         """Never: for an empty batch, kernels still write Y."""
         return False
 
-    @property
-    def _lead(self) -> Ints:
+    def _lead_of(self, shape: Ints) -> Ints:
         """None: the dimension of products is one of each operand's own."""
         return ()
 

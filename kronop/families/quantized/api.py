@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, overload
 from kronop.args.device import target_of
 from kronop.args.tensor import check_element, describe, empty, view
 from kronop.core import prepared
-from kronop.core.calls import finish, operation_of
+from kronop.core.calls import finish, operation_of, plain
 from kronop.descriptions.datatype import float32, int8
 from kronop.descriptions.shared import Array
-from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.kron.api import factors_of
 from kronop.families.kron.description import Side
@@ -127,7 +126,7 @@ def quantized_arguments(
     shapes = tuple(view(item, f"factors[{at}]").shape for at, item in enumerate(factors))
     result_shapes(x_view.shape, shapes, bits)
     matrices = tuple(shape[-2:] for shape in shapes)
-    described = (describe(x_view, "X"), TensorDescription(x_view.element), Y, EPILOGUE, matrices)
+    described = (describe(x_view, "X"), plain(x_view.element), Y, EPILOGUE, matrices)
     operation = operation_of(QuantizedKronOperation, target_of(x_view), *described, bits=bits)
     return QuantizedKronArguments(
         operation=operation, X=x, factors=factors, clip=clip, Y=q, scales=scales

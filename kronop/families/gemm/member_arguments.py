@@ -58,7 +58,7 @@ class Members(Arguments):
             for name, item in member._views.items()
         }
         names = (f"{item.name}{member._number}" for item in self.operands for member in members)
-        self.slots = {name: slot for slot, name in enumerate(names)}
+        self._named = tuple(names)
         self._settle(self._views)
         self.share_among(self._threads)
         _check_apart(members)

@@ -132,11 +132,11 @@ class GemmArguments(Members):
 
     def _fit(self, views: dict[str, TensorView]) -> Ints:
         """The shape of D; flat tensors beside a problem size get those of matrices."""
-        what, given = self._description, self._given_size
+        what, given, tree = self._description, self._given_size, self.output_op
         if given is not None:
             views |= shaped(views, given, self._mode.batch, self._described)
         for name, item in views.items():
-            if self._described(name).interleaved:
+            if what.interleaved and name != "bias":
                 check_panels(item, self._called(name))
         a, b = views["A"].shape, views["B"].shape
         (m, n, k), batch = product_of(a, b, what.A.layout, what.B.layout)
@@ -146,15 +146,14 @@ class GemmArguments(Members):
             raise shape_error("A and B", expected, (a, b), hint)
         check_batch(batch, self._mode)
         self._size, own = GemmSize(m, n, k), shape_in_memory((m, n), what.Y.layout)
-        others = {name: views[name].shape for name in ("bias", "Y", "Z") if name in views}
+        others = {name: item.shape for name, item in views.items() if name not in "AB"}
         whole = len(own) if what.interleaved else 0
         check_others(others, (*batch, *own), n, whole)
         if whole:  # The extents of D are those of panels.
             self._table["Y"] = dataclasses.replace(self._table["Y"], axes="nmi")
-        if isinstance(self.output_op, VisitorArguments):
-            self._visited = visited.visited(
-                what.epilogue, self.output_op, what.Y.layout, self.differentiable
-            )
+        if isinstance(tree, VisitorArguments):
+            form = (what.Y.layout, self.differentiable)
+            self._visited = visited.visited(tree.epilogue, tree, *form)
         return (*batch, *own)
 
     def _settle(self, views: Mapping[str, TensorView]) -> None:

@@ -74,7 +74,7 @@ def grouped_matmul(
     found, lesson = prepared.repeat(form, alpha, beta, tensors, results=count)
     if found is not None:
         return found if count > 1 else [found]
-    operation = _operation_for(every, activation)
+    operation = operation_of(GemmOperationGrouped, *_described(every, activation))
     output_op = operation.epilogue_type(alpha, beta)
     given = dict(zip(("A", "B", "biases", "C", "D"), every, strict=True))
     arguments = GemmGroupedArguments(operation=operation, output_op=output_op, **given)
@@ -82,18 +82,18 @@ def grouped_matmul(
     return list(arguments.D)
 
 
-def _operation_for(lists: Sequence[Sequence[Any]], activation: str | None) -> GemmOperationGrouped:
-    """The operation that serves all products, of lists of A, B, biases, C and D."""
-    told = ("As[0]", operand_of(lists[0][0], "As[0]", GemmArguments.differentiable))
-    element, found = told[1].element, []
+def _described(lists: Sequence[Sequence[Any]], activation: str | None) -> tuple[Any, ...]:
+    """The fields of the operation that serves all products, of lists of A, B, biases, C and D."""
+    functions = GemmArguments.differentiable
+    first = operand_of(lists[0][0], "As[0]", functions)
+    found = []
     for index, (a, b, _, c, out) in enumerate(zip(*lists, strict=True)):
-        (_, second), operands = described(a, b, (f"As[{index}]", f"Bs[{index}]"), told)
+        (_, second), operands = described(a, b, (f"As[{index}]", f"Bs[{index}]"), ("As[0]", first))
         names = {"Z": f"Cs[{index}]", "Y": f"outs[{index}]"}
-        inner, functions = second.shape[-1], GemmArguments.differentiable
-        found.append([*operands, describe_output(element, inner, c, out, names, functions)])
+        result = describe_output(first.element, second.shape[-1], c, out, names, functions)
+        found.append((*operands, result))
     A, B, C = (_common(items) for items in zip(*found, strict=True))
-    epilogue = epilogue_of(element, C, activation)
-    return operation_of(GemmOperationGrouped, target_of(told[1]), A, B, C, epilogue)
+    return target_of(first), A, B, C, epilogue_of(first.element, C, activation)
 
 
 def _common(items: Sequence[TensorDescription]) -> TensorDescription:

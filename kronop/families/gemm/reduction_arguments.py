@@ -107,7 +107,10 @@ class ReductionOperation:
         """The operation of a product that ends with this epilogue."""
         what = operation.description
         fields = (what.A, what.B, self.C, self.epilogue_functor, what.swizzling_functor)
-        return operation_of(GemmOperationUniversal, operation.target, *fields, tile=what.tile)
+        found: GemmOperationUniversal = operation_of(
+            GemmOperationUniversal, operation.target, *fields, tile=what.tile
+        )
+        return found
 
     def run(self, arguments: ReductionArguments, stream: object = None) -> None:
         """Launches the product and adds its slices up; returns at once on a GPU.
@@ -195,18 +198,10 @@ class ReductionArguments(GemmArguments):
                 )
             )
         product: Any = workspace.operation
-        size, slices, (A, B) = workspace.size, workspace._mode.slices, workspace._matrices
-        super().__init__(
-            operation.product(product),
-            GemmCoord(size.m, size.n, size.k),
-            A,
-            B,
-            source,
-            destination,
-            output_op,
-            Mode.GemmSplitKParallel,
-            slices,
-        )
+        size, slices = workspace.size, workspace._mode.slices
+        made, extents = operation.product(product), GemmCoord(size.m, size.n, size.k)
+        tensors = (*workspace._matrices, source, destination)
+        super().__init__(made, extents, *tensors, output_op, Mode.GemmSplitKParallel, slices)
         given = (*problem_size, partitions, bias and not self.bias)
         if given != (size.m, size.n, slices, False):
             raise ArgumentError(

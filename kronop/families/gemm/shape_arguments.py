@@ -44,32 +44,34 @@ def shaped(
         check_whole("N of the problem_size", size.n)
     result = (size.m, size.n)
     extents = {"A": (size.m, size.k), "B": (size.k, size.n), "Z": result, "Y": result}
-    found = {}
-    for name, matrix in extents.items():
-        item, what = views.get(name), described(name)
-        if item is None or len(item.shape) != 1:
-            continue
-        own = shape_in_memory(matrix, what.layout)
-        shape = (batch, *own) if batch > 1 else own
-        called, line = CALLED.get(name, name), ""
-        if name == "Z":
-            line = "row" if what.layout is Layout.RowMajor else "column"
-            shape = _shape_of_source(item.shape[0], shape, what)
-            if len(shape) == 2 and shape[0] == 1:
-                continue  # A row, which repeats as it is.
-        if not item.in_place:
-            hint = (
-                "only tensors that kernels can read, of native byte order and aligned, may be flat"
-            )
-            raise shape_error(called, f"a matrix of {matrix}", item.shape, hint)
-        if item.shape[0] != math.prod(shape):
-            expected = f"{math.prod(shape)} elements, {' x '.join(map(str, shape))}"
-            expected += f", or those of one {line}" if line else ""
-            hint = "flat tensors hold `batch` matrices of the problem_size (M, N, K)"
-            raise shape_error(called, expected, item.shape, hint)
-        steps = matrix_strides(shape, what.layout, 1)
-        found[name] = item.reshaped(shape, tuple(item.strides[0] * step for step in steps))
-    return found
+    return {
+        name: _as_matrix(views[name], name, matrix, batch, described(name))
+        for name, matrix in extents.items()
+        if name in views and len(views[name].shape) == 1
+    }
+
+
+def _as_matrix(
+    item: TensorView, name: str, matrix: Shape, batch: int, described: TensorDescription
+) -> TensorView:
+    own = shape_in_memory(matrix, described.layout)
+    shape = (batch, *own) if batch > 1 else own
+    called, others = CALLED.get(name, name), ""
+    if name == "Z":
+        line = "row" if described.layout is Layout.RowMajor else "column"
+        others = f", or those of one {line}"
+        shape = _shape_of_source(item.shape[0], shape, described)
+        if len(shape) == 2 and shape[0] == 1:
+            return item  # A row, which repeats as it is.
+    if not item.in_place:
+        hint = "only tensors that kernels can read, of native byte order and aligned, may be flat"
+        raise shape_error(called, f"a matrix of {matrix}", item.shape, hint)
+    if item.shape[0] != math.prod(shape):
+        expected = f"{math.prod(shape)} elements, {' x '.join(map(str, shape))}{others}"
+        hint = "flat tensors hold `batch` matrices of the problem_size (M, N, K)"
+        raise shape_error(called, expected, item.shape, hint)
+    steps = matrix_strides(shape, described.layout, 1)
+    return item.reshaped(shape, tuple(item.strides[0] * step for step in steps))
 
 
 def _shape_of_source(

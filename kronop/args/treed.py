@@ -67,18 +67,22 @@ class Treed:
         inputs: Mapping[str, TensorView],
         device: Device,
         strides: Ints | None = None,
+        rows: int = 1,
     ) -> Treed:
         """Checks the tensors of a tree.
 
         Args:
             inputs: what the family's kernels read.
             strides: those of the sums; None for matrices one after the other.
+            rows: how many axes of D are its rows: three of a convolution's (N, P, Q, K). The tree
+                then has the matrix (NPQ, K).
 
         Raises:
             ElementTypeError, ArgumentError: see `visited`, `fitted` and `check_overlaps`.
         """
         found = visited.visited(epilogue, output_op, described.layout)
-        items = visited.fitted(found, y.shape, output_op.problem_size)
+        items = visited.fitted(found, y.shape, output_op.problem_size, rows)
+        y = visited.joined(_D, "tensor", y, rows)
         element = epilogue.element_accumulator
         if strides is None:
             strides = matrix_strides(y.shape, described.layout, sums_alignment(element))

@@ -117,7 +117,7 @@ def remember(
             device=of[2],
             size=few.told(),
             serves=few.served(),
-            name=", ".join(step.entry for step in plan.steps if step.operations_per_row),
+            name=", ".join(step.entry for step in plan.steps if step.computes),
             nanoseconds=round(milliseconds * 1e6),
             untuned_nanoseconds=round(untuned * 1e6),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from kronop.core.export.operands import (
     Operand,
     check_exported,
     operands_of,
-    rows_of,
 )
 from kronop.core.export.record import CASES, Recorder
 from kronop.core.export.tables import Tables, filled, recorded, table_text
@@ -112,7 +112,7 @@ class _Export:
         row_bytes = [(item.row_bytes or 0) * self.in_parts for item in self.operands]
         optional = (BIAS, "Z")
         arrays = {
-            "int64_t kronop_rows": [rows_of(size) for size in self.sizes],
+            "int64_t kronop_rows": [size.rows for size in self.sizes],
             "int64_t kronop_row_bytes": [*row_bytes, 0],
             "uint64_t kronop_result_bytes": [result.nbytes(size) for size in self.sizes],
             "uintptr_t kronop_promised": [*(item.promised for item in self.operands), 1],
@@ -166,9 +166,9 @@ def _sizes(operation: Exportable, rows: Sequence[Any] | None) -> list[Any]:
         given = [kind(*item) if isinstance(item, tuple) else item for item in given]
     except TypeError:  # Too many of them.
         raise _bad_sizes(operation, rows) from None
-    sizes = sorted({item for item in given if isinstance(item, kind)}, key=rows_of)
+    sizes = sorted({item for item in given if isinstance(item, kind)}, key=attrgetter("rows"))
     are_sizes = bool(given) and all(isinstance(item, kind) for item in given)
-    if not are_sizes or rows_of(sizes[0]) < 1 or len({*map(rows_of, sizes)}) < len(sizes):
+    if not are_sizes or sizes[0].rows < 1 or len({item.rows for item in sizes}) < len(sizes):
         raise _bad_sizes(operation, rows)
     return sizes
 
@@ -198,7 +198,7 @@ def _check_memory(operands: Sequence[Operand], size: Any) -> None:
             shape = " x ".join(map(str, item.shape_for(size)))
             raise ArgumentError(
                 mismatch(
-                    f"{item.name} of an export for M = {rows_of(size)}",
+                    f"{item.name} of an export for M = {size.rows}",
                     expected=f"fewer than {MOST_BYTES} bytes, which processes can address",
                     got=f"{shape} {item.description.element.name}: {item.nbytes(size)} bytes",
                     hint="the shape is too large for memory: take smaller factors or fewer rows",

@@ -85,12 +85,6 @@ class Operand:
         return self.nbytes(Rows(1)) if one[1:] == two[1:] else None
 
 
-def rows_of(size: Any) -> int:
-    """The number of rows that C is given for a size."""
-    rows: int = getattr(size, "m", size)
-    return rows
-
-
 def check_exported(operation: Exportable) -> None:
     """Raises DescriptionError if operations of this kind can't be exported."""
     kind, what = operation.kind, operation.description

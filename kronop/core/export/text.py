@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kronop.core.export.operands import BIAS, RESULT, SOURCE, Exportable, Operand, rows_of
+from kronop.core.export.operands import BIAS, RESULT, SOURCE, Exportable, Operand
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.epilogue import Epilogue
 from kronop.size import Rows
@@ -36,14 +36,14 @@ def common(
 ) -> dict[str, str]:
     """The values that all files of an export share."""
     is_host = operation.target.backend == "x86"
-    counts = ", ".join(str(rows_of(size)) for size in sizes)
+    counts = ", ".join(str(size.rows) for size in sizes)
     return {
         "NAME": name,
         "TITLE": f"{operation.kind.name}, {operation.description.Y.element.name}",
         "VERSION": __version__,
         "TARGET": f"for {operation.target.name}",
         "BACKEND": operation.target.backend,
-        "ROWS_TOLD": _rows_told(rows_of(sizes[0]), counts) if in_parts else f"one of {counts}",
+        "ROWS_TOLD": _rows_told(sizes[0].rows, counts) if in_parts else f"one of {counts}",
         "BUT": f" (except by {name}_set_threads)" if is_host else "",
         "INIT": _INIT[operation.target.backend],
         "GUARD": f"{name.upper()}_H",

@@ -31,8 +31,6 @@ def step_of(
     return Step(
         entry=entry.replace("-", "_"),
         design=design,
-        bytes_per_row=what.Y.element.bytes,
-        operations_per_row=what.kernel.operations,
         note=note,
         least=least,
     )
@@ -76,8 +74,6 @@ def gradient_plan(
     step = Step(
         entry=f"distance_gradient_{kind}_{target.arch}".replace("-", "_"),
         design=design,
-        bytes_per_row=what.Y.element.bytes,
-        operations_per_row=3 + outputs,
         note="sums of derivatives of powers of differences",
         least=LeastOfGradient(
             power=what.power,

@@ -82,7 +82,16 @@ class GemmDescription(OfProducts):
             math = dataclasses.replace(math, element_a=float32, element_b=float32)
         inputs = {"A": self.A, "B": self.B}
         check_operands(
-            math, self.tile, self.epilogue, inputs, self.Y, matrix_product=True, trees=True
+            math,
+            self.tile,
+            self.epilogue,
+            inputs,
+            self.Y,
+            called="C",
+            trees=True,
+            schedules=True,
+            half_sums=True,
+            interleaved=True,
         )
         check_flag("visitor", self.visitor)
         panels.check_layouts({**inputs, "C": self.Y}, visitor=self.visitor)

@@ -21,7 +21,6 @@ from kronop.descriptions.shared import (
     check_flag,
     check_operands,
     check_sizes,
-    check_weights,
 )
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
@@ -31,6 +30,7 @@ from kronop.families.ksparse.description import (
     Ends,
     OfFeatures,
     Pattern,
+    check_weights,
     inputs_of,
     outputs_of,
 )

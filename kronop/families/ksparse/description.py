@@ -13,11 +13,13 @@ Batch last, X is (a c d, B) and Y = K X is (a b d, B): the same sum with exchang
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from kronop.descriptions.datatype import Layout
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
@@ -28,11 +30,11 @@ from kronop.descriptions.shared import (
     check_flag,
     check_operands,
     check_sizes,
-    check_weights,
 )
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
+from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
 
 Pattern = tuple[int, int, int, int]
@@ -176,6 +178,23 @@ class KSparseDescription(OfFeatures):
     @property
     def weights(self) -> dict[str, Any]:
         return {"W": self.pattern}
+
+
+def check_weights(weights: TensorDescription, patterns: Sequence[Pattern]) -> None:
+    """Raises DescriptionError if weights promise an alignment, but a run of them in memory has
+    only one element."""
+    along, at = ("d", 3) if weights.layout is Layout.RowMajor else ("c", 2)
+    single = [pattern for pattern in patterns if pattern[at] == 1]
+    if weights.alignment > 1 and single:
+        raise DescriptionError(
+            mismatch(
+                "alignment of W",
+                expected=f"1 for {weights.layout.value} weights {single[0]}: a run along {along} is"
+                " one element",
+                got=weights.alignment,
+                hint="describe W with alignment 1",
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

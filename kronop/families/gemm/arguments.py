@@ -145,15 +145,16 @@ class GemmArguments(Members):
             hint = "a problem_size is kronop.gemm.GemmCoord(M, N, K)"
             raise shape_error("A and B", expected, (a, b), hint)
         check_batch(batch, self._mode)
-        self._size, own = GemmSize(m, n, k), shape_in_memory((m, n), what.Y.layout)
+        self._size = GemmSize(m, n, k, math.prod(batch), self._mode.slices)
+        own = shape_in_memory((m, n), what.Y.layout)
         others = {name: item.shape for name, item in views.items() if name not in "AB"}
         whole = len(own) if what.interleaved else 0
         check_others(others, (*batch, *own), n, whole)
         if whole:  # The extents of D are those of panels.
             self._table["Y"] = dataclasses.replace(self._table["Y"], axes="nmi")
         if isinstance(tree, VisitorArguments):
-            form = (what.Y.layout, self.differentiable)
-            self._visited = visited.visited(tree.epilogue, tree, *form)
+            epilogue, layout = self.operation.description.epilogue, what.Y.layout
+            self._visited = visited.visited(epilogue, tree, layout, self.differentiable)
         return (*batch, *own)
 
     def _settle(self, views: Mapping[str, TensorView]) -> None:
@@ -234,10 +235,7 @@ class GemmArguments(Members):
 
     @property
     def size(self) -> GemmSize:
-        if self.members:
-            return super().size
-        size = dataclasses.replace(self._size, slices=self._mode.slices)
-        return size.times(math.prod(self._lead))
+        return super().size if self.members else self._size
 
     def _launched(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
         if not self.members:
@@ -261,6 +259,6 @@ class GemmArguments(Members):
             visited=tuple(found[item.key] for item in self._visited),
             scalars=self.output_op.scalars,
             threads=self._threads,
-            slices=self._mode.slices,
+            slices=self._size.slices,
             workspace=workspace,
         )

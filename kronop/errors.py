@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Iterable
 from types import FrameType
+from typing import Self
 
 from kronop.late import imported
 
@@ -23,6 +24,11 @@ class KronopError(Exception):
         ...     print(type(error).__name__, error)
         ArgumentError shape of X: expected (..., M, 64), since 8^2 = 64, got (4, 60); check X ...
     """
+
+    @classmethod
+    def of(cls, subject: str, *, expected: object, got: object, hint: str) -> Self:
+        """The error whose message says what was expected, what was given and what to do."""
+        return cls(mismatch(subject, expected=expected, got=got, hint=hint))
 
 
 class DescriptionError(KronopError, ValueError):

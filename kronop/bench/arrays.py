@@ -15,7 +15,7 @@ import numpy as np
 
 from kronop.args.host import thread_count
 from kronop.bench.protocol import ROTATED_BYTES, keep_memory
-from kronop.errors import ArgumentError, DeviceError, installing, mismatch
+from kronop.errors import ArgumentError, DeviceError, installing
 
 # NumPy copies with one thread; from this many bytes on, several threads are faster.
 _SHARED_BYTES = 1 << 20
@@ -81,13 +81,11 @@ class NumpyArrays:
         if dtype == "int8":
             return (4 * self._random.standard_normal(shape)).astype(np.int8)
         if dtype not in ("float32", "float64"):
-            raise ArgumentError(
-                mismatch(
-                    "dtype",
-                    expected="float32 or float64 where torch is not installed",
-                    got=dtype,
-                    hint=installing("torch"),
-                )
+            raise ArgumentError.of(
+                "dtype",
+                expected="float32 or float64 where torch is not installed",
+                got=dtype,
+                hint=installing("torch"),
             )
         return self._random.standard_normal(shape, np.dtype(dtype).type)
 
@@ -137,14 +135,12 @@ class TorchArrays:
 
         if device == "cuda" and not torch.cuda.is_available():
             option = asked.split()[0]
-            raise DeviceError(
-                mismatch(
-                    asked,
-                    expected="a GPU that torch can use",
-                    got=f"none with torch {torch.__version__}",
-                    hint="install torch for CUDA and a driver, or use"
-                    f" {option} {'cpu' if option == '--device' else 'x86'}",
-                )
+            raise DeviceError.of(
+                asked,
+                expected="a GPU that torch can use",
+                got=f"none with torch {torch.__version__}",
+                hint="install torch for CUDA and a driver, or use"
+                f" {option} {'cpu' if option == '--device' else 'x86'}",
             )
         self.device = device
         self._torch = torch
@@ -233,13 +229,11 @@ def arrays_for(device: str, *, torch_for: str = "", asked: str = "--device cuda"
     if importlib.util.find_spec("torch") is not None:
         return TorchArrays(device, asked)
     if device == "cuda" or torch_for:
-        raise DeviceError(
-            mismatch(
-                torch_for or asked,
-                expected="the package torch" if torch_for else "torch, which times the GPU",
-                got="no such package",
-                hint=installing("torch"),
-            )
+        raise DeviceError.of(
+            torch_for or asked,
+            expected="the package torch" if torch_for else "torch, which times the GPU",
+            got="no such package",
+            hint=installing("torch"),
         )
     return NumpyArrays()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kronop.bench.plot import figure_of
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 
 # Libraries, their names in the legend, and colours that all eyes tell apart (Okabe and Ito).
 _LIBRARIES = {
@@ -74,13 +74,8 @@ def read(path: str, dtypes: Sequence[str]) -> list[Panel]:
 
 
 def _unusable(path: str, got: str) -> ArgumentError:
-    return ArgumentError(
-        mismatch(
-            path,
-            expected="a file that `kronop bench kron --json` wrote",
-            got=got,
-            hint="measure again",
-        )
+    return ArgumentError.of(
+        path, expected="a file that `kronop bench kron --json` wrote", got=got, hint="measure again"
     )
 
 

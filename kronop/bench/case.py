@@ -18,7 +18,7 @@ from kronop.bench.roofline import Ceilings, Floor, floor_of, passes_that_fit
 from kronop.bench.shapes import Shape
 from kronop.bench.timing import Measured, Timing, first_line, time_together
 from kronop.descriptions.datatype import TENSOR_TYPES
-from kronop.errors import DeviceError, KronopError, mismatch
+from kronop.errors import DeviceError, KronopError
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 PASSES = ("fit", "plan", "1", "2")
@@ -225,10 +225,8 @@ def _time(result: Result, setting: Setting, variants: dict[str, list[Call]]) -> 
 
 def _set_floor(result: Result, setting: Setting, copied: int, target: kronop.Target) -> None:
     if result.kronop.error == math.inf:
-        raise DeviceError(
-            mismatch(
-                "result", expected="finite numbers", got="NaN or infinity", hint="report the shape"
-            )
+        raise DeviceError.of(
+            "result", expected="finite numbers", got="NaN or infinity", hint="report the shape"
         )
     assert result.copy_ms is not None
     bandwidth = setting.ceilings.copy_bytes_per_second

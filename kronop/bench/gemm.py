@@ -15,7 +15,7 @@ from kronop.bench.protocol import Call, Clock, keeping, sets_for
 from kronop.bench.timing import Measured, PeerUnavailableError, Timing, first_line, time_together
 from kronop.descriptions.activation import ACTIVATION_NAMES
 from kronop.descriptions.datatype import FLOAT8, TENSOR_TYPES, DataType, result_type
-from kronop.errors import DeviceError, KronopError, mismatch
+from kronop.errors import DeviceError, KronopError
 from kronop.families.gemm.api import arguments_of, matmul
 from kronop.families.gemm.size import GemmSize
 
@@ -212,10 +212,8 @@ def _check_error(result: Result) -> None:
     most = 0.0 if output.kind == "int" else 2 * _UNIT[output.name] + result.size.k * sums
     error = result.kronop.error
     if error is None or not error <= most:
-        raise DeviceError(
-            mismatch(
-                "error of matmul", expected=f"at most {most:.1e}", got=error, hint="report the case"
-            )
+        raise DeviceError.of(
+            "error of matmul", expected=f"at most {most:.1e}", got=error, hint="report the case"
         )
 
 

@@ -30,7 +30,7 @@ from kronop.bench.timing import (
     rounds_within,
 )
 from kronop.descriptions.datatype import TENSOR_TYPES
-from kronop.errors import DeviceError, mismatch
+from kronop.errors import DeviceError
 
 # All rounds of a variant together take about this long; a variant that takes longer in one round is
 # timed only once.
@@ -101,13 +101,11 @@ def settle(setting: Setting) -> None:
     try:
         setting.clock.wait()
     except RuntimeError as error:
-        raise DeviceError(
-            mismatch(
-                "GPU",
-                expected="an answer",
-                got=first_line(error),
-                hint="start again: with --csv the run goes on behind this",
-            )
+        raise DeviceError.of(
+            "GPU",
+            expected="an answer",
+            got=first_line(error),
+            hint="start again: with --csv the run goes on behind this",
         ) from error
     setting.arrays.release()
 

@@ -18,7 +18,7 @@ from kronop.bench.patterns import Case
 from kronop.bench.roofline import Ceilings
 from kronop.bench.rows import Row
 from kronop.descriptions.datatype import TENSOR_TYPES
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 
 _ENDINGS = (".png", ".svg")
 _MARKERS = {"kronop": "o", "shuffle": "x", "fastkron": "^", "linear_operator": "+"}
@@ -45,22 +45,18 @@ def check(path: str, option: str = "--plot") -> None:
         ArgumentError: matplotlib is not installed, or the name ends in neither .png nor .svg.
     """
     if not path.endswith(_ENDINGS):
-        raise ArgumentError(
-            mismatch(
-                option,
-                expected=f"a name that ends in {' or '.join(_ENDINGS)}",
-                got=path,
-                hint="rename it",
-            )
+        raise ArgumentError.of(
+            option,
+            expected=f"a name that ends in {' or '.join(_ENDINGS)}",
+            got=path,
+            hint="rename it",
         )
     if importlib.util.find_spec("matplotlib") is None:
-        raise ArgumentError(
-            mismatch(
-                option,
-                expected="matplotlib",
-                got="no such package",
-                hint=f"pip install matplotlib, or leave {option} out",
-            )
+        raise ArgumentError.of(
+            option,
+            expected="matplotlib",
+            got="no such package",
+            hint=f"pip install matplotlib, or leave {option} out",
         )
 
 

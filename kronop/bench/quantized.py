@@ -18,7 +18,7 @@ from kronop.bench.report import microseconds, milliseconds
 from kronop.bench.roofline import copy_bandwidth
 from kronop.bench.shapes import Shape
 from kronop.bench.timing import Measured, Timing, first_line, time_together
-from kronop.errors import DeviceError, KronopError, mismatch
+from kronop.errors import DeviceError, KronopError
 
 DTYPES = ("bfloat16", "float16")
 PEERS = ("gemkm", "torch")
@@ -95,13 +95,11 @@ def _measure(result: Result, setting: Setting) -> None:
         variants[name] = keeping([functools.partial(way, x) for x in sets])
     most = 0.5 + 2**bits * _UNIT[result.dtype]
     if not timings["kronop"].error <= most:
-        raise DeviceError(
-            mismatch(
-                "error of quantized_gemkm",
-                expected=f"at most {most:.2g} quanta",
-                got=timings["kronop"].error,
-                hint="report the case",
-            )
+        raise DeviceError.of(
+            "error of quantized_gemkm",
+            expected=f"at most {most:.2g} quanta",
+            got=timings["kronop"].error,
+            hint="report the case",
         )
     time_together(
         variants,

@@ -21,7 +21,7 @@ from kronop.bench.duration import Pace, announce
 from kronop.bench.load import warn_of_load
 from kronop.bench.output import check_folders
 from kronop.bench.protocol import clock_for
-from kronop.errors import ArgumentError, DeviceError, mismatch
+from kronop.errors import ArgumentError, DeviceError
 from kronop.families.distance.command import kernel_names
 from kronop.progress import Progress
 
@@ -116,13 +116,11 @@ def _announce(options: argparse.Namespace, problems: Sequence[Problem]) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     if options.repeats < 1:
-        raise ArgumentError(
-            mismatch("--repeats", expected="at least 1", got=options.repeats, hint="15 is usual")
+        raise ArgumentError.of(
+            "--repeats", expected="at least 1", got=options.repeats, hint="15 is usual"
         )
     if not 0 < options.scale < math.inf:
-        raise ArgumentError(
-            mismatch("--scale", expected="above 0", got=options.scale, hint="1 is usual")
-        )
+        raise ArgumentError.of("--scale", expected="above 0", got=options.scale, hint="1 is usual")
     check_folders(options.json)
 
 
@@ -151,11 +149,9 @@ def _write(options: argparse.Namespace, lines: Sequence[Any], mode: str) -> None
 def _check_all_ran(results: Sequence[Result]) -> None:
     failed = [result.label for result in results if result.floor is None]
     if failed:
-        raise DeviceError(
-            mismatch(
-                "benchmark",
-                expected=f"{len(results)} results",
-                got=f"{len(results) - len(failed)}; {', '.join(failed)} failed",
-                hint="the table says why",
-            )
+        raise DeviceError.of(
+            "benchmark",
+            expected=f"{len(results)} results",
+            got=f"{len(results) - len(failed)}; {', '.join(failed)} failed",
+            hint="the table says why",
         )

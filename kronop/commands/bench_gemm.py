@@ -16,7 +16,7 @@ from kronop.bench.duration import Pace, announce
 from kronop.bench.load import warn_of_load
 from kronop.bench.output import check_folders
 from kronop.bench.protocol import clock_for
-from kronop.errors import ArgumentError, DeviceError, mismatch
+from kronop.errors import ArgumentError, DeviceError
 from kronop.families.gemm.command import size_of
 from kronop.families.gemm.size import GemmSize
 from kronop.progress import Progress
@@ -98,8 +98,8 @@ def execute(options: argparse.Namespace) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     if options.repeats < 1:
-        raise ArgumentError(
-            mismatch("--repeats", expected="at least 1", got=options.repeats, hint="15 is usual")
+        raise ArgumentError.of(
+            "--repeats", expected="at least 1", got=options.repeats, hint="15 is usual"
         )
     check_folders(options.json)
 
@@ -114,13 +114,11 @@ def _cases(options: argparse.Namespace) -> list[tuple[GemmSize, str, str]]:
         if case[1] != "int8" or case[2] in ("none", "bias")
     ]
     if not found:
-        raise ArgumentError(
-            mismatch(
-                "--activation",
-                expected="none or bias for int8",
-                got=" ".join(options.activation),
-                hint="activations are computed in floating point",
-            )
+        raise ArgumentError.of(
+            "--activation",
+            expected="none or bias for int8",
+            got=" ".join(options.activation),
+            hint="activations are computed in floating point",
         )
     return found
 
@@ -134,11 +132,9 @@ def _write(name: str | None, line: Any, mode: str) -> None:
 def _check_all_ran(results: Sequence[gemm.Result]) -> None:
     failed = [result.label for result in results if result.floor is None]
     if failed:
-        raise DeviceError(
-            mismatch(
-                "benchmark",
-                expected=f"{len(results)} results",
-                got=f"{len(results) - len(failed)}; {', '.join(failed)} failed",
-                hint="the table says why",
-            )
+        raise DeviceError.of(
+            "benchmark",
+            expected=f"{len(results)} results",
+            got=f"{len(results) - len(failed)}; {', '.join(failed)} failed",
+            hint="the table says why",
         )

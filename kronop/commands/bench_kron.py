@@ -15,7 +15,7 @@ from kronop.bench.duration import Pace, announce
 from kronop.bench.load import warn_of_load
 from kronop.bench.output import check_folders
 from kronop.bench.protocol import clock_for
-from kronop.errors import ArgumentError, DeviceError, mismatch
+from kronop.errors import ArgumentError, DeviceError
 from kronop.progress import Progress
 
 # The default cases took 128 s on two cores of an Intel Xeon with AVX-512, and 88 s on an H100.
@@ -82,8 +82,8 @@ def _announce(options: argparse.Namespace, cases: Sequence[tuple[shapes.Shape, s
 
 def _check(options: argparse.Namespace) -> None:
     if options.repeats < 1:
-        raise ArgumentError(
-            mismatch("--repeats", expected="at least 1", got=options.repeats, hint="15 is usual")
+        raise ArgumentError.of(
+            "--repeats", expected="at least 1", got=options.repeats, hint="15 is usual"
         )
     check_folders(options.json, options.plot)
     if options.plot:
@@ -120,11 +120,9 @@ def _write(
 def _check_all_ran(results: list[case.Result]) -> None:
     failed = [result.shape.text for result in results if result.floor is None]
     if failed:
-        raise DeviceError(
-            mismatch(
-                "benchmark",
-                expected=f"{len(results)} results",
-                got=f"{len(results) - len(failed)}; {', '.join(failed)} failed",
-                hint="the table says why",
-            )
+        raise DeviceError.of(
+            "benchmark",
+            expected=f"{len(results)} results",
+            got=f"{len(results) - len(failed)}; {', '.join(failed)} failed",
+            hint="the table says why",
         )

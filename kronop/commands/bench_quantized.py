@@ -10,7 +10,7 @@ from kronop.bench.arrays import arrays_for
 from kronop.bench.duration import Pace, announce
 from kronop.bench.load import warn_of_load
 from kronop.bench.protocol import clock_for
-from kronop.errors import ArgumentError, DeviceError, mismatch
+from kronop.errors import ArgumentError, DeviceError
 from kronop.progress import Progress
 
 _SHAPES = {"cuda": ["4096:64^2", "4096:64,128"], "cpu": ["256:64^2", "256:64,128"]}
@@ -67,13 +67,11 @@ def execute(options: argparse.Namespace) -> None:
             progress.print(quantized.row(results[-1]))
     failed = [result.label for result in results if result.floor is None]
     if failed:
-        raise DeviceError(
-            mismatch(
-                "benchmark",
-                expected=f"{len(results)} results",
-                got=f"{len(results) - len(failed)}; {', '.join(failed)} failed",
-                hint="the table says why",
-            )
+        raise DeviceError.of(
+            "benchmark",
+            expected=f"{len(results)} results",
+            got=f"{len(results) - len(failed)}; {', '.join(failed)} failed",
+            hint="the table says why",
         )
 
 
@@ -83,25 +81,21 @@ def _pairs(problems: list[shapes.Shape], dtypes: list[str]) -> list[tuple[shapes
 
 def _check(options: argparse.Namespace, problems: list[shapes.Shape]) -> None:
     if options.repeats < 1:
-        raise ArgumentError(
-            mismatch("--repeats", expected="at least 1", got=options.repeats, hint="15 is usual")
+        raise ArgumentError.of(
+            "--repeats", expected="at least 1", got=options.repeats, hint="15 is usual"
         )
     for shape in problems:
         if len(shape.factors) != 2:
-            raise ArgumentError(
-                mismatch(
-                    "--shapes",
-                    expected="two factors, as torch's products are written for",
-                    got=shape.text,
-                    hint="for example 4096:64,128",
-                )
+            raise ArgumentError.of(
+                "--shapes",
+                expected="two factors, as torch's products are written for",
+                got=shape.text,
+                hint="for example 4096:64,128",
             )
         if 4 in options.bits and shape.output_columns % 2:
-            raise ArgumentError(
-                mismatch(
-                    "--shapes",
-                    expected="an even number of columns for 4 bits, two for each byte",
-                    got=f"{shape.text}, which has {shape.output_columns}",
-                    hint="measure it with --bits 8",
-                )
+            raise ArgumentError.of(
+                "--shapes",
+                expected="an even number of columns for 4 bits, two for each byte",
+                got=f"{shape.text}, which has {shape.output_columns}",
+                hint="measure it with --bits 8",
             )

@@ -13,7 +13,7 @@ from kronop.bench.patterns import Case, Pattern
 from kronop.bench.protocol import clock_for
 from kronop.bench.vit import PARTS, Measured, Setting, measure, models_of
 from kronop.bench.vit_sizes import Sizes
-from kronop.errors import ArgumentError, DeviceError, mismatch
+from kronop.errors import ArgumentError, DeviceError
 from kronop.progress import Progress
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -71,13 +71,11 @@ def execute(options: argparse.Namespace) -> None:
             found += measured
     failed = [item for item in found if item.reasons]
     if failed:
-        raise DeviceError(
-            mismatch(
-                "benchmark",
-                expected="every model measured",
-                got=f"{len(failed)} of {len(found)} not or in part",
-                hint="the table says why",
-            )
+        raise DeviceError.of(
+            "benchmark",
+            expected="every model measured",
+            got=f"{len(failed)} of {len(found)} not or in part",
+            hint="the table says why",
         )
 
 
@@ -88,9 +86,7 @@ def _setting(options: argparse.Namespace) -> Setting:
     }
     for name, value in {**vars(options), **numbers}.items():
         if type(value) is int and value < 1:
-            raise ArgumentError(
-                mismatch(f"--{name}", expected="at least 1", got=value, hint="see --help")
-            )
+            raise ArgumentError.of(f"--{name}", expected="at least 1", got=value, hint="see --help")
     arrays = arrays_for(options.device, torch_for="bench vit, a model of torch's layers")
     return Setting(
         arrays=arrays,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import kronop
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 
 EXAMPLES = {
     "demo": "1024 rows",
@@ -25,8 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> None:
     """Prints the plan, some of the result, its error, the time and where the kernel came from."""
     if options.rows < 1:
-        raise ArgumentError(
-            mismatch("--rows", expected="at least 1", got=options.rows, hint="1024 is usual")
+        raise ArgumentError.of(
+            "--rows", expected="at least 1", got=options.rows, hint="1024 is usual"
         )
     factors_of = [(8, 8)] * 4
     random = np.random.default_rng(0)

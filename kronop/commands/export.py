@@ -14,7 +14,7 @@ from kronop.core.export.operands import RESULT, Operand, operands_of
 from kronop.core.family import Family
 from kronop.core.operation import Operation
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.progress import busy
 from kronop.size import Rows
 
@@ -92,13 +92,11 @@ def _rows(options: argparse.Namespace, family: Command, kind: type) -> list[Any]
     if options.rows is None:
         return None if size is None else [size]
     if kind is not Rows:
-        raise ArgumentError(
-            mismatch(
-                f"--rows of {options.family}",
-                expected="none, since the shape says the size",
-                got=" ".join(map(str, options.rows)),
-                hint="leave --rows out",
-            )
+        raise ArgumentError.of(
+            f"--rows of {options.family}",
+            expected="none, since the shape says the size",
+            got=" ".join(map(str, options.rows)),
+            hint="leave --rows out",
         )
     return [Rows(count) for count in options.rows]
 

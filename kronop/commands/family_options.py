@@ -11,7 +11,7 @@ from kronop.commands import parsing
 from kronop.commands.parsing import Examples
 from kronop.core.command import Command, Flag
 from kronop.core.family import Family
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 
 
 def add(
@@ -73,13 +73,11 @@ def chosen(options: argparse.Namespace) -> Command:
     for name, flag, _ in _flags(commands):
         is_set = getattr(options, flag.removeprefix("--").replace("-", "_"))
         if is_set and flag not in own.flags:
-            raise ArgumentError(
-                mismatch(
-                    f"flags of {options.family}",
-                    expected=f"no {flag}, which is of {name}",
-                    got=flag,
-                    hint="leave it out",
-                )
+            raise ArgumentError.of(
+                f"flags of {options.family}",
+                expected=f"no {flag}, which is of {name}",
+                got=flag,
+                hint="leave it out",
             )
     return own
 

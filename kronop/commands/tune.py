@@ -14,7 +14,7 @@ from kronop.commands import family_options
 from kronop.core.command import DEFAULT_ROWS
 from kronop.cpus import cpu_count
 from kronop.descriptions.datatype import TENSOR_TYPES
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 
 # Of a core, to compile it; measuring takes little beside that.
 _SECONDS_OF_A_KERNEL = 2
@@ -65,13 +65,8 @@ def execute(options: argparse.Namespace) -> None:
     arrays = arrays_for(device, asked=f"--target {options.target}")
     counts = options.rows or [None]
     if options.rows and min(options.rows) < 1:
-        raise ArgumentError(
-            mismatch(
-                "--rows",
-                expected="at least 1",
-                got=min(options.rows),
-                hint="there is no work in none",
-            )
+        raise ArgumentError.of(
+            "--rows", expected="at least 1", got=min(options.rows), hint="there is no work in none"
         )
     cases = [*itertools.product(options.shape, options.dtype, counts)]
     _announce(options, len(cases))
@@ -81,13 +76,11 @@ def execute(options: argparse.Namespace) -> None:
         arguments = family.arguments(options, shape, rows, tensor)
         operation: Any = arguments.operation
         if operation.target.name != target.name:
-            raise ArgumentError(
-                mismatch(
-                    "--target",
-                    expected=f"{operation.target}, which tensors here run on",
-                    got=options.target,
-                    hint="tune on the machine that the kernels are for",
-                )
+            raise ArgumentError.of(
+                "--target",
+                expected=f"{operation.target}, which tensors here run on",
+                got=options.target,
+                hint="tune on the machine that the kernels are for",
             )
         # The first line of a report names the operation: here it is told before it is tuned.
         print(repr(operation), flush=True)

@@ -25,7 +25,7 @@ from kronop.compiler.notice import Notice
 from kronop.compiler.nvcc_backend import NvccCompiler
 from kronop.compiler.nvrtc_backend import NvrtcCompiler
 from kronop.cpus import spread
-from kronop.errors import CompileError, ElementTypeError, mismatch
+from kronop.errors import CompileError, ElementTypeError
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -203,23 +203,19 @@ def add_module(operations: Sequence[Compilable]) -> None:
         ['kron_f32_4x4p2_...']
     """
     if not isinstance(operations, Sequence) or isinstance(operations, (str, bytes)):
-        raise ElementTypeError(
-            mismatch(
-                "add_module",
-                expected="a list of operations",
-                got=type(operations).__name__,
-                hint="put the operation into a list",
-            )
+        raise ElementTypeError.of(
+            "add_module",
+            expected="a list of operations",
+            got=type(operations).__name__,
+            hint="put the operation into a list",
         )
     for operation in operations:
         if not isinstance(operation, Compilable):
-            raise ElementTypeError(
-                mismatch(
-                    "add_module",
-                    expected="operations only",
-                    got=type(operation).__name__,
-                    hint="pass what kronop.KronMatmulOperation and its like make",
-                )
+            raise ElementTypeError.of(
+                "add_module",
+                expected="operations only",
+                got=type(operation).__name__,
+                hint="pass what kronop.KronMatmulOperation and its like make",
             )
     groups = compile_groups([(operation.target, operation.sources) for operation in operations])
     for operation, binaries in zip(operations, groups, strict=True):
@@ -330,13 +326,11 @@ def _assembly(job: _Job) -> str:
 def _jobs(sources: Sequence[Source], target: Target) -> list[_Job]:
     for source in sources:
         if not isinstance(source, Source):
-            raise ElementTypeError(
-                mismatch(
-                    "compile_sources",
-                    expected="Source",
-                    got=type(source).__name__,
-                    hint="pass what an emitter made",
-                )
+            raise ElementTypeError.of(
+                "compile_sources",
+                expected="Source",
+                got=type(source).__name__,
+                hint="pass what an emitter made",
             )
     if not sources:
         return []

@@ -13,7 +13,7 @@ from kronop.artifacts import Binary, Launch, Status
 from kronop.compiler.images import broken, check_image
 from kronop.compiler.parameters import parameter_words
 from kronop.cuda_line import cuda_extra
-from kronop.errors import DeviceError, OutOfMemoryError, installing, mismatch
+from kronop.errors import DeviceError, OutOfMemoryError, installing
 from kronop.late import imported, module_lock
 
 # A kernel that needs more dynamic shared memory than this must have an attribute set.
@@ -165,13 +165,11 @@ def load_cuda(binary: Binary) -> CudaKernel:
     check_image(binary)
     status = cuda_devices()
     if not status:
-        raise DeviceError(
-            mismatch(
-                f"kernel {binary.entry} for {binary.arch}",
-                expected="a GPU",
-                got=status.reason,
-                hint="run on a machine with a GPU or use the target 'x86'",
-            )
+        raise DeviceError.of(
+            f"kernel {binary.entry} for {binary.arch}",
+            expected="a GPU",
+            got=status.reason,
+            hint="run on a machine with a GPU or use the target 'x86'",
         )
     driver = _driver()
     library = _taken(driver.cuLibraryLoadData(binary.image, [], [], 0, [], [], 0), binary, "load")

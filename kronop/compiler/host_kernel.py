@@ -18,7 +18,7 @@ from kronop.compiler.images import broken, check_image
 from kronop.compiler.parameters import parameter_words
 from kronop.compiler.private_folder import private_folder
 from kronop.cpus import cpu_count
-from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, mismatch
+from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError
 from kronop.frozen import dataclass
 from kronop.target import Target, name_of_cpu, runs
 
@@ -96,13 +96,11 @@ class HostKernel:
 
 
 def _fail(entry: str, status: int) -> None:
-    raise DeviceError(
-        mismatch(
-            f"kernel {entry}",
-            expected="status 0",
-            got=f"status {status}",
-            hint="its result is not to be used",
-        )
+    raise DeviceError.of(
+        f"kernel {entry}",
+        expected="status 0",
+        got=f"status {status}",
+        hint="its result is not to be used",
     )
 
 
@@ -176,13 +174,11 @@ def _check_machine(binary: Binary) -> None:
     except DescriptionError as error:
         raise DeviceError(f"kernel {binary.entry}: {error}") from None
     if not runs(needed.arch, here.arch):
-        raise DeviceError(
-            mismatch(
-                f"kernel {binary.entry}",
-                expected=f"a machine with {binary.arch}",
-                got=f"one with {here.arch}",
-                hint=f"use the target {here.name!r}",
-            )
+        raise DeviceError.of(
+            f"kernel {binary.entry}",
+            expected=f"a machine with {binary.arch}",
+            got=f"one with {here.arch}",
+            hint=f"use the target {here.name!r}",
         )
 
 

@@ -9,7 +9,7 @@ from kronop.artifacts import Binary, BinaryFormat, Launch
 from kronop.compiler.cuda_kernel import load_cuda
 from kronop.compiler.host_kernel import load_host
 from kronop.compiler.images import check_image
-from kronop.errors import DeviceError, mismatch
+from kronop.errors import DeviceError
 from kronop.target import Target, detect_x86_arch, runs
 
 
@@ -71,13 +71,11 @@ def load(binary: Binary, target: Target) -> Kernel:
     """
     is_cuda = binary.format is not BinaryFormat.SHARED_OBJECT
     if is_cuda != (target.backend == "cuda") or binary.arch != target.arch:
-        raise DeviceError(
-            mismatch(
-                f"kernel {binary.entry}",
-                expected=f"a binary for {target}",
-                got=f"one for {binary.arch}",
-                hint="compile it for this target",
-            )
+        raise DeviceError.of(
+            f"kernel {binary.entry}",
+            expected=f"a binary for {target}",
+            got=f"one for {binary.arch}",
+            hint="compile it for this target",
         )
     kernel = _kernels.get(binary.key)
     if kernel is None:

@@ -18,7 +18,7 @@ from kronop.compiler.cache import Cache
 from kronop.compiler.cuda_headers import whole_headers
 from kronop.compiler.ptxas import resources_of
 from kronop.cuda_line import LEAST, NEWEST, cuda_extra
-from kronop.errors import CompileError, installing, mismatch, warn
+from kronop.errors import CompileError, installing, warn
 from kronop.late import imported, whole
 from kronop.machine import GENERATIONS
 from kronop.target import Target, is_of_ptx
@@ -110,13 +110,11 @@ def _nvrtc() -> Any:
         ) from error
     if int(status) != 0 or (major, minor) < LEAST:
         least = ".".join(map(str, LEAST))
-        raise CompileError(
-            mismatch(
-                "NVRTC",
-                expected=f"{least} or later",
-                got=f"{major}.{minor}",
-                hint=installing(cuda_extra()),
-            )
+        raise CompileError.of(
+            "NVRTC",
+            expected=f"{least} or later",
+            got=f"{major}.{minor}",
+            hint=installing(cuda_extra()),
         )
     return module
 
@@ -138,13 +136,11 @@ def _understood(nvrtc: Any, flags: tuple[str, ...]) -> tuple[str, ...]:
     targets = {name.rstrip("a") for name in GENERATIONS}
     earlier = [number for number in known if f"sm_{number}" in targets and number < asked]
     if not earlier:
-        raise CompileError(
-            mismatch(
-                f"NVRTC {release}",
-                expected=f"one that knows {found[0][6:]}",
-                got=f"sm_{min(known)} and later",
-                hint=f"in a new environment: {installing('cuda12')}",
-            )
+        raise CompileError.of(
+            f"NVRTC {release}",
+            expected=f"one that knows {found[0][6:]}",
+            got=f"sm_{min(known)} and later",
+            hint=f"in a new environment: {installing('cuda12')}",
         )
     nearest = max(earlier)
     alike = found[1] == "sm" and nearest // 10 == asked // 10

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from kronop.artifacts import TensorMap
-from kronop.errors import DeviceError, mismatch
+from kronop.errors import DeviceError
 from kronop.late import imported
 
 _MOST_MAPS = 4096
@@ -40,13 +40,11 @@ def _encoded(value: TensorMap, address: int) -> bytes:
         *_ways(),
     )
     if error:
-        raise DeviceError(
-            mismatch(
-                "tensor map",
-                expected="one that the driver can encode",
-                got=f"{error.name} for {value} at {address:#x}",
-                hint="report this: kronop chose a kernel that can't read the tensor",
-            )
+        raise DeviceError.of(
+            "tensor map",
+            expected="one that the driver can encode",
+            got=f"{error.name} for {value} at {address:#x}",
+            hint="report this: kronop chose a kernel that can't read the tensor",
         )
     return b"".join(int(word).to_bytes(8, "little") for word in made.opaque)
 

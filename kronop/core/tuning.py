@@ -25,7 +25,7 @@ from kronop.core.tuning_report import Outcome, TuningReport, milliseconds_of
 from kronop.cpus import spread
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
-from kronop.errors import ArgumentError, ElementTypeError, KronopError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, KronopError
 from kronop.machine import GPU_HERTZ
 from kronop.progress import Progress
 
@@ -123,31 +123,25 @@ def _typical(times: Sequence[float], plan: Plan) -> float:
 
 def _check(operation: object, arguments: object, candidates: object) -> None:
     if not isinstance(operation, Operation) or not isinstance(arguments, Arguments):
-        raise ElementTypeError(
-            mismatch(
-                "tune",
-                expected="an operation and its arguments",
-                got=f"{type(operation).__name__} and {type(arguments).__name__}",
-                hint="build both as for operation.run",
-            )
+        raise ElementTypeError.of(
+            "tune",
+            expected="an operation and its arguments",
+            got=f"{type(operation).__name__} and {type(arguments).__name__}",
+            hint="build both as for operation.run",
         )
     if arguments.operation is not operation:
-        raise ElementTypeError(
-            mismatch(
-                "arguments",
-                expected=f"those of {operation!r}",
-                got=f"those of {arguments.operation!r}",
-                hint="build them with operation=this operation",
-            )
+        raise ElementTypeError.of(
+            "arguments",
+            expected=f"those of {operation!r}",
+            got=f"those of {arguments.operation!r}",
+            hint="build them with operation=this operation",
         )
     if not isinstance(candidates, int) or candidates < 1 or not arguments.size:
-        raise ArgumentError(
-            mismatch(
-                "tune",
-                expected="at least 1 candidate and 1 row",
-                got=f"{candidates!r} and {arguments.size}",
-                hint="there is nothing to measure",
-            )
+        raise ArgumentError.of(
+            "tune",
+            expected="at least 1 candidate and 1 row",
+            got=f"{candidates!r} and {arguments.size}",
+            hint="there is nothing to measure",
         )
 
 

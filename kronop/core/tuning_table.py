@@ -16,7 +16,7 @@ from kronop.args.device import default_device
 from kronop.compiler.keys import SCHEMA
 from kronop.compiler.rows import Winner, checked_winner
 from kronop.core import winners
-from kronop.errors import ArgumentError, DescriptionError, mismatch
+from kronop.errors import ArgumentError, DescriptionError
 from kronop.frozen import dataclass
 from kronop.target import Target
 from kronop.version import __version__
@@ -109,7 +109,7 @@ def _is_shown(text: object) -> bool:
 
 def _refused(got: str, hint: str) -> ArgumentError:
     expected = f"a {_KIND} of kronop {__version__}, schema {SCHEMA}"
-    return ArgumentError(mismatch("tuning table", expected=expected, got=got, hint=hint))
+    return ArgumentError.of("tuning table", expected=expected, got=got, hint=hint)
 
 
 def _adopted(found: Winner) -> Winner | None:

@@ -9,7 +9,7 @@ from typing import Any
 from kronop.core.gathering import Serving, compile_all, gathering
 from kronop.core.operation import Operation
 from kronop.emit.plan import Plan
-from kronop.errors import ElementTypeError, KronopError, mismatch
+from kronop.errors import ElementTypeError, KronopError
 from kronop.late import Later
 
 # Makes the calls of `work`, and those of its backward. It needs torch, which is loaded if the work
@@ -65,13 +65,11 @@ def warmup(work: Any, *examples: Any, **named: Any) -> int:
     if operations is None:
         noted = _noted(work, examples, named)
     elif examples or named:
-        raise ElementTypeError(
-            mismatch(
-                "examples",
-                expected="none beside operations",
-                got=f"{len(examples) + len(named)}",
-                hint="an operation is compiled for many rows; pass a function for other sizes",
-            )
+        raise ElementTypeError.of(
+            "examples",
+            expected="none beside operations",
+            got=f"{len(examples) + len(named)}",
+            hint="an operation is compiled for many rows; pass a function for other sizes",
         )
     else:
         noted = [(operation, operation.plan) for operation in operations]
@@ -84,13 +82,11 @@ def warmup(work: Any, *examples: Any, **named: Any) -> int:
 def _noted(work: Any, examples: Sequence[Any], named: dict[str, Any]) -> list[tuple[Serving, Plan]]:
     """The operations that a call of `work` runs, and their plans."""
     if not callable(work):
-        raise ElementTypeError(
-            mismatch(
-                "work",
-                expected="an operation, a list of operations, a torch module or a function",
-                got=type(work).__name__,
-                hint="wrap what needs kernels in a function: kronop.warmup(lambda: ...)",
-            )
+        raise ElementTypeError.of(
+            "work",
+            expected="an operation, a list of operations, a torch module or a function",
+            got=type(work).__name__,
+            hint="wrap what needs kernels in a function: kronop.warmup(lambda: ...)",
         )
     with gathering() as noted:
         _call(work, examples, named)

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from kronop.distributed.exchange import telling
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 
 # Signatures that the ranks of a group have agreed on.
 _AGREED: weakref.WeakKeyDictionary[dist.ProcessGroup, set[str]] = weakref.WeakKeyDictionary()
@@ -70,12 +70,10 @@ def _compare(what: str, every: Sequence[tuple[int, str]]) -> None:
         f"rank{'s' * (len(at) > 1)} {', '.join(map(str, at))}: {item}"
         for item, at in groups.items()
     )
-    raise ArgumentError(
-        mismatch(
-            what,
-            expected="the same on every rank of the group",
-            got=told,
-            hint="call it on all of them with equal shapes, types, scalars and factors, of an x"
-            " whose columns are split evenly",
-        )
+    raise ArgumentError.of(
+        what,
+        expected="the same on every rank of the group",
+        got=told,
+        hint="call it on all of them with equal shapes, types, scalars and factors, of an x"
+        " whose columns are split evenly",
     )

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from kronop.errors import DeviceError, mismatch
+from kronop.errors import DeviceError
 
 # Names of torch 2.13, and of those before.
 _ALL_GATHER = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -23,14 +23,12 @@ def telling(what: str) -> Iterator[None]:
         yield
     except RuntimeError as error:
         first = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        raise DeviceError(
-            mismatch(
-                what,
-                expected="an answer from every rank of the group",
-                got=first[0],
-                hint="a rank ended, did not call this, or had other arguments; look at what the"
-                " others printed first",
-            )
+        raise DeviceError.of(
+            what,
+            expected="an answer from every rank of the group",
+            got=first[0],
+            hint="a rank ended, did not call this, or had other arguments; look at what the"
+            " others printed first",
         ) from error
 
 

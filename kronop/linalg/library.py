@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kronop.descriptions.datatype import DataType
-from kronop.errors import DeviceError, installing, mismatch
+from kronop.errors import DeviceError, installing
 from kronop.frozen import dataclass
 from kronop.late import imported
 
@@ -65,13 +65,11 @@ class Library:
         except Exception as error:
             if type(error).__module__.partition(".")[0] not in ("nvmath", "cuda"):
                 raise
-            raise DeviceError(
-                mismatch(
-                    doing,
-                    expected="success of cuSOLVER and cuBLAS",
-                    got=f"{type(error).__name__}: {error}",
-                    hint=f"free GPU memory, or {installing('linalg')} if a library is missing",
-                )
+            raise DeviceError.of(
+                doing,
+                expected="success of cuSOLVER and cuBLAS",
+                got=f"{type(error).__name__}: {error}",
+                hint=f"free GPU memory, or {installing('linalg')} if a library is missing",
             ) from error
 
 
@@ -89,12 +87,10 @@ def library() -> Library:
     try:
         blas, solver = (imported(f"nvmath.bindings.{name}") for name in ("cublas", "cusolverDn"))
     except ImportError as error:
-        raise DeviceError(
-            mismatch(
-                "linear algebra on a GPU",
-                expected="the package nvmath-python",
-                got=str(error),
-                hint=installing("linalg"),
-            )
+        raise DeviceError.of(
+            "linear algebra on a GPU",
+            expected="the package nvmath-python",
+            got=str(error),
+            hint=installing("linalg"),
         ) from error
     return Library(solver=solver, blas=blas)

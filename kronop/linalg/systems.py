@@ -8,7 +8,7 @@ from kronop.args.frameworks import view
 from kronop.args.overlap import overlaps, overlaps_itself
 from kronop.args.strides import broadcast_shapes
 from kronop.args.view import TensorView
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.frozen import dataclass
 from kronop.tensors import Tensor
 
@@ -87,13 +87,11 @@ def read_square(a: Tensor, overwrite: bool) -> SquareProblem:
     """
     item = _read(a, "a")
     if len(item.shape) < 2 or item.shape[-1] != item.shape[-2]:
-        raise ArgumentError(
-            mismatch(
-                "shape of a",
-                expected="square matrices (..., N, N)",
-                got=item.shape,
-                hint="pass as many rows as columns",
-            )
+        raise ArgumentError.of(
+            "shape of a",
+            expected="square matrices (..., N, N)",
+            got=item.shape,
+            hint="pass as many rows as columns",
         )
     if overwrite:
         _check_writable(item, "a")
@@ -114,13 +112,11 @@ def read_system(a: Tensor, b: Tensor, overwrite_a: bool, overwrite_b: bool) -> S
         _check_writable(item, "b")
         _check_holds_solution(system)
     if (overwrite_a or overwrite_b) and overlaps(square.a, item):
-        raise ArgumentError(
-            mismatch(
-                "a and b",
-                expected="separate memory, where one of them is overwritten",
-                got="tensors that overlap",
-                hint="pass a copy, or overwrite neither",
-            )
+        raise ArgumentError.of(
+            "a and b",
+            expected="separate memory, where one of them is overwritten",
+            got="tensors that overlap",
+            hint="pass a copy, or overwrite neither",
         )
     return system
 
@@ -130,45 +126,37 @@ def _read(tensor: Tensor, name: str) -> TensorView:
     given = getattr(tensor, "dtype", None)
     known = str(getattr(given, "name", given)).removeprefix("torch.")
     if given is not None and known not in _TYPES:
-        raise ElementTypeError(
-            mismatch(
-                f"element type of {name}",
-                expected=" or ".join(_TYPES),
-                got=given,
-                hint="complex matrices are not supported; convert integers and 16-bit floats",
-            )
+        raise ElementTypeError.of(
+            f"element type of {name}",
+            expected=" or ".join(_TYPES),
+            got=given,
+            hint="complex matrices are not supported; convert integers and 16-bit floats",
         )
     item = view(tensor, name, "torch.linalg.solve and eigh")
     if item.framework == "dlpack":
-        raise ElementTypeError(
-            mismatch(
-                name,
-                expected="a tensor of NumPy, torch or CuPy",
-                got=f"{type(tensor).__name__}",
-                hint="convert it with from_dlpack of one of them",
-            )
+        raise ElementTypeError.of(
+            name,
+            expected="a tensor of NumPy, torch or CuPy",
+            got=f"{type(tensor).__name__}",
+            hint="convert it with from_dlpack of one of them",
         )
     return item
 
 
 def _check_alike(a: TensorView, b: TensorView) -> None:
     if a.element != b.element:
-        raise ElementTypeError(
-            mismatch(
-                "element type of b",
-                expected=f"that of a, {a.element!r}",
-                got=repr(b.element),
-                hint="convert one of them",
-            )
+        raise ElementTypeError.of(
+            "element type of b",
+            expected=f"that of a, {a.element!r}",
+            got=repr(b.element),
+            hint="convert one of them",
         )
     if (a.framework, a.device) != (b.framework, b.device):
-        raise ArgumentError(
-            mismatch(
-                "b",
-                expected=f"a {a.framework} tensor on {a.device}, as a is",
-                got=f"one of {b.framework} on {b.device}",
-                hint="move one of them",
-            )
+        raise ArgumentError.of(
+            "b",
+            expected=f"a {a.framework} tensor on {a.device}, as a is",
+            got=f"one of {b.framework} on {b.device}",
+            hint="move one of them",
         )
 
 
@@ -176,48 +164,40 @@ def _batch_of(square: SquareProblem, b: TensorView) -> tuple[int, ...]:
     """The leading dimensions of the right-hand sides, whose other extents are checked."""
     vector = len(b.shape) == 1 and not square.batch
     if not vector and len(b.shape) < 2:
-        raise ArgumentError(
-            mismatch(
-                "shape of b",
-                expected=f"columns (..., {square.order}, C), or ({square.order},) beside one"
-                " matrix without leading dimensions",
-                got=b.shape,
-                hint="pass b[..., None] for one right-hand side",
-            )
+        raise ArgumentError.of(
+            "shape of b",
+            expected=f"columns (..., {square.order}, C), or ({square.order},) beside one"
+            " matrix without leading dimensions",
+            got=b.shape,
+            hint="pass b[..., None] for one right-hand side",
         )
     rows = b.shape[0] if vector else b.shape[-2]
     if rows != square.order:
-        raise ArgumentError(
-            mismatch(
-                "rows of b",
-                expected=f"{square.order}, as a of shape {square.a.shape} has",
-                got=f"{rows} in shape {b.shape}",
-                hint="right-hand sides are columns: (..., N, C)",
-            )
+        raise ArgumentError.of(
+            "rows of b",
+            expected=f"{square.order}, as a of shape {square.a.shape} has",
+            got=f"{rows} in shape {b.shape}",
+            hint="right-hand sides are columns: (..., N, C)",
         )
     return () if vector else b.shape[:-2]
 
 
 def _check_writable(item: TensorView, name: str) -> None:
     if not item.writable or overlaps_itself(item):
-        raise ArgumentError(
-            mismatch(
-                f"memory of {name}",
-                expected="writable memory of which each element is one of its own",
-                got=f"shape {item.shape} with strides {item.strides}"
-                + ("" if item.writable else ", read-only"),
-                hint=f"pass a copy, or leave overwrite_{name} out",
-            )
+        raise ArgumentError.of(
+            f"memory of {name}",
+            expected="writable memory of which each element is one of its own",
+            got=f"shape {item.shape} with strides {item.strides}"
+            + ("" if item.writable else ", read-only"),
+            hint=f"pass a copy, or leave overwrite_{name} out",
         )
 
 
 def _check_holds_solution(system: System) -> None:
     if not system.vector and system.b.shape[:-2] != system.batch:
-        raise ArgumentError(
-            mismatch(
-                "leading dimensions of b, into which the solution goes",
-                expected=system.batch,
-                got=system.b.shape[:-2],
-                hint="pass a b of this shape, or leave overwrite_b out",
-            )
+        raise ArgumentError.of(
+            "leading dimensions of b, into which the solution goes",
+            expected=system.batch,
+            got=system.b.shape[:-2],
+            hint="pass a b of this shape, or leave overwrite_b out",
         )

@@ -72,14 +72,12 @@ class _Limits:
     def __post_init__(self) -> None:
         for name, value in (("rtol", self.rtol), ("atol", self.atol)):
             if not value >= 0:
-                raise ArgumentError(
-                    mismatch(name, expected="0 or more", got=value, hint="the default is 1e-5 or 0")
+                raise ArgumentError.of(
+                    name, expected="0 or more", got=value, hint="the default is 1e-5 or 0"
                 )
         if self.max_iterations < 1:
             got = self.max_iterations
-            raise ArgumentError(
-                mismatch("max_iterations", expected="1 or more", got=got, hint="as 1000")
-            )
+            raise ArgumentError.of("max_iterations", expected="1 or more", got=got, hint="as 1000")
 
 
 def cg(
@@ -243,15 +241,13 @@ class _System:
         if len(self.tensors) > 1:
             return
         if (_Checked(self._operator, "the operator") @ columns.detach()).requires_grad:
-            raise ArgumentError(
-                mismatch(
-                    "the operator",
-                    expected="one of kronop's, or a matrix, where a gradient is asked for",
-                    got=type(self._operator).__name__,
-                    hint="what it multiplies by may be an operator of kronop: MaskedOperator of a"
-                    " grid with missing points, a sum or multiple of others; without gradients work"
-                    " under torch.no_grad()",
-                )
+            raise ArgumentError.of(
+                "the operator",
+                expected="one of kronop's, or a matrix, where a gradient is asked for",
+                got=type(self._operator).__name__,
+                hint="what it multiplies by may be an operator of kronop: MaskedOperator of a"
+                " grid with missing points, a sum or multiple of others; without gradients work"
+                " under torch.no_grad()",
             )
 
 
@@ -265,24 +261,20 @@ class _Checked:
     def __matmul__(self, x: Tensor) -> Tensor:
         order = x.shape[-2]
         if self._shape and self._shape[-1] != order:
-            raise ArgumentError(
-                mismatch(
-                    f"shape of {self._name}",
-                    expected=f"(..., {order}, {order}) beside b of {order} rows",
-                    got=self._shape,
-                    hint="it multiplies columns (..., N, C), of which b has one for each solution",
-                )
+            raise ArgumentError.of(
+                f"shape of {self._name}",
+                expected=f"(..., {order}, {order}) beside b of {order} rows",
+                got=self._shape,
+                hint="it multiplies columns (..., N, C), of which b has one for each solution",
             )
         found, name = self._product(x), f"a product of {self._name}"
         check_alike(found, name, x, "b")
         if tuple(found.shape[-2:]) != tuple(x.shape[-2:]):
-            raise ArgumentError(
-                mismatch(
-                    f"shape of {name}",
-                    expected=f"(..., {x.shape[-2]}, {x.shape[-1]}), that of the columns",
-                    got=tuple(found.shape),
-                    hint="it takes and gives columns (..., N, C), also of a single vector",
-                )
+            raise ArgumentError.of(
+                f"shape of {name}",
+                expected=f"(..., {x.shape[-2]}, {x.shape[-1]}), that of the columns",
+                got=tuple(found.shape),
+                hint="it takes and gives columns (..., N, C), also of a single vector",
             )
         return found
 
@@ -293,13 +285,11 @@ def _product_of(operator: Any, name: str) -> _Product:
         return lambda x: operator @ x
     if callable(operator):
         return operator  # type: ignore[no-any-return]
-    raise ElementTypeError(
-        mismatch(
-            name,
-            expected="an operator with @, a matrix, or a function of columns",
-            got=type(operator).__name__,
-            hint="for example kronop.KroneckerOperator(factors)",
-        )
+    raise ElementTypeError.of(
+        name,
+        expected="an operator with @, a matrix, or a function of columns",
+        got=type(operator).__name__,
+        hint="for example kronop.KroneckerOperator(factors)",
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kronop.args.frameworks import check_strided
-from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, converting
 from kronop.families.kron.api import gekmm, gemkm
 from kronop.families.kron.formed import narrowed, widened
 from kronop.late import imported
@@ -37,15 +37,13 @@ def framework_of(tensor: object, name: str) -> ModuleType:
         return torch
     if cupy is not None and isinstance(tensor, cupy.ndarray):
         return cupy
-    raise ElementTypeError(
-        mismatch(
-            name,
-            expected="a tensor of NumPy, torch or CuPy",
-            got=type(tensor).__name__,
-            hint="to_dense() forms an operator's matrix"
-            if hasattr(tensor, "to_dense")
-            else "for example numpy.asarray(value, 'float64')",
-        )
+    raise ElementTypeError.of(
+        name,
+        expected="a tensor of NumPy, torch or CuPy",
+        got=type(tensor).__name__,
+        hint="to_dense() forms an operator's matrix"
+        if hasattr(tensor, "to_dense")
+        else "for example numpy.asarray(value, 'float64')",
     )
 
 
@@ -66,35 +64,29 @@ def check_alike(tensor: Any, name: str, other: Any, other_name: str) -> None:
     another device or without strides."""
     framework, wanted = framework_of(tensor, name), framework_of(other, other_name)
     if framework is not wanted:
-        raise ArgumentError(
-            mismatch(
-                name,
-                expected=f"a tensor of {wanted.__name__} as {other_name}",
-                got=f"one of {framework.__name__}",
-                hint="frameworks are not mixed: convert one of them",
-            )
+        raise ArgumentError.of(
+            name,
+            expected=f"a tensor of {wanted.__name__} as {other_name}",
+            got=f"one of {framework.__name__}",
+            hint="frameworks are not mixed: convert one of them",
         )
     if is_torch(framework):
         check_strided(tensor, name)
         if tensor.device != other.device:
-            raise ArgumentError(
-                mismatch(
-                    f"device of {name}",
-                    expected=f"{other.device} as {other_name}",
-                    got=tensor.device,
-                    hint="move all tensors to one device",
-                )
+            raise ArgumentError.of(
+                f"device of {name}",
+                expected=f"{other.device} as {other_name}",
+                got=tensor.device,
+                hint="move all tensors to one device",
             )
     if tensor.dtype != other.dtype:
-        raise ElementTypeError(
-            mismatch(
-                f"element type of {name}",
-                expected=f"{other.dtype} as {other_name}",
-                got=tensor.dtype,
-                hint=converting(
-                    (tensor.dtype, other.dtype), "nothing is promoted: convert one of them"
-                ),
-            )
+        raise ElementTypeError.of(
+            f"element type of {name}",
+            expected=f"{other.dtype} as {other_name}",
+            got=tensor.dtype,
+            hint=converting(
+                (tensor.dtype, other.dtype), "nothing is promoted: convert one of them"
+            ),
         )
 
 
@@ -105,13 +97,11 @@ def batch_of(*shapes: Sequence[int]) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(*map(tuple, shapes))
     except ValueError as error:
-        raise ArgumentError(
-            mismatch(
-                "leading dimensions",
-                expected="some that broadcast",
-                got=", ".join(str(tuple(shape)) for shape in shapes),
-                hint="they are batches, as in matmul",
-            )
+        raise ArgumentError.of(
+            "leading dimensions",
+            expected="some that broadcast",
+            got=", ".join(str(tuple(shape)) for shape in shapes),
+            hint="they are batches, as in matmul",
         ) from error
 
 
@@ -119,13 +109,11 @@ def check_decomposable(tensor: Tensor, name: str = "the factors") -> None:
     """Refuses element types that the libraries do not decompose."""
     kind = str(tensor.dtype).removeprefix("torch.")
     if kind not in _DECOMPOSED:
-        raise ElementTypeError(
-            mismatch(
-                f"element type of {name}",
-                expected=f"one of {', '.join(_DECOMPOSED)} for solutions and decompositions",
-                got=kind,
-                hint=converting(kind, f"convert {name}; products take all of kronop's types"),
-            )
+        raise ElementTypeError.of(
+            f"element type of {name}",
+            expected=f"one of {', '.join(_DECOMPOSED)} for solutions and decompositions",
+            got=kind,
+            hint=converting(kind, f"convert {name}; products take all of kronop's types"),
         )
 
 
@@ -197,13 +185,11 @@ def _invertible(function: Callable[[Tensor], Tensor], matrix: Tensor, name: str)
     check_decomposable(matrix)
     found = attempt(function, matrix)
     if found is None:
-        raise ArgumentError(
-            mismatch(
-                name,
-                expected="an invertible matrix",
-                got="a singular one",
-                hint="of symmetric factors solve(b, sigma2) adds sigma2 to the diagonal",
-            )
+        raise ArgumentError.of(
+            name,
+            expected="an invertible matrix",
+            got="a singular one",
+            hint="of symmetric factors solve(b, sigma2) adds sigma2 to the diagonal",
         )
     return found
 
@@ -240,29 +226,25 @@ def _check_real(value: object, beside: Tensor, name: str) -> None:
     """Refuses complex values, and fractions beside whole numbers."""
     kind = str(getattr(value, "dtype", type(value).__name__))
     if "int" in str(beside.dtype) and "int" not in kind:
-        raise ElementTypeError(
-            mismatch(
-                name,
-                expected=f"a whole number beside {beside.dtype}",
-                got=kind,
-                hint="convert the factors to float64",
-            )
+        raise ElementTypeError.of(
+            name,
+            expected=f"a whole number beside {beside.dtype}",
+            got=kind,
+            hint="convert the factors to float64",
         )
     if "complex" in kind:
-        raise ElementTypeError(
-            mismatch(name, expected="real numbers", got=kind, hint="pass its real part")
+        raise ElementTypeError.of(
+            name, expected="real numbers", got=kind, hint="pass its real part"
         )
 
 
 def _check_number(value: object, name: str) -> None:
     if not isinstance(value, (int, float, np.integer, np.floating)):
-        raise ElementTypeError(
-            mismatch(
-                name,
-                expected="a real number, or a tensor of the factors' framework",
-                got=type(value).__name__,
-                hint="pass a float",
-            )
+        raise ElementTypeError.of(
+            name,
+            expected="a real number, or a tensor of the factors' framework",
+            got=type(value).__name__,
+            hint="pass a float",
         )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kronop.descriptions.shared import Array
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.kron.formed import widened
 from kronop.operators.factored import Factored
 from kronop.operators.factors import check_symmetric
@@ -123,13 +123,11 @@ class KroneckerOperator(KroneckerProduct):
     def _inverse_scale(self) -> Any:
         zero = self.scale == 0
         if zero if is_number(self.scale) else bool(zero.any()):
-            raise ArgumentError(
-                mismatch(
-                    "the scale",
-                    expected="a number other than 0 where an operator is inverted",
-                    got=self.scale,
-                    hint="solve(b, sigma2) adds sigma2 to the eigenvalues",
-                )
+            raise ArgumentError.of(
+                "the scale",
+                expected="a number other than 0 where an operator is inverted",
+                got=self.scale,
+                hint="solve(b, sigma2) adds sigma2 to the eigenvalues",
             )
         return 1 / self.scale
 
@@ -145,13 +143,11 @@ class KroneckerOperator(KroneckerProduct):
             check_symmetric(factor, name)
             found = cholesky(factor)
             if found is None:
-                raise ArgumentError(
-                    mismatch(
-                        name,
-                        expected="a positive definite matrix",
-                        got="one that is not",
-                        hint="add to its diagonal, or use eigh()",
-                    )
+                raise ArgumentError.of(
+                    name,
+                    expected="a positive definite matrix",
+                    got="one that is not",
+                    hint="add to its diagonal, or use eigh()",
                 )
             return found
 

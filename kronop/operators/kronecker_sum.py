@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kronop.errors import ArgumentError, installing, mismatch
+from kronop.errors import ArgumentError, installing
 from kronop.families.kron.formed import kronecker_product, widened
 from kronop.late import imported
 from kronop.operators.factored import Factored
@@ -144,13 +144,11 @@ def _exponential(matrix: Tensor, name: str) -> Tensor:
     try:
         library = imported("scipy.linalg" if xp is np else "cupyx.scipy.linalg")
     except ImportError as error:
-        raise ArgumentError(
-            mismatch(
-                name,
-                expected="a symmetric matrix, where SciPy is not installed",
-                got="another one",
-                hint=installing("scipy"),
-            )
+        raise ArgumentError.of(
+            name,
+            expected="a symmetric matrix, where SciPy is not installed",
+            got="another one",
+            hint=installing("scipy"),
         ) from error
     # CuPy's takes no batches.
     found = [library.expm(item) for item in matrix.reshape(-1, *matrix.shape[-2:])]

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from kronop.descriptions.shared import Array
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.late import imported
 from kronop.operators.blocks import Block
 from kronop.operators.conjugate_gradients import CGInfo, cg, norms_of
@@ -118,13 +118,11 @@ class MaskedOperator(Solvable):
         self._operator, self._mask = operator, read_mask(operator, mask)
         fits = all(isinstance(item, (int, np.integer)) for item in (probes, seed))
         if method not in _METHODS or not fits or probes < 2 or seed < 0:
-            raise ArgumentError(
-                mismatch(
-                    "method, probes and seed",
-                    expected='None, "dense" or "iterative", an integer from 2 and one from 0 on',
-                    got=(method, probes, seed),
-                    hint="leave them out",
-                )
+            raise ArgumentError.of(
+                "method, probes and seed",
+                expected='None, "dense" or "iterative", an integer from 2 and one from 0 on',
+                got=(method, probes, seed),
+                hint="leave them out",
             )
         if rtol is None:
             rtol = 1e-8 if "64" in str(operator.dtype) else 1e-4
@@ -307,14 +305,12 @@ class MaskedOperator(Solvable):
         Raises:
             ArgumentError: always.
         """
-        raise ArgumentError(
-            mismatch(
-                "eigh",
-                expected="an operator of all positions",
-                got=f"a masked one of {self.shape[-1]}",
-                hint="solve and logdet need none; numpy.linalg.eigh(operator.to_dense()) does, for"
-                " some thousand positions",
-            )
+        raise ArgumentError.of(
+            "eigh",
+            expected="an operator of all positions",
+            got=f"a masked one of {self.shape[-1]}",
+            hint="solve and logdet need none; numpy.linalg.eigh(operator.to_dense()) does, for"
+            " some thousand positions",
         )
 
     def eigvalsh(self) -> NoReturn:

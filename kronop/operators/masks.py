@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.operators.frameworks import framework_of, is_torch
 from kronop.operators.operator import Operator
 from kronop.tensors import Tensor
@@ -17,30 +17,26 @@ from kronop.tensors import Tensor
 def read_mask(operator: Any, mask: Any) -> Tensor:
     """The mask as an array (N,) of NumPy."""
     if not isinstance(operator, Operator):
-        raise ElementTypeError(
-            mismatch(
-                "the operator",
-                expected="one of kronop's operators",
-                got=type(operator).__name__,
-                hint="kronop.KroneckerOperator(factors) is one",
-            )
+        raise ElementTypeError.of(
+            "the operator",
+            expected="one of kronop's operators",
+            got=type(operator).__name__,
+            hint="kronop.KroneckerOperator(factors) is one",
         )
     operator.check_square("a mask")
     if hasattr(mask, "__cuda_array_interface__") or hasattr(mask, "cpu"):
         mask = mask.cpu() if hasattr(mask, "cpu") else mask.get()  # Of torch, and of CuPy.
     found = np.asarray(mask)
     if found.dtype != bool:
-        raise ElementTypeError(
-            mismatch("the mask", expected="booleans", got=found.dtype, hint="as numpy.isfinite(y)")
+        raise ElementTypeError.of(
+            "the mask", expected="booleans", got=found.dtype, hint="as numpy.isfinite(y)"
         )
     if found.size != operator.shape[-1] or not found.any():
-        raise ArgumentError(
-            mismatch(
-                "the mask",
-                expected=f"{operator.shape[-1]} elements, at least one of them true",
-                got=f"{int(found.sum())} that are true, of shape {found.shape}",
-                hint="it says of each row of the operator whether it stays",
-            )
+        raise ArgumentError.of(
+            "the mask",
+            expected=f"{operator.shape[-1]} elements, at least one of them true",
+            got=f"{int(found.sum())} that are true, of shape {found.shape}",
+            hint="it says of each row of the operator whether it stays",
         )
     _check_axes(operator, found.shape)
     return found.reshape(-1).copy()
@@ -53,13 +49,11 @@ def _check_axes(operator: Any, shape: tuple[int, ...]) -> None:
     grid = [factor.shape[-1] for factor in getattr(term, "factors", ())]
     axes, factors = (set(itertools.accumulate(sizes, mul, initial=1)) for sizes in (shape, grid))
     if grid and not (axes <= factors or factors <= axes):
-        raise ArgumentError(
-            mismatch(
-                "the mask",
-                expected=f"the grid's shape, {' x '.join(map(str, grid))}, or one axis",
-                got=f"shape {shape}",
-                hint="its axes are in the order of the factors; transpose it",
-            )
+        raise ArgumentError.of(
+            "the mask",
+            expected=f"the grid's shape, {' x '.join(map(str, grid))}, or one axis",
+            got=f"shape {shape}",
+            hint="its axes are in the order of the factors; transpose it",
         )
 
 

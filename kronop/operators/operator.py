@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, NoReturn, Protocol, Self
 
 from kronop.descriptions.shared import Array
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.operators.frameworks import (
     as_scale,
     as_tensor,
@@ -169,8 +169,8 @@ class Operator(abc.ABC):
         scale = as_scale(divisor, self.tensors[0], "the divisor")
         if isinstance(scale, (int, float)) and scale == 0:
             hint = "an operator divided by 0 has no products"
-            raise ArgumentError(
-                mismatch("the divisor", expected="a number other than 0", got=divisor, hint=hint)
+            raise ArgumentError.of(
+                "the divisor", expected="a number other than 0", got=divisor, hint=hint
             )
         return self.__mul__(1 / scale)
 
@@ -226,28 +226,24 @@ class Operator(abc.ABC):
         shape = tuple(x.shape)
         if not shape or shape[max(at, -len(shape))] != length:
             wanted = f"(..., {length}, C)" if at == -2 else f"(..., {length})"
-            raise ArgumentError(
-                mismatch(
-                    f"shape of {name}",
-                    expected=f"({length},) or {wanted} beside an operator {self.shape}",
-                    got=shape,
-                    hint="its rows meet the operator's columns"
-                    if at == -2
-                    else "its columns meet the operator's rows",
-                )
+            raise ArgumentError.of(
+                f"shape of {name}",
+                expected=f"({length},) or {wanted} beside an operator {self.shape}",
+                got=shape,
+                hint="its rows meet the operator's columns"
+                if at == -2
+                else "its columns meet the operator's rows",
             )
         batch_of(self.shape[:-2], shape[:-2])
 
     def check_square(self, doing: str) -> None:
         """Refuses what only square operators have."""
         if self.shape[-1] != self.shape[-2]:
-            raise ArgumentError(
-                mismatch(
-                    doing,
-                    expected="a square operator",
-                    got=f"shape {self.shape}",
-                    hint="svd() is of any operator",
-                )
+            raise ArgumentError.of(
+                doing,
+                expected="a square operator",
+                got=f"shape {self.shape}",
+                hint="svd() is of any operator",
             )
 
     @abc.abstractmethod
@@ -406,7 +402,7 @@ class Decomposition(Protocol):
 
 
 def _unsupported(subject: str, expected: str, got: str, hint: str) -> ElementTypeError:
-    return ElementTypeError(mismatch(subject, expected=expected, got=got, hint=hint))
+    return ElementTypeError.of(subject, expected=expected, got=got, hint=hint)
 
 
 def on_columns(function: Callable[[Tensor], Tensor], x: Array) -> Array:
@@ -434,8 +430,8 @@ def whole(exponent: Any) -> Any:
     try:
         return index(exponent)
     except TypeError as error:
-        raise ElementTypeError(
-            mismatch("the exponent", expected="a real number", got=exponent, hint="pass a float")
+        raise ElementTypeError.of(
+            "the exponent", expected="a real number", got=exponent, hint="pass a float"
         ) from error
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Self, overload
 
 from kronop.descriptions.shared import Array
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.kron.formed import kronecker_product, narrowed, widened
 from kronop.operators.factored import Factored
 from kronop.operators.frameworks import (
@@ -91,13 +91,11 @@ class KroneckerProduct(Factored):
             return super().__matmul__(x)
         inner = [factor.shape[-1] for factor in self.factors]
         if inner != [factor.shape[-2] for factor in x.factors]:
-            raise ArgumentError(
-                mismatch(
-                    "the right operator",
-                    expected=f"factors of {inner} rows",
-                    got=f"factors of {[factor.shape[-2] for factor in x.factors]}",
-                    hint="apply one after the other: left @ (right @ x)",
-                )
+            raise ArgumentError.of(
+                "the right operator",
+                expected=f"factors of {inner} rows",
+                got=f"factors of {[factor.shape[-2] for factor in x.factors]}",
+                hint="apply one after the other: left @ (right @ x)",
             )
         pairs = zip(self.factors, x.factors, strict=True)
         factors = balanced([widened(a) @ widened(b) for a, b in pairs], self.factors[0])
@@ -111,13 +109,11 @@ class KroneckerProduct(Factored):
     def _check_square_factors(self, doing: str) -> None:
         for at, factor in enumerate(self.factors):
             if factor.shape[-1] != factor.shape[-2]:
-                raise ArgumentError(
-                    mismatch(
-                        doing,
-                        expected="square factors",
-                        got=f"factors[{at}] of shape {tuple(factor.shape)}",
-                        hint="svd() and to_dense() are of any factors",
-                    )
+                raise ArgumentError.of(
+                    doing,
+                    expected="square factors",
+                    got=f"factors[{at}] of shape {tuple(factor.shape)}",
+                    hint="svd() and to_dense() are of any factors",
                 )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, Self
 
 from kronop.descriptions.shared import Array
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.operators.factors import check_symmetric
 from kronop.operators.frameworks import (
     batch_of,
@@ -69,24 +69,20 @@ class KroneckerProductSum(Solvable):
     def __init__(self, terms: Iterable[KroneckerProduct]) -> None:
         terms = tuple(terms)
         if len(terms) < 2 or not all(isinstance(term, KroneckerProduct) for term in terms):
-            raise ElementTypeError(
-                mismatch(
-                    "terms",
-                    expected="two or more of kronop.KroneckerOperator",
-                    got=", ".join(type(term).__name__ for term in terms) or "none",
-                    hint="wrap each list of factors in a KroneckerOperator",
-                )
+            raise ElementTypeError.of(
+                "terms",
+                expected="two or more of kronop.KroneckerOperator",
+                got=", ".join(type(term).__name__ for term in terms) or "none",
+                hint="wrap each list of factors in a KroneckerOperator",
             )
         for at, term in enumerate(terms):
             check_alike(term.factors[0], f"terms[{at}]", terms[0].factors[0], "terms[0]")
             if term.shape[-2:] != terms[0].shape[-2:]:
-                raise ArgumentError(
-                    mismatch(
-                        f"shape of terms[{at}]",
-                        expected=f"{terms[0].shape[-2:]} as terms[0]",
-                        got=term.shape[-2:],
-                        hint="terms are added, so that they are of one shape",
-                    )
+                raise ArgumentError.of(
+                    f"shape of terms[{at}]",
+                    expected=f"{terms[0].shape[-2:]} as terms[0]",
+                    got=term.shape[-2:],
+                    hint="terms are added, so that they are of one shape",
                 )
         batch_of(*(term.shape[:-2] for term in terms))
         self._terms = terms
@@ -283,4 +279,4 @@ def _common(root: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _no_exact(subject: str, expected: str, got: object, hint: str) -> ArgumentError:
-    return ArgumentError(mismatch(subject, expected=expected, got=got, hint=hint))
+    return ArgumentError.of(subject, expected=expected, got=got, hint=hint)

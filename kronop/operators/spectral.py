@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 from kronop.descriptions.shared import Array
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.operators.frameworks import batch_of, check_alike, times, turned, without_autocast
 from kronop.operators.masked import Solvable
 from kronop.operators.operator import detached, on_columns, shifted, whole
@@ -48,13 +48,11 @@ class SpectralOperator(Solvable):
         check_alike(values, "values", vectors.factors[0], "the vectors")
         shape, order = tuple(values.shape), vectors.shape[-1]
         if not shape or shape[-1] != order:
-            raise ArgumentError(
-                mismatch(
-                    "shape of values",
-                    expected=f"(..., {order}), one for each of the vectors",
-                    got=shape,
-                    hint="eigh() gives both",
-                )
+            raise ArgumentError.of(
+                "shape of values",
+                expected=f"(..., {order}), one for each of the vectors",
+                got=shape,
+                hint="eigh() gives both",
             )
         self._values, self._vectors = values, vectors
 
@@ -143,13 +141,11 @@ class SpectralOperator(Solvable):
         found = function(self.values)
         given = (getattr(found, "shape", None), getattr(found, "dtype", type(found).__name__))
         if given != (self.values.shape, self.values.dtype):
-            raise ArgumentError(
-                mismatch(
-                    "the function's result",
-                    expected=f"a value of {self.values.dtype} for each eigenvalue",
-                    got=f"{given[1]} of shape {given[0]}",
-                    hint="apply a function of elements, such as numpy.exp",
-                )
+            raise ArgumentError.of(
+                "the function's result",
+                expected=f"a value of {self.values.dtype} for each eigenvalue",
+                got=f"{given[1]} of shape {given[0]}",
+                hint="apply a function of elements, such as numpy.exp",
             )
         return SpectralOperator(found, self.vectors)
 
@@ -185,13 +181,11 @@ class SpectralOperator(Solvable):
         size = sum(factor.shape[-1] for factor in self.vectors.factors)
         size *= self.framework.finfo(self.dtype).eps
         if bool((values < -size * self.framework.amax(abs(values), -1)[..., None]).any()):
-            raise ArgumentError(
-                mismatch(
-                    doing,
-                    expected="an operator without negative eigenvalues",
-                    got=f"one of {float(values.min()):.2g}",
-                    hint="apply(function) takes a function of any eigenvalues",
-                )
+            raise ArgumentError.of(
+                doing,
+                expected="an operator without negative eigenvalues",
+                got=f"one of {float(values.min()):.2g}",
+                hint="apply(function) takes a function of any eigenvalues",
             )
 
 
@@ -203,12 +197,10 @@ def between(vectors: KroneckerProduct, values: Tensor, x: Tensor) -> Tensor:
 def nonzero(values: Any) -> Tensor:
     """The eigenvalues, if none is 0."""
     if bool((values == 0).any()):
-        raise ArgumentError(
-            mismatch(
-                "the operator",
-                expected="an invertible one",
-                got="an eigenvalue of 0",
-                hint="solve(b, sigma2) adds sigma2 to the eigenvalues",
-            )
+        raise ArgumentError.of(
+            "the operator",
+            expected="an invertible one",
+            got="an eigenvalue of 0",
+            hint="solve(b, sigma2) adds sigma2 to the eigenvalues",
         )
     return values

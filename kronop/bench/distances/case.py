@@ -24,7 +24,7 @@ from kronop.bench.timing import (
     time_together,
 )
 from kronop.emit.pipes import PipeFloor, floor_of
-from kronop.errors import DeviceError, KronopError, mismatch
+from kronop.errors import DeviceError, KronopError
 from kronop.target import Target
 
 # All rounds of a variant together take about this long; a peer that takes longer in one round is
@@ -81,10 +81,8 @@ def _measure(result: Result, setting: Setting, tell: Callable[[str], None]) -> N
     setting.clock.wait()
     result.kronop.error = check.error(results[0])
     if result.kronop.error == math.inf:
-        raise DeviceError(
-            mismatch(
-                "result", expected="finite numbers", got="NaN or infinity", hint="report the case"
-            )
+        raise DeviceError.of(
+            "result", expected="finite numbers", got="NaN or infinity", hint="report the case"
         )
     variants = {"kronop": calls}
     for name in setting.peers:

@@ -24,7 +24,7 @@ from kronop.bench.protocol import Call
 from kronop.bench.timing import PeerUnavailableError, need
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.emit.pipes import Work
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.distance.command import norm_of
 from kronop.families.distance.form import POWERS, TermKind
 from kronop.families.distance.gradient_size import GradientSize
@@ -112,13 +112,11 @@ def problem_of(case: str, shape: str, scale: float, dtype: str) -> Gradient:
         ArgumentError: they are not written so.
     """
     if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){3}", shape):
-        raise ArgumentError(
-            mismatch(
-                "shape",
-                expected="O x N x K x M, as 4x512x2000x2000",
-                got=repr(shape),
-                hint="sets of coefficients, features, and points twice",
-            )
+        raise ArgumentError.of(
+            "shape",
+            expected="O x N x K x M, as 4x512x2000x2000",
+            got=repr(shape),
+            hint="sets of coefficients, features, and points twice",
         )
     o, n, k, m = map(int, shape.split("x"))
     k, m = scaled(k, scale), scaled(m, scale)

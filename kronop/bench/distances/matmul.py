@@ -21,7 +21,7 @@ from kronop.bench.distances.problem import (
 from kronop.bench.protocol import Call
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.emit.pipes import Work
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.distance.command import kernel_of
 from kronop.families.distance.kernels import Gaussian, Kernel
 from kronop.families.distance.product_api import product_arguments
@@ -113,13 +113,11 @@ def problem_of(case: str, shape: str, scale: float, dtype: str) -> Matmul:
         ArgumentError: they are not written so.
     """
     if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){3}", shape):
-        raise ArgumentError(
-            mismatch(
-                "shape",
-                expected="M x N x K x C, as 5000x5000x16x1",
-                got=repr(shape),
-                hint="points twice, features, and columns",
-            )
+        raise ArgumentError.of(
+            "shape",
+            expected="M x N x K x C, as 5000x5000x16x1",
+            got=repr(shape),
+            hint="points twice, features, and columns",
         )
     m, n, k, c = map(int, shape.split("x"))
     kernel = kernel_of(case)

@@ -16,7 +16,7 @@ from kronop.bench.distances.problem import Host, Problem, by_rows, checked_rows,
 from kronop.bench.protocol import Call
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.emit.pipes import Work
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.distance.api import DIRECT, MODES, distance_arguments
 from kronop.families.distance.command import kernel_of, norm_of, size_of
 from kronop.families.distance.form import TermKind
@@ -148,13 +148,11 @@ def problem_of(case: str, shape: str, scale: float, dtype: str) -> Matrix:
     terms = {term.kind for term in kernel.bound().form.terms}
     wrong = set(flags) - {"expanded", "symmetric"}
     if wrong or ("expanded" in flags and TermKind.Two not in terms):
-        raise ArgumentError(
-            mismatch(
-                "case",
-                expected="a norm or kernel, then /symmetric, or /expanded if it is of squares",
-                got=repr(case),
-                hint="for example 1.3, inf/symmetric, 2/expanded, gaussian",
-            )
+        raise ArgumentError.of(
+            "case",
+            expected="a norm or kernel, then /symmetric, or /expanded if it is of squares",
+            got=repr(case),
+            hint="for example 1.3, inf/symmetric, 2/expanded, gaussian",
         )
     if "symmetric" in flags:
         size = DistanceSize(size.m, size.m, size.k)

@@ -26,7 +26,7 @@ from kronop.core.export.record import CASES, Recorder
 from kronop.core.export.tables import Tables, filled, recorded, table_text
 from kronop.descriptions.shared import integers
 from kronop.emit.render import render
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.size import Rows
 from kronop.target import Target
 
@@ -175,13 +175,11 @@ def _sizes(operation: Exportable, rows: Sequence[Any] | None) -> list[Any]:
 
 def _bad_sizes(operation: Exportable, rows: Any) -> ArgumentError:
     kind = operation.kind.size.__name__
-    return ArgumentError(
-        mismatch(
-            f"rows of an export of {operation.kind.name}",
-            expected=f"the extents of each {kind}, with at least 1 row and no two of the same rows",
-            got="none" if rows is None else repr(rows),
-            hint="for example rows=[(64, 32, 16), (128, 32, 16)], each (m, n, k)",
-        )
+    return ArgumentError.of(
+        f"rows of an export of {operation.kind.name}",
+        expected=f"the extents of each {kind}, with at least 1 row and no two of the same rows",
+        got="none" if rows is None else repr(rows),
+        hint="for example rows=[(64, 32, 16), (128, 32, 16)], each (m, n, k)",
     )
 
 
@@ -196,13 +194,11 @@ def _check_memory(operands: Sequence[Operand], size: Any) -> None:
     for item in operands:
         if item.nbytes(size) >= MOST_BYTES:
             shape = " x ".join(map(str, item.shape_for(size)))
-            raise ArgumentError(
-                mismatch(
-                    f"{item.name} of an export for M = {rows_of(size)}",
-                    expected=f"fewer than {MOST_BYTES} bytes, which processes can address",
-                    got=f"{shape} {item.description.element.name}: {item.nbytes(size)} bytes",
-                    hint="the shape is too large for memory: take smaller factors or fewer rows",
-                )
+            raise ArgumentError.of(
+                f"{item.name} of an export for M = {rows_of(size)}",
+                expected=f"fewer than {MOST_BYTES} bytes, which processes can address",
+                got=f"{shape} {item.description.element.name}: {item.nbytes(size)} bytes",
+                hint="the shape is too large for memory: take smaller factors or fewer rows",
             )
 
 

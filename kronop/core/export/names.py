@@ -8,7 +8,7 @@ from typing import Any
 
 from kronop.descriptions.identifiers import is_identifier
 from kronop.descriptions.shared import integers
-from kronop.errors import ArgumentError, DescriptionError, mismatch
+from kronop.errors import ArgumentError, DescriptionError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 # The library's header and file are found before the system's of the same name, and `sem_init` and
@@ -47,10 +47,8 @@ def check_name(name: Any) -> None:
 
 
 def _bad_name(expected: str, name: Any) -> ArgumentError:
-    return ArgumentError(
-        mismatch(
-            "name of an export", expected=expected, got=repr(name), hint="for example name='kron8'"
-        )
+    return ArgumentError.of(
+        "name of an export", expected=expected, got=repr(name), hint="for example name='kron8'"
     )
 
 
@@ -58,13 +56,11 @@ def check_scalars(scalars: Sequence[str], name: str) -> None:
     """Raises DescriptionError if a scalar can't be a parameter beside the library's names in C."""
     for scalar in scalars:
         if scalar.lower().startswith(f"{name.lower()}_"):
-            raise DescriptionError(
-                mismatch(
-                    "parameters of an exported activation",
-                    expected=f"none that begins with {name}_",
-                    got=repr(scalar),
-                    hint="give the library another name: the parameter is one of a function in C",
-                )
+            raise DescriptionError.of(
+                "parameters of an exported activation",
+                expected=f"none that begins with {name}_",
+                got=repr(scalar),
+                hint="give the library another name: the parameter is one of a function in C",
             )
 
 
@@ -77,12 +73,10 @@ def counts(what: str, values: Any) -> list[int]:
     """
     found = integers(what, values)
     if not found or any(type(item) is not int or item < 1 for item in found):
-        raise ArgumentError(
-            mismatch(
-                f"{what} of an export",
-                expected="integers of at least 1",
-                got=repr(values),
-                hint="name the numbers that the program will have",
-            )
+        raise ArgumentError.of(
+            f"{what} of an export",
+            expected="integers of at least 1",
+            got=repr(values),
+            hint="name the numbers that the program will have",
         )
     return sorted(set(found))

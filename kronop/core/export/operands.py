@@ -15,7 +15,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError
 from kronop.frozen import dataclass
 from kronop.size import Rows
 
@@ -95,31 +95,25 @@ def check_exported(operation: Exportable) -> None:
     """Raises DescriptionError if operations of this kind can't be exported."""
     kind, what = operation.kind, operation.description
     if kind.arguments is None:
-        raise DescriptionError(
-            mismatch(
-                "export",
-                expected="a kind of operation that declares its arguments",
-                got=f"an operation of {kind.name}",
-                hint="run it from Python",
-            )
+        raise DescriptionError.of(
+            "export",
+            expected="a kind of operation that declares its arguments",
+            got=f"an operation of {kind.name}",
+            hint="run it from Python",
         )
     if isinstance(what.epilogue, VisitorEpilogue):
-        raise DescriptionError(
-            mismatch(
-                "export",
-                expected="an operation with an epilogue functor, such as LinearCombination",
-                got="one with a visitor tree",
-                hint="run it from Python",
-            )
+        raise DescriptionError.of(
+            "export",
+            expected="an operation with an epilogue functor, such as LinearCombination",
+            got="one with a visitor tree",
+            hint="run it from Python",
         )
     if what.Y.interleaved:
-        raise DescriptionError(
-            mismatch(
-                "export",
-                expected="row-major or column-major tensors",
-                got=f"{what.Y.layout.value} ones",
-                hint="run it from Python",
-            )
+        raise DescriptionError.of(
+            "export",
+            expected="row-major or column-major tensors",
+            got=f"{what.Y.layout.value} ones",
+            hint="run it from Python",
         )
 
 

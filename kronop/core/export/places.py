@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 
 
 @contextlib.contextmanager
@@ -34,13 +34,11 @@ def prepared(folder: Any, name: str, mark: str) -> Iterator[Path]:
         except (OSError, ValueError) as error:
             raise _unusable(folder, error) from error
         if mark not in before:
-            raise ArgumentError(
-                mismatch(
-                    f"{name} in {folder}",
-                    expected="no other operation's export of this name",
-                    got=str(header),
-                    hint="give this one another folder or name (--name), or remove that one",
-                )
+            raise ArgumentError.of(
+                f"{name} in {folder}",
+                expected="no other operation's export of this name",
+                got=str(header),
+                hint="give this one another folder or name (--name), or remove that one",
             )
         yield Path(folder)
     except BaseException:
@@ -92,11 +90,9 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _unusable(folder: Any, error: Exception) -> ArgumentError:
-    return ArgumentError(
-        mismatch(
-            "folder of an export",
-            expected="one that can be written",
-            got=f"{os.fspath(folder)!r}: {getattr(error, 'strerror', None) or error}",
-            hint="name another folder",
-        )
+    return ArgumentError.of(
+        "folder of an export",
+        expected="one that can be written",
+        got=f"{os.fspath(folder)!r}: {getattr(error, 'strerror', None) or error}",
+        hint="name another folder",
     )

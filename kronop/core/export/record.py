@@ -21,7 +21,7 @@ from kronop.core.export.operands import BIAS, RESULT, SOURCE, Exportable, Operan
 from kronop.core.served import Served
 from kronop.descriptions.datatype import Layout
 from kronop.emit.plan import Plan
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError
 from kronop.frozen import dataclass
 
 ALIGNMENT = 16  # Of operands, in bytes: kernels ask for no more.
@@ -99,13 +99,11 @@ class Symbolic:
 
     def input(self, name: str, item: TensorView, form: Form | None) -> TensorView:
         if form is not None:
-            raise DescriptionError(
-                mismatch(
-                    f"{name} of an exported operation",
-                    expected="a layout that kernels read in place",
-                    got="one that is copied before each run",
-                    hint="describe it row-major",
-                )
+            raise DescriptionError.of(
+                f"{name} of an exported operation",
+                expected="a layout that kernels read in place",
+                got="one that is copied before each run",
+                hint="describe it row-major",
             )
         return item
 
@@ -252,11 +250,9 @@ def _call(launch: Launch, plan: Plan, lows: Sequence[int], marked: Mapping[int, 
 
 
 def _unfit(expected: str, got: str) -> DescriptionError:
-    return DescriptionError(
-        mismatch(
-            "export of an operation",
-            expected=expected,
-            got=got,
-            hint="this operation can't be exported; run it from Python",
-        )
+    return DescriptionError.of(
+        "export of an operation",
+        expected=expected,
+        got=got,
+        hint="this operation can't be exported; run it from Python",
     )

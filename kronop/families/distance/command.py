@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kronop.core.command import Command, Flag
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.distance import kernels
 from kronop.families.distance.api import DIRECT, MODES, distance_arguments, is_expanded
 from kronop.families.distance.arguments import DistanceArguments
@@ -75,13 +75,8 @@ class _Command(Command):
         if len(shapes) > 1:
             is_whole = _SHAPE.fullmatch(shapes[0])
             hint = "name one at a time" if is_whole else f"join them by x: {'x'.join(shapes)}"
-            raise ArgumentError(
-                mismatch(
-                    "shape of distance",
-                    expected="one, M x N x K",
-                    got=" ".join(shapes),
-                    hint=hint,
-                )
+            raise ArgumentError.of(
+                "shape of distance", expected="one, M x N x K", got=" ".join(shapes), hint=hint
             )
         return _size(options, shapes[0])
 
@@ -113,13 +108,11 @@ def size_of(text: str) -> DistanceSize:
         ArgumentError: it is not written so.
     """
     if not _SHAPE.fullmatch(text):
-        raise ArgumentError(
-            mismatch(
-                "shape",
-                expected="M x N x K, as 1024x2048x64",
-                got=repr(text),
-                hint="M points against N points of K features",
-            )
+        raise ArgumentError.of(
+            "shape",
+            expected="M x N x K, as 1024x2048x64",
+            got=repr(text),
+            hint="M points against N points of K features",
         )
     return DistanceSize(*map(int, text.split("x")))
 
@@ -143,8 +136,8 @@ def norm_of(text: str) -> float:
         ArgumentError: it is none.
     """
     if not re.fullmatch(r"\d+(\.\d+)?|\.\d+|inf", text):
-        raise ArgumentError(
-            mismatch("p", expected="a number of at least 0, or inf", got=repr(text), hint="take 2")
+        raise ArgumentError.of(
+            "p", expected="a number of at least 0, or inf", got=repr(text), hint="take 2"
         )
     return float(text)
 
@@ -154,13 +147,11 @@ def _named(text: str) -> Kernel:
     name, whole, rest = found.groups() if found else ("", None, None)
     usual, make = _KERNELS.get(name, (None, None))
     if make is None or (whole is not None and usual is None):
-        raise ArgumentError(
-            mismatch(
-                "kernel",
-                expected=" or ".join(kernel_names()),
-                got=repr(text),
-                hint="+ adds kernels, * multiplies them",
-            )
+        raise ArgumentError.of(
+            "kernel",
+            expected=" or ".join(kernel_names()),
+            got=repr(text),
+            hint="+ adds kernels, * multiplies them",
         )
     if whole is None:
         return make(usual)
@@ -170,13 +161,11 @@ def _named(text: str) -> Kernel:
 def _size(options: argparse.Namespace, text: str) -> DistanceSize:
     size = size_of(text)
     if options.symmetric and size.m != size.n:
-        raise ArgumentError(
-            mismatch(
-                "shape",
-                expected="as many points on both sides, for --symmetric",
-                got=text,
-                hint=f"write {size.m}x{size.m}x{size.k}",
-            )
+        raise ArgumentError.of(
+            "shape",
+            expected="as many points on both sides, for --symmetric",
+            got=text,
+            hint=f"write {size.m}x{size.m}x{size.k}",
         )
     return size
 
@@ -185,8 +174,8 @@ def _kernel(options: argparse.Namespace) -> Kernel:
     if options.kernel is None:
         return kernels.PowerNorm(norm_of("2" if options.p is None else options.p))
     if options.p is not None:
-        raise ArgumentError(
-            mismatch("--kernel", expected="no --p", got=options.p, hint="leave one of them out")
+        raise ArgumentError.of(
+            "--kernel", expected="no --p", got=options.p, hint="leave one of them out"
         )
     return kernel_of(options.kernel)
 
@@ -194,17 +183,15 @@ def _kernel(options: argparse.Namespace) -> Kernel:
 def _mode(options: argparse.Namespace, form: Form) -> str:
     """Where matrix products may be used, in torch's words: as the one-line functions do."""
     if options.expanded and options.direct:
-        raise ArgumentError(
-            mismatch("--direct", expected="no --expanded", got="both", hint="leave one out")
+        raise ArgumentError.of(
+            "--direct", expected="no --expanded", got="both", hint="leave one out"
         )
     if options.expanded and TermKind.Two not in {term.kind for term in form.terms}:
-        raise ArgumentError(
-            mismatch(
-                "--expanded",
-                expected="a norm or kernel of squared distances",
-                got=f"--p {options.p}" if options.kernel is None else f"--kernel {options.kernel}",
-                hint="leave it out: only squares are matrix products",
-            )
+        raise ArgumentError.of(
+            "--expanded",
+            expected="a norm or kernel of squared distances",
+            got=f"--p {options.p}" if options.kernel is None else f"--kernel {options.kernel}",
+            hint="leave it out: only squares are matrix products",
         )
     if options.expanded:
         return MODES[1]

@@ -12,7 +12,7 @@ from kronop.core.command import Command, Flag
 from kronop.descriptions.activation import ACTIVATION_NAMES
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.gemm.api import arguments_of
 from kronop.families.gemm.arguments import GemmArguments
 from kronop.families.gemm.operation import GemmOperationUniversal
@@ -52,10 +52,8 @@ class _Command(Command):
         if len(shapes) > 1:
             is_whole = _SHAPE.fullmatch(shapes[0])
             hint = "name one at a time" if is_whole else f"join them by x: {'x'.join(shapes)}"
-            raise ArgumentError(
-                mismatch(
-                    "shape of gemm", expected="one, M x N x K", got=" ".join(shapes), hint=hint
-                )
+            raise ArgumentError.of(
+                "shape of gemm", expected="one, M x N x K", got=" ".join(shapes), hint=hint
             )
         return size_of(shapes[0])
 
@@ -87,13 +85,11 @@ def size_of(text: str) -> GemmSize:
         ArgumentError: it is not written so.
     """
     if not _SHAPE.fullmatch(text):
-        raise ArgumentError(
-            mismatch(
-                "shape",
-                expected="M x N x K, as 1024x2048x64",
-                got=repr(text),
-                hint="A is M x K and B is K x N; the number of products may stand in front",
-            )
+        raise ArgumentError.of(
+            "shape",
+            expected="M x N x K, as 1024x2048x64",
+            got=repr(text),
+            hint="A is M x K and B is K x N; the number of products may stand in front",
         )
     *batch, m, n, k = map(int, text.split("x"))
     return GemmSize(m, n, k, *batch)
@@ -105,10 +101,8 @@ def _layouts(options: argparse.Namespace) -> list[Layout]:
     for name in ("a", "b"):
         text = getattr(options, f"{name}_layout")
         if text is not None and text not in _LAYOUTS:
-            raise ArgumentError(
-                mismatch(
-                    f"--{name}-layout", expected="row or column", got=text, hint="row is usual"
-                )
+            raise ArgumentError.of(
+                f"--{name}-layout", expected="row or column", got=text, hint="row is usual"
             )
         found.append(_LAYOUTS[text or "row"])
     return found

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kronop.core.command import DEFAULT_ROWS, Command, Flag, rows_of
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.kron.api import kron_arguments
 from kronop.families.kron.arguments import KronMatmulArguments
 from kronop.families.kron.description import Side
@@ -65,13 +65,11 @@ def one_shape(family: str, shapes: Sequence[str]) -> str:
         ArgumentError: there are several.
     """
     if len(shapes) > 1:
-        raise ArgumentError(
-            mismatch(
-                f"shape of {family}",
-                expected="one, of all factors",
-                got=" ".join(shapes),
-                hint=f"join them by commas: {','.join(shapes)}",
-            )
+        raise ArgumentError.of(
+            f"shape of {family}",
+            expected="one, of all factors",
+            got=" ".join(shapes),
+            hint=f"join them by commas: {','.join(shapes)}",
         )
     return shapes[0]
 
@@ -88,13 +86,11 @@ def shape_of(text: str) -> tuple[int | None, list[tuple[int, int]]]:
     for item in rest.split(","):
         found = _FACTOR.fullmatch(item)
         if found is None:
-            raise ArgumentError(
-                mismatch(
-                    "shape",
-                    expected="factors of positive sizes as 8^3,5x3, or with rows as 1024:8^3,5x3",
-                    got=repr(text),
-                    hint=_hint(text),
-                )
+            raise ArgumentError.of(
+                "shape",
+                expected="factors of positive sizes as 8^3,5x3, or with rows as 1024:8^3,5x3",
+                got=repr(text),
+                hint=_hint(text),
             )
         size, columns, count = found.groups()
         factors += [(int(size), int(columns or size))] * int(count or 1)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kronop.core.command import DEFAULT_ROWS, Command, Flag
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.kron.command import one_shape, shape_of
 from kronop.families.quantized.api import quantized_arguments
 from kronop.families.quantized.arguments import QuantizedKronArguments
@@ -57,5 +57,5 @@ def _bits(options: argparse.Namespace) -> int:
     if text is None:
         return _DEFAULT_BITS
     if text not in ("4", "8"):
-        raise ArgumentError(mismatch("--bits", expected="4 or 8", got=text, hint="4 is usual"))
+        raise ArgumentError.of("--bits", expected="4 or 8", got=text, hint="4 is usual")
     return int(text)

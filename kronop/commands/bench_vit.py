@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-import kronop
-from kronop.bench import layers, vit_report, warm
+from kronop.bench import layers, report, vit_report, warm
 from kronop.bench.arrays import arrays_for
 from kronop.bench.duration import announce
 from kronop.bench.load import warn_of_load
@@ -22,7 +21,6 @@ _DEFAULTS = {
     "cuda": {"images": 128, "tokens": 196, "depth": 12},
     "cpu": {"images": 2, "tokens": 49, "depth": 2},
 }
-
 
 # Of a model: its share of the compilation, its inference and its training. The ten models of the
 # defaults took 59 s on two cores of an Intel Xeon with AVX-512, and 65 s on an H100.
@@ -60,8 +58,8 @@ def execute(options: argparse.Namespace) -> None:
     announce(models, "models", _SECONDS[options.device] * models)
     if layers.OURS in algorithms:
         warm.compile_all(_cases(options, setting), options.device)
-    print(vit_report.head(setting, {"kronop": kronop.__version__, **setting.arrays.describe()}))
-    print(vit_report.columns(), flush=True)
+    print(vit_report.head(setting, report.machine_of(setting.arrays)))
+    print(vit_report.TABLE.heading(), flush=True)
     found: list[Measured] = []
     with Progress(len(PARTS) * len(dtypes)) as progress:
         for dtype in dtypes:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 import kronop
 from kronop.errors import ArgumentError
+from kronop.tensors import NDArray
 
 EXAMPLES = {
     "demo": "1024 rows",
@@ -67,7 +67,7 @@ def execute(options: argparse.Namespace) -> None:
     print(f"time: {ours:.2f} ms; NumPy, factor by factor: {theirs:.2f} ms (medians of 5)")
 
 
-def _by_numpy(x: Any, factors: Sequence[Any]) -> Any:
+def _by_numpy(x: NDArray, factors: Sequence[NDArray]) -> NDArray:
     """One matrix product for each factor, each of which brings another digit to the end."""
     for factor in reversed(factors):
         digits = x.reshape(len(x), -1, len(factor)) @ factor

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from kronop import knobs
@@ -65,7 +66,7 @@ def cuda_devices() -> Status:
 
 
 @functools.cache
-def _driver() -> Any:
+def _driver() -> ModuleType:
     return imported("cuda.bindings.driver")
 
 
@@ -76,7 +77,7 @@ _lock = module_lock()
 class CudaKernel:
     """A loaded CUDA kernel, independent of contexts and devices until it is bound."""
 
-    def __init__(self, entry: str, library: Any, kernel: Any) -> None:
+    def __init__(self, entry: str, library: object, kernel: Any) -> None:
         self.entry = entry
         self._library = library
         self._kernel = kernel
@@ -103,7 +104,9 @@ class CudaKernel:
         """
         return self.bind_words(launch, device)[0]
 
-    def bind_words(self, launch: Launch, device: int = 0) -> tuple[Callable[[int], None], Any]:
+    def bind_words(
+        self, launch: Launch, device: int = 0
+    ) -> tuple[Callable[[int], None], ctypes.Array[ctypes.c_uint64]]:
         """(the launcher as of `bind`, its parameters as 8-byte words).
 
         The words may be changed between two calls, because each launch copies them.

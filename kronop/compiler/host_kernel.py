@@ -80,7 +80,9 @@ class HostKernel:
         """
         return self.bind_words(launch, device)[0]
 
-    def bind_words(self, launch: Launch, device: int = 0) -> tuple[Callable[[int], None], Any]:
+    def bind_words(
+        self, launch: Launch, device: int = 0
+    ) -> tuple[Callable[[int], None], ctypes.Array[ctypes.c_uint64]]:
         """(the launcher as of `bind`, its parameters as 8-byte words, which may be changed between
         two calls)."""
         function, entry, alone = self.function, self.entry, _alone

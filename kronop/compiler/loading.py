@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from kronop.artifacts import Binary, BinaryFormat, Launch
 from kronop.compiler.cuda_kernel import load_cuda
@@ -38,7 +39,9 @@ class Kernel(Protocol):
     def bind(self, launch: Launch, device: int = 0) -> Callable[[int], None]:
         """A function that runs `launch`, given a CUstream as int (0 is the default stream)."""
 
-    def bind_words(self, launch: Launch, device: int = 0) -> tuple[Callable[[int], None], Any]:
+    def bind_words(
+        self, launch: Launch, device: int = 0
+    ) -> tuple[Callable[[int], None], ctypes.Array[ctypes.c_uint64]]:
         """(the launcher as of `bind`, its parameters as 8-byte words, which may be changed)."""
 
 

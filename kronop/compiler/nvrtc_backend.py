@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 from kronop import knobs
@@ -99,7 +100,7 @@ def _full_build() -> str:
 
 
 @functools.cache
-def _nvrtc() -> Any:
+def _nvrtc() -> ModuleType:
     """The bindings, after a first call has shown that the NVRTC library loads."""
     try:
         module = imported("cuda.bindings.nvrtc")
@@ -119,7 +120,7 @@ def _nvrtc() -> Any:
     return module
 
 
-def _understood(nvrtc: Any, flags: tuple[str, ...]) -> tuple[str, ...]:
+def _understood(nvrtc: ModuleType, flags: tuple[str, ...]) -> tuple[str, ...]:
     """The flags for a GPU that is newer than this release: it runs binaries for an earlier minor
     compute capability of its own major one, and PTX for any earlier one.
 
@@ -162,7 +163,7 @@ def _compile(source: Source, flags: tuple[str, ...], result: str) -> tuple[bytes
         return _read(nvrtc, program, result), log
 
 
-def _options(nvrtc: Any, source: Source, flags: tuple[str, ...]) -> list[bytes]:
+def _options(nvrtc: ModuleType, source: Source, flags: tuple[str, ...]) -> list[bytes]:
     """All that NVRTC is given: `flags`, which are part of a kernel's key, and what is not."""
     uncached = ["--no-cache"] if nvrtc.nvrtcVersion()[1:] >= _CACHES_SINCE else []
     folders = [f"-I{os.path.abspath(folder)}" for folder in source.include_directories]
@@ -170,7 +171,7 @@ def _options(nvrtc: Any, source: Source, flags: tuple[str, ...]) -> list[bytes]:
 
 
 @contextmanager
-def _program(nvrtc: Any, source: Source) -> Iterator[Any]:
+def _program(nvrtc: ModuleType, source: Source) -> Iterator[object]:
     name = (_NOWHERE + source.file_name).encode()
     status, program = nvrtc.nvrtcCreateProgram(source.text.encode(), name, 0, [], [])
     _check(status)
@@ -180,7 +181,7 @@ def _program(nvrtc: Any, source: Source) -> Iterator[Any]:
         nvrtc.nvrtcDestroyProgram(program)
 
 
-def _read(nvrtc: Any, program: Any, what: str) -> bytes:
+def _read(nvrtc: ModuleType, program: object, what: str) -> bytes:
     status, size = getattr(nvrtc, f"nvrtcGet{what}Size")(program)
     _check(status)
     # The bindings write into this object. bytes(bytearray()) makes a new one even for size 1,

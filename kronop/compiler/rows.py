@@ -263,7 +263,7 @@ def entries(db: sqlite3.Connection) -> tuple[Entry, ...]:
     return tuple(Entry(**row) for row in every if _is_sound(row))
 
 
-def _is_sound(row: Mapping[str, Any]) -> bool:
+def _is_sound(row: Mapping[str, object]) -> bool:
     """Whether these columns of a kernel, which its checksum does not cover, can be shown."""
     try:
         for name in ("size", "seconds", "created", "last_used"):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.autograd.function import FunctionCtx
 
 from kronop.errors import DeviceError
 
@@ -88,12 +88,12 @@ def _exchanged(item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
 
 class _Exchanged(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
     @staticmethod
-    def forward(ctx: Any, item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+    def forward(ctx: FunctionCtx, item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
         ctx.group = group
         return _exchanged(item, group)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: FunctionCtx, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         return _Exchanged.apply(gradient, ctx.group), None
 
 
@@ -132,34 +132,36 @@ def _scattered(item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
 
 class _Gathered(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+    def forward(ctx: FunctionCtx, item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
         ctx.group = group
         return _gathered(item, group)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: FunctionCtx, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         return _Scattered.apply(gradient, ctx.group), None
 
 
 class _Scattered(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+    def forward(ctx: FunctionCtx, item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
         ctx.group = group
         return _scattered(item, group)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: FunctionCtx, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         return _Gathered.apply(gradient, ctx.group), None
 
 
 class _Shared(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, item: torch.Tensor, groups: Sequence[dist.ProcessGroup]) -> torch.Tensor:
+    def forward(
+        ctx: FunctionCtx, item: torch.Tensor, groups: Sequence[dist.ProcessGroup]
+    ) -> torch.Tensor:
         ctx.groups = groups
         return item.view_as(item)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: FunctionCtx, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         found = gradient.clone(memory_format=torch.contiguous_format)
         for group in ctx.groups:
             with telling("an all-reduce of a gradient"):

@@ -10,10 +10,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.autograd.function import FunctionCtx
 
 from kronop.distributed import exchange
 from kronop.errors import ArgumentError
@@ -103,7 +103,7 @@ def _shares(rows: int, parts: int) -> list[tuple[int, int]]:
 class _Product(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
     @staticmethod
     def forward(
-        ctx: Any, flow: Flow, keeps: bool, x: torch.Tensor, *factors: torch.Tensor
+        ctx: FunctionCtx, flow: Flow, keeps: bool, x: torch.Tensor, *factors: torch.Tensor
     ) -> torch.Tensor:
         ctx.flow, ctx.shape = flow, x.shape
         kept: list[torch.Tensor] = []
@@ -121,7 +121,7 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]  # torch is Any t
         return into
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: FunctionCtx, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         if torch.is_grad_enabled():
             expected = "gradients that are not differentiated, create_graph=False"
             hint = "products over ranks are differentiable once"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -43,8 +43,8 @@ class Routines:
 class Library:
     """The modules `cusolverDn` and `cublas` of nvmath.bindings."""
 
-    solver: Any
-    blas: Any
+    solver: ModuleType
+    blas: ModuleType
 
     def routines(self, element: DataType) -> Routines:
         letter, data_type = _TYPES[element.name]

@@ -58,8 +58,8 @@ class CGInfo:
         (2, True, True)
     """
 
-    converged: Any
-    residual_norms: Any
+    converged: Tensor
+    residual_norms: Tensor
     iterations: int
 
 
@@ -134,7 +134,7 @@ def cg(
     check_decomposable(b, "b")
     system = _System(operator, as_tensor(sigma2, b, "sigma2"), preconditioner, limits)
 
-    def solution(columns: Any) -> Tensor:
+    def solution(columns: Tensor) -> Tensor:
         if not is_torch(framework):
             return system.solve(columns, system.tensors)
         imported("kronop.torch.implicit")
@@ -236,7 +236,7 @@ class _System:
             given = operator.preconditioner(tensors[-1], self._limits.rtol)
         return (lambda r: r) if given is None else _Checked(given, "the preconditioner").__matmul__
 
-    def check_gradients(self, columns: Any) -> None:
+    def check_gradients(self, columns: Tensor) -> None:
         """Refuses a function, or another framework's operator, that torch is to differentiate."""
         if len(self.tensors) > 1:
             return

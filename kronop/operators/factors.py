@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from kronop.descriptions.datatype import RESULT_TYPES
 from kronop.errors import ArgumentError, ElementTypeError, converting
@@ -56,7 +55,7 @@ def read_factors(factors: object, *, square: bool) -> tuple[Tensor, ...]:
     return found
 
 
-def _check_known(dtype: Any) -> None:
+def _check_known(dtype: object) -> None:
     """Refuses an element type of which there are no products."""
     name = getattr(dtype, "name", str(dtype).removeprefix("torch."))
     if name not in RESULT_TYPES:

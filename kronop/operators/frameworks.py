@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from kronop.errors import ArgumentError, ElementTypeError, converting
 from kronop.families.kron.api import gekmm, gemkm
 from kronop.families.kron.formed import narrowed, widened
 from kronop.late import imported
-from kronop.tensors import Tensor
+from kronop.tensors import Scale, Tensor
 
 _DECOMPOSED = ("float32", "float64")
 # So many unknowns are substituted at once.
@@ -51,7 +50,7 @@ def is_torch(framework: ModuleType) -> bool:
     return framework.__name__ == "torch"
 
 
-def products(framework: ModuleType) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def products(framework: ModuleType) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     """kronop's `gekmm` and `gemkm`, for torch those with gradients."""
     if not is_torch(framework):
         return gekmm, gemkm
@@ -59,7 +58,7 @@ def products(framework: ModuleType) -> tuple[Callable[..., Any], Callable[..., A
     return differentiable.gekmm, differentiable.gemkm
 
 
-def check_alike(tensor: Any, name: str, other: Any, other_name: str) -> None:
+def check_alike(tensor: Tensor, name: str, other: Tensor, other_name: str) -> None:
     """Refuses a tensor that is not of the other's framework and element type or, of torch's, on
     another device or without strides."""
     framework, wanted = framework_of(tensor, name), framework_of(other, other_name)
@@ -199,7 +198,7 @@ def cholesky(matrix: Tensor) -> Tensor | None:
     return attempt(framework_of(matrix, "the matrix").linalg.cholesky, matrix)
 
 
-def as_tensor(value: Any, beside: Any, name: str) -> Tensor:
+def as_tensor(value: Scale, beside: Tensor, name: str) -> Tensor:
     """A number or tensor as a tensor of the framework, type and device of another one."""
     framework = framework_of(beside, name)
     _check_real(value, beside, name)
@@ -213,7 +212,7 @@ def as_tensor(value: Any, beside: Any, name: str) -> Tensor:
     return framework.asarray(value, dtype=beside.dtype)
 
 
-def as_scale(value: Any, beside: Tensor, name: str = "the scale") -> Any:
+def as_scale(value: Scale, beside: Tensor, name: str = "the scale") -> Scale:
     """What an operator is multiplied by: a number of Python's own, which is rounded to no type of
     16 bits, or a tensor over the leading dimensions, of float32 beside such a type."""
     _check_real(value, beside, name)
@@ -252,7 +251,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, (int, float))
 
 
-def times(x: Tensor, scale: Any, trailing: int) -> Tensor:
+def times(x: Tensor, scale: Tensor, trailing: int) -> Tensor:
     """x times a number, or times a tensor over the dimensions in front of so many trailing ones:
     in x's type, of 16 bits by way of float32."""
     if is_number(scale):
@@ -260,14 +259,14 @@ def times(x: Tensor, scale: Any, trailing: int) -> Tensor:
     return narrowed(widened(x) * scale[(..., *[None] * trailing)], x)
 
 
-def sign_of(scale: Any) -> Any:
+def sign_of(scale: Scale) -> Scale:
     """1, 0 or -1, of a number or a tensor."""
     if is_number(scale):
         return (scale > 0) - (scale < 0)
     return framework_of(scale, "the scale").sign(scale)
 
 
-def log_size(scale: Any) -> Any:
+def log_size(scale: Scale) -> Scale:
     """log |scale| of a number or a tensor, and -infinity for 0."""
     if is_number(scale):
         return math.log(abs(scale)) if scale else -math.inf
@@ -279,7 +278,7 @@ def without_gradient(tensor: Tensor) -> Tensor:
     return tensor.detach() if hasattr(tensor, "detach") else tensor
 
 
-def copied(tensor: Any) -> Tensor:
+def copied(tensor: Tensor) -> Tensor:
     return tensor.clone() if hasattr(tensor, "clone") else tensor.copy()
 
 
@@ -301,21 +300,21 @@ def diagonal(matrix: Tensor) -> Tensor:
     return matrix.diagonal(0, -2, -1)
 
 
-def identity(order: int, beside: Any) -> Tensor:
+def identity(order: int, beside: Tensor) -> Tensor:
     """An identity of a tensor's type, framework and device."""
     framework = framework_of(beside, "the matrix")
     place = {"device": beside.device} if is_torch(framework) else {}
     return framework.eye(order, dtype=beside.dtype, **place)
 
 
-def taken(x: Any, index: Tensor) -> Tensor:
+def taken(x: Tensor, index: Tensor) -> Tensor:
     """The rows of columns x (..., N, C) at the index (n,)."""
     if is_torch(framework_of(x, "x")):
         return x.index_select(-2, index)
     return x.take(index, -2)
 
 
-def placed(x: Any, index: Tensor, order: int) -> Tensor:
+def placed(x: Tensor, index: Tensor, order: int) -> Tensor:
     """Columns (..., N, C) that have the rows of x (..., n, C) at the index, and zeros elsewhere."""
     framework = framework_of(x, "x")
     shape = (*x.shape[:-2], order, x.shape[-1])
@@ -326,7 +325,7 @@ def placed(x: Any, index: Tensor, order: int) -> Tensor:
     return found
 
 
-def outer(vectors: Iterable[Tensor], combine: Callable[[Any, Any], Any]) -> Tensor:
+def outer(vectors: Iterable[Tensor], combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """All combinations of the vectors' elements, those of the last one next to each other."""
 
     def both(left: Tensor, right: Tensor) -> Tensor:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
 
 from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError
@@ -64,7 +63,7 @@ class KroneckerOperator(KroneckerProduct):
         [1.0, 2.0, 4.0, 3.0, 6.0, 12.0]
     """
 
-    def __add__(self, other: Any) -> Operator:
+    def __add__(self, other: object) -> Operator:
         return added(self, other)
 
     def solve(self, b: Array, sigma2: Scale = 0.0) -> Array:
@@ -120,8 +119,8 @@ class KroneckerOperator(KroneckerProduct):
         """
         return self._of_squares("inverse", inverse, self._inverse_scale())
 
-    def _inverse_scale(self) -> Any:
-        zero = self.scale == 0
+    def _inverse_scale(self) -> Scale:
+        zero: Tensor = self.scale == 0
         if zero if is_number(self.scale) else bool(zero.any()):
             raise ArgumentError.of(
                 "the scale",

@@ -47,7 +47,7 @@ class Solvable(Operator):
         self.check_columns(b, "b")
         return on_columns(Shifted(self, sigma2).solution, b)
 
-    def masked(self, mask: Any, **options: Any) -> MaskedOperator:
+    def masked(self, mask: Tensor, **options: Any) -> MaskedOperator:
         """The operator's rows and columns of those positions where the mask is true, with the
         options of `kronop.MaskedOperator(operator, mask, ...)`.
 
@@ -108,7 +108,7 @@ class MaskedOperator(Solvable):
     def __init__(
         self,
         operator: Operator,
-        mask: Any,
+        mask: Tensor,
         *,
         method: str | None = None,
         probes: int = 32,

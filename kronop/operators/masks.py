@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from operator import mul
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from kronop.operators.operator import Operator
 from kronop.tensors import Tensor
 
 
-def read_mask(operator: Any, mask: Any) -> Tensor:
+def read_mask(operator: object, mask: Tensor) -> Tensor:
     """The mask as an array (N,) of NumPy."""
     if not isinstance(operator, Operator):
         raise ElementTypeError.of(
@@ -42,7 +41,7 @@ def read_mask(operator: Any, mask: Any) -> Tensor:
     return found.reshape(-1).copy()
 
 
-def _check_axes(operator: Any, shape: tuple[int, ...]) -> None:
+def _check_axes(operator: Operator, shape: tuple[int, ...]) -> None:
     """Refuses a mask whose axes cut the positions otherwise than the factors do, such as a
     transposed one. An axis may be of several factors, and a factor have several axes."""
     term = getattr(operator, "terms", (operator,))[0]
@@ -57,7 +56,7 @@ def _check_axes(operator: Any, shape: tuple[int, ...]) -> None:
         )
 
 
-def positions(mask: Any, beside: Any) -> Tensor:
+def positions(mask: Tensor, beside: Tensor) -> Tensor:
     """Where the mask is true, beside a tensor."""
     found, framework = np.flatnonzero(mask), framework_of(beside, "the operator")
     if is_torch(framework):

@@ -177,7 +177,7 @@ class Operator(abc.ABC):
     def __neg__(self) -> Self:
         return self * -1
 
-    def __add__(self, other: Any) -> Operator:
+    def __add__(self, other: object) -> Operator:
         """The sum with another operator; only some have one that is an operator."""
         if isinstance(other, int) and other == 0:  # What sum() begins with.
             return self
@@ -193,10 +193,10 @@ class Operator(abc.ABC):
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> Operator:
+    def __sub__(self, other: Operator | float) -> Operator:
         return self.__add__(-other)
 
-    def __rsub__(self, other: Any) -> Operator:
+    def __rsub__(self, other: object) -> Operator:
         return (-self).__add__(other)
 
     def __array__(self, *args: object, **options: object) -> NoReturn:
@@ -416,7 +416,7 @@ def shifted(values: Tensor, sigma2: Scale) -> Tensor:
     return values + as_tensor(sigma2, values, "sigma2")[..., None]
 
 
-def whole(exponent: Any) -> Any:
+def whole(exponent: Any) -> Scale:
     """An exponent as an int where it is a whole number, of whatever type; any other one as it is.
 
     A torch tensor that requires a gradient stays one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, Self, overload
+from typing import Self, overload
 
 from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError
@@ -79,7 +79,7 @@ class KroneckerProduct(Factored):
     @overload
     def __matmul__(self, x: Array) -> Array: ...
 
-    def __matmul__(self, x: Any) -> Any:
+    def __matmul__(self, x: Tensor) -> Tensor:
         """operator @ x with x (Q,) or (..., Q, C), or the product with another KroneckerOperator,
         whose factors go with these one by one.
 

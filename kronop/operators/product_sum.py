@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError, ElementTypeError
@@ -127,7 +127,7 @@ class KroneckerProductSum(Solvable):
     def submatrix(self, index: Tensor) -> Tensor:
         return sum(term.submatrix(index) for term in self.terms)
 
-    def __add__(self, other: Any) -> Operator:
+    def __add__(self, other: object) -> Operator:
         return added(self, other)
 
     def _scaled(self, scale: Scale) -> Self:
@@ -246,7 +246,7 @@ class KroneckerProductSum(Solvable):
             raise _no_exact("sigma2", "0 with a sum of products", sigma2, _ITERATE)
 
 
-def added(left: KroneckerProduct | KroneckerProductSum, right: Any) -> Operator:
+def added(left: KroneckerProduct | KroneckerProductSum, right: object) -> Operator:
     """The sum of Kronecker products, or sums of these; of others what all operators have."""
     if not isinstance(right, (KroneckerProduct, KroneckerProductSum)):
         return Operator.__add__(left, right)

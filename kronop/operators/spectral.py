@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self
+from typing import Self
 
 from kronop.descriptions.shared import Array
 from kronop.errors import ArgumentError
@@ -66,7 +66,7 @@ class SpectralOperator(Solvable):
         """The eigenvectors (..., N, N), one in each column."""
         return self._vectors
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Tensor | KroneckerProduct]:
         return iter((self.values, self.vectors))
 
     @property
@@ -160,7 +160,7 @@ class SpectralOperator(Solvable):
         self._check_semidefinite("sqrt")
         return self.apply(lambda values: values.clip(0) ** 0.5)
 
-    def __pow__(self, exponent: Any) -> SpectralOperator:
+    def __pow__(self, exponent: float) -> SpectralOperator:
         exponent = whole(exponent)
         fractional = not isinstance(exponent, int)
         if fractional:
@@ -194,7 +194,7 @@ def between(vectors: KroneckerProduct, values: Tensor, x: Tensor) -> Tensor:
     return vectors @ (values[..., None] * (vectors.T @ x))
 
 
-def nonzero(values: Any) -> Tensor:
+def nonzero(values: Tensor) -> Tensor:
     """The eigenvalues, if none is 0."""
     if bool((values == 0).any()):
         raise ArgumentError.of(

@@ -7,7 +7,6 @@ import importlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from kronop.families.distance.command import norm_of
 from kronop.families.distance.form import POWERS, TermKind
 from kronop.families.distance.gradient_size import GradientSize
 from kronop.families.distance.work import work_of_gradient
+from kronop.tensors import Tensor
 
 CASES = ("1", "2", "1.3")
 SHAPES = {"cuda": ("4x2000x2000x512",), "cpu": ("4x64x500x500",)}
@@ -65,11 +65,11 @@ class Gradient(Problem):
             expanded=self.p == 2,
         )
 
-    def operands(self, arrays: Arrays) -> tuple[Any, ...]:
+    def operands(self, arrays: Arrays) -> tuple[Tensor, ...]:
         shapes = ((self.k, self.m), (self.n, self.k), (self.o, self.k), (self.n, self.m))
         return tuple(arrays.random(shape, self.dtype) for shape in shapes)
 
-    def call(self, operands: Sequence[Any], result: Any) -> Call:
+    def call(self, operands: Sequence[Tensor], result: Tensor) -> Call:
         a, b, c, d = operands
         return functools.partial(kronop.cdist_grad, a, b, c, d, self.p, result)
 
@@ -77,7 +77,7 @@ class Gradient(Problem):
     def _rows(self) -> list[int]:
         return checked_rows(self.n, self.k * self.m)
 
-    def picked(self, result: Any) -> Any:
+    def picked(self, result: Tensor) -> Tensor:
         return result[:, self._rows].swapaxes(0, 1)
 
     def expected(self, operands: Sequence[Host]) -> Host:
@@ -90,7 +90,7 @@ class Gradient(Problem):
 
         return by_rows(of, self._rows)
 
-    def peer(self, name: str, arrays: Arrays, operands: Sequence[Any]) -> Call:
+    def peer(self, name: str, arrays: Arrays, operands: Sequence[Tensor]) -> Call:
         if name != "kermac":
             raise PeerUnavailableError("it has no such sums")
         if arrays.device != "cuda" or self.dtype != "float32":
@@ -100,7 +100,7 @@ class Gradient(Problem):
         grad = importlib.import_module("kermac").cdist_grad
         return functools.partial(grad, *operands, out=out, p=self.p)
 
-    def as_json(self) -> Mapping[str, Any]:
+    def as_json(self) -> Mapping[str, object]:
         sizes = {"o": self.o, "n": self.n, "k": self.k, "m": self.m}
         return {"kind": "gradient", "case": self.case, **sizes, "dtype": self.dtype}
 

@@ -27,6 +27,7 @@ from kronop.families.distance.kernels import Gaussian, Kernel
 from kronop.families.distance.product_api import product_arguments
 from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.families.distance.work import work_of_matmul
+from kronop.tensors import Tensor
 
 CASES = ("gaussian",)
 SHAPES = {
@@ -67,11 +68,11 @@ class Matmul(Problem):
             expanded=True,
         )
 
-    def operands(self, arrays: Arrays) -> tuple[Any, ...]:
+    def operands(self, arrays: Arrays) -> tuple[Tensor, ...]:
         shapes = ((self.m, self.k), (self.n, self.k), (self.n, self.c))
         return tuple(arrays.random(shape, self.dtype) for shape in shapes)
 
-    def call(self, operands: Sequence[Any], result: Any) -> Call:
+    def call(self, operands: Sequence[Tensor], result: Tensor) -> Call:
         x1, x2, v = operands
         arguments = product_arguments(x1, x2, v, self.kernel.bound(), result)
         operation: Any = arguments.operation
@@ -81,7 +82,7 @@ class Matmul(Problem):
     def _rows(self) -> list[int]:
         return checked_rows(self.m, self.n * self.k)
 
-    def picked(self, result: Any) -> Any:
+    def picked(self, result: Tensor) -> Tensor:
         return result[self._rows]
 
     def expected(self, operands: Sequence[Host]) -> Host:
@@ -95,13 +96,13 @@ class Matmul(Problem):
 
         return by_rows(of, self._rows)
 
-    def peer(self, name: str, arrays: Arrays, operands: Sequence[Any]) -> Call:
+    def peer(self, name: str, arrays: Arrays, operands: Sequence[Tensor]) -> Call:
         bandwidth = self.kernel.bandwidth if isinstance(self.kernel, Gaussian) else None
         asked = peers.Asked(p=None, bandwidth=bandwidth, dtype=self.dtype, expanded=True)
         x1, x2, v = operands
         return peers.product_of(name, asked, arrays, x1, x2, v)
 
-    def as_json(self) -> Mapping[str, Any]:
+    def as_json(self) -> Mapping[str, object]:
         sizes = {"m": self.m, "n": self.n, "k": self.k, "c": self.c}
         return {"kind": "matmul", "case": self.case, **sizes, "dtype": self.dtype}
 

@@ -23,6 +23,7 @@ from kronop.families.distance.form import TermKind
 from kronop.families.distance.kernels import Gaussian, Kernel, PowerNorm
 from kronop.families.distance.size import DistanceSize
 from kronop.families.distance.work import work_of_matrix
+from kronop.tensors import Tensor
 
 CASES = (
     *("1", "inf", "2", "2/expanded", "1.3", "0.5", "1.5", "3", "4", "gaussian"),
@@ -82,13 +83,13 @@ class Matrix(Problem):
             symmetric=self.symmetric,
         )
 
-    def operands(self, arrays: Arrays) -> tuple[Any, ...]:
+    def operands(self, arrays: Arrays) -> tuple[Tensor, ...]:
         x1 = arrays.random((self.size.m, self.size.k), self.dtype)
         if self.symmetric:
             return x1, x1
         return x1, arrays.random((self.size.n, self.size.k), self.dtype)
 
-    def call(self, operands: Sequence[Any], result: Any) -> Call:
+    def call(self, operands: Sequence[Tensor], result: Tensor) -> Call:
         x1, x2 = operands
         mode = MODES[1] if self.expanded else DIRECT
         arguments = distance_arguments(x1, x2, self.kernel.bound(), mode, result)
@@ -99,7 +100,7 @@ class Matrix(Problem):
     def _rows(self) -> list[int]:
         return checked_rows(self.size.m, self.size.n * self.size.k)
 
-    def picked(self, result: Any) -> Any:
+    def picked(self, result: Tensor) -> Tensor:
         return result[self._rows]
 
     def expected(self, operands: Sequence[Host]) -> Host:
@@ -120,13 +121,13 @@ class Matrix(Problem):
             return float(np.abs(found**2 - expected**2).max()) / largest
         return Problem.error(self, found, expected, operands)
 
-    def peer(self, name: str, arrays: Arrays, operands: Sequence[Any]) -> Call:
+    def peer(self, name: str, arrays: Arrays, operands: Sequence[Tensor]) -> Call:
         asked = peers.Asked(
             p=self.p, bandwidth=self.bandwidth, dtype=self.dtype, expanded=self.expanded
         )
         return peers.call_of(name, asked, arrays, *operands)
 
-    def as_json(self) -> Mapping[str, Any]:
+    def as_json(self) -> Mapping[str, object]:
         size = self.size
         sizes = {"m": size.m, "n": size.n, "k": size.k}
         return {"kind": "matrix", "case": self.case, **sizes, "dtype": self.dtype}

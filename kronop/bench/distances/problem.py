@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from kronop.bench.arrays import Arrays, spread_rows
 from kronop.bench.protocol import Call
 from kronop.cpus import cpu_count
 from kronop.emit.pipes import Work
+from kronop.tensors import Tensor
 
 Host = NDArray[np.float64]
 
@@ -68,15 +69,15 @@ class Problem(Protocol):
         """The least work; `units` says whether special function units take part."""
         ...
 
-    def operands(self, arrays: Arrays) -> tuple[Any, ...]:
+    def operands(self, arrays: Arrays) -> tuple[Tensor, ...]:
         """New tensors with random values."""
         ...
 
-    def call(self, operands: Sequence[Any], result: Any) -> Call:
+    def call(self, operands: Sequence[Tensor], result: Tensor) -> Call:
         """kronop's call into this result."""
         ...
 
-    def picked(self, result: Any) -> Any:
+    def picked(self, result: Tensor) -> Tensor:
         """The rows of the result that are checked."""
         ...
 
@@ -88,7 +89,7 @@ class Problem(Protocol):
         """How far the rows found are from those expected."""
         return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
-    def peer(self, name: str, arrays: Arrays, operands: Sequence[Any]) -> Call:
+    def peer(self, name: str, arrays: Arrays, operands: Sequence[Tensor]) -> Call:
         """A call of another library that returns the result.
 
         Raises:
@@ -96,6 +97,6 @@ class Problem(Protocol):
         """
         ...
 
-    def as_json(self) -> Mapping[str, Any]:
+    def as_json(self) -> Mapping[str, object]:
         """What tells this problem from others."""
         ...

@@ -7,7 +7,6 @@ every call. Timing that would be unfair to these algorithms.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -47,7 +46,7 @@ class Sparse(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         self.batch_last = batch_last
         # cuSPARSE refuses blocks of one element.
         self.blocks = blocks and math.gcd(*weight.shape[1:3]) > 1
-        self.matrix: Any = by_blocks(weight) if self.blocks else by_rows(weight)
+        self.matrix = by_blocks(weight) if self.blocks else by_rows(weight)
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, inputs) to (batch, outputs), or (inputs, batch) to (outputs, batch)."""

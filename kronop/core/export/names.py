@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from kronop.descriptions.identifiers import is_identifier
 from kronop.descriptions.shared import integers
@@ -33,7 +32,7 @@ _OF_SYSTEMS = frozenset(
 )
 
 
-def check_name(name: Any) -> None:
+def check_name(name: object) -> None:
     """Raises ArgumentError unless C's functions, files and CMake's targets can begin with it."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise _bad_name(
@@ -46,7 +45,7 @@ def check_name(name: Any) -> None:
         )
 
 
-def _bad_name(expected: str, name: Any) -> ArgumentError:
+def _bad_name(expected: str, name: object) -> ArgumentError:
     return ArgumentError.of(
         "name of an export", expected=expected, got=repr(name), hint="for example name='kron8'"
     )
@@ -64,7 +63,7 @@ def check_scalars(scalars: Sequence[str], name: str) -> None:
             )
 
 
-def counts(what: str, values: Any) -> list[int]:
+def counts(what: str, values: object) -> list[int]:
     """The numbers in rising order, each once.
 
     Raises:

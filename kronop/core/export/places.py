@@ -7,13 +7,12 @@ import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from kronop.errors import ArgumentError
 
 
 @contextlib.contextmanager
-def prepared(folder: Any, name: str, mark: str) -> Iterator[Path]:
+def prepared(folder: str | os.PathLike[str], name: str, mark: str) -> Iterator[Path]:
     """The folder, made if it is missing; if what follows fails, what was new is gone again.
 
     Args:
@@ -89,7 +88,7 @@ def _write(path: Path, content: bytes) -> None:
         new.unlink(missing_ok=True)
 
 
-def _unusable(folder: Any, error: Exception) -> ArgumentError:
+def _unusable(folder: str | os.PathLike[str], error: Exception) -> ArgumentError:
     return ArgumentError.of(
         "folder of an export",
         expected="one that can be written",

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kronop.core.command import Command, Flag
+from kronop.core.command import Command, Common, Flag, MakeTensor
 from kronop.errors import ArgumentError
 from kronop.families.distance import kernels
 from kronop.families.distance.api import DIRECT, MODES, distance_arguments, is_expanded
@@ -61,7 +61,7 @@ class _Command(Command):
     }
 
     def operation(
-        self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
+        self, options: argparse.Namespace, shapes: Sequence[str], common: Common
     ) -> DistanceOperation:
         size = self.size(options, shapes)
         target, tile, points, _, result, epilogue = common
@@ -80,15 +80,11 @@ class _Command(Command):
             )
         return _size(options, shapes[0])
 
-    def fixed(self, options: argparse.Namespace) -> Mapping[str, Any]:
+    def fixed(self, options: argparse.Namespace) -> Mapping[str, object]:
         return {"kernel": _kernel(options).bound()}
 
     def arguments(
-        self,
-        options: argparse.Namespace,
-        shape: str,
-        rows: int | None,
-        tensor: Callable[[tuple[int, ...]], Any],
+        self, options: argparse.Namespace, shape: str, rows: int | None, tensor: MakeTensor
     ) -> DistanceArguments:
         size = _size(options, shape)
         m = size.m if rows is None else rows

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from kronop.core.calls import check_activation, epilogue_of
-from kronop.core.command import Command, Flag
+from kronop.core.command import Command, Common, Flag, MakeTensor
 from kronop.descriptions.activation import ACTIVATION_NAMES
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.tensor import TensorDescription
@@ -17,6 +16,7 @@ from kronop.families.gemm.api import arguments_of
 from kronop.families.gemm.arguments import GemmArguments
 from kronop.families.gemm.operation import GemmOperationUniversal
 from kronop.families.gemm.size import GemmSize
+from kronop.tensors import Tensor
 
 _SHAPE = re.compile(r"(?:[1-9]\d*x){2,3}[1-9]\d*")
 _LAYOUTS = {"row": Layout.RowMajor, "column": Layout.ColumnMajor}
@@ -36,7 +36,7 @@ class _Command(Command):
     }
 
     def operation(
-        self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
+        self, options: argparse.Namespace, shapes: Sequence[str], common: Common
     ) -> GemmOperationUniversal:
         target, tile, operand, _, result, epilogue = common
         a, b = (
@@ -58,11 +58,7 @@ class _Command(Command):
         return size_of(shapes[0])
 
     def arguments(
-        self,
-        options: argparse.Namespace,
-        shape: str,
-        rows: int | None,
-        tensor: Callable[[tuple[int, ...]], Any],
+        self, options: argparse.Namespace, shape: str, rows: int | None, tensor: MakeTensor
     ) -> GemmArguments:
         size = size_of(shape)
         m = size.m if rows is None else rows
@@ -108,9 +104,7 @@ def _layouts(options: argparse.Namespace) -> list[Layout]:
     return found
 
 
-def _matrix(
-    tensor: Callable[[tuple[int, ...]], Any], batch: int, extents: tuple[int, int], layout: Layout
-) -> Any:
+def _matrix(tensor: MakeTensor, batch: int, extents: tuple[int, int], layout: Layout) -> Tensor:
     lead = (batch,) if batch != 1 else ()
     if layout is Layout.RowMajor:
         return tensor((*lead, *extents))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from kronop.core.command import DEFAULT_ROWS, Command, Flag, rows_of
+from kronop.core.command import DEFAULT_ROWS, Command, Common, Flag, MakeTensor, rows_of
 from kronop.errors import ArgumentError
 from kronop.families.kron.api import kron_arguments
 from kronop.families.kron.arguments import KronMatmulArguments
@@ -32,17 +31,13 @@ class _Command(Command):
         return shape_of(shapes[0])[0]
 
     def operation(
-        self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
+        self, options: argparse.Namespace, shapes: Sequence[str], common: Common
     ) -> KronMatmulOperation:
         factors = shape_of(one_shape("kron", shapes))[1]
         return KronMatmulOperation(*common, factors, _side(options))
 
     def arguments(
-        self,
-        options: argparse.Namespace,
-        shape: str,
-        rows: int | None,
-        tensor: Callable[[tuple[int, ...]], Any],
+        self, options: argparse.Namespace, shape: str, rows: int | None, tensor: MakeTensor
     ) -> KronMatmulArguments:
         side, (own, shapes) = _side(options), shape_of(shape)
         size = math.prod(item[0 if side is Side.Right else 1] for item in shapes)

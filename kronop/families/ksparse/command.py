@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from kronop.core.command import DEFAULT_ROWS, Command, Flag, rows_of
+from kronop.core.command import DEFAULT_ROWS, Command, Common, Flag, MakeTensor, rows_of
 from kronop.errors import ArgumentError
 from kronop.families.ksparse.api import ksparse_arguments
 from kronop.families.ksparse.arguments import KSparseArguments
@@ -27,7 +26,7 @@ class _Command(Command):
         return rows_of(shapes[0])[0]
 
     def operation(
-        self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
+        self, options: argparse.Namespace, shapes: Sequence[str], common: Common
     ) -> KSparseOperation | KSparseChainOperation:
         first, *others = shapes
         patterns = [pattern_of(item) for item in (rows_of(first)[1], *others)]
@@ -36,11 +35,7 @@ class _Command(Command):
         return KSparseOperation(*common, patterns[0], options.batch_last)
 
     def arguments(
-        self,
-        options: argparse.Namespace,
-        shape: str,
-        rows: int | None,
-        tensor: Callable[[tuple[int, ...]], Any],
+        self, options: argparse.Namespace, shape: str, rows: int | None, tensor: MakeTensor
     ) -> KSparseArguments:
         own, text = rows_of(shape)
         pattern = pattern_of(text)

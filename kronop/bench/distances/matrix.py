@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -53,10 +53,11 @@ class Matrix(Problem):
     dtype: str
     expanded: bool
     symmetric: bool
+    kind: ClassVar[str] = "matrix"
 
     @property
-    def label(self) -> str:
-        return f"{self.size.m}x{self.size.n}x{self.size.k}"
+    def extents(self) -> Mapping[str, int]:
+        return {"m": self.size.m, "n": self.size.n, "k": self.size.k}
 
     @property
     def result(self) -> tuple[int, ...]:
@@ -97,11 +98,8 @@ class Matrix(Problem):
         return functools.partial(operation.run, arguments)
 
     @property
-    def _rows(self) -> list[int]:
+    def checked(self) -> list[int]:
         return checked_rows(self.size.m, self.size.n * self.size.k)
-
-    def picked(self, result: Tensor) -> Tensor:
-        return result[self._rows]
 
     def expected(self, operands: Sequence[Host]) -> Host:
         x1, x2 = operands
@@ -111,7 +109,7 @@ class Matrix(Problem):
             found = bound.form.evaluate(x1[row : row + 1], x2, bound.values, bound.vectors)
             return np.asarray(found[0], np.float64)
 
-        return by_rows(of, self._rows)
+        return by_rows(of, self.checked)
 
     def error(self, found: Host, expected: Host, operands: Sequence[Host]) -> float:
         """Of expanded distances, the largest difference of squares over the largest squared norm of
@@ -126,11 +124,6 @@ class Matrix(Problem):
             p=self.p, bandwidth=self.bandwidth, dtype=self.dtype, expanded=self.expanded
         )
         return peers.call_of(name, asked, arrays, *operands)
-
-    def as_json(self) -> Mapping[str, object]:
-        size = self.size
-        sizes = {"m": size.m, "n": size.n, "k": size.k}
-        return {"kind": "matrix", "case": self.case, **sizes, "dtype": self.dtype}
 
 
 def problem_of(case: str, shape: str, scale: float, dtype: str) -> Matrix:

@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections.abc import Iterable
 from types import FrameType
-from typing import Self
+from typing import Any
 
 from kronop.late import imported
 
@@ -25,10 +25,11 @@ class KronopError(Exception):
         ArgumentError shape of X: expected (..., M, 64), since 8^2 = 64, got (4, 60); check X ...
     """
 
-    @classmethod
-    def of(cls, subject: str, *, expected: object, got: object, hint: str) -> Self:
-        """The error whose message says what was expected, what was given and what to do."""
-        return cls(mismatch(subject, expected=expected, got=got, hint=hint))
+    def __init__(
+        self, told: str = "", *, expected: object = None, got: object = None, hint: str = ""
+    ) -> None:
+        """With a hint, `told` is the subject of a message: see `mismatch`."""
+        super().__init__(mismatch(told, expected=expected, got=got, hint=hint) if hint else told)
 
 
 class DescriptionError(KronopError, ValueError):
@@ -97,8 +98,10 @@ class CompileError(KronopError, RuntimeError):
         ('kernel.cpp:1: error: ...', None)
     """
 
-    def __init__(self, message: str, *, log: str = "", source_path: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, told: str, *, log: str = "", source_path: str | None = None, **message: Any
+    ) -> None:
+        super().__init__(told, **message)
         self.log = log
         self.source_path = source_path
 

@@ -82,7 +82,7 @@ class NumpyArrays:
         if dtype == "int8":
             return (4 * self._random.standard_normal(shape)).astype(np.int8)
         if dtype not in ("float32", "float64"):
-            raise ArgumentError.of(
+            raise ArgumentError(
                 "dtype",
                 expected="float32 or float64 where torch is not installed",
                 got=dtype,
@@ -136,7 +136,7 @@ class TorchArrays:
 
         if device == "cuda" and not torch.cuda.is_available():
             option = asked.split()[0]
-            raise DeviceError.of(
+            raise DeviceError(
                 asked,
                 expected="a GPU that torch can use",
                 got=f"none with torch {torch.__version__}",
@@ -230,7 +230,7 @@ def arrays_for(device: str, *, torch_for: str = "", asked: str = "--device cuda"
     if importlib.util.find_spec("torch") is not None:
         return TorchArrays(device, asked)
     if device == "cuda" or torch_for:
-        raise DeviceError.of(
+        raise DeviceError(
             torch_for or asked,
             expected="the package torch" if torch_for else "torch, which times the GPU",
             got="no such package",

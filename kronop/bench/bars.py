@@ -77,7 +77,7 @@ def read(path: str, dtypes: Sequence[str]) -> list[Panel]:
 
 
 def _unusable(path: str, got: str) -> ArgumentError:
-    return ArgumentError.of(
+    return ArgumentError(
         path, expected="a file that `kronop bench kron --json` wrote", got=got, hint="measure again"
     )
 

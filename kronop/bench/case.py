@@ -236,7 +236,7 @@ def _error_of_peer(check: _Check, name: str, found: Tensor) -> float:
 
 def _set_floor(result: Result, setting: Setting, copied: int, target: kronop.Target) -> None:
     if result.kronop.error == math.inf:
-        raise DeviceError.of(
+        raise DeviceError(
             "result", expected="finite numbers", got="NaN or infinity", hint="report the shape"
         )
     assert result.copy_ms is not None

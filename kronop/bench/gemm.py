@@ -236,7 +236,7 @@ def _check_error(result: Result) -> None:
     most = 0.0 if output.kind == "int" else 2 * _UNIT[output.name] + result.size.k * sums
     error = result.kronop.error
     if error is None or not error <= most:
-        raise DeviceError.of(
+        raise DeviceError(
             "error of matmul", expected=f"at most {most:.1e}", got=error, hint="report the case"
         )
 

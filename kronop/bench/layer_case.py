@@ -90,7 +90,7 @@ def settle(setting: Setting) -> None:
     try:
         setting.clock.wait()
     except RuntimeError as error:
-        raise DeviceError.of(
+        raise DeviceError(
             "GPU",
             expected="an answer",
             got=first_line(error),

@@ -15,6 +15,6 @@ def check_folders(*names: str | None) -> None:
     """
     for name in filter(None, names):
         if not Path(name).absolute().parent.is_dir():
-            raise ArgumentError.of(
+            raise ArgumentError(
                 "output", expected="a file in a folder", got=name, hint="make the folder first"
             )

@@ -135,7 +135,7 @@ def sample(count: int) -> list[Pattern]:
         ArgumentError: `count` is below 1.
     """
     if count < 1:
-        raise ArgumentError.of("--sample", expected="at least 1", got=count, hint="60 take minutes")
+        raise ArgumentError("--sample", expected="at least 1", got=count, hint="60 take minutes")
     patterns = grid()
     random.Random(0).shuffle(patterns)
     strata: dict[tuple[int, int], list[Pattern]] = {}
@@ -164,7 +164,7 @@ def parse(texts: Sequence[str]) -> list[tuple[int | None, Pattern]]:
     for text in texts:
         rows, pattern = rows_of(text)
         if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*){3}", pattern):
-            raise ArgumentError.of(
+            raise ArgumentError(
                 "--patterns",
                 expected="a,b,c,d, as 6,64,64,1, or with rows as 256:6,64,64,1",
                 got=repr(text),

@@ -49,14 +49,14 @@ def check(path: str, option: str = "--plot") -> None:
         ArgumentError: matplotlib is not installed, or the name ends in neither .png nor .svg.
     """
     if not path.endswith(_ENDINGS):
-        raise ArgumentError.of(
+        raise ArgumentError(
             option,
             expected=f"a name that ends in {' or '.join(_ENDINGS)}",
             got=path,
             hint="rename it",
         )
     if importlib.util.find_spec("matplotlib") is None:
-        raise ArgumentError.of(
+        raise ArgumentError(
             option,
             expected="matplotlib",
             got="no such package",

@@ -109,7 +109,7 @@ def _measure(result: Result, setting: Setting) -> None:
     most = 0.5 + 2**bits * _UNIT[result.dtype]
     error = timings["kronop"].error
     if error is None or not error <= most:
-        raise DeviceError.of(
+        raise DeviceError(
             "error of quantized_gemkm",
             expected=f"at most {most:.2g} quanta",
             got=error,

@@ -109,7 +109,7 @@ def read(path: str) -> list[Row]:
 
 
 def _no_rows(path: str, got: str) -> ArgumentError:
-    return ArgumentError.of(
+    return ArgumentError(
         path,
         expected=f"a CSV file with the columns {', '.join(_FIELDS)}",
         got=got,

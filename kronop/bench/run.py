@@ -24,7 +24,7 @@ Trial = tuple[str, Callable[[Callable[[str], None]], SomeMeasured]]
 def check(options: argparse.Namespace, *files: str | None) -> None:
     """Checks the number of repeats and the output files before anything is measured."""
     if options.repeats < 1:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "--repeats", expected="at least 1", got=options.repeats, hint="15 is usual"
         )
     check_folders(*files)
@@ -89,7 +89,7 @@ def check_all_ran(results: Sequence[Measured[AnyFloor]]) -> None:
     """Raises DeviceError if some cases failed."""
     failed = [result.label for result in results if result.floor is None]
     if failed:
-        raise DeviceError.of(
+        raise DeviceError(
             "benchmark",
             expected=f"{len(results)} results",
             got=f"{len(results) - len(failed)}; {', '.join(failed)} failed",

@@ -96,7 +96,7 @@ def parse(text: str, rows: int | None = None) -> Shape:
     own, factors = shape_of(text)
     if rows is None and own is None:
         now = formerly(text)
-        raise ArgumentError.of(
+        raise ArgumentError(
             "shape",
             expected="M in front of the factors, as 1024:8^5 or 16:4x3^2,7",
             got=repr(text),
@@ -109,7 +109,7 @@ def parse(text: str, rows: int | None = None) -> Shape:
 def parse_all(texts: Sequence[str], rows: Sequence[int]) -> list[Shape]:
     """All shapes; if `rows` are given, each shape once for each of them instead of its own M."""
     if any(count < 1 for count in rows):
-        raise ArgumentError.of(
+        raise ArgumentError(
             "rows", expected="at least 1", got=min(rows), hint="give positive counts"
         )
     counts: Sequence[int | None] = rows or [None]

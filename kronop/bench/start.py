@@ -113,7 +113,7 @@ def _laps(shape: Shape, dtype: str, target: str, device: str, folder: str) -> di
         env={**os.environ, "KRONOP_CACHE_DIR": folder, "PYTHONPATH": os.pathsep.join(places)},
     )
     if done.returncode != 0:
-        raise DeviceError.of(
+        raise DeviceError(
             "benchmark",
             expected=f"a process that computes {shape.text}",
             got=(done.stderr.strip().splitlines() or ["nothing"])[-1],

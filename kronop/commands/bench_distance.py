@@ -101,7 +101,7 @@ def _setting(options: argparse.Namespace, arrays: Arrays) -> case.Setting:
 def _check(options: argparse.Namespace) -> None:
     run.check(options, options.json)
     if not 0 < options.scale < math.inf:
-        raise ArgumentError.of("--scale", expected="above 0", got=options.scale, hint="1 is usual")
+        raise ArgumentError("--scale", expected="above 0", got=options.scale, hint="1 is usual")
 
 
 def _peers(options: argparse.Namespace) -> Sequence[str]:

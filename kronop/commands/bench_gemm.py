@@ -86,7 +86,7 @@ def _cases(options: argparse.Namespace) -> list[tuple[GemmSize, str, str]]:
         if case[1] != "int8" or case[2] in ("none", "bias")
     ]
     if not found:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "--activation",
             expected="none or bias for int8",
             got=" ".join(options.activation),

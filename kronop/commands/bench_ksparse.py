@@ -94,7 +94,7 @@ def execute(options: argparse.Namespace) -> None:
     _conclude(options, found)
     failed = [row for row in found if row.algorithm == layers.OURS and row.ms is None]
     if failed:
-        raise DeviceError.of(
+        raise DeviceError(
             "benchmark",
             expected="a time of every case",
             got=f"{len(failed)} without",
@@ -104,7 +104,7 @@ def execute(options: argparse.Namespace) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     if options.batch is not None:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "--batch",
             expected="--rows, as in all commands",
             got=f"--batch {options.batch}",
@@ -113,10 +113,10 @@ def _check(options: argparse.Namespace) -> None:
     for name in ("repeats", "rows"):
         value = getattr(options, name)
         if value is not None and value < 1:
-            raise ArgumentError.of(f"--{name}", expected="at least 1", got=value, hint="see --help")
+            raise ArgumentError(f"--{name}", expected="at least 1", got=value, hint="see --help")
     narrow = [dtype for dtype in options.dtype if TENSOR_TYPES[dtype].bytes == 1]
     if options.backward and narrow:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "--backward",
             expected="types that have gradients",
             got=", ".join(narrow),
@@ -127,7 +127,7 @@ def _check(options: argparse.Namespace) -> None:
 def _existing(path: str) -> list[Row]:
     found = rows.read(path)
     if not found:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "--summary", expected="a CSV file with rows", got=path, hint="measure first"
         )
     return found

@@ -66,14 +66,14 @@ def execute(options: argparse.Namespace) -> None:
 def _check(options: argparse.Namespace, problems: Sequence[shapes.Shape]) -> None:
     for shape in problems:
         if len(shape.factors) != 2:
-            raise ArgumentError.of(
+            raise ArgumentError(
                 "--shapes",
                 expected="two factors, as torch's products are written for",
                 got=shape.text,
                 hint="for example 4096:64,128",
             )
         if 4 in options.bits and shape.output_columns % 2:
-            raise ArgumentError.of(
+            raise ArgumentError(
                 "--shapes",
                 expected="an even number of columns for 4 bits, two for each byte",
                 got=f"{shape.text}, which has {shape.output_columns}",

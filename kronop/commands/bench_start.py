@@ -39,7 +39,7 @@ def execute(options: argparse.Namespace) -> None:
     """
     shape = shapes.parse(options.shape)
     if options.processes < 1:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "--processes", expected="at least 1", got=options.processes, hint="5 is usual"
         )
     arrays_for(options.device)  # Raises with a helpful message if torch or the GPU is missing.

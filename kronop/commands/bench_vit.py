@@ -69,7 +69,7 @@ def execute(options: argparse.Namespace) -> None:
             found += measured
     failed = [item for item in found if item.reasons]
     if failed:
-        raise DeviceError.of(
+        raise DeviceError(
             "benchmark",
             expected="every model measured",
             got=f"{len(failed)} of {len(found)} not or in part",
@@ -84,7 +84,7 @@ def _setting(options: argparse.Namespace) -> Setting:
     }
     for name, value in {**vars(options), **numbers}.items():
         if type(value) is int and value < 1:
-            raise ArgumentError.of(f"--{name}", expected="at least 1", got=value, hint="see --help")
+            raise ArgumentError(f"--{name}", expected="at least 1", got=value, hint="see --help")
     arrays = arrays_for(options.device, torch_for="bench vit, a model of torch's layers")
     return Setting(
         arrays=arrays,

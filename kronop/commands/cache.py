@@ -96,7 +96,7 @@ def _import(cache: compiler.Cache, file: str) -> None:
 
 def _unusable(file: str, error: Exception) -> ArgumentError:
     reason = getattr(error, "strerror", None) or error
-    return ArgumentError.of(
+    return ArgumentError(
         "file", expected="one that can be used", got=f"{file}: {reason}", hint="see --help"
     )
 
@@ -109,7 +109,7 @@ def _key(entries: Sequence[compiler.Entry], text: str) -> str:
     """The key of the only kernel with the name `text`; `text` itself if no kernel has that name."""
     keys = [entry.key for entry in entries if entry.entry == text]
     if len(keys) > 1:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "key",
             expected="the name of one cached kernel",
             got=f"{text!r}, the name of {len(keys)}",

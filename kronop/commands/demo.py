@@ -25,9 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> None:
     """Prints the plan, some of the result, its error, the time and where the kernel came from."""
     if options.rows < 1:
-        raise ArgumentError.of(
-            "--rows", expected="at least 1", got=options.rows, hint="1024 is usual"
-        )
+        raise ArgumentError("--rows", expected="at least 1", got=options.rows, hint="1024 is usual")
     factors_of = [(8, 8)] * 4
     random = np.random.default_rng(0)
     x = random.standard_normal((options.rows, 8**4), np.float32)

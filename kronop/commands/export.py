@@ -90,7 +90,7 @@ def _rows(options: argparse.Namespace, family: Command, kind: type) -> list[Any]
     if options.rows is None:
         return None if size is None else [size]
     if kind is not Rows:
-        raise ArgumentError.of(
+        raise ArgumentError(
             f"--rows of {options.family}",
             expected="none, since the shape says the size",
             got=" ".join(map(str, options.rows)),

@@ -76,7 +76,7 @@ def chosen(options: argparse.Namespace) -> Command:
     for name, flag, _ in _flags(commands):
         is_set = getattr(options, flag.removeprefix("--").replace("-", "_"))
         if is_set and flag not in own.flags:
-            raise ArgumentError.of(
+            raise ArgumentError(
                 f"flags of {options.family}",
                 expected=f"no {flag}, which is of {name}",
                 got=flag,

@@ -65,7 +65,7 @@ def execute(options: argparse.Namespace) -> None:
     arrays = arrays_for(device, asked=f"--target {options.target}")
     counts = options.rows or [None]
     if options.rows and min(options.rows) < 1:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "--rows", expected="at least 1", got=min(options.rows), hint="there is no work in none"
         )
     cases = [*itertools.product(options.shape, options.dtype, counts)]
@@ -76,7 +76,7 @@ def execute(options: argparse.Namespace) -> None:
         arguments = family.arguments(options, shape, rows, tensor)
         operation: Any = arguments.operation
         if operation.target.name != target.name:
-            raise ArgumentError.of(
+            raise ArgumentError(
                 "--target",
                 expected=f"{operation.target}, which tensors here run on",
                 got=options.target,

@@ -203,7 +203,7 @@ def add_module(operations: Sequence[Compilable]) -> None:
         ['kron_f32_4x4p2_...']
     """
     if not isinstance(operations, Sequence) or isinstance(operations, (str, bytes)):
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             "add_module",
             expected="a list of operations",
             got=type(operations).__name__,
@@ -211,7 +211,7 @@ def add_module(operations: Sequence[Compilable]) -> None:
         )
     for operation in operations:
         if not isinstance(operation, Compilable):
-            raise ElementTypeError.of(
+            raise ElementTypeError(
                 "add_module",
                 expected="operations only",
                 got=type(operation).__name__,
@@ -326,7 +326,7 @@ def _assembly(job: _Job) -> str:
 def _jobs(sources: Sequence[Source], target: Target) -> list[_Job]:
     for source in sources:
         if not isinstance(source, Source):
-            raise ElementTypeError.of(
+            raise ElementTypeError(
                 "compile_sources",
                 expected="Source",
                 got=type(source).__name__,

@@ -93,7 +93,7 @@ class Cache:
         is_ready = self._run(lambda db: db.executescript(trial) is not None, False)
         reason = self._unusable or (self._read_only if writable else None)
         if not is_ready or reason is not None:
-            raise ArgumentError.of(
+            raise ArgumentError(
                 str(self.path),
                 expected=f"a cache that can be {'written' if writable else 'read'}",
                 got=reason or "one that another process keeps busy",
@@ -201,7 +201,7 @@ class Cache:
         record = self._run(lambda db: rows.read(db, keys[0]), None) if len(keys) == 1 else None
         row = rows.parse(record) if record is not None else None
         if row is None:
-            raise ArgumentError.of(
+            raise ArgumentError(
                 "key",
                 expected="the start of one cached key",
                 got=f"{key_prefix!r}, the start of {len(keys)}",

@@ -62,7 +62,7 @@ def run(command: Sequence[str], *, folder: str | None = None) -> subprocess.Comp
         with _guarded_group() as group:
             return _finished(command, group, folder, environment)
     except subprocess.TimeoutExpired as expired:
-        raise CompileError.of(
+        raise CompileError(
             command[0],
             expected=f"an end within {expired.timeout:g} s",
             got="none, so it was killed",

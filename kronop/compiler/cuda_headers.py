@@ -50,7 +50,7 @@ def whole_headers(line: int) -> tuple[str, ...]:
         found.append(f"{folder} without {' and '.join(lacking)}")
         if "-packages" in folder:
             completing = completing or _completing(release, lacking)
-    raise CompileError.of(
+    raise CompileError(
         f"headers of CUDA {line}",
         expected=f"{_CUDA}, {' and '.join(_WITHIN)} of one release",
         got=", ".join(found) or "none",

@@ -168,7 +168,7 @@ def load_cuda(binary: Binary) -> CudaKernel:
     check_image(binary)
     status = cuda_devices()
     if not status:
-        raise DeviceError.of(
+        raise DeviceError(
             f"kernel {binary.entry} for {binary.arch}",
             expected="a GPU",
             got=status.reason,

@@ -147,7 +147,7 @@ def _words(cxx: str) -> list[str]:
     try:
         return shlex.split(cxx)
     except ValueError as error:
-        raise CompileError.of(
+        raise CompileError(
             "$CXX", expected="a command", got=f"{cxx!r}, {error}", hint="correct it"
         ) from None
 
@@ -209,7 +209,7 @@ def _check_cpu(command: tuple[str, ...], flags: Sequence[str]) -> None:
     if wanted is None or not is_triple or told.partition("-")[0] in wanted:
         return
     triple = f"{wanted[0]}-linux-gnu"
-    raise CompileError.of(
+    raise CompileError(
         f"the C++ compiler {shlex.join(command)}",
         expected=f"one that makes code for {triple}",
         got=f"one for {told}",

@@ -98,7 +98,7 @@ class HostKernel:
 
 
 def _fail(entry: str, status: int) -> None:
-    raise DeviceError.of(
+    raise DeviceError(
         f"kernel {entry}",
         expected="status 0",
         got=f"status {status}",
@@ -176,7 +176,7 @@ def _check_machine(binary: Binary) -> None:
     except DescriptionError as error:
         raise DeviceError(f"kernel {binary.entry}: {error}") from None
     if not runs(needed.arch, here.arch):
-        raise DeviceError.of(
+        raise DeviceError(
             f"kernel {binary.entry}",
             expected=f"a machine with {binary.arch}",
             got=f"one with {here.arch}",

@@ -61,7 +61,7 @@ def archive(objects: Mapping[str, bytes], name: str) -> bytes:
         CompileError: there is no `ar`.
     """
     if shutil.which("ar") is None:
-        raise CompileError.of(
+        raise CompileError(
             "a static library",
             expected="the program ar on PATH",
             got="none",

@@ -74,7 +74,7 @@ def load(binary: Binary, target: Target) -> Kernel:
     """
     is_cuda = binary.format is not BinaryFormat.SHARED_OBJECT
     if is_cuda != (target.backend == "cuda") or binary.arch != target.arch:
-        raise DeviceError.of(
+        raise DeviceError(
             f"kernel {binary.entry}",
             expected=f"a binary for {target}",
             got=f"one for {binary.arch}",

@@ -111,7 +111,7 @@ def _nvrtc() -> ModuleType:
         ) from error
     if int(status) != 0 or (major, minor) < LEAST:
         least = ".".join(map(str, LEAST))
-        raise CompileError.of(
+        raise CompileError(
             "NVRTC",
             expected=f"{least} or later",
             got=f"{major}.{minor}",
@@ -137,7 +137,7 @@ def _understood(nvrtc: ModuleType, flags: tuple[str, ...]) -> tuple[str, ...]:
     targets = {name.rstrip("a") for name in GENERATIONS}
     earlier = [number for number in known if f"sm_{number}" in targets and number < asked]
     if not earlier:
-        raise CompileError.of(
+        raise CompileError(
             f"NVRTC {release}",
             expected=f"one that knows {found[0][6:]}",
             got=f"sm_{min(known)} and later",

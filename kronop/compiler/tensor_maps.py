@@ -40,7 +40,7 @@ def _encoded(value: TensorMap, address: int) -> bytes:
         *_ways(),
     )
     if error:
-        raise DeviceError.of(
+        raise DeviceError(
             "tensor map",
             expected="one that the driver can encode",
             got=f"{error.name} for {value} at {address:#x}",

@@ -123,21 +123,21 @@ def _typical(times: Sequence[float], plan: Plan) -> float:
 
 def _check(operation: object, arguments: object, candidates: object) -> None:
     if not isinstance(operation, Operation) or not isinstance(arguments, Arguments):
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             "tune",
             expected="an operation and its arguments",
             got=f"{type(operation).__name__} and {type(arguments).__name__}",
             hint="build both as for operation.run",
         )
     if arguments.operation is not operation:
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             "arguments",
             expected=f"those of {operation!r}",
             got=f"those of {arguments.operation!r}",
             hint="build them with operation=this operation",
         )
     if not isinstance(candidates, int) or candidates < 1 or not arguments.size:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "tune",
             expected="at least 1 candidate and 1 row",
             got=f"{candidates!r} and {arguments.size}",

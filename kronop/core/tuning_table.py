@@ -109,7 +109,7 @@ def _is_shown(text: object) -> bool:
 
 def _refused(got: str, hint: str) -> ArgumentError:
     expected = f"a {_KIND} of kronop {__version__}, schema {SCHEMA}"
-    return ArgumentError.of("tuning table", expected=expected, got=got, hint=hint)
+    return ArgumentError("tuning table", expected=expected, got=got, hint=hint)
 
 
 def _adopted(found: Winner) -> Winner | None:

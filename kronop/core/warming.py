@@ -65,7 +65,7 @@ def warmup(work: Any, *examples: Any, **named: Any) -> int:
     if operations is None:
         noted = _noted(work, examples, named)
     elif examples or named:
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             "examples",
             expected="none beside operations",
             got=f"{len(examples) + len(named)}",
@@ -82,7 +82,7 @@ def warmup(work: Any, *examples: Any, **named: Any) -> int:
 def _noted(work: Any, examples: Sequence[Any], named: dict[str, Any]) -> list[tuple[Serving, Plan]]:
     """The operations that a call of `work` runs, and their plans."""
     if not callable(work):
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             "work",
             expected="an operation, a list of operations, a torch module or a function",
             got=type(work).__name__,

@@ -70,7 +70,7 @@ def _compare(what: str, every: Sequence[tuple[int, str]]) -> None:
         f"rank{'s' * (len(at) > 1)} {', '.join(map(str, at))}: {item}"
         for item, at in groups.items()
     )
-    raise ArgumentError.of(
+    raise ArgumentError(
         what,
         expected="the same on every rank of the group",
         got=told,

@@ -97,7 +97,7 @@ def _check(text: str, ranks: int) -> None:
     next(planning.choices(_problem(rows or ranks, shapes, ranks, ordered=True)))
     if rows is not None and rows < ranks:
         hint = "each rank multiplies some rows where rows are split"
-        raise ArgumentError.of(f"rows of {text}", expected=f"{ranks} at least", got=rows, hint=hint)
+        raise ArgumentError(f"rows of {text}", expected=f"{ranks} at least", got=rows, hint=hint)
 
 
 def table(texts: Sequence[str], device: str, repeats: int) -> Iterator[str]:

@@ -25,7 +25,7 @@ def telling(what: str) -> Iterator[None]:
         yield
     except RuntimeError as error:
         first = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        raise DeviceError.of(
+        raise DeviceError(
             what,
             expected="an answer from every rank of the group",
             got=first[0],

@@ -185,9 +185,9 @@ def _product(
 def _check_source(output: str, z: torch.Tensor | None, beta: float) -> None:
     if z is None and beta:
         hint = "pass z, or leave beta out"
-        raise ArgumentError.of("beta", expected="none without z", got=beta, hint=hint)
+        raise ArgumentError("beta", expected="none without z", got=beta, hint=hint)
     if output == "any" and z is not None:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "z",
             expected="None with output='any', which may be split in another way",
             got="a tensor",
@@ -260,12 +260,12 @@ def _placement(item: Placement, dims: int) -> Placement:
 def _check_spread(x: DTensor, z: torch.Tensor | None, placements: Sequence[Placement]) -> None:
     if z is not None and not isinstance(z, DTensor):
         hint = "distribute it like x"
-        raise ArgumentError.of("z", expected="a DTensor, as x is", got=type(z).__name__, hint=hint)
+        raise ArgumentError("z", expected="a DTensor, as x is", got=type(z).__name__, hint=hint)
     last = Shard(x.dim() - 1)
     fine = all(item in (Shard(0), last, Replicate()) for item in placements)
     shown = "Shard(0)", f"Shard({x.dim() - 1})"
     if not fine or placements.count(last) > 1:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "placements of x",
             expected=f"{shown[0]}, {shown[1]} or Replicate(), {shown[1]} at most once",
             got=tuple(placements),

@@ -108,7 +108,7 @@ def _check_features(module: KSLinear, x: torch.Tensor, layout: Placement, ranks:
     features = module.in_features // ranks if is_share else module.in_features
     if not x.dim() or x.shape[-1] != features:
         each = f", {module.in_features} features over {ranks} ranks" if is_share else ""
-        raise ArgumentError.of(
+        raise ArgumentError(
             "shape of x",
             expected=f"(..., {features}){each}",
             got=tuple(x.shape),
@@ -124,12 +124,12 @@ def _split(parameter: torch.nn.Parameter, mesh: DeviceMesh, dim: int) -> torch.n
 def _check(module: object) -> None:
     if not isinstance(module, KSLinear):
         hint = "give other modules torch's own styles"
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             "module of KSParallel", expected="a KSLinear", got=type(module).__name__, hint=hint
         )
     if module.bs_last:
         hint = "make the layer without bs_last"
-        raise ArgumentError.of("bs_last", expected="False for KSParallel", got="True", hint=hint)
+        raise ArgumentError("bs_last", expected="False for KSParallel", got="True", hint=hint)
 
 
 def _digit(pattern: Sequence[int], ranks: int) -> int:
@@ -137,7 +137,7 @@ def _digit(pattern: Sequence[int], ranks: int) -> int:
     for digit in (0, 3):
         if pattern[digit] % ranks == 0:
             return digit
-    raise ArgumentError.of(
+    raise ArgumentError(
         "pattern of a layer that is split",
         expected=f"(a, b, c, d) with a or d a multiple of {ranks} ranks",
         got=tuple(pattern),
@@ -152,7 +152,7 @@ def _check_exchanges(patterns: Sequence[Sequence[int]], digits: Sequence[int], r
         needed = 1 if digit == 0 else d
         for other in {split, needed} - {1} if split != needed else ():
             if features // other % ranks:
-                raise ArgumentError.of(
+                raise ArgumentError(
                     f"{features} features between factors of a layer that is split",
                     expected=f"a multiple of {ranks} ranks x {other}, the digit that is split",
                     got=f"{features // other} x {other}",

@@ -58,7 +58,7 @@ def element_of(dtype: object) -> DataType:
     if found is None or found in FLOAT8:
         known = ", ".join(key for key, item in TENSOR_TYPES.items() if item not in FLOAT8)
         expected, hint = f"one of {known}", "give the type of X"
-        raise ElementTypeError.of("dtype", expected=expected, got=repr(dtype), hint=hint)
+        raise ElementTypeError("dtype", expected=expected, got=repr(dtype), hint=hint)
     return found
 
 
@@ -211,7 +211,7 @@ def checked(machine: object) -> Machine:
     """
     if not isinstance(machine, Machine):
         hint = "dataclasses.replace(H200_HOSTS, gpus=4) makes one"
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             "machine", expected="a Machine", got=type(machine).__name__, hint=hint
         )
     figures = {
@@ -222,15 +222,15 @@ def checked(machine: object) -> Machine:
     for name, value in figures.items():
         if not value > 0:
             hint = "give what the hosts have"
-            raise ArgumentError.of(
+            raise ArgumentError(
                 f"{name} of the machine", expected="more than 0", got=value, hint=hint
             )
     if not 0 <= machine.contention <= 1:
         hint, got = "0 where exchanges cost products nothing", machine.contention
-        raise ArgumentError.of("contention of the machine", expected="0 to 1", got=got, hint=hint)
+        raise ArgumentError("contention of the machine", expected="0 to 1", got=got, hint=hint)
     if Target.parse(machine.target).backend == "x86":
         hint, target = "CPUs have no model of exchanges", machine.target
-        raise ArgumentError.of(
+        raise ArgumentError(
             "target of the machine", expected="a GPU, as sm_90a", got=target, hint=hint
         )
     return machine

@@ -125,7 +125,7 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]  # torch is Any t
         if torch.is_grad_enabled():
             expected = "gradients that are not differentiated, create_graph=False"
             hint = "products over ranks are differentiable once"
-            raise ArgumentError.of("create_graph", expected=expected, got="True", hint=hint)
+            raise ArgumentError("create_graph", expected=expected, got="True", hint=hint)
         flow, needs = ctx.flow, ctx.needs_input_grad[2:]
         factors, kept = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
         turned = [item.mT for item in factors]

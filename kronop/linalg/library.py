@@ -65,7 +65,7 @@ class Library:
         except Exception as error:
             if type(error).__module__.partition(".")[0] not in ("nvmath", "cuda"):
                 raise
-            raise DeviceError.of(
+            raise DeviceError(
                 doing,
                 expected="success of cuSOLVER and cuBLAS",
                 got=f"{type(error).__name__}: {error}",
@@ -87,7 +87,7 @@ def library() -> Library:
     try:
         blas, solver = (imported(f"nvmath.bindings.{name}") for name in ("cublas", "cusolverDn"))
     except ImportError as error:
-        raise DeviceError.of(
+        raise DeviceError(
             "linear algebra on a GPU",
             expected="the package nvmath-python",
             got=str(error),

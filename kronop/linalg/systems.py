@@ -87,7 +87,7 @@ def read_square(a: Tensor, overwrite: bool) -> SquareProblem:
     """
     item = _read(a, "a")
     if len(item.shape) < 2 or item.shape[-1] != item.shape[-2]:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "shape of a",
             expected="square matrices (..., N, N)",
             got=item.shape,
@@ -112,7 +112,7 @@ def read_system(a: Tensor, b: Tensor, overwrite_a: bool, overwrite_b: bool) -> S
         _check_writable(item, "b")
         _check_holds_solution(system)
     if (overwrite_a or overwrite_b) and overlaps(square.a, item):
-        raise ArgumentError.of(
+        raise ArgumentError(
             "a and b",
             expected="separate memory, where one of them is overwritten",
             got="tensors that overlap",
@@ -126,7 +126,7 @@ def _read(tensor: Tensor, name: str) -> TensorView:
     given = getattr(tensor, "dtype", None)
     known = str(getattr(given, "name", given)).removeprefix("torch.")
     if given is not None and known not in _TYPES:
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             f"element type of {name}",
             expected=" or ".join(_TYPES),
             got=given,
@@ -134,7 +134,7 @@ def _read(tensor: Tensor, name: str) -> TensorView:
         )
     item = view(tensor, name, "torch.linalg.solve and eigh")
     if item.framework == "dlpack":
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             name,
             expected="a tensor of NumPy, torch or CuPy",
             got=f"{type(tensor).__name__}",
@@ -145,14 +145,14 @@ def _read(tensor: Tensor, name: str) -> TensorView:
 
 def _check_alike(a: TensorView, b: TensorView) -> None:
     if a.element != b.element:
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             "element type of b",
             expected=f"that of a, {a.element!r}",
             got=repr(b.element),
             hint="convert one of them",
         )
     if (a.framework, a.device) != (b.framework, b.device):
-        raise ArgumentError.of(
+        raise ArgumentError(
             "b",
             expected=f"a {a.framework} tensor on {a.device}, as a is",
             got=f"one of {b.framework} on {b.device}",
@@ -164,7 +164,7 @@ def _batch_of(square: SquareProblem, b: TensorView) -> tuple[int, ...]:
     """The leading dimensions of the right-hand sides, whose other extents are checked."""
     vector = len(b.shape) == 1 and not square.batch
     if not vector and len(b.shape) < 2:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "shape of b",
             expected=f"columns (..., {square.order}, C), or ({square.order},) beside one"
             " matrix without leading dimensions",
@@ -173,7 +173,7 @@ def _batch_of(square: SquareProblem, b: TensorView) -> tuple[int, ...]:
         )
     rows = b.shape[0] if vector else b.shape[-2]
     if rows != square.order:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "rows of b",
             expected=f"{square.order}, as a of shape {square.a.shape} has",
             got=f"{rows} in shape {b.shape}",
@@ -184,7 +184,7 @@ def _batch_of(square: SquareProblem, b: TensorView) -> tuple[int, ...]:
 
 def _check_writable(item: TensorView, name: str) -> None:
     if not item.writable or overlaps_itself(item):
-        raise ArgumentError.of(
+        raise ArgumentError(
             f"memory of {name}",
             expected="writable memory of which each element is one of its own",
             got=f"shape {item.shape} with strides {item.strides}"
@@ -195,7 +195,7 @@ def _check_writable(item: TensorView, name: str) -> None:
 
 def _check_holds_solution(system: System) -> None:
     if not system.vector and system.b.shape[:-2] != system.batch:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "leading dimensions of b, into which the solution goes",
             expected=system.batch,
             got=system.b.shape[:-2],

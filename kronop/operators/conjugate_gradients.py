@@ -72,12 +72,12 @@ class _Limits:
     def __post_init__(self) -> None:
         for name, value in (("rtol", self.rtol), ("atol", self.atol)):
             if not value >= 0:
-                raise ArgumentError.of(
+                raise ArgumentError(
                     name, expected="0 or more", got=value, hint="the default is 1e-5 or 0"
                 )
         if self.max_iterations < 1:
             got = self.max_iterations
-            raise ArgumentError.of("max_iterations", expected="1 or more", got=got, hint="as 1000")
+            raise ArgumentError("max_iterations", expected="1 or more", got=got, hint="as 1000")
 
 
 def cg(
@@ -241,7 +241,7 @@ class _System:
         if len(self.tensors) > 1:
             return
         if (_Checked(self._operator, "the operator") @ columns.detach()).requires_grad:
-            raise ArgumentError.of(
+            raise ArgumentError(
                 "the operator",
                 expected="one of kronop's, or a matrix, where a gradient is asked for",
                 got=type(self._operator).__name__,
@@ -261,7 +261,7 @@ class _Checked:
     def __matmul__(self, x: Tensor) -> Tensor:
         order = x.shape[-2]
         if self._shape and self._shape[-1] != order:
-            raise ArgumentError.of(
+            raise ArgumentError(
                 f"shape of {self._name}",
                 expected=f"(..., {order}, {order}) beside b of {order} rows",
                 got=self._shape,
@@ -270,7 +270,7 @@ class _Checked:
         found, name = self._product(x), f"a product of {self._name}"
         check_alike(found, name, x, "b")
         if tuple(found.shape[-2:]) != tuple(x.shape[-2:]):
-            raise ArgumentError.of(
+            raise ArgumentError(
                 f"shape of {name}",
                 expected=f"(..., {x.shape[-2]}, {x.shape[-1]}), that of the columns",
                 got=tuple(found.shape),
@@ -285,7 +285,7 @@ def _product_of(operator: Any, name: str) -> _Product:
         return lambda x: operator @ x
     if callable(operator):
         return operator  # type: ignore[no-any-return]
-    raise ElementTypeError.of(
+    raise ElementTypeError(
         name,
         expected="an operator with @, a matrix, or a function of columns",
         got=type(operator).__name__,

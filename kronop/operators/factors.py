@@ -27,7 +27,7 @@ def read_factors(factors: object, *, square: bool) -> tuple[Tensor, ...]:
             kronop has not.
     """
     if not isinstance(factors, Iterable) or hasattr(factors, "shape"):
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             "factors",
             expected="a list or tuple of matrices",
             got=type(factors).__name__,
@@ -35,7 +35,7 @@ def read_factors(factors: object, *, square: bool) -> tuple[Tensor, ...]:
         )
     found = tuple(factors)
     if not found:
-        raise ArgumentError.of("factors", expected="at least one", got="none", hint="give a matrix")
+        raise ArgumentError("factors", expected="at least one", got="none", hint="give a matrix")
     names = [f"factors[{index}]" for index in range(len(found))]
     framework_of(found[0], names[0])
     _check_known(found[0].dtype)
@@ -45,10 +45,10 @@ def read_factors(factors: object, *, square: bool) -> tuple[Tensor, ...]:
             wanted = "(..., N, N)" if square else "(..., P, Q)"
             shape = tuple(item.shape)
             hint = "give a square matrix" if square else "give a matrix"
-            raise ArgumentError.of(name, expected=wanted, got=shape, hint=hint)
+            raise ArgumentError(name, expected=wanted, got=shape, hint=hint)
         if 0 in item.shape[-2:]:
             shape = tuple(item.shape)
-            raise ArgumentError.of(
+            raise ArgumentError(
                 name, expected="a matrix with elements", got=shape, hint="leave it out"
             )
     batch_of(*(item.shape[:-2] for item in found))
@@ -59,7 +59,7 @@ def _check_known(dtype: object) -> None:
     """Refuses an element type of which there are no products."""
     name = getattr(dtype, "name", str(dtype).removeprefix("torch."))
     if name not in RESULT_TYPES:
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             "element type of factors[0]",
             expected=f"one of {', '.join(RESULT_TYPES)}",
             got=name,
@@ -72,7 +72,7 @@ def check_symmetric(matrix: Tensor, name: str) -> None:
     not finite."""
     check_decomposable(matrix)
     if matrix.shape[-1] != matrix.shape[-2]:
-        raise ArgumentError.of(
+        raise ArgumentError(
             name,
             expected="a symmetric matrix",
             got=f"one of shape {tuple(matrix.shape)}",
@@ -80,7 +80,7 @@ def check_symmetric(matrix: Tensor, name: str) -> None:
         )
     difference = asymmetry(matrix, name)
     if difference:
-        raise ArgumentError.of(
+        raise ArgumentError(
             name,
             expected="a symmetric matrix",
             got=f"one that differs from its transpose by {difference:.2g}",
@@ -108,7 +108,7 @@ def asymmetry(matrix: Tensor, name: str) -> float:
     if bool((finite & (difference <= bound * largest)).all()):
         return 0.0
     if not bool(finite.all()):
-        raise ArgumentError.of(
+        raise ArgumentError(
             name,
             expected="a matrix of finite numbers",
             got="one with NaN or infinity",

@@ -36,7 +36,7 @@ def framework_of(tensor: object, name: str) -> ModuleType:
         return torch
     if cupy is not None and isinstance(tensor, cupy.ndarray):
         return cupy
-    raise ElementTypeError.of(
+    raise ElementTypeError(
         name,
         expected="a tensor of NumPy, torch or CuPy",
         got=type(tensor).__name__,
@@ -63,7 +63,7 @@ def check_alike(tensor: Tensor, name: str, other: Tensor, other_name: str) -> No
     another device or without strides."""
     framework, wanted = framework_of(tensor, name), framework_of(other, other_name)
     if framework is not wanted:
-        raise ArgumentError.of(
+        raise ArgumentError(
             name,
             expected=f"a tensor of {wanted.__name__} as {other_name}",
             got=f"one of {framework.__name__}",
@@ -72,14 +72,14 @@ def check_alike(tensor: Tensor, name: str, other: Tensor, other_name: str) -> No
     if is_torch(framework):
         check_strided(tensor, name)
         if tensor.device != other.device:
-            raise ArgumentError.of(
+            raise ArgumentError(
                 f"device of {name}",
                 expected=f"{other.device} as {other_name}",
                 got=tensor.device,
                 hint="move all tensors to one device",
             )
     if tensor.dtype != other.dtype:
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             f"element type of {name}",
             expected=f"{other.dtype} as {other_name}",
             got=tensor.dtype,
@@ -96,7 +96,7 @@ def batch_of(*shapes: Sequence[int]) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(*map(tuple, shapes))
     except ValueError as error:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "leading dimensions",
             expected="some that broadcast",
             got=", ".join(str(tuple(shape)) for shape in shapes),
@@ -108,7 +108,7 @@ def check_decomposable(tensor: Tensor, name: str = "the factors") -> None:
     """Refuses element types that the libraries do not decompose."""
     kind = str(tensor.dtype).removeprefix("torch.")
     if kind not in _DECOMPOSED:
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             f"element type of {name}",
             expected=f"one of {', '.join(_DECOMPOSED)} for solutions and decompositions",
             got=kind,
@@ -184,7 +184,7 @@ def _invertible(function: Callable[[Tensor], Tensor], matrix: Tensor, name: str)
     check_decomposable(matrix)
     found = attempt(function, matrix)
     if found is None:
-        raise ArgumentError.of(
+        raise ArgumentError(
             name,
             expected="an invertible matrix",
             got="a singular one",
@@ -225,21 +225,19 @@ def _check_real(value: object, beside: Tensor, name: str) -> None:
     """Refuses complex values, and fractions beside whole numbers."""
     kind = str(getattr(value, "dtype", type(value).__name__))
     if "int" in str(beside.dtype) and "int" not in kind:
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             name,
             expected=f"a whole number beside {beside.dtype}",
             got=kind,
             hint="convert the factors to float64",
         )
     if "complex" in kind:
-        raise ElementTypeError.of(
-            name, expected="real numbers", got=kind, hint="pass its real part"
-        )
+        raise ElementTypeError(name, expected="real numbers", got=kind, hint="pass its real part")
 
 
 def _check_number(value: object, name: str) -> None:
     if not isinstance(value, (int, float, np.integer, np.floating)):
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             name,
             expected="a real number, or a tensor of the factors' framework",
             got=type(value).__name__,

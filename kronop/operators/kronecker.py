@@ -122,7 +122,7 @@ class KroneckerOperator(KroneckerProduct):
     def _inverse_scale(self) -> Scale:
         zero: Tensor = self.scale == 0
         if zero if is_number(self.scale) else bool(zero.any()):
-            raise ArgumentError.of(
+            raise ArgumentError(
                 "the scale",
                 expected="a number other than 0 where an operator is inverted",
                 got=self.scale,
@@ -142,7 +142,7 @@ class KroneckerOperator(KroneckerProduct):
             check_symmetric(factor, name)
             found = cholesky(factor)
             if found is None:
-                raise ArgumentError.of(
+                raise ArgumentError(
                     name,
                     expected="a positive definite matrix",
                     got="one that is not",

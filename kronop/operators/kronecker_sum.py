@@ -143,7 +143,7 @@ def _exponential(matrix: Tensor, name: str) -> Tensor:
     try:
         library = imported("scipy.linalg" if xp is np else "cupyx.scipy.linalg")
     except ImportError as error:
-        raise ArgumentError.of(
+        raise ArgumentError(
             name,
             expected="a symmetric matrix, where SciPy is not installed",
             got="another one",

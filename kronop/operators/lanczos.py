@@ -98,7 +98,7 @@ def _quadrature(diagonal: list[Tensor], beside: list[Tensor]) -> Tensor:
 
 
 def not_definite() -> ArgumentError:
-    return ArgumentError.of(
+    return ArgumentError(
         "the operator at the points of the mask",
         expected="a positive definite matrix",
         got="one that is not, by more than rounding",

@@ -118,7 +118,7 @@ class MaskedOperator(Solvable):
         self._operator, self._mask = operator, read_mask(operator, mask)
         fits = all(isinstance(item, (int, np.integer)) for item in (probes, seed))
         if method not in _METHODS or not fits or probes < 2 or seed < 0:
-            raise ArgumentError.of(
+            raise ArgumentError(
                 "method, probes and seed",
                 expected='None, "dense" or "iterative", an integer from 2 and one from 0 on',
                 got=(method, probes, seed),
@@ -305,7 +305,7 @@ class MaskedOperator(Solvable):
         Raises:
             ArgumentError: always.
         """
-        raise ArgumentError.of(
+        raise ArgumentError(
             "eigh",
             expected="an operator of all positions",
             got=f"a masked one of {self.shape[-1]}",

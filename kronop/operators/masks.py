@@ -16,7 +16,7 @@ from kronop.tensors import Tensor
 def read_mask(operator: object, mask: Tensor) -> Tensor:
     """The mask as an array (N,) of NumPy."""
     if not isinstance(operator, Operator):
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             "the operator",
             expected="one of kronop's operators",
             got=type(operator).__name__,
@@ -27,11 +27,11 @@ def read_mask(operator: object, mask: Tensor) -> Tensor:
         mask = mask.cpu() if hasattr(mask, "cpu") else mask.get()  # Of torch, and of CuPy.
     found = np.asarray(mask)
     if found.dtype != bool:
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             "the mask", expected="booleans", got=found.dtype, hint="as numpy.isfinite(y)"
         )
     if found.size != operator.shape[-1] or not found.any():
-        raise ArgumentError.of(
+        raise ArgumentError(
             "the mask",
             expected=f"{operator.shape[-1]} elements, at least one of them true",
             got=f"{int(found.sum())} that are true, of shape {found.shape}",
@@ -48,7 +48,7 @@ def _check_axes(operator: Operator, shape: tuple[int, ...]) -> None:
     grid = [factor.shape[-1] for factor in getattr(term, "factors", ())]
     axes, factors = (set(itertools.accumulate(sizes, mul, initial=1)) for sizes in (shape, grid))
     if grid and not (axes <= factors or factors <= axes):
-        raise ArgumentError.of(
+        raise ArgumentError(
             "the mask",
             expected=f"the grid's shape, {' x '.join(map(str, grid))}, or one axis",
             got=f"shape {shape}",

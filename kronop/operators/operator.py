@@ -169,7 +169,7 @@ class Operator(abc.ABC):
         scale = as_scale(divisor, self.tensors[0], "the divisor")
         if isinstance(scale, (int, float)) and scale == 0:
             hint = "an operator divided by 0 has no products"
-            raise ArgumentError.of(
+            raise ArgumentError(
                 "the divisor", expected="a number other than 0", got=divisor, hint=hint
             )
         return self.__mul__(1 / scale)
@@ -226,7 +226,7 @@ class Operator(abc.ABC):
         shape = tuple(x.shape)
         if not shape or shape[max(at, -len(shape))] != length:
             wanted = f"(..., {length}, C)" if at == -2 else f"(..., {length})"
-            raise ArgumentError.of(
+            raise ArgumentError(
                 f"shape of {name}",
                 expected=f"({length},) or {wanted} beside an operator {self.shape}",
                 got=shape,
@@ -239,7 +239,7 @@ class Operator(abc.ABC):
     def check_square(self, doing: str) -> None:
         """Refuses what only square operators have."""
         if self.shape[-1] != self.shape[-2]:
-            raise ArgumentError.of(
+            raise ArgumentError(
                 doing,
                 expected="a square operator",
                 got=f"shape {self.shape}",
@@ -402,7 +402,7 @@ class Decomposition(Protocol):
 
 
 def _unsupported(subject: str, expected: str, got: str, hint: str) -> ElementTypeError:
-    return ElementTypeError.of(subject, expected=expected, got=got, hint=hint)
+    return ElementTypeError(subject, expected=expected, got=got, hint=hint)
 
 
 def on_columns(function: Callable[[Tensor], Tensor], x: Array) -> Array:
@@ -430,7 +430,7 @@ def whole(exponent: Any) -> Scale:
     try:
         return index(exponent)
     except TypeError as error:
-        raise ElementTypeError.of(
+        raise ElementTypeError(
             "the exponent", expected="a real number", got=exponent, hint="pass a float"
         ) from error
 

@@ -91,7 +91,7 @@ class KroneckerProduct(Factored):
             return super().__matmul__(x)
         inner = [factor.shape[-1] for factor in self.factors]
         if inner != [factor.shape[-2] for factor in x.factors]:
-            raise ArgumentError.of(
+            raise ArgumentError(
                 "the right operator",
                 expected=f"factors of {inner} rows",
                 got=f"factors of {[factor.shape[-2] for factor in x.factors]}",
@@ -109,7 +109,7 @@ class KroneckerProduct(Factored):
     def _check_square_factors(self, doing: str) -> None:
         for at, factor in enumerate(self.factors):
             if factor.shape[-1] != factor.shape[-2]:
-                raise ArgumentError.of(
+                raise ArgumentError(
                     doing,
                     expected="square factors",
                     got=f"factors[{at}] of shape {tuple(factor.shape)}",

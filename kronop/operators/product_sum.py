@@ -69,7 +69,7 @@ class KroneckerProductSum(Solvable):
     def __init__(self, terms: Iterable[KroneckerProduct]) -> None:
         terms = tuple(terms)
         if len(terms) < 2 or not all(isinstance(term, KroneckerProduct) for term in terms):
-            raise ElementTypeError.of(
+            raise ElementTypeError(
                 "terms",
                 expected="two or more of kronop.KroneckerOperator",
                 got=", ".join(type(term).__name__ for term in terms) or "none",
@@ -78,7 +78,7 @@ class KroneckerProductSum(Solvable):
         for at, term in enumerate(terms):
             check_alike(term.factors[0], f"terms[{at}]", terms[0].factors[0], "terms[0]")
             if term.shape[-2:] != terms[0].shape[-2:]:
-                raise ArgumentError.of(
+                raise ArgumentError(
                     f"shape of terms[{at}]",
                     expected=f"{terms[0].shape[-2:]} as terms[0]",
                     got=term.shape[-2:],
@@ -279,4 +279,4 @@ def _common(root: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _no_exact(subject: str, expected: str, got: object, hint: str) -> ArgumentError:
-    return ArgumentError.of(subject, expected=expected, got=got, hint=hint)
+    return ArgumentError(subject, expected=expected, got=got, hint=hint)

@@ -48,7 +48,7 @@ class SpectralOperator(Solvable):
         check_alike(values, "values", vectors.factors[0], "the vectors")
         shape, order = tuple(values.shape), vectors.shape[-1]
         if not shape or shape[-1] != order:
-            raise ArgumentError.of(
+            raise ArgumentError(
                 "shape of values",
                 expected=f"(..., {order}), one for each of the vectors",
                 got=shape,
@@ -141,7 +141,7 @@ class SpectralOperator(Solvable):
         found = function(self.values)
         given = (getattr(found, "shape", None), getattr(found, "dtype", type(found).__name__))
         if given != (self.values.shape, self.values.dtype):
-            raise ArgumentError.of(
+            raise ArgumentError(
                 "the function's result",
                 expected=f"a value of {self.values.dtype} for each eigenvalue",
                 got=f"{given[1]} of shape {given[0]}",
@@ -181,7 +181,7 @@ class SpectralOperator(Solvable):
         size = sum(factor.shape[-1] for factor in self.vectors.factors)
         size *= self.framework.finfo(self.dtype).eps
         if bool((values < -size * self.framework.amax(abs(values), -1)[..., None]).any()):
-            raise ArgumentError.of(
+            raise ArgumentError(
                 doing,
                 expected="an operator without negative eigenvalues",
                 got=f"one of {float(values.min()):.2g}",
@@ -197,7 +197,7 @@ def between(vectors: KroneckerProduct, values: Tensor, x: Tensor) -> Tensor:
 def nonzero(values: Tensor) -> Tensor:
     """The eigenvalues, if none is 0."""
     if bool((values == 0).any()):
-        raise ArgumentError.of(
+        raise ArgumentError(
             "the operator",
             expected="an invertible one",
             got="an eigenvalue of 0",

@@ -102,7 +102,7 @@ def _measure(result: Result, setting: Setting, tell: Callable[[str], None]) -> N
     setting.clock.wait()
     result.kronop.error = check.error(results[0])
     if result.kronop.error == math.inf:
-        raise DeviceError.of(
+        raise DeviceError(
             "result", expected="finite numbers", got="NaN or infinity", hint="report the case"
         )
     variants = {"kronop": calls}

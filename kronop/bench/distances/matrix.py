@@ -142,7 +142,7 @@ def problem_of(case: str, shape: str, scale: float, dtype: str) -> Matrix:
     terms = {term.kind for term in kernel.bound().form.terms}
     wrong = set(flags) - {"expanded", "symmetric"}
     if wrong or ("expanded" in flags and TermKind.Two not in terms):
-        raise ArgumentError.of(
+        raise ArgumentError(
             "case",
             expected="a norm or kernel, then /symmetric, or /expanded if it is of squares",
             got=repr(case),

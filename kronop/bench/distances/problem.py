@@ -48,9 +48,7 @@ def extents_of(shape: str, names: str, example: str, hint: str) -> tuple[int, in
         ArgumentError: they are not written so.
     """
     if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){3}", shape):
-        raise ArgumentError.of(
-            "shape", expected=f"{names}, as {example}", got=repr(shape), hint=hint
-        )
+        raise ArgumentError("shape", expected=f"{names}, as {example}", got=repr(shape), hint=hint)
     first, second, third, fourth = map(int, shape.split("x"))
     return first, second, third, fourth
 

@@ -176,7 +176,7 @@ def _sizes(operation: Exportable, rows: Sequence[object] | None) -> list[Size]:
 
 def _bad_sizes(operation: Exportable, rows: object) -> ArgumentError:
     kind = operation.kind.size.__name__
-    return ArgumentError.of(
+    return ArgumentError(
         f"rows of an export of {operation.kind.name}",
         expected=f"the extents of each {kind}, with at least 1 row and no two of the same rows",
         got="none" if rows is None else repr(rows),
@@ -195,7 +195,7 @@ def _check_memory(operands: Sequence[Operand], size: Size) -> None:
     for item in operands:
         if item.nbytes(size) >= MOST_BYTES:
             shape = " x ".join(map(str, item.shape_for(size)))
-            raise ArgumentError.of(
+            raise ArgumentError(
                 f"{item.name} of an export for M = {rows_of(size)}",
                 expected=f"fewer than {MOST_BYTES} bytes, which processes can address",
                 got=f"{shape} {item.description.element.name}: {item.nbytes(size)} bytes",

@@ -46,7 +46,7 @@ def check_name(name: object) -> None:
 
 
 def _bad_name(expected: str, name: object) -> ArgumentError:
-    return ArgumentError.of(
+    return ArgumentError(
         "name of an export", expected=expected, got=repr(name), hint="for example name='kron8'"
     )
 
@@ -55,7 +55,7 @@ def check_scalars(scalars: Sequence[str], name: str) -> None:
     """Raises DescriptionError if a scalar can't be a parameter beside the library's names in C."""
     for scalar in scalars:
         if scalar.lower().startswith(f"{name.lower()}_"):
-            raise DescriptionError.of(
+            raise DescriptionError(
                 "parameters of an exported activation",
                 expected=f"none that begins with {name}_",
                 got=repr(scalar),
@@ -72,7 +72,7 @@ def counts(what: str, values: object) -> list[int]:
     """
     found = integers(what, values)
     if not found or any(type(item) is not int or item < 1 for item in found):
-        raise ArgumentError.of(
+        raise ArgumentError(
             f"{what} of an export",
             expected="integers of at least 1",
             got=repr(values),

@@ -95,21 +95,21 @@ def check_exported(operation: Exportable) -> None:
     """Raises DescriptionError if operations of this kind can't be exported."""
     kind, what = operation.kind, operation.description
     if kind.arguments is None:
-        raise DescriptionError.of(
+        raise DescriptionError(
             "export",
             expected="a kind of operation that declares its arguments",
             got=f"an operation of {kind.name}",
             hint="run it from Python",
         )
     if isinstance(what.epilogue, VisitorEpilogue):
-        raise DescriptionError.of(
+        raise DescriptionError(
             "export",
             expected="an operation with an epilogue functor, such as LinearCombination",
             got="one with a visitor tree",
             hint="run it from Python",
         )
     if what.Y.interleaved:
-        raise DescriptionError.of(
+        raise DescriptionError(
             "export",
             expected="row-major or column-major tensors",
             got=f"{what.Y.layout.value} ones",

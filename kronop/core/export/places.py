@@ -33,7 +33,7 @@ def prepared(folder: str | os.PathLike[str], name: str, mark: str) -> Iterator[P
         except (OSError, ValueError) as error:
             raise _unusable(folder, error) from error
         if mark not in before:
-            raise ArgumentError.of(
+            raise ArgumentError(
                 f"{name} in {folder}",
                 expected="no other operation's export of this name",
                 got=str(header),
@@ -89,7 +89,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _unusable(folder: str | os.PathLike[str], error: Exception) -> ArgumentError:
-    return ArgumentError.of(
+    return ArgumentError(
         "folder of an export",
         expected="one that can be written",
         got=f"{os.fspath(folder)!r}: {getattr(error, 'strerror', None) or error}",

@@ -100,7 +100,7 @@ class Symbolic:
 
     def input(self, name: str, item: TensorView, form: Form | None) -> TensorView:
         if form is not None:
-            raise DescriptionError.of(
+            raise DescriptionError(
                 f"{name} of an exported operation",
                 expected="a layout that kernels read in place",
                 got="one that is copied before each run",
@@ -251,7 +251,7 @@ def _call(launch: Launch, plan: Plan, lows: Sequence[int], marked: Mapping[int, 
 
 
 def _unfit(expected: str, got: str) -> DescriptionError:
-    return DescriptionError.of(
+    return DescriptionError(
         "export of an operation",
         expected=expected,
         got=got,

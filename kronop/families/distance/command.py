@@ -75,7 +75,7 @@ class _Command(Command):
         if len(shapes) > 1:
             is_whole = _SHAPE.fullmatch(shapes[0])
             hint = "name one at a time" if is_whole else f"join them by x: {'x'.join(shapes)}"
-            raise ArgumentError.of(
+            raise ArgumentError(
                 "shape of distance", expected="one, M x N x K", got=" ".join(shapes), hint=hint
             )
         return _size(options, shapes[0])
@@ -104,7 +104,7 @@ def size_of(text: str) -> DistanceSize:
         ArgumentError: it is not written so.
     """
     if not _SHAPE.fullmatch(text):
-        raise ArgumentError.of(
+        raise ArgumentError(
             "shape",
             expected="M x N x K, as 1024x2048x64",
             got=repr(text),
@@ -132,7 +132,7 @@ def norm_of(text: str) -> float:
         ArgumentError: it is none.
     """
     if not re.fullmatch(r"\d+(\.\d+)?|\.\d+|inf", text):
-        raise ArgumentError.of(
+        raise ArgumentError(
             "p", expected="a number of at least 0, or inf", got=repr(text), hint="take 2"
         )
     return float(text)
@@ -143,7 +143,7 @@ def _named(text: str) -> Kernel:
     name, whole, rest = found.groups() if found else ("", None, None)
     usual, make = _KERNELS.get(name, (None, None))
     if make is None or (whole is not None and usual is None):
-        raise ArgumentError.of(
+        raise ArgumentError(
             "kernel",
             expected=" or ".join(kernel_names()),
             got=repr(text),
@@ -157,7 +157,7 @@ def _named(text: str) -> Kernel:
 def _size(options: argparse.Namespace, text: str) -> DistanceSize:
     size = size_of(text)
     if options.symmetric and size.m != size.n:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "shape",
             expected="as many points on both sides, for --symmetric",
             got=text,
@@ -170,7 +170,7 @@ def _kernel(options: argparse.Namespace) -> Kernel:
     if options.kernel is None:
         return kernels.PowerNorm(norm_of("2" if options.p is None else options.p))
     if options.p is not None:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "--kernel", expected="no --p", got=options.p, hint="leave one of them out"
         )
     return kernel_of(options.kernel)
@@ -179,11 +179,9 @@ def _kernel(options: argparse.Namespace) -> Kernel:
 def _mode(options: argparse.Namespace, form: Form) -> str:
     """Where matrix products may be used, in torch's words: as the one-line functions do."""
     if options.expanded and options.direct:
-        raise ArgumentError.of(
-            "--direct", expected="no --expanded", got="both", hint="leave one out"
-        )
+        raise ArgumentError("--direct", expected="no --expanded", got="both", hint="leave one out")
     if options.expanded and TermKind.Two not in {term.kind for term in form.terms}:
-        raise ArgumentError.of(
+        raise ArgumentError(
             "--expanded",
             expected="a norm or kernel of squared distances",
             got=f"--p {options.p}" if options.kernel is None else f"--kernel {options.kernel}",

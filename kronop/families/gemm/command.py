@@ -52,7 +52,7 @@ class _Command(Command):
         if len(shapes) > 1:
             is_whole = _SHAPE.fullmatch(shapes[0])
             hint = "name one at a time" if is_whole else f"join them by x: {'x'.join(shapes)}"
-            raise ArgumentError.of(
+            raise ArgumentError(
                 "shape of gemm", expected="one, M x N x K", got=" ".join(shapes), hint=hint
             )
         return size_of(shapes[0])
@@ -81,7 +81,7 @@ def size_of(text: str) -> GemmSize:
         ArgumentError: it is not written so.
     """
     if not _SHAPE.fullmatch(text):
-        raise ArgumentError.of(
+        raise ArgumentError(
             "shape",
             expected="M x N x K, as 1024x2048x64",
             got=repr(text),
@@ -97,7 +97,7 @@ def _layouts(options: argparse.Namespace) -> list[Layout]:
     for name in ("a", "b"):
         text = getattr(options, f"{name}_layout")
         if text is not None and text not in _LAYOUTS:
-            raise ArgumentError.of(
+            raise ArgumentError(
                 f"--{name}-layout", expected="row or column", got=text, hint="row is usual"
             )
         found.append(_LAYOUTS[text or "row"])

@@ -60,7 +60,7 @@ def one_shape(family: str, shapes: Sequence[str]) -> str:
         ArgumentError: there are several.
     """
     if len(shapes) > 1:
-        raise ArgumentError.of(
+        raise ArgumentError(
             f"shape of {family}",
             expected="one, of all factors",
             got=" ".join(shapes),
@@ -81,7 +81,7 @@ def shape_of(text: str) -> tuple[int | None, list[tuple[int, int]]]:
     for item in rest.split(","):
         found = _FACTOR.fullmatch(item)
         if found is None:
-            raise ArgumentError.of(
+            raise ArgumentError(
                 "shape",
                 expected="factors of positive sizes as 8^3,5x3, or with rows as 1024:8^3,5x3",
                 got=repr(text),

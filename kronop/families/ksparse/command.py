@@ -40,7 +40,7 @@ class _Command(Command):
         own, text = rows_of(shape)
         pattern = pattern_of(text)
         if len(pattern) != 4:
-            raise ArgumentError.of("shape", expected="a,b,c,d", got=shape, hint="see --help")
+            raise ArgumentError("shape", expected="a,b,c,d", got=shape, hint="see --help")
         a, b, c, d = pattern
         features, rows = a * c * d, rows or own or DEFAULT_ROWS
         x = tensor((features, rows) if options.batch_last else (rows, features))
@@ -53,7 +53,5 @@ COMMAND = _Command()
 def pattern_of(text: str) -> tuple[int, ...]:
     """The integers of a pattern as it is written on the command line."""
     if not re.fullmatch(r"\d+(,\d+)*", text):
-        raise ArgumentError.of(
-            "shape", expected="a pattern as 6,64,64,1", got=text, hint="see --help"
-        )
+        raise ArgumentError("shape", expected="a pattern as 6,64,64,1", got=text, hint="see --help")
     return tuple(map(int, text.split(",")))

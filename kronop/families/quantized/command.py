@@ -52,5 +52,5 @@ def _bits(options: argparse.Namespace) -> int:
     if text is None:
         return _DEFAULT_BITS
     if text not in ("4", "8"):
-        raise ArgumentError.of("--bits", expected="4 or 8", got=text, hint="4 is usual")
+        raise ArgumentError("--bits", expected="4 or 8", got=text, hint="4 is usual")
     return int(text)

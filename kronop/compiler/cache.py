@@ -199,17 +199,15 @@ class Cache:
         """
         keys = [entry.key for entry in self.list() if entry.key.startswith(key_prefix)]
         record = self._run(lambda db: rows.read(db, keys[0]), None) if len(keys) == 1 else None
-        row = rows.parse(record) if record is not None else None
-        if row is None:
+        found = rows.parse(record) if record is not None else None
+        if found is None:
             raise ArgumentError(
                 "key",
                 expected="the start of one cached key",
                 got=f"{key_prefix!r}, the start of {len(keys)}",
                 hint="see cache list",
             )
-        return Record(
-            binary=row.binary, source=row.source, created=row.created, last_used=row.last_used
-        )
+        return found
 
     def clear(self) -> int:
         """Deletes everything, frees the space, and returns the number of deleted kernels.

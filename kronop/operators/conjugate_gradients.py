@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -147,7 +148,7 @@ def cg(
     info = system.ended[0]
     if len(b.shape) == 1:
         converged, norms = info.converged[..., 0], info.residual_norms[..., 0]
-        info = CGInfo(converged=converged, residual_norms=norms, iterations=info.iterations)
+        info = dataclasses.replace(info, converged=converged, residual_norms=norms)
     return x, info
 
 
@@ -221,12 +222,8 @@ class _System:
             self._limits,
             scale,
         )
-        info = CGInfo(
-            converged=info.converged,
-            residual_norms=info.residual_norms * scale[..., 0, :],
-            iterations=info.iterations,
-        )
-        return x * scale, info, stop
+        norms = info.residual_norms * scale[..., 0, :]
+        return x * scale, dataclasses.replace(info, residual_norms=norms), stop
 
     def _precondition(self, tensors: Sequence[Tensor]) -> _Product:
         given = self._preconditioner

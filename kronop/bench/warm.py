@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from kronop.bench.patterns import Case
-from kronop.core.operation import Operation
+from kronop.core.operation import AnyOperation
 from kronop.cpus import cpu_count
 from kronop.errors import KronopError
 from kronop.families.ksparse.api import ksparse_arguments
@@ -34,7 +34,7 @@ def compile_all(cases: Sequence[Case], device: str) -> None:
                 progress.advance()
 
 
-def _operations(case: Case, device: str) -> Iterator[tuple[Operation[Any, Any], int, int]]:
+def _operations(case: Case, device: str) -> Iterator[tuple[AnyOperation, int, int]]:
     """(operation, rows, index of the GPU) of all products that a case makes.
 
     Their tensors are only allocated; no memory is written.
@@ -62,6 +62,6 @@ def _operations(case: Case, device: str) -> Iterator[tuple[Operation[Any, Any], 
             yield arguments.operation, arguments.size, arguments.device.index
 
 
-def _serve(operation: Operation[Any, Any], rows: int, device: int) -> None:
+def _serve(operation: AnyOperation, rows: int, device: int) -> None:
     with contextlib.suppress(KronopError):
         operation.serve(operation.plan_for(rows, device))

@@ -12,7 +12,7 @@ from kronop.commands import parsing
 from kronop.commands.parsing import Examples
 from kronop.core.command import Command, Flag
 from kronop.core.family import Family
-from kronop.core.operation import Operation
+from kronop.core.operation import AnyOperation
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 from kronop.errors import ArgumentError
 
@@ -87,7 +87,7 @@ def chosen(options: argparse.Namespace) -> Command:
 
 def operation_of(
     options: argparse.Namespace, family: Command, alignments: tuple[int, int] = (1, 1)
-) -> Operation[Any, Any]:
+) -> AnyOperation:
     """The operation that the user named, of rows whose elements are accessed so many at a time: of
     the first operand and of the result."""
     element = TENSOR_TYPES[options.dtype]

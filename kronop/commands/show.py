@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from kronop import compiler
 from kronop.artifacts import Binary, Resources, Source
@@ -14,6 +13,7 @@ from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.errors import CompileError
+from kronop.size import Size
 
 EXAMPLES = {
     "show kron 8^5": "the plan for this CPU",
@@ -62,7 +62,7 @@ class _Shown:
     """
 
     plan: Plan
-    size: Any
+    size: Size | int | None
 
     @property
     def sources(self) -> tuple[Source, ...]:

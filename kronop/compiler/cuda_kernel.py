@@ -7,7 +7,7 @@ import functools
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, SupportsInt
 
 from kronop import knobs
 from kronop.artifacts import Binary, Launch, Status
@@ -77,7 +77,7 @@ _lock = module_lock()
 class CudaKernel:
     """A loaded CUDA kernel, independent of contexts and devices until it is bound."""
 
-    def __init__(self, entry: str, library: object, kernel: Any) -> None:
+    def __init__(self, entry: str, library: object, kernel: SupportsInt) -> None:
         self.entry = entry
         self._library = library
         self._kernel = kernel
@@ -122,7 +122,7 @@ class CudaKernel:
         launch_kernel, current = driver.cuLaunchKernelEx, driver.cuCtxGetCurrent
         # One configuration per stream, never changed once made: threads may launch on different
         # streams at the same time.
-        configs: dict[int, Any] = {}
+        configs: dict[int, object] = {}
 
         def run(stream: int, _keep: object = (words, pointers, self)) -> None:
             config = configs.get(stream)
@@ -210,14 +210,14 @@ def check(result: tuple[Any, ...], subject: str) -> Any:
 
 
 @functools.cache
-def _primary_context(device: int) -> Any:
+def _primary_context(device: int) -> object:
     """The primary context of GPU `device`, which torch and CuPy use too; never released."""
     driver = _driver()
     handle = check(driver.cuDeviceGet(device), f"GPU {device}")
     return check(driver.cuDevicePrimaryCtxRetain(handle), f"context of GPU {device}")
 
 
-def _config(launch: Launch, stream: int) -> Any:
+def _config(launch: Launch, stream: int) -> object:
     config = _driver().CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
     config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
@@ -229,7 +229,7 @@ def _config(launch: Launch, stream: int) -> Any:
 
 
 @functools.cache
-def _early() -> Any:
+def _early() -> object:
     """The launch attribute that lets a kernel start before the previous one in its stream ends."""
     driver = _driver()
     attribute = driver.CUlaunchAttribute()
@@ -242,7 +242,7 @@ def _geometry(launch: Launch) -> str:
     return f"grid {launch.grid}, block {launch.block}, {launch.shared_bytes} bytes of shared memory"
 
 
-def _printing(run: Callable[[int], None], subject: str, context: Any) -> Callable[[int], None]:
+def _printing(run: Callable[[int], None], subject: str, context: object) -> Callable[[int], None]:
     timed = knobs.current().debug >= 2
 
     def launch(stream: int) -> None:
@@ -254,7 +254,7 @@ def _printing(run: Callable[[int], None], subject: str, context: Any) -> Callabl
     return launch
 
 
-def _milliseconds(run: Callable[[int], None], stream: int, subject: str, context: Any) -> float:
+def _milliseconds(run: Callable[[int], None], stream: int, subject: str, context: object) -> float:
     """The time of one launch, measured between two events; waits for the kernel to end."""
     driver = _driver()
     check(driver.cuCtxPushCurrent(context), subject)

@@ -282,7 +282,7 @@ def winners(db: sqlite3.Connection) -> list[Winner]:
     return [item for item in found if item is not None]
 
 
-def checked_winner(values: Mapping[str, Any]) -> Winner | None:
+def checked_winner(values: Mapping[str, object]) -> Winner | None:
     """The winner with these fields; None if a field is missing or damaged."""
     whole: dict[str, Any] = {name: values.get(name) for name in _OF_WINNER}
     sizes = (whole[name] for name in _NUMBERS_OF_WINNER)

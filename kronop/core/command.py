@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from kronop.args.base import Arguments
-from kronop.core.operation import Operation
+from kronop.core.operation import AnyOperation
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.tensor import TensorDescription
 from kronop.frozen import dataclass
+from kronop.size import Size
 from kronop.tensors import Tensor
 
 Common: TypeAlias = tuple[
@@ -74,12 +75,12 @@ class Command(Protocol):
 
     def operation(
         self, options: argparse.Namespace, shapes: Sequence[str], common: Common
-    ) -> Operation[Any, Any]:
+    ) -> AnyOperation:
         """The operation for these shapes; `common` holds its constructor's arguments up to the
         sizes."""
         ...
 
-    def size(self, options: argparse.Namespace, shapes: Sequence[str]) -> Any:
+    def size(self, options: argparse.Namespace, shapes: Sequence[str]) -> Size | int | None:
         """The size whose plan is shown for these shapes; None if they say nothing of it, which
         shows the plan for many rows."""
         return None

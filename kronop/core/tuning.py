@@ -11,14 +11,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from kronop import compiler
 from kronop.args.base import Arguments
 from kronop.args.device import check, cuda_driver, current
 from kronop.artifacts import Binary
 from kronop.core import winners
-from kronop.core.operation import Operation
+from kronop.core.operation import AnyOperation, Operation
 from kronop.core.result import Result, result_of
 from kronop.core.served import Served
 from kronop.core.tuning_report import Outcome, TuningReport, milliseconds_of
@@ -38,7 +37,7 @@ _LAUNCH_SECONDS, _MOST_LEAD_SECONDS = 10e-6, 5e-3
 
 
 def tune(
-    operation: Operation[Any, Any],
+    operation: AnyOperation,
     arguments: Arguments,
     *,
     candidates: int = 16,
@@ -175,7 +174,7 @@ def _compile_all(
 
 
 def _measure_all(
-    operation: Operation[Any, Any],
+    operation: AnyOperation,
     arguments: Arguments,
     plans: dict[int, Plan],
     binaries: dict[int, tuple[Binary, ...] | KronopError],
@@ -221,9 +220,7 @@ def _spilled(found: tuple[Binary, ...] | KronopError) -> str:
     return f"spills {spilled} bytes of registers" if spilled else ""
 
 
-def _ready(
-    operation: Operation[Any, Any], arguments: Arguments, plan: Plan
-) -> tuple[Arguments, Served]:
+def _ready(operation: AnyOperation, arguments: Arguments, plan: Plan) -> tuple[Arguments, Served]:
     return arguments.unbound(), operation.serve(plan)
 
 

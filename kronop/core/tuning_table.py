@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
 
 from kronop import compiler
 from kronop.args.device import default_device
@@ -61,7 +60,7 @@ def import_table(text: str) -> Imported:
     return Imported(here=here, elsewhere=len(found) - here)
 
 
-def _entries(text: str) -> list[Any]:
+def _entries(text: str) -> list[object]:
     try:
         table = json.loads(text)
     except (ValueError, TypeError, RecursionError) as error:
@@ -79,7 +78,7 @@ def _entries(text: str) -> list[Any]:
     return entries
 
 
-def _checked(index: int, entry: Any) -> Winner:
+def _checked(index: int, entry: object) -> Winner:
     found = checked_winner(entry) if isinstance(entry, dict) else None
     if found is None or found.key != winners.key_of(
         found.description, found.target, found.device, found.size

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -42,7 +41,7 @@ def check(
     own = (dist.get_rank(), f"{signature}, {scalars}", [_digest(item) for item in factors])
     known: list[tuple[int, str, list[str]]] = [own]
     for group in groups:
-        every: list[Any] = [None] * dist.get_world_size(group)
+        every: list[list[tuple[int, str, list[str]]]] = [[]] * dist.get_world_size(group)
         with telling("the first call of a product over many ranks"):
             dist.all_gather_object(every, known, group=group)
         known = [one for some in every for one in some]

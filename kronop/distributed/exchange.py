@@ -121,7 +121,7 @@ def _scattered(item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     return found
 
 
-class _Linear(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
+class _Linear(torch.autograd.Function):  # type: ignore[misc]  # mypy sees no types of torch.
     """An exchange, whose gradient is exchanged by its transpose."""
 
     @staticmethod

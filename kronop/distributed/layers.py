@@ -25,7 +25,7 @@ from kronop.torch import ksmm
 from kronop.torch.nn import KSLinear
 
 
-class KSParallel(ParallelStyle):  # type: ignore[misc]  # torch is Any to mypy.
+class KSParallel(ParallelStyle):  # type: ignore[misc]  # mypy sees no types of torch.
     """How `torch.distributed.tensor.parallel.parallelize_module` splits a `KSLinear`.
 
     Every factor (a, b, c, d) is split over the mesh along a or, where that is not divisible, along

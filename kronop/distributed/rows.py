@@ -100,7 +100,7 @@ def _shares(rows: int, parts: int) -> list[tuple[int, int]]:
     return [(start, end - start) for start, end in itertools.pairwise(starts)]
 
 
-class _Product(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
+class _Product(torch.autograd.Function):  # type: ignore[misc]  # mypy sees no types of torch.
     @staticmethod
     def forward(
         ctx: FunctionCtx, flow: Flow, keeps: bool, x: torch.Tensor, *factors: torch.Tensor

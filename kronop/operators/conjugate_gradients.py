@@ -82,11 +82,11 @@ class _Limits:
 
 
 def cg(
-    operator: Any,
+    operator: object,
     b: Tensor,
     *,
     sigma2: Scale = 0.0,
-    preconditioner: Any = None,
+    preconditioner: object = None,
     rtol: float = 1e-5,
     atol: float = 0.0,
     max_iterations: int = _MOST,
@@ -183,7 +183,9 @@ def by_the_quicker(
 class _System:
     """The left side, for `kronop.torch.implicit`. `ended` has how each of its solutions ended."""
 
-    def __init__(self, operator: Any, sigma2: Tensor, preconditioner: Any, limits: _Limits) -> None:
+    def __init__(
+        self, operator: object, sigma2: Tensor, preconditioner: object, limits: _Limits
+    ) -> None:
         self._operator, self._limits = operator, limits
         framework = framework_of(sigma2, "sigma2")
         own: Sequence[Tensor] = ()
@@ -251,7 +253,7 @@ class _System:
 class _Checked:
     """Anything that multiplies columns, whose products are seen to be columns of the same kind."""
 
-    def __init__(self, operator: Any, name: str) -> None:
+    def __init__(self, operator: object, name: str) -> None:
         self._name, self._product = name, _product_of(operator, name)
         self._shape = tuple(getattr(operator, "shape", ()))
 

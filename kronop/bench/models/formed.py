@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from kronop.families.ksparse.torch.sparse import by_blocks, by_rows
 
 
-class Dense(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
+class Dense(nn.Module):  # type: ignore[misc]  # mypy sees no types of torch.
     """A dense layer without bias, for both layouts; `weight` is (outputs, inputs)."""
 
     def __init__(self, weight: Tensor, batch_last: bool) -> None:
@@ -29,7 +29,7 @@ class Dense(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         return torch.nn.functional.linear(x, self.weight)
 
 
-class Sparse(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
+class Sparse(nn.Module):  # type: ignore[misc]  # mypy sees no types of torch.
     """A layer over one of torch's sparse matrices, by rows or by blocks; without gradients.
 
     Args:

@@ -91,12 +91,18 @@ class Arguments(TakesOperands, TakesTurns, abc.ABC):
 
     def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
         """The kernel calls over the memory of `places`; empty if there is nothing to do."""
-        if self._is_empty:
-            return ()
-        needed = planned.workspace_bytes(self.size, self._threads)
+        return () if self._is_empty else self._launched(planned, places)
+
+    def _launched(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
+        """The kernel calls of arguments that are not empty."""
+        needed = self._needed(planned)
         if self._tree is not None:
             return self._tree.launches(self, planned, places, needed)
         return planned.launches(self._problem(places, places.workspace(needed)))
+
+    def _needed(self, planned: Planned) -> int:
+        """Bytes of workspace."""
+        return planned.workspace_bytes(self.size, self._threads)
 
     def bind(self, kernels: Sequence[KernelLike], planned: Planned | None = None) -> None:
         """Allocates memory and prepares the launches, in place of any that were prepared before.

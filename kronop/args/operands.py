@@ -91,6 +91,7 @@ class TakesOperands(TakesTrees):
     _placed: Mapping[str, Placed]
     _batch: Axes
     _same: Mapping[str, str] = MappingProxyType({})
+    _number: str = ""  # What follows names of operands for kernels, of one of several products.
     _table: dict[str, Operand]
 
     def _accept(self, **given: Any) -> None:
@@ -113,9 +114,8 @@ class TakesOperands(TakesTrees):
         else:
             views["Y"] = self._new_result(next(iter(views.values())))
         self._end(views)
-        self._views, same = views, self.output_op.beta and same_elements(views["Z"], views["Y"])
-        self._source_is_result = bool(same)
-        self._same = {"Z": "Y"} if same else {}
+        self._views, self._same = views, self._read_again(views)
+        self._source_is_result = bool(self._same)
         self._lay_out()
 
     @property
@@ -229,6 +229,11 @@ class TakesOperands(TakesTrees):
         if self._tree is not None:
             self._description = summed(self._description)
 
+    def _read_again(self, views: Mapping[str, TensorView]) -> Mapping[str, str]:
+        """The operands that are results, with the names of these."""
+        same = self.output_op.beta and same_elements(views["Z"], views["Y"])
+        return {"Z": "Y"} if same else {}
+
     def _lay_out(self) -> None:
         """Finds how kernels read and write the operands."""
         self._placed, self._batch = batched(self._lead, self._every(), self._device)
@@ -257,7 +262,7 @@ class TakesOperands(TakesTrees):
 
     def _place(self, places: Places) -> tuple[Ints, dict[str, Strided]]:
         """(extents of the batch, operands by name at the places that kernels can reach)."""
-        pointer = functools.partial(pointer_of, places, self._outputs)
+        pointer = functools.partial(pointer_of, places, self._outputs, number=self._number)
         found = placed(self._placed, self._batch, pointer, self._strides)
         found |= {name: found[of] for name, of in self._same.items()}
         return tuple(extent for extent, _ in self._batch), found

@@ -121,11 +121,11 @@ def placed(
     }
 
 
-def pointer_of(places: Places, written: Results, name: str, item: Placed) -> int:
-    """The address at which kernels read or write an operand."""
+def pointer_of(places: Places, written: Results, name: str, item: Placed, number: str = "") -> int:
+    """The address at which kernels read or write an operand; `number` follows its name."""
     if name in written:
-        return places.output(name, item.view, item.form, read=written[name]).pointer
-    return places.input(name, item.view, item.form).pointer
+        return places.output(name + number, item.view, item.form, read=written[name]).pointer
+    return places.input(name + number, item.view, item.form).pointer
 
 
 def along(strides: Ints, axes: str, over: str) -> Ints:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from kronop.errors import DeviceError, mismatch
+from kronop.errors import DeviceError
 from kronop.late import imported
 from kronop.tensor_map import Im2col, TensorMap
 
@@ -51,12 +51,10 @@ def _encoded(value: TensorMap, address: int) -> bytes:
     )
     if error:
         raise DeviceError(
-            mismatch(
-                "tensor map",
-                expected="one that the driver can encode",
-                got=f"{error.name} for {value} at {address:#x}",
-                hint="report this: kronop chose a kernel that can't read the tensor",
-            )
+            "tensor map",
+            expected="one that the driver can encode",
+            got=f"{error.name} for {value} at {address:#x}",
+            hint="report this: kronop chose a kernel that can't read the tensor",
         )
     return b"".join(int(word).to_bytes(8, "little") for word in made.opaque)
 

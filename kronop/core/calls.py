@@ -27,6 +27,7 @@ from kronop.descriptions.epilogue import (
 )
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS, MathInstruction
 from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.target import Target
 
@@ -172,7 +173,11 @@ plain = functools.lru_cache(maxsize=64)(TensorDescription)
 
 @functools.lru_cache(maxsize=2048)
 def operation_of(
-    made: type[AnyOperation], target: str | Target, *fields: Any, **named: Any
+    made: type[AnyOperation],
+    target: str | Target,
+    *fields: Any,
+    tile: TileDescription | None = None,
+    **named: Any,
 ) -> AnyOperation:
-    """The operation of a class that has these fields, without a tile; one-line calls share it."""
-    return made(target, None, *fields, **named)
+    """The operation of a class that has these fields; one-line calls share it."""
+    return made(target, tile, *fields, **named)

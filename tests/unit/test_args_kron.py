@@ -410,8 +410,8 @@ def test_a_broken_alignment_is_refused() -> None:
 
 
 def test_gpu_tensors_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kronop.args.view import Device
     from kronop.args import operands as module
+    from kronop.args.view import Device
 
     real = module.view
 

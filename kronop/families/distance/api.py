@@ -16,7 +16,7 @@ from kronop.core.calls import describe_output, epilogue_of, finish, operation_of
 from kronop.core.prepared import Key
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.shared import Array, check_flag
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.distance.arguments import DistanceArguments, KernelMatmulArguments
 from kronop.families.distance.composed import bound_of
 from kronop.families.distance.form import Bound
@@ -171,31 +171,25 @@ def _check_vector(x1: Any, x2: Any, v: Any, out: Any) -> None:
     """Refuses a vector v beside points, or a result, that it does not fit."""
     if out is not None and dims(out) != 1:
         raise ArgumentError(
-            mismatch(
-                "shape of Y",
-                expected="(M,), as v is a vector",
-                got=getattr(out, "shape", out),
-                hint="pass v[:, None] for a result of one column",
-            )
+            "shape of Y",
+            expected="(M,), as v is a vector",
+            got=getattr(out, "shape", out),
+            hint="pass v[:, None] for a result of one column",
         )
     shapes: list[tuple[int, ...]] = [getattr(item, "shape", ()) for item in (x1, x2)]
     if max(map(len, shapes)) > 2:
         raise ArgumentError(
-            mismatch(
-                "v",
-                expected="(..., N, C) beside batched points",
-                got=f"a vector of shape {tuple(v.shape)}",
-                hint="pass v[:, None] for one column",
-            )
+            "v",
+            expected="(..., N, C) beside batched points",
+            got=f"a vector of shape {tuple(v.shape)}",
+            hint="pass v[:, None] for one column",
         )
     if len(shapes[1]) == 2 and v.shape[0] != shapes[1][0]:
         raise ArgumentError(
-            mismatch(
-                "v",
-                expected=f"shape ({shapes[1][0]},), a number for each point of x2",
-                got=tuple(v.shape),
-                hint="the result has a number for each point of x1",
-            )
+            "v",
+            expected=f"shape ({shapes[1][0]},), a number for each point of x2",
+            got=tuple(v.shape),
+            hint="the result has a number for each point of x1",
         )
 
 
@@ -207,12 +201,10 @@ def check_modes(compute_mode: object, skip_epilogue: object) -> None:
     """Refuses what `cdist` takes for neither."""
     if not isinstance(compute_mode, str) or compute_mode not in MODES:
         raise ArgumentError(
-            mismatch(
-                "compute_mode",
-                expected=f"one of {', '.join(MODES)}",
-                got=repr(compute_mode),
-                hint="these are torch.cdist's",
-            )
+            "compute_mode",
+            expected=f"one of {', '.join(MODES)}",
+            got=repr(compute_mode),
+            hint="these are torch.cdist's",
         )
     check_flag("skip_epilogue", skip_epilogue)
 

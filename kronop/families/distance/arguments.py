@@ -15,7 +15,7 @@ from kronop.args.protocols import OperationLike, Places
 from kronop.args.view import TensorView
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.distance.description import (
     DistanceDescription,
     DistanceProblem,
@@ -117,12 +117,10 @@ class DistanceArguments(Arguments):
         check_points(x1.shape, x2.shape)
         if isinstance(what, DistanceDescription) and what.symmetric and not same_elements(x1, x2):
             raise ArgumentError(
-                mismatch(
-                    "X2",
-                    expected="X1 itself, since the operation is symmetric",
-                    got="another tensor",
-                    hint="pass X1 twice, or describe an operation that is not symmetric",
-                )
+                "X2",
+                expected="X1 itself, since the operation is symmetric",
+                got="another tensor",
+                hint="pass X1 twice, or describe an operation that is not symmetric",
             )
         shapes = [item.shape for name, item in views.items() if name not in ("Z", "Y")]
         kernel, element = self._kernel, what.math.element_accumulator
@@ -259,10 +257,8 @@ def check_diagonal(name: str, value: Any) -> int:
         return operator.index(value)
     except TypeError:
         raise ArgumentError(
-            mismatch(
-                name,
-                expected="an integer",
-                got=repr(value),
-                hint="it counts rows or columns; the diagonal's value is `regularization`",
-            )
+            name,
+            expected="an integer",
+            got=repr(value),
+            hint="it counts rows or columns; the diagonal's value is `regularization`",
         ) from None

@@ -24,7 +24,7 @@ from kronop.descriptions.shared import check_flag, check_operands
 from kronop.descriptions.strided import NOTHING, Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.errors import DescriptionError, ElementTypeError, mismatch
+from kronop.errors import DescriptionError, ElementTypeError
 from kronop.families.distance.form import Form
 from kronop.families.distance.kernels import Kernel
 from kronop.families.distance.product_size import KernelMatmulSize
@@ -46,12 +46,10 @@ def form_of(name: str, kernel: Any) -> Form:
     if isinstance(kernel, Form):
         return kernel
     raise ElementTypeError(
-        mismatch(
-            name,
-            expected="a kernel",
-            got=short(kernel),
-            hint="take one of kronop.kernels, or the form of one: kernel.bound(batch_dims).form",
-        )
+        name,
+        expected="a kernel",
+        got=short(kernel),
+        hint="take one of kronop.kernels, or the form of one: kernel.bound(batch_dims).form",
     )
 
 
@@ -63,21 +61,17 @@ def check_floats(operand: TensorDescription, of: str = "points", what: str = "po
     """
     if operand.element.kind != "float" or operand.element.bytes < 2:
         raise ElementTypeError(
-            mismatch(
-                f"element type of {of}",
-                expected="float64, float32, float16 or bfloat16",
-                got=repr(operand.element),
-                hint=f"convert the {what}",
-            )
+            f"element type of {of}",
+            expected="float64, float32, float16 or bfloat16",
+            got=repr(operand.element),
+            hint=f"convert the {what}",
         )
 
 
 def check_form(kernel: object) -> None:
     """Raises ElementTypeError unless it is a form, DescriptionError unless its parts fit."""
     if not isinstance(kernel, Form):
-        raise ElementTypeError(
-            mismatch("kernel", expected="a Form", got=repr(kernel), hint="bind a kernel")
-        )
+        raise ElementTypeError("kernel", expected="a Form", got=repr(kernel), hint="bind a kernel")
     kernel.check()
 
 
@@ -130,12 +124,10 @@ class DistanceDescription(Shaped):
         check_flag("expanded", self.expanded)
         if self.symmetric and self.X1 != self.X2:
             raise DescriptionError(
-                mismatch(
-                    "X2 of a symmetric operation",
-                    expected=repr(self.X1),
-                    got=repr(self.X2),
-                    hint="describe X1 and X2 alike, since they are the same points",
-                )
+                "X2 of a symmetric operation",
+                expected=repr(self.X1),
+                got=repr(self.X2),
+                hint="describe X1 and X2 alike, since they are the same points",
             )
 
     def shapes(self, size: Any) -> dict[str, Any]:

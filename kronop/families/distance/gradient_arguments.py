@@ -14,7 +14,7 @@ from kronop.args.view import TensorView
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.strided import NOTHING
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.distance.description import Value
 from kronop.families.distance.form import GENERAL_POWERS, TermKind
 from kronop.families.distance.gradient_description import (
@@ -154,12 +154,10 @@ def _check_largest(largest: Any, power: TermKind) -> None:
     """Refuses largest differences with another power than a relative one, or none with that."""
     if (largest is not None) != (power is TermKind.Relative):
         raise ArgumentError(
-            mismatch(
-                f"L with the power {power.name}",
-                expected="none" if largest is not None else "a tensor",
-                got="a tensor" if largest is not None else "none",
-                hint="relative powers are of differences divided by the largest ones",
-            )
+            f"L with the power {power.name}",
+            expected="none" if largest is not None else "a tensor",
+            got="a tensor" if largest is not None else "none",
+            hint="relative powers are of differences divided by the largest ones",
         )
 
 
@@ -174,11 +172,9 @@ def _checked(p: Any, what: DistanceGradientDescription) -> Any:
     of_one_kind = what.power not in GENERAL_POWERS
     if power is None or (of_one_kind and (is_tensor(power) or kind_of(power) is not what.power)):
         raise ArgumentError(
-            mismatch(
-                "p",
-                expected=f"a power of the operation's kind, {what.power.name}",
-                got="none" if p is None else repr(p),
-                hint="describe the operation with power=TermKind.General for any powers",
-            )
+            "p",
+            expected=f"a power of the operation's kind, {what.power.name}",
+            got="none" if p is None else repr(p),
+            hint="describe the operation with power=TermKind.General for any powers",
         )
     return power

@@ -25,7 +25,7 @@ from kronop.descriptions.shared import check_flag, check_operands
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.distance.description import Value, check_floats, extents_of
 from kronop.families.distance.form import POWERS, TermKind
 from kronop.frozen import dataclass
@@ -40,12 +40,10 @@ def power_of(p: Any) -> float:
     """
     if isinstance(p, bool) or not isinstance(p, numbers.Real):
         raise ElementTypeError(
-            mismatch(
-                "p",
-                expected="a real number, or a tensor that broadcasts over the batch",
-                got=repr(p),
-                hint="p = 2 for Euclidean distances",
-            )
+            "p",
+            expected="a real number, or a tensor that broadcasts over the batch",
+            got=repr(p),
+            hint="p = 2 for Euclidean distances",
         )
     try:
         power = float(p)
@@ -53,13 +51,11 @@ def power_of(p: Any) -> float:
         power = math.inf
     if not 0 < power < math.inf:
         raise ArgumentError(
-            mismatch(
-                "p",
-                expected="a positive, finite number",
-                got=repr(p),
-                hint="p = 0 counts differences, and has no gradient; that of p = infinity is in"
-                " the largest difference alone, and needs another sum",
-            )
+            "p",
+            expected="a positive, finite number",
+            got=repr(p),
+            hint="p = 0 counts differences, and has no gradient; that of p = infinity is in"
+            " the largest difference alone, and needs another sum",
         )
     return power
 
@@ -118,12 +114,10 @@ class DistanceGradientDescription(Shaped):
         kinds = [*range(TermKind.Half, TermKind.General + 1), TermKind.Relative]
         if not isinstance(self.power, TermKind) or self.power not in kinds:
             raise ArgumentError(
-                mismatch(
-                    "power",
-                    expected="one of TermKind.Half to General, or Relative",
-                    got=repr(self.power),
-                    hint="pass p, a positive number",
-                )
+                "power",
+                expected="one of TermKind.Half to General, or Relative",
+                got=repr(self.power),
+                hint="pass p, a positive number",
             )
 
     @property

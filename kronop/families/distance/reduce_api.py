@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kronop.descriptions.shared import check_flag
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.distance.api import batch_dims, matrix_of
 from kronop.families.distance.kernels import Kernel, PowerNorm, check_kernel
 from kronop.families.distance.point_arguments import alike
@@ -116,35 +116,29 @@ def _squares(kernel: Kernel, reduction: str, element_bytes: int) -> Kernel | Non
 def _check(reduction: str, k: object, largest: object, count: int) -> None:
     if not isinstance(reduction, str) or reduction not in _REDUCTIONS:
         raise ArgumentError(
-            mismatch(
-                "reduction",
-                expected=f"one of {', '.join(_REDUCTIONS)}",
-                got=repr(reduction),
-                hint="topk takes k and largest",
-            )
+            "reduction",
+            expected=f"one of {', '.join(_REDUCTIONS)}",
+            got=repr(reduction),
+            hint="topk takes k and largest",
         )
     if count < 1:
         raise ArgumentError(
-            mismatch("x2", expected="at least one point", got="none", hint="nothing to reduce over")
+            "x2", expected="at least one point", got="none", hint="nothing to reduce over"
         )
     check_flag("largest", largest)
     if reduction != "topk" and (k is not None or largest):
         raise ArgumentError(
-            mismatch(
-                f"reduction with {'largest' if k is None else 'k'}",
-                expected="topk",
-                got=reduction,
-                hint="leave it out, or take topk",
-            )
+            f"reduction with {'largest' if k is None else 'k'}",
+            expected="topk",
+            got=reduction,
+            hint="leave it out, or take topk",
         )
     if k is not None and not _is_count(k, count):
         raise ArgumentError(
-            mismatch(
-                "k",
-                expected=f"an integer from 1 to {count}, the points of x2",
-                got=short(k),
-                hint="k=1 takes one point",
-            )
+            "k",
+            expected=f"an integer from 1 to {count}, the points of x2",
+            got=short(k),
+            hint="k=1 takes one point",
         )
 
 

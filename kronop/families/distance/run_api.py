@@ -14,7 +14,7 @@ from kronop.core.gathering import compile_all
 from kronop.descriptions.datatype import float32
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.distance.api import DIRECT, batch_dims, matrix_of
 from kronop.families.distance.arguments import check_diagonal
 from kronop.families.distance.descriptor import (
@@ -107,12 +107,10 @@ def _powers(descriptor: KernelDescriptor, p: Any, inner_p: Any, outer_p: Any) ->
     both = descriptor.inner_power is descriptor.outer_power is PowerType.POW
     if not both or inner_p is not None or outer_p is not None:
         raise ArgumentError(
-            mismatch(
-                "p",
-                expected="POW as inner and as outer power, and neither inner_p nor outer_p",
-                got=f"{descriptor} with p",
-                hint="pass inner_p or outer_p instead",
-            )
+            "p",
+            expected="POW as inner and as outer power, and neither inner_p nor outer_p",
+            got=f"{descriptor} with p",
+            hint="pass inner_p or outer_p instead",
         )
     return checked("p", p), None
 
@@ -158,12 +156,10 @@ def _device_of(device: Any) -> Device:
     found = _DEVICE.fullmatch(str(device))
     if found is None:
         raise ArgumentError(
-            mismatch(
-                "device",
-                expected="cpu, cuda, or cuda and an index",
-                got=repr(device),
-                hint="for example pre_compile_descriptors('cuda:0', descriptors)",
-            )
+            "device",
+            expected="cpu, cuda, or cuda and an index",
+            got=repr(device),
+            hint="for example pre_compile_descriptors('cuda:0', descriptors)",
         )
     if found[1]:
         return CPU

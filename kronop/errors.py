@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Iterable
 from types import FrameType
+from typing import Any
 
 from kronop.late import imported
 
@@ -23,6 +24,12 @@ class KronopError(Exception):
         ...     print(type(error).__name__, error)
         ArgumentError shape of X: expected (..., M, 64), since 8^2 = 64, got (4, 60); check X ...
     """
+
+    def __init__(
+        self, told: str = "", *, expected: object = None, got: object = None, hint: str = ""
+    ) -> None:
+        """With a hint, `told` is the subject of a message: see `mismatch`."""
+        super().__init__(mismatch(told, expected=expected, got=got, hint=hint) if hint else told)
 
 
 class DescriptionError(KronopError, ValueError):
@@ -91,8 +98,10 @@ class CompileError(KronopError, RuntimeError):
         ('kernel.cpp:1: error: ...', None)
     """
 
-    def __init__(self, message: str, *, log: str = "", source_path: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, told: str, *, log: str = "", source_path: str | None = None, **message: Any
+    ) -> None:
+        super().__init__(told, **message)
         self.log = log
         self.source_path = source_path
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import torch
 
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.distance import product_api
+from kronop.families.distance import api
 from kronop.families.distance.form import GENERAL_POWERS, Form, TermKind, sum_of, value_of
 from kronop.families.distance.shape_arguments import product_shape
 from kronop.families.distance.torch import sums
@@ -53,7 +53,7 @@ def _compute(
     form: str,
 ) -> torch.Tensor:
     bound = Values(values, numbers, vectors).bound(Form.from_text(form))
-    return product_api.product_of(x1, x2, v, bound)
+    return api.product_of(x1, x2, v, bound)
 
 
 def _fake(

@@ -7,7 +7,7 @@ import torch
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.families.gemm.shape_arguments import check_others, extents_of_product, leading
+from kronop.families.gemm.shape_arguments import check_others, product_of
 from kronop.torch.checks import check_kind, common_shape
 from kronop.torch.declaration import Named
 
@@ -41,10 +41,10 @@ def result_shape(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
         ArgumentError, ElementTypeError: as of `result`.
     """
     shapes = tuple(a.shape), tuple(b.shape)
-    m, n, _ = extents_of_product(*shapes)
+    (m, n, _), lead = product_of(*shapes, broadcast=common_shape)
     element_of(a.dtype)
     check_kind("b", b, a.dtype, _HINT)
-    return (*leading(*shapes, broadcast=common_shape), m, n)
+    return (*lead, m, n)
 
 
 def result_kind(kind: torch.dtype) -> torch.dtype:

@@ -13,7 +13,7 @@ import torch
 
 from kronop.core import program
 from kronop.errors import ElementTypeError, mismatch
-from kronop.families.ksparse.api import chain_patterns, ksmm, ksparse_arguments
+from kronop.families.ksparse.api import chain_patterns, ksmm, sparse_arguments
 from kronop.families.ksparse.description import inputs_of
 from kronop.families.ksparse.gradient_api import gradient_arguments
 from kronop.families.ksparse.shape_arguments import with_features
@@ -64,10 +64,8 @@ class _NotedCalls(_Calls):
         bias: torch.Tensor | None,
         out: torch.Tensor | None,
     ) -> torch.Tensor:
-        pattern, scalars = tuple(weight.shape), (alpha, 0.0)
-        return self._run(
-            ksparse_arguments(x, weight, pattern, last, bias, None, scalars, None, out)
-        )
+        scalars = (alpha, 0.0)
+        return self._run(sparse_arguments(x, [weight], last, bias, None, scalars, None, out))
 
     def gradient(
         self,

@@ -85,10 +85,7 @@ def _check_types(x: jax.Array, result: jax.Array) -> None:
 
 
 def _terms(
-    product: Primitive,
-    primals: Operands,
-    tangents: Operands,
-    parameters: Parameters,
+    product: Primitive, primals: Operands, tangents: Operands, parameters: Parameters
 ) -> list[jax.Array]:
     """For each operand with a tangent, the product with the tangent in its place."""
     return [
@@ -99,10 +96,7 @@ def _terms(
 
 
 def _along(
-    steps: Steps,
-    primals: Operands,
-    tangents: Operands,
-    parameters: Parameters,
+    steps: Steps, primals: Operands, tangents: Operands, parameters: Parameters
 ) -> jax.Array:
     """The tangent of the chain, differentiated in what has a tangent. Its result is not used: a
     function's value must not depend on whether its derivative is asked for."""
@@ -119,11 +113,7 @@ def _along(
 
 
 def _of_chain(
-    steps: Steps,
-    ct: jax.Array,
-    operands: Operands,
-    at: int,
-    parameters: Parameters,
+    steps: Steps, ct: jax.Array, operands: Operands, at: int, parameters: Parameters
 ) -> jax.Array:
     """The gradient of one of several factors, in which alone the product is linear."""
     aval = operands[at].aval

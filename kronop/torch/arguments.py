@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from kronop.frozen import dataclass
 from kronop.torch.declaration import Gradients, Named
@@ -60,14 +60,14 @@ class Layout:
         """A namespace of values, one for each argument."""
         return Named(**dict(zip(self.names, values, strict=True)))
 
-    def split(self, arguments: Iterable[Any]) -> tuple[tuple[Any, ...], list[torch.Tensor]]:
+    def split(self, arguments: Iterable[Any]) -> tuple[tuple[Any, ...], list[Tensor]]:
         """(frame, all tensors in a flat list).
 
         The frame has one item for each argument: the number of its tensors (1, or the length of a
         list), None if it is None, and the argument itself if it is no tensor.
         """
         frame: list[Any] = []
-        tensors: list[torch.Tensor] = []
+        tensors: list[Tensor] = []
         for kind, item in zip(self._kinds, arguments, strict=True):
             if kind == _OTHER:
                 frame.append(tuple(item) if type(item) is list else item)
@@ -81,9 +81,9 @@ class Layout:
                 tensors.append(item)
         return tuple(frame), tensors
 
-    def named_tensors(self, arguments: Iterable[Any]) -> list[tuple[str, torch.Tensor]]:
+    def named_tensors(self, arguments: Iterable[Any]) -> list[tuple[str, Tensor]]:
         """All tensors in a flat list, with their names: `factors[0]`."""
-        found: list[tuple[str, torch.Tensor]] = []
+        found: list[tuple[str, Tensor]] = []
         for name, kind, item in zip(self.names, self._kinds, arguments, strict=True):
             if kind == _MANY:
                 found += [(f"{name}[{at}]", one) for at, one in enumerate(item)]
@@ -133,9 +133,7 @@ class Layout:
             for kind, value, item in zip(self._kinds, values, arguments, strict=True)
         ]
 
-    def mapped(
-        self, change: Callable[[torch.Tensor], torch.Tensor], arguments: Iterable[Any]
-    ) -> list[Any]:
+    def mapped(self, change: Callable[[Tensor], Tensor], arguments: Iterable[Any]) -> list[Any]:
         """The arguments, with every tensor changed."""
         return [
             item
@@ -163,7 +161,7 @@ class Layout:
         needs: Sequence[Any],
         shapes: Sequence[Any],
         kinds: Sequence[Any],
-        like: torch.Tensor,
+        like: Tensor,
     ) -> list[Any]:
         """One gradient for each argument, in the argument's shape.
 
@@ -180,7 +178,7 @@ class Layout:
             _fitted(found.get(name), need, shape, kind, like) for name, need, shape, kind in every
         ]
 
-    def facts(self, read: Callable[[torch.Tensor], Any], arguments: Iterable[Any]) -> list[Any]:
+    def facts(self, read: Callable[[Tensor], Any], arguments: Iterable[Any]) -> list[Any]:
         """`read` of each tensor, in lists for lists of tensors; None for other arguments."""
         found: list[Any] = []
         for kind, item in zip(self._kinds, arguments, strict=True):
@@ -201,7 +199,7 @@ class Layout:
         return found
 
 
-def _fitted(gradient: Any, need: Any, shape: Any, kind: Any, like: torch.Tensor) -> Any:
+def _fitted(gradient: Any, need: Any, shape: Any, kind: Any, like: Tensor) -> Any:
     """The gradient, summed over the dimensions in which its tensor was broadcast."""
     if isinstance(shape, list):
         every = zip(gradient or [None] * len(shape), need, shape, kind, strict=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.torch.arguments import Layout
 from kronop.torch.declaration import Autocast
@@ -35,12 +36,12 @@ def cast(how: Autocast, device: str, layout: Layout, arguments: Sequence[Any]) -
     return layout.mapped(lambda item: item.to(kind) if _is_cast(item) else item, arguments)
 
 
-def cast_to(kind: torch.dtype, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def cast_to(kind: torch.dtype, tensors: Sequence[Tensor]) -> list[Tensor]:
     """The tensors, with those of 16-bit and 32-bit floats cast to the type `kind`."""
     return [item.to(kind) if _is_cast(item) else item for item in tensors]
 
 
-def cast_together(kind: torch.dtype, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def cast_together(kind: torch.dtype, tensors: Sequence[Tensor]) -> list[Tensor]:
     """As `cast_to`, but in as few launches as torch can make, and without gradients."""
     found = list(tensors)
     places = [at for at, item in enumerate(found) if _is_cast(item) and item.dtype is not kind]
@@ -53,7 +54,7 @@ def cast_together(kind: torch.dtype, tensors: Sequence[torch.Tensor]) -> list[to
     return found
 
 
-def _is_cast(item: torch.Tensor | None) -> bool:
+def _is_cast(item: Tensor | None) -> bool:
     return item is not None and item.dtype in _CAST
 
 

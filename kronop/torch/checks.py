@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.args.frameworks import NESTED, SPREAD
 from kronop.args.strides import broadcast_shapes
@@ -19,7 +20,7 @@ def are_symbols(tensors: Sequence[object]) -> bool:
     """Whether some are not tensors, but stand for tensors while something records what is called
     with them, as torch.fx's proxies do. They get the whole call by
     torch.overrides.handle_torch_function."""
-    others = [item for item in tensors if not (item is None or isinstance(item, torch.Tensor))]
+    others = [item for item in tensors if not (item is None or isinstance(item, Tensor))]
     return bool(others) and torch.overrides.has_torch_function(others)
 
 
@@ -29,7 +30,7 @@ def check_tensor(name: str, item: object, dimensions: int, elsewhere: str) -> No
     Args:
         elsewhere: names, for the message, the functions that take tensors of other frameworks.
     """
-    if not isinstance(item, torch.Tensor):
+    if not isinstance(item, Tensor):
         raise ElementTypeError(
             mismatch(
                 name,
@@ -66,7 +67,7 @@ def check_tensor(name: str, item: object, dimensions: int, elsewhere: str) -> No
         )
 
 
-def check_device(name: str, item: torch.Tensor, device: torch.device) -> None:
+def check_device(name: str, item: Tensor, device: torch.device) -> None:
     """Raises ArgumentError unless a tensor is on this device."""
     if item.device != device:
         raise ArgumentError(
@@ -79,7 +80,7 @@ def check_device(name: str, item: torch.Tensor, device: torch.device) -> None:
         )
 
 
-def check_kind(name: str, item: torch.Tensor, kind: torch.dtype, hint: str) -> None:
+def check_kind(name: str, item: Tensor, kind: torch.dtype, hint: str) -> None:
     """Raises ElementTypeError unless a tensor is of this element type."""
     if item.dtype != kind:
         raise ElementTypeError(
@@ -89,7 +90,7 @@ def check_kind(name: str, item: torch.Tensor, kind: torch.dtype, hint: str) -> N
 
 def number(name: str, value: Any) -> float:
     """The scalar, which must not be a tensor."""
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, Tensor):
         raise ElementTypeError(
             mismatch(
                 name,

@@ -17,14 +17,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
-import torch
+from torch import Tensor
 
 from kronop.frozen import dataclass
 
 Named = SimpleNamespace
 # Gradients by the names of the arguments: a list for a list of tensors, with None for those that
 # have none.
-Gradients: TypeAlias = "Mapping[str, torch.Tensor | Sequence[torch.Tensor | None] | None]"
+Gradients: TypeAlias = "Mapping[str, Tensor | Sequence[Tensor | None] | None]"
 
 
 class Autocast(enum.Enum):
@@ -50,9 +50,9 @@ class Prepared:
         finish: makes the result of the call from what `launch` made and the tensors.
     """
 
-    tensors: Sequence[torch.Tensor]
-    launch: Callable[[Sequence[torch.Tensor], list[int]], Any]
-    finish: Callable[[Any, Sequence[torch.Tensor]], Any]
+    tensors: Sequence[Tensor]
+    launch: Callable[[Sequence[Tensor], list[int]], Any]
+    finish: Callable[[Any, Sequence[Tensor]], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +72,8 @@ class Direct:
             gradients of all tensors in one list, each in its tensor's shape.
     """
 
-    forward: Callable[[Named, Named], tuple[Any, Sequence[torch.Tensor | None]]]
-    backward: Callable[[Named, Named, Sequence[torch.Tensor | None], Named, Any], Gradients]
+    forward: Callable[[Named, Named], tuple[Any, Sequence[Tensor | None]]]
+    backward: Callable[[Named, Named, Sequence[Tensor | None], Named, Any], Gradients]
     parameters: tuple[str, ...] = ()
     prepare: Callable[[Named, Named], Prepared | None] | None = None
     prepare_backward: Callable[..., Prepared | None] | None = None

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.frozen import dataclass
 from kronop.torch.arguments import Layout
@@ -47,7 +48,7 @@ class Derivatives:
     def __init__(self, declared: Operator, layout: Layout) -> None:
         self._operator, self._layout = declared, layout
 
-    def note(self, arguments: Sequence[Any], result: Any) -> tuple[Notes, list[torch.Tensor]]:
+    def note(self, arguments: Sequence[Any], result: Any) -> tuple[Notes, list[Tensor]]:
         """(the notes of a call, the tensors to save)."""
         layout = self._layout
         saved, tensors = layout.split(layout.some(arguments, self._operator.saved))
@@ -94,9 +95,7 @@ class Derivatives:
         like = next(item for item in every if item is not None)
         return self._layout.gradients(found, needs, notes.shapes, notes.kinds, like)
 
-    def tangent(
-        self, notes: Notes, saved: Sequence[Any], tangents: Sequence[Any]
-    ) -> list[torch.Tensor]:
+    def tangent(self, notes: Notes, saved: Sequence[Any], tangents: Sequence[Any]) -> list[Tensor]:
         """The tangents of the results, from those of the arguments; torch requires zeros for a
         result that has none."""
         assert self._operator.jvp is not None

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.autograd import profiler
 
 from kronop.core.gathering import foreseeing
@@ -23,10 +24,10 @@ from kronop.torch.derivatives import Derivatives, Notes
 from kronop.torch.memory import settled
 from kronop.torch.repeated import Cast, Repeat, Repeats, is_quiet
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_PLAIN = (Tensor, torch.nn.Parameter)
 
 
-def is_plain(tensors: Sequence[torch.Tensor]) -> bool:
+def is_plain(tensors: Sequence[Tensor]) -> bool:
     """Whether only autograd and autocast need to see a call with these tensors.
 
     Tensors may be None, except the first one.
@@ -42,7 +43,7 @@ def is_plain(tensors: Sequence[torch.Tensor]) -> bool:
     return tensors[0].device.type in ("cpu", "cuda")
 
 
-def needs_gradient(tensors: Sequence[torch.Tensor | None]) -> bool:
+def needs_gradient(tensors: Sequence[Tensor | None]) -> bool:
     """Whether autograd records operations on these tensors."""
     return torch.is_grad_enabled() and any(
         item is not None and item.requires_grad for item in tensors
@@ -124,7 +125,7 @@ class Plain:
             )
         return found
 
-    def _cast_of(self, frame: Sequence[Any], tensor: torch.Tensor) -> Cast | None:
+    def _cast_of(self, frame: Sequence[Any], tensor: Tensor) -> Cast | None:
         """Autocast's casts in a call whose first tensor is `tensor`; None if it is off."""
         device, how = tensor.device.type, self._operator.autocast
         if how is None or not torch.is_autocast_enabled(device):
@@ -145,7 +146,7 @@ class Plain:
                 return None
         return self.repeat(*self._layout.split(arguments))
 
-    def repeat(self, frame: Sequence[Any], tensors: Sequence[torch.Tensor]) -> Any:
+    def repeat(self, frame: Sequence[Any], tensors: Sequence[Tensor]) -> Any:
         """As `again`, for arguments that are split (see `Layout.split`)."""
         # Only the search may fail because of a wrong argument. A TypeError of the launch comes from
         # the user's own hooks of saved tensors.
@@ -160,7 +161,7 @@ class Plain:
                 return self._launched(call, frame, tensors)
         return self._launched(call, frame, tensors)
 
-    def _launched(self, call: Repeat, frame: Sequence[Any], tensors: Sequence[torch.Tensor]) -> Any:
+    def _launched(self, call: Repeat, frame: Sequence[Any], tensors: Sequence[Tensor]) -> Any:
         if call.cast is not None:
             tensors = call.cast.cast_before(tensors)
         if call.notes is None:
@@ -173,8 +174,8 @@ class Plain:
         ctx: Any,
         frame: Sequence[Any],
         cast: Cast | None,
-        call: Repeat | Sequence[torch.Tensor],
-        *tensors: torch.Tensor,
+        call: Repeat | Sequence[Tensor],
+        *tensors: Tensor,
     ) -> Any:
         """The result; saves in `ctx` what the backward needs.
 
@@ -201,8 +202,8 @@ class Plain:
         ctx: Any,
         frame: Sequence[Any],
         cast: Cast | None,
-        tensors: Sequence[torch.Tensor],
-        given: Sequence[torch.Tensor] | None,
+        tensors: Sequence[Tensor],
+        given: Sequence[Tensor] | None,
     ) -> Any:
         """As `forward`; `given` has the tensors as the caller gave them, to remember the call, or
         is None."""
@@ -230,11 +231,7 @@ class Plain:
         return tuple(result) if layout.is_list else result
 
     def _step(
-        self,
-        frame: Sequence[Any],
-        tensors: Sequence[torch.Tensor],
-        used: Sequence[torch.Tensor],
-        needs: Named,
+        self, frame: Sequence[Any], tensors: Sequence[Tensor], used: Sequence[Tensor], needs: Named
     ) -> None:
         """Forward and backward of a call, to tell which kernels they need.
 
@@ -250,7 +247,7 @@ class Plain:
             given, layout.named(notes.kinds), extra, needs, grad if layout.is_list else grad[0]
         )
 
-    def backward(self, ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+    def backward(self, ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """The gradients of the arguments of `forward`."""
         saved = ctx.saved_tensors
         grads = tuple(None if item is None else settled(item) for item in grads)
@@ -264,12 +261,8 @@ class Plain:
         return None, None, None, *self._long_backward(ctx, grads, saved, is_shown)
 
     def _long_backward(
-        self,
-        ctx: Any,
-        grads: Sequence[torch.Tensor | None],
-        saved: Sequence[torch.Tensor],
-        is_shown: bool,
-    ) -> list[torch.Tensor | None]:
+        self, ctx: Any, grads: Sequence[Tensor | None], saved: Sequence[Tensor], is_shown: bool
+    ) -> list[Tensor | None]:
         layout, kept, direct = self._layout, ctx.kept, self._direct
         notes, kind, end = kept.notes, kept.kind, kept.end
         grad = list(grads) if layout.is_list else grads[0]

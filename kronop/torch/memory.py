@@ -6,21 +6,22 @@ import math
 from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
 from kronop.args.signature import torch_maker
 
 
-def kind_of(item: torch.Tensor) -> torch.dtype:
+def kind_of(item: Tensor) -> torch.dtype:
     """The type in which elements of this tensor are summed."""
     return torch.float32 if item.element_size() == 2 else item.dtype
 
 
-def on_gpu(item: torch.Tensor) -> bool:
+def on_gpu(item: Tensor) -> bool:
     """Whether kronop's own kernels compute the sums; on CPUs torch's matrix products do."""
     return bool(item.is_cuda)
 
 
-def settled(grad: torch.Tensor) -> torch.Tensor:
+def settled(grad: Tensor) -> Tensor:
     """The gradient, copied if it has strides of 0, as the gradient of a sum has.
 
     Otherwise a kernel would be compiled for this layout alone.
@@ -28,13 +29,13 @@ def settled(grad: torch.Tensor) -> torch.Tensor:
     return grad if grad.is_contiguous() or 0 not in grad.stride() else grad.contiguous()
 
 
-def maker_of(item: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+def maker_of(item: Tensor) -> Callable[[Tensor], Tensor]:
     """A function that makes a contiguous tensor of `item`'s shape and type, on the device of the
     tensor it is given."""
     return torch_maker(item.shape, item.dtype)
 
 
-def make_bytes(like: torch.Tensor, nbytes: int) -> torch.Tensor:
+def make_bytes(like: Tensor, nbytes: int) -> Tensor:
     """Scratch memory of `nbytes` bytes on the device of `like`, ordered on its current stream."""
     return like.new_empty(nbytes, dtype=torch.uint8)
 
@@ -48,11 +49,11 @@ class Buffers:
     """
 
     def __init__(self) -> None:
-        self.every: list[torch.Tensor] = []
-        self._free: list[torch.Tensor] = []
-        self._lent: dict[int, torch.Tensor] = {}
+        self.every: list[Tensor] = []
+        self._free: list[Tensor] = []
+        self._lent: dict[int, Tensor] = {}
 
-    def take(self, shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
+    def take(self, shape: Sequence[int], like: Tensor) -> Tensor:
         size = math.prod(shape)
         fitting = [at for at, item in enumerate(self._free) if item.numel() >= size]
         if fitting:
@@ -63,7 +64,7 @@ class Buffers:
         self._lent[memory.data_ptr()] = memory
         return memory[:size].view(shape)
 
-    def give(self, item: torch.Tensor) -> None:
+    def give(self, item: Tensor) -> None:
         """Takes a tensor back; does nothing for tensors that `take` did not make."""
         memory = self._lent.pop(item.data_ptr(), None)
         if memory is not None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import torch
+from torch import Tensor
 
 
-def scaled(item: torch.Tensor, scalar: float) -> torch.Tensor:
+def scaled(item: Tensor, scalar: float) -> Tensor:
     """The tensor times the scalar, in the tensor's type.
 
     Integers are scaled by whole numbers only, which may be written as floats: torch would make

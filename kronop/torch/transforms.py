@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.autograd import forward_ad
 
 from kronop.torch.arguments import Layout, Whole
@@ -29,7 +30,7 @@ def are_tangents_possible() -> bool:
     return bool(forward_ad._current_level >= 0)
 
 
-def in_front(item: torch.Tensor, dim: int | None, rank: int) -> torch.Tensor:
+def in_front(item: Tensor, dim: int | None, rank: int) -> Tensor:
     """The tensor with its mapped dimension in front of `rank` others; 1 if it is not mapped."""
     moved = item.unsqueeze(0) if dim is None else item.movedim(dim, 0)
     return moved.reshape(moved.shape[0], *[1] * (rank + 1 - moved.dim()), *moved.shape[1:])
@@ -44,7 +45,7 @@ def function_of(
         generate_vmap_rule = True
 
         @staticmethod
-        def forward(given: Whole, *tensors: torch.Tensor) -> Any:
+        def forward(given: Whole, *tensors: Tensor) -> Any:
             frame, _ = given.values
             found = operator(*layout.join(frame, tensors))
             return tuple(found) if layout.is_list else found
@@ -62,14 +63,14 @@ def function_of(
             ctx.save_for_forward(*kept)
 
         @staticmethod
-        def backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
+        def backward(ctx: Any, *grads: Tensor | None) -> Any:
             notes, grad = ctx.notes, list(grads) if layout.is_list else grads[0]
             needs = layout.join(notes.whole, ctx.needs_input_grad[1:])
             saved = layout.join(notes.saved, ctx.saved_tensors)
             return None, *layout.flat(notes.whole, derivatives.backward(notes, saved, needs, grad))
 
         @staticmethod
-        def jvp(ctx: Any, _: object, *tangents: torch.Tensor | None) -> Any:
+        def jvp(ctx: Any, _: object, *tangents: Tensor | None) -> Any:
             notes, saved = ctx.notes, layout.join(ctx.notes.saved, ctx.saved_tensors)
             found = derivatives.tangent(notes, saved, layout.join(notes.whole, tangents))
             return tuple(found) if layout.is_list else found[0]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import torch
+from torch import Tensor
 
 from kronop.args.tensor import check_element
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType
@@ -20,8 +21,8 @@ from kronop.torch.transforms import in_front
 
 
 def quantized_gemkm(
-    x: torch.Tensor, factors: Sequence[torch.Tensor], *, bits: int, clip: float = 1.0
-) -> tuple[torch.Tensor, torch.Tensor]:
+    x: Tensor, factors: Sequence[Tensor], *, bits: int, clip: float = 1.0
+) -> tuple[Tensor, Tensor]:
     """x (F1 x ... x FN), with each row rounded to integers and a scale.
 
     As `kronop.quantized_gemkm`, and a torch operator: torch.compile without a graph break,
@@ -78,7 +79,7 @@ def _number(clip: float) -> float:
     torch.compile makes a symbol of a number that changes, which nothing can look into while it
     traces; the operator checks its values when it runs.
     """
-    if isinstance(clip, torch.Tensor):
+    if isinstance(clip, Tensor):
         raise ElementTypeError(
             mismatch("clip", expected="a number", got="a tensor", hint="pass clip.item()")
         )
@@ -87,15 +88,11 @@ def _number(clip: float) -> float:
     return check_clip(clip)
 
 
-def _compute(
-    x: torch.Tensor, factors: Sequence[torch.Tensor], bits: int, clip: float
-) -> list[torch.Tensor]:
+def _compute(x: Tensor, factors: Sequence[Tensor], bits: int, clip: float) -> list[Tensor]:
     return list(api.quantized_gemkm(x, factors, bits=bits, clip=clip))
 
 
-def _fake(
-    x: torch.Tensor, factors: Sequence[torch.Tensor], bits: int, clip: float
-) -> list[torch.Tensor]:
+def _fake(x: Tensor, factors: Sequence[Tensor], bits: int, clip: float) -> list[Tensor]:
     """Refuses what `_compute` would."""
     _check_types(x, factors)
     if isinstance(clip, (int, float)):  # A symbol's value is checked when there is one.
@@ -105,14 +102,14 @@ def _fake(
     return [x.new_empty(shape, dtype=kind) for shape, kind in zip(shapes, kinds, strict=True)]
 
 
-def _check_types(x: torch.Tensor, factors: Sequence[torch.Tensor]) -> None:
+def _check_types(x: Tensor, factors: Sequence[Tensor]) -> None:
     check_element_of_x(_element("X", x), ElementTypeError)
     for index, item in enumerate(factors):
         name = f"factors[{index}]"
         check_element(_element(name, item), _element("X", x), name)
 
 
-def _element(name: str, item: torch.Tensor) -> DataType:
+def _element(name: str, item: Tensor) -> DataType:
     found = TENSOR_TYPES.get(str(item.dtype).removeprefix("torch."))
     if found is None:
         raise ElementTypeError(
@@ -139,7 +136,7 @@ def _refuse(*_: object) -> NoReturn:
     )
 
 
-def _mapped(count: int, given: Named, dims: Named) -> tuple[list[torch.Tensor], list[int]]:
+def _mapped(count: int, given: Named, dims: Named) -> tuple[list[Tensor], list[int]]:
     """One call with the map as the first batch dimension."""
     tensors, axes = [given.x, *given.factors], [dims.x, *dims.factors]
     is_vector = given.x.dim() - (dims.x is not None) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from kronop.descriptions.tile import whole
 from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
@@ -81,7 +82,7 @@ def check_layer_weights(weights: object, patterns: Sequence[Pattern]) -> None:
             mismatch("weights", expected="a list of torch tensors", got=kind, hint=hint)
         )
     for index, item in enumerate(weights):
-        if not isinstance(item, torch.Tensor):
+        if not isinstance(item, Tensor):
             kind = type(item).__name__
             raise ElementTypeError(
                 mismatch(f"weights[{index}]", expected="a torch tensor", got=kind, hint=hint)
@@ -106,10 +107,10 @@ def check_type(subject: str, dtype: object) -> None:
         )
 
 
-def check_operand(x: object, weight: torch.Tensor, batch_last: bool) -> None:
+def check_operand(x: object, weight: Tensor, batch_last: bool) -> None:
     """Refuses an operand that does not fit a layer's first weights; torch's operations would refuse
     it too, but with less helpful messages."""
-    if not isinstance(x, torch.Tensor):
+    if not isinstance(x, Tensor):
         raise ElementTypeError(
             mismatch(
                 "x", expected="a torch tensor", got=type(x).__name__, hint="see torch.as_tensor"
@@ -148,7 +149,7 @@ def check_linear_shapes(linear: torch.nn.Module, patterns: Sequence[Pattern]) ->
     """Refuses a module without a weight of the chain's shape."""
     weight, bias = getattr(linear, "weight", None), getattr(linear, "bias", None)
     is_made = not isinstance(weight, torch.nn.parameter.UninitializedTensorMixin)
-    if not isinstance(weight, torch.Tensor) or not is_made or weight.dim() != 2:
+    if not isinstance(weight, Tensor) or not is_made or weight.dim() != 2:
         raise ElementTypeError(
             mismatch(
                 "linear",
@@ -170,12 +171,12 @@ def check_linear_shapes(linear: torch.nn.Module, patterns: Sequence[Pattern]) ->
                 hint="list the right-most factor, which is applied first, first",
             )
         )
-    if bias is not None and (not isinstance(bias, torch.Tensor) or tuple(bias.shape) != (out,)):
+    if bias is not None and (not isinstance(bias, Tensor) or tuple(bias.shape) != (out,)):
         raise ArgumentError(
             mismatch(
                 "linear.bias",
                 expected=f"None or a tensor ({out},)",
-                got=tuple(bias.shape) if isinstance(bias, torch.Tensor) else type(bias).__name__,
+                got=tuple(bias.shape) if isinstance(bias, Tensor) else type(bias).__name__,
                 hint="the bias has a value for each output",
             )
         )
@@ -184,6 +185,6 @@ def check_linear_shapes(linear: torch.nn.Module, patterns: Sequence[Pattern]) ->
 def _described(linear: object, weight: object) -> str:
     """Says in a message what was given instead of a linear layer."""
     kind = type(linear).__name__
-    if isinstance(weight, torch.Tensor):
+    if isinstance(weight, Tensor):
         return f"{kind} with a weight of shape {tuple(weight.shape)}"
     return kind if weight is None else f"{kind} with a weight of {type(weight).__name__}"

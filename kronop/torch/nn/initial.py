@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 
 def bounds(inputs: Sequence[int]) -> list[float]:
@@ -22,7 +23,7 @@ def bounds(inputs: Sequence[int]) -> list[float]:
     return [(share / c) ** 0.5 for c in inputs]
 
 
-def draw(layer: torch.nn.Module, weights: Sequence[torch.Tensor], inputs: Sequence[int]) -> None:
+def draw(layer: torch.nn.Module, weights: Sequence[Tensor], inputs: Sequence[int]) -> None:
     """Draws new random values for the parameters of a linear layer: its weights, within `bounds`,
     and its bias, if it has one, from +-1/sqrt(in_features).
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.descriptions.expression import variable
 from kronop.descriptions.graph import Graph
@@ -52,12 +53,12 @@ class Values:
         vectors: of one number per feature, all tensors.
     """
 
-    tensors: list[torch.Tensor]
+    tensors: list[Tensor]
     numbers: str
-    vectors: list[torch.Tensor]
+    vectors: list[Tensor]
 
     @classmethod
-    def of(cls, bound: Bound, points: torch.Tensor) -> Values:
+    def of(cls, bound: Bound, points: Tensor) -> Values:
         """Those of a call; arrays of NumPy become tensors beside the points."""
         values = with_bounded_powers(bound, max(4, points.dtype.itemsize))
         texts = [_HELD if is_tensor(item) else repr(float(item)) for item in values]
@@ -71,7 +72,7 @@ class Values:
         return cls(list(given.values), given.numbers, list(given.vectors))
 
     @property
-    def arguments(self) -> tuple[list[torch.Tensor], str, list[torch.Tensor]]:
+    def arguments(self) -> tuple[list[Tensor], str, list[Tensor]]:
         return self.tensors, self.numbers, self.vectors
 
     @property
@@ -93,7 +94,7 @@ class Values:
         texts = [_HELD if is_tensor(item) else repr(item) for item in every]
         return Values(tensors, ",".join(texts), [self.vectors[index] for index in kept_vectors])
 
-    def value(self, index: int) -> torch.Tensor | float:
+    def value(self, index: int) -> Tensor | float:
         """A value, as a number or as a tensor that broadcasts against matrices."""
         value = self.every[index]
         return value[..., None, None] if is_tensor(value) else value
@@ -102,14 +103,14 @@ class Values:
         return Bound(form=form, values=tuple(self.every), vectors=tuple(self.vectors))
 
 
-def _tensor(item: object, points: torch.Tensor) -> torch.Tensor:
+def _tensor(item: object, points: Tensor) -> Tensor:
     """A tensor as it is, or an array as a tensor of the type that sums have."""
-    if isinstance(item, torch.Tensor):
+    if isinstance(item, Tensor):
         return item
     return torch.as_tensor(item, dtype=_kind_of_sums(points), device=points.device)
 
 
-def _kind_of_sums(points: torch.Tensor) -> torch.dtype:
+def _kind_of_sums(points: Tensor) -> torch.dtype:
     return torch.promote_types(points.dtype, torch.float32)
 
 
@@ -125,9 +126,7 @@ def slope_of(values: Values, form: Form, name: str) -> tuple[Form, Values] | flo
     return other, values.some(*kept)
 
 
-def derived(
-    x1: torch.Tensor, x2: torch.Tensor, values: Values, form: Form, name: str
-) -> torch.Tensor | float | None:
+def derived(x1: Tensor, x2: Tensor, values: Values, form: Form, name: str) -> Tensor | float | None:
     """The matrix of `slope_of`."""
     slope = slope_of(values, form, name)
     if not isinstance(slope, tuple):
@@ -137,39 +136,39 @@ def derived(
 
 
 def _compute(
-    x1: torch.Tensor,
-    x2: torch.Tensor,
-    values: list[torch.Tensor],
+    x1: Tensor,
+    x2: Tensor,
+    values: list[Tensor],
     numbers: str,
-    vectors: list[torch.Tensor],
+    vectors: list[Tensor],
     form: str,
     mode: str,
-) -> torch.Tensor:
+) -> Tensor:
     bound = Values(values, numbers, vectors).bound(Form.from_text(form))
     return api.matrix_of(x1, x2, bound, mode)
 
 
 def _fake(
-    x1: torch.Tensor,
-    x2: torch.Tensor,
-    values: list[torch.Tensor],
+    x1: Tensor,
+    x2: Tensor,
+    values: list[Tensor],
     numbers: str,
-    vectors: list[torch.Tensor],
+    vectors: list[Tensor],
     form: str,
     mode: str,
-) -> torch.Tensor:
+) -> Tensor:
     bound = Values(values, numbers, vectors).bound(Form.from_text(form))
     shape = matrix_shape(tuple(x1.shape), tuple(x2.shape), bound, common_shape)
     check_kind("x2", x2, x1.dtype, "points are of one type")
     return x1.new_empty(shape)
 
 
-def _backward(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:
+def _backward(given: Named, needs: Named, grad: Tensor) -> Gradients:
     form, values = Form.from_text(given.form), Values.given(given)
     x1, x2 = given.x1, given.x2
-    found: dict[str, torch.Tensor | None] = {"x1": None, "x2": None}
-    of_values: list[torch.Tensor | None] = [None] * len(values.tensors)
-    of_vectors: list[torch.Tensor | None] = [None] * len(values.vectors)
+    found: dict[str, Tensor | None] = {"x1": None, "x2": None}
+    of_values: list[Tensor | None] = [None] * len(values.tensors)
+    of_vectors: list[Tensor | None] = [None] * len(values.vectors)
     needed = list(needs.values)
     for index, term in enumerate(form.terms):
         if term.kind is TermKind.Largest:  # What is factored out does not count.
@@ -214,7 +213,7 @@ def _backward(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:
     return of_points | {"values": of_values, "vectors": of_vectors}
 
 
-def largest_of(term: Term, x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor | None:
+def largest_of(term: Term, x1: Tensor, x2: Tensor) -> Tensor | None:
     """The largest differences, in the type of sums, if the term is relative to them; else None.
 
     It is derived as if they were constants: a norm is the same whatever is factored out.
@@ -225,23 +224,21 @@ def largest_of(term: Term, x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor |
     return matrix(*points, [], "", [], _LARGEST.text(), api.DIRECT)
 
 
-def wide_enough(
-    term: Term, x1: torch.Tensor, x2: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def wide_enough(term: Term, x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
     """The points, as wide as sums if the derivative in a term may be beyond 16 bits: in a relative
     one it is divided by p, by which the term's own derivative is multiplied."""
     kind = torch.float32 if term.kind is TermKind.Relative else x1.dtype
     return x1.to(torch.promote_types(x1.dtype, kind)), x2.to(torch.promote_types(x2.dtype, kind))
 
 
-def sum_of_both(first: torch.Tensor | None, second: torch.Tensor | None) -> torch.Tensor | None:
+def sum_of_both(first: Tensor | None, second: Tensor | None) -> Tensor | None:
     """The sum of two gradients or tangents, each of which may be None."""
     if first is None or second is None:
         return second if first is None else first
     return first + second
 
 
-def times(grad: torch.Tensor, slope: torch.Tensor | float) -> torch.Tensor:
+def times(grad: Tensor, slope: Tensor | float) -> Tensor:
     """A product with a matrix, or with a number that is mostly 1."""
     return grad if isinstance(slope, float) and slope == 1 else grad * slope
 
@@ -259,7 +256,7 @@ def refuse_power(form: Form, slot: int) -> None:
         )
 
 
-def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
+def _tangent(given: Named, tangents: Named) -> Tensor | None:
     form, values = Form.from_text(given.form), Values.given(given)
     total = None
     for index, term in enumerate(form.terms):
@@ -288,13 +285,13 @@ def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
     return total
 
 
-def _mapped(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
+def _mapped(size: int, given: Named, dims: Named) -> tuple[Tensor, int]:
     points, values, vectors = mapped_first(given, dims, ("x1", "x2"))
     result = matrix.library(*points, values, given.numbers, vectors, given.form, given.mode)
     return result.expand(size, *result.shape[1:]), 0
 
 
-def mapped_first(given: Named, dims: Named, names: Sequence[str]) -> list[list[torch.Tensor]]:
+def mapped_first(given: Named, dims: Named, names: Sequence[str]) -> list[list[Tensor]]:
     """The matrices with these names, the values and the vectors, with the mapped dimension before
     all leading ones."""
     lists = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-import torch
+from torch import Tensor
 
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.shape_arguments import gradient_shape
@@ -22,26 +22,22 @@ from kronop.torch.transforms import in_front
 
 
 def signed_powers(
-    weights: torch.Tensor,
-    x1: torch.Tensor,
-    x2: torch.Tensor,
-    p: torch.Tensor | float,
-    largest: torch.Tensor | None = None,
-) -> torch.Tensor:
+    weights: Tensor, x1: Tensor, x2: Tensor, p: Tensor | float, largest: Tensor | None = None
+) -> Tensor:
     """The sums for a number p, or a tensor of the leading dimensions' shape."""
-    is_tensor = isinstance(p, torch.Tensor)
+    is_tensor = isinstance(p, Tensor)
     power = (p, 0.0) if is_tensor else (None, float(p))
     return _operator(weights, x1, x2, largest, *power)
 
 
 def _compute(
-    weights: torch.Tensor,
-    x1: torch.Tensor,
-    x2: torch.Tensor,
-    largest: torch.Tensor | None,
-    powers: torch.Tensor | None,
+    weights: Tensor,
+    x1: Tensor,
+    x2: Tensor,
+    largest: Tensor | None,
+    powers: Tensor | None,
     power: float,
-) -> torch.Tensor:
+) -> Tensor:
     imported("kronop.families.distance.gradient_api")
     from kronop.families.distance.gradient_api import sums_of_slopes
 
@@ -53,13 +49,13 @@ def _compute(
 
 
 def _fake(
-    weights: torch.Tensor,
-    x1: torch.Tensor,
-    x2: torch.Tensor,
-    largest: torch.Tensor | None,
-    powers: torch.Tensor | None,
+    weights: Tensor,
+    x1: Tensor,
+    x2: Tensor,
+    largest: Tensor | None,
+    powers: Tensor | None,
     power: float,
-) -> torch.Tensor:
+) -> Tensor:
     given = {"A": weights, "B": x2, "D": x1, "L": largest}
     turned = {name: tuple(item.mT.shape) for name, item in given.items() if item is not None}
     power_shape = {} if powers is None else {"p": tuple(powers.shape)}
@@ -79,7 +75,7 @@ def _refuse(*_: object) -> NoReturn:
     )
 
 
-def _mapped(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
+def _mapped(size: int, given: Named, dims: Named) -> tuple[Tensor, int]:
     """The mapped dimension becomes the first of the leading ones."""
     own = {"weights": 2, "x1": 2, "x2": 2, "largest": 2, "powers": 0}
     every = [(getattr(given, name), getattr(dims, name), rank) for name, rank in own.items()]

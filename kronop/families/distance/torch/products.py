@@ -16,6 +16,7 @@ import functools
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance import product_api
@@ -44,27 +45,27 @@ _SMOOTH = (TermKind.Two, TermKind.Dot, TermKind.NormA, TermKind.NormB)
 
 
 def _compute(
-    x1: torch.Tensor,
-    x2: torch.Tensor,
-    v: torch.Tensor,
-    values: list[torch.Tensor],
+    x1: Tensor,
+    x2: Tensor,
+    v: Tensor,
+    values: list[Tensor],
     numbers: str,
-    vectors: list[torch.Tensor],
+    vectors: list[Tensor],
     form: str,
-) -> torch.Tensor:
+) -> Tensor:
     bound = Values(values, numbers, vectors).bound(Form.from_text(form))
     return product_api.product_of(x1, x2, v, bound)
 
 
 def _fake(
-    x1: torch.Tensor,
-    x2: torch.Tensor,
-    v: torch.Tensor,
-    values: list[torch.Tensor],
+    x1: Tensor,
+    x2: Tensor,
+    v: Tensor,
+    values: list[Tensor],
     numbers: str,
-    vectors: list[torch.Tensor],
+    vectors: list[Tensor],
     form: str,
-) -> torch.Tensor:
+) -> Tensor:
     bound = Values(values, numbers, vectors).bound(Form.from_text(form))
     of_x1, of_x2, of_v = (tuple(item.shape) for item in (x1, x2, v))
     shape = product_shape(of_x1, of_x2, of_v, bound, common_shape)
@@ -73,19 +74,19 @@ def _fake(
     return x1.new_empty(shape)
 
 
-def _backward(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:
+def _backward(given: Named, needs: Named, grad: Tensor) -> Gradients:
     form, values = Form.from_text(given.form), Values.given(given)
     x1, x2, v = given.x1, given.x2, given.v
     grad = grad.to(x1.dtype)
     wide = torch.promote_types(x1.dtype, torch.float32)
-    found: dict[str, torch.Tensor | None] = {}
+    found: dict[str, Tensor | None] = {}
     if needs.v:
         found["v"] = product(x2, x1, grad, *values.arguments, form.turned().text())
     needed = list(needs.values)
-    of_values: list[torch.Tensor | None] = [None] * len(needed)
-    of_vectors: list[torch.Tensor | None] = [None] * len(values.vectors)
+    of_values: list[Tensor | None] = [None] * len(needed)
+    of_vectors: list[Tensor | None] = [None] * len(values.vectors)
 
-    def add(place: int, more: torch.Tensor) -> None:
+    def add(place: int, more: Tensor) -> None:
         more = more.to(values.tensors[place].dtype)
         of_values[place] = sum_of_both(of_values[place], more)
 
@@ -125,9 +126,7 @@ def _backward(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:
     return found | {"values": of_values, "vectors": of_vectors}
 
 
-def _times_columns(
-    slope: tuple[Form, Values] | float, x1: torch.Tensor, x2: torch.Tensor, v: torch.Tensor
-) -> torch.Tensor:
+def _times_columns(slope: tuple[Form, Values] | float, x1: Tensor, x2: Tensor, v: Tensor) -> Tensor:
     """The product of a derivative's matrix, or of a constant one, with columns."""
     if isinstance(slope, float):
         return slope * v.sum(-2, keepdim=True).expand(*v.shape[:-2], x1.shape[-2], v.shape[-1])
@@ -140,9 +139,9 @@ def _smooth(
     slope: tuple[Form, Values] | float,
     given: Named,
     scaled: Scaled,
-    grad: torch.Tensor,
+    grad: Tensor,
     needs: Named,
-) -> dict[str, torch.Tensor]:
+) -> dict[str, Tensor]:
     """The gradients in both scaled points of a sum of squares or products."""
     # As wide as the forward's sums: 16-bit ones would overflow and cancel.
     wide, kept = torch.promote_types(given.x1.dtype, torch.float32), scaled.x1.dtype
@@ -162,12 +161,12 @@ def _smooth(
 
 def _one_sided(
     kind: TermKind,
-    weigh: Callable[[torch.Tensor], torch.Tensor],
-    x1: torch.Tensor,
-    x2: torch.Tensor,
-    v: torch.Tensor,
-    grad: torch.Tensor,
-) -> torch.Tensor:
+    weigh: Callable[[Tensor], Tensor],
+    x1: Tensor,
+    x2: Tensor,
+    v: Tensor,
+    grad: Tensor,
+) -> Tensor:
     """The gradient in x1; `weigh` is the product of the derivative's matrix with columns."""
     if not v.shape[-1] or not x2.shape[-1]:
         return torch.zeros_like(x1)
@@ -177,11 +176,10 @@ def _one_sided(
         x1, x2 = sums.moved(x1, x2)
     features = x2.shape[-1]
     bytes_of_column = max(
-        1,
-        grad.shape[:-2].numel() * (x1.shape[-2] + x2.shape[-2]) * features * x1.element_size(),
+        1, grad.shape[:-2].numel() * (x1.shape[-2] + x2.shape[-2]) * features * x1.element_size()
     )
     step = max(1, _MOST_BYTES // bytes_of_column)
-    total: torch.Tensor | float = 0.0
+    total: Tensor | float = 0.0
     for first in range(0, v.shape[-1], step):
         columns, g = v[..., first : first + step], grad[..., first : first + step]
         # All products of a column and a feature, as columns of one product.
@@ -200,19 +198,19 @@ def _rows(
     values: Values,
     given: Named,
     scaled: Scaled,
-    grad: torch.Tensor,
+    grad: Tensor,
     needs: Named,
     of_power: bool,
-) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+) -> tuple[dict[str, Tensor], Tensor]:
     """The gradients in both scaled points, and in the power if it is wanted, of a sum of other
     powers: for some rows of x1 at a time."""
     x1, x2, v, term = given.x1, given.x2, given.v, form.terms[index]
     p = values.value(term.value) if term.value >= 0 else None
     pairs = max(1, x2.shape[-2] * grad.shape[:-2].numel() * x1.element_size())
     step = max(1, _MOST_BYTES // pairs)
-    of_rows: list[torch.Tensor | None] = []
-    of_x2: torch.Tensor | None = None
-    of_p: torch.Tensor | float = 0.0
+    of_rows: list[Tensor | None] = []
+    of_x2: Tensor | None = None
+    of_p: Tensor | float = 0.0
     for first in range(0, x1.shape[-2], step):
         chosen = (..., slice(first, first + step), slice(None))
         weights = grad[chosen] @ v.transpose(-2, -1)
@@ -232,7 +230,7 @@ def _rows(
     return found, of_p
 
 
-def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
+def _tangent(given: Named, tangents: Named) -> Tensor | None:
     if any(item is not None for item in (tangents.x1, tangents.x2, *tangents.vectors)):
         raise ArgumentError(
             mismatch(
@@ -265,7 +263,7 @@ def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
     return total
 
 
-def _mapped(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
+def _mapped(size: int, given: Named, dims: Named) -> tuple[Tensor, int]:
     operands, values, vectors = mapped_first(given, dims, ("x1", "x2", "v"))
     result = product.library(*operands, values, given.numbers, vectors, given.form)
     return result.expand(size, *result.shape[1:]), 0

@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.form import GENERAL_POWERS, POWERS, TermKind
@@ -27,13 +28,13 @@ _SMOOTH = (TermKind.Two, TermKind.Dot, TermKind.NormA, TermKind.NormB)
 
 def gradients(
     kind: TermKind,
-    weights: torch.Tensor,
-    x1: torch.Tensor,
-    x2: torch.Tensor,
-    p: torch.Tensor | float | None,
+    weights: Tensor,
+    x1: Tensor,
+    x2: Tensor,
+    p: Tensor | float | None,
     needs: Named,
-    largest: torch.Tensor | None = None,
-) -> dict[str, torch.Tensor]:
+    largest: Tensor | None = None,
+) -> dict[str, Tensor]:
     """The gradients in x1 and x2, as far as they are needed, of their broadcast shapes.
 
     Args:
@@ -57,19 +58,19 @@ def gradients(
     return {name: item.to(kept) for name, item in found.items() if item is not None}
 
 
-def _divisor(largest: torch.Tensor) -> torch.Tensor:
+def _divisor(largest: Tensor) -> Tensor:
     """The largest differences; where they are 0, a number that differences of 0 are divided by."""
     return largest.clamp_min(torch.finfo(largest.dtype).tiny)
 
 
 def _one_sided(
     kind: TermKind,
-    weights: torch.Tensor,
-    x1: torch.Tensor,
-    x2: torch.Tensor,
-    p: torch.Tensor | float,
-    largest: torch.Tensor | None,
-) -> torch.Tensor | None:
+    weights: Tensor,
+    x1: Tensor,
+    x2: Tensor,
+    p: Tensor | float,
+    largest: Tensor | None,
+) -> Tensor | None:
     if kind is TermKind.Zero:
         return None
     if kind is TermKind.Dot:
@@ -83,12 +84,12 @@ def _one_sided(
     if kind is TermKind.Infinity:
         return _of_largest(weights, x1, x2)
     power = p if kind in GENERAL_POWERS else next(q for q, it in POWERS.items() if it is kind)
-    if not isinstance(power, torch.Tensor):
+    if not isinstance(power, Tensor):
         return signed_powers(weights, x1, x2, power, largest) * power
     return (signed_powers(weights, x1, x2, power[..., 0, 0], largest) * power).to(x1.dtype)
 
 
-def center_of(points: torch.Tensor) -> torch.Tensor | float:
+def center_of(points: Tensor) -> Tensor | float:
     """A point among others, (..., 1, K); 0 of none. Each feature is that of the first points which
     is nearest to 0: a mean would follow a point that is far from all others."""
     if not points.shape[-2]:
@@ -97,21 +98,21 @@ def center_of(points: torch.Tensor) -> torch.Tensor | float:
     return some.gather(-2, some.abs().argmin(-2, keepdim=True))
 
 
-def moved(*points: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def moved(*points: Tensor) -> tuple[Tensor, ...]:
     """Points less the centre of the last ones. What has no finite square is made finite: weights of
     0 must not meet infinity."""
     center, most = center_of(points[-1]), math.sqrt(torch.finfo(points[-1].dtype).max)
     return tuple([(item - center).clamp(-most, most) for item in points])
 
 
-def _parts(x1: torch.Tensor, x2: torch.Tensor) -> list[slice]:
+def _parts(x1: Tensor, x2: Tensor) -> list[slice]:
     """Slices of rows whose differences to all of x2 take few bytes."""
     rows, pairs = x1.shape[-2], math.prod(x2.shape) * math.prod(x1.shape[:-2])
     step = max(1, _MOST_BYTES // max(1, pairs * x1.element_size()))
     return [slice(first, first + step) for first in range(0, rows, step)]
 
 
-def _of_largest(weights: torch.Tensor, x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor | None:
+def _of_largest(weights: Tensor, x1: Tensor, x2: Tensor) -> Tensor | None:
     """Of the maximum of |d|: the sign of d where |d| is a pair's largest, as in torch.cdist."""
     parts = []
     if not x1.shape[-1] or not x2.shape[-2]:
@@ -126,12 +127,8 @@ def _of_largest(weights: torch.Tensor, x1: torch.Tensor, x2: torch.Tensor) -> to
 
 
 def power_gradient(
-    weights: torch.Tensor,
-    x1: torch.Tensor,
-    x2: torch.Tensor,
-    p: torch.Tensor,
-    largest: torch.Tensor | None,
-) -> torch.Tensor:
+    weights: Tensor, x1: Tensor, x2: Tensor, p: Tensor, largest: Tensor | None
+) -> Tensor:
     """The gradient in the power: the sum of W |d|^p log|d|, 0 where d is 0; of p's own shape.
     Differences are divided by the largest ones first, if these are given."""
     total = 0
@@ -144,13 +141,7 @@ def power_gradient(
     return total
 
 
-def tangent(
-    kind: TermKind,
-    x1: torch.Tensor,
-    x2: torch.Tensor,
-    t1: torch.Tensor | None,
-    t2: torch.Tensor | None,
-) -> Any:
+def tangent(kind: TermKind, x1: Tensor, x2: Tensor, t1: Tensor | None, t2: Tensor | None) -> Any:
     """The tangent of a sum; None where both tangents are None.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import torch
+from torch import Tensor
 
 from kronop.torch.declaration import Named
 from kronop.torch.scaling import scaled
@@ -11,7 +11,7 @@ from kronop.torch.transforms import in_front
 
 def mapped(
     size: int, given: Named, dims: Named
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None, float]:
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, float]:
     """(a, b, c, bias, beta) of one call whose result has the mapped dimension in front."""
     rank = max(
         item.dim() - (dim is not None) for item, dim in ((given.a, dims.a), (given.b, dims.b))

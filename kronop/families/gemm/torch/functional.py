@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.core.calls import check_activation
 from kronop.descriptions.activation import ActivationName
@@ -16,14 +17,14 @@ from kronop.torch.direct import needs_gradient
 
 
 def matmul(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None = None,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
     alpha: float = 1.0,
     beta: float | None = None,
-    bias: torch.Tensor | None = None,
+    bias: Tensor | None = None,
     activation: ActivationName | None = None,
-) -> torch.Tensor:
+) -> Tensor:
     """activation(alpha a b + beta c + bias), differentiable in a, b, c and bias.
 
     As `kronop.gemm.matmul`, and a torch operator: autograd to any order and in both modes,
@@ -75,12 +76,10 @@ def matmul(
             check_tensor(name, item, least, "kronop.gemm.matmul does")
     if are_vectors(a, b, c):
 
-        def multiply(
-            a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None, out: None
-        ) -> torch.Tensor:
+        def multiply(a: Tensor, b: Tensor, c: Tensor | None, out: None) -> Tensor:
             return matmul(a, b, c, alpha, beta, bias, activation)
 
-        result: torch.Tensor = multiplied(multiply, a, b, c)
+        result: Tensor = multiplied(multiply, a, b, c)
         return result
     alpha, beta = number("alpha", alpha), number("beta", beta)
     check_source(beta, c, "c")
@@ -92,10 +91,10 @@ def matmul(
 
 
 def _again(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None,
-    bias: torch.Tensor | None,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    bias: Tensor | None,
     alpha: float,
     beta: float,
     activation: str | None,
@@ -107,14 +106,14 @@ def _again(
 
 
 def _called(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None,
-    bias: torch.Tensor | None,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    bias: Tensor | None,
     alpha: float,
     beta: float,
     activation: str | None,
-) -> torch.Tensor:
+) -> Tensor:
     if activation is None:
         return product(a, b, c, bias, alpha, beta)
     tensors = [item for item in (a, b, c, bias) if item is not None]
@@ -123,9 +122,7 @@ def _called(
     return activated(a, b, c, bias, alpha, beta, activation)
 
 
-def _flattened(
-    a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor | None] | None:
+def _flattened(a: Tensor, b: Tensor, c: Tensor | None) -> tuple[Tensor, Tensor | None] | None:
     """(a, c) with all rows of a batch that b multiplies as one matrix; None if they are no batch,
     or do not lie in memory so.
 

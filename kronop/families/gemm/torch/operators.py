@@ -14,7 +14,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from kronop.core.calls import check_activation
 from kronop.descriptions.activation import BOUNDED
@@ -27,36 +27,33 @@ from kronop.torch.scaling import scaled
 
 
 def _compute(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None,
-    bias: torch.Tensor | None,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    bias: Tensor | None,
     alpha: float,
     beta: float,
     activation: str | None = None,
-) -> torch.Tensor:
+) -> Tensor:
     # Operators of torch take strings.
     return api.matmul(a, b, c, alpha, beta, bias, activation)  # type: ignore[arg-type]
 
 
 def _fake(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None,
-    bias: torch.Tensor | None,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    bias: Tensor | None,
     alpha: float,
     beta: float,
     activation: str | None = None,
-) -> torch.Tensor:
+) -> Tensor:
     check_activation(activation)
     return shapes.result(a, b, c, bias)
 
 
 def _gradients(
-    given: Named,
-    needs: Named,
-    grad: torch.Tensor,
-    multiply: Callable[..., torch.Tensor] | None = None,
+    given: Named, needs: Named, grad: Tensor, multiply: Callable[..., Tensor] | None = None
 ) -> Gradients:
     """The gradients of kronop::matmul, from that of its result; products are its own, or those of
     `multiply`."""
@@ -72,7 +69,7 @@ def _gradients(
     return found
 
 
-def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
+def _tangent(given: Named, tangents: Named) -> Tensor | None:
     """The tangent of kronop::matmul's result; None if it has none."""
     found = tangents.bias
     if tangents.c is not None:
@@ -84,16 +81,16 @@ def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
     return found
 
 
-def _linear(given: Named) -> torch.Tensor:
+def _linear(given: Named) -> Tensor:
     """What the activation of kronop::matmul_activated is applied to."""
     return product(given.a, given.b, given.c, given.bias, given.alpha, given.beta)
 
 
-def _gradients_activated(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:
+def _gradients_activated(given: Named, needs: Named, grad: Tensor) -> Gradients:
     return _gradients(given, needs, RULES[given.activation].slope(grad, _linear(given)))
 
 
-def _tangent_activated(given: Named, tangents: Named) -> torch.Tensor | None:
+def _tangent_activated(given: Named, tangents: Named) -> Tensor | None:
     found = _tangent(given, tangents)
     if found is None:
         return None
@@ -101,25 +98,25 @@ def _tangent_activated(given: Named, tangents: Named) -> torch.Tensor | None:
     return RULES[given.activation].slope(found.expand_as(inner), inner)
 
 
-def _mapped(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
+def _mapped(size: int, given: Named, dims: Named) -> tuple[Tensor, int]:
     *tensors, beta = batching.mapped(size, given, dims)
     return product.library(*tensors, given.alpha, beta), 0
 
 
-def _mapped_activated(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
+def _mapped_activated(size: int, given: Named, dims: Named) -> tuple[Tensor, int]:
     *tensors, beta = batching.mapped(size, given, dims)
     return activated.library(*tensors, given.alpha, beta, given.activation), 0
 
 
 def _decomposed(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None,
-    bias: torch.Tensor | None,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    bias: Tensor | None,
     alpha: float,
     beta: float,
     activation: str | None = None,
-) -> torch.Tensor:
+) -> Tensor:
     """The result by torch's own operations."""
     kind = shapes.result_kind(a.dtype)
     found = scaled(a.to(kind) @ b.to(kind), alpha)
@@ -139,7 +136,7 @@ def _prepare(given: Named) -> Prepared | None:
         return None
     run, places = call.run, [at for at, item in enumerate(operands) if item is not None]
 
-    def launch(tensors: Sequence[torch.Tensor], addresses: list[int]) -> Any:
+    def launch(tensors: Sequence[Tensor], addresses: list[int]) -> Any:
         every, where = [None] * 5, [0] * 5
         for at, item, address in zip(places, tensors, addresses, strict=True):
             every[at], where[at] = item, address
@@ -150,7 +147,7 @@ def _prepare(given: Named) -> Prepared | None:
     )
 
 
-def _forward(given: Named, needs: Named) -> tuple[torch.Tensor, tuple[()]]:
+def _forward(given: Named, needs: Named) -> tuple[Tensor, tuple[()]]:
     return _compute(*vars(given).values()), ()
 
 
@@ -162,16 +159,12 @@ def _prepare_forward(given: Named, needs: Named) -> Prepared | None:
 
 
 def _backward(
-    given: Named,
-    kinds: Named,
-    extra: Sequence[torch.Tensor | None],
-    needs: Named,
-    grad: torch.Tensor,
+    given: Named, kinds: Named, extra: Sequence[Tensor | None], needs: Named, grad: Tensor
 ) -> Gradients:
     return _gradients(given, needs, grad, _compute)
 
 
-def _forward_activated(given: Named, needs: Named) -> tuple[torch.Tensor, tuple[torch.Tensor]]:
+def _forward_activated(given: Named, needs: Named) -> tuple[Tensor, tuple[Tensor]]:
     """D, and what the backward finds f'(T) from: D, or else T, which is then rounded before f."""
     rule = RULES[given.activation]
     if rule.keeps_result:
@@ -183,11 +176,7 @@ def _forward_activated(given: Named, needs: Named) -> tuple[torch.Tensor, tuple[
 
 
 def _backward_activated(
-    given: Named,
-    kinds: Named,
-    extra: Sequence[torch.Tensor | None],
-    needs: Named,
-    grad: torch.Tensor,
+    given: Named, kinds: Named, extra: Sequence[Tensor | None], needs: Named, grad: Tensor
 ) -> Gradients:
     inner = RULES[given.activation].kept_slope(grad, extra[0])
     return _gradients(given, needs, inner, _compute)
@@ -238,15 +227,15 @@ activated = register(
 
 
 def composed(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None,
-    bias: torch.Tensor | None,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    bias: Tensor | None,
     alpha: float,
     beta: float,
     activation: str,
-) -> torch.Tensor:
+) -> Tensor:
     """kronop::matmul_activated as a product and torch's activation, whose gradient needs no further
     product: for graphs, in which torch.compile fuses activations with what follows."""
-    found: torch.Tensor = RULES[activation].of(product(a, b, c, bias, alpha, beta))
+    found: Tensor = RULES[activation].of(product(a, b, c, bias, alpha, beta))
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS
@@ -14,9 +15,7 @@ from kronop.torch.declaration import Named
 _HINT = "a and b have one type, c and bias that of the result"
 
 
-def result(
-    a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None, bias: torch.Tensor | None
-) -> torch.Tensor:
+def result(a: Tensor, b: Tensor, c: Tensor | None, bias: Tensor | None) -> Tensor:
     """A tensor of the result's shape and type.
 
     Raises:
@@ -34,7 +33,7 @@ def result(
     return a.new_empty(shape, dtype=kind)
 
 
-def result_shape(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
+def result_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
     """(..., M, N) of a product.
 
     Raises:

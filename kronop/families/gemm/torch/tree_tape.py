@@ -11,7 +11,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-import torch
+from torch import Tensor
 
 from kronop.descriptions.tree_text import from_text
 from kronop.descriptions.visitor import Result
@@ -19,7 +19,7 @@ from kronop.families.gemm.torch.tree_rules import RULES, Rule, Slope
 from kronop.frozen import dataclass
 
 # What is at a place of a tape: None where it is not wanted.
-Value: TypeAlias = "torch.Tensor | float | None"
+Value: TypeAlias = "Tensor | float | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Tape:
     results: tuple[tuple[int, Result], ...]
 
     def values(
-        self, inputs: Mapping[str, torch.Tensor], wanted: Sequence[bool], like: torch.Tensor
+        self, inputs: Mapping[str, Tensor], wanted: Sequence[bool], like: Tensor
     ) -> list[Value]:
         """The value at each place; None where it is not wanted.
 
@@ -113,7 +113,7 @@ class Tape:
 
     def pulled(
         self, values: Sequence[Value], depends: Sequence[bool], gradients: Sequence[Any]
-    ) -> dict[str, torch.Tensor]:
+    ) -> dict[str, Tensor]:
         """The gradient of each input that something depends on, from those of all places."""
         totals, found = list(gradients), dict[str, Any]()
         for place in reversed(range(len(self.steps))):
@@ -130,7 +130,7 @@ class Tape:
         return found
 
     def pushed(
-        self, values: Sequence[Value], depends: Sequence[bool], tangents: Mapping[str, torch.Tensor]
+        self, values: Sequence[Value], depends: Sequence[bool], tangents: Mapping[str, Tensor]
     ) -> list[Any]:
         """The tangent at each place, from those of inputs; None where there is none."""
         found: list[Any] = []
@@ -159,8 +159,8 @@ class Tape:
         return [values[place], *operands, *[None] * (2 - len(operands))]
 
 
-def _applied(rule: Rule, operands: Sequence[Value], like: torch.Tensor) -> torch.Tensor:
-    are_tensors = [isinstance(item, torch.Tensor) for item in operands]
+def _applied(rule: Rule, operands: Sequence[Value], like: Tensor) -> Tensor:
+    are_tensors = [isinstance(item, Tensor) for item in operands]
     if rule.takes_numbers and any(are_tensors):
         return rule.apply(*operands)
     both = zip(operands, are_tensors, strict=True)

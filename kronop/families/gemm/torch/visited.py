@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.descriptions.visitor import VisitorTree
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
@@ -13,9 +14,7 @@ from kronop.families.gemm.torch.visited_operator import visited
 from kronop.torch.checks import are_symbols, check_tensor, number
 
 
-def matmul_visited(
-    tree: VisitorTree, a: torch.Tensor, b: torch.Tensor, /, **operands: torch.Tensor | float
-) -> Any:
+def matmul_visited(tree: VisitorTree, a: Tensor, b: Tensor, /, **operands: Tensor | float) -> Any:
     """The results of a visitor tree over the sums of a b, differentiable in a, b and its operands.
 
     A torch operator: autograd to any order and in both modes, torch.compile without a graph break,

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.descriptions.visitor import ACCUMULATOR, VisitorTree
 from kronop.families.gemm.torch import visited_shapes
@@ -31,12 +32,8 @@ from kronop.torch.transforms import in_front
 
 
 def _compute(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    operands: Sequence[torch.Tensor],
-    scalars: Sequence[float] | None,
-    tree: str,
-) -> list[torch.Tensor]:
+    a: Tensor, b: Tensor, operands: Sequence[Tensor], scalars: Sequence[float] | None, tree: str
+) -> list[Tensor]:
     found = visited_shapes.results(a, b, operands, scalars, tree)
     told = visited_shapes.typed(a, operands, tree).tree
     given = dict(zip(told.scalars, scalars or (), strict=True))
@@ -47,12 +44,8 @@ def _compute(
 
 
 def _fake(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    operands: Sequence[torch.Tensor],
-    scalars: Sequence[float] | None,
-    tree: str,
-) -> list[torch.Tensor]:
+    a: Tensor, b: Tensor, operands: Sequence[Tensor], scalars: Sequence[float] | None, tree: str
+) -> list[Tensor]:
     return visited_shapes.results(a, b, operands, scalars, tree)
 
 
@@ -78,7 +71,7 @@ class _Call:
         kind = visited_shapes.kind_of(epilogue.element_epilogue)
         return cls(given, epilogue.tree, (*result_shape(given.a, given.b),), kind)
 
-    def inputs(self, sums: torch.Tensor | None) -> dict[str, torch.Tensor]:
+    def inputs(self, sums: Tensor | None) -> dict[str, Tensor]:
         """The inputs of the tree by name, as what broadcasts; the sums only where there are any."""
         given, found = self.given, {}
         if sums is not None:
@@ -99,12 +92,12 @@ class _Call:
         sums = product(given.a, given.b, None, None, 1, 0) if needs_sums else None
         return tape.values(self.inputs(sums), wanted, given.a.new_empty((), dtype=self.kind))
 
-    def whole(self, value: torch.Tensor) -> torch.Tensor:
+    def whole(self, value: Tensor) -> Tensor:
         """A value as (..., M, N)."""
         return value.expand(self.shape)
 
 
-def _results(call: _Call, values: Sequence[Value]) -> list[torch.Tensor]:
+def _results(call: _Call, values: Sequence[Value]) -> list[Tensor]:
     """The results by torch's own operations, from the values at all places of the tape."""
     found = []
     epilogue = visited_shapes.typed(call.given.a, call.given.operands, call.given.tree)
@@ -120,19 +113,15 @@ def _results(call: _Call, values: Sequence[Value]) -> list[torch.Tensor]:
 
 
 def _decomposed(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    operands: Sequence[torch.Tensor],
-    scalars: Sequence[float] | None,
-    tree: str,
-) -> list[torch.Tensor]:
+    a: Tensor, b: Tensor, operands: Sequence[Tensor], scalars: Sequence[float] | None, tree: str
+) -> list[Tensor]:
     call = _Call.of(Named(a=a, b=b, operands=operands, scalars=scalars, tree=tree))
     kind, tape = result_kind(a.dtype), tape_of(tree)
     inputs = call.inputs(a.to(kind) @ b.to(kind))
     return _results(call, tape.values(inputs, tape.every(), inputs[ACCUMULATOR]))
 
 
-def _gradients(given: Named, needs: Named, grads: Sequence[torch.Tensor | None]) -> Gradients:
+def _gradients(given: Named, needs: Named, grads: Sequence[Tensor | None]) -> Gradients:
     """The gradients of a, b and the operands, from those of the results, which may be None."""
     call, tape = _Call.of(given), tape_of(given.tree)
     wanted = {
@@ -156,9 +145,9 @@ def _gradients(given: Named, needs: Named, grads: Sequence[torch.Tensor | None])
     }
 
 
-def _of_factors(given: Named, needs: Named, grad: torch.Tensor | None) -> dict[str, torch.Tensor]:
+def _of_factors(given: Named, needs: Named, grad: Tensor | None) -> dict[str, Tensor]:
     """The gradients of a and b, from that of the sums."""
-    found: dict[str, torch.Tensor] = {}
+    found: dict[str, Tensor] = {}
     if grad is None:
         return found
     a, b, grad = given.a, given.b, grad.to(given.a.dtype)
@@ -171,7 +160,7 @@ def _of_factors(given: Named, needs: Named, grad: torch.Tensor | None) -> dict[s
     return found
 
 
-def _of_operands(call: _Call, found: Mapping[str, torch.Tensor]) -> list[torch.Tensor | None]:
+def _of_operands(call: _Call, found: Mapping[str, Tensor]) -> list[Tensor | None]:
     """The gradients of the operands in their shapes and types."""
     every = []
     for item, tensor in zip(call.tree.tensors, call.given.operands, strict=True):
@@ -183,7 +172,7 @@ def _of_operands(call: _Call, found: Mapping[str, torch.Tensor]) -> list[torch.T
     return every
 
 
-def _tangents(given: Named, tangents: Named) -> list[torch.Tensor | None]:
+def _tangents(given: Named, tangents: Named) -> list[Tensor | None]:
     """The tangents of the results; None for those that have none."""
     call, tape = _Call.of(given), tape_of(given.tree)
     known = {
@@ -214,7 +203,7 @@ def _tangents(given: Named, tangents: Named) -> list[torch.Tensor | None]:
     return found
 
 
-def _mapped(size: int, given: Named, dims: Named) -> tuple[list[torch.Tensor], list[int]]:
+def _mapped(size: int, given: Named, dims: Named) -> tuple[list[Tensor], list[int]]:
     """torch.vmap: the mapped dimension becomes the first of the leading dimensions."""
     pairs = ((given.a, dims.a), (given.b, dims.b))
     rank = max(item.dim() - (dim is not None) for item, dim in pairs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from kronop.args.strides import broadcasts
 from kronop.args.visited import check_reduced, misfit, own_shape
@@ -19,12 +20,8 @@ from kronop.torch.declaration import Named
 
 
 def results(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    operands: Sequence[torch.Tensor],
-    scalars: Sequence[float] | None,
-    tree: str,
-) -> list[torch.Tensor]:
+    a: Tensor, b: Tensor, operands: Sequence[Tensor], scalars: Sequence[float] | None, tree: str
+) -> list[Tensor]:
     """New tensors of the results' shapes and types.
 
     Raises:
@@ -48,9 +45,7 @@ def results(
     ]
 
 
-def _check_counts(
-    operands: Sequence[torch.Tensor], scalars: Sequence[float] | None, tree: str
-) -> None:
+def _check_counts(operands: Sequence[Tensor], scalars: Sequence[float] | None, tree: str) -> None:
     told = from_text(tree)
     given = len(operands), len(scalars or ())
     if given != (len(told.tensors), len(told.scalars)):
@@ -65,7 +60,7 @@ def _check_counts(
         )
 
 
-def typed(a: torch.Tensor, operands: Sequence[torch.Tensor], tree: str) -> VisitorEpilogue:
+def typed(a: Tensor, operands: Sequence[Tensor], tree: str) -> VisitorEpilogue:
     """The tree with the types of a call.
 
     Raises:
@@ -75,7 +70,7 @@ def typed(a: torch.Tensor, operands: Sequence[torch.Tensor], tree: str) -> Visit
     return epilogue_for(tree, element, elements_of(operands))
 
 
-def elements_of(operands: Sequence[torch.Tensor]) -> tuple[DataType, ...]:
+def elements_of(operands: Sequence[Tensor]) -> tuple[DataType, ...]:
     """The types of operands in memory.
 
     Raises:
@@ -97,7 +92,7 @@ def elements_of(operands: Sequence[torch.Tensor]) -> tuple[DataType, ...]:
     return tuple(found)
 
 
-def as_matrix(item: Operand, tensor: torch.Tensor) -> torch.Tensor:
+def as_matrix(item: Operand, tensor: Tensor) -> Tensor:
     """An operand as what broadcasts against (..., M, N)."""
     return tensor if item.kind == "tensor" else tensor.unsqueeze(-2 if item.kind == "row" else -1)
 

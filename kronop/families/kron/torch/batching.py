@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from kronop.torch.declaration import Named
 
 
-def kron(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
+def kron(size: int, given: Named, dims: Named) -> tuple[Tensor, int]:
     """The rule of kronop::kron: any of x, the factors and z may be mapped."""
     own = [] if given.z is None else [given.z]
     tensors = [given.x, *given.factors, *own]
@@ -20,7 +21,7 @@ def kron(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
     return product(x, factors, z, given.alpha, given.beta, given.left), 0
 
 
-def kron_backward(size: int, given: Named, dims: Named) -> tuple[list[torch.Tensor], list[int]]:
+def kron_backward(size: int, given: Named, dims: Named) -> tuple[list[Tensor], list[int]]:
     """The rule of kronop::kron_backward: every gradient gets the mapped dimension."""
     tensors = [given.grad, given.x, *given.factors]
     every = [dims.grad, dims.x, *dims.factors]
@@ -36,11 +37,11 @@ def kron_backward(size: int, given: Named, dims: Named) -> tuple[list[torch.Tens
     return results, [0] * len(results)
 
 
-def _without(item: torch.Tensor, dim: int) -> tuple[int, ...]:
+def _without(item: Tensor, dim: int) -> tuple[int, ...]:
     return (*item.shape[:dim], *item.shape[dim + 1 :])
 
 
-def _aligned(tensors: Sequence[torch.Tensor], dims: Sequence[int | None]) -> list[torch.Tensor]:
+def _aligned(tensors: Sequence[Tensor], dims: Sequence[int | None]) -> list[Tensor]:
     """The tensors with their mapped dimension first, followed by as many dimensions of 1 as align
     it with that of the tensor with most dimensions."""
     most = max(item.dim() - (dim is not None) for item, dim in zip(tensors, dims, strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from kronop.core.program import Recording
 from kronop.families.kron.api import gekmm, gemkm, kron_arguments
@@ -17,12 +17,7 @@ class Calls:
     """Calls the public functions."""
 
     def product(
-        self,
-        x: torch.Tensor,
-        factors: Sequence[torch.Tensor],
-        left: bool,
-        alpha: float,
-        out: torch.Tensor,
+        self, x: Tensor, factors: Sequence[Tensor], left: bool, alpha: float, out: Tensor
     ) -> None:
         """Calls gekmm (`left`) or gemkm."""
         if left:
@@ -32,14 +27,14 @@ class Calls:
 
     def weight_gradient(
         self,
-        x: torch.Tensor,
-        g: torch.Tensor,
+        x: Tensor,
+        g: Tensor,
         pattern: tuple[int, int, int, int],
         *,
         alpha: float,
         beta: int,
-        out: torch.Tensor,
-        factors: Sequence[torch.Tensor],
+        out: Tensor,
+        factors: Sequence[Tensor],
     ) -> None:
         """Computes the gradient of tied weights, and adds it to `out` if `beta` is 1."""
         options: dict[str, Any] = {"tied": True, "alpha": alpha, "beta": beta, "factors": factors}
@@ -53,26 +48,21 @@ class NotedCalls(Calls):
         self._recording = recording
 
     def product(
-        self,
-        x: torch.Tensor,
-        factors: Sequence[torch.Tensor],
-        left: bool,
-        alpha: float,
-        out: torch.Tensor,
+        self, x: Tensor, factors: Sequence[Tensor], left: bool, alpha: float, out: Tensor
     ) -> None:
         side = Side.Left if left else Side.Right
         self._run(kron_arguments(x, factors, side, alpha, out=out))
 
     def weight_gradient(
         self,
-        x: torch.Tensor,
-        g: torch.Tensor,
+        x: Tensor,
+        g: Tensor,
         pattern: tuple[int, int, int, int],
         *,
         alpha: float,
         beta: int,
-        out: torch.Tensor,
-        factors: Sequence[torch.Tensor],
+        out: Tensor,
+        factors: Sequence[Tensor],
     ) -> None:
         options: dict[str, Any] = {"tied": True, "alpha": alpha, "beta": beta, "factors": factors}
         source = out if beta else None

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from kronop.torch.scaling import scaled
 
 
 def kron(
-    x: torch.Tensor,
-    factors: Sequence[torch.Tensor],
-    z: torch.Tensor | None,
-    alpha: float,
-    beta: float,
-    left: bool,
-) -> torch.Tensor:
+    x: Tensor, factors: Sequence[Tensor], z: Tensor | None, alpha: float, beta: float, left: bool
+) -> Tensor:
     """kronop::kron, from the same arguments."""
     if x.dtype is torch.int8:
         x, factors = x.int(), [factor.int() for factor in factors]
@@ -29,7 +25,7 @@ def kron(
     return y.contiguous()
 
 
-def _product(x: torch.Tensor, factors: Sequence[torch.Tensor]) -> torch.Tensor:
+def _product(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     """x (F1 x ... x FN), one factor after the other, from the last: each multiplies the last digit
     of x's columns and moves it to the front, so that the digits are in order after all."""
     for factor in reversed(factors):
@@ -38,5 +34,5 @@ def _product(x: torch.Tensor, factors: Sequence[torch.Tensor]) -> torch.Tensor:
     return x
 
 
-def _turned(item: torch.Tensor) -> torch.Tensor:
+def _turned(item: Tensor) -> Tensor:
     return item.transpose(-1, -2)  # The older one of torch's exporters to ONNX knows no `mT`.

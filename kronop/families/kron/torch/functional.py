@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
@@ -14,12 +15,12 @@ from kronop.torch.checks import are_symbols, check_source, check_tensor, number
 
 
 def gemkm(
-    x: torch.Tensor,
-    factors: Sequence[torch.Tensor],
+    x: Tensor,
+    factors: Sequence[Tensor],
     alpha: float = 1.0,
     beta: float | None = None,
-    z: torch.Tensor | None = None,
-) -> torch.Tensor:
+    z: Tensor | None = None,
+) -> Tensor:
     """alpha x (F1 x ... x FN) + beta z, differentiable in x, every factor and z.
 
     As `kronop.gemkm`, and a torch operator: autograd to any order and in both modes, torch.compile
@@ -66,12 +67,12 @@ def gemkm(
 
 
 def gekmm(
-    factors: Sequence[torch.Tensor],
-    x: torch.Tensor,
+    factors: Sequence[Tensor],
+    x: Tensor,
     alpha: float = 1.0,
     beta: float | None = None,
-    z: torch.Tensor | None = None,
-) -> torch.Tensor:
+    z: Tensor | None = None,
+) -> Tensor:
     """alpha (F1 x ... x FN) x + beta z, differentiable in x, every factor and z.
 
     Args:
@@ -106,13 +107,8 @@ _IN_A_LIST = "gemkm(x, factors) and gekmm(factors, x); wrap a single factor in a
 
 
 def _kron(
-    x: torch.Tensor,
-    factors: Any,
-    alpha: float,
-    beta: float | None,
-    z: torch.Tensor | None,
-    left: bool,
-) -> torch.Tensor:
+    x: Tensor, factors: Any, alpha: float, beta: float | None, z: Tensor | None, left: bool
+) -> Tensor:
     beta = beta_beside(z, beta)
     if isinstance(factors, torch.nn.ParameterList):
         factors = list(factors)

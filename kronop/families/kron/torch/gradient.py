@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.core import program
 from kronop.families.kron.api import gekmm, gemkm
@@ -26,13 +27,13 @@ _PART_BYTES = {"cpu": 2**23, "cuda": 2**30}
 
 
 def gradients(
-    grad: torch.Tensor,
-    x: torch.Tensor,
-    factors: Sequence[torch.Tensor],
+    grad: Tensor,
+    x: Tensor,
+    factors: Sequence[Tensor],
     alpha: float,
     left: bool,
     needs: Sequence[bool],
-) -> list[torch.Tensor]:
+) -> list[Tensor]:
     """Gradients of sum(grad * alpha * product) for x (needs[0]) and the factors (needs[1:]).
 
     Args:
@@ -60,7 +61,7 @@ def gradients(
     return [_like(found[at], item) for at, item in enumerate(tensors) if needs[at]]
 
 
-def _like(gradient: torch.Tensor, item: torch.Tensor) -> torch.Tensor:
+def _like(gradient: Tensor, item: Tensor) -> Tensor:
     """The gradient of `item`, summed over the dimensions that were broadcast, in its shape and
     type."""
     if gradient.numel() == item.numel():
@@ -71,13 +72,13 @@ def _like(gradient: torch.Tensor, item: torch.Tensor) -> torch.Tensor:
 
 
 def _chain(
-    grad: torch.Tensor,
-    x: torch.Tensor,
-    factors: Sequence[torch.Tensor],
+    grad: Tensor,
+    x: Tensor,
+    factors: Sequence[Tensor],
     alpha: float,
     left: bool,
     needs: Sequence[bool],
-) -> dict[int, torch.Tensor]:
+) -> dict[int, Tensor]:
     """Every gradient by its index in `needs`, from the products of both x and the gradient with
     groups of factors: see `grouping`."""
     shared = all(math.prod(factor.shape[:-2]) == 1 for factor in factors)
@@ -98,13 +99,8 @@ def _chain(
 
 
 def _by_kernels(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    factors: Sequence[torch.Tensor],
-    alpha: float,
-    left: bool,
-    needs: Sequence[bool],
-) -> tuple[torch.Tensor | None, dict[int, torch.Tensor]]:
+    a: Tensor, b: Tensor, factors: Sequence[Tensor], alpha: float, left: bool, needs: Sequence[bool]
+) -> tuple[Tensor | None, dict[int, Tensor]]:
     """(the gradient of x or None, the gradients of the factors by index). A backward like an
     earlier one is launched from addresses alone."""
     results, recording = program.repeat(_form(left, needs), alpha, [b, a, *factors])
@@ -126,16 +122,16 @@ def _form(left: bool, needs: Sequence[bool]) -> tuple[str | bool, ...]:
     return ("backward", left, *needs)
 
 
-def _taken_apart(flat: torch.Tensor, kind: torch.dtype, sizes: Sequence[int]) -> Any:
+def _taken_apart(flat: Tensor, kind: torch.dtype, sizes: Sequence[int]) -> Any:
     """The gradients in `flat`, each in memory of its own: an operator's results may not share
     memory."""
     return torch.split_with_sizes_copy(flat.to(kind), sizes)
 
 
 def repeated(
-    grad: torch.Tensor,
-    x: torch.Tensor,
-    factors: Sequence[torch.Tensor],
+    grad: Tensor,
+    x: Tensor,
+    factors: Sequence[Tensor],
     alpha: float,
     left: bool,
     needs: Sequence[bool],
@@ -154,26 +150,22 @@ def repeated(
     sizes, kind = [item.numel() for item in factors], grad.dtype
     chosen = [at for at, need in enumerate(needs[1:]) if need]
 
-    def finish(made: list[torch.Tensor], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def finish(made: list[Tensor], tensors: Sequence[Tensor]) -> list[Tensor]:
         every = _taken_apart(made[0], kind, sizes)
         results = [*made[1:], *(every[at] for at in chosen)]
         return [item.view(shape) for item, shape in zip(results, shapes, strict=True)]
 
-    return Prepared(
-        tensors=tensors,
-        launch=found.run,
-        finish=finish,
-    )
+    return Prepared(tensors=tensors, launch=found.run, finish=finish)
 
 
-def _canonical(item: torch.Tensor, left: bool, shared: bool) -> torch.Tensor:
+def _canonical(item: Tensor, left: bool, shared: bool) -> Tensor:
     item = item.contiguous()
     if shared:
         return item.reshape(-1, *item.shape[-2:]) if left else item.reshape(-1, item.shape[-1], 1)
     return item.unsqueeze(-3 if left else -1)
 
 
-def _rows_at_once(a: torch.Tensor, b: torch.Tensor) -> int:
+def _rows_at_once(a: Tensor, b: Tensor) -> int:
     row: int = max(a[..., :1, :, :].numel(), b[..., :1, :, :].numel()) * b.element_size()
     return max(1, _PART_BYTES[b.device.type] // row)
 
@@ -194,9 +186,9 @@ class _Backward:
 
     def __init__(
         self,
-        a: torch.Tensor,
-        b: torch.Tensor,
-        factors: Sequence[torch.Tensor],
+        a: Tensor,
+        b: Tensor,
+        factors: Sequence[Tensor],
         alpha: float,
         left: bool,
         needs: Sequence[bool],
@@ -214,11 +206,11 @@ class _Backward:
         self._calls = calls
 
     @property
-    def memory(self) -> list[torch.Tensor]:
+    def memory(self) -> list[Tensor]:
         """The buffers that were allocated for intermediates."""
         return self._buffers.every
 
-    def through(self, sums: MatrixSums | KernelSums) -> torch.Tensor | None:
+    def through(self, sums: MatrixSums | KernelSums) -> Tensor | None:
         """Adds all rows to `sums`, and returns the gradient of x (*lead, outer, digits, inner), or
         None."""
         a, b, of_x = self._a, self._b, None
@@ -232,11 +224,7 @@ class _Backward:
         return of_x
 
     def _add(
-        self,
-        sums: MatrixSums | KernelSums,
-        a: torch.Tensor,
-        b: torch.Tensor,
-        of_x: torch.Tensor | None,
+        self, sums: MatrixSums | KernelSums, a: Tensor, b: Tensor, of_x: Tensor | None
     ) -> None:
         seen = []
         for group, own in zip(self.parts, self._own, strict=True):
@@ -260,12 +248,12 @@ class _Backward:
 
     def _apply(
         self,
-        item: torch.Tensor,
-        matrices: Sequence[torch.Tensor],
+        item: Tensor,
+        matrices: Sequence[Tensor],
         group: Group,
         alpha: float,
-        out: torch.Tensor | None,
-    ) -> torch.Tensor:
+        out: Tensor | None,
+    ) -> Tensor:
         """`item` with the group's digits contracted with matrices (..., P, Q), times alpha."""
         *lead, outer, digits, inner = item.shape
         before, behind = group.before, group.behind * inner
@@ -286,6 +274,6 @@ class _Backward:
         return out
 
 
-def _over_rows(matrix: torch.Tensor) -> torch.Tensor:
+def _over_rows(matrix: Tensor) -> Tensor:
     """A batch of matrices with a dimension of 1 for the rows, which all use the same matrix."""
     return matrix.unsqueeze(-3) if matrix.dim() > 2 else matrix

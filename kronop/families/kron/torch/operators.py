@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.families.kron.api import gekmm, gemkm, known_call
 from kronop.families.kron.description import Side
@@ -23,13 +24,8 @@ from kronop.torch.registration import register
 
 
 def _compute(
-    x: torch.Tensor,
-    factors: Sequence[torch.Tensor],
-    z: torch.Tensor | None,
-    alpha: float,
-    beta: float,
-    left: bool,
-) -> torch.Tensor:
+    x: Tensor, factors: Sequence[Tensor], z: Tensor | None, alpha: float, beta: float, left: bool
+) -> Tensor:
     # The result is row-major even if Z isn't, because the fake implementation promises that to
     # torch.compile.
     out = None if z is None else _empty(x, factors, z, left)
@@ -38,7 +34,7 @@ def _compute(
 
 
 def _result_shape(
-    x: torch.Tensor, factors: Sequence[torch.Tensor], z: torch.Tensor | None, left: bool
+    x: Tensor, factors: Sequence[Tensor], z: Tensor | None, left: bool
 ) -> tuple[int, ...]:
     shapes = [tuple(item.shape) for item in factors]
     side = Side.Left if left else Side.Right
@@ -49,13 +45,8 @@ def _result_shape(
 
 
 def _fake(
-    x: torch.Tensor,
-    factors: Sequence[torch.Tensor],
-    z: torch.Tensor | None,
-    alpha: float,
-    beta: float,
-    left: bool,
-) -> torch.Tensor:
+    x: Tensor, factors: Sequence[Tensor], z: Tensor | None, alpha: float, beta: float, left: bool
+) -> Tensor:
     for index, item in enumerate(factors):
         check_kind(f"factors[{index}]", item, x.dtype, "x and all factors have one type")
     found = _empty(x, factors, z, left)
@@ -64,31 +55,26 @@ def _fake(
     return found
 
 
-def _empty(
-    x: torch.Tensor, factors: Sequence[torch.Tensor], z: torch.Tensor | None, left: bool
-) -> torch.Tensor:
+def _empty(x: Tensor, factors: Sequence[Tensor], z: Tensor | None, left: bool) -> Tensor:
     """A row-major tensor of the result's shape and type."""
     element = torch.int32 if x.dtype is torch.int8 else x.dtype
     return x.new_empty(_result_shape(x, factors, z, left), dtype=element)
 
 
 def _fake_backward(
-    grad: torch.Tensor,
-    x: torch.Tensor,
-    factors: Sequence[torch.Tensor],
+    grad: Tensor,
+    x: Tensor,
+    factors: Sequence[Tensor],
     alpha: float,
     left: bool,
     needs: Sequence[bool],
-) -> list[torch.Tensor]:
+) -> list[Tensor]:
     tensors = zip((x, *factors), needs, strict=True)
     return [item.new_empty(item.shape) for item, need in tensors if need]
 
 
 def _gradients(
-    given: Named,
-    needs: Named,
-    grad: torch.Tensor,
-    backward: Callable[..., list[torch.Tensor]] | None = None,
+    given: Named, needs: Named, grad: Tensor, backward: Callable[..., list[Tensor]] | None = None
 ) -> Gradients:
     """The gradients of kronop::kron, computed by kronop::kron_backward, or by `backward` if
     given."""
@@ -104,7 +90,7 @@ def _gradients(
 
 
 def _gradients_of_gradients(
-    given: Named, needs: Named, cotangents: Sequence[torch.Tensor | None]
+    given: Named, needs: Named, cotangents: Sequence[Tensor | None]
 ) -> Gradients:
     """The gradients of kronop::kron_backward.
 
@@ -113,7 +99,7 @@ def _gradients_of_gradients(
     """
     operands, scalars = [given.x, *given.factors], (given.alpha, given.left)
     of_grad = None
-    found: list[torch.Tensor | None] = [None] * len(operands)
+    found: list[Tensor | None] = [None] * len(operands)
     for at, direction in enumerate(_scatter(cotangents, given.needs)):
         if direction is None:
             continue
@@ -130,7 +116,7 @@ def _gradients_of_gradients(
     return {"grad": of_grad, "x": found[0], "factors": found[1:]}
 
 
-def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
+def _tangent(given: Named, tangents: Named) -> Tensor | None:
     """The tangent of kronop::kron's result: the sum of the products in which one operand is
     replaced by its tangent, plus beta times the tangent of z."""
     operands = [given.x, *given.factors]
@@ -144,11 +130,11 @@ def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
     return found * beta if found is not None and found is tangents.z else found
 
 
-def _tangents_of_gradients(given: Named, tangents: Named) -> list[torch.Tensor | None]:
+def _tangents_of_gradients(given: Named, tangents: Named) -> list[Tensor | None]:
     """The tangents of kronop::kron_backward's results: each is linear in the other operands, and
     does not depend on the operand that it is the gradient of."""
     tensors = [given.grad, given.x, *given.factors]
-    found: list[torch.Tensor | None] = [None] * len(given.needs)
+    found: list[Tensor | None] = [None] * len(given.needs)
     for at, direction in enumerate((tangents.grad, tangents.x, *tangents.factors)):
         needs = [need and index + 1 != at for index, need in enumerate(given.needs)]
         if direction is not None and any(needs):
@@ -159,21 +145,17 @@ def _tangents_of_gradients(given: Named, tangents: Named) -> list[torch.Tensor |
     return [item for item, need in zip(found, given.needs, strict=True) if need]
 
 
-def _replaced(
-    operands: Sequence[torch.Tensor], at: int, direction: torch.Tensor
-) -> list[torch.Tensor]:
+def _replaced(operands: Sequence[Tensor], at: int, direction: Tensor) -> list[Tensor]:
     return [*operands[:at], direction, *operands[at + 1 :]]
 
 
-def _scatter(
-    found: Sequence[torch.Tensor | None], needs: Sequence[bool]
-) -> list[torch.Tensor | None]:
+def _scatter(found: Sequence[Tensor | None], needs: Sequence[bool]) -> list[Tensor | None]:
     """The gradients in `found`, with None where none was asked for."""
     remaining = iter(found)
     return [next(remaining) if need else None for need in needs]
 
 
-def _sum(first: torch.Tensor | None, second: torch.Tensor | None) -> torch.Tensor | None:
+def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:
     if first is None or second is None:
         return second if first is None else first
     return first + second
@@ -203,27 +185,19 @@ def _prepare_forward(given: Named, needs: Named) -> Prepared | None:
     return dataclasses.replace(found, finish=lambda made, tensors: (made, ()))
 
 
-def _forward(given: Named, needs: Named) -> tuple[torch.Tensor, tuple[()]]:
+def _forward(given: Named, needs: Named) -> tuple[Tensor, tuple[()]]:
     scalars = (given.alpha, given.beta, given.left)
     return _compute(given.x, given.factors, given.z, *scalars), ()
 
 
 def _backward(
-    given: Named,
-    kinds: Named,
-    extra: Sequence[torch.Tensor | None],
-    needs: Named,
-    grad: torch.Tensor,
+    given: Named, kinds: Named, extra: Sequence[Tensor | None], needs: Named, grad: Tensor
 ) -> Gradients:
     return _gradients(given, needs, grad, gradients)
 
 
 def _prepare_backward(
-    given: Named,
-    kinds: Named,
-    extra: Sequence[torch.Tensor | None],
-    needs: Named,
-    grad: torch.Tensor,
+    given: Named, kinds: Named, extra: Sequence[Tensor | None], needs: Named, grad: Tensor
 ) -> Prepared | None:
     if kinds.z is not None:
         return None

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from kronop.families.kron.formed import kronecker_product
 from kronop.families.kron.grouping import Group, permutes
@@ -18,7 +19,7 @@ from kronop.families.ksparse.gradient_api import weight_gradient
 from kronop.torch.memory import kind_of, on_gpu
 
 
-def leading(*tensors: torch.Tensor) -> tuple[int, ...]:
+def leading(*tensors: Tensor) -> tuple[int, ...]:
     """The shape to which the dimensions before the last two broadcast."""
     shapes = [shape for item in tensors if (shape := item.shape[:-2])]
     return torch.broadcast_shapes(*shapes) if shapes else ()
@@ -34,19 +35,17 @@ class MatrixSums:
         alpha: the factor that gradients are scaled by.
     """
 
-    def __init__(
-        self, matrices: Sequence[torch.Tensor], parts: Sequence[Group], alpha: float
-    ) -> None:
+    def __init__(self, matrices: Sequence[Tensor], parts: Sequence[Group], alpha: float) -> None:
         self._matrices, self._parts, self._alpha = matrices, parts, alpha
-        self._sums: list[torch.Tensor | None] = [None] * len(parts)
+        self._sums: list[Tensor | None] = [None] * len(parts)
 
-    def add(self, at: int, a: torch.Tensor, b: torch.Tensor) -> None:
+    def add(self, at: int, a: Tensor, b: Tensor) -> None:
         """Adds some rows to the gradient of group `at`."""
         self._sums[at] = _contract(a, b, self._parts[at], self._alpha, self._sums[at])
 
-    def found(self) -> dict[int, torch.Tensor]:
+    def found(self) -> dict[int, Tensor]:
         """The gradient of each factor of the groups that were asked for, by its index."""
-        every: dict[int, torch.Tensor] = {}
+        every: dict[int, Tensor] = {}
         for group, merged in zip(self._parts, self._sums, strict=True):
             if group.wanted:
                 own = self._matrices[group.start : group.stop]
@@ -72,7 +71,7 @@ class KernelSums:
 
     def __init__(
         self,
-        factors: Sequence[torch.Tensor],
+        factors: Sequence[Tensor],
         parts: Sequence[Group],
         alpha: float,
         left: bool,
@@ -85,7 +84,7 @@ class KernelSums:
         self.flat = factors[0].new_empty(sum(sizes), dtype=kind_of(factors[0]))
         self._begun: set[int] = set()
 
-    def add(self, at: int, a: torch.Tensor, b: torch.Tensor) -> None:
+    def add(self, at: int, a: Tensor, b: Tensor) -> None:
         """Adds some rows to the gradients of group `at`."""
         group = self._parts[at]
         own = self._factors[group.start : group.stop]
@@ -106,9 +105,7 @@ class KernelSums:
         self._begun.add(at)
 
 
-def _contract(
-    a: torch.Tensor, b: torch.Tensor, group: Group, alpha: float, sums: torch.Tensor | None
-) -> torch.Tensor:
+def _contract(a: Tensor, b: Tensor, group: Group, alpha: float, sums: Tensor | None) -> Tensor:
     """alpha dG (*lead, P, Q), the gradient of the merged factor, in the type that sums are taken
     in; plus `sums` if that is not None."""
     *lead, outer, _, inner = b.shape
@@ -130,7 +127,7 @@ def _contract(
     return sums
 
 
-def _by_matmul(a: torch.Tensor, b: torch.Tensor, permuted: bool) -> torch.Tensor:
+def _by_matmul(a: Tensor, b: Tensor, permuted: bool) -> Tensor:
     """dG (size, P, Q), from operands (size, count, P or Q, behind)."""
     if b.shape[-1] == 1 or permuted:
         a, b = (item.mT.reshape(len(b), -1, item.shape[-2]) for item in (a, b))
@@ -138,14 +135,14 @@ def _by_matmul(a: torch.Tensor, b: torch.Tensor, permuted: bool) -> torch.Tensor
     return (a @ b.mT).sum(1)
 
 
-def _summed(merged: torch.Tensor, matrices: Sequence[torch.Tensor]) -> torch.Tensor:
+def _summed(merged: Tensor, matrices: Sequence[Tensor]) -> Tensor:
     """The gradient of a merged factor, summed over the leading dimensions that no factor of the
     group has."""
     lead = leading(*matrices)
     return merged.sum_to_size(*lead, *merged.shape[-2:])
 
 
-def _split(merged: torch.Tensor, matrices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def _split(merged: Tensor, matrices: Sequence[Tensor]) -> list[Tensor]:
     """The gradients of the factors, from that of their Kronecker product."""
     if len(matrices) == 1:
         return [merged]

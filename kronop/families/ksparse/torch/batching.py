@@ -7,11 +7,12 @@ features. Otherwise the mapped dimension joins the batch.
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from kronop.torch.declaration import Named
 
 
-def ksmm(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
+def ksmm(size: int, given: Named, dims: Named) -> tuple[Tensor, int]:
     """The rule of kronop::ksmm: any tensor may be mapped."""
     product = torch.ops.kronop.ksmm.default
     batch_last, bias, z = given.batch_last, given.bias, given.z
@@ -36,7 +37,7 @@ def ksmm(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
     return result.unflatten(-1, (size, -1)), result.dim() - 1
 
 
-def ksmm_gradient(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
+def ksmm_gradient(size: int, given: Named, dims: Named) -> tuple[Tensor, int]:
     """The rule of kronop::ksmm_gradient: there is a gradient for every index of the mapped
     dimension."""
     x, grad = (
@@ -49,11 +50,11 @@ def ksmm_gradient(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, i
     return result.unflatten(0, (size, a)), 0
 
 
-def _mapped(item: torch.Tensor, dim: int | None, size: int) -> torch.Tensor:
+def _mapped(item: Tensor, dim: int | None, size: int) -> Tensor:
     """`item` with the mapped dimension first; expanded to `size` if it is not mapped."""
     return item.expand(size, *item.shape) if dim is None else item.movedim(dim, 0)
 
 
-def _features(item: torch.Tensor, batch_last: bool) -> torch.Tensor:
+def _features(item: Tensor, batch_last: bool) -> Tensor:
     """`item` with its first dimension merged into the features, as their slowest digit."""
     return item.flatten(0, 1) if batch_last else item.movedim(0, -2).flatten(-2)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.families.ksparse import api as functional_ksparse
 from kronop.families.ksparse.torch import steps
@@ -15,7 +16,7 @@ from kronop.families.ksparse.torch.shapes import bias_gradient, turned
 from kronop.torch.declaration import Direct, Gradients, Named, Prepared
 
 
-def _forward(given: Named, needs: Named) -> tuple[torch.Tensor, Sequence[torch.Tensor | None]]:
+def _forward(given: Named, needs: Named) -> tuple[Tensor, Sequence[Tensor | None]]:
     x, chain, last, z = given.x, given.weights, given.batch_last, given.z
     if not any(needs.weights):
         steps.check_differentiable(x, chain)
@@ -30,14 +31,12 @@ def _forward(given: Named, needs: Named) -> tuple[torch.Tensor, Sequence[torch.T
     return result, _kept(between, needs.weights[1:])
 
 
-def _kept(
-    between: Sequence[torch.Tensor | None], needed: Sequence[bool]
-) -> list[torch.Tensor | None]:
+def _kept(between: Sequence[Tensor | None], needed: Sequence[bool]) -> list[Tensor | None]:
     """The operands of the factors after the first, with None for factors without a gradient."""
     return [item if need else None for item, need in zip(between, needed, strict=True)]
 
 
-def _product(given: Named, x: torch.Tensor, chain: Sequence[torch.Tensor]) -> torch.Tensor:
+def _product(given: Named, x: Tensor, chain: Sequence[Tensor]) -> Tensor:
     return functional_ksparse.ksmm(
         x,
         chain,
@@ -50,11 +49,7 @@ def _product(given: Named, x: torch.Tensor, chain: Sequence[torch.Tensor]) -> to
 
 
 def _backward(
-    given: Named,
-    kinds: Named,
-    between: Sequence[torch.Tensor | None],
-    needs: Named,
-    grad: torch.Tensor,
+    given: Named, kinds: Named, between: Sequence[Tensor | None], needs: Named, grad: Tensor
 ) -> Gradients:
     last, found = given.batch_last, {}
     if needs.bias:
@@ -72,11 +67,7 @@ def _backward(
 
 
 def _step_back(
-    given: Named,
-    kinds: Named,
-    between: Sequence[torch.Tensor | None],
-    needs: Named,
-    grad: torch.Tensor,
+    given: Named, kinds: Named, between: Sequence[Tensor | None], needs: Named, grad: Tensor
 ) -> tuple[Any, ...]:
     """The arguments of `steps.gradients`."""
     wanted = [
@@ -87,7 +78,7 @@ def _step_back(
     return grad, given.weights, operands, wanted, given.alpha, given.batch_last, needs.x
 
 
-def _gradient_kind(kind: torch.dtype | None, x: torch.Tensor) -> torch.dtype:
+def _gradient_kind(kind: torch.dtype | None, x: Tensor) -> torch.dtype:
     """The type that the kernel gives a weight's gradient: the weight's own if that is float32, else
     that of x, which autograd casts."""
     return kind if kind is torch.float32 else x.dtype
@@ -126,9 +117,7 @@ def _prepare_forward(given: Named, needs: Named) -> Prepared | None:
         return None
     needed = needs.weights[1:]
 
-    def finish(
-        made: list[torch.Tensor], tensors: Sequence[torch.Tensor]
-    ) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
+    def finish(made: list[Tensor], tensors: Sequence[Tensor]) -> tuple[Tensor, list[Tensor | None]]:
         *between, result = made
         return result, _kept(between, needed)
 
@@ -140,11 +129,7 @@ def _prepare_forward(given: Named, needs: Named) -> Prepared | None:
 
 
 def _prepare_backward(
-    given: Named,
-    kinds: Named,
-    between: Sequence[torch.Tensor | None],
-    needs: Named,
-    grad: torch.Tensor,
+    given: Named, kinds: Named, between: Sequence[Tensor | None], needs: Named, grad: Tensor
 ) -> Prepared | None:
     if not any(needs.weights) or kinds.z is not None:
         return None
@@ -157,9 +142,7 @@ def _prepare_backward(
 
     is_all = all(item is not None for item in wanted)
 
-    def finish(
-        made: list[torch.Tensor], tensors: Sequence[torch.Tensor]
-    ) -> list[torch.Tensor | None]:
+    def finish(made: list[Tensor], tensors: Sequence[Tensor]) -> list[Tensor | None]:
         of_x = made.pop() if needs_x else None
         remaining = iter(made)
         every = made if is_all else [None if item is None else next(remaining) for item in wanted]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 from kronop.families.ksparse import api as functional_ksparse
@@ -22,15 +23,15 @@ _PART_BYTES = 1 << 23
 
 
 def compute(
-    x: torch.Tensor,
-    weights: Sequence[torch.Tensor],
-    bias: torch.Tensor | None,
-    z: torch.Tensor | None,
+    x: Tensor,
+    weights: Sequence[Tensor],
+    bias: Tensor | None,
+    z: Tensor | None,
     alpha: float,
     beta: float,
     batch_last: bool,
     activation: str | None,
-) -> torch.Tensor:
+) -> Tensor:
     # The result is row-major even if Z isn't, because the fake implementation promises that to
     # torch.compile.
     out = None if z is None else fake(x, weights, bias, z, alpha, beta, batch_last, activation)
@@ -48,22 +49,22 @@ def compute(
 
 
 def fake(
-    x: torch.Tensor,
-    weights: Sequence[torch.Tensor],
-    bias: torch.Tensor | None,
-    z: torch.Tensor | None,
+    x: Tensor,
+    weights: Sequence[Tensor],
+    bias: Tensor | None,
+    z: Tensor | None,
     alpha: float,
     beta: float,
     batch_last: bool,
     activation: str | None,
-) -> torch.Tensor:
+) -> Tensor:
     patterns = chain_patterns([tuple(weight.shape) for weight in weights])
     check_types(x, weights)
     shape = result_shape(tuple(x.shape), patterns, batch_last)
     return x.new_empty(shape, dtype=result_element(x, z))
 
 
-def result_element(x: torch.Tensor, z: torch.Tensor | None) -> torch.dtype:
+def result_element(x: Tensor, z: Tensor | None) -> torch.dtype:
     """The torch type of the product's elements."""
     if z is not None:
         return z.dtype
@@ -71,13 +72,13 @@ def result_element(x: torch.Tensor, z: torch.Tensor | None) -> torch.dtype:
 
 
 def compute_gradient(
-    x: torch.Tensor,
-    grad: torch.Tensor,
+    x: Tensor,
+    grad: Tensor,
     pattern: Sequence[int],
     alpha: float,
     batch_last: bool,
     element: torch.dtype | None = None,
-) -> torch.Tensor:
+) -> Tensor:
     """The gradient (a, b, c, d) of weights, from plain tensors.
 
     Sums over the batch are taken in float32 for 16-bit types, and rounded once.
@@ -104,7 +105,7 @@ def compute_gradient(
         return (sums * alpha).to(element).contiguous()
 
 
-def _apart(x: torch.Tensor, a: int, c: int, d: int, batch_last: bool) -> torch.Tensor:
+def _apart(x: Tensor, a: int, c: int, d: int, batch_last: bool) -> Tensor:
     """The operands (a d, c, batch) of a batch of matrix products, each in strides that a library
     multiplies as they are.
 
@@ -116,8 +117,8 @@ def _apart(x: torch.Tensor, a: int, c: int, d: int, batch_last: bool) -> torch.T
 
 
 def fake_gradient(
-    x: torch.Tensor, grad: torch.Tensor, pattern: Sequence[int], alpha: float, batch_last: bool
-) -> torch.Tensor:
+    x: Tensor, grad: Tensor, pattern: Sequence[int], alpha: float, batch_last: bool
+) -> Tensor:
     a, b, c, d = pattern
     check_features(tuple(x.shape), (a, b, c, d), batch_last)
     check_features(tuple(grad.shape), (a, c, b, d), batch_last, "G")

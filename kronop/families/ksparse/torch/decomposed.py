@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from kronop.families.ksparse.description import outputs_of
 from kronop.families.ksparse.shape_arguments import with_features
@@ -13,7 +14,7 @@ from kronop.families.ksparse.torch.shapes import as_matrix
 from kronop.torch.scaling import scaled
 
 
-def bmm_product(x: torch.Tensor, weight: torch.Tensor, batch_last: bool) -> torch.Tensor:
+def bmm_product(x: Tensor, weight: Tensor, batch_last: bool) -> Tensor:
     """x K', or K x with `batch_last`, by a batch of a d matrix products, with the permutations
     before and after it; for an x of any number of dimensions."""
     a, b, c, d = weight.shape
@@ -29,7 +30,7 @@ def bmm_product(x: torch.Tensor, weight: torch.Tensor, batch_last: bool) -> torc
     return result.reshape(shape)
 
 
-def biased(result: torch.Tensor, bias: torch.Tensor | None, batch_last: bool) -> torch.Tensor:
+def biased(result: Tensor, bias: Tensor | None, batch_last: bool) -> Tensor:
     """The result with the bias (features,) or None added, in the result's type."""
     if bias is None:
         return result
@@ -39,15 +40,15 @@ def biased(result: torch.Tensor, bias: torch.Tensor | None, batch_last: bool) ->
 
 
 def ksmm(
-    x: torch.Tensor,
-    weights: Sequence[torch.Tensor],
-    bias: torch.Tensor | None,
-    z: torch.Tensor | None,
+    x: Tensor,
+    weights: Sequence[Tensor],
+    bias: Tensor | None,
+    z: Tensor | None,
     alpha: float,
     beta: float,
     batch_last: bool,
     activation: str | None,
-) -> torch.Tensor:
+) -> Tensor:
     """kronop::ksmm, from the same arguments."""
     element = result_element(x, z)
     x = x.to(element)

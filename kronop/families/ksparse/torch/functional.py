@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from kronop.core.calls import check_activation
 from kronop.descriptions.activation import ActivationName
@@ -18,16 +19,16 @@ from kronop.torch.direct import is_plain, needs_gradient
 
 
 def ksmm(
-    x: torch.Tensor,
-    weights: torch.Tensor | Sequence[torch.Tensor],
+    x: Tensor,
+    weights: Tensor | Sequence[Tensor],
     *,
     batch_last: bool = False,
-    bias: torch.Tensor | None = None,
+    bias: Tensor | None = None,
     activation: ActivationName | None = None,
     alpha: float = 1.0,
     beta: float | None = None,
-    z: torch.Tensor | None = None,
-) -> torch.Tensor:
+    z: Tensor | None = None,
+) -> Tensor:
     """activation(alpha x K' + beta z + bias), differentiable in x, all weights, bias and z.
 
     As `kronop.ksmm`, and a torch operator: autograd to any order and in both modes, autocast,
@@ -106,8 +107,8 @@ def ksmm(
 
 
 def again(
-    x: torch.Tensor, weights: Sequence[torch.Tensor], bias: torch.Tensor | None, batch_last: bool
-) -> torch.Tensor | None:
+    x: Tensor, weights: Sequence[Tensor], bias: Tensor | None, batch_last: bool
+) -> Tensor | None:
     """The result of `ksmm` by repeating an earlier call with tensors like these; None if there was
     none, so that `ksmm` has to be called. Not for use under tracing. No tensor may be a list."""
     tensors = [x, *weights] if bias is None else [x, *weights, bias]
@@ -121,7 +122,7 @@ def _frame(count: int, is_plain: bool, batch_last: bool) -> tuple[object, ...]:
     return (1, count, None if is_plain else 1, None, 1.0, 0.0, batch_last, None)
 
 
-def _may_need_derivative(tensors: Sequence[torch.Tensor]) -> bool:
+def _may_need_derivative(tensors: Sequence[Tensor]) -> bool:
     """Whether a derivative may be needed; True if that can't be told.
 
     Under torch.func transforms it can't: requires_grad is False for a mapped row of a tensor that
@@ -134,15 +135,15 @@ def _may_need_derivative(tensors: Sequence[torch.Tensor]) -> bool:
 
 
 def _eager(
-    x: torch.Tensor,
-    chain: Sequence[torch.Tensor],
+    x: Tensor,
+    chain: Sequence[Tensor],
     batch_last: bool,
-    bias: torch.Tensor | None,
+    bias: Tensor | None,
     activation: str | None,
     alpha: float,
     beta: float,
-    z: torch.Tensor | None,
-) -> torch.Tensor:
+    z: Tensor | None,
+) -> Tensor:
     if not needs_gradient((x, *chain, bias, z)):
         return product.plain(x, chain, bias, z, alpha, beta, batch_last, activation)
     check_activation(activation)
@@ -151,15 +152,15 @@ def _eager(
     return _activated(result, activation)
 
 
-def _activated(result: torch.Tensor, activation: str | None) -> torch.Tensor:
+def _activated(result: Tensor, activation: str | None) -> Tensor:
     return result if activation is None else getattr(torch.nn.functional, activation)(result)
 
 
 def _check(
-    x: torch.Tensor,
-    chain: Sequence[torch.Tensor],
-    bias: torch.Tensor | None,
-    z: torch.Tensor | None,
+    x: Tensor,
+    chain: Sequence[Tensor],
+    bias: Tensor | None,
+    z: Tensor | None,
     activation: str | None,
 ) -> None:
     """Refuses arguments for which the operator's own messages would not say what is wrong."""

@@ -11,7 +11,7 @@ operators are linear in each of their operands, and their derivatives consist of
 
 from __future__ import annotations
 
-import torch
+from torch import Tensor
 
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.torch import batching, computing, decomposed
@@ -22,15 +22,15 @@ from kronop.torch.memory import settled
 from kronop.torch.registration import register
 
 
-def _factor(x: torch.Tensor, weight: torch.Tensor, last: bool, alpha: float = 1) -> torch.Tensor:
+def _factor(x: Tensor, weight: Tensor, last: bool, alpha: float = 1) -> Tensor:
     """The product with one factor."""
     return ksmm(x, [weight], None, None, alpha, 0, last, None)
 
 
-def _gradients(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:
+def _gradients(given: Named, needs: Named, grad: Tensor) -> Gradients:
     """The gradients of kronop::ksmm. The results between factors are computed again, from x."""
     x, weights, last, grad = given.x, given.weights, given.batch_last, settled(grad)
-    found: dict[str, torch.Tensor] = {}
+    found: dict[str, Tensor] = {}
     if needs.bias:
         found["bias"] = bias_gradient(grad, last)
     if needs.z:
@@ -56,7 +56,7 @@ def _gradients(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:
     return found | {"x": grad} if needs.x else found
 
 
-def _gradients_of_gradient(given: Named, needs: Named, direction: torch.Tensor) -> Gradients:
+def _gradients_of_gradient(given: Named, needs: Named, direction: Tensor) -> Gradients:
     """The gradients of kronop::ksmm_gradient: products with `direction` as weights."""
     last, alpha, found = given.batch_last, given.alpha, {}
     if needs.x:
@@ -66,7 +66,7 @@ def _gradients_of_gradient(given: Named, needs: Named, direction: torch.Tensor) 
     return found
 
 
-def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
+def _tangent(given: Named, tangents: Named) -> Tensor | None:
     """The tangent of kronop::ksmm's result. If a factor's operand x has the tangent u, its result
     has the tangent u K' + x dK', where the weights of dK are the tangent of those of K."""
     x, weights, last, found = given.x, given.weights, given.batch_last, tangents.x
@@ -82,13 +82,13 @@ def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
 
 
 def _sum_of_products(
-    tangent: torch.Tensor | None,
-    weight: torch.Tensor,
-    x: torch.Tensor,
-    of_weight: torch.Tensor | None,
-    others: tuple[torch.Tensor | None, torch.Tensor | None, float, float],
+    tangent: Tensor | None,
+    weight: Tensor,
+    x: Tensor,
+    of_weight: Tensor | None,
+    others: tuple[Tensor | None, Tensor | None, float, float],
     last: bool,
-) -> torch.Tensor | None:
+) -> Tensor | None:
     """alpha (u K' + x dK') + beta z + bias, leaving out the summands whose tangent is None.
 
     Args:
@@ -105,8 +105,8 @@ def _sum_of_products(
 
 
 def _tangent_of_summands(
-    given: Named, of_bias: torch.Tensor | None, of_z: torch.Tensor | None
-) -> torch.Tensor | None:
+    given: Named, of_bias: Tensor | None, of_z: Tensor | None
+) -> Tensor | None:
     if of_bias is not None:
         behind = given.x.dim() - 1 if given.batch_last else 0
         of_bias = of_bias.reshape(-1, *[1] * behind)
@@ -115,7 +115,7 @@ def _tangent_of_summands(
     return given.beta * of_z if of_bias is None else given.beta * of_z + of_bias
 
 
-def _tangent_of_gradient(given: Named, tangents: Named) -> torch.Tensor | None:
+def _tangent_of_gradient(given: Named, tangents: Named) -> Tensor | None:
     """The tangent of kronop::ksmm_gradient's result."""
     others = (list(given.pattern), given.alpha, given.batch_last)
     found = None if tangents.x is None else ksmm_gradient(tangents.x, given.grad, *others)

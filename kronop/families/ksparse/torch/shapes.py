@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
 
 
-def turned(weight: torch.Tensor) -> torch.Tensor:
+def turned(weight: Tensor) -> Tensor:
     """The weights (a, c, b, d) of the transposed factor, as a view."""
     return weight.transpose(1, 2)
 
 
-def check_types(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> None:
+def check_types(x: Tensor, weights: Sequence[Tensor]) -> None:
     """Refuses weights of another element type, or on another device, than the operand."""
     for index, weight in enumerate(weights):
         if weight.device != x.device:
@@ -40,16 +41,14 @@ def check_types(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> None:
             )
 
 
-def as_matrix(x: torch.Tensor, batch_last: bool) -> torch.Tensor:
+def as_matrix(x: Tensor, batch_last: bool) -> Tensor:
     """(batch, features), or (features, batch); a vector is a batch of one."""
     if x.ndim == 1:
         return x.unsqueeze(1 if batch_last else 0)
     return x.flatten(1) if batch_last else x.flatten(0, -2)
 
 
-def bias_gradient(
-    grad: torch.Tensor, batch_last: bool, element: torch.dtype | None = None
-) -> torch.Tensor:
+def bias_gradient(grad: Tensor, batch_last: bool, element: torch.dtype | None = None) -> Tensor:
     """The sum over the batch, of type `element` (None: that of the gradient)."""
     dimensions = tuple(range(1, grad.dim())) if batch_last else tuple(range(grad.dim() - 1))
     return grad.sum(dimensions, dtype=element) if dimensions else grad

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from kronop.families.ksparse.description import inputs_of, outputs_of
 from kronop.families.ksparse.shape_arguments import with_features
@@ -23,9 +24,7 @@ from kronop.torch.registration import register
 _LEAST_POWER = 16
 
 
-def sparse_product(
-    x: torch.Tensor, weight: torch.Tensor, batch_last: bool, blocks: bool
-) -> torch.Tensor:
+def sparse_product(x: Tensor, weight: Tensor, batch_last: bool, blocks: bool) -> Tensor:
     """x K', or K x with `batch_last`, for a matrix x. K is a block-sparse matrix with `blocks`,
     else a CSR matrix."""
     if transforms.are_needed():  # torch's sparse matrices don't support torch.func.
@@ -33,7 +32,7 @@ def sparse_product(
     return _product(x, weight, batch_last, blocks)
 
 
-def einsum_product(x: torch.Tensor, weight: torch.Tensor, batch_last: bool) -> torch.Tensor:
+def einsum_product(x: Tensor, weight: Tensor, batch_last: bool) -> Tensor:
     """x K', or K x with `batch_last`, by torch.einsum, for an x of any number of dimensions."""
     a, _, c, d = weight.shape
     if batch_last:
@@ -43,7 +42,7 @@ def einsum_product(x: torch.Tensor, weight: torch.Tensor, batch_last: bool) -> t
     return torch.einsum("...ikl,ijkl->...ijl", x, weight).flatten(-3)
 
 
-def by_rows(weight: torch.Tensor) -> torch.Tensor:
+def by_rows(weight: Tensor) -> Tensor:
     """K (a b d, a c d) as a CSR matrix."""
     a, b, c, d = weight.shape
     rows, columns = outputs_of(weight.shape), inputs_of(weight.shape)
@@ -60,7 +59,7 @@ def by_rows(weight: torch.Tensor) -> torch.Tensor:
     )
 
 
-def by_blocks(weight: torch.Tensor) -> torch.Tensor:
+def by_blocks(weight: Tensor) -> Tensor:
     """K as a BSR matrix, with rows in the order (a, d, b) and columns in the order (a, d, c), which
     makes it block-diagonal.
 
@@ -82,7 +81,7 @@ def by_blocks(weight: torch.Tensor) -> torch.Tensor:
     )
 
 
-def _flat(item: torch.Tensor) -> torch.Tensor:
+def _flat(item: Tensor) -> Tensor:
     """A contiguous vector of the elements: torch's sparse products ignore strides without an
     error."""
     return item.reshape(-1).contiguous()
@@ -94,11 +93,11 @@ def _block_size(b: int, c: int) -> int:
     return power if power >= _LEAST_POWER else common
 
 
-def _digits(weight: torch.Tensor, *counts: int) -> list[torch.Tensor]:
+def _digits(weight: Tensor, *counts: int) -> list[Tensor]:
     return [torch.arange(count, dtype=torch.int32, device=weight.device) for count in counts]
 
 
-def _compute(x: torch.Tensor, weight: torch.Tensor, batch_last: bool, blocks: bool) -> torch.Tensor:
+def _compute(x: Tensor, weight: Tensor, batch_last: bool, blocks: bool) -> Tensor:
     a, b, c, d = weight.shape
     kind = x.dtype
     if not x.is_cuda and x.element_size() == 2:  # torch multiplies 16-bit types on GPUs only.
@@ -113,18 +112,18 @@ def _compute(x: torch.Tensor, weight: torch.Tensor, batch_last: bool, blocks: bo
     return (result if batch_last else result.mT).to(kind).contiguous()
 
 
-def _swapped(columns: torch.Tensor, digits: Sequence[int]) -> torch.Tensor:
+def _swapped(columns: Tensor, digits: Sequence[int]) -> Tensor:
     """`columns` with the last two of the three digits of its features exchanged."""
     if 1 in digits[1:]:
         return columns
     return columns.unflatten(0, tuple(digits)).transpose(1, 2).flatten(0, 2)
 
 
-def _fake(x: torch.Tensor, weight: torch.Tensor, batch_last: bool, blocks: bool) -> torch.Tensor:
+def _fake(x: Tensor, weight: Tensor, batch_last: bool, blocks: bool) -> Tensor:
     return x.new_empty(with_features(x.shape, outputs_of(weight.shape), batch_last))
 
 
-def _gradients(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:
+def _gradients(given: Named, needs: Named, grad: Tensor) -> Gradients:
     found = {}
     if needs.x:
         found["x"] = sparse_product(grad, turned(given.weight), given.batch_last, given.blocks)
@@ -134,9 +133,7 @@ def _gradients(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:
     return found
 
 
-def _weight_gradient(
-    x: torch.Tensor, grad: torch.Tensor, pattern: Sequence[int], batch_last: bool
-) -> torch.Tensor:
+def _weight_gradient(x: Tensor, grad: Tensor, pattern: Sequence[int], batch_last: bool) -> Tensor:
     a, b, c, d = pattern
     at = 0 if batch_last else 1
     x, grad = x.unflatten(at, (a, c, d)), grad.unflatten(at, (a, b, d))

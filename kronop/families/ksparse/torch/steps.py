@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.core import program
 from kronop.errors import ElementTypeError, mismatch
@@ -27,24 +28,18 @@ class _Calls:
 
     def product(
         self,
-        x: torch.Tensor,
-        weight: torch.Tensor,
+        x: Tensor,
+        weight: Tensor,
         last: bool,
         alpha: float,
-        bias: torch.Tensor | None,
-        out: torch.Tensor | None,
-    ) -> torch.Tensor:
+        bias: Tensor | None,
+        out: Tensor | None,
+    ) -> Tensor:
         return ksmm(x, weight, batch_last=last, alpha=alpha, bias=bias, out=out)
 
     def gradient(
-        self,
-        x: torch.Tensor,
-        grad: torch.Tensor,
-        weight: torch.Tensor,
-        last: bool,
-        alpha: float,
-        kind: torch.dtype,
-    ) -> torch.Tensor:
+        self, x: Tensor, grad: Tensor, weight: Tensor, last: bool, alpha: float, kind: torch.dtype
+    ) -> Tensor:
         return compute_gradient(x, grad, tuple(weight.shape), alpha, last, kind)
 
 
@@ -57,27 +52,21 @@ class _NotedCalls(_Calls):
 
     def product(
         self,
-        x: torch.Tensor,
-        weight: torch.Tensor,
+        x: Tensor,
+        weight: Tensor,
         last: bool,
         alpha: float,
-        bias: torch.Tensor | None,
-        out: torch.Tensor | None,
-    ) -> torch.Tensor:
+        bias: Tensor | None,
+        out: Tensor | None,
+    ) -> Tensor:
         pattern, scalars = tuple(weight.shape), (alpha, 0.0)
         return self._run(
             ksparse_arguments(x, weight, pattern, last, bias, None, scalars, None, out)
         )
 
     def gradient(
-        self,
-        x: torch.Tensor,
-        grad: torch.Tensor,
-        weight: torch.Tensor,
-        last: bool,
-        alpha: float,
-        kind: torch.dtype,
-    ) -> torch.Tensor:
+        self, x: Tensor, grad: Tensor, weight: Tensor, last: bool, alpha: float, kind: torch.dtype
+    ) -> Tensor:
         pattern = tuple(weight.shape)
         x, grad = as_matrix(x, last), as_matrix(grad, last)
         out = x.new_empty(pattern, dtype=kind)
@@ -85,19 +74,15 @@ class _NotedCalls(_Calls):
             gradient_arguments(x, grad, pattern, batch_last=last, alpha=alpha, out=out)
         )
 
-    def _run(self, arguments: Any) -> torch.Tensor:
+    def _run(self, arguments: Any) -> Tensor:
         arguments.operation.run(arguments)
         self._recording.add(arguments)
         return arguments.Y
 
 
 def products(
-    x: torch.Tensor,
-    chain: Sequence[torch.Tensor],
-    bias: torch.Tensor | None,
-    alpha: float,
-    last: bool,
-) -> list[torch.Tensor]:
+    x: Tensor, chain: Sequence[Tensor], bias: Tensor | None, alpha: float, last: bool
+) -> list[Tensor]:
     """The result of each factor of the chain; the last one is times `alpha`, plus the bias."""
     form, tensors = _forward_of(x, chain, bias, last)
     results, recording = program.repeat(form, alpha, tensors)
@@ -119,19 +104,15 @@ def products(
 
 
 def _forward_of(
-    x: torch.Tensor, chain: Sequence[torch.Tensor], bias: torch.Tensor | None, last: bool
-) -> tuple[tuple[object, ...], list[torch.Tensor]]:
+    x: Tensor, chain: Sequence[Tensor], bias: Tensor | None, last: bool
+) -> tuple[tuple[object, ...], list[Tensor]]:
     """(form, tensors): the key under which a forward's program is recorded."""
     tensors = [x, *chain] if bias is None else [x, *chain, bias]
     return ("factors", last, bias is None), tensors
 
 
 def known_products(
-    x: torch.Tensor,
-    chain: Sequence[torch.Tensor],
-    bias: torch.Tensor | None,
-    alpha: float,
-    last: bool,
+    x: Tensor, chain: Sequence[Tensor], bias: Tensor | None, alpha: float, last: bool
 ) -> program.Program | None:
     """The program that repeats these `products`, if such a call was recorded."""
     form, tensors = _forward_of(x, chain, bias, last)
@@ -139,22 +120,22 @@ def known_products(
 
 
 def _backward_of(
-    grad: torch.Tensor,
-    chain: Sequence[torch.Tensor],
-    operands: Sequence[torch.Tensor | None],
+    grad: Tensor,
+    chain: Sequence[Tensor],
+    operands: Sequence[Tensor | None],
     kinds: Sequence[torch.dtype | None],
     last: bool,
     needs_x: bool,
-) -> tuple[tuple[object, ...], list[torch.Tensor]]:
+) -> tuple[tuple[object, ...], list[Tensor]]:
     """(form, tensors): the key under which a backward's program is recorded."""
     given = [item for item in operands if item is not None]
     return ("factors' gradients", last, needs_x, *kinds), [grad, *chain, *given]
 
 
 def known_gradients(
-    grad: torch.Tensor,
-    chain: Sequence[torch.Tensor],
-    operands: Sequence[torch.Tensor | None],
+    grad: Tensor,
+    chain: Sequence[Tensor],
+    operands: Sequence[Tensor | None],
     kinds: Sequence[torch.dtype | None],
     alpha: float,
     last: bool,
@@ -169,14 +150,14 @@ def known_gradients(
 
 
 def gradients(
-    grad: torch.Tensor,
-    chain: Sequence[torch.Tensor],
-    operands: Sequence[torch.Tensor | None],
+    grad: Tensor,
+    chain: Sequence[Tensor],
+    operands: Sequence[Tensor | None],
     kinds: Sequence[torch.dtype | None],
     alpha: float,
     last: bool,
     needs_x: bool,
-) -> tuple[torch.Tensor | None, list[torch.Tensor | None]]:
+) -> tuple[Tensor | None, list[Tensor | None]]:
     """The gradients of x (or None) and of the weights, given that of the result.
 
     Args:
@@ -210,7 +191,7 @@ def gradients(
     return of_x, of_weights
 
 
-def check_differentiable(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> None:
+def check_differentiable(x: Tensor, weights: Sequence[Tensor]) -> None:
     """Refuses operands of types for which there is no backward."""
     for name, item in (("x", x), *((f"weights[{at}]", item) for at, item in enumerate(weights))):
         if item.element_size() == 1 and item.is_floating_point():
@@ -229,8 +210,8 @@ class _Backward:
 
     def __init__(
         self,
-        chain: Sequence[torch.Tensor],
-        operands: Sequence[torch.Tensor | None],
+        chain: Sequence[Tensor],
+        operands: Sequence[Tensor | None],
         kinds: Sequence[torch.dtype | None],
         last: bool,
         needs_x: bool,
@@ -242,7 +223,7 @@ class _Backward:
         self._first = -1 if needs_x else asked[0]
         self.buffers = Buffers()
 
-    def through(self, grad: torch.Tensor, alpha: float) -> list[torch.Tensor]:
+    def through(self, grad: Tensor, alpha: float) -> list[Tensor]:
         """The gradients of the weights that are asked for, in order, then that of x if asked
         for."""
         found, last = [], self._last

@@ -16,6 +16,10 @@ from kronop.late import imported
 class KronopError(Exception):
     """Root of every error that kronop raises.
 
+    Args:
+        message: the whole message; or what does not fit, if the others are given.
+        expected, got, hint: what was expected, what was given, what to do.
+
     Example:
         >>> try:
         ...     kronop.gemkm(np.ones((4, 60)), [np.ones((8, 8)), np.ones((8, 8))])
@@ -23,6 +27,12 @@ class KronopError(Exception):
         ...     print(type(error).__name__, error)
         ArgumentError shape of X: expected (..., M, 64), since 8^2 = 64, got (4, 60); check X ...
     """
+
+    def __init__(
+        self, message: str, *, expected: object = None, got: object = None, hint: str = ""
+    ) -> None:
+        text = mismatch(message, expected=expected, got=got, hint=hint) if hint else message
+        super().__init__(text)
 
 
 class DescriptionError(KronopError, ValueError):

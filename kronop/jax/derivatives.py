@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import ad
 
-from kronop.errors import ElementTypeError, mismatch
+from kronop.errors import ElementTypeError
 
 Steps = Callable[..., jax.Array]
 """The product of x and factors, with the parameters by name, as a chain of single ones."""
@@ -75,12 +75,10 @@ def differentiate(
 def _check_types(x: jax.Array, result: jax.Array) -> None:
     if x.dtype != result.dtype:
         raise ElementTypeError(
-            mismatch(
-                "element type of a product with derivatives",
-                expected="float64, 32 or 16, or bfloat16",
-                got=x.dtype.name,
-                hint="8-bit types have no derivatives",
-            )
+            "element type of a product with derivatives",
+            expected="float64, 32 or 16, or bfloat16",
+            got=x.dtype.name,
+            hint="8-bit types have no derivatives",
         )
 
 

@@ -100,13 +100,8 @@ class Layout:
 
     def places(self, frame: Sequence[Any], names: Sequence[str]) -> tuple[int, ...]:
         """The indices, in the flat list of tensors, of those whose names are in `names`."""
-        count = sum(
-            1 if kind == _ONE else item
-            for kind, item in zip(self._kinds, frame, strict=True)
-            if kind != _OTHER and item is not None
-        )
-        _, found = self.split(self.some(self.join(frame, range(count)), names))
-        return tuple(found)
+        chosen = self.each((name in names for name in self.names), frame)
+        return tuple(at for at, is_it in enumerate(self.flat(frame, chosen)) if is_it)
 
     def join(self, frame: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
         """The nested arguments from a frame and a flat list: the inverse of `split`.
@@ -126,23 +121,17 @@ class Layout:
                 at += 1
         return found
 
-    def each(self, values: Iterable[Any], arguments: Iterable[Any]) -> list[Any]:
-        """The values, one for each argument; None for a list of tensors becomes a list of None."""
+    def each(self, values: Iterable[Any], frame: Iterable[Any]) -> list[Any]:
+        """The values, one for each argument; one for a list of tensors is that of each of them."""
         return [
-            [None] * len(item) if kind == _MANY and value is None else value
-            for kind, value, item in zip(self._kinds, values, arguments, strict=True)
+            [value] * item if kind == _MANY and not isinstance(value, (list, tuple)) else value
+            for kind, value, item in zip(self._kinds, values, frame, strict=True)
         ]
 
     def mapped(self, change: Callable[[Tensor], Tensor], arguments: Iterable[Any]) -> list[Any]:
         """The arguments, with every tensor changed."""
-        return [
-            item
-            if kind == _OTHER or item is None
-            else [change(one) for one in item]
-            if kind == _MANY
-            else change(item)
-            for kind, item in zip(self._kinds, arguments, strict=True)
-        ]
+        frame, tensors = self.split(arguments)
+        return self.join(frame, [change(item) for item in tensors])
 
     def replaced(
         self, arguments: Sequence[Any], names: Sequence[str], tensors: Sequence[Any]
@@ -180,13 +169,12 @@ class Layout:
 
     def facts(self, read: Callable[[Tensor], Any], arguments: Iterable[Any]) -> list[Any]:
         """`read` of each tensor, in lists for lists of tensors; None for other arguments."""
-        found: list[Any] = []
-        for kind, item in zip(self._kinds, arguments, strict=True):
-            if kind == _MANY:
-                found.append([read(one) for one in item])
-            else:
-                found.append(None if kind == _OTHER or item is None else read(item))
-        return found
+        return [
+            [read(one) for one in item]
+            if kind == _MANY
+            else (None if kind == _OTHER or item is None else read(item))
+            for kind, item in zip(self._kinds, arguments, strict=True)
+        ]
 
     def flat(self, frame: Iterable[Any], values: Iterable[Any]) -> list[Any]:
         """The values that belong to tensors, as a flat list: nested ones are flattened."""

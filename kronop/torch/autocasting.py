@@ -11,7 +11,6 @@ from torch import Tensor
 from kronop.torch.arguments import Layout
 from kronop.torch.declaration import Autocast
 
-_DEVICES = ("CPU", "CUDA")
 # The types of tensors that autocast casts.
 _CAST = (torch.float32, torch.float16, torch.bfloat16)
 _KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.DispatchKeySet(
@@ -28,12 +27,6 @@ def is_casting(device: str) -> bool:
 def kind_for(how: Autocast, device: str) -> torch.dtype:
     """The type that autocast, which is on, casts to on this type of device."""
     return torch.float32 if how is Autocast.Wide else torch.get_autocast_dtype(device)
-
-
-def cast(how: Autocast, device: str, layout: Layout, arguments: Sequence[Any]) -> list[Any]:
-    """The arguments, with their tensors cast to autocast's type for this type of device."""
-    kind = kind_for(how, device)
-    return layout.mapped(lambda item: item.to(kind) if _is_cast(item) else item, arguments)
 
 
 def cast_to(kind: torch.dtype, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -63,22 +56,19 @@ def without_autocast() -> Any:
     return torch._C._ExcludeDispatchKeyGuard(_KEYS)
 
 
-def register(
-    library: torch.library.Library,
-    name: str,
-    operator: torch._ops.OpOverload,
-    layout: Layout,
-    how: Autocast,
-) -> None:
-    """Registers kernels for autocast that cast the tensors of an operator of `library`."""
+def casting(
+    call: Callable[..., Any], layout: Layout, how: Autocast, device: str | None = None
+) -> Callable[..., Any]:
+    """`call` with its tensors cast before, as on this type of device; None: as on that of the first
+    tensor, if autocast is on for it."""
 
-    def kernel(device: str) -> Callable[..., Any]:
-        def call(*arguments: object) -> Any:
-            arguments = (*cast(how, device, layout, arguments),)
-            with without_autocast():
-                return operator(*arguments)
+    def cast(*arguments: object) -> Any:
+        here = device or layout.split(arguments)[1][0].device.type
+        if device is None and not is_casting(here):
+            return call(*arguments)
+        kind = kind_for(how, here)
+        narrow = layout.mapped(lambda item: item.to(kind) if _is_cast(item) else item, arguments)
+        with without_autocast():
+            return call(*narrow)
 
-        return call
-
-    for device in _DEVICES:
-        library.impl(name, kernel(device.lower()), f"Autocast{device}")
+    return cast

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kronop.args.frameworks import NESTED, SPREAD
 from kronop.args.strides import broadcast_shapes
-from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, converting
 
 # What tensors of a chain or product may be listed in.
 LISTS = (list, tuple, torch.nn.ParameterList)
@@ -32,38 +32,30 @@ def check_tensor(name: str, item: object, dimensions: int, elsewhere: str) -> No
     """
     if not isinstance(item, Tensor):
         raise ElementTypeError(
-            mismatch(
-                name,
-                expected="a torch tensor",
-                got=type(item).__name__,
-                hint=f"{elsewhere} take tensors of other frameworks",
-            )
+            name,
+            expected="a torch tensor",
+            got=type(item).__name__,
+            hint=f"{elsewhere} take tensors of other frameworks",
         )
     if hasattr(item, "to_local"):
         raise ArgumentError(
-            mismatch(name, expected="a tensor of this rank alone", got="a DTensor", hint=SPREAD)
+            name, expected="a tensor of this rank alone", got="a DTensor", hint=SPREAD
         )
     if item.is_nested:
-        raise ArgumentError(
-            mismatch(name, expected="a strided tensor", got="a nested tensor", hint=NESTED)
-        )
+        raise ArgumentError(name, expected="a strided tensor", got="a nested tensor", hint=NESTED)
     if item.is_complex():
         raise ElementTypeError(
-            mismatch(
-                f"element type of {name}",
-                expected="one that kronop has",
-                got=str(item.dtype),
-                hint=converting(item.dtype, ""),
-            )
+            f"element type of {name}",
+            expected="one that kronop has",
+            got=str(item.dtype),
+            hint=converting(item.dtype, ""),
         )
     if item.dim() < dimensions:
         raise ArgumentError(
-            mismatch(
-                f"shape of {name}",
-                expected=f"at least {dimensions} dimensions",
-                got=tuple(item.shape),
-                hint="reshape it",
-            )
+            f"shape of {name}",
+            expected=f"at least {dimensions} dimensions",
+            got=tuple(item.shape),
+            hint="reshape it",
         )
 
 
@@ -71,12 +63,10 @@ def check_device(name: str, item: Tensor, device: torch.device) -> None:
     """Raises ArgumentError unless a tensor is on this device."""
     if item.device != device:
         raise ArgumentError(
-            mismatch(
-                f"device of {name}",
-                expected=str(device),
-                got=str(item.device),
-                hint="move all tensors to one device",
-            )
+            f"device of {name}",
+            expected=str(device),
+            got=str(item.device),
+            hint="move all tensors to one device",
         )
 
 
@@ -84,7 +74,7 @@ def check_kind(name: str, item: Tensor, kind: torch.dtype, hint: str) -> None:
     """Raises ElementTypeError unless a tensor is of this element type."""
     if item.dtype != kind:
         raise ElementTypeError(
-            mismatch(f"element type of {name}", expected=str(kind), got=str(item.dtype), hint=hint)
+            f"element type of {name}", expected=str(kind), got=str(item.dtype), hint=hint
         )
 
 
@@ -92,12 +82,10 @@ def number(name: str, value: Any) -> float:
     """The scalar, which must not be a tensor."""
     if isinstance(value, Tensor):
         raise ElementTypeError(
-            mismatch(
-                name,
-                expected="a number",
-                got="a tensor",
-                hint="multiply the tensors by it: scalars of kronop have no gradient",
-            )
+            name,
+            expected="a number",
+            got="a tensor",
+            hint="multiply the tensors by it: scalars of kronop have no gradient",
         )
     if isinstance(value, int):
         return value
@@ -105,7 +93,7 @@ def number(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError) as error:
         raise ElementTypeError(
-            mismatch(name, expected="a real number", got=repr(value), hint="pass an int or a float")
+            name, expected="a real number", got=repr(value), hint="pass an int or a float"
         ) from error
 
 
@@ -113,7 +101,7 @@ def check_source(beta: float, z: object, called: str = "z") -> None:
     """Refuses a beta without z, `called` so by the user: it would scale nothing."""
     if z is None and beta:
         expected = f"0 without {called}"
-        raise ArgumentError(mismatch("beta", expected=expected, got=beta, hint=f"pass {called}"))
+        raise ArgumentError("beta", expected=expected, got=beta, hint=f"pass {called}")
 
 
 def common_shape(named: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:

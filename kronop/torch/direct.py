@@ -83,10 +83,15 @@ class Plain:
 
     def __init__(self, operator: Operator, layout: Layout, derivatives: Derivatives) -> None:
         self._operator, self._layout, self._derivatives = operator, layout, derivatives
-        self._direct = operator.direct or Direct(
-            forward=lambda given, needs: (operator.compute(*vars(given).values()), ()),
-            backward=lambda given, kinds, extra, needs, grad: operator.backward(given, needs, grad),
+        self._direct = direct = operator.direct or Direct(backward=operator.backward)
+        self._direct_forward = direct.forward or (
+            lambda given, needs: (operator.compute(given), ())
         )
+        self._prepare_forward = direct.prepare
+        if direct.prepare is None and (prepare := operator.prepare) is not None:
+            self._prepare_forward = lambda given, needs: (
+                None if (found := prepare(given)) is None else found.as_forward()
+            )
         inside = self._direct.parameters
         self._kept_inside = tuple(name for name in inside if name in operator.saved)
         self._cast_before = tuple(name for name in layout.names if name not in inside)
@@ -114,15 +119,12 @@ class Plain:
             found = self._function.apply(frame, cast, tensors, *seen)
             return list(found) if layout.is_list else found
         used = seen if cast is None else cast.cast_inside(seen)
-        given = layout.join(frame, used)
+        given = layout.named(layout.join(frame, used))
         with contextlib.nullcontext() if cast is None else without_autocast():
-            found = operator.compute(*given)
-        if operator.prepare is not None:
-            prepare = operator.prepare
+            found = operator.compute(given)
+        if (prepare := operator.prepare) is not None:
             form = (frame, torch.is_grad_enabled())
-            self._repeats.learn(
-                form, tensors, lambda: prepare(layout.named(given)), None, cast, used
-            )
+            self._repeats.learn(form, tensors, lambda: prepare(given), None, cast, used)
         return found
 
     def _cast_of(self, frame: Sequence[Any], tensor: Tensor) -> Cast | None:
@@ -207,7 +209,7 @@ class Plain:
     ) -> Any:
         """As `forward`; `given` has the tensors as the caller gave them, to remember the call, or
         is None."""
-        layout, direct = self._layout, self._direct
+        layout = self._layout
         needs = layout.named(layout.join(frame, ctx.needs_input_grad[3:]))
         used = tensors if cast is None else cast.cast_inside(tensors)
         whole = layout.named(layout.join(frame, used))
@@ -216,16 +218,15 @@ class Plain:
             self._step(frame, tensors, used, needs)
 
         with contextlib.nullcontext() if cast is None else without_autocast(), foreseeing(foreseen):
-            result, extra = direct.forward(whole, needs)
+            result, extra = self._direct_forward(whole, needs)
         notes, saved = self._derivatives.note(layout.join(frame, tensors), result)
         places = layout.places(frame, self._operator.saved)
         narrow = () if cast is None else layout.places(frame, self._kept_inside)
         ctx.kept = _Kept(notes, None if cast is None else cast.kind, places, narrow)
         ctx.call = None
         ctx.save_for_backward(*saved, *(used[at] for at in narrow), *extra)
-        if direct.prepare is not None and given is not None:
+        if (prepare := self._prepare_forward) is not None and given is not None:
             # The key says that gradients are recorded: the caller's, which are off in here.
-            prepare = direct.prepare
             learned = (lambda: prepare(whole, needs), ctx.kept, cast, used)
             self._repeats.learn((frame, True), given, *learned)
         return tuple(result) if layout.is_list else result
@@ -239,13 +240,12 @@ class Plain:
             tensors, used: the tensors before and after the casts inside the operator.
         """
         layout, arguments = self._layout, self._layout.join(frame, used)
-        result, extra = self._direct.forward(layout.named(arguments), needs)
+        result, extra = self._direct_forward(layout.named(arguments), needs)
         notes, _ = self._derivatives.note(layout.join(frame, tensors), result)
         given = layout.named(layout.some(arguments, self._operator.saved))
+        given.kinds, given.kept = layout.named(notes.kinds), extra
         grad = [torch.empty_like(item) for item in (result if layout.is_list else [result])]
-        self._direct.backward(
-            given, layout.named(notes.kinds), extra, needs, grad if layout.is_list else grad[0]
-        )
+        self._direct.backward(given, needs, grad if layout.is_list else grad[0])
 
     def backward(self, ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """The gradients of the arguments of `forward`."""
@@ -278,11 +278,11 @@ class Plain:
             return layout.flat(notes.whole, found)
         if kind is not None:
             given = layout.replaced(given, self._kept_inside, saved[len(kept.places) : end])
-        facts = (layout.named(given), layout.named(notes.kinds), saved[end:])
-        arguments = (*facts, layout.named(needs), grad)
+        named = layout.named(given)
+        named.kinds, named.kept = layout.named(notes.kinds), saved[end:]
+        arguments = (named, layout.named(needs), grad)
         result = direct.backward(*arguments)
-        if ctx.call is not None and direct.prepare_backward is not None:
-            prepare = direct.prepare_backward
+        if ctx.call is not None and (prepare := direct.prepare_backward) is not None:
             tensors = [*grads, *(item for item in saved if item is not None)]
             ctx.call.after.learn(ctx.needs_input_grad, tensors, lambda: prepare(*arguments))
         found = self._derivatives.of_arguments(result, notes, needs, grad)

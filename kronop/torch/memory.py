@@ -1,14 +1,16 @@
-"""Memory for backwards, and the types in which they sum."""
+"""Memory and kernel calls of backwards, and the types in which they sum."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from kronop.args.signature import torch_maker
+from kronop.core import program
 
 
 def kind_of(item: Tensor) -> torch.dtype:
@@ -69,3 +71,46 @@ class Buffers:
         memory = self._lent.pop(item.data_ptr(), None)
         if memory is not None:
             self._free.append(memory)
+
+
+class Calls:
+    """Makes kernel calls: by public functions or, to record them, through arguments objects; the
+    latter for plain tensors that are not empty."""
+
+    def __init__(self, recording: program.Recording | None = None) -> None:
+        self._recording = recording
+
+    def __call__(
+        self,
+        public: Callable[..., Any],
+        arguments: Callable[..., Any],
+        *operands: object,
+        **options: object,
+    ) -> Any:
+        """The result of `public`, or of the arguments that `arguments` makes of the same."""
+        if self._recording is None:
+            return public(*operands, **options)
+        made = arguments(*operands, **options)
+        made.operation.run(made)
+        self._recording.add(made)
+        return made.Y
+
+
+def repeated(
+    form: tuple[object, ...],
+    alpha: float,
+    tensors: Sequence[Tensor],
+    work: Callable[[Calls], tuple[list[Tensor], Sequence[Tensor]]],
+) -> list[Tensor]:
+    """The results of `work`, which makes its kernel calls by what it is given, and returns results
+    and scratch memory. From the third time with tensors like these, it is not called.
+
+    Args:
+        form: what decides the calls besides alpha and the tensors.
+    """
+    results, recording = program.repeat(form, alpha, tensors)
+    if results is None:
+        results, scratch = work(Calls(recording))
+        if recording is not None:
+            recording.end([(item, maker_of(item)) for item in results], scratch, make_bytes)
+    return results

@@ -8,7 +8,7 @@ functions, whose arguments must not have tensors in lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -31,9 +31,26 @@ def are_tangents_possible() -> bool:
 
 
 def in_front(item: Tensor, dim: int | None, rank: int) -> Tensor:
-    """The tensor with its mapped dimension in front of `rank` others; 1 if it is not mapped."""
-    moved = item.unsqueeze(0) if dim is None else item.movedim(dim, 0)
+    """The tensor with its mapped dimension in front of `rank` others; as it is if not mapped."""
+    if dim is None:
+        return item
+    moved = item.movedim(dim, 0)
     return moved.reshape(moved.shape[0], *[1] * (rank + 1 - moved.dim()), *moved.shape[1:])
+
+
+def aligned(
+    tensors: Sequence[Tensor], dims: Sequence[int | None], ranks: Sequence[int] | None = None
+) -> list[Tensor]:
+    """Tensors whose leading dimensions broadcast, with the mapped ones as the first of these.
+
+    Args:
+        dims: the mapped dimension of each, or None.
+        ranks: the number of dimensions of each that are no leading ones; None if they are as many
+            of all.
+    """
+    every = [*zip(tensors, dims, ranks or [0] * len(dims), strict=True)]
+    lead = max(item.dim() - (dim is not None) - rank for item, dim, rank in every)
+    return [in_front(item, dim, lead + rank) for item, dim, rank in every]
 
 
 def function_of(

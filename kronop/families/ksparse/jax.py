@@ -20,7 +20,7 @@ from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.datatype import result_type
 from kronop.descriptions.expression import BOUND
 from kronop.descriptions.shared import check_flag
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.ksparse.api import sparse_arguments
 from kronop.families.ksparse.shape_arguments import chain_patterns, result_shape
 from kronop.jax.checks import array, arrays, check_types, computed_in, number, with_source
@@ -102,12 +102,10 @@ def _bias(bias: ArrayLike, result: jax.Array, batch_last: bool) -> jax.Array:
     check_types(result, [bias], "bias")
     if bias.shape != (features,):
         raise ArgumentError(
-            mismatch(
-                "shape of bias",
-                expected=(features,),
-                got=bias.shape,
-                hint="one value for each output feature",
-            )
+            "shape of bias",
+            expected=(features,),
+            got=bias.shape,
+            hint="one value for each output feature",
         )
     return bias.reshape(-1, *(1,) * (result.ndim - 1)) if batch_last else bias
 

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from kronop.families.ksparse.description import outputs_of
 from kronop.families.ksparse.shape_arguments import with_features
+from kronop.families.ksparse.torch.computing import as_matrix
 from kronop.families.ksparse.torch.decomposed import biased, bmm_product
 from kronop.families.ksparse.torch.functional import ksmm
-from kronop.families.ksparse.torch.shapes import as_matrix
 from kronop.families.ksparse.torch.sparse import einsum_product, sparse_product
 from kronop.torch.checks import are_symbols
 from kronop.torch.nn.checks import check_operand

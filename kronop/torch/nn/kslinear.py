@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kronop.descriptions.shared import check_flag
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.ksparse.description import inputs_of, outputs_of
 from kronop.families.ksparse.torch.functional import again
 from kronop.torch.nn import patterns as _patterns
@@ -134,12 +134,10 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
     def algo(self, name: str) -> None:
         if not isinstance(name, str) or name not in (*ALGORITHMS, AUTO):
             raise ArgumentError(
-                mismatch(
-                    "algo",
-                    expected=f"one of {', '.join((*ALGORITHMS, AUTO))}",
-                    got=repr(name),
-                    hint="all give the same results; kernel is the default",
-                )
+                "algo",
+                expected=f"one of {', '.join((*ALGORITHMS, AUTO))}",
+                got=repr(name),
+                hint="all give the same results; kernel is the default",
             )
         self._algo = name
 

@@ -13,8 +13,9 @@ from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel, PowerNorm, check_kernel
 from kronop.families.distance.point_arguments import check_kind
 from kronop.families.distance.shape_arguments import matrix_shape
-from kronop.families.distance.torch.operators import Values, matrix
+from kronop.families.distance.torch.operators import matrix
 from kronop.families.distance.torch.products import product
+from kronop.families.distance.torch.values import Values
 from kronop.families.distance.value_arguments import (
     check_bandwidths,
     check_type,

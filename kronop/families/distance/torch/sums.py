@@ -9,15 +9,19 @@ without anything of size M N K.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.distance.form import GENERAL_POWERS, POWERS, TermKind
-from kronop.families.distance.torch.powers import signed_powers
-from kronop.torch.declaration import Named
+from kronop.families.distance.shape_arguments import gradient_shape
+from kronop.late import imported
+from kronop.torch.checks import common_shape
+from kronop.torch.declaration import Named, Operator
+from kronop.torch.registration import register
+from kronop.torch.scaling import added
 
 # Points of which the centre is found.
 _CENTRAL = 8
@@ -151,32 +155,78 @@ def tangent(kind: TermKind, x1: Tensor, x2: Tensor, t1: Tensor | None, t2: Tenso
         return None
     if kind not in _SMOOTH:
         raise ArgumentError(
-            mismatch(
-                "forward-mode derivatives",
-                expected="p = 2, or a kernel of squared distances and inner products",
-                got=kind.name,
-                hint="use reverse mode for other powers",
-            )
+            "forward-mode derivatives",
+            expected="p = 2, or a kernel of squared distances and inner products",
+            got=kind.name,
+            hint="use reverse mode for other powers",
         )
     if kind is TermKind.Two:
         x1, x2 = moved(x1, x2)
-    columns = x2.transpose(-2, -1)
-    parts = []
-    if t1 is not None:
-        own = (x1 * t1).sum(-1, keepdim=True)
-        with_other = t1 @ columns
-        parts.append(
-            {"Dot": with_other, "NormA": 2 * own, "NormB": None}.get(
-                kind.name, 2 * (own - with_other)
-            )
-        )
-    if t2 is not None:
-        own = (x2 * t2).sum(-1).unsqueeze(-2)
-        with_other = x1 @ t2.transpose(-2, -1)
-        parts.append(
-            {"Dot": with_other, "NormA": None, "NormB": 2 * own}.get(
-                kind.name, 2 * (own - with_other)
-            )
-        )
-    kept = [part for part in parts if part is not None]
-    return sum(kept[1:], kept[0]) if kept else None
+    total = None
+    sides = ((t1, x1, TermKind.NormB), (t2, x2, TermKind.NormA))
+    for at, (direction, points, other) in enumerate(sides):
+        if direction is None or kind is other:
+            continue
+        own = (points * direction).sum(-1, keepdim=True)
+        own = own.transpose(-2, -1) if at else own
+        with_other = x1 @ t2.transpose(-2, -1) if at else t1 @ x2.transpose(-2, -1)
+        twice = 2 * (own - with_other if kind is TermKind.Two else own)
+        total = added(total, with_other if kind is TermKind.Dot else twice)
+    return total
+
+
+def signed_powers(
+    weights: Tensor, x1: Tensor, x2: Tensor, p: Tensor | float, largest: Tensor | None = None
+) -> Tensor:
+    """Sums of signed powers, for a number p, or a tensor of the leading dimensions' shape.
+
+        out[m, k] = sum over n of W[m, n] sgn(d) |d|^(p - 1), d = x1[m, k] - x2[n, k]
+
+    If `largest` is given, |d| is divided by largest[m, n] first. It is `kronop.cdist_grad` with the
+    points of both sides as rows, and a torch operator: kronop::signed_powers.
+    """
+    is_tensor = isinstance(p, Tensor)
+    power = (p, 0.0) if is_tensor else (None, float(p))
+    return _operator(weights, x1, x2, largest, *power)
+
+
+def _compute(given: Named) -> Tensor:
+    imported("kronop.families.distance.gradient_api")
+    from kronop.families.distance.gradient_api import sums_of_slopes
+
+    a, b, d = (item.transpose(-2, -1) for item in (given.weights, given.x2, given.x1))
+    largest = None if given.largest is None else given.largest.transpose(-2, -1)
+    p = given.power if given.powers is None else given.powers
+    return sums_of_slopes([a, b, None, d], p, largest).transpose(-2, -1).contiguous()
+
+
+def _fake(given: Named) -> Tensor:
+    operands = {"A": given.weights, "B": given.x2, "D": given.x1, "L": given.largest}
+    turned = {name: tuple(item.mT.shape) for name, item in operands.items() if item is not None}
+    power_shape = {} if given.powers is None else {"p": tuple(given.powers.shape)}
+    *lead, columns, rows = gradient_shape(turned | power_shape, common_shape)
+    return given.x1.new_empty((*lead, rows, columns))
+
+
+def _refuse(*_: object) -> NoReturn:
+    """Called for derivatives. Not when a call is recorded: torch.func records all calls."""
+    raise ArgumentError(
+        "gradients of gradients",
+        expected="p = 2, or a kernel of squared distances and inner products",
+        got="another power",
+        hint="other powers have first derivatives only",
+    )
+
+
+_operator = register(
+    Operator(
+        schema="signed_powers(Tensor weights, Tensor x1, Tensor x2, Tensor? largest,"
+        " Tensor? powers, float power) -> Tensor",
+        compute=_compute,
+        fake=_fake,
+        saved=(),
+        backward=_refuse,
+        jvp=_refuse,
+        vmap={"weights": 2, "x1": 2, "x2": 2, "largest": 2, "powers": 0},
+    )
+)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from kronop.descriptions.visitor import Result
 from kronop.families.gemm.torch.activations import RULES as ACTIVATIONS
 from kronop.frozen import dataclass
 
@@ -118,24 +119,25 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-def reduced(matrix: Tensor, reduction: str, axis: str) -> Tensor:
+def reduced(matrix: Tensor, result: Result) -> Tensor:
     """The sum or the maximum of each row or column."""
-    dim = -1 if axis == "row" else -2
-    return matrix.amax(dim) if reduction == "max" else matrix.sum(dim)
+    return matrix.amax(_dim(result)) if result.reduction == "max" else matrix.sum(_dim(result))
 
 
-def spread(grad: Tensor, matrix: Tensor | None, reduction: str, axis: str) -> Tensor:
+def spread(grad: Tensor, matrix: Tensor | None, result: Result) -> Tensor:
     """The gradient of a matrix, from that of its reduction; a sum's does not read the matrix."""
-    dim = -1 if axis == "row" else -2
-    wide = grad.unsqueeze(dim)
-    return wide if reduction == "sum" else wide * _shares(matrix, dim)
+    wide = grad.unsqueeze(_dim(result))
+    return wide if matrix is None else wide * _shares(matrix, _dim(result))
 
 
-def carried(tangent: Tensor, matrix: Tensor | None, reduction: str, axis: str) -> Tensor:
+def carried(tangent: Tensor, matrix: Tensor | None, result: Result) -> Tensor:
     """The tangent of a reduction, from that of its matrix, which has the same shape."""
-    dim = -1 if axis == "row" else -2
-    weighted = tangent if reduction == "sum" else tangent * _shares(matrix, dim)
-    return weighted.sum(dim)
+    weighted = tangent if matrix is None else tangent * _shares(matrix, _dim(result))
+    return weighted.sum(_dim(result))
+
+
+def _dim(result: Result) -> int:
+    return -1 if result.axis == "row" else -2
 
 
 def _shares(matrix: Tensor, dim: int) -> Tensor:

@@ -17,6 +17,7 @@ from kronop.descriptions.tree_text import from_text
 from kronop.descriptions.visitor import Result
 from kronop.families.gemm.torch.tree_rules import RULES, Rule, Slope
 from kronop.frozen import dataclass
+from kronop.torch.scaling import added
 
 # What is at a place of a tape: None where it is not wanted.
 Value: TypeAlias = "Tensor | float | None"
@@ -121,12 +122,10 @@ class Tape:
             if total is None or not depends[place]:
                 continue
             if step.operation == "input":
-                before = found.get(step.value)
-                found[step.value] = total if before is None else before + total
+                found[step.value] = added(found.get(step.value), total)
             seen = self._seen(place, values)
             for at, _, slope in self._slopes(place, depends):
-                part = slope(total, *seen)
-                totals[at] = part if totals[at] is None else totals[at] + part
+                totals[at] = added(totals[at], slope(total, *seen))
         return found
 
     def pushed(
@@ -139,8 +138,7 @@ class Tape:
             seen = self._seen(place, values)
             for at, _, slope in self._slopes(place, depends):
                 if found[at] is not None:
-                    part = slope(found[at], *seen)
-                    total = part if total is None else total + part
+                    total = added(total, slope(found[at], *seen))
             found.append(total)
         return found
 

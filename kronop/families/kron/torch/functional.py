@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kronop.descriptions.shared import beta_beside
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.kron.torch.operators import kron
 from kronop.torch.checks import are_symbols, check_source, check_tensor, number
 
@@ -119,7 +119,7 @@ def _kron(
     is_list = isinstance(factors, (list, tuple))
     if not is_list or not factors:
         got = "an empty one" if is_list else type(factors).__name__
-        raise ElementTypeError(mismatch("factors", expected=_LISTED, got=got, hint=_IN_A_LIST))
+        raise ElementTypeError("factors", expected=_LISTED, got=got, hint=_IN_A_LIST)
     if are_symbols(given := (x, *factors, z)):
         others = {"alpha": alpha, "beta": beta, "z": z}
         call, operands = (gekmm, (factors, x)) if left else (gemkm, (x, factors))
@@ -138,6 +138,6 @@ def _kron(
         return result.squeeze(at)
     if z is not None and z.dim() < 2:
         raise ArgumentError(
-            mismatch("shape of z", expected="that of the result", got=tuple(z.shape), hint="as x")
+            "shape of z", expected="that of the result", got=tuple(z.shape), hint="as x"
         )
     return kron(x, list(factors), z, alpha, beta, left)

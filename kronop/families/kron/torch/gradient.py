@@ -14,50 +14,38 @@ import torch
 from torch import Tensor
 
 from kronop.core import program
-from kronop.families.kron.api import gekmm, gemkm
+from kronop.families.kron.api import gekmm, gemkm, kron_arguments
+from kronop.families.kron.description import Side
 from kronop.families.kron.grouping import Group, groups
-from kronop.families.kron.torch.calls import Calls, NotedCalls
 from kronop.families.kron.torch.sums import KernelSums, MatrixSums
-from kronop.torch.declaration import Prepared
-from kronop.torch.memory import Buffers, make_bytes, maker_of, on_gpu
+from kronop.torch import memory
+from kronop.torch.declaration import Named, Prepared
+from kronop.torch.memory import Buffers, Calls, on_gpu
 
 # Most bytes of a part of the rows, which are taken part by part: on a CPU what a core's cache
 # holds, on a GPU what memory can spare.
 _PART_BYTES = {"cpu": 2**23, "cuda": 2**30}
 
 
-def gradients(
-    grad: Tensor,
-    x: Tensor,
-    factors: Sequence[Tensor],
-    alpha: float,
-    left: bool,
-    needs: Sequence[bool],
-) -> list[Tensor]:
+def gradients(given: Named) -> list[Tensor]:
     """Gradients of sum(grad * alpha * product) for x (needs[0]) and the factors (needs[1:]).
 
     Args:
-        grad: of the product's full shape.
-        x: (..., M, K), or (..., K, M) where `left`.
-        factors: as given to the product.
-        alpha: a number.
-        left: whether the product is gekmm.
-        needs: which gradients are asked for.
+        given: the arguments of kronop::kron_backward: `grad`, of the product's full shape; `x`,
+            (..., M, K), or (..., K, M) where `left`; `factors`, as given to the product; `alpha`;
+            `left`, whether the product is gekmm; `needs`, which gradients are asked for.
 
     Returns:
         Those asked for, in order, contiguous, each of the shape and type of what it belongs to.
     """
-    tensors = [x, *factors]
-    if not grad.numel() or not x.numel():
+    grad, needs, tensors = given.grad, given.needs, [given.x, *given.factors]
+    if not grad.numel() or not given.x.numel():
         found = {index: item.new_zeros(item.shape) for index, item in enumerate(tensors)}
     elif not any(needs[1:]):
-        turned = [factor.mT for factor in factors]
-        if left:
-            found = {0: gekmm(turned, grad, alpha=alpha)}
-        else:
-            found = {0: gemkm(grad, turned, alpha=alpha)}
+        turned = [factor.mT for factor in given.factors]
+        found = {0: _product(grad, turned, given.left, given.alpha)}
     else:
-        found = _chain(grad, x, factors, alpha, left, needs)
+        found = _chain(given)
     return [_like(found[at], item) for at, item in enumerate(tensors) if needs[at]]
 
 
@@ -71,26 +59,20 @@ def _like(gradient: Tensor, item: Tensor) -> Tensor:
     return gradient.sum_to_size(item.shape).to(item.dtype).contiguous()
 
 
-def _chain(
-    grad: Tensor,
-    x: Tensor,
-    factors: Sequence[Tensor],
-    alpha: float,
-    left: bool,
-    needs: Sequence[bool],
-) -> dict[int, Tensor]:
+def _chain(given: Named) -> dict[int, Tensor]:
     """Every gradient by its index in `needs`, from the products of both x and the gradient with
     groups of factors: see `grouping`."""
+    grad, x, factors, left = given.grad, given.x, given.factors, given.left
     shared = all(math.prod(factor.shape[:-2]) == 1 for factor in factors)
     if shared:
         factors = [factor.reshape(factor.shape[-2:]) for factor in factors]
     a = _canonical(x.expand(*grad.shape[:-2], -1, -1) if shared else x, left, shared)
     b = _canonical(grad, left, shared)
     if shared and on_gpu(x):
-        of_x, found = _by_kernels(a, b, factors, alpha, left, needs)
+        of_x, found = _by_kernels(a, b, factors, given)
     else:
-        run = _Backward(a, b, factors, alpha, left, needs, Calls())
-        sums = MatrixSums(run.matrices, run.parts, alpha)
+        run = _Backward(a, b, factors, given, Calls())
+        sums = MatrixSums(run.matrices, run.parts, given.alpha)
         of_x = run.through(sums)
         found = {at + 1: item.mT if left else item for at, item in sums.found().items()}
     if of_x is not None:
@@ -99,63 +81,54 @@ def _chain(
 
 
 def _by_kernels(
-    a: Tensor, b: Tensor, factors: Sequence[Tensor], alpha: float, left: bool, needs: Sequence[bool]
+    a: Tensor, b: Tensor, factors: Sequence[Tensor], given: Named
 ) -> tuple[Tensor | None, dict[int, Tensor]]:
     """(the gradient of x or None, the gradients of the factors by index). A backward like an
     earlier one is launched from addresses alone."""
-    results, recording = program.repeat(_form(left, needs), alpha, [b, a, *factors])
-    if results is None:
-        calls = Calls() if recording is None else NotedCalls(recording)
-        run = _Backward(a, b, factors, alpha, left, needs, calls)
-        sums = KernelSums(factors, run.parts, alpha, left, calls)
+
+    def work(calls: Calls) -> tuple[list[Tensor], Sequence[Tensor]]:
+        run = _Backward(a, b, factors, given, calls)
+        sums = KernelSums(factors, run.parts, given.alpha, given.left, calls)
         of_x = run.through(sums)
-        results = [sums.flat] if of_x is None else [sums.flat, of_x]
-        if recording is not None:
-            makers = [(item, maker_of(item)) for item in results]
-            recording.end(makers, run.memory, make_bytes)
-    flat, of_x = results[0], results[1] if needs[0] else None
+        return [sums.flat] if of_x is None else [sums.flat, of_x], run.memory
+
+    flat, *of_x = memory.repeated(_form(given), given.alpha, [b, a, *factors], work)
     every = _taken_apart(flat, b.dtype, [item.numel() for item in factors])
-    return of_x, {at: item.view(factors[at - 1].shape) for at, item in enumerate(every, 1)}
+    found = {at: item.view(factors[at - 1].shape) for at, item in enumerate(every, 1)}
+    return of_x[0] if of_x else None, found
 
 
-def _form(left: bool, needs: Sequence[bool]) -> tuple[str | bool, ...]:
-    return ("backward", left, *needs)
+def _form(given: Named) -> tuple[str | bool, ...]:
+    return ("backward", given.left, *given.needs)
 
 
-def _taken_apart(flat: Tensor, kind: torch.dtype, sizes: Sequence[int]) -> Any:
+def _taken_apart(flat: Tensor, kind: torch.dtype, sizes: Sequence[int]) -> Sequence[Tensor]:
     """The gradients in `flat`, each in memory of its own: an operator's results may not share
     memory."""
     return torch.split_with_sizes_copy(flat.to(kind), sizes)
 
 
-def repeated(
-    grad: Tensor,
-    x: Tensor,
-    factors: Sequence[Tensor],
-    alpha: float,
-    left: bool,
-    needs: Sequence[bool],
-) -> Prepared | None:
-    """The repeatable call that equals this one of `gradients`, if there was one before."""
-    tensors = [grad, x, *factors]
+def repeated(given: Named) -> Prepared | None:
+    """The repeatable call that equals this one of `gradients`, if there was one before; for each
+    tensor but the gradient its gradient, or None."""
+    grad, x, factors, needs = given.grad, given.x, given.factors, given.needs
     is_whole = all(item.is_contiguous() for item in (grad, x)) and grad.shape[:-2] == x.shape[:-2]
     is_shared = all(item.dim() == 2 for item in factors)
     if not (is_whole and is_shared and any(needs[1:]) and grad.numel() and on_gpu(x)):
         return None
-    a, b = (_canonical(item, left, True) for item in (x, grad))
-    found = program.find(_form(left, needs), alpha, [b, a, *factors])
+    a, b = (_canonical(item, given.left, True) for item in (x, grad))
+    found = program.find(_form(given), given.alpha, [b, a, *factors])
     if found is None:
         return None
-    shapes = [item.shape for item, need in zip(tensors[1:], needs, strict=True) if need]
+    shapes = [item.shape for item in (x, *factors)]
     sizes, kind = [item.numel() for item in factors], grad.dtype
-    chosen = [at for at, need in enumerate(needs[1:]) if need]
 
-    def finish(made: list[Tensor], tensors: Sequence[Tensor]) -> list[Tensor]:
-        every = _taken_apart(made[0], kind, sizes)
-        results = [*made[1:], *(every[at] for at in chosen)]
-        return [item.view(shape) for item, shape in zip(results, shapes, strict=True)]
+    def finish(made: list[Tensor], tensors: Sequence[Tensor]) -> list[Tensor | None]:
+        every = [*(made[1:] or [None]), *_taken_apart(made[0], kind, sizes)]
+        of_each = zip(every, shapes, needs, strict=True)
+        return [item.view(shape) if need else None for item, shape, need in of_each]
 
-    return Prepared(tensors=tensors, launch=found.run, finish=finish)
+    return Prepared(tensors=[grad, x, *factors], launch=found.run, finish=finish)
 
 
 def _canonical(item: Tensor, left: bool, shared: bool) -> Tensor:
@@ -165,18 +138,13 @@ def _canonical(item: Tensor, left: bool, shared: bool) -> Tensor:
     return item.unsqueeze(-3 if left else -1)
 
 
-def _rows_at_once(a: Tensor, b: Tensor) -> int:
-    row: int = max(a[..., :1, :, :].numel(), b[..., :1, :, :].numel()) * b.element_size()
-    return max(1, _PART_BYTES[b.device.type] // row)
-
-
 class _Backward:
     """The products of x and of the gradient with the groups of factors, for some rows at a time.
 
     Args:
         a, b: x and the gradient as (*lead, outer, digits, inner).
-        factors: as given to the product.
-        alpha, left, needs: as for `gradients`.
+        factors: as given to the product, or without dimensions of 1 in front.
+        given: the arguments of `gradients`.
         calls: makes the kernel calls.
 
     Attributes:
@@ -185,20 +153,14 @@ class _Backward:
     """
 
     def __init__(
-        self,
-        a: Tensor,
-        b: Tensor,
-        factors: Sequence[Tensor],
-        alpha: float,
-        left: bool,
-        needs: Sequence[bool],
-        calls: Calls,
+        self, a: Tensor, b: Tensor, factors: Sequence[Tensor], given: Named, calls: Calls
     ) -> None:
-        self.matrices = [factor.mT if left else factor for factor in factors]
+        self.matrices = [factor.mT if given.left else factor for factor in factors]
         shapes = tuple((int(item.shape[-2]), int(item.shape[-1])) for item in self.matrices)
-        wanted, inner = tuple(needs[1:]), int(a.shape[-1])
-        self.parts = groups(shapes, wanted, needs[0], inner, a.element_size(), on_gpu(a))
-        self._a, self._b, self._alpha, self._wants_x = a, b, alpha, needs[0]
+        wants_x, *wanted = given.needs
+        size, inner = a.element_size(), int(a.shape[-1])
+        self.parts = groups(shapes, tuple(wanted), wants_x, inner, size, on_gpu(a))
+        self._a, self._b, self._alpha, self._wants_x = a, b, given.alpha, wants_x
         self._own = [self.matrices[group.start : group.stop] for group in self.parts]
         self._last = max(group.stop for group in self.parts if group.wanted)
         self._first = min(group.start for group in self.parts if group.wanted)
@@ -216,7 +178,8 @@ class _Backward:
         a, b, of_x = self._a, self._b, None
         if self._wants_x:
             of_x = b.new_empty(*b.shape[:-2], a.shape[-2], a.shape[-1])
-        step = _rows_at_once(a, b)
+        row = max(a[..., :1, :, :].numel(), b[..., :1, :, :].numel()) * b.element_size()
+        step = max(1, _PART_BYTES[b.device.type] // row)
         for start in range(0, b.shape[-3], step):
             rows = slice(start, start + step)
             some = (None if item is None else item[..., rows, :, :] for item in (a, b, of_x))
@@ -247,12 +210,7 @@ class _Backward:
         self._buffers.give(b)
 
     def _apply(
-        self,
-        item: Tensor,
-        matrices: Sequence[Tensor],
-        group: Group,
-        alpha: float,
-        out: Tensor | None,
+        self, item: Tensor, matrices: Sequence[Tensor], group: Group, alpha: float, out: Any
     ) -> Tensor:
         """`item` with the group's digits contracted with matrices (..., P, Q), times alpha."""
         *lead, outer, digits, inner = item.shape
@@ -270,8 +228,20 @@ class _Backward:
         tail = (behind,) if left else ()
         source = item.reshape(*item.shape[:-3], outer * before, rows, *tail)
         result = out.view(*lead, outer * before, columns, *tail)
-        self._calls.product(source, matrices, left, alpha, result)
+        side = Side.Left if left else Side.Right
+        self._calls(
+            lambda: _product(source, matrices, left, alpha, result),
+            lambda: kron_arguments(source, matrices, side, alpha, out=result),
+        )
         return out
+
+
+def _product(
+    x: Tensor, factors: Sequence[Tensor], left: bool, alpha: float, out: Tensor | None = None
+) -> Tensor:
+    if left:
+        return gekmm(factors, x, alpha=alpha, out=out)
+    return gemkm(x, factors, alpha=alpha, out=out)
 
 
 def _over_rows(matrix: Tensor) -> Tensor:

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from kronop.families.kron.formed import kronecker_product
 from kronop.families.kron.grouping import Group, permutes
-from kronop.families.kron.torch.calls import Calls
-from kronop.families.ksparse.gradient_api import weight_gradient
-from kronop.torch.memory import kind_of, on_gpu
+from kronop.families.ksparse.gradient_api import gradient_arguments, weight_gradient
+from kronop.torch.memory import Calls, kind_of, on_gpu
 
 
 def leading(*tensors: Tensor) -> tuple[int, ...]:
@@ -93,13 +92,19 @@ class KernelSums:
         rows, columns = group.rows, group.columns
         if self._left:  # gekmm contracts transposed factors: transpose their gradients back.
             a, b, rows, columns = b, a, columns, rows
-        self._calls.weight_gradient(
+        out = out if len(own) > 1 else out.view(rows, columns)
+        beta = int(at in self._begun)
+        self._calls(
+            weight_gradient,
+            gradient_arguments,
             a.reshape(-1, rows * behind),
             b.reshape(-1, columns * behind),
             (1, columns, rows, behind),
             alpha=self._alpha,
-            beta=int(at in self._begun),
-            out=out if len(own) > 1 else out.view(rows, columns),
+            beta=beta,
+            z=out if beta else None,
+            out=out,
+            tied=True,
             factors=own if len(own) > 1 else [],
         )
         self._begun.add(at)

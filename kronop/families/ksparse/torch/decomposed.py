@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from kronop.families.ksparse.description import outputs_of
 from kronop.families.ksparse.shape_arguments import with_features
-from kronop.families.ksparse.torch.computing import result_element
-from kronop.families.ksparse.torch.shapes import as_matrix
+from kronop.families.ksparse.torch.computing import as_matrix, result_element
+from kronop.torch.declaration import Named
 from kronop.torch.scaling import scaled
 
 
@@ -39,23 +37,14 @@ def biased(result: Tensor, bias: Tensor | None, batch_last: bool) -> Tensor:
     return result + bias.to(result.dtype)  # Under autocast, result and bias differ in type.
 
 
-def ksmm(
-    x: Tensor,
-    weights: Sequence[Tensor],
-    bias: Tensor | None,
-    z: Tensor | None,
-    alpha: float,
-    beta: float,
-    batch_last: bool,
-    activation: str | None,
-) -> Tensor:
+def ksmm(given: Named) -> Tensor:
     """kronop::ksmm, from the same arguments."""
-    element = result_element(x, z)
-    x = x.to(element)
-    for weight in weights:
-        x = bmm_product(x, weight.to(element), batch_last)
-    x = scaled(x, alpha)
-    x = x if z is None or not beta else x + scaled(z, beta)
-    x = biased(x, bias, batch_last)
-    x = x if activation is None else getattr(torch.nn.functional, activation)(x)
+    element = result_element(given.x, given.z)
+    x, z, name = given.x.to(element), given.z, given.activation
+    for weight in given.weights:
+        x = bmm_product(x, weight.to(element), given.batch_last)
+    x = scaled(x, given.alpha)
+    x = x if z is None or not given.beta else x + scaled(z, given.beta)
+    x = biased(x, given.bias, given.batch_last)
+    x = x if name is None else getattr(torch.nn.functional, name)(x)
     return x.contiguous()

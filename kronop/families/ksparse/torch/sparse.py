@@ -15,7 +15,7 @@ from torch import Tensor
 
 from kronop.families.ksparse.description import inputs_of, outputs_of
 from kronop.families.ksparse.shape_arguments import with_features
-from kronop.families.ksparse.torch.shapes import turned
+from kronop.families.ksparse.torch.computing import turned
 from kronop.torch import transforms
 from kronop.torch.declaration import Autocast, Gradients, Named, Operator
 from kronop.torch.registration import register
@@ -97,14 +97,15 @@ def _digits(weight: Tensor, *counts: int) -> list[Tensor]:
     return [torch.arange(count, dtype=torch.int32, device=weight.device) for count in counts]
 
 
-def _compute(x: Tensor, weight: Tensor, batch_last: bool, blocks: bool) -> Tensor:
+def _compute(given: Named) -> Tensor:
+    x, weight, batch_last = given.x, given.weight, given.batch_last
     a, b, c, d = weight.shape
     kind = x.dtype
     if not x.is_cuda and x.element_size() == 2:  # torch multiplies 16-bit types on GPUs only.
         x, weight = x.float(), weight.float()
     columns = x if batch_last else x.mT
     # cuSPARSE takes no blocks of one element: use a CSR matrix then, which is the same.
-    if blocks and _block_size(b, c) > 1:
+    if given.blocks and _block_size(b, c) > 1:
         columns = _swapped(columns, (a, c, d))
         result = _swapped(by_blocks(weight) @ columns, (a, d, b))
     else:
@@ -119,8 +120,9 @@ def _swapped(columns: Tensor, digits: Sequence[int]) -> Tensor:
     return columns.unflatten(0, tuple(digits)).transpose(1, 2).flatten(0, 2)
 
 
-def _fake(x: Tensor, weight: Tensor, batch_last: bool, blocks: bool) -> Tensor:
-    return x.new_empty(with_features(x.shape, outputs_of(weight.shape), batch_last))
+def _fake(given: Named) -> Tensor:
+    outputs = outputs_of(given.weight.shape)
+    return given.x.new_empty(with_features(given.x.shape, outputs, given.batch_last))
 
 
 def _gradients(given: Named, needs: Named, grad: Tensor) -> Gradients:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
@@ -54,18 +54,17 @@ def array(name: str, item: object, dimensions: int) -> jax.Array:
     return made
 
 
-def arrays(name: str, items: Any, dimensions: int) -> list[jax.Array]:
+def arrays(name: str, items: object, dimensions: int) -> list[jax.Array]:
     """As `array`, for each item of a list or tuple.
 
     Raises:
         ElementTypeError, ArgumentError: as `array`; or it is no list, or an empty one.
     """
-    is_list = isinstance(items, (list, tuple))
-    if not is_list or not items:
+    if not isinstance(items, (list, tuple)) or not items:
         raise ElementTypeError(
             name,
             expected="a list or tuple of at least one array",
-            got="an empty one" if is_list else type(items).__name__,
+            got="an empty one" if isinstance(items, (list, tuple)) else type(items).__name__,
             hint="wrap a single one in a list",
         )
     return [array(f"{name}[{at}]", item, dimensions) for at, item in enumerate(items)]
@@ -106,7 +105,7 @@ def number(name: str, value: object, dtype: jnp.dtype) -> float:
     return scalar(name, value, computed_in(dtype))
 
 
-def with_source(result: jax.Array, z: Any, beta: float | None) -> jax.Array:
+def with_source(result: jax.Array, z: ArrayLike | None, beta: float | None) -> jax.Array:
     """result + beta z, which is rounded once from a sum in float32 at least.
 
     Raises:

@@ -84,14 +84,6 @@ def record(
             got=", ".join(str(tuple(item.shape)) for item in operands),
             hint="broadcast the operands to one batch, and reshape that to one dimension",
         ) from None
-    _check_words(product)
-    alignments = [signature.ALIGNMENT] * (len(operands) + 1)
-    alignments += [_OF_SCRATCH] if product.scratch_bytes else []
-    program = Program(records=product.records, alignments=tuple(alignments))
-    return register(platform, program, devices), product.scratch_bytes
-
-
-def _check_words(product: Product) -> None:
     # The handler writes addresses into words. A tensor map would stay the zeros that it is packed
     # as, and the kernel would read and write anywhere.
     if any(record.launch.blocks for record in product.records):
@@ -101,6 +93,10 @@ def _check_words(product: Product) -> None:
             got="tensor maps, which the driver encodes for each address",
             hint="the functions of kronop and kronop.torch take them",
         )
+    alignments = [signature.ALIGNMENT] * (len(operands) + 1)
+    alignments += [_OF_SCRATCH] if product.scratch_bytes else []
+    program = Program(records=product.records, alignments=tuple(alignments))
+    return register(platform, program, devices), product.scratch_bytes
 
 
 def _outline(slot: int, item: jax.Array | jax.ShapeDtypeStruct, device: Device) -> TensorView:

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from kronop.frozen import dataclass
-from kronop.torch.declaration import Gradients, Named
+from kronop.torch.declaration import Named
 
 _ONE, _MANY, _OTHER = range(3)
 _KINDS = {"Tensor": _ONE, "Optional[Tensor]": _ONE, "List[Tensor]": _MANY}
@@ -144,29 +144,6 @@ class Layout:
             for name, item, other in zip(self.names, arguments, others, strict=True)
         ]
 
-    def gradients(
-        self,
-        found: Gradients,
-        needs: Sequence[Any],
-        shapes: Sequence[Any],
-        kinds: Sequence[Any],
-        like: Tensor,
-    ) -> list[Any]:
-        """One gradient for each argument, in the argument's shape.
-
-        Those that are needed but were not found are zero: None would tell torch that an argument
-        was not used.
-
-        Args:
-            needs: whether each argument needs one.
-            shapes, kinds: those of each argument, None if it is no tensor.
-            like: a tensor on the device.
-        """
-        every = zip(self.names, needs, shapes, kinds, strict=True)
-        return [
-            _fitted(found.get(name), need, shape, kind, like) for name, need, shape, kind in every
-        ]
-
     def facts(self, read: Callable[[Tensor], Any], arguments: Iterable[Any]) -> list[Any]:
         """`read` of each tensor, in lists for lists of tensors; None for other arguments."""
         return [
@@ -185,15 +162,3 @@ class Layout:
             elif kind == _ONE and item is not None:
                 found.append(value)
         return found
-
-
-def _fitted(gradient: Any, need: Any, shape: Any, kind: Any, like: Tensor) -> Any:
-    """The gradient, summed over the dimensions in which its tensor was broadcast."""
-    if isinstance(shape, list):
-        every = zip(gradient or [None] * len(shape), need, shape, kind, strict=True)
-        return [_fitted(*of_one, like=like) for of_one in every]
-    if shape is None or not need:
-        return None
-    if gradient is None:
-        return like.new_zeros(shape, dtype=kind)
-    return gradient if gradient.shape == shape else gradient.sum_to_size(shape)

@@ -29,15 +29,23 @@ def kind_for(how: Autocast, device: str) -> torch.dtype:
     return torch.float32 if how is Autocast.Wide else torch.get_autocast_dtype(device)
 
 
-def cast_to(kind: torch.dtype, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The tensors, with those of 16-bit and 32-bit floats cast to the type `kind`."""
-    return [item.to(kind) if _is_cast(item) else item for item in tensors]
+def cast_to(
+    kind: torch.dtype, tensors: Sequence[Tensor], places: Sequence[int] | None = None
+) -> list[Tensor]:
+    """The tensors, with those of 16-bit and 32-bit floats cast to the type `kind`; only those at
+    these places, if these are given."""
+    return [
+        item.to(kind) if _is_cast(item) and (places is None or at in places) else item
+        for at, item in enumerate(tensors)
+    ]
 
 
-def cast_together(kind: torch.dtype, tensors: Sequence[Tensor]) -> list[Tensor]:
+def cast_together(
+    kind: torch.dtype, tensors: Sequence[Tensor], places: Sequence[int]
+) -> list[Tensor]:
     """As `cast_to`, but in as few launches as torch can make, and without gradients."""
     found = list(tensors)
-    places = [at for at, item in enumerate(found) if _is_cast(item) and item.dtype is not kind]
+    places = [at for at in places if _is_cast(found[at]) and found[at].dtype is not kind]
     if places:
         given = [found[at] for at in places]
         made = [torch.empty_like(item, dtype=kind) for item in given]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kronop.args.frameworks import NESTED, SPREAD
 from kronop.args.strides import broadcast_shapes
+from kronop.descriptions.datatype import TENSOR_TYPES, DataType
 from kronop.errors import ArgumentError, ElementTypeError, converting
 
 # What tensors of a chain or product may be listed in.
@@ -59,6 +60,12 @@ def check_tensor(name: str, item: object, dimensions: int, elsewhere: str) -> No
         )
 
 
+def check_tensors(name: str, items: Sequence[object], dimensions: int, elsewhere: str) -> None:
+    """As `check_tensor`, of each tensor in a list."""
+    for at, item in enumerate(items):
+        check_tensor(f"{name}[{at}]", item, dimensions, elsewhere)
+
+
 def check_device(name: str, item: Tensor, device: torch.device) -> None:
     """Raises ArgumentError unless a tensor is on this device."""
     if item.device != device:
@@ -76,6 +83,26 @@ def check_kind(name: str, item: Tensor, kind: torch.dtype, hint: str) -> None:
         raise ElementTypeError(
             f"element type of {name}", expected=str(kind), got=str(item.dtype), hint=hint
         )
+
+
+def element_of(
+    subject: str,
+    item: Tensor,
+    expected: str,
+    hint: str,
+    known: Mapping[str, DataType] = TENSOR_TYPES,
+) -> DataType:
+    """The element type of a tensor; raises ElementTypeError if it is none of these."""
+    element = known.get(str(item.dtype).removeprefix("torch."))
+    if element is None:
+        what = f"element type of {subject}"
+        raise ElementTypeError(what, expected=expected, got=str(item.dtype), hint=hint)
+    return element
+
+
+def torch_type(element: DataType) -> torch.dtype:
+    """torch's name for an element type."""
+    return getattr(torch, element.name)
 
 
 def number(name: str, value: Any) -> float:

@@ -7,6 +7,7 @@ possible.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,9 +18,8 @@ from torch.autograd import profiler
 from kronop.core.gathering import foreseeing
 from kronop.frozen import dataclass
 from kronop.torch import transforms
-from kronop.torch.arguments import Layout
 from kronop.torch.autocasting import cast_to, kind_for, without_autocast
-from kronop.torch.declaration import Direct, Named, Operator
+from kronop.torch.declaration import Direct, Named
 from kronop.torch.derivatives import Derivatives, Notes
 from kronop.torch.memory import settled
 from kronop.torch.repeated import Cast, Repeat, Repeats, is_quiet
@@ -58,7 +58,7 @@ class _Kept:
         notes: the notes of the call.
         kind: the type that autocast cast the parameters to; None if it was off.
         places: indices of the tensors that are saved as autograd sees them.
-        narrow: indices of the parameters whose cast copies are saved too.
+        narrow: indices of the parameters whose cast copies are saved too, before other tensors.
     """
 
     notes: Notes
@@ -66,22 +66,16 @@ class _Kept:
     places: Sequence[int]
     narrow: Sequence[int]
 
-    @property
-    def end(self) -> int:
-        """The number of tensors that were saved for `places` and `narrow`; others follow."""
-        return len(self.places) + len(self.narrow)
-
 
 class Plain:
     """One operator, for plain tensors.
 
     Args:
-        operator: the operator's declaration.
-        layout: the layout of its arguments.
-        derivatives: its derivatives.
+        derivatives: the derivatives of the operator.
     """
 
-    def __init__(self, operator: Operator, layout: Layout, derivatives: Derivatives) -> None:
+    def __init__(self, derivatives: Derivatives) -> None:
+        operator, layout = derivatives.operator, derivatives.layout
         self._operator, self._layout, self._derivatives = operator, layout, derivatives
         self._direct = direct = operator.direct or Direct(backward=operator.backward)
         self._direct_forward = direct.forward or (
@@ -97,7 +91,10 @@ class Plain:
         self._cast_before = tuple(name for name in layout.names if name not in inside)
         self._repeats = Repeats()
         self._name = f"kronop::{operator.name}"  # As torch's profiler names operators.
-        self._function = _function_of(self, operator.name)
+        # As an autograd function. torch shows the name of its class, with "Backward" behind it, in
+        # profiles and in `grad_fn`.
+        ways = {"forward": staticmethod(self.forward), "backward": staticmethod(self.backward)}
+        self._function: Any = type(operator.name, (torch.autograd.Function,), ways)
         # The base class's apply lacks the checks for torch.func that Function.apply makes first.
         # Repeated calls use it, because `is_quiet` has said that no transform is active.
         self._apply: Any = super(torch.autograd.Function, self._function).apply  # type: ignore[misc]
@@ -213,10 +210,7 @@ class Plain:
         needs = layout.named(layout.join(frame, ctx.needs_input_grad[3:]))
         used = tensors if cast is None else cast.cast_inside(tensors)
         whole = layout.named(layout.join(frame, used))
-
-        def foreseen() -> None:
-            self._step(frame, tensors, used, needs)
-
+        foreseen = functools.partial(self._step, frame, tensors, used, needs)
         with contextlib.nullcontext() if cast is None else without_autocast(), foreseeing(foreseen):
             result, extra = self._direct_forward(whole, needs)
         notes, saved = self._derivatives.note(layout.join(frame, tensors), result)
@@ -264,7 +258,7 @@ class Plain:
         self, ctx: Any, grads: Sequence[Tensor | None], saved: Sequence[Tensor], is_shown: bool
     ) -> list[Tensor | None]:
         layout, kept, direct = self._layout, ctx.kept, self._direct
-        notes, kind, end = kept.notes, kept.kind, kept.end
+        notes, kind, end = kept.notes, kept.kind, len(kept.places) + len(kept.narrow)
         grad = list(grads) if layout.is_list else grads[0]
         if self._derivatives.is_none(grad):
             return [None] * (len(ctx.needs_input_grad) - 3)
@@ -287,10 +281,3 @@ class Plain:
             ctx.call.after.learn(ctx.needs_input_grad, tensors, lambda: prepare(*arguments))
         found = self._derivatives.of_arguments(result, notes, needs, grad)
         return layout.flat(notes.whole, found)
-
-
-def _function_of(plain: Plain, name: str) -> Any:
-    """The operator as an autograd function. torch shows the name of its class, with "Backward"
-    behind it, in profiles and in `grad_fn`."""
-    ways = {"forward": staticmethod(plain.forward), "backward": staticmethod(plain.backward)}
-    return type(name, (torch.autograd.Function,), ways)

@@ -31,17 +31,6 @@ def settled(grad: Tensor) -> Tensor:
     return grad if grad.is_contiguous() or 0 not in grad.stride() else grad.contiguous()
 
 
-def maker_of(item: Tensor) -> Callable[[Tensor], Tensor]:
-    """A function that makes a contiguous tensor of `item`'s shape and type, on the device of the
-    tensor it is given."""
-    return torch_maker(item.shape, item.dtype)
-
-
-def make_bytes(like: Tensor, nbytes: int) -> Tensor:
-    """Scratch memory of `nbytes` bytes on the device of `like`, ordered on its current stream."""
-    return like.new_empty(nbytes, dtype=torch.uint8)
-
-
 class Buffers:
     """Memory for intermediate results, reused by later products: page faults of new memory would
     cost more than the products.
@@ -80,20 +69,18 @@ class Calls:
     def __init__(self, recording: program.Recording | None = None) -> None:
         self._recording = recording
 
-    def __call__(
-        self,
-        public: Callable[..., Any],
-        arguments: Callable[..., Any],
-        *operands: object,
-        **options: object,
-    ) -> Any:
-        """The result of `public`, or of the arguments that `arguments` makes of the same."""
+    def __call__(self, public: Callable[[], Any], arguments: Callable[[], Any]) -> Any:
+        """The result of `public`, or of the arguments, which compute the same."""
         if self._recording is None:
-            return public(*operands, **options)
-        made = arguments(*operands, **options)
+            return public()
+        made = arguments()
         made.operation.run(made)
         self._recording.add(made)
         return made.Y
+
+
+def _make_bytes(like: Tensor, nbytes: int) -> Tensor:
+    return like.new_empty(nbytes, dtype=torch.uint8)  # Ordered on the current stream of `like`.
 
 
 def repeated(
@@ -112,5 +99,6 @@ def repeated(
     if results is None:
         results, scratch = work(Calls(recording))
         if recording is not None:
-            recording.end([(item, maker_of(item)) for item in results], scratch, make_bytes)
+            makers = [(item, torch_maker(item.shape, item.dtype)) for item in results]
+            recording.end(makers, scratch, _make_bytes)
     return results

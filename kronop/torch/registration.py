@@ -8,7 +8,7 @@ tensor subclasses); as an autograd function under torch.func or forward-mode dif
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -53,23 +53,15 @@ class Registered:
         plain: the short way, for tensors that `direct.is_plain` accepts.
     """
 
-    def __init__(
-        self,
-        operator: Operator,
-        library: torch._ops.OpOverload,
-        layout: Layout,
-        derivatives: Derivatives,
-    ) -> None:
-        self.library, self._layout = library, layout
+    def __init__(self, library: torch._ops.OpOverload, derivatives: Derivatives) -> None:
+        self.library, self._layout = library, derivatives.layout
         self._decomposed = _DECOMPOSITIONS.get(library)
-        self.plain = direct.Plain(operator, layout, derivatives)
-        self._transformed = library
+        self.plain = direct.Plain(derivatives)
+        operator, self._transformed = derivatives.operator, library
         if operator.jvp is not None:
-            self._transformed = transforms.function_of(library, layout, derivatives)
-            if operator.autocast is not None:  # As operations that have derivatives and tangents.
-                self._transformed = autocasting.casting(
-                    self._transformed, layout, operator.autocast
-                )
+            self._transformed = transforms.function_of(library, derivatives)
+            if (how := operator.autocast) is not None:  # Casts have derivatives and tangents.
+                self._transformed = autocasting.casting(self._transformed, self._layout, how)
 
     def __call__(self, *arguments: object) -> Any:
         if transforms.are_needed():
@@ -115,34 +107,30 @@ def register(operator: Operator) -> Registered:
             cast = autocasting.casting(library, layout, operator.autocast, device.lower())
             _LIBRARY.impl(operator.name, cast, f"Autocast{device}")
     torch.library.register_fake(name, fake, lib=_LIBRARY)
-    _register_gradient(name, layout, derivatives)
+    _register_gradient(name, derivatives)
     if operator.vmap is not None:
-        _register_map(name, operator.vmap, layout, library)
+        _register_map(name, library, derivatives)
     if (decomposed := operator.decomposed) is not None:
         _DECOMPOSITIONS[library] = lambda *arguments: decomposed(layout.named(arguments))
-    return Registered(operator, library, layout, derivatives)
+    return Registered(library, derivatives)
 
 
-def _register_gradient(name: str, layout: Layout, derivatives: Derivatives) -> None:
+def _register_gradient(name: str, derivatives: Derivatives) -> None:
     def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         derivatives.record(inputs)
-        ctx.set_materialize_grads(False)
-        ctx.notes, kept = derivatives.note(inputs, output)
-        ctx.save_for_backward(*kept)
+        derivatives.keep(ctx, inputs, output)
 
     def backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
-        saved = layout.join(ctx.notes.saved, ctx.saved_tensors)
+        saved = derivatives.kept(ctx)
         return tuple(derivatives.backward(ctx.notes, saved, ctx.needs_input_grad, grad))
 
     torch.library.register_autograd(name, backward, setup_context=keep, lib=_LIBRARY)
 
 
-def _register_map(
-    name: str,
-    rule: Callable[..., Any] | Mapping[str, int],
-    layout: Layout,
-    library: torch._ops.OpOverload,
-) -> None:
+def _register_map(name: str, library: torch._ops.OpOverload, derivatives: Derivatives) -> None:
+    rule: Any = derivatives.operator.vmap
+    layout = derivatives.layout
+
     def mapped(info: Any, in_dims: Sequence[Any], *arguments: object) -> Any:
         frame, tensors = layout.split(arguments)
         dims = layout.each(in_dims, frame)

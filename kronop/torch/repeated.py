@@ -73,24 +73,11 @@ class Cast:
 
     def cast_before(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The tensors, with those in `before` cast."""
-        return _with(tensors, self.before, cast_to, self.kind)
+        return cast_to(self.kind, tensors, self.before)
 
     def cast_inside(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The tensors, with those in `inside` cast."""
-        return _with(tensors, self.inside, cast_together, self.kind)
-
-
-def _with(
-    tensors: Sequence[Tensor],
-    places: Sequence[int],
-    cast: Callable[[torch.dtype, Sequence[Tensor]], list[Tensor]],
-    kind: torch.dtype,
-) -> list[Tensor]:
-    found = list(tensors)
-    made = cast(kind, [found[at] for at in places])
-    for at, item in zip(places, made, strict=True):
-        found[at] = item
-    return found
+        return cast_together(self.kind, tensors, self.inside)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from kronop.torch.arguments import Layout, Whole
+from kronop.torch.arguments import Whole
 from kronop.torch.derivatives import Derivatives
 
 
@@ -53,10 +53,9 @@ def aligned(
     return [in_front(item, dim, lead + rank) for item, dim, rank in every]
 
 
-def function_of(
-    operator: torch._ops.OpOverload, layout: Layout, derivatives: Derivatives
-) -> Callable[..., Any]:
+def function_of(operator: torch._ops.OpOverload, derivatives: Derivatives) -> Callable[..., Any]:
     """An operator of torch.library as an autograd function with the same arguments."""
+    layout = derivatives.layout
 
     class Transformed(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
         generate_vmap_rule = True
@@ -71,43 +70,31 @@ def function_of(
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
             given, *tensors = inputs
             frame, is_recording = given.values
-            ctx.set_materialize_grads(False)
             arguments = layout.join(frame, tensors)
             if is_recording and any(ctx.needs_input_grad):
                 derivatives.record(arguments)
-            ctx.notes, kept = derivatives.note(arguments, output)
-            ctx.save_for_backward(*kept)
-            ctx.save_for_forward(*kept)
+            ctx.save_for_forward(*derivatives.keep(ctx, arguments, output))
 
         @staticmethod
         def backward(ctx: Any, *grads: Tensor | None) -> Any:
             notes, grad = ctx.notes, list(grads) if layout.is_list else grads[0]
             needs = layout.join(notes.whole, ctx.needs_input_grad[1:])
-            saved = layout.join(notes.saved, ctx.saved_tensors)
+            saved = derivatives.kept(ctx)
             return None, *layout.flat(notes.whole, derivatives.backward(notes, saved, needs, grad))
 
         @staticmethod
         def jvp(ctx: Any, _: object, *tangents: Tensor | None) -> Any:
-            notes, saved = ctx.notes, layout.join(ctx.notes.saved, ctx.saved_tensors)
+            notes, saved = ctx.notes, derivatives.kept(ctx)
             found = derivatives.tangent(notes, saved, layout.join(notes.whole, tangents))
             return tuple(found) if layout.is_list else found[0]
 
     def call(*arguments: object) -> Any:
         frame, tensors = layout.split(arguments)
         # torch.func enables gradients before it asks which tensors need one.
-        found = _apply(Transformed, Whole((frame, torch.is_grad_enabled())), *tensors)
+        apply = Transformed.apply
+        if torch.compiler.is_compiling():  # torch 2.13 would pass it a context too many.
+            apply = torch.compiler.disable(apply)
+        found = apply(Whole((frame, torch.is_grad_enabled())), *tensors)
         return list(found) if layout.is_list else found
 
     return call
-
-
-def _apply(function: type[torch.autograd.Function], *arguments: object) -> Any:
-    """The result of an autograd function.
-
-    While torch.compile is tracing, the call breaks the graph: torch 2.13 would pass such a function
-    a context too many.
-    """
-    call = function.apply
-    if torch.compiler.is_compiling():
-        call = torch.compiler.disable(call)
-    return call(*arguments)

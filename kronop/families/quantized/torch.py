@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from kronop.args.tensor import check_element
-from kronop.descriptions.datatype import TENSOR_TYPES, DataType
+from kronop.descriptions.datatype import DataType
 from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.quantized import api
 from kronop.families.quantized.arguments import check_clip, result_shapes
 from kronop.families.quantized.description import check_element_of_x
-from kronop.torch.checks import LISTS, check_tensor, common_shape
+from kronop.torch.checks import LISTS, check_tensor, check_tensors, common_shape, element_of
 from kronop.torch.declaration import Autocast, Named, Operator
 from kronop.torch.registration import register
 from kronop.torch.transforms import aligned
@@ -65,8 +65,7 @@ def quantized_gemkm(
             hint="wrap a single factor in a list",
         )
     check_tensor("x", x, 1, "kronop.quantized_gemkm does")
-    for index, item in enumerate(factors):
-        check_tensor(f"factors[{index}]", item, 2, "kronop.quantized_gemkm does")
+    check_tensors("factors", factors, 2, "kronop.quantized_gemkm does")
     q, scales = _operator(x, list(factors), bits, _number(clip))
     return q, scales
 
@@ -91,7 +90,10 @@ def _compute(given: Named) -> list[Tensor]:
 def _fake(given: Named) -> list[Tensor]:
     """Refuses what `_compute` would."""
     x, bits = given.x, given.bits
-    _check_types(x, given.factors)
+    element = _element("X", x)
+    check_element_of_x(element, ElementTypeError)
+    for index, item in enumerate(given.factors):
+        check_element(_element(f"factors[{index}]", item), element, f"factors[{index}]")
     if isinstance(given.clip, (int, float)):  # A symbol's value is checked when there is one.
         check_clip(given.clip)
     shapes = result_shapes(
@@ -101,23 +103,9 @@ def _fake(given: Named) -> list[Tensor]:
     return [x.new_empty(shape, dtype=kind) for shape, kind in zip(shapes, kinds, strict=True)]
 
 
-def _check_types(x: Tensor, factors: Sequence[Tensor]) -> None:
-    check_element_of_x(_element("X", x), ElementTypeError)
-    for index, item in enumerate(factors):
-        name = f"factors[{index}]"
-        check_element(_element(name, item), _element("X", x), name)
-
-
 def _element(name: str, item: Tensor) -> DataType:
-    found = TENSOR_TYPES.get(str(item.dtype).removeprefix("torch."))
-    if found is None:
-        raise ElementTypeError(
-            f"element type of {name}",
-            expected="one that kronop has",
-            got=str(item.dtype),
-            hint="convert all tensors to bfloat16, float16 or float32",
-        )
-    return found
+    hint = "convert all tensors to bfloat16, float16 or float32"
+    return element_of(name, item, "one that kronop has", hint)
 
 
 def _refuse(*_: object) -> NoReturn:

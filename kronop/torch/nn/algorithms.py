@@ -6,17 +6,16 @@ Each takes an operand (..., a c d), or (a c d, ...) with `batch_last`; the weigh
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from kronop.families.ksparse.description import outputs_of
 from kronop.families.ksparse.shape_arguments import with_features
 from kronop.families.ksparse.torch.computing import as_matrix
-from kronop.families.ksparse.torch.decomposed import biased, bmm_product
 from kronop.families.ksparse.torch.functional import ksmm
-from kronop.families.ksparse.torch.sparse import einsum_product, sparse_product
+from kronop.families.ksparse.torch.sparse import biased, bmm_product, einsum_product, sparse_product
 from kronop.torch.checks import are_symbols
 from kronop.torch.nn.checks import check_operand
 
@@ -53,14 +52,6 @@ def _dense(x: Tensor, weights: Sequence[Tensor], bias: Tensor | None, batch_last
     return biased(result.reshape(with_features(x.shape, len(matrix), True)), bias, True)
 
 
-def _sparse(blocks: bool) -> Callable[[Tensor, Tensor, bool], Tensor]:
-    def apply(x: Tensor, weight: Tensor, batch_last: bool) -> Tensor:
-        shape = with_features(x.shape, outputs_of(weight.shape), batch_last)
-        return sparse_product(as_matrix(x, batch_last), weight, batch_last, blocks).reshape(shape)
-
-    return apply
-
-
 def _one_by_one(apply: Callable[[Tensor, Tensor, bool], Tensor]) -> Algorithm:
     def chain(
         x: Tensor, weights: Sequence[Tensor], bias: Tensor | None, batch_last: bool
@@ -75,10 +66,10 @@ def _one_by_one(apply: Callable[[Tensor, Tensor, bool], Tensor]) -> Algorithm:
 ALGORITHMS: dict[str, Algorithm] = {
     "kernel": _kernel,
     "bmm": _one_by_one(bmm_product),
-    "bsr": _one_by_one(_sparse(blocks=True)),
+    "bsr": _one_by_one(functools.partial(sparse_product, blocks=True)),
     "einsum": _one_by_one(einsum_product),
     "dense": _dense,
-    "sparse": _one_by_one(_sparse(blocks=False)),
+    "sparse": _one_by_one(functools.partial(sparse_product, blocks=False)),
 }
 
 

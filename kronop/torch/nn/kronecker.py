@@ -12,7 +12,7 @@ from torch import Tensor
 
 from kronop.descriptions.shared import check_flag
 from kronop.families.kron.torch.functional import gemkm
-from kronop.families.ksparse.torch.decomposed import biased
+from kronop.families.ksparse.torch.sparse import biased
 from kronop.torch.nn.checks import check_type, checked_sizes
 from kronop.torch.nn.initial import draw
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from kronop.families.distance.point_arguments import check_kind
 from kronop.families.distance.shape_arguments import matrix_shape
 from kronop.families.distance.torch.operators import matrix
 from kronop.families.distance.torch.products import product
-from kronop.families.distance.torch.values import Values
+from kronop.families.distance.torch.terms import Values
 from kronop.families.distance.value_arguments import (
     check_bandwidths,
     check_type,
@@ -108,11 +109,16 @@ def _matrix(x1: Tensor, x2: Tensor, kernel: Kernel, regularization: Any, mode: s
     for name, item in (("x1", x1), ("x2", x2)):
         check_kind(item, name)
         check_tensor(name, item, 2, "kronop.cdist and kronop.kernel_matrix")
-    bound = kernel.bound(max(x1.dim(), x2.dim()) - 2, regularization)
+    return matrix(*_bound((x1, x2), kernel, regularization), mode)
+
+
+def _bound(operands: Sequence[Tensor], kernel: Kernel, regularization: Any) -> list[Any]:
+    """The operands, of which the first two are points, and what an operator takes of a kernel."""
+    x1, x2, *others = operands
+    bound = kernel.bound(max(item.dim() for item in operands) - 2, regularization)
     _check_values(bound, x1, x2)
     x1, x2, bound = with_common_vector(x1, x2, bound)
-    values = Values.of(bound, x1)
-    return matrix(x1, x2, *values.arguments, bound.form.text(), mode)
+    return [x1, x2, *others, *Values.of(bound, x1).arguments, bound.form.text()]
 
 
 def kernel_matmul(
@@ -154,11 +160,7 @@ def kernel_matmul(
         check_tensor(name, item, dims, "kronop.kernel_matmul takes")
     if v.dim() == 1:
         return kernel_matmul(x1, x2, v.unsqueeze(-1), kernel, regularization).squeeze(-1)
-    bound = kernel.bound(max(x1.dim(), x2.dim(), v.dim()) - 2, regularization)
-    _check_values(bound, x1, x2)
-    x1, x2, bound = with_common_vector(x1, x2, bound)
-    values = Values.of(bound, x1)
-    return product(x1, x2, v, *values.arguments, bound.form.text())
+    return product(*_bound((x1, x2, v), kernel, regularization))
 
 
 def _check_values(bound: Bound, x1: Tensor, x2: Tensor) -> None:

@@ -7,6 +7,8 @@ expression's derivative. So gradients consist of kernel matrices, and of the gra
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import torch
 from torch import Tensor
 
@@ -18,20 +20,21 @@ from kronop.families.distance.shape_arguments import matrix_shape
 from kronop.families.distance.torch import sums
 from kronop.families.distance.torch.terms import (
     Scaled,
+    Values,
     gradients,
     is_of_diagonal,
     tangent_of_values,
 )
-from kronop.families.distance.torch.values import Values
 from kronop.torch.checks import check_kind, common_shape
 from kronop.torch.declaration import Autocast, Gradients, Named, Operator
 from kronop.torch.registration import register
 from kronop.torch.scaling import added
 
+Slope: TypeAlias = "tuple[Form, Values] | float"
 _LARGEST = Form(terms=(Term(kind=TermKind.Largest),), expression=Graph.of(variable(sum_of(0))))
 
 
-def slope_of(values: Values, form: Form, name: str) -> tuple[Form, Values] | float | None:
+def slope_of(values: Values, form: Form, name: str) -> Slope | None:
     """The derivative of a form's expression in one of its inputs, as a form and its values: a
     number where it is constant, None where it is 0."""
     found = form.expression.derivative(name)
@@ -69,18 +72,8 @@ def _backward(given: Named, needs: Named, grad: Tensor) -> Gradients:
     form, values = Form.from_text(given.form), Values.given(given)
     x1, x2 = given.x1, given.x2
 
-    def of_term(
-        index: int, scaled: Scaled, wanted: Named, of_power: bool
-    ) -> tuple[dict[str, Tensor], Tensor | None] | None:
-        term = form.terms[index]
-        slope = derived(*wide_enough(term, x1, x2), values, form, sum_of(index))
-        if slope is None:
-            return None
-        points, largest = (scaled.x1, scaled.x2), largest_of(term, scaled.x1, scaled.x2)
-        p = values.value(term.value) if term.value >= 0 else None
-        weights = times(grad, slope)
-        sides = sums.gradients(term.kind, weights, *points, p, wanted, largest)
-        return sides, sums.power_gradient(weights, *points, p, largest) if of_power else None
+    def of_term(index: int, *how: Any) -> tuple[dict[str, Tensor], Tensor | None] | None:
+        return of_pairs(given, index, ..., grad, *how)
 
     def of_value(slot: int, held: torch.dtype) -> Tensor | None:
         if is_of_diagonal(form, slot):
@@ -90,6 +83,26 @@ def _backward(given: Named, needs: Named, grad: Tensor) -> Gradients:
         return None if slope is None else times(grad.to(held), slope).sum((-2, -1))
 
     return gradients(given, needs, of_term, of_value)
+
+
+def of_pairs(
+    given: Named, index: int, rows: Any, weights: Tensor, scaled: Scaled, wanted: Named, of_p: bool
+) -> tuple[dict[str, Tensor], Tensor | None] | None:
+    """The gradients in the scaled points and, if it is wanted, in the power of a term, by those of
+    all pairs of points; None if nothing depends on the term.
+
+    Args:
+        rows: which of the points x1.
+        weights: the gradients of these rows of the kernel's matrix.
+    """
+    form, values, points = Form.from_text(given.form), Values.given(given), scaled.x1[rows]
+    term = form.terms[index]
+    slope = derived(*wide_enough(term, given.x1[rows], given.x2), values, form, sum_of(index))
+    if slope is None:
+        return None
+    p = values.value(term.value) if term.value >= 0 else None
+    how = (times(weights, slope), points, scaled.x2, p, largest_of(term, points, scaled.x2))
+    return sums.gradients(term.kind, wanted, *how), sums.power_gradient(*how) if of_p else None
 
 
 def largest_of(term: Term, x1: Tensor, x2: Tensor) -> Tensor | None:

@@ -23,20 +23,14 @@ from kronop.families.distance import product_api
 from kronop.families.distance.form import Form, TermKind, sum_of, value_of
 from kronop.families.distance.shape_arguments import product_shape
 from kronop.families.distance.torch import sums
-from kronop.families.distance.torch.operators import (
-    derived,
-    largest_of,
-    slope_of,
-    times,
-    wide_enough,
-)
+from kronop.families.distance.torch.operators import Slope, of_pairs, slope_of
 from kronop.families.distance.torch.terms import (
     Scaled,
+    Values,
     gradients,
     is_of_diagonal,
     tangent_of_values,
 )
-from kronop.families.distance.torch.values import Values
 from kronop.torch.checks import check_kind, common_shape
 from kronop.torch.declaration import Autocast, Gradients, Named, Operator
 from kronop.torch.registration import register
@@ -55,7 +49,8 @@ def _compute(given: Named) -> Tensor:
 def _fake(given: Named) -> Tensor:
     x1, x2, v = given.x1, given.x2, given.v
     bound = Values.given(given).bound(Form.from_text(given.form))
-    shape = product_shape(*(tuple(item.shape) for item in (x1, x2, v)), bound, common_shape)
+    of_x1, of_x2, of_v = (tuple(item.shape) for item in (x1, x2, v))
+    shape = product_shape(of_x1, of_x2, of_v, bound, common_shape)
     for name, item in (("x2", x2), ("v", v)):
         check_kind(name, item, x1.dtype, "points and v are of one type")
     return x1.new_empty(shape)
@@ -71,11 +66,9 @@ def _backward(given: Named, needs: Named, grad: Tensor) -> Gradients:
         index: int, scaled: Scaled, wanted: Named, of_power: bool
     ) -> tuple[dict[str, Tensor], Tensor | None] | None:
         kind, slope = form.terms[index].kind, slope_of(values, form, sum_of(index))
-        if slope is None:
-            return None
-        if kind in _SMOOTH:
+        if slope is not None and kind in _SMOOTH:
             return _smooth(kind, slope, given, scaled, grad, wanted), None
-        return _rows(index, form, values, given, scaled, grad, wanted, of_power)
+        return None if slope is None else _rows(given, index, grad, scaled, wanted, of_power)
 
     def of_value(slot: int, held: torch.dtype) -> Tensor | None:
         if is_of_diagonal(form, slot):
@@ -92,7 +85,7 @@ def _backward(given: Named, needs: Named, grad: Tensor) -> Gradients:
     return found
 
 
-def _times_columns(slope: tuple[Form, Values] | float, x1: Tensor, x2: Tensor, v: Tensor) -> Tensor:
+def _times_columns(slope: Slope, x1: Tensor, x2: Tensor, v: Tensor) -> Tensor:
     """The product of a derivative's matrix, or of a constant one, with columns."""
     if isinstance(slope, float):
         return slope * v.sum(-2, keepdim=True).expand(*v.shape[:-2], x1.shape[-2], v.shape[-1])
@@ -101,12 +94,7 @@ def _times_columns(slope: tuple[Form, Values] | float, x1: Tensor, x2: Tensor, v
 
 
 def _smooth(
-    kind: TermKind,
-    slope: tuple[Form, Values] | float,
-    given: Named,
-    scaled: Scaled,
-    grad: Tensor,
-    needs: Named,
+    kind: TermKind, slope: Slope, given: Named, scaled: Scaled, grad: Tensor, needs: Named
 ) -> dict[str, Tensor]:
     """The gradients in both scaled points of a sum of squares or products."""
     # As wide as the forward's sums: 16-bit ones would overflow and cancel.
@@ -126,12 +114,7 @@ def _smooth(
 
 
 def _one_sided(
-    kind: TermKind,
-    weigh: Callable[[Tensor], Tensor],
-    x1: Tensor,
-    x2: Tensor,
-    v: Tensor,
-    grad: Tensor,
+    kind: TermKind, weigh: Callable[..., Tensor], x1: Tensor, x2: Tensor, v: Tensor, grad: Tensor
 ) -> Tensor:
     """The gradient in x1; `weigh` is the product of the derivative's matrix with columns."""
     if not v.shape[-1] or not x2.shape[-1]:
@@ -159,19 +142,11 @@ def _one_sided(
 
 
 def _rows(
-    index: int,
-    form: Form,
-    values: Values,
-    given: Named,
-    scaled: Scaled,
-    grad: Tensor,
-    needs: Named,
-    of_power: bool,
+    given: Named, index: int, grad: Tensor, scaled: Scaled, wanted: Named, of_power: bool
 ) -> tuple[dict[str, Tensor], Tensor]:
     """The gradients in both scaled points, and in the power if it is wanted, of a sum of other
     powers: for some rows of x1 at a time."""
-    x1, x2, v, term = given.x1, given.x2, given.v, form.terms[index]
-    p = values.value(term.value) if term.value >= 0 else None
+    x1, x2, v = given.x1, given.x2, given.v
     pairs = max(1, x2.shape[-2] * grad.shape[:-2].numel() * x1.element_size())
     step = max(1, _MOST_BYTES // pairs)
     of_rows: list[Tensor | None] = []
@@ -180,16 +155,10 @@ def _rows(
     for first in range(0, x1.shape[-2], step):
         chosen = (..., slice(first, first + step), slice(None))
         weights = grad[chosen] @ v.transpose(-2, -1)
-        points = wide_enough(term, x1[chosen], x2)
-        weights = times(weights, derived(*points, values, form, sum_of(index)))
-        rows = scaled.x1[chosen]
-        largest = largest_of(term, rows, scaled.x2)
-        part = sums.gradients(term.kind, weights, rows, scaled.x2, p, needs, largest)
+        part, more = of_pairs(given, index, chosen, weights, scaled, wanted, of_power) or ({}, None)
         of_rows.append(part.get("x1"))
-        if "x2" in part:
-            of_x2 = added(of_x2, part["x2"])
-        if of_power:
-            of_p = of_p + sums.power_gradient(weights, rows, scaled.x2, p, largest)
+        of_x2 = added(of_x2, part.get("x2"))
+        of_p = of_p if more is None else of_p + more
     found = {} if of_x2 is None else {"x2": of_x2}
     if of_rows and of_rows[0] is not None:
         found["x1"] = torch.cat(of_rows, -2)

@@ -32,12 +32,12 @@ _SMOOTH = (TermKind.Two, TermKind.Dot, TermKind.NormA, TermKind.NormB)
 
 def gradients(
     kind: TermKind,
+    needs: Named,
     weights: Tensor,
     x1: Tensor,
     x2: Tensor,
     p: Tensor | float | None,
-    needs: Named,
-    largest: Tensor | None = None,
+    largest: Tensor | None,
 ) -> dict[str, Tensor]:
     """The gradients in x1 and x2, as far as they are needed, of their broadcast shapes.
 
@@ -68,12 +68,7 @@ def _divisor(largest: Tensor) -> Tensor:
 
 
 def _one_sided(
-    kind: TermKind,
-    weights: Tensor,
-    x1: Tensor,
-    x2: Tensor,
-    p: Tensor | float,
-    largest: Tensor | None,
+    kind: TermKind, weights: Tensor, x1: Tensor, x2: Tensor, p: Any, largest: Tensor | None
 ) -> Tensor | None:
     if kind is TermKind.Zero:
         return None
@@ -169,7 +164,8 @@ def tangent(kind: TermKind, x1: Tensor, x2: Tensor, t1: Tensor | None, t2: Tenso
             continue
         own = (points * direction).sum(-1, keepdim=True)
         own = own.transpose(-2, -1) if at else own
-        with_other = x1 @ t2.transpose(-2, -1) if at else t1 @ x2.transpose(-2, -1)
+        turned = (direction if at else x2).transpose(-2, -1)
+        with_other = x1 @ turned if at else direction @ turned
         twice = 2 * (own - with_other if kind is TermKind.Two else own)
         total = added(total, with_other if kind is TermKind.Dot else twice)
     return total

@@ -21,16 +21,17 @@ from kronop.core.calls import check_activation
 from kronop.descriptions.activation import BOUNDED
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS
-from kronop.errors import ArgumentError, ElementTypeError
+from kronop.errors import ArgumentError
 from kronop.families.gemm import api
 from kronop.families.gemm.shape_arguments import check_others, extents_of_product, leading
 from kronop.families.gemm.torch.activations import RULES
-from kronop.torch.checks import check_kind, common_shape
+from kronop.torch.checks import check_kind, common_shape, element_of, torch_type
 from kronop.torch.declaration import Autocast, Direct, Gradients, Named, Operator, Prepared
 from kronop.torch.registration import register
 from kronop.torch.scaling import added, scaled
 from kronop.torch.transforms import in_front
 
+_MULTIPLIED = {name: item for name, item in TENSOR_TYPES.items() if item in SIMT_ELEMENTS}
 _HINT = "a and b have one type, c and bias that of the result"
 
 
@@ -41,7 +42,7 @@ def result_of(a: Tensor, b: Tensor, c: Tensor | None, bias: Tensor | None) -> Te
         ArgumentError: shapes that do not fit.
         ElementTypeError: element types that do not.
     """
-    shape, kind = result_shape(a, b), result_kind(a.dtype)
+    shape, kind = result_shape(a, b), result_kind(a)
     for name, item in (("c", c), ("bias", bias)):
         if item is not None:
             check_kind(name, item, kind, _HINT)
@@ -60,36 +61,29 @@ def result_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
     """
     shapes = tuple(a.shape), tuple(b.shape)
     m, n, _ = extents_of_product(*shapes)
-    element_of(a.dtype)
+    multiplied(a)
     check_kind("b", b, a.dtype, _HINT)
     return (*leading(*shapes, broadcast=common_shape), m, n)
 
 
-def result_kind(kind: torch.dtype) -> torch.dtype:
-    """The type of products of tensors of this type."""
-    return getattr(torch, result_type(element_of(kind)).name)
+def result_kind(a: Tensor) -> torch.dtype:
+    """The type of products of tensors like a."""
+    return torch_type(result_type(multiplied(a)))
 
 
-def element_of(kind: torch.dtype) -> DataType:
-    """The element type of operands a and b of this type.
+def multiplied(a: Tensor) -> DataType:
+    """The element type of operands like a.
 
     Raises:
         ElementTypeError: no kernel multiplies it.
     """
-    element = TENSOR_TYPES.get(str(kind).removeprefix("torch."))
-    if element not in SIMT_ELEMENTS:
-        raise ElementTypeError(
-            "element type of a",
-            expected=f"one of {', '.join(item.name for item in SIMT_ELEMENTS)}",
-            got=str(kind),
-            hint="convert all tensors to one of these",
-        )
-    return element
+    expected = f"one of {', '.join(item.name for item in SIMT_ELEMENTS)}"
+    return element_of("a", a, expected, "convert all tensors to one of these", _MULTIPLIED)
 
 
 def refuse_gradient(given: Named) -> None:
     """Raises ArgumentError for 8-bit floats, which can't hold their gradients."""
-    if given.a.dtype is not result_kind(given.a.dtype):
+    if given.a.dtype is not result_kind(given.a):
         raise ArgumentError(
             "gradient of matmul",
             expected="operands of 16 bits or more",
@@ -104,9 +98,16 @@ def _compute(given: Named) -> Tensor:
 
 
 def _multiply(
-    a: Tensor, b: Tensor, c: Any, bias: Any, alpha: float, beta: float, activation: Any = None
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    bias: Tensor | None,
+    alpha: float,
+    beta: float,
+    activation: str | None = None,
 ) -> Tensor:
-    return api.matmul(a, b, c, alpha, beta, bias, activation)
+    # Operators of torch take strings.
+    return api.matmul(a, b, c, alpha, beta, bias, activation)  # type: ignore[arg-type]
 
 
 def _fake(given: Named) -> Tensor:
@@ -177,17 +178,16 @@ def _mapped(size: int, given: Named, dims: Named) -> tuple[Tensor, int]:
 
 def pair_in_front(size: int, given: Named, dims: Named) -> tuple[Tensor, Tensor, int]:
     """(a, b, the number of dimensions of the larger one), of which at least one is mapped."""
-    dim_of_a = dims.a
-    a, b = given.a, given.b
-    rank = max(a.dim() - (dims.a is not None), b.dim() - (dims.b is not None))
-    if dims.a is None and dims.b is None:
-        a, dim_of_a = a.expand(size, *a.shape), 0
-    return in_front(a, dim_of_a, rank), in_front(b, dims.b, rank), rank
+    a, b, dim = given.a, given.b, dims.a
+    if dim is None and dims.b is None:
+        a, dim = a.expand(size, *a.shape), 0
+    rank = max(a.dim() - (dim is not None), b.dim() - (dims.b is not None))
+    return in_front(a, dim, rank), in_front(b, dims.b, rank), rank
 
 
 def _decomposed(given: Named) -> Tensor:
     """The result by torch's own operations."""
-    kind, activation = result_kind(given.a.dtype), getattr(given, "activation", None)
+    kind, activation = result_kind(given.a), getattr(given, "activation", None)
     found = scaled(given.a.to(kind) @ given.b.to(kind), given.alpha)
     if given.c is not None and given.beta:
         found = found + scaled(given.c, given.beta)

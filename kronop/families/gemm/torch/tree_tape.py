@@ -76,10 +76,6 @@ class Tape:
                 found.append(_applied(step.rule, [found[at] for at in step.operands], like))
         return found
 
-    def every(self) -> list[bool]:
-        """That all values are wanted."""
-        return [True] * len(self.steps)
-
     def depending(self, names: frozenset[str]) -> list[bool]:
         """Which steps depend on these inputs."""
         found: list[bool] = []

@@ -23,9 +23,9 @@ from kronop.args.visited import check_reduced, misfit, own_shape
 from kronop.descriptions.datatype import RESULT_TYPES, DataType
 from kronop.descriptions.tree_text import from_text
 from kronop.descriptions.visitor import ACCUMULATOR, Operand, Result, VisitorEpilogue, VisitorTree
-from kronop.errors import ArgumentError, ElementTypeError
+from kronop.errors import ArgumentError
 from kronop.families.gemm.torch.operators import (
-    element_of,
+    multiplied,
     pair_in_front,
     product,
     result_kind,
@@ -35,7 +35,7 @@ from kronop.families.gemm.torch.tree_rules import carried, reduced, spread
 from kronop.families.gemm.torch.tree_tape import Value, tape_of
 from kronop.families.gemm.visited_api import epilogue_for, run_visited
 from kronop.frozen import dataclass
-from kronop.torch.checks import check_device
+from kronop.torch.checks import check_device, element_of, torch_type
 from kronop.torch.declaration import Autocast, Gradients, Named, Operator
 from kronop.torch.registration import register
 from kronop.torch.scaling import added
@@ -61,7 +61,7 @@ def results_of(given: Named) -> list[Tensor]:
     for result in epilogue.tree.auxiliary:
         check_reduced(result, shape)
     return [
-        given.a.new_empty(own_shape(item.kind, shape), dtype=kind_of(epilogue.element_of(item)))
+        given.a.new_empty(own_shape(item.kind, shape), dtype=torch_type(epilogue.element_of(item)))
         for item in epilogue.tree.results
     ]
 
@@ -85,7 +85,7 @@ def typed(given: Named) -> VisitorEpilogue:
     Raises:
         ElementTypeError, DescriptionError: as of `results_of`.
     """
-    return epilogue_for(given.tree, element_of(given.a.dtype), elements_of(given.operands))
+    return epilogue_for(given.tree, multiplied(given.a), elements_of(given.operands))
 
 
 def elements_of(operands: Sequence[Tensor]) -> tuple[DataType, ...]:
@@ -94,27 +94,14 @@ def elements_of(operands: Sequence[Tensor]) -> tuple[DataType, ...]:
     Raises:
         ElementTypeError: an epilogue reads no tensors of this type.
     """
-    found = []
-    for item in operands:
-        element = RESULT_TYPES.get(str(item.dtype).removeprefix("torch."))
-        if element is None:
-            raise ElementTypeError(
-                "element type of an operand of a visitor tree",
-                expected=f"one of {', '.join(RESULT_TYPES)}",
-                got=str(item.dtype),
-                hint="convert it; it need not have the type of a and b",
-            )
-        found.append(element)
-    return tuple(found)
+    what, hint = "an operand of a visitor tree", "convert it; it need not have the type of a and b"
+    how = (f"one of {', '.join(RESULT_TYPES)}", hint, RESULT_TYPES)
+    return tuple(element_of(what, item, *how) for item in operands)
 
 
 def as_matrix(item: Operand, tensor: Tensor) -> Tensor:
     """An operand as what broadcasts against (..., M, N)."""
     return tensor if item.kind == "tensor" else tensor.unsqueeze(-2 if item.kind == "row" else -1)
-
-
-def kind_of(element: DataType) -> torch.dtype:
-    return getattr(torch, element.name)
 
 
 def refuse_gradient(given: Named) -> None:
@@ -157,7 +144,7 @@ class _Call:
     @classmethod
     def of(cls, given: Named) -> _Call:
         epilogue = typed(given)
-        kind = kind_of(epilogue.element_epilogue)
+        kind = torch_type(epilogue.element_epilogue)
         return cls(given, epilogue.tree, (*result_shape(given.a, given.b),), kind)
 
     def inputs(self, sums: Tensor | None) -> dict[str, Tensor]:
@@ -197,7 +184,7 @@ def _results(call: _Call, values: Sequence[Value]) -> list[Tensor]:
     for place, item in tape_of(call.given.tree).results:
         matrix = call.whole(values[place])
         made = reduced(matrix, item) if item.axis else matrix
-        kind = kind_of(epilogue.element_of(item))
+        kind = torch_type(epilogue.element_of(item))
         if not kind.is_floating_point:
             limits = torch.iinfo(kind)
             made = made.double().round().clamp(limits.min, limits.max)
@@ -206,9 +193,9 @@ def _results(call: _Call, values: Sequence[Value]) -> list[Tensor]:
 
 
 def _decomposed(given: Named) -> list[Tensor]:
-    call, kind, tape = _Call.of(given), result_kind(given.a.dtype), tape_of(given.tree)
+    call, kind, tape = _Call.of(given), result_kind(given.a), tape_of(given.tree)
     inputs = call.inputs(given.a.to(kind) @ given.b.to(kind))
-    return _results(call, tape.values(inputs, tape.every(), inputs[ACCUMULATOR]))
+    return _results(call, tape.values(inputs, [True] * len(tape.steps), inputs[ACCUMULATOR]))
 
 
 def _gradients(given: Named, needs: Named, grads: Sequence[Tensor | None]) -> Gradients:
@@ -286,7 +273,7 @@ def _tangents(given: Named, tangents: Named) -> list[Tensor | None]:
             tangent = call.whole(tangent)
             if item.axis:
                 tangent = carried(tangent, call.compared(values[place], item), item)
-            tangent = tangent.to(kind_of(epilogue.element_of(item)))
+            tangent = tangent.to(torch_type(epilogue.element_of(item)))
         found.append(tangent)
     return found
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.kron.torch.operators import kron
-from kronop.torch.checks import are_symbols, check_source, check_tensor, number
+from kronop.torch.checks import are_symbols, check_source, check_tensor, check_tensors, number
 
 
 def gemkm(
@@ -102,6 +102,7 @@ def gekmm(
     return _kron(x, factors, alpha, beta, z, True)
 
 
+_ELSEWHERE = "kronop.gemkm and kronop.gekmm"
 _LISTED = "a list or tuple of at least one tensor"
 _IN_A_LIST = "gemkm(x, factors) and gekmm(factors, x); wrap a single factor in a list"
 
@@ -124,11 +125,10 @@ def _kron(
         others = {"alpha": alpha, "beta": beta, "z": z}
         call, operands = (gekmm, (factors, x)) if left else (gemkm, (x, factors))
         return torch.overrides.handle_torch_function(call, given, *operands, **others)
-    tensors = {"x": x} | {f"factors[{index}]": item for index, item in enumerate(factors)}
+    check_tensor("x", x, 1, _ELSEWHERE)
+    check_tensors("factors", factors, 2, _ELSEWHERE)
     if z is not None:
-        tensors["z"] = z
-    for name, item in tensors.items():
-        check_tensor(name, item, 1 if name in ("x", "z") else 2, "kronop.gemkm and kronop.gekmm")
+        check_tensor("z", z, 1, _ELSEWHERE)
     alpha, beta = number("alpha", alpha), number("beta", beta)
     check_source(beta, z)
     at = -1 if left else -2

@@ -90,22 +90,17 @@ def _by_kernels(
         run = _Backward(a, b, factors, given, calls)
         sums = KernelSums(factors, run.parts, given.alpha, given.left, calls)
         of_x = run.through(sums)
-        return [sums.flat] if of_x is None else [sums.flat, of_x], run.memory
+        return [sums.flat] if of_x is None else [sums.flat, of_x], run.buffers.every
 
     flat, *of_x = memory.repeated(_form(given), given.alpha, [b, a, *factors], work)
-    every = _taken_apart(flat, b.dtype, [item.numel() for item in factors])
+    # Copied apart: an operator's results may not share memory.
+    every = torch.split_with_sizes_copy(flat.to(b.dtype), [item.numel() for item in factors])
     found = {at: item.view(factors[at - 1].shape) for at, item in enumerate(every, 1)}
     return of_x[0] if of_x else None, found
 
 
 def _form(given: Named) -> tuple[str | bool, ...]:
     return ("backward", given.left, *given.needs)
-
-
-def _taken_apart(flat: Tensor, kind: torch.dtype, sizes: Sequence[int]) -> Sequence[Tensor]:
-    """The gradients in `flat`, each in memory of its own: an operator's results may not share
-    memory."""
-    return torch.split_with_sizes_copy(flat.to(kind), sizes)
 
 
 def repeated(given: Named) -> Prepared | None:
@@ -124,7 +119,8 @@ def repeated(given: Named) -> Prepared | None:
     sizes, kind = [item.numel() for item in factors], grad.dtype
 
     def finish(made: list[Tensor], tensors: Sequence[Tensor]) -> list[Tensor | None]:
-        every = [*(made[1:] or [None]), *_taken_apart(made[0], kind, sizes)]
+        every = torch.split_with_sizes_copy(made[0].to(kind), sizes)
+        every = [*(made[1:] or [None]), *every]
         of_each = zip(every, shapes, needs, strict=True)
         return [item.view(shape) if need else None for item, shape, need in of_each]
 
@@ -150,6 +146,7 @@ class _Backward:
     Attributes:
         matrices: the factors (..., P, Q), as x is contracted.
         parts: the groups.
+        buffers: memory for intermediates.
     """
 
     def __init__(
@@ -164,13 +161,8 @@ class _Backward:
         self._own = [self.matrices[group.start : group.stop] for group in self.parts]
         self._last = max(group.stop for group in self.parts if group.wanted)
         self._first = min(group.start for group in self.parts if group.wanted)
-        self._buffers = Buffers()
+        self.buffers = Buffers()
         self._calls = calls
-
-    @property
-    def memory(self) -> list[Tensor]:
-        """The buffers that were allocated for intermediates."""
-        return self._buffers.every
 
     def through(self, sums: MatrixSums | KernelSums) -> Tensor | None:
         """Adds all rows to `sums`, and returns the gradient of x (*lead, outer, digits, inner), or
@@ -199,15 +191,15 @@ class _Backward:
             if group.wanted:
                 sums.add(at, seen[at], b)
             if group.stop <= self._last:
-                self._buffers.give(seen[at])
+                self.buffers.give(seen[at])
             if of_x is not None or group.start > self._first:
                 turned = [item.mT for item in self._own[at]]
                 is_end = not group.start
                 alpha, out = (self._alpha, of_x) if is_end else (1.0, None)
                 after = self._apply(b, turned, group, alpha, out)
-                self._buffers.give(b)
+                self.buffers.give(b)
                 b = after
-        self._buffers.give(b)
+        self.buffers.give(b)
 
     def _apply(
         self, item: Tensor, matrices: Sequence[Tensor], group: Group, alpha: float, out: Any
@@ -220,11 +212,13 @@ class _Backward:
             lead = torch.broadcast_shapes(lead, *(matrix.shape[:-2] for matrix in matrices))
         if out is None:
             shape = (*lead, outer, before * columns * group.behind, inner)
-            out = self._buffers.take(shape, item)
+            out = self.buffers.take(shape, item)
         rows = digits * inner // (before * behind)
         left = behind > 1
-        if left:
-            matrices = [_over_rows(matrix.mT) for matrix in matrices]
+        if left:  # All rows of a batch use the same matrix.
+            matrices = [
+                matrix.mT if matrix.dim() == 2 else matrix.mT.unsqueeze(-3) for matrix in matrices
+            ]
         tail = (behind,) if left else ()
         source = item.reshape(*item.shape[:-3], outer * before, rows, *tail)
         result = out.view(*lead, outer * before, columns, *tail)
@@ -242,8 +236,3 @@ def _product(
     if left:
         return gekmm(factors, x, alpha=alpha, out=out)
     return gemkm(x, factors, alpha=alpha, out=out)
-
-
-def _over_rows(matrix: Tensor) -> Tensor:
-    """A batch of matrices with a dimension of 1 for the rows, which all use the same matrix."""
-    return matrix.unsqueeze(-3) if matrix.dim() > 2 else matrix

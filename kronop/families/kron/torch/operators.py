@@ -92,7 +92,7 @@ def _gradients(
     given: Named,
     needs: Named,
     grad: Tensor,
-    backward: Callable[[Named], list[Tensor]] = lambda of: kron_backward(*vars(of).values()),
+    backward: Callable[[Named], list[Tensor]] | None = None,
 ) -> Gradients:
     """The gradients of kronop::kron, computed by kronop::kron_backward, or by `backward` if
     given."""
@@ -101,7 +101,8 @@ def _gradients(
         # Z may have more batch dimensions than x and the factors: sum over them.
         grad = grad.sum_to_size(*leading(given.x, *given.factors), *grad.shape[-2:])
         of = _backward_of(given, needs, grad)
-        found["x"], *found["factors"] = _scatter(backward(of), of.needs)
+        every = backward(of) if backward else kron_backward(*vars(of).values())
+        found["x"], *found["factors"] = _scatter(every, of.needs)
     return found
 
 
@@ -127,8 +128,7 @@ def _gradients_of_gradients(
         wanted[at] = False  # This term does not contain the operand that u replaces.
         if any(wanted):
             terms = kron_backward(given.grad, x, factors, *scalars, wanted)
-            pairs = zip(found, _scatter(terms, wanted), strict=True)
-            found = [added(first, second) for first, second in pairs]
+            found = [*map(added, found, _scatter(terms, wanted))]
     return {"grad": of_grad, "x": found[0], "factors": found[1:]}
 
 
@@ -156,8 +156,7 @@ def _tangents_of_gradients(given: Named, tangents: Named) -> list[Tensor | None]
         if direction is not None and any(needs):
             grad, x, *factors = _replaced(tensors, at, direction)
             terms = kron_backward(grad, x, factors, given.alpha, given.left, needs)
-            pairs = zip(found, _scatter(terms, needs), strict=True)
-            found = [added(first, second) for first, second in pairs]
+            found = [*map(added, found, _scatter(terms, needs))]
     return [item for item, need in zip(found, given.needs, strict=True) if need]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,9 +47,10 @@ class MatrixSums:
         """The gradient of each factor of the groups that were asked for, by its index."""
         every: dict[int, Tensor] = {}
         for group, merged in zip(self._parts, self._sums, strict=True):
-            if group.wanted:
+            if group.wanted and merged is not None:
                 own = self._matrices[group.start : group.stop]
-                found = _split(_summed(merged, own), own)
+                # Summed over the leading dimensions that no factor of the group has.
+                found = _split(merged.sum_to_size(*leading(*own), *merged.shape[-2:]), own)
                 every |= dict(enumerate(found, group.start))
         return every
 
@@ -92,20 +94,15 @@ class KernelSums:
         rows, columns = group.rows, group.columns
         if self._left:  # gekmm contracts transposed factors: transpose their gradients back.
             a, b, rows, columns = b, a, columns, rows
-        out = out if len(own) > 1 else out.view(rows, columns)
-        beta = int(at in self._begun)
+        factors, beta = (own if len(own) > 1 else []), int(at in self._begun)
+        out = out if factors else out.view(rows, columns)
+        x, g = a.reshape(-1, rows * behind), b.reshape(-1, columns * behind)
+        how: dict[str, Any] = {"tied": True, "alpha": self._alpha, "beta": beta}
+        how |= {"z": out if beta else None, "out": out, "factors": factors}
+        pattern = (1, columns, rows, behind)
         self._calls(
-            weight_gradient,
-            gradient_arguments,
-            a.reshape(-1, rows * behind),
-            b.reshape(-1, columns * behind),
-            (1, columns, rows, behind),
-            alpha=self._alpha,
-            beta=beta,
-            z=out if beta else None,
-            out=out,
-            tied=True,
-            factors=own if len(own) > 1 else [],
+            lambda: weight_gradient(x, g, pattern, **how),
+            lambda: gradient_arguments(x, g, pattern, **how),
         )
         self._begun.add(at)
 
@@ -138,13 +135,6 @@ def _by_matmul(a: Tensor, b: Tensor, permuted: bool) -> Tensor:
         a, b = (item.mT.reshape(len(b), -1, item.shape[-2]) for item in (a, b))
         return a.mT @ b
     return (a @ b.mT).sum(1)
-
-
-def _summed(merged: Tensor, matrices: Sequence[Tensor]) -> Tensor:
-    """The gradient of a merged factor, summed over the leading dimensions that no factor of the
-    group has."""
-    lead = leading(*matrices)
-    return merged.sum_to_size(*lead, *merged.shape[-2:])
 
 
 def _split(merged: Tensor, matrices: Sequence[Tensor]) -> list[Tensor]:

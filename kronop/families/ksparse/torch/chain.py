@@ -49,19 +49,13 @@ def _backward(given: Named, needs: Named, grad: Tensor) -> Gradients:
 
 
 def _way_back(given: Named, needs: Named, grad: Tensor) -> steps.Back:
-    wanted = [
-        _gradient_kind(kind, given.x) if need else None
-        for kind, need in zip(given.kinds.weights, needs.weights, strict=True)
-    ]
+    # The kernel gives a gradient in float32 if the weight has it, else in the type of x, which
+    # autograd casts.
+    kinds = [kind if kind is torch.float32 else given.x.dtype for kind in given.kinds.weights]
+    wanted = [kind if need else None for kind, need in zip(kinds, needs.weights, strict=True)]
     operands = [given.x if needs.weights[0] else None, *given.kept]
     how = (given.alpha, given.batch_last, needs.x)
     return steps.Back(grad, given.weights, operands, wanted, *how)
-
-
-def _gradient_kind(kind: torch.dtype | None, x: Tensor) -> torch.dtype:
-    """The type that the kernel gives a weight's gradient: the weight's own if that is float32, else
-    that of x, which autograd casts."""
-    return kind if kind is torch.float32 else x.dtype
 
 
 def prepare(given: Named) -> Prepared | None:

@@ -14,6 +14,7 @@ from kronop.errors import ArgumentError, ElementTypeError, converting
 from kronop.families.ksparse import api as functional_ksparse
 from kronop.families.ksparse.gradient_api import weight_gradient
 from kronop.families.ksparse.shape_arguments import chain_patterns, check_features, result_shape
+from kronop.torch import checks
 from kronop.torch.autocasting import without_autocast
 from kronop.torch.declaration import Named
 from kronop.torch.memory import kind_of, on_gpu
@@ -87,7 +88,7 @@ def result_element(x: Tensor, z: Tensor | None) -> torch.dtype:
     """The torch type of the product's elements."""
     if z is not None:
         return z.dtype
-    return getattr(torch, result_type(TENSOR_TYPES[str(x.dtype).removeprefix("torch.")]).name)
+    return checks.torch_type(result_type(TENSOR_TYPES[str(x.dtype).removeprefix("torch.")]))
 
 
 def compute_gradient(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,14 @@ from kronop.descriptions.shared import beta_beside
 from kronop.families.ksparse.shape_arguments import chain_patterns
 from kronop.families.ksparse.torch.operators import ksmm as product
 from kronop.torch import transforms
-from kronop.torch.checks import LISTS, are_symbols, check_source, check_tensor, number
+from kronop.torch.checks import (
+    LISTS,
+    are_symbols,
+    check_source,
+    check_tensor,
+    check_tensors,
+    number,
+)
 from kronop.torch.direct import is_plain, needs_gradient
 
 
@@ -82,9 +90,15 @@ def ksmm(
         result = product.plain.again(x, chain, bias, z, alpha, beta, batch_last, activation)
         if result is not None:
             return result
-    if x is not None and is_plain((x, *chain, bias, z)):
-        return _eager(x, chain, batch_last, bias, activation, alpha, beta, z)
-    if are_symbols(given := (x, *chain, bias, z)):
+    given = (x, *chain, bias, z)
+    if x is not None and is_plain(given):
+        if not needs_gradient(given):
+            return product.plain(x, chain, bias, z, alpha, beta, batch_last, activation)
+        check_activation(activation)
+        alpha, beta = number("alpha", alpha), number("beta", beta)
+        result = product.plain(x, chain, bias, z, alpha, beta, batch_last, None)
+        return _activated(result, activation)
+    if are_symbols(given):
         others = {"activation": activation, "alpha": alpha, "beta": beta, "z": z}
         return torch.overrides.handle_torch_function(
             ksmm, given, x, chain, batch_last=batch_last, bias=bias, **others
@@ -134,39 +148,16 @@ def _may_need_derivative(tensors: Sequence[Tensor]) -> bool:
     return is_recorded and bool(tensors[0].is_floating_point())
 
 
-def _eager(
-    x: Tensor,
-    chain: Sequence[Tensor],
-    batch_last: bool,
-    bias: Tensor | None,
-    activation: str | None,
-    alpha: float,
-    beta: float,
-    z: Tensor | None,
-) -> Tensor:
-    if not needs_gradient((x, *chain, bias, z)):
-        return product.plain(x, chain, bias, z, alpha, beta, batch_last, activation)
-    check_activation(activation)
-    alpha, beta = number("alpha", alpha), number("beta", beta)
-    result = product.plain(x, chain, bias, z, alpha, beta, batch_last, None)
-    return _activated(result, activation)
-
-
 def _activated(result: Tensor, activation: str | None) -> Tensor:
     return result if activation is None else getattr(torch.nn.functional, activation)(result)
 
 
 def _check(
-    x: Tensor,
-    chain: Sequence[Tensor],
-    bias: Tensor | None,
-    z: Tensor | None,
-    activation: str | None,
+    x: Tensor, chain: Sequence[Tensor], bias: Tensor | None, z: Tensor | None, activation: Any
 ) -> None:
     """Refuses arguments for which the operator's own messages would not say what is wrong."""
     check_tensor("x", x, 1, "kronop.ksmm does")
-    for index, item in enumerate(chain):
-        check_tensor(f"weights[{index}]", item, 4, "kronop.ksmm does")
+    check_tensors("weights", chain, 4, "kronop.ksmm does")
     chain_patterns([tuple(item.shape) for item in chain])
     for name, item in (("bias", bias), ("z", z)):
         if item is not None:

@@ -14,9 +14,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from kronop.errors import ArgumentError
-from kronop.families.ksparse.torch import computing, decomposed
+from kronop.families.ksparse.torch import computing
 from kronop.families.ksparse.torch.chain import DIRECT, prepare
 from kronop.families.ksparse.torch.computing import bias_gradient, turned
+from kronop.families.ksparse.torch.sparse import decomposed
 from kronop.families.ksparse.torch.steps import walk_back
 from kronop.torch.declaration import Autocast, Gradients, Named, Operator
 from kronop.torch.memory import settled
@@ -119,47 +120,24 @@ def _tangent(given: Named, tangents: Named) -> Tensor | None:
     """The tangent of kronop::ksmm's result. If a factor's operand x has the tangent u, its result
     has the tangent u K' + x dK', where the weights of dK are the tangent of those of K."""
     x, weights, last, found = given.x, given.weights, given.batch_last, tangents.x
-    z, beta = (None, 0) if not given.beta else (tangents.z, given.beta)
+    bias, z = tangents.bias, tangents.z if given.beta else None
     if all(item is None for item in (found, *tangents.weights)):
-        return _tangent_of_summands(given, tangents.bias, z)
-    for at, (weight, of_weight) in enumerate(zip(weights[:-1], tangents.weights, strict=False)):
-        found = _sum_of_products(found, weight, x, of_weight, (None, None, 1, 0), last)
+        if bias is not None and last:
+            bias = bias.reshape(-1, *[1] * (x.dim() - 1))
+        return added(None if z is None else given.beta * z, bias)
+    for at, (weight, of_weight) in enumerate(zip(weights, tangents.weights, strict=True)):
+        is_end = at == len(weights) - 1
+        alpha, others = (given.alpha, (bias, z)) if is_end else (1, (None, None))
+        beta, terms = given.beta if is_end and z is not None else 0, []
+        terms += [] if found is None else [(found, weight)]
+        terms += [] if of_weight is None else [(x, of_weight)]
+        found = None
+        for operand, of in terms:
+            found = ksmm(operand, [of], *others, alpha, beta, last, None)
+            others, beta = (None, found), 1
         if any(item is not None for item in tangents.weights[at + 1 :]):
             x = _factor(x, weight, last)
-    others = (tangents.bias, z, given.alpha, 0 if z is None else beta)
-    return _sum_of_products(found, weights[-1], x, tangents.weights[-1], others, last)
-
-
-def _sum_of_products(
-    tangent: Tensor | None,
-    weight: Tensor,
-    x: Tensor,
-    of_weight: Tensor | None,
-    others: tuple[Tensor | None, Tensor | None, float, float],
-    last: bool,
-) -> Tensor | None:
-    """alpha (u K' + x dK') + beta z + bias, leaving out the summands whose tangent is None.
-
-    Args:
-        others: bias, z, alpha and beta.
-    """
-    bias, z, alpha, beta = others
-    found = None
-    if tangent is not None:
-        found = ksmm(tangent, [weight], bias, z, alpha, beta, last, None)
-        bias, z, beta = None, found, 1
-    if of_weight is not None:
-        found = ksmm(x, [of_weight], bias, z, alpha, beta, last, None)
     return found
-
-
-def _tangent_of_summands(
-    given: Named, of_bias: Tensor | None, of_z: Tensor | None
-) -> Tensor | None:
-    if of_bias is not None:
-        behind = given.x.dim() - 1 if given.batch_last else 0
-        of_bias = of_bias.reshape(-1, *[1] * behind)
-    return added(None if of_z is None else given.beta * of_z, of_bias)
 
 
 def _tangent_of_gradient(given: Named, tangents: Named) -> Tensor | None:
@@ -190,7 +168,7 @@ ksmm = register(
         backward=_gradients,
         jvp=_tangent,
         vmap=_mapped_product,
-        decomposed=decomposed.ksmm,
+        decomposed=decomposed,
         record=_check_recorded,
         prepare=prepare,
         autocast=Autocast.Narrow,

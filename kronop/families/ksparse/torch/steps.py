@@ -122,8 +122,8 @@ class Back:
 
             def arguments() -> KSparseGradientArguments:
                 some, g = as_matrix(x, last), as_matrix(grad, last)
-                how = {"batch_last": last, "alpha": alpha, "out": x.new_empty(pattern, dtype=kind)}
-                return gradient_arguments(some, g, pattern, **how)
+                out = grad.new_empty(pattern, dtype=kind)
+                return gradient_arguments(some, g, pattern, batch_last=last, alpha=alpha, out=out)
 
             return calls(lambda: compute_gradient(x, grad, pattern, alpha, last, kind), arguments)
 

@@ -14,6 +14,7 @@ from kronop import compiler
 from kronop.args.device import default_device, target_of_device
 from kronop.artifacts import TensorMap
 from kronop.descriptions.datatype import DataType, result_type
+from kronop.descriptions.strided import Strided
 from kronop.emit.plan import Plan
 from kronop.families.kron.cuda import pass_choice
 from kronop.families.ksparse.chains import Chain
@@ -51,6 +52,13 @@ def forget_passes() -> None:
     """Clears the planner's memory of judged passes; for tests that change which tiles exist."""
     for judged in (pass_choice._ways, pass_choice._least, pass_choice._may):
         judged.cache_clear()
+
+
+def strided(array: Any, own: int) -> Strided:
+    """An array as a problem holds it; `own` of its axes are not those of a batch."""
+    steps = tuple(step // array.itemsize for step in array.strides)
+    at = array.ndim - own
+    return Strided(pointer=array.ctypes.data, strides=steps[at:], batch=steps[:at])
 
 
 def tensor_map(address: int = 1, extent: int = 1) -> TensorMap:

@@ -15,7 +15,7 @@ from kronop.args.view import Device, TensorView
 from kronop.args.visited import Visited
 from kronop.artifacts import Launch
 from kronop.descriptions.scalars import EpilogueArguments
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.summed import (
     UNCHANGED,
     Summed,
@@ -142,9 +142,7 @@ class Treed:
         for key, item in laid.items():
             row, column = matrix_of(item, self._kind(key))
             pointer = workspace if key == _SUMS else self._taken(places, key, item, key in again)
-            matrices[key] = StridedMatrix(
-                pointer=pointer, row=row, column=column, batch=batches[key]
-            )
+            matrices[key] = Strided(pointer=pointer, strides=(row, column), batch=batches[key])
         matrices |= {key: matrices[result] for key, result in same.items()}
         return VisitProblem(
             m=self.y.shape[-2],

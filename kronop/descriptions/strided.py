@@ -11,21 +11,35 @@ MOST_BATCH_DIMENSIONS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StridedMatrix:
-    """A matrix, or a batch of them; strides in elements, `batch` has one per batch dimension."""
+class Strided:
+    """An operand in memory: its address, and strides in elements.
+
+    Attributes:
+        strides: of its own axes; 0 where it repeats.
+        batch: of the batch dimensions, one for each; 0 likewise.
+    """
 
     pointer: int
-    row: int
-    column: int
+    strides: tuple[int, ...]
     batch: tuple[int, ...] = ()
 
     @property
-    def transposed(self) -> StridedMatrix:
+    def row(self) -> int:
+        """The stride between rows, of a matrix."""
+        return self.strides[-2]
+
+    @property
+    def column(self) -> int:
+        """The stride between columns."""
+        return self.strides[-1]
+
+    @property
+    def transposed(self) -> Strided:
         """The matrix with rows for columns."""
-        return dataclasses.replace(self, row=self.column, column=self.row)
+        return dataclasses.replace(self, strides=self.strides[::-1])
 
 
-NOTHING = StridedMatrix(pointer=0, row=0, column=0)
+NOTHING = Strided(pointer=0, strides=(0, 0))
 """An operand that a problem has not."""
 
 

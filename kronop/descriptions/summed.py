@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from kronop.descriptions.datatype import AnyLayout, DataType, Layout
 from kronop.descriptions.epilogue import LinearCombination
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.frozen import dataclass
@@ -59,9 +59,9 @@ class VisitProblem:
     m: int
     n: int
     batch: tuple[int, ...]
-    sums: StridedMatrix
-    operands: tuple[StridedMatrix, ...]
-    results: tuple[StridedMatrix, ...]
+    sums: Strided
+    operands: tuple[Strided, ...]
+    results: tuple[Strided, ...]
     scalars: tuple[float, ...]
     workspace: int
     threads: int

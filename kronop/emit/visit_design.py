@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Scalar, Status
 from kronop.descriptions.datatype import DataType
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix, padded
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, Strided, padded
 from kronop.descriptions.summed import VisitProblem
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.design import Design
@@ -113,7 +113,7 @@ def visited_strides(visited: int) -> tuple[Field, ...]:
     )
 
 
-def visited_values(visited: Sequence[StridedMatrix]) -> dict[str, Any]:
+def visited_values(visited: Sequence[Strided]) -> dict[str, Any]:
     """The members of parameter structs that say where a tree's operands, then its results lie."""
     return {
         "visited": tuple(item.pointer for item in visited),

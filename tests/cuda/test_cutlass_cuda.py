@@ -16,7 +16,7 @@ from kronop.compiler import cutlass_headers as headers
 from kronop.compiler.cuda_kernel import CudaKernel, load_cuda
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathOperation, OpClass
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.emit.render import render
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
@@ -86,9 +86,9 @@ def _matrix(shape: tuple[int, ...], element: DataType, layout: Any, seed: int) -
     return inside
 
 
-def _strided(tensor: Any) -> StridedMatrix:
+def _strided(tensor: Any) -> Strided:
     *lead, row, column = tensor.stride()
-    return StridedMatrix(pointer=tensor.data_ptr(), row=row, column=column, batch=tuple(lead))
+    return Strided(pointer=tensor.data_ptr(), strides=(row, column), batch=tuple(lead))
 
 
 def _values(tensor: Any, element: DataType) -> Any:
@@ -165,7 +165,7 @@ def _check(
             b=_strided(full[1]),
             y=_strided(d),
             z=None if c is None else _strided(c),
-            bias=row if row is None else StridedMatrix(pointer=row.data_ptr(), row=0, column=1),
+            bias=row if row is None else Strided(pointer=row.data_ptr(), strides=(0, 1)),
             scalars=arguments.scalars,
             threads=1,
             slices=slices,

@@ -10,9 +10,10 @@ import pytest
 
 import kronop
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64
+from kronop.descriptions.strided import NOTHING, Strided
 from kronop.families.distance.cuda.gradient_products import GradientProducts
 from kronop.families.distance.declaration import GRADIENT
-from kronop.families.distance.description import Strided, Value
+from kronop.families.distance.description import Value
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_description import (
     DistanceGradientDescription,
@@ -34,7 +35,7 @@ def strides_of(array: Any) -> tuple[int, ...]:
 
 def _strided(array: Any, own: int = 2) -> Strided:
     strides = strides_of(array)
-    return Strided(array.ctypes.data, strides[:-own], *strides[-2:])
+    return Strided(pointer=array.ctypes.data, strides=strides[-own:], batch=strides[:-own])
 
 
 def description(
@@ -98,12 +99,10 @@ def run(
         batch=batch,
         a=_strided(a),
         b=_strided(b),
-        c=_strided(c) if weighted else Strided(0, ()),
+        c=_strided(c) if weighted else NOTHING,
         d=_strided(d),
         y=_strided(y, 3),
         z=None if z is None else _strided(z, 3),
-        y_output=strides_of(y)[-3],
-        z_output=strides_of(y)[-3],
         power=value,
         scalars=scalars.scalars,
         threads=0,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +29,6 @@ from kronop.families.ksparse.chain_description import (
     KSparseChainDescription,
     KSparseChainProblem,
     Pattern,
-    StridedFactor,
 )
 from kronop.families.ksparse.cuda import chain_choice
 from kronop.families.ksparse.cuda.chain_design import ChainMma
@@ -110,10 +108,9 @@ def run(
     problem = KSparseChainProblem(
         rows=rows,
         x=matrix(x, last),
-        weights=tuple(factor(item) for item in weights),
+        weights=tuple(support.strided(item, 4) for item in weights),
         z=matrix(z, last),
-        bias=bias.ctypes.data,
-        bias_stride=1,
+        bias=support.strided(bias, 1),
         y=matrix(y, last),
         scalars=scalars.scalars,
         workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
@@ -132,11 +129,6 @@ def run(
     # What is between is rounded once for each factor; sums of some hundred terms besides.
     bound = 64 * unit * len(description.patterns) * np.abs(expected).max(initial=1)
     assert np.abs(wide(y) - expected).max(initial=0) <= bound
-
-
-def factor(array: Any) -> StridedFactor:
-    a, b, c, d = (stride // array.itemsize for stride in array.strides)
-    return StridedFactor(pointer=array.ctypes.data, strides=(a, b, c, d))
 
 
 _PAIRS: dict[str, list[Pattern]] = {

@@ -12,6 +12,7 @@ import pytest
 
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan
 from kronop.families.distance.cuda import group_choice
@@ -20,7 +21,6 @@ from kronop.families.distance.declaration import MATRIX
 from kronop.families.distance.description import (
     DistanceDescription,
     DistanceProblem,
-    Strided,
     Value,
     varying,
 )
@@ -60,7 +60,7 @@ def describe(kernel: Kernel, element: DataType, **options: Any) -> DistanceDescr
 
 def strided(array: Any) -> Strided:
     steps = tuple(step // array.itemsize for step in array.strides)
-    return Strided(array.ctypes.data, steps[:-2], *steps[-2:])
+    return Strided(pointer=array.ctypes.data, strides=(*steps[-2:],), batch=steps[:-2])
 
 
 def _batches(x1: Any, x2: Any) -> tuple[tuple[tuple[int, ...], ...], ...]:

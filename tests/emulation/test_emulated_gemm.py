@@ -37,7 +37,7 @@ from kronop.descriptions.epilogue import (
     LinearCombinationGeneric,
 )
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.families.gemm.cuda import choice
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.size import GemmSize
@@ -258,10 +258,10 @@ def _placed_result(array: Any, layout: str) -> Any:
     return placed
 
 
-def _matrix(array: Any, lead: tuple[int, ...]) -> StridedMatrix:
+def _matrix(array: Any, lead: tuple[int, ...]) -> Strided:
     array = np.broadcast_to(array, (*lead, *array.shape[-2:]))
     *batch, row, column = (stride // array.itemsize for stride in array.strides)
-    return StridedMatrix(pointer=array.ctypes.data, row=row, column=column, batch=tuple(batch))
+    return Strided(pointer=array.ctypes.data, strides=(row, column), batch=tuple(batch))
 
 
 def _check_all(kernel: Kernel) -> None:

@@ -18,6 +18,7 @@ from kronop.descriptions.datatype import (
     float64,
 )
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.families.ksparse.cuda.gradient_ends import AddShares
@@ -27,7 +28,6 @@ from kronop.families.ksparse.declaration import GRADIENT
 from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
     KSparseGradientProblem,
-    StridedWeights,
 )
 from kronop.target import Target
 from tests.emulation.emulator import Emulator
@@ -125,16 +125,16 @@ def run(
     assert (np.abs(wide(y) - expected) <= bound).all()
 
 
-def _weights(array: Any, description: KSparseGradientDescription) -> StridedWeights:
+def _weights(array: Any, description: KSparseGradientDescription) -> Strided:
     strides = [stride // array.itemsize for stride in array.strides]
     lead = strides.pop(0) if description.lead else 0
     if description.factors:
-        return StridedWeights(pointer=array.ctypes.data, strides=(0, 0, 0, 0, *strides))
+        return Strided(pointer=array.ctypes.data, strides=(0, 0, 0, 0, *strides))
     if description.tied:
         q, p = strides
-        return StridedWeights(pointer=array.ctypes.data, strides=(lead, 0, 0, p, q))
+        return Strided(pointer=array.ctypes.data, strides=(lead, 0, 0, p, q))
     i, p, q, l = strides
-    return StridedWeights(pointer=array.ctypes.data, strides=(lead, i, l, p, q))
+    return Strided(pointer=array.ctypes.data, strides=(lead, i, l, p, q))
 
 
 @pytest.mark.parametrize("element", [float16, float32])

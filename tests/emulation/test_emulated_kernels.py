@@ -35,7 +35,7 @@ from kronop.descriptions.epilogue import (
     LinearCombinationGeneric,
 )
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.plan import Step
@@ -93,11 +93,11 @@ def poisoned(
     )
 
 
-def matrix(array: Any, swapped: bool, batch: tuple[int, ...] = ()) -> StridedMatrix:
+def matrix(array: Any, swapped: bool, batch: tuple[int, ...] = ()) -> Strided:
     array = np.broadcast_to(array, (*batch, *array.shape[-2:]))
     *lead, row, column = (stride // array.itemsize for stride in array.strides)
     row, column = (column, row) if swapped else (row, column)
-    return StridedMatrix(pointer=array.ctypes.data, row=row, column=column, batch=tuple(lead))
+    return Strided(pointer=array.ctypes.data, strides=(row, column), batch=tuple(lead))
 
 
 def wide(array: Any) -> Any:
@@ -352,16 +352,13 @@ def run_ksparse(
     bias = values(random, (description.output_columns,), output)
     y = poisoned(z.shape, output, y_layout or layout)
     scalars = description.epilogue.epilogue_type(2, 3)
-    a, b, c, d = (stride // weights.itemsize for stride in weights.strides)
     workspace = np.full(plan.workspace_bytes(rows, 1) + 256, 255, np.uint8)
     problem = KSparseProblem(
         rows=rows,
         x=matrix(x, batch_last),
-        weights=weights.ctypes.data,
-        weight_strides=(a, b, c, d),
+        weights=support.strided(weights, 4),
         z=matrix(z, batch_last) if adds else None,
-        bias=bias.ctypes.data,
-        bias_stride=1,
+        bias=support.strided(bias, 1),
         y=matrix(y, batch_last),
         scalars=scalars.scalars,
         workspace=(workspace.ctypes.data + 255) // 256 * 256,

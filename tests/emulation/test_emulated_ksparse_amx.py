@@ -11,6 +11,7 @@ import pytest
 
 import kronop
 from kronop.descriptions.datatype import bfloat16, float32, int8, int32
+from kronop.descriptions.strided import NOTHING
 from kronop.emit.plan import Plan
 from kronop.emit.x86 import planning
 from kronop.families.ksparse.declaration import PRODUCT
@@ -188,11 +189,9 @@ def _result(
     problem = KSparseProblem(
         rows=count,
         x=matrix(x, last),
-        weights=weights.ctypes.data,
-        weight_strides=tuple(stride // weights.itemsize for stride in weights.strides),
+        weights=support.strided(weights, 4),
         z=None,
-        bias=0,
-        bias_stride=0,
+        bias=NOTHING,
         y=matrix(y, last),
         scalars=(1, 0),
         workspace=0,

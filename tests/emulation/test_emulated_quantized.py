@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import kronop
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.families.kron.description import KronProblem
 from kronop.families.quantized.description import QuantizedKronProblem
 from kronop.families.quantized.samples import EPILOGUE, Y
@@ -53,10 +53,10 @@ def laid(values: Any, how: str, kind: Any) -> Any:
     return place
 
 
-def matrix(array: Any, batch: int) -> StridedMatrix:
+def matrix(array: Any, batch: int) -> Strided:
     strides = tuple(step // array.itemsize for step in array.strides)
     lead = (0,) * (batch - (array.ndim - 2)) + strides[:-2]
-    return StridedMatrix(pointer=array.ctypes.data, row=strides[-2], column=strides[-1], batch=lead)
+    return Strided(pointer=array.ctypes.data, strides=(strides[-2], strides[-1]), batch=lead)
 
 
 def check(made: Any, x: Any, factors: list[Any], clip: float, folder: Path) -> None:

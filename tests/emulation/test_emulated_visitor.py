@@ -24,7 +24,7 @@ from kronop.descriptions.datatype import (
     int32,
 )
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.descriptions.visitor import VisitorEpilogue, VisitorTree
@@ -162,15 +162,13 @@ def results_of(epilogue: VisitorEpilogue, shape: tuple[int, ...], layout: Any) -
     }
 
 
-def strided(kind: str, array: Any, batch: tuple[int, ...]) -> StridedMatrix:
+def strided(kind: str, array: Any, batch: tuple[int, ...]) -> Strided:
     """A tensor, a row or a column as kernels take it."""
     if kind == "tensor":
         return matrix(array, False, batch)
     steps = tuple(stride // array.itemsize for stride in array.strides)
     row, column = (0, steps[-1]) if kind == "row" else (steps[-1], 0)
-    return StridedMatrix(
-        pointer=array.ctypes.data, row=row, column=column, batch=steps[: len(batch)]
-    )
+    return Strided(pointer=array.ctypes.data, strides=(row, column), batch=steps[: len(batch)])
 
 
 def simt(element: DataType, shape: tuple[int, int, int], warps: tuple[int, int]) -> TileDescription:

@@ -166,8 +166,8 @@ def run_ksparse(problem: KSparseProblem, what: KSparseDescription) -> None:
     source = bias = None
     if problem.z is not None:
         source = at(problem.z.pointer, shape, (problem.z.row, problem.z.column), output)
-    if problem.bias:
-        bias = at(problem.bias, (a * b * d,), (problem.bias_stride,), output)
+    if problem.bias.pointer:
+        bias = at(problem.bias.pointer, (a * b * d,), problem.bias.strides[-1:], output)
     y = at(problem.y.pointer, shape, (problem.y.row, problem.y.column), output)
     y[...] = _finish(value, problem, source, 0 if bias is None else bias)
 

@@ -16,7 +16,7 @@ import kronop
 from kronop.args.view import Device, TensorView
 from kronop.artifacts import KernelSignature
 from kronop.compiler import cutlass_headers as headers
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.families.gemm import panel_arguments
 from kronop.families.gemm.cutlass import choice
 from kronop.families.gemm.description import GemmProblem
@@ -184,10 +184,9 @@ def _problem(case: Case, **changes: Any) -> GemmProblem:
     m, n, k = 256, 512, 128
     extents = ((m, k), (k, n), (m, n))
     matrices = [
-        StridedMatrix(
+        Strided(
             pointer=4096 * (place + 1),
-            row=columns if layout is ROW else 1,
-            column=1 if layout is ROW else rows,
+            strides=(columns if layout is ROW else 1, 1 if layout is ROW else rows),
         )
         for place, ((rows, columns), layout) in enumerate(zip(extents, case.layouts, strict=True))
     ]
@@ -250,7 +249,7 @@ def test_a_column_major_result_is_that_of_the_transposed_product(
 def test_batches_and_sources() -> None:
     plain = _problem(HALF)
     a, b, y = (
-        StridedMatrix(pointer=item.pointer, row=item.row, column=item.column, batch=batch)
+        Strided(pointer=item.pointer, strides=(item.row, item.column), batch=batch)
         for item, batch in zip(
             (plain.a, plain.b, plain.y),
             ((0, 32768), (65536, 0), (393216, 131072)),
@@ -283,7 +282,7 @@ def test_slices_are_whole_tiles_and_are_added_up_by_a_second_launch() -> None:
 
 
 def test_a_bias_takes_the_place_of_the_source() -> None:
-    bias = StridedMatrix(pointer=1 << 16, row=0, column=1)
+    bias = Strided(pointer=1 << 16, strides=(0, 1))
     (launch,) = HALF.design().launches(_problem(HALF, bias=bias, scalars=(3.0, 0.0)), SM_80)
     got = _members(HALF.design().signature, launch)
     assert (got["source"], got["ld_source"], got["scalars"][:2]) == (1 << 16, 0, (3.0, 1.0))
@@ -291,13 +290,13 @@ def test_a_bias_takes_the_place_of_the_source() -> None:
     (launch,) = whole.design().launches(_problem(whole, bias=bias, scalars=(3, 0)), SM_80)
     assert _members(whole.design().signature, launch)["scalars"][:2] == (3, 1)
     plain = _problem(HALF)
-    for changes in ({"z": plain.y}, {"bias": StridedMatrix(pointer=8, row=0, column=1)}):
+    for changes in ({"z": plain.y}, {"bias": Strided(pointer=8, strides=(0, 1))}):
         with pytest.raises(kronop.ArgumentError, match=r"bias: .* without a tile"):
             HALF.design().launches(_problem(HALF, **{"bias": bias, **changes}), SM_80)
 
 
 def test_memory_that_is_not_as_described_is_refused() -> None:
-    strided = StridedMatrix(pointer=4096, row=256, column=2)
+    strided = Strided(pointer=4096, strides=(256, 2))
     with pytest.raises(kronop.ArgumentError, match=r"memory of A: .* strides 256 and 2"):
         HALF.design().launches(_problem(HALF, a=strided), SM_80)
     with pytest.raises(kronop.ArgumentError, match=r"extent of A .* a multiple of 8"):
@@ -313,14 +312,14 @@ def test_memory_that_is_not_as_described_is_refused() -> None:
 
 def test_what_is_wrong_with_a_turned_product_is_told_in_the_user_s_names() -> None:
     case = HALF.but(layouts=(ROW, COLUMN, COLUMN))
-    strided = StridedMatrix(pointer=4096, row=256, column=2)
+    strided = Strided(pointer=4096, strides=(256, 2))
     with pytest.raises(kronop.ArgumentError, match="memory of A"):
         case.design().launches(_problem(case, a=strided), SM_80)
     with pytest.raises(kronop.ArgumentError, match="extent of A"):
         HALF.design().launches(_problem(HALF, k=124), SM_80)
     with pytest.raises(kronop.ArgumentError, match=r"^M of"):
         case.design().launches(_problem(case, m=2**31 + 128), SM_80)
-    bias = StridedMatrix(pointer=1 << 16, row=0, column=2)
+    bias = Strided(pointer=1 << 16, strides=(0, 2))
     with pytest.raises(kronop.ArgumentError, match="memory of bias"):
         HALF.design().launches(_problem(HALF, bias=bias), SM_80)
 
@@ -329,7 +328,7 @@ def _panels(m: int, n: int, k: int, **changes: Any) -> GemmProblem:
     """A problem of interleaved matrices."""
     strides = {"a": 32 * m, "b": 32 * n, "y": 32 * m}
     matrices: dict[str, Any] = {
-        name: StridedMatrix(pointer=4096, row=32, column=panel) for name, panel in strides.items()
+        name: Strided(pointer=4096, strides=(32, panel)) for name, panel in strides.items()
     }
     return _problem(HALF, **{**matrices, "m": m, "n": n, "k": k, **changes})
 
@@ -365,12 +364,12 @@ def test_panels_are_read_in_place_on_a_gpu() -> None:
 
 def test_panels_that_cutlass_does_not_read_are_refused() -> None:
     design = PANELS.design()
-    odd = StridedMatrix(pointer=4096, row=32, column=32 * 80)
+    odd = Strided(pointer=4096, strides=(32, 32 * 80))
     with pytest.raises(kronop.ArgumentError, match=r"memory of B: .* 1024 elements apart"):
         design.launches(_panels(96, 64, 128, b=odd), SM_80)
     with pytest.raises(kronop.ArgumentError, match="a multiple of 32"):
         design.launches(_panels(96, 64, 48), SM_80)
-    bias = StridedMatrix(pointer=1 << 16, row=0, column=1)
+    bias = Strided(pointer=1 << 16, strides=(0, 1))
     with pytest.raises(kronop.ArgumentError, match=r"bias: .* add it to each row of C"):
         design.launches(_panels(96, 64, 128, bias=bias), SM_80)
     with pytest.raises(kronop.ArgumentError, match=r"K of int8: .* cut K"):

@@ -15,7 +15,7 @@ import kronop
 from kronop.artifacts import TensorMap
 from kronop.compiler import cutlass_headers as headers
 from kronop.core.operation import Operation
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import cutlass as adapters
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
@@ -104,9 +104,9 @@ def _problem(**changes: Any) -> GemmProblem:
         "n": 776,
         "k": 520,
         "batch": (),
-        "a": StridedMatrix(pointer=4096, row=520, column=1),
-        "b": StridedMatrix(pointer=8192, row=1, column=520),
-        "y": StridedMatrix(pointer=1 << 20, row=776, column=1),
+        "a": Strided(pointer=4096, strides=(520, 1)),
+        "b": Strided(pointer=8192, strides=(1, 520)),
+        "y": Strided(pointer=1 << 20, strides=(776, 1)),
         "z": None,
         "bias": None,
         "scalars": (2.0, 0.0),
@@ -137,7 +137,7 @@ def test_a_launch_prepares_the_next_one() -> None:
 def test_batches_step_in_both_operands_or_run_one_by_one() -> None:
     design, plain = HALF.design(), _problem()
 
-    def batched(item: StridedMatrix, *strides: int) -> StridedMatrix:
+    def batched(item: Strided, *strides: int) -> Strided:
         return dataclasses.replace(item, batch=strides)
 
     y = batched(plain.y, 776000)
@@ -148,7 +148,7 @@ def test_batches_step_in_both_operands_or_run_one_by_one() -> None:
 
 
 def test_problems_that_are_refused() -> None:
-    bias = StridedMatrix(pointer=1 << 21, row=0, column=1)
+    bias = Strided(pointer=1 << 21, strides=(0, 1))
     design = HALF.design()
     for changes, reason in (
         ({"slices": 2}, "split_k_slices: expected 1"),

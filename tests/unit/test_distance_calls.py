@@ -13,8 +13,9 @@ import pytest
 
 import kronop
 from kronop import kernels
+from kronop.descriptions.strided import Strided
 from kronop.families.distance import reduce_api
-from kronop.families.distance.description import DistanceProblem, Strided
+from kronop.families.distance.description import DistanceProblem
 from kronop.families.distance.form import Form
 from kronop.families.distance.x86 import select_design
 
@@ -520,7 +521,7 @@ def test_more_tiles_than_a_grid_has_are_refused() -> None:
     operation = kronop.DistanceOperation(
         "sm_90a", None, points, points, points, epilogue, kernel=kernels.PowerNorm(1)
     )
-    operand = Strided(0, (), 1, 1)
+    operand = Strided(pointer=0, strides=(1, 1), batch=())
     problem = DistanceProblem(
         m=2**40,
         n=1,

@@ -21,7 +21,7 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.tile import KernelScheduleType
 from kronop.emit.cuda.default_math import tensor_cores_where_faster
 from kronop.emit.plan import Plan
@@ -307,12 +307,12 @@ def _plan(what: GemmDescription, target: Target, size: GemmSize | None = None) -
 
 
 def _problem(batch: tuple[int, ...], m: int = 64, n: int = 64, k: int = 64) -> GemmProblem:
-    def matrix(pointer: int, rows: int, row: int, column: int = 1) -> StridedMatrix:
+    def matrix(pointer: int, rows: int, row: int, column: int = 1) -> Strided:
         steps = [rows * max(row, column)]
         for size in reversed(batch[1:]):
             steps.insert(0, steps[0] * size)
         strides = tuple(steps) if batch else ()
-        return StridedMatrix(pointer=pointer, row=row, column=column, batch=strides)
+        return Strided(pointer=pointer, strides=(row, column), batch=strides)
 
     return GemmProblem(
         m=m,

@@ -23,7 +23,7 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda.contraction.design import ContractDesign, merged_rows
@@ -108,12 +108,12 @@ def ksparse(
 def problem(
     description: KronMatmulDescription, rows: int, batch: tuple[int, ...] = (), workspace: int = 0
 ) -> KronProblem:
-    def dense(pointer: int, columns: int) -> StridedMatrix:
+    def dense(pointer: int, columns: int) -> Strided:
         lead = tuple(math.prod(batch[axis + 1 :]) * rows * columns for axis in range(len(batch)))
-        return StridedMatrix(pointer=pointer, row=columns, column=1, batch=lead)
+        return Strided(pointer=pointer, strides=(columns, 1), batch=lead)
 
     factors = tuple(
-        StridedMatrix(pointer=1 << 20, row=q, column=1, batch=(0,) * len(batch))
+        Strided(pointer=1 << 20, strides=(q, 1), batch=(0,) * len(batch))
         for _, q in description.contractions
     )
     return KronProblem(

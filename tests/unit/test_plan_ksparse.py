@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kronop
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import NOTHING, Strided
 from kronop.families.ksparse.description import KSparseProblem
 from tests import support
 
@@ -148,15 +148,13 @@ def _problem(
     operation: Any, strides: Any, weights: int = _WEIGHTS, has_z: bool = False
 ) -> KSparseProblem:
     description = operation.description
-    y = StridedMatrix(pointer=_Y, row=description.output_columns, column=1)
+    y = Strided(pointer=_Y, strides=(description.output_columns, 1))
     return KSparseProblem(
         rows=_MANY,
-        x=StridedMatrix(pointer=_X, row=description.input_columns, column=1),
-        weights=weights,
-        weight_strides=strides,
+        x=Strided(pointer=_X, strides=(description.input_columns, 1)),
+        weights=Strided(pointer=weights, strides=strides),
         z=y if has_z else None,
-        bias=0,
-        bias_stride=0,
+        bias=NOTHING,
         y=y,
         scalars=(1.0, 0.0),
         workspace=_WORKSPACE,

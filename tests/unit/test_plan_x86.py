@@ -10,7 +10,7 @@ import signal
 import pytest
 
 import kronop
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.emit.render import render
 from kronop.errors import DescriptionError
 from kronop.families.kron.declaration import MATMUL
@@ -413,8 +413,8 @@ def test_losers_have_reasons():
 
 
 def problem(rows, batch, x_batch, factor_batch, *, threads=2):
-    matrix = StridedMatrix(pointer=64, row=64, column=1, batch=x_batch)
-    factor = StridedMatrix(pointer=64, row=8, column=1, batch=factor_batch)
+    matrix = Strided(pointer=64, strides=(64, 1), batch=x_batch)
+    factor = Strided(pointer=64, strides=(8, 1), batch=factor_batch)
     return KronProblem(
         rows=rows,
         batch=batch,
@@ -550,10 +550,10 @@ def test_tiles_share_out_rows_but_never_a_row():
         problem = KronProblem(
             rows=rows,
             batch=(),
-            x=StridedMatrix(pointer=0, row=64**3, column=1),
-            factors=(StridedMatrix(pointer=0, row=64, column=1),) * 3,
+            x=Strided(pointer=0, strides=(64**3, 1)),
+            factors=(Strided(pointer=0, strides=(64, 1)),) * 3,
             z=None,
-            y=StridedMatrix(pointer=0, row=64**3, column=1),
+            y=Strided(pointer=0, strides=(64**3, 1)),
             scalars=(1, 0),
             workspace=0,
             threads=2,

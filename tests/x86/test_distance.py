@@ -13,12 +13,12 @@ import kronop
 from kronop import compiler
 from kronop.descriptions.expression import variable
 from kronop.descriptions.graph import Graph
+from kronop.descriptions.strided import Strided
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.families.distance.description import (
     DistanceDescription,
     DistanceProblem,
-    Strided,
     Value,
 )
 from kronop.families.distance.form import Form, Term, TermKind, sum_of
@@ -98,7 +98,7 @@ def _strided(array: Any, batch: tuple[int, ...], own: int) -> tuple[int, list[in
 
 def _matrix(array: Any, batch: tuple[int, ...]) -> Strided:
     pointer, strides = _strided(array, batch, 2)
-    return Strided(pointer, tuple(strides[:-2]), *strides[-2:])
+    return Strided(pointer=pointer, strides=(*strides[-2:],), batch=tuple(strides[:-2]))
 
 
 def _description(

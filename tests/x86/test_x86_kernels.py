@@ -11,7 +11,7 @@ import pytest
 
 import kronop
 from kronop import compiler
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import NOTHING, Strided
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.emit.x86 import planning
@@ -21,12 +21,12 @@ from kronop.families.kron.x86.kron_parts import Kind
 from kronop.families.ksparse.chain_description import (
     KSparseChainDescription,
     KSparseChainProblem,
-    StridedFactor,
 )
 from kronop.families.ksparse.declaration import CHAIN as CHAINS
 from kronop.families.ksparse.declaration import PRODUCT
 from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
 from kronop.target import Target
+from tests import support
 from tests.support import chain_operation, cpu_targets, templates
 
 ARCHS = cpu_targets()
@@ -79,7 +79,7 @@ def matrix(array, swap, batch=()):
     array = np.broadcast_to(array, (*batch, *array.shape[-2:]))
     *outer, row, column = (stride // array.itemsize for stride in array.strides)
     row, column = (column, row) if swap else (row, column)
-    return StridedMatrix(pointer=array.ctypes.data, row=row, column=column, batch=tuple(outer))
+    return Strided(pointer=array.ctypes.data, strides=(row, column), batch=tuple(outer))
 
 
 def load(plan):
@@ -231,11 +231,9 @@ def run_ksparse(
     problem = KSparseProblem(
         rows=rows,
         x=matrix(x, last),
-        weights=w.ctypes.data,
-        weight_strides=tuple(stride // w.itemsize for stride in w.strides),
+        weights=support.strided(w, 4),
         z=matrix(z, last) if scalars[1] else None,
-        bias=added.ctypes.data if bias else 0,
-        bias_stride=1,
+        bias=support.strided(added, 1) if bias else NOTHING,
         y=matrix(y, last),
         scalars=op.scalars,
         workspace=0,
@@ -291,15 +289,9 @@ def run_chain(
     problem = KSparseChainProblem(
         rows=rows,
         x=matrix(x, last),
-        weights=tuple(
-            StridedFactor(
-                pointer=w.ctypes.data, strides=tuple(stride // w.itemsize for stride in w.strides)
-            )
-            for w in ws
-        ),
+        weights=tuple(support.strided(w, 4) for w in ws),
         z=matrix(z, last) if scalars[1] else None,
-        bias=added.ctypes.data if bias else 0,
-        bias_stride=1,
+        bias=support.strided(added, 1) if bias else NOTHING,
         y=matrix(y, last),
         scalars=description.epilogue.epilogue_type(*scalars).scalars,
         workspace=0,

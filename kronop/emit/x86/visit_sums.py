@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from kronop.artifacts import KernelSignature, Launch, Status
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.summed import LEAST_PART, VisitProblem, parts_of
 from kronop.emit.design import Instantiation
 from kronop.emit.visit_design import VisitDesign
@@ -68,8 +68,8 @@ class HostVisitSums(VisitDesign):
 def _turned(problem: VisitProblem) -> VisitProblem:
     """The problem of the transposed result."""
 
-    def across(item: StridedMatrix) -> StridedMatrix:
-        return dataclasses.replace(item, row=item.column, column=item.row)
+    def across(item: Strided) -> Strided:
+        return item.transposed
 
     return dataclasses.replace(
         problem,

@@ -16,12 +16,12 @@ from kronop.args.tensor import check_promise, views_of
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.description import (
     DistanceDescription,
     DistanceProblem,
-    Strided,
     Value,
     varying,
 )
@@ -205,7 +205,9 @@ class DistanceArguments(Arguments):
                 name = "Y"
             if name not in self._laid:
                 return None
-            return Strided(pointers[name], batches[name], *self._laid[name].moving)
+            return Strided(
+                pointer=pointers[name], strides=(*self._laid[name].moving,), batch=batches[name]
+            )
 
         def value(name: str, number: Any) -> Value:
             if name not in self._laid:

@@ -16,6 +16,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import check_flag, check_operands
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.errors import DescriptionError, ElementTypeError, mismatch
@@ -153,21 +154,6 @@ class DistanceDescription:
             np.asarray(x1, wide), np.asarray(x2, wide), values, vectors, diagonal
         )
         return finish(self.epilogue, output_op, np.asarray(matrix, wide), z)
-
-
-@dataclass(frozen=True, slots=True)
-class Strided:
-    """An operand as kernels see it: its address, and strides in elements.
-
-    Attributes:
-        batch: one stride for each of the batch's dimensions; 0 where it repeats.
-        row, column: of points and features, or of rows and columns of the result.
-    """
-
-    pointer: int
-    batch: tuple[int, ...]
-    row: int = 0
-    column: int = 0
 
 
 def varying(extents: tuple[int, ...], *strides: tuple[int, ...]) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from kronop.args.base import Arguments
@@ -11,9 +12,10 @@ from kronop.args.placing import Laid, collapsed, walkable
 from kronop.args.protocols import OperationLike, Places
 from kronop.args.tensor import check_promise, views_of
 from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.strided import NOTHING, Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.distance.description import Strided, Value
+from kronop.families.distance.description import Value
 from kronop.families.distance.form import GENERAL_POWERS, TermKind
 from kronop.families.distance.gradient_description import (
     DistanceGradientDescription,
@@ -119,11 +121,11 @@ class DistanceGradientArguments(Arguments):
         pointers = {name: self._pointer(places, name, item) for name, item in laid.items()}
 
         def strided(name: str) -> Strided:
-            return Strided(pointers[name], strides[name], *laid[name].moving[-2:])
+            return Strided(pointer=pointers[name], strides=laid[name].moving, batch=strides[name])
 
-        def between_outputs(name: str) -> int:
-            own = laid[name].moving if name in laid else ()
-            return own[0] if len(own) == 3 else 0
+        def result(name: str) -> Strided:
+            found = strided(name)  # Without coefficients, there is no dimension of outputs.
+            return replace(found, strides=(0, *found.strides)[-3:])
 
         power = Value(0.0, pointers["p"], strides["p"]) if "p" in laid else Value(self._power)
         source = "Y" if self._source_is_result else "Z"
@@ -136,13 +138,11 @@ class DistanceGradientArguments(Arguments):
             batch=batch,
             a=strided("A"),
             b=strided("B"),
-            c=strided("C") if "C" in laid else Strided(0, ()),
+            c=strided("C") if "C" in laid else NOTHING,
             d=strided("D"),
-            y=strided("Y"),
-            z=strided(source) if source in laid else None,
+            y=result("Y"),
+            z=result(source) if source in laid else None,
             largest=strided("L") if "L" in laid else None,
-            y_output=between_outputs("Y"),
-            z_output=between_outputs(source),
             power=power,
             scalars=self.output_op.scalars,
             threads=self._threads,

@@ -21,10 +21,11 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import check_flag, check_operands
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.families.distance.description import Strided, Value
+from kronop.families.distance.description import Value
 from kronop.families.distance.form import POWERS, TermKind
 from kronop.frozen import dataclass
 
@@ -203,7 +204,7 @@ class GradientProblem:
         c: its address is 0 where all coefficients are 1.
         z: None where beta is 0.
         largest: None unless the power is Relative.
-        y_output, z_output: strides of results that have different coefficients.
+        y, z: with strides of o, n and m; that of o is 0 without coefficients.
         power: p.
     """
 
@@ -218,8 +219,6 @@ class GradientProblem:
     d: Strided
     y: Strided
     z: Strided | None
-    y_output: int
-    z_output: int
     power: Value
     scalars: tuple[float, ...]
     threads: int

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.families.distance.gradient_description import GradientProblem
-from kronop.families.distance.parts import BATCH_DIMS, padded, strided_values
+from kronop.families.distance.parts import strided_values
 
 _OPERANDS = ("a", "b", "c", "d", "y", "z", "largest")
 
@@ -23,8 +24,11 @@ def signature(scalars: Field) -> KernelSignature:
         (
             *(Field(name, Scalar.POINTER) for name in (*_OPERANDS, "power")),
             *(Field(name, integer) for name in ("m", "n", "k", "o")),
-            Field("batch", integer, BATCH_DIMS),
-            *(Field(f"{name}_batch", integer, BATCH_DIMS) for name in (*_OPERANDS, "power")),
+            Field("batch", integer, MOST_BATCH_DIMENSIONS),
+            *(
+                Field(f"{name}_batch", integer, MOST_BATCH_DIMENSIONS)
+                for name in (*_OPERANDS, "power")
+            ),
             *(Field(f"{name}_{way}", integer) for name in _OPERANDS for way in ("row", "column")),
             *(Field(name, integer) for name in ("y_output", "z_output", "threads")),
             Field("number", Scalar.FLOAT64),
@@ -42,8 +46,8 @@ def values_of(problem: GradientProblem, threads: int) -> dict[str, Any]:
         **{name: getattr(problem, name) for name in ("m", "n", "k", "o")},
         "batch": padded(problem.batch, 1),
         "power_batch": padded(power.batch),
-        "y_output": problem.y_output,
-        "z_output": problem.z_output,
+        "y_output": problem.y.strides[0],
+        "z_output": problem.z.strides[0] if problem.z else 0,
         "threads": threads,
         "number": power.number,
         "scalars": problem.scalars,

@@ -8,12 +8,12 @@ from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.descriptions.datatype import DataType, float32
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, NOTHING, padded
 from kronop.emit.design import Constant, Functor
-from kronop.families.distance.description import DistanceProblem, Strided, Value
+from kronop.families.distance.description import DistanceProblem, Value
 from kronop.families.distance.form import Form, TermKind, sum_of, value_of
 
 # Leading dimensions that kernels walk.
-BATCH_DIMS = 4
 _OPERANDS = ("x1", "x2", "y", "z")
 _LENGTHS = (TermKind.NormA, TermKind.NormB)
 
@@ -34,11 +34,11 @@ def signature(form: Form, scalars: Field) -> KernelSignature:
             Field("value", Scalar.POINTER, values),
             Field("vector", Scalar.POINTER, vectors),
             *(Field(name, integer) for name in ("m", "n", "k")),
-            Field("batch", integer, BATCH_DIMS),
-            *(Field(f"{name}_batch", integer, BATCH_DIMS) for name in _OPERANDS),
+            Field("batch", integer, MOST_BATCH_DIMENSIONS),
+            *(Field(f"{name}_batch", integer, MOST_BATCH_DIMENSIONS) for name in _OPERANDS),
             *(Field(f"{name}_{way}", integer) for name in _OPERANDS for way in ("row", "column")),
-            Field("value_batch", integer, BATCH_DIMS * values),
-            Field("vector_batch", integer, BATCH_DIMS * vectors),
+            Field("value_batch", integer, MOST_BATCH_DIMENSIONS * values),
+            Field("vector_batch", integer, MOST_BATCH_DIMENSIONS * vectors),
             Field("vector_column", integer, vectors),
             Field("diagonal", integer),
             Field("threads", integer),
@@ -59,8 +59,8 @@ def kernel_fields(form: Form) -> tuple[Field, ...]:
     return (
         Field("value", Scalar.POINTER, values),
         Field("vector", Scalar.POINTER, vectors),
-        Field("value_batch", Scalar.INT64, BATCH_DIMS * values),
-        Field("vector_batch", Scalar.INT64, BATCH_DIMS * vectors),
+        Field("value_batch", Scalar.INT64, MOST_BATCH_DIMENSIONS * values),
+        Field("vector_batch", Scalar.INT64, MOST_BATCH_DIMENSIONS * vectors),
         Field("vector_column", Scalar.INT64, vectors),
         Field("number", Scalar.FLOAT64, values),
     )
@@ -96,18 +96,13 @@ def values_of(problem: DistanceProblem, threads: int) -> dict[str, Any]:
 def strided_values(problem: object, names: Iterable[str]) -> dict[str, Any]:
     """The members of parameter structs that say where a problem's operands of these names lie; all
     are 0 for one that is not there."""
-    operands = {name: getattr(problem, name) or Strided(0, ()) for name in names}
+    operands = {name: getattr(problem, name) or NOTHING for name in names}
     return {
         **{name: item.pointer for name, item in operands.items()},
         **{f"{name}_batch": padded(item.batch) for name, item in operands.items()},
         **{f"{name}_row": item.row for name, item in operands.items()},
         **{f"{name}_column": item.column for name, item in operands.items()},
     }
-
-
-def padded(extents: tuple[int, ...], more: int = 0) -> tuple[int, ...]:
-    """Values of leading dimensions, with those in front that the batch has not."""
-    return (more,) * (BATCH_DIMS - len(extents)) + extents
 
 
 def _batches(values: tuple[Value, ...]) -> Iterator[int]:

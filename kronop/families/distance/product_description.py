@@ -17,11 +17,11 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import check_operands
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.families.distance.description import (
     DistanceProblem,
-    Strided,
     check_form,
     check_points_element,
     form_of,

@@ -18,7 +18,7 @@ from kronop.args.tensor import check_element, check_promise, empty, view
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.scalars import EpilogueArguments
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError, mismatch
@@ -278,9 +278,7 @@ class GemmArguments(Members):
         for name, item in laid.items():
             row, column = self._strides(name, item)
             pointer = self._taken(places, name, item, read=name in same.values())
-            matrices[name] = StridedMatrix(
-                pointer=pointer, row=row, column=column, batch=batches[name]
-            )
+            matrices[name] = Strided(pointer=pointer, strides=(row, column), batch=batches[name])
         operand = {**matrices, **{name: matrices[result] for name, result in same.items()}}.get
         a, b, y = operand("A"), operand("B"), operand("Y")
         assert a is not None

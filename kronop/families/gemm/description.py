@@ -18,7 +18,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, finish_visitor, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import check_flag, check_operands
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.descriptions.visitor import VisitorEpilogue
@@ -178,14 +178,14 @@ class GemmProblem:
     n: int
     k: int
     batch: tuple[int, ...]
-    a: StridedMatrix
-    b: StridedMatrix
-    y: StridedMatrix
-    z: StridedMatrix | None
-    bias: StridedMatrix | None
+    a: Strided
+    b: Strided
+    y: Strided
+    z: Strided | None
+    bias: Strided | None
     scalars: tuple[float, ...]
     threads: int
-    visited: tuple[StridedMatrix, ...] = ()
+    visited: tuple[Strided, ...] = ()
     slices: int = 1
     workspace: int = 0
 
@@ -214,7 +214,7 @@ class GemmProblem:
             visited=tuple(item.transposed for item in self.visited),
         )
 
-    def in_memory(self, epilogue: VisitorEpilogue) -> tuple[StridedMatrix, ...]:
+    def in_memory(self, epilogue: VisitorEpilogue) -> tuple[Strided, ...]:
         """A visitor tree's operands, then its results, D first."""
         count = len(epilogue.tree.tensors)
         return (*self.visited[:count], self.y, *self.visited[count:])

@@ -17,7 +17,7 @@ from kronop.args.tensor import check_promise, empty, listed, view
 from kronop.args.view import TensorView, contiguous_strides
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.scalars import EpilogueArguments
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, Strided
 from kronop.descriptions.summed import summed
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
@@ -240,7 +240,7 @@ class KronMatmulArguments(Arguments):
         return Rows(self._m * math.prod(self._batch))
 
     def _problem(self, places: Places, workspace: int) -> KronProblem:
-        matrices: dict[str, StridedMatrix] = {}
+        matrices: dict[str, Strided] = {}
         loops, right = self._loops, self._description.side is Side.Right
         for position, (name, operand) in enumerate(self._operands.items()):
             if name == "Z" and self._source_is_result:
@@ -254,8 +254,8 @@ class KronMatmulArguments(Arguments):
             row, column = operand.own if right else operand.own[::-1]
             if position < len(loops.row_strides):
                 row = loops.row_strides[position]
-            matrices[name] = StridedMatrix(
-                pointer=place.pointer, row=row, column=column, batch=loops.batch_strides[position]
+            matrices[name] = Strided(
+                pointer=place.pointer, strides=(row, column), batch=loops.batch_strides[position]
             )
         return KronProblem(
             rows=loops.rows,

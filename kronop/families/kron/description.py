@@ -32,7 +32,7 @@ from kronop.descriptions.shared import (
     check_sizes,
     refuse_float8,
 )
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.errors import DescriptionError, ElementTypeError, mismatch
@@ -205,10 +205,10 @@ class KronProblem:
 
     rows: int
     batch: tuple[int, ...]
-    x: StridedMatrix
-    factors: tuple[StridedMatrix, ...]
-    z: StridedMatrix | None
-    y: StridedMatrix
+    x: Strided
+    factors: tuple[Strided, ...]
+    z: Strided | None
+    y: Strided
     scalars: tuple[float, ...]
     workspace: int
     threads: int
@@ -231,11 +231,13 @@ class KronProblem:
         return problem
 
     def _with_last_as_rows(self) -> KronProblem:
-        def drop(item: StridedMatrix) -> StridedMatrix:
+        def drop(item: Strided) -> Strided:
             return replace(item, batch=item.batch[:-1])
 
-        def fold(item: StridedMatrix) -> StridedMatrix:
-            return replace(drop(item), row=item.batch[-1] if self.rows == 1 else item.row)
+        def fold(item: Strided) -> Strided:
+            return replace(
+                drop(item), strides=(item.batch[-1] if self.rows == 1 else item.row, item.column)
+            )
 
         return replace(
             self,

@@ -21,14 +21,13 @@ from kronop.args.tensor import check_promise, empty, keeps_promise, view, views_
 from kronop.args.view import TensorView, contiguous_strides
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.scalars import EpilogueArguments
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import NOTHING, Strided
 from kronop.descriptions.summed import summed
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.chain_description import (
     KSparseChainDescription,
-    StridedFactor,
 )
 from kronop.families.ksparse.description import KSparseDescription, KSparseProblem, Pattern
 from kronop.families.ksparse.shape_arguments import result_shape
@@ -211,38 +210,37 @@ class SparseArguments(Arguments):
         source = None
         if self.output_op.beta:
             source = result if self._source_is_result else self._placed(places, "Z")
-        bias, bias_stride = self._place_bias(places)
         return {
             "rows": self.size,
             "x": self._placed(places, "X"),
             "z": source,
-            "bias": bias,
-            "bias_stride": bias_stride,
+            "bias": self._place_bias(places),
             "y": result,
             "scalars": self.output_op.scalars,
             "workspace": workspace,
             "threads": self._threads,
         }
 
-    def _place_weights(self, places: Places, name: str) -> StridedFactor:
+    def _place_weights(self, places: Places, name: str) -> Strided:
         item = self._weights[name]
         form = form_for(item, self._description.W, self._device)
         strides = item.strides if form is None else form.strides
-        return StridedFactor(
+        return Strided(
             pointer=places.input(name, item, form).pointer,
             strides=(strides[0], strides[1], strides[2], strides[3]),
         )
 
-    def _placed(self, places: Places, name: str) -> StridedMatrix:
+    def _placed(self, places: Places, name: str) -> Strided:
         flat = self._flats[name]
         return _matrix(flat, places.input(name, flat.view, flat.form))
 
-    def _place_bias(self, places: Places) -> tuple[int, int]:
+    def _place_bias(self, places: Places) -> Strided:
         if self._bias is None:
-            return 0, 0
+            return NOTHING
         form = form_for(self._bias, TensorDescription(self._bias.element), self._device)
         strides = self._bias.strides if form is None else form.strides
-        return places.input("bias", self._bias, form).pointer, strides[0]
+        pointer = places.input("bias", self._bias, form).pointer
+        return Strided(pointer=pointer, strides=(0, strides[0]))
 
 
 class KSparseArguments(SparseArguments):
@@ -302,9 +300,8 @@ class KSparseArguments(SparseArguments):
 
     def _problem(self, places: Places, workspace: int) -> KSparseProblem:
         ends = self._ends(places, workspace)
-        weights = self._place_weights(places, "W")
-        return KSparseProblem(weights=weights.pointer, weight_strides=weights.strides, **ends)
+        return KSparseProblem(weights=self._place_weights(places, "W"), **ends)
 
 
-def _matrix(flat: _Flat, place: TensorView) -> StridedMatrix:
-    return StridedMatrix(pointer=place.pointer, row=flat.row, column=flat.column)
+def _matrix(flat: _Flat, place: TensorView) -> Strided:
+    return Strided(pointer=place.pointer, strides=(flat.row, flat.column))

@@ -27,6 +27,7 @@ from kronop.descriptions.shared import (
     check_sizes,
     check_weights,
 )
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.errors import DescriptionError, KronopError, mismatch
@@ -189,14 +190,6 @@ def check_chain(patterns: Sequence[Pattern], name: str, error: type[KronopError]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StridedFactor:
-    """The weights of a factor: a pointer, and strides in elements for (a, b, c, d)."""
-
-    pointer: int
-    strides: tuple[int, int, int, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KSparseChainProblem(Ends):
     """A chain with its memory.
 
@@ -204,4 +197,4 @@ class KSparseChainProblem(Ends):
         weights: of each factor.
     """
 
-    weights: tuple[StridedFactor, ...]
+    weights: tuple[Strided, ...]

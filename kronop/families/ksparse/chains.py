@@ -15,7 +15,7 @@ from typing import Any
 from kronop.artifacts import Decision, Launch
 from kronop.descriptions.datatype import DataType, Layout, RowMajor
 from kronop.descriptions.epilogue import LinearCombination
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import NOTHING, Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.design import Pipeline, Runnable
 from kronop.emit.plan import Plan
@@ -102,10 +102,10 @@ class Chain(Pipeline):
         for piece, start in zip(self.pieces, starts, strict=False):
             end = taken + piece.factors
             row, column = self._strides(problem.rows, piece.columns)
-            y = StridedMatrix(pointer=start, row=row, column=column)
+            y = Strided(pointer=start, strides=(row, column))
             own = replace(problem, x=x, weights=problem.weights[taken:end], workspace=scratch)
             if end < len(problem.weights):
-                own = replace(own, z=None, bias=0, bias_stride=0, y=y, scalars=_UNSCALED)
+                own = replace(own, z=None, bias=NOTHING, y=y, scalars=_UNSCALED)
             yield _single(own) if piece.factors == 1 else own
             x, taken = y, end
 
@@ -162,4 +162,4 @@ def _single(problem: KSparseChainProblem) -> KSparseProblem:
     """The problem of a chain of one factor, as that of a single product."""
     (factor,) = problem.weights
     ends: dict[str, Any] = {item.name: getattr(problem, item.name) for item in fields(Ends)}
-    return KSparseProblem(weights=factor.pointer, weight_strides=factor.strides, **ends)
+    return KSparseProblem(weights=factor, **ends)

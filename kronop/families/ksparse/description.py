@@ -29,7 +29,7 @@ from kronop.descriptions.shared import (
     check_sizes,
     check_weights,
 )
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.frozen import dataclass
@@ -162,18 +162,17 @@ class Ends:
         rows: the batch B.
         x, y: rows are the batch, columns the features; batch strides are not used.
         z: like y, or None where beta is 0.
-        bias, bias_stride: one value for each output feature; pointer 0 where there is none.
+        bias: a row with a value for each output feature; NOTHING where there is none.
         scalars: the epilogue's, in its order.
         workspace: pointer to the bytes that the plan asked for; 0 where it asked for none.
         threads: most threads that a host kernel may use.
     """
 
     rows: int
-    x: StridedMatrix
-    z: StridedMatrix | None
-    bias: int
-    bias_stride: int
-    y: StridedMatrix
+    x: Strided
+    z: Strided | None
+    bias: Strided
+    y: Strided
     scalars: tuple[float, ...]
     workspace: int
     threads: int
@@ -184,8 +183,7 @@ class KSparseProblem(Ends):
     """A Kronecker-sparse product with its memory.
 
     Attributes:
-        weights: pointer to W, `weight_strides` in elements for (a, b, c, d).
+        weights: with strides of a, b, c and d.
     """
 
-    weights: int
-    weight_strides: tuple[int, int, int, int]
+    weights: Strided

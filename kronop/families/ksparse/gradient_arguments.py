@@ -13,13 +13,12 @@ from kronop.args.tensor import check_promise, view, views_of
 from kronop.args.view import TensorView
 from kronop.artifacts import Launch
 from kronop.descriptions.scalars import EpilogueArguments
-from kronop.descriptions.strided import NOTHING, StridedMatrix
+from kronop.descriptions.strided import NOTHING, Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
     KSparseGradientProblem,
-    StridedWeights,
 )
 from kronop.size import Rows
 
@@ -171,30 +170,30 @@ class KSparseGradientArguments(Arguments):
         strides = item.strides if form is None else form.strides
         return place.reshaped(item.shape, strides)
 
-    def _matrix(self, places: Places, name: str) -> StridedMatrix:
+    def _matrix(self, places: Places, name: str) -> Strided:
         if not self._batch_size:
             return NOTHING
         place = self._input(places, name)
         *lead, row, column = place.strides
         if self._description.batch_last:
             row, column = column, row
-        return StridedMatrix(pointer=place.pointer, row=row, column=column, batch=tuple(lead))
+        return Strided(pointer=place.pointer, strides=(row, column), batch=tuple(lead))
 
-    def _factor(self, places: Places, name: str) -> StridedMatrix:
+    def _factor(self, places: Places, name: str) -> Strided:
         place = self._input(places, name)
         row, column = place.strides
-        return StridedMatrix(pointer=place.pointer, row=row, column=column)
+        return Strided(pointer=place.pointer, strides=(row, column))
 
-    def _weights(self, place: TensorView) -> StridedWeights:
+    def _weights(self, place: TensorView) -> Strided:
         strides = place.strides
         if self._description.factors:
-            return StridedWeights(pointer=place.pointer, strides=(0, 0, 0, 0, strides[0]))
+            return Strided(pointer=place.pointer, strides=(0, 0, 0, 0, strides[0]))
         lead = 0
         if self._description.lead:
             lead, *rest = strides
             strides = tuple(rest)
         if self._description.tied:
             q, p = strides
-            return StridedWeights(pointer=place.pointer, strides=(lead, 0, 0, p, q))
+            return Strided(pointer=place.pointer, strides=(lead, 0, 0, p, q))
         i, p, q, lane = strides
-        return StridedWeights(pointer=place.pointer, strides=(lead, i, lane, p, q))
+        return Strided(pointer=place.pointer, strides=(lead, i, lane, p, q))

@@ -38,7 +38,7 @@ from kronop.descriptions.shared import (
     check_sizes,
     refuse_float8,
 )
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.errors import DescriptionError, mismatch
@@ -202,24 +202,14 @@ class KSparseGradientDescription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StridedWeights:
-    """Weights of the canonical form: (product, i, l, p, q), strides in elements.
-
-    Tied ones have no i and no l. A vector of the gradients of factors has the last stride alone.
-    """
-
-    pointer: int
-    strides: tuple[int, int, int, int, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KSparseGradientProblem:
     """A gradient of weights with its memory: what launches are computed from.
 
     Attributes:
         rows: the batch B.
         x, g: rows are the batch, columns the features, with one batch stride, of the products.
-        y: the result.
+        y: the result, with strides of (product, i, l, p, q); 0 for i and l of tied weights. The
+            gradients of factors, a vector, have the last stride alone.
         z: like y, or None where beta is 0.
         scalars: the epilogue's, in its order.
         workspace: pointer to the bytes that the plan asked for.
@@ -227,10 +217,10 @@ class KSparseGradientProblem:
     """
 
     rows: int
-    x: StridedMatrix
-    g: StridedMatrix
-    y: StridedWeights
-    z: StridedWeights | None
+    x: Strided
+    g: Strided
+    y: Strided
+    z: Strided | None
     scalars: tuple[float, ...]
     workspace: int
-    factors: tuple[StridedMatrix, ...] = ()
+    factors: tuple[Strided, ...] = ()

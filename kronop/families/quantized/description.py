@@ -31,7 +31,7 @@ import numpy as np
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, int8
 from kronop.descriptions.epilogue import LinearCombination, LinearCombinationClamp
 from kronop.descriptions.scalars import EpilogueArguments
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import DescriptionError, mismatch
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
@@ -215,11 +215,11 @@ class QuantizedKronProblem:
     clip: float
 
     @property
-    def x(self) -> StridedMatrix:
+    def x(self) -> Strided:
         """The product's operand."""
         return self.product.x
 
     @property
-    def y(self) -> StridedMatrix:
+    def y(self) -> Strided:
         """The bytes."""
         return self.product.y

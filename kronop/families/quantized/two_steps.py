@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kronop.artifacts import Launch
 from kronop.descriptions.datatype import DataType
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.emit.cuda.operands import round_up
 from kronop.emit.design import Design, Pipeline, Runnable
 from kronop.emit.plan import Plan, Step
@@ -95,14 +95,14 @@ class Rounded(Pipeline):
         first = self.launches_of(0, replace(product, y=self._numbers(product.y, y)), target)
         return (*first, *self.launches_of(1, to_round, target))
 
-    def _numbers(self, integers: StridedMatrix, pointer: int) -> StridedMatrix:
+    def _numbers(self, integers: Strided, pointer: int) -> Strided:
         """The product at that address, in the order of its integers."""
 
         def of_numbers(stride: int) -> int:
             return stride // self.rows.row_bytes * self.rows.columns
 
         batch = tuple(map(of_numbers, integers.batch))
-        return StridedMatrix(pointer=pointer, row=of_numbers(integers.row), column=1, batch=batch)
+        return Strided(pointer=pointer, strides=(of_numbers(integers.row), 1), batch=batch)
 
 
 def rounded(

@@ -18,6 +18,7 @@ from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.emit.cuda import operands
 from kronop.emit.design import Design, Instantiation, InWorkspace, package_folder
 from kronop.families.distance import parts
@@ -66,8 +67,8 @@ class PackedProblem:
         return {
             **parts.values_of(self.problem, 0),
             **dict(zip(("images1", "facts1", "images2", "facts2"), places, strict=True)),
-            "packed1": parts.padded(self.batches[0], 1),
-            "packed2": parts.padded(self.batches[1], 1),
+            "packed1": padded(self.batches[0], 1),
+            "packed2": padded(self.batches[1], 1),
         }
 
 
@@ -134,7 +135,7 @@ class DistanceGroup(Design):
             (
                 *parts.signature(self.form, operands.scalar_fields(self.epilogue)).fields,
                 *(Field(name, Scalar.POINTER) for name in places),
-                *(Field(f"packed{index}", Scalar.INT64, parts.BATCH_DIMS) for index in (1, 2)),
+                *(Field(f"packed{index}", Scalar.INT64, MOST_BATCH_DIMENSIONS) for index in (1, 2)),
             ),
         )
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, InWorkspace, package_folder
 from kronop.families.distance import parts
 from kronop.families.distance.cuda.product_places import PlacedProduct, Room, packed_batch
 from kronop.families.distance.form import Form, TermKind
-from kronop.families.distance.parts import BATCH_DIMS, counts_of, terms_of
+from kronop.families.distance.parts import counts_of, terms_of
 from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.frozen import dataclass
 from kronop.machine import REGISTERS
@@ -204,7 +205,7 @@ def _product_signature(form: Form) -> KernelSignature:
         (
             *(Field(name, Scalar.POINTER) for name in pointers),
             *(Field(name, whole) for name in names),
-            *(Field(name, whole, BATCH_DIMS) for name in batches),
+            *(Field(name, whole, MOST_BATCH_DIMENSIONS) for name in batches),
             *parts.kernel_fields(form),
         ),
     )
@@ -224,7 +225,7 @@ def _product_values(placed: PlacedProduct) -> dict[str, Any]:
         **{name: getattr(placed.points, name) for name in _POINTS},
         **{name: getattr(p, name) for name in ("m", "c", "k")},
         "shares": placed.shares,
-        "batch": parts.padded(p.batch, 1),
+        "batch": padded(p.batch, 1),
         "points_batch": placed.points.batch,
         **parts.kernel_values(p.values, p.vectors),
     }

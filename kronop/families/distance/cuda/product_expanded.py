@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType, float32
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, InWorkspace, package_folder
 from kronop.families.distance import parts
@@ -19,7 +20,7 @@ from kronop.families.distance.cuda.product_design import (
 )
 from kronop.families.distance.cuda.product_places import PlacedProduct, points_batch
 from kronop.families.distance.form import TermKind
-from kronop.families.distance.parts import BATCH_DIMS, counts_of
+from kronop.families.distance.parts import counts_of
 from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.frozen import dataclass
 from kronop.machine import Feature
@@ -61,7 +62,7 @@ class _OfPoints(InWorkspace):
             (
                 *(Field(item, Scalar.POINTER) for item in ("x1", "x2", *self.pointers)),
                 *(Field(item, whole) for item in ("m", "n", "k", *self.tiles)),
-                *(Field(item, whole, BATCH_DIMS) for item in _BATCHES),
+                *(Field(item, whole, MOST_BATCH_DIMENSIONS) for item in _BATCHES),
                 *(Field(item, whole) for item in _STRIDES),
             ),
         )

@@ -8,12 +8,12 @@ from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.emit.cuda import operands
 from kronop.emit.design import Design, Instantiation, InWorkspace, package_folder
 from kronop.families.distance import parts
 from kronop.families.distance.cuda.product_places import PlacedProduct, packed_batch
 from kronop.families.distance.description import Value
-from kronop.families.distance.parts import BATCH_DIMS
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -36,7 +36,7 @@ class ProductPack(InWorkspace):
 
     @property
     def signature(self) -> KernelSignature:
-        whole, batch = Scalar.INT64, _OPERANDS * BATCH_DIMS
+        whole, batch = Scalar.INT64, _OPERANDS * MOST_BATCH_DIMENSIONS
         first = ("rows", "columns", "depth", "tile", "tiles", "blocks", "row", "column")
         return KernelSignature(
             "ProductPackParameters",
@@ -77,7 +77,7 @@ class ProductPack(InWorkspace):
             "row": tuple(item.row for item in sources),
             "column": tuple(item.column for item in sources),
             "extent": tuple(extent for extents, _ in own for extent in extents),
-            "stride": tuple(step for item in sources for step in parts.padded(item.batch)),
+            "stride": tuple(step for item in sources for step in padded(item.batch)),
             "zeros": tuple(int(room.zeros) for room in rooms),
         }
         operands.check_blocks(sum(blocks))
@@ -114,7 +114,7 @@ class ProductSum(Design):
             (
                 *(Field(name, Scalar.POINTER) for name in pointers),
                 *(Field(name, whole) for name in ("shares", "problems", "m", "n", "c")),
-                *(Field(name, whole, BATCH_DIMS) for name in batches),
+                *(Field(name, whole, MOST_BATCH_DIMENSIONS) for name in batches),
                 *(Field(name, whole) for name in strides),
                 Field("number", Scalar.FLOAT64),
                 operands.scalar_fields(self.epilogue),
@@ -143,12 +143,12 @@ class ProductSum(Design):
             "partial": problem.partial,
             **parts.strided_values(p, ("y", "z", "v")),
             "regularization": held.pointer,
-            "regularization_batch": parts.padded(held.batch),
+            "regularization_batch": padded(held.batch),
             "number": held.number,
             "shares": problem.shares,
             "problems": math.prod(p.batch),
             **{name: getattr(p, name) for name in ("m", "n", "c", "scalars")},
-            "batch": parts.padded(p.batch, 1),
+            "batch": padded(p.batch, 1),
         }
         blocks = operands.cover(math.prod(p.batch) * p.m * p.c, _THREADS)
         return (operands.make_launch(self, blocks, values),)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from kronop.artifacts import Decision
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, Strided, padded
 from kronop.emit.cuda import operands
-from kronop.families.distance import parts
-from kronop.families.distance.description import Strided, varying
+from kronop.families.distance.description import varying
 from kronop.families.distance.product_description import KernelMatmulProblem
 from kronop.frozen import dataclass
 
@@ -60,7 +60,7 @@ class PlacedPoints:
     largest: int = 0
     centre: int = 0
     rows: tuple[int, int] = (0, 0)
-    batch: tuple[int, ...] = (0,) * parts.BATCH_DIMS
+    batch: tuple[int, ...] = (0,) * MOST_BATCH_DIMENSIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ def packed_batch(
     strides = tuple(
         math.prod(kept[index + 1 :]) if extent > 1 else 0 for index, extent in enumerate(kept)
     )
-    return parts.padded(kept, 1), parts.padded(strides)
+    return padded(kept, 1), padded(strides)
 
 
 def points_batch(problem: KernelMatmulProblem) -> tuple[tuple[int, ...], tuple[int, ...]]:

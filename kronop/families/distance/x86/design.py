@@ -229,7 +229,7 @@ def _turned(problem: DistanceProblem) -> DistanceProblem:
         n=problem.m,
         x1=problem.x2,
         x2=problem.x1,
-        z=z and dataclasses.replace(z, row=z.column, column=z.row),
-        y=dataclasses.replace(y, row=y.column, column=y.row),
+        z=z and z.transposed,
+        y=y.transposed,
         diagonal=-problem.diagonal,
     )

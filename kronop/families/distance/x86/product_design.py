@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.emit.design import Instantiation, package_folder
 from kronop.emit.x86 import planning
 from kronop.families.distance import parts
 from kronop.families.distance.form import Form
-from kronop.families.distance.parts import BATCH_DIMS, constants_of
+from kronop.families.distance.parts import constants_of
 from kronop.families.distance.product_description import KernelMatmulProblem
 from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.families.distance.x86.design import RegisterTiles
@@ -34,7 +35,7 @@ class ProductTiles(RegisterTiles):
 
     @property
     def signature(self) -> KernelSignature:
-        whole, batch = Scalar.INT64, BATCH_DIMS
+        whole, batch = Scalar.INT64, MOST_BATCH_DIMENSIONS
         return KernelSignature(
             "ProductParameters",
             (
@@ -101,7 +102,7 @@ class ProductTiles(RegisterTiles):
             "scratch": p.workspace,
             "rows": self._block_rows(p.c),
             "scratch_bytes": self._scratch_bytes(p.k, p.c),
-            "batch": parts.padded(p.batch, 1),
+            "batch": padded(p.batch, 1),
             "threads": threads,
         }
         return (Launch(parameters=self.signature.pack(values)),)

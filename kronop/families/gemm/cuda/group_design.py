@@ -11,7 +11,7 @@ from kronop.artifacts import KernelSignature, Launch, Status, TensorMap
 from kronop.descriptions.datatype import FLOAT8, DataType, bfloat16, float16, float32, int8
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.summed import moved_bytes, parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
@@ -326,7 +326,7 @@ class GemmGroup(Design):
         return target.cores // self.cluster * self.cluster
 
     def _map(
-        self, item: StridedMatrix, extents: tuple[int, int, int], turned: bool, lines: int
+        self, item: Strided, extents: tuple[int, int, int], turned: bool, lines: int
     ) -> TensorMap | bytes:
         """The map of an operand of (K, wide, problems) elements, whose rows are wide indices."""
         depth, wide, problems = extents

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from kronop.artifacts import Block, TensorMap
 from kronop.descriptions.datatype import DataType
-from kronop.descriptions.strided import NOTHING, StridedMatrix
+from kronop.descriptions.strided import NOTHING, Strided
 from kronop.emit.cuda import operands
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.gemm.description import GemmProblem
@@ -67,8 +67,8 @@ def parts(
         own = slice(axis, axis + 1) if axis is not None and count > 1 else slice(0)
 
         def moved(
-            item: StridedMatrix, size: int, start: tuple[int, ...] = start, own: slice = own
-        ) -> StridedMatrix:
+            item: Strided, size: int, start: tuple[int, ...] = start, own: slice = own
+        ) -> Strided:
             offset = sum(map(operator.mul, start, item.batch))
             return replace(item, pointer=item.pointer + offset * size, batch=item.batch[own])
 
@@ -93,12 +93,12 @@ def _longest(problem: GemmProblem) -> int | None:
     return max(forward)[1] if forward else None
 
 
-def step_of(item: StridedMatrix) -> int:
+def step_of(item: Strided) -> int:
     """The stride of a part's batch; 0 where there is none."""
     return item.batch[-1] if item.batch else 0
 
 
-def strides_of(name: str, item: StridedMatrix | None) -> dict[str, int]:
+def strides_of(name: str, item: Strided | None) -> dict[str, int]:
     """An operand's members of the parameter struct: its address, and its strides."""
     item = item or NOTHING
     return {
@@ -110,7 +110,7 @@ def strides_of(name: str, item: StridedMatrix | None) -> dict[str, int]:
 
 
 def tensor_map(
-    item: StridedMatrix,
+    item: Strided,
     extents: tuple[int, int, int],
     step: int,
     box: tuple[int, int],

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import float32
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import memory_rate
 from kronop.emit.design import Instantiation, InWorkspace, Pipeline, Runnable, package_folder
@@ -36,18 +36,18 @@ class SplitProblem:
         problems: how many matrices there are.
     """
 
-    matrix: StridedMatrix
+    matrix: Strided
     lines: int
     depth: int
     problems: int
     address: int
 
     @property
-    def planes(self) -> StridedMatrix:
+    def planes(self) -> Strided:
         """Those of the first matrix; the stride of the batch leads to those of the next one."""
         pitch = _pitch(self.depth)
         batch = tuple(PLANES * self.lines * pitch if step else 0 for step in self.matrix.batch)
-        return StridedMatrix(pointer=self.address, row=pitch, column=1, batch=batch)
+        return Strided(pointer=self.address, strides=(pitch, 1), batch=batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from kronop.descriptions.datatype import (
     RowMajorInterleaved32,
     int8,
 )
-from kronop.descriptions.strided import NOTHING, StridedMatrix, padded
+from kronop.descriptions.strided import NOTHING, Strided, padded
 from kronop.emit.cuda import operands
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.gemm.cutlass.tile import CutlassTile
@@ -115,7 +115,7 @@ def _values(design: CutlassTile, problem: GemmProblem, cut: Cut) -> dict[str, An
 
 def _source(
     design: CutlassTile, problem: GemmProblem, cut: Cut
-) -> tuple[StridedMatrix, tuple[float, ...]]:
+) -> tuple[Strided, tuple[float, ...]]:
     """What epilogues read besides sums, and the scalars.
 
     CUTLASS's epilogues read one matrix, so that a bias takes the place of the source, with a
@@ -142,7 +142,7 @@ def _source(
     return bias, (alpha, 1, *more)
 
 
-def _leading(name: str, item: StridedMatrix, layout: AnyLayout, extents: tuple[int, int]) -> int:
+def _leading(name: str, item: Strided, layout: AnyLayout, extents: tuple[int, int]) -> int:
     """The stride of the index that is not contiguous.
 
     Raises:
@@ -166,7 +166,7 @@ def _leading(name: str, item: StridedMatrix, layout: AnyLayout, extents: tuple[i
     return leading
 
 
-def _panel(name: str, item: StridedMatrix, layout: InterleavedLayout) -> int:
+def _panel(name: str, item: Strided, layout: InterleavedLayout) -> int:
     """The stride of panels.
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kronop.artifacts import Launch
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.strided import NOTHING, StridedMatrix
+from kronop.descriptions.strided import NOTHING, Strided
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.design import ContractDesign, ContractProblem
 from kronop.emit.design import Wrapping
@@ -86,7 +86,7 @@ class ContractPass(Wrapping, KronPass):
             ),
         }
 
-    def _view(self, item: StridedMatrix, own: str, size: int) -> operands.View:
+    def _view(self, item: Strided, own: str, size: int) -> operands.View:
         right = self.work.shape.right
         digit, left = right * item.column, size * right * item.column
         strides = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, NOTHING, StridedMatrix
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, NOTHING, Strided
 from kronop.emit.cuda import operands
 from kronop.emit.design import Constant, Design, Instantiation, package_folder
 from kronop.families.kron.cuda.shapes import PassWork
@@ -171,7 +171,7 @@ class TiledPass(KronPass):
         return {"x_vector": x, "y_vector": y and (views["z"].pointer == 0 or z)}
 
     def _views(
-        self, problem: KronProblem, factors: Sequence[StridedMatrix]
+        self, problem: KronProblem, factors: Sequence[Strided]
     ) -> tuple[dict[str, operands.View], dict[str, tuple[int, ...]]]:
         """X, Y and Z as the kernel walks them, and the extents of the free indices.
 
@@ -188,7 +188,7 @@ class TiledPass(KronPass):
         if cut is not None:
             outer[cut], inner = pieces, inner // pieces
 
-        def view(item: StridedMatrix, group: int) -> operands.View:
+        def view(item: Strided, group: int) -> operands.View:
             digit, left = shape.right * item.column, group * shape.right * item.column
             rows = [left, item.column] if by_rows else [item.row, left]
             for axis, source in absorbed.items():

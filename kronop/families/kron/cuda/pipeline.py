@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from kronop.artifacts import Launch
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import operands
 from kronop.emit.design import Pipeline
 from kronop.families.kron.cuda.pass_design import KronPass
@@ -112,7 +112,7 @@ def _slice(problem: KronProblem, start: int, count: int, sizes: Mapping[str, int
     batched = bool(problem.batch)
     single = batched and count == 1
 
-    def moved(item: StridedMatrix, size: int) -> StridedMatrix:
+    def moved(item: Strided, size: int) -> Strided:
         stride = item.batch[0] if batched else item.row
         batch = item.batch[1:] if single else item.batch
         return replace(item, pointer=item.pointer + start * stride * size, batch=batch)
@@ -131,7 +131,7 @@ def _slice(problem: KronProblem, start: int, count: int, sizes: Mapping[str, int
     )
 
 
-def _intermediate(work: PassWork, problem: KronProblem, pointer: int) -> StridedMatrix:
+def _intermediate(work: PassWork, problem: KronProblem, pointer: int) -> Strided:
     """An intermediate in the workspace: dense, and contiguous along the same axis as X."""
     columns = work.shape.columns_out
     inner = [
@@ -139,7 +139,7 @@ def _intermediate(work: PassWork, problem: KronProblem, pointer: int) -> Strided
     ]
     if work.ends.source_by_rows:
         column = operands.round_up(problem.all_rows, operands.vector_of(work.ends.output))
-        return StridedMatrix(pointer=pointer, row=1, column=column, batch=tuple(inner))
-    return StridedMatrix(
-        pointer=pointer, row=columns, column=1, batch=tuple(size * columns for size in inner)
+        return Strided(pointer=pointer, strides=(1, column), batch=tuple(inner))
+    return Strided(
+        pointer=pointer, strides=(columns, 1), batch=tuple(size * columns for size in inner)
     )

@@ -278,15 +278,15 @@ class ChainMma(Design):
         first, second = problem.weights
         views = {
             "x": matrix_view(problem.x, "contracted", one.contracted, one.lanes),
-            "first": weights_view(first.pointer, first.strides),
-            "second": weights_view(second.pointer, second.strides),
+            "first": weights_view(first),
+            "second": weights_view(second),
             "y": matrix_view(problem.y, "produced", b2, d2),
             "z": matrix_view(problem.z, "produced", b2, d2),
         }
-        bias = problem.bias_stride
+        bias = problem.bias.column
         values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
             "row_extent": (problem.rows, 1, 1),
-            "bias": problem.bias,
+            "bias": problem.bias.pointer,
             "produced_bias": d2 * bias,
             "lane_bias": bias,
             "group_bias": b2 * d2 * bias,

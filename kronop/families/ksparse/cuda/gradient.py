@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 from kronop.artifacts import Launch
+from kronop.descriptions.strided import Strided
 from kronop.emit.design import Pipeline, Runnable
 from kronop.emit.plan import Step
 from kronop.families.ksparse.cuda.gradient_ends import AddProblem, AddShares, FactorGradients
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums
-from kronop.families.ksparse.gradient_description import KSparseGradientProblem, StridedWeights
+from kronop.families.ksparse.gradient_description import KSparseGradientProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -70,6 +71,6 @@ class Gradient(Pipeline):
             return
         # Each sum overwrites its own first share, which no other thread reads.
         strides = (0, 0, 0, self.add.extents[-1], 1)
-        y = StridedWeights(pointer=problem.workspace, strides=strides)
+        y = Strided(pointer=problem.workspace, strides=strides)
         yield replace(add, y=y, z=None, scalars=(1.0, 0.0))
         yield problem

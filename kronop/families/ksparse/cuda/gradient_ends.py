@@ -12,13 +12,13 @@ from kronop.artifacts import KernelSignature, Launch, Scalar
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue, LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import operands
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.emit.plan import Step
 from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
     KSparseGradientProblem,
-    StridedWeights,
 )
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -27,7 +27,7 @@ _RESULT_AXES = 5
 # If there are few results, up to _MOST_SLICES threads add up the shares of each, so that every
 # multiprocessor has about _BUSY threads.
 _MOST_SLICES, _BUSY = 8, 1024
-_NOWHERE = StridedWeights(pointer=0, strides=(0, 0, 0, 0, 0))
+_NOWHERE = Strided(pointer=0, strides=(0, 0, 0, 0, 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +75,8 @@ class AddProblem:
 
     partial: int
     shares: int
-    y: StridedWeights
-    z: StridedWeights | None
+    y: Strided
+    z: Strided | None
     scalars: tuple[float, ...]
 
 
@@ -150,7 +150,7 @@ class AddShares(_End):
         at_once = self.vector * self.threads // self.slices
         return (operands.make_launch(self, operands.cover(self.results, at_once), values),)
 
-    def _takes_vectors(self, y: StridedWeights) -> int:
+    def _takes_vectors(self, y: Strided) -> int:
         """Whether a thread stores its neighbouring results in one access."""
         *rest, q = y.strides
         view = operands.View(pointer=y.pointer, strides={"rest": tuple(rest), "last": (q,)})

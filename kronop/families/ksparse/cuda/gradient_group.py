@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import operands
 from kronop.emit.design import Constant, Instantiation, package_folder
 from kronop.emit.plan import Step
@@ -207,7 +207,7 @@ class GradientGroup(GradientRoom):
             yield len(self.movers), own
             first, partial = first + rows, partial + shares * self._results_bytes
 
-    def _in_place(self, item: StridedMatrix, own: int) -> _Operand:
+    def _in_place(self, item: Strided, own: int) -> _Operand:
         """X or G where the caller has it."""
         d = self.work.pattern[3]
         lead = item.batch[0] if item.batch else 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from kronop.descriptions.math_instruction import MathOperation
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import operands
 from kronop.families.ksparse.cuda.gradient_sums import Sums
 from kronop.frozen import dataclass, derived
@@ -93,9 +93,7 @@ class TileSums(Sums):
             return d, (rows, a, d // self.vector)
         return 1, (1, rows, a)
 
-    def operand(
-        self, name: str, item: StridedMatrix, size: int
-    ) -> dict[str, int | tuple[int, ...]]:
+    def operand(self, name: str, item: Strided, size: int) -> dict[str, int | tuple[int, ...]]:
         """The launch parameters of X or G, whose columns are (i, own, l) with `size` indices
         `own`."""
         d, column = self.pattern[3], item.column

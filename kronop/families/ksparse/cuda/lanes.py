@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, InWorkspace, package_folder
 from kronop.emit.plan import Step
@@ -61,7 +61,7 @@ class LanesProblem:
     rows: int
     groups: int
     apart: Apart
-    together: StridedMatrix
+    together: Strided
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kronop.artifacts import Launch
-from kronop.descriptions.strided import NOTHING, StridedMatrix
+from kronop.descriptions.strided import NOTHING, Strided
 from kronop.emit.cuda.contraction.design import ContractDesign, ContractProblem, Extents
 from kronop.emit.cuda.contraction.group import GroupContract
 from kronop.emit.cuda.contraction.pack import Pack, PackProblem, pack_step, packing
@@ -93,7 +93,7 @@ def _shares_lines(design: ContractDesign) -> bool:
     return design.work.x_order is Order.Lanes and design.lanes < design.work.lanes
 
 
-def matrix_view(matrix: StridedMatrix | None, own: str, size: int, d: int) -> View:
+def matrix_view(matrix: Strided | None, own: str, size: int, d: int) -> View:
     """X or Y as the contraction walks it: a row's columns are (i, own, l)."""
     matrix = matrix or NOTHING
     column = matrix.column
@@ -108,11 +108,11 @@ def matrix_view(matrix: StridedMatrix | None, own: str, size: int, d: int) -> Vi
     )
 
 
-def weights_view(pointer: int, strides: tuple[int, int, int, int]) -> View:
+def weights_view(weights: Strided) -> View:
     """Weights as the contraction walks them."""
-    a, b, c, d = strides
+    a, b, c, d = weights.strides
     return View(
-        pointer=pointer,
+        pointer=weights.pointer,
         strides={"contracted": (c,), "produced": (b,), "lane": (d,), "group": (a, 0, 0, 0)},
     )
 
@@ -128,14 +128,14 @@ def extents_of(work: Contraction, rows: int) -> Extents:
 
 
 def _contraction(problem: KSparseProblem, work: Contraction) -> ContractProblem:
-    b, c, d, bias = work.produced, work.contracted, work.lanes, problem.bias_stride
+    b, c, d, bias = work.produced, work.contracted, work.lanes, problem.bias.column
     views = {
         "x": matrix_view(problem.x, "contracted", c, d),
-        "w": weights_view(problem.weights, problem.weight_strides),
+        "w": weights_view(problem.weights),
         "y": matrix_view(problem.y, "produced", b, d),
         "z": matrix_view(problem.z, "produced", b, d),
         "bias": View(
-            pointer=problem.bias,
+            pointer=problem.bias.pointer,
             strides={"produced": (d * bias,), "lane": (bias,), "group": (b * d * bias, 0, 0, 0)},
         ),
     }

@@ -127,10 +127,10 @@ class KSparseChain(HostDesign):
         factors = problem.weights
         own: Values = {
             "weights": [factor.pointer for factor in factors],
-            "bias": problem.bias,
+            "bias": problem.bias.pointer,
             "threads": self.threads_for(problem.rows, problem.threads),
             "weight_strides": [stride for factor in factors for stride in factor.strides],
-            "bias_stride": problem.bias_stride,
+            "bias_stride": problem.bias.column,
         }
         return (self.launch_with(problem, problem.rows, own),)
 

@@ -198,12 +198,12 @@ class KSparseDesign(HostDesign):
     def launches(self, problem: KSparseProblem, target: Target) -> tuple[Launch, ...]:
         row_tile, threads = self._split(problem)
         own: Values = {
-            "weights": problem.weights,
-            "bias": problem.bias,
+            "weights": problem.weights.pointer,
+            "bias": problem.bias.pointer,
             "row_tile": row_tile,
             "threads": threads,
-            "weight_strides": problem.weight_strides,
-            "bias_stride": problem.bias_stride,
+            "weight_strides": problem.weights.strides,
+            "bias_stride": problem.bias.column,
         }
         return (self.launch_with(problem, problem.rows, own),)
 

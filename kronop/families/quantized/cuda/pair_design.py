@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType, bfloat16, float16
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, Strided
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import memory_bytes_per_cycle, warp_products
 from kronop.emit.cuda.operands import View
@@ -277,7 +277,7 @@ class PairDesign(Design):
         )
         return (launch,)
 
-    def _vectors(self, item: StridedMatrix, shape: tuple[int, int], batch: tuple[int, ...]) -> int:
+    def _vectors(self, item: Strided, shape: tuple[int, int], batch: tuple[int, ...]) -> int:
         """Whether vectors along the rows of an operand are aligned."""
         strides = {"row": (item.row,), "column": (item.column,), "batch": item.batch}
         extents = {"row": shape[:1], "column": shape[1:], "batch": batch}

@@ -24,33 +24,6 @@ from kronop.torch.scaling import added, scaled
 from kronop.torch.transforms import aligned
 
 
-def _decomposed(given: Named) -> Tensor:
-    """kronop::kron by torch's own matrix products, with derivatives."""
-    x, factors, z = given.x, given.factors, given.z
-    if x.dtype is torch.int8:
-        x, factors = x.int(), [factor.int() for factor in factors]
-    if given.left:
-        y = _turned(_product(_turned(x), [_turned(factor) for factor in factors]))
-    else:
-        y = _product(x, factors)
-    y = scaled(y, given.alpha)
-    y = y if z is None or not given.beta else y + scaled(z, given.beta)
-    return y.contiguous()
-
-
-def _product(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
-    """x (F1 x ... x FN), one factor after the other, from the last: each multiplies the last digit
-    of x's columns and moves it to the front, so that the digits are in order after all."""
-    for factor in reversed(factors):
-        digits = x.unflatten(-1, (-1, factor.shape[-2])) @ factor.unsqueeze(-3)
-        x = _turned(digits).flatten(-2)
-    return x
-
-
-def _turned(item: Tensor) -> Tensor:
-    return item.transpose(-1, -2)  # The older one of torch's exporters to ONNX knows no `mT`.
-
-
 def _compute(given: Named) -> Tensor:
     x, factors, z = given.x, given.factors, given.z
     # The result is row-major even if Z isn't, because the fake implementation promises that to
@@ -183,6 +156,33 @@ def _scatter(found: Sequence[Tensor | None], needs: Sequence[bool]) -> list[Tens
     """The gradients in `found`, with None where none was asked for."""
     remaining = iter(found)
     return [next(remaining) if need else None for need in needs]
+
+
+def _decomposed(given: Named) -> Tensor:
+    """kronop::kron by torch's own matrix products, with derivatives."""
+    x, factors, z = given.x, given.factors, given.z
+    if x.dtype is torch.int8:
+        x, factors = x.int(), [factor.int() for factor in factors]
+    if given.left:
+        y = _turned(_product(_turned(x), [_turned(factor) for factor in factors]))
+    else:
+        y = _product(x, factors)
+    y = scaled(y, given.alpha)
+    y = y if z is None or not given.beta else y + scaled(z, given.beta)
+    return y.contiguous()
+
+
+def _product(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
+    """x (F1 x ... x FN), one factor after the other, from the last: each multiplies the last digit
+    of x's columns and moves it to the front, so that the digits are in order after all."""
+    for factor in reversed(factors):
+        digits = x.unflatten(-1, (-1, factor.shape[-2])) @ factor.unsqueeze(-3)
+        x = _turned(digits).flatten(-2)
+    return x
+
+
+def _turned(item: Tensor) -> Tensor:
+    return item.transpose(-1, -2)  # The older one of torch's exporters to ONNX knows no `mT`.
 
 
 def _prepare(given: Named) -> Prepared | None:

@@ -62,11 +62,13 @@ class Prepared:
         if call is None:
             return None
         run, places = call.run, [at for at, item in enumerate(operands) if item is not None]
-        missing = [at for at, item in enumerate(operands) if item is None]
+        gaps = [at for at in range(places[-1]) if at not in places]
+        behind = len(operands) - places[-1] - 1
+        tail, zeros = [None] * behind, [0] * behind
 
         def launch(tensors: Sequence[Tensor], addresses: list[int]) -> Any:
-            every, where = [*tensors], [*addresses]
-            for at in missing:
+            every, where = [*tensors, *tail], addresses + zeros
+            for at in gaps:
                 every.insert(at, None)
                 where.insert(at, 0)
             return run(every, where)

@@ -10,6 +10,7 @@ from dataclasses import field
 from typing import NoReturn
 
 from kronop.frozen import dataclass
+from kronop.tensor_map import TensorMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,28 +150,6 @@ class Field:
     def __post_init__(self) -> None:
         if self.count < 1:
             raise ValueError(f"field {self.name}: count must be at least 1, got {self.count}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorMap:
-    """A tensor of three axes as the tensor memory accelerator of a GPU sees it, the first one
-    contiguous, and the box of it that a copy moves. The driver encodes it in 128 bytes.
-
-    Attributes:
-        address: of the first element; a multiple of 16.
-        element: name of the type of the elements.
-        extents: of the axes, each at least 1.
-        strides: of the second and third axis in bytes, multiples of 16.
-        box: extents of a box along the first two axes; along the first one it has 128 bytes.
-        rounds: float32 is rounded to TF32 on its way to shared memory.
-    """
-
-    address: int
-    element: str
-    extents: tuple[int, int, int]
-    strides: tuple[int, int]
-    box: tuple[int, int]
-    rounds: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,13 @@ import threading
 import warnings
 from collections.abc import Iterable
 from types import FrameType
+from typing import Any
 
 from kronop.late import imported
 
 
 class KronopError(Exception):
     """Root of every error that kronop raises.
-
-    Args:
-        message: the whole message; or what does not fit, if the others are given.
-        expected, got, hint: what was expected, what was given, what to do.
 
     Example:
         >>> try:
@@ -29,10 +26,10 @@ class KronopError(Exception):
     """
 
     def __init__(
-        self, message: str, *, expected: object = None, got: object = None, hint: str = ""
+        self, told: str = "", *, expected: object = None, got: object = None, hint: str = ""
     ) -> None:
-        text = mismatch(message, expected=expected, got=got, hint=hint) if hint else message
-        super().__init__(text)
+        """With a hint, `told` is the subject of a message: see `mismatch`."""
+        super().__init__(mismatch(told, expected=expected, got=got, hint=hint) if hint else told)
 
 
 class DescriptionError(KronopError, ValueError):
@@ -101,8 +98,10 @@ class CompileError(KronopError, RuntimeError):
         ('kernel.cpp:1: error: ...', None)
     """
 
-    def __init__(self, message: str, *, log: str = "", source_path: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, told: str, *, log: str = "", source_path: str | None = None, **message: Any
+    ) -> None:
+        super().__init__(told, **message)
         self.log = log
         self.source_path = source_path
 

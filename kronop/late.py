@@ -32,7 +32,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 from kronop.frozen import dataclass
@@ -57,7 +57,7 @@ _inside: dict[int, int] = {}
 _gate = threading.RLock()  # Held by a thread that forks, or that enters a block.
 
 
-def imported(name: str) -> Any:
+def imported(name: str) -> ModuleType:
     """The module `name`, imported if it has not been; inside functions, instead of `import`.
 
     Raises:
@@ -66,7 +66,8 @@ def imported(name: str) -> Any:
     module = sys.modules.get(name)
     if module is not None and not _is_initializing(module):
         return module
-    return _elsewhere(importlib.import_module, name)
+    found: ModuleType = _elsewhere(importlib.import_module, name)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

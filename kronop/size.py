@@ -21,6 +21,11 @@ class Size(Protocol):
 
     def __hash__(self) -> int: ...
 
+    @property
+    def rows(self) -> int:
+        """The number by which programs in C ask for the size: the first of its extents."""
+        ...
+
     def bucket(self) -> Self:
         """The size that represents all sizes with the same plan and the same tuning."""
         ...
@@ -49,6 +54,10 @@ class Rows(int):
 
     def __new__(cls, count: Any) -> Self:
         return super().__new__(cls, extent_of("rows", count, "count rows"))
+
+    @property
+    def rows(self) -> int:
+        return int(self)
 
     def bucket(self) -> Rows:
         """The largest power of two at or below the number of rows; 1 for 0 rows."""

@@ -12,13 +12,13 @@ import numpy as np
 import kronop
 from kronop import compiler
 from kronop.args.device import default_device, target_of_device
-from kronop.artifacts import TensorMap
 from kronop.descriptions.datatype import DataType, result_type
 from kronop.descriptions.strided import Strided
 from kronop.emit.plan import Plan
 from kronop.families.kron.cuda import pass_choice
 from kronop.families.ksparse.chains import Chain
 from kronop.target import detect_x86_arch, name_of_cpu, runs
+from kronop.tensor_map import TensorMap
 
 ELEMENTS = (
     kronop.float32,
@@ -61,10 +61,15 @@ def strided(array: Any, own: int) -> Strided:
     return Strided(pointer=array.ctypes.data, strides=steps[at:], batch=steps[:at])
 
 
-def tensor_map(address: int = 1, extent: int = 1) -> TensorMap:
+def tensor_map(address: int = 16, extent: int = 1) -> TensorMap:
     """A tensor map of no tensor in particular."""
     return TensorMap(
-        address=address, element="float64", extents=(extent, 1, 1), strides=(16, 16), box=(16, 1)
+        address=address,
+        element="float64",
+        element_bytes=8,
+        extents=(extent, 1, 1),
+        strides=(16, 16),
+        box=(16, 1, 1),
     )
 
 

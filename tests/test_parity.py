@@ -267,7 +267,7 @@ def test_ksparse_gradient(case: dict[str, Any]) -> None:
         )
         description = operation.description
         x = _operand(random, description.x_shape(rows), element, case["layout"])
-        g = _operand(random, description.g_shape(rows), element, case["layout"])
+        g = _operand(random, description.shapes(rows)["G"], element, case["layout"])
         z = support.random_array(random, description.y_shape(rows), element)
         y = support.poison(z.shape, element)
         output_op = operation.epilogue_type(0.5, -1.5)
@@ -298,7 +298,7 @@ def test_ksparse_gradient_of_factors(case: dict[str, Any]) -> None:
             factors=factors,
         )
         what = operation.description
-        shapes = (what.x_shape(batch), what.g_shape(batch), what.y_shape(batch))
+        shapes = (what.x_shape(batch), what.shapes(batch)["G"], what.y_shape(batch))
         x, g, z = (support.random_array(random, shape, element) for shape in shapes)
         matrices = [support.random_array(random, shape[::-1], element).T for shape in factors]
         y = support.poison(z.shape, element)

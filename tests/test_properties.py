@@ -195,7 +195,7 @@ def _gradient_problems(draw, target):
         target, element, (a, b, c, d), batch_last=draw(st.booleans()), **options
     )
     what, rows = operation.description, draw(st.integers(0, 40))
-    shapes = (what.x_shape(rows), what.g_shape(rows), *[what.y_shape(rows)] * 2, *factors)
+    shapes = (what.x_shape(rows), what.shapes(rows)["G"], *[what.y_shape(rows)] * 2, *factors)
     x, g, z, y, *matrices = (_strided(draw, random, shape, element) for shape in shapes)
     return operation, x, g, z, y, matrices
 

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import abc
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from threading import get_ident
-from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from kronop.args import changes
-from kronop.args.checks import check_overlap, check_scalars, check_writable, common_device
+from kronop.args.checks import check_scalars, description_of
 from kronop.args.device import check, cuda_driver, current
-from kronop.args.host import host_threads, thread_count
-from kronop.args.overlap import same_elements
+from kronop.args.operands import TakesOperands
 from kronop.args.protocols import KernelLike, Launcher, OperationLike, Places, Planned
 from kronop.args.staging import Placement, in_use
 from kronop.args.storage import Kept, check_kept
 from kronop.args.stream import stream_handle
-from kronop.args.tensor import empty, view
-from kronop.args.treed import TakesTrees
 from kronop.args.turns import TakesTurns
-from kronop.args.view import Device, TensorView
+from kronop.args.view import Device
 from kronop.artifacts import Launch
-from kronop.descriptions.datatype import DataType
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.size import Size
 
 
-class Arguments(TakesTrees, TakesTurns, abc.ABC):
+class Arguments(TakesOperands, TakesTurns, abc.ABC):
     """Tensors and scalars of one call, checked once and run as often as wished.
 
     Every run reads and writes the memory that the tensors had when the arguments were built; the
@@ -42,19 +37,20 @@ class Arguments(TakesTrees, TakesTurns, abc.ABC):
     order their accesses to the tensors, and the replays of a CUDA graph that captured a run.
 
     Attributes:
+        describes, made_for: the class of descriptions of the operations that they are for, and the
+            name of the class of these, unless it is that of descriptions.
         operation: the operation that they were made for.
         Y: the tensor of the result, given by the caller or made here.
-        called: the names of Z and Y for the caller, where these are others.
         launchers: one function per launch; None until bound, empty if there is nothing to do.
     """
 
-    Y: Any
-    called: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    describes: ClassVar[type]
+    made_for: ClassVar[str] = ""
     launchers: tuple[Launcher, ...] | None = None
     _source_is_result: bool
-    _views: Mapping[str, TensorView]
 
     def __init__(self, operation: OperationLike, output_op: EpilogueArguments | None) -> None:
+        self._description = description_of(operation, self.describes, self.made_for)
         self.operation = operation
         self.output_op = check_scalars(operation, output_op)
         self._is_host = operation.target.backend == "x86"
@@ -66,47 +62,6 @@ class Arguments(TakesTrees, TakesTurns, abc.ABC):
         self._kept: tuple[Kept, ...] = ()
         self._stream = 0
         self._ran = False
-
-    def _settle(self, views: Mapping[str, TensorView]) -> None:
-        """Sets the device from all operands, and framework and threads from the first one."""
-        self._device = common_device(self.operation.target, views)
-        leader = next(iter(views.values()))
-        self._framework = leader.framework
-        self._threads = host_threads(leader.framework) if self._is_host else thread_count()
-
-    def _take_result(self, Y: Any, views: Mapping[str, TensorView]) -> None:
-        """Accepts the caller's Y after checking that it can be written and overlaps no input.
-
-        Y may be Z itself.
-        """
-        self.Y = Y
-        called = {"Z": "Z", "Y": "Y", **self.called}
-        check_writable(views["Y"], called["Y"])
-        inputs = {name: item for name, item in views.items() if name not in ("Z", "Y")}
-        source = views.get("Z") if self.output_op.beta else None
-        check_overlap(views["Y"], inputs, source, called["Y"], called["Z"])
-
-    def _settle_result(
-        self,
-        Y: Any,
-        views: dict[str, TensorView],
-        shape: tuple[int, ...],
-        element: DataType,
-        others: Mapping[str, TensorView] = MappingProxyType({}),
-    ) -> None:
-        """Accepts the caller's Y, or makes one like the first operand; keeps the operands' views.
-
-        Args:
-            views: the operands, with Y if the caller gave one; a new one is added.
-            others: what else kernels read.
-        """
-        if Y is None:
-            self.Y = empty(next(iter(views.values())), shape, element)
-            views["Y"] = view(self.Y, self.called.get("Y", "Y"))
-        else:
-            self._take_result(Y, {**views, **others})
-        self._views = views
-        self._source_is_result = self.output_op.beta != 0 and same_elements(views["Z"], views["Y"])
 
     @property
     @abc.abstractmethod
@@ -121,6 +76,11 @@ class Arguments(TakesTrees, TakesTurns, abc.ABC):
         """
         return self.size
 
+    @property
+    def _is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.size
+
     @abc.abstractmethod
     def _problem(self, places: Places, workspace: int) -> Any:
         """The problem, with operands at the places that kernels can reach."""
@@ -131,12 +91,18 @@ class Arguments(TakesTrees, TakesTurns, abc.ABC):
 
     def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
         """The kernel calls over the memory of `places`; empty if there is nothing to do."""
-        if not self.size:
-            return ()
-        needed = planned.workspace_bytes(self.size, self._threads)
+        return () if self._is_empty else self._launched(planned, places)
+
+    def _launched(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
+        """The kernel calls of arguments that are not empty."""
+        needed = self._needed(planned)
         if self._tree is not None:
             return self._tree.launches(self, planned, places, needed)
         return planned.launches(self._problem(places, places.workspace(needed)))
+
+    def _needed(self, planned: Planned) -> int:
+        """Bytes of workspace."""
+        return planned.workspace_bytes(self.size, self._threads)
 
     def bind(self, kernels: Sequence[KernelLike], planned: Planned | None = None) -> None:
         """Allocates memory and prepares the launches, in place of any that were prepared before.

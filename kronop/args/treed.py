@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Container, Mapping
 from typing import Any
 
 from kronop.args import visited
-from kronop.args.placing import Laid, collapsed, matrix_of, walkable
+from kronop.args.placing import Placed, along, batched, placed, pointer_of
 from kronop.args.protocols import OperationLike, Places, Planned
 from kronop.args.staging import Form
 from kronop.args.strides import matrix_strides
@@ -15,7 +16,6 @@ from kronop.args.view import Device, TensorView
 from kronop.args.visited import Visited
 from kronop.artifacts import Launch
 from kronop.descriptions.scalars import EpilogueArguments
-from kronop.descriptions.strided import Strided
 from kronop.descriptions.summed import (
     UNCHANGED,
     Summed,
@@ -67,18 +67,22 @@ class Treed:
         inputs: Mapping[str, TensorView],
         device: Device,
         strides: Ints | None = None,
+        rows: int = 1,
     ) -> Treed:
         """Checks the tensors of a tree.
 
         Args:
             inputs: what the family's kernels read.
             strides: those of the sums; None for matrices one after the other.
+            rows: how many axes of D are its rows: three of a convolution's (N, P, Q, K). The tree
+                then has the matrix (NPQ, K).
 
         Raises:
             ElementTypeError, ArgumentError: see `visited`, `fitted` and `check_overlaps`.
         """
         found = visited.visited(epilogue, output_op, described.layout)
-        items = visited.fitted(found, y.shape, output_op.problem_size)
+        items = visited.fitted(found, y.shape, output_op.problem_size, rows)
+        y = visited.joined(_D, "tensor", y, rows)
         element = epilogue.element_accumulator
         if strides is None:
             strides = matrix_strides(y.shape, described.layout, sums_alignment(element))
@@ -136,18 +140,18 @@ class Treed:
         written = {_D: self.y} | {item.key: item.view for item in self.items if item.result}
         same = visited.read_again(self.items, written)
         lead, again = self.y.shape[:-2], set(same.values())
-        laid = walkable(lead, self._laid(same), self.device)
-        extents, batches = collapsed(lead, laid)
-        matrices = {}
-        for key, item in laid.items():
-            row, column = matrix_of(item, self._kind(key))
-            pointer = workspace if key == _SUMS else self._taken(places, key, item, key in again)
-            matrices[key] = Strided(pointer=pointer, strides=(row, column), batch=batches[key])
+        of_places = functools.partial(pointer_of, places, {key: key in again for key in written})
+
+        def pointer(key: str, item: Placed) -> int:
+            return workspace if key == _SUMS else of_places(key, item)
+
+        items, axes = batched(lead, self._items(same), self.device)
+        matrices = placed(items, axes, pointer, self._strides)
         matrices |= {key: matrices[result] for key, result in same.items()}
         return VisitProblem(
             m=self.y.shape[-2],
             n=self.y.shape[-1],
-            batch=extents,
+            batch=tuple(extent for extent, _ in axes),
             sums=matrices[_SUMS],
             operands=tuple(matrices[item.key] for item in self.items if item.result is None),
             results=(
@@ -160,34 +164,21 @@ class Treed:
             threads=threads,
         )
 
-    def _laid(self, without: Container[str]) -> dict[str, Laid]:
+    def _items(self, without: Container[str]) -> dict[str, Placed]:
         """The sums, D, and those operands and results that are not named."""
         found = {
-            _SUMS: Laid(view=self.sums, described=self.described, inner=2, form=None),
-            _D: Laid.of(self.y, self.described, self.device, 2),
+            _SUMS: Placed(view=self.sums, described=self.described, inner=2, form=None),
+            _D: Placed.of(self.y, self.described, self.device, 2),
         }
         return found | {
-            item.key: Laid.of(item.view, item.described, self.device, visited.INNER[item.kind])
+            item.key: Placed.of(item.view, item.described, self.device, len(item.axes))
             for item in self.items
             if item.key not in without
         }
 
-    def _kind(self, key: str) -> str:
-        return next((item.kind for item in self.items if item.key == key), "tensor")
-
-    def _taken(self, places: Places, key: str, item: Laid, again: bool) -> int:
-        """The address at which kernels find D, an operand or a result.
-
-        Args:
-            again: whether it is written, and read under another name.
-        """
-        is_result = key == _D or any(of.key == key and of.result for of in self.items)
-        where = (
-            places.output(key, item.view, item.form, read=again)
-            if is_result
-            else places.input(key, item.view, item.form)
-        )
-        return where.pointer
+    def _strides(self, key: str, item: Placed) -> Ints:
+        axes = next((item.axes for item in self.items if item.key == key), visited.OVER)
+        return along(item.moving, axes, visited.OVER)
 
 
 class TakesTrees:

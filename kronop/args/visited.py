@@ -10,7 +10,13 @@ from typing import Any
 from kronop.args.checks import check_writable
 from kronop.args.frameworks import DIFFERENTIABLE
 from kronop.args.overlap import overlaps, same_elements
-from kronop.args.strides import Shape, broadcast_strides, broadcasts, matrix_strides
+from kronop.args.strides import (
+    Shape,
+    broadcast_strides,
+    broadcasts,
+    flat_stride,
+    matrix_strides,
+)
 from kronop.args.tensor import check_element, view
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import AnyLayout, RowMajor
@@ -21,8 +27,9 @@ from kronop.errors import ArgumentError, mismatch
 from kronop.frozen import dataclass
 
 Ints = tuple[int, ...]
-INNER = {"tensor": 2, "row": 1, "column": 1}
-"""How many dimensions an operand of each kind has besides leading ones."""
+OVER = "mn"
+"""The axes of a result, which kernels read all operands along."""
+_AXES = {"tensor": OVER, "row": "n", "column": "m"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +56,11 @@ class Visited:
     def key(self) -> str:
         """Its name among operands, apart from A, B and the like."""
         return f"{self.name} of the tree"
+
+    @property
+    def axes(self) -> str:
+        """Its own axes, besides leading dimensions."""
+        return _AXES[self.kind]
 
 
 def taken(output_op: VisitorArguments, D: Any, others: Mapping[str, Any]) -> Any:
@@ -112,24 +124,60 @@ def visited(
 
 
 def fitted(
-    items: Sequence[Visited], shape: Ints, problem_size: tuple[int, int] | None
+    items: Sequence[Visited],
+    shape: Ints,
+    problem_size: tuple[int, int] | None,
+    rows: int = 1,
 ) -> tuple[Visited, ...]:
     """The same with the shapes that a result of `shape` wants: operands repeat over its leading
     dimensions, and tensors in one dimension are matrices without gaps.
+
+    Args:
+        rows: how many axes the rows of the result have, as `joined` of D joins them. All of them
+            are reduced where each column gives a number; leading dimensions are not.
 
     Raises:
         ArgumentError: a shape does not fit, a reduction has nothing to reduce, or the problem size
             is another one.
     """
-    if problem_size is not None and problem_size != shape[-2:]:
-        raise misfit("problem_size of epilogue_type", shape[-2:], problem_size)
-    return tuple(dataclasses.replace(item, view=_fitted(item, shape)) for item in items)
+    extents = math.prod(shape[-1 - rows : -1]), shape[-1]
+    if problem_size is not None and problem_size != extents:
+        raise misfit("problem_size of epilogue_type", extents, problem_size)
+    return tuple(dataclasses.replace(item, view=_fitted(item, shape, rows)) for item in items)
 
 
-def _fitted(item: Visited, shape: Ints) -> TensorView:
-    goal, seen = own_shape(item.kind, shape), _without_one(item, len(shape) - 1)
+def joined(name: str, kind: str, view: TensorView, rows: int) -> TensorView:
+    """The view of a tensor or a column with the axes of its rows as a single one.
+
+    Raises:
+        ArgumentError: no single stride reaches all rows.
+    """
+    if rows == 1 or kind == "row":
+        return view
+    end = len(view.shape) - (kind == "tensor")
+    own = slice(end - rows, end)
+    step = flat_stride(view.shape[own], view.strides[own]) if view.in_place else None
+    if step is None:
+        raise ArgumentError(
+            mismatch(
+                f"strides of {name}",
+                expected=f"one stride for all rows, of extents {view.shape[own]}",
+                got=view.strides[own],
+                hint="pass a contiguous tensor: columns of all rows are reduced",
+            )
+        )
+
+    def with_one(values: Ints, one: int) -> Ints:
+        return (*values[: end - rows], one, *values[end:])
+
+    extent = math.prod(view.shape[own])
+    return view.reshaped(with_one(view.shape, extent), with_one(view.strides, step))
+
+
+def _fitted(item: Visited, shape: Ints, rows: int) -> TensorView:
+    goal, seen = own_shape(item.kind, shape, rows), _without_one(item, len(shape) - 1)
     if item.result is not None:
-        check_reduced(item.result, shape)
+        check_reduced(item.result, shape, rows)
     is_flat = len(seen.shape) == 1 < len(goal)
     if is_flat and (
         item.result is not None or (item.kind == "tensor" and seen.shape != shape[-1:])
@@ -139,11 +187,13 @@ def _fitted(item: Visited, shape: Ints) -> TensorView:
         if seen.size != math.prod(goal):
             raise misfit(f"shape of {item.name}", goal, seen.shape)
         steps = matrix_strides(goal, item.described.layout, 1)
-        return seen.reshaped(goal, tuple(seen.strides[0] * step for step in steps))
+        flat = seen.reshaped(goal, tuple(seen.strides[0] * step for step in steps))
+        return joined(item.name, item.kind, flat, rows)
     fits = broadcasts(seen.shape, goal) if item.result is None else seen.shape == goal
     if not fits:
         raise misfit(f"shape of {item.name}", goal, seen.shape)
-    return seen.reshaped(goal, broadcast_strides(seen.shape, seen.strides, goal))
+    whole = seen.reshaped(goal, broadcast_strides(seen.shape, seen.strides, goal))
+    return joined(item.name, item.kind, whole, rows)
 
 
 def _without_one(item: Visited, dimensions: int) -> TensorView:
@@ -160,18 +210,21 @@ def _without_one(item: Visited, dimensions: int) -> TensorView:
     )
 
 
-def own_shape(kind: str, shape: Shape) -> Shape:
-    """The shape of a tensor, a row or a column beside a result (..., M, N)."""
-    *lead, m, n = shape
-    own: dict[str, Shape] = {"tensor": (m, n), "row": (n,), "column": (m,)}
+def own_shape(kind: str, shape: Shape, rows: int = 1) -> Shape:
+    """The shape of a tensor, a row or a column beside a result (..., M, N), whose rows have so many
+    axes."""
+    *lead, n = shape
+    m = lead[len(lead) - rows :]
+    del lead[len(lead) - rows :]
+    own: dict[str, Shape] = {"tensor": (*m, n), "row": (n,), "column": (*m,)}
     return (*lead, *own[kind])
 
 
-def check_reduced(result: Result, shape: Shape) -> None:
+def check_reduced(result: Result, shape: Shape, rows: int = 1) -> None:
     """Raises ArgumentError if a matrix of a shape (..., M, N) has no element in what becomes one of
     the result."""
-    extent = shape[-1 if result.axis == "row" else -2]
-    if result.axis and extent == 0 and 0 not in own_shape(result.kind, shape):
+    reduced = shape[-1:] if result.axis == "row" else shape[-1 - rows : -1]
+    if result.axis and 0 in reduced and 0 not in own_shape(result.kind, shape, rows):
         raise ArgumentError(
             mismatch(
                 f"the extent that {result.name} reduces",

@@ -9,13 +9,14 @@ import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from kronop.args.host import thread_count
 from kronop.bench.protocol import ROTATED_BYTES, keep_memory
-from kronop.errors import ArgumentError, DeviceError, installing, mismatch
+from kronop.errors import ArgumentError, DeviceError, installing
+from kronop.tensors import Tensor
 
 # NumPy copies with one thread; from this many bytes on, several threads are faster.
 _SHARED_BYTES = 1 << 20
@@ -27,26 +28,26 @@ class Arrays(Protocol):
     framework: str
     device: str
 
-    def random(self, shape: tuple[int, ...], dtype: str) -> Any:
+    def random(self, shape: tuple[int, ...], dtype: str) -> Tensor:
         """Normally distributed values, the same in every process. Types of one byte get four times
         the width, so that most integers, which are rounded towards 0, are not 0."""
         ...
 
-    def poisoned(self, shape: tuple[int, ...], dtype: str) -> Any:
+    def poisoned(self, shape: tuple[int, ...], dtype: str) -> Tensor:
         """A new array filled with NaN."""
         ...
 
-    def double(self, value: Any) -> Any: ...
+    def double(self, value: Tensor) -> Tensor: ...
 
-    def copy(self, target: Any, source: Any) -> None: ...
+    def copy(self, target: Tensor, source: Tensor) -> None: ...
 
-    def error(self, actual: Any, expected: Any) -> float:
+    def error(self, actual: Tensor, expected: Tensor) -> float:
         """Norm of the difference over the norm of `expected`, which is float64."""
         ...
 
-    def is_finite(self, value: Any) -> bool: ...
+    def is_finite(self, value: Tensor) -> bool: ...
 
-    def rows(self, value: Any, indices: list[int]) -> Any:
+    def rows(self, value: Tensor, indices: list[int]) -> Tensor:
         """A copy of these rows."""
         ...
 
@@ -77,27 +78,25 @@ class NumpyArrays:
         self._threads = thread_count()
         self._pool = ThreadPoolExecutor(self._threads)
 
-    def random(self, shape: tuple[int, ...], dtype: str) -> Any:
+    def random(self, shape: tuple[int, ...], dtype: str) -> Tensor:
         if dtype == "int8":
             return (4 * self._random.standard_normal(shape)).astype(np.int8)
         if dtype not in ("float32", "float64"):
             raise ArgumentError(
-                mismatch(
-                    "dtype",
-                    expected="float32 or float64 where torch is not installed",
-                    got=dtype,
-                    hint=installing("torch"),
-                )
+                "dtype",
+                expected="float32 or float64 where torch is not installed",
+                got=dtype,
+                hint=installing("torch"),
             )
         return self._random.standard_normal(shape, np.dtype(dtype).type)
 
-    def poisoned(self, shape: tuple[int, ...], dtype: str) -> Any:
+    def poisoned(self, shape: tuple[int, ...], dtype: str) -> Tensor:
         return np.full(shape, np.nan, dtype)
 
-    def double(self, value: Any) -> Any:
+    def double(self, value: Tensor) -> Tensor:
         return np.asarray(value, np.float64)
 
-    def copy(self, target: Any, source: Any) -> None:
+    def copy(self, target: Tensor, source: Tensor) -> None:
         """Copies; large arrays with all threads, as the kernels and torch do."""
         if target.nbytes < _SHARED_BYTES:
             np.copyto(target, source)
@@ -105,13 +104,13 @@ class NumpyArrays:
         parts = (np.array_split(item, self._threads) for item in (target, source))
         list(self._pool.map(np.copyto, *parts))
 
-    def error(self, actual: Any, expected: Any) -> float:
+    def error(self, actual: Tensor, expected: Tensor) -> float:
         return float(np.linalg.norm(actual - expected) / np.linalg.norm(expected))
 
-    def is_finite(self, value: Any) -> bool:
+    def is_finite(self, value: Tensor) -> bool:
         return bool(np.isfinite(value).all())
 
-    def rows(self, value: Any, indices: list[int]) -> Any:
+    def rows(self, value: Tensor, indices: list[int]) -> Tensor:
         return value[indices]
 
     def flush(self) -> None:
@@ -138,42 +137,40 @@ class TorchArrays:
         if device == "cuda" and not torch.cuda.is_available():
             option = asked.split()[0]
             raise DeviceError(
-                mismatch(
-                    asked,
-                    expected="a GPU that torch can use",
-                    got=f"none with torch {torch.__version__}",
-                    hint="install torch for CUDA and a driver, or use"
-                    f" {option} {'cpu' if option == '--device' else 'x86'}",
-                )
+                asked,
+                expected="a GPU that torch can use",
+                got=f"none with torch {torch.__version__}",
+                hint="install torch for CUDA and a driver, or use"
+                f" {option} {'cpu' if option == '--device' else 'x86'}",
             )
         self.device = device
         self._torch = torch
         self._random = torch.Generator(device).manual_seed(0)
-        self._waste: Any = None
+        self._waste: Tensor = None
 
-    def random(self, shape: tuple[int, ...], dtype: str) -> Any:
+    def random(self, shape: tuple[int, ...], dtype: str) -> Tensor:
         kind = getattr(self._torch, dtype)
         if kind.itemsize == 1:
             return (4 * self.random(shape, "float32")).to(kind)
         return self._torch.randn(shape, generator=self._random, device=self.device, dtype=kind)
 
-    def poisoned(self, shape: tuple[int, ...], dtype: str) -> Any:
+    def poisoned(self, shape: tuple[int, ...], dtype: str) -> Tensor:
         kind = getattr(self._torch, dtype)
         return self._torch.full(shape, float("nan"), device=self.device, dtype=kind)
 
-    def double(self, value: Any) -> Any:
+    def double(self, value: Tensor) -> Tensor:
         return value.double()
 
-    def copy(self, target: Any, source: Any) -> None:
+    def copy(self, target: Tensor, source: Tensor) -> None:
         target.copy_(source)
 
-    def error(self, actual: Any, expected: Any) -> float:
+    def error(self, actual: Tensor, expected: Tensor) -> float:
         return float((actual.double() - expected).norm() / expected.norm())
 
-    def is_finite(self, value: Any) -> bool:
+    def is_finite(self, value: Tensor) -> bool:
         return bool(self._torch.isfinite(value).all())
 
-    def rows(self, value: Any, indices: list[int]) -> Any:
+    def rows(self, value: Tensor, indices: list[int]) -> Tensor:
         return value[self._torch.tensor(indices, device=self.device)]
 
     def flush(self) -> None:
@@ -234,17 +231,15 @@ def arrays_for(device: str, *, torch_for: str = "", asked: str = "--device cuda"
         return TorchArrays(device, asked)
     if device == "cuda" or torch_for:
         raise DeviceError(
-            mismatch(
-                torch_for or asked,
-                expected="the package torch" if torch_for else "torch, which times the GPU",
-                got="no such package",
-                hint=installing("torch"),
-            )
+            torch_for or asked,
+            expected="the package torch" if torch_for else "torch, which times the GPU",
+            got="no such package",
+            hint=installing("torch"),
         )
     return NumpyArrays()
 
 
-def shuffle(x: Any, factors: Any) -> Any:
+def shuffle(x: Tensor, factors: Tensor) -> Tensor:
     """The classical algorithm: multiply by the last digit, rotate it to the front, repeat.
 
     After all factors every digit has come around once, so the order is the original one.

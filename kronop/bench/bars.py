@@ -7,10 +7,13 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kronop.bench.plot import figure_of
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Libraries, their names in the legend, and colours that all eyes tell apart (Okabe and Ito).
 _LIBRARIES = {
@@ -75,12 +78,7 @@ def read(path: str, dtypes: Sequence[str]) -> list[Panel]:
 
 def _unusable(path: str, got: str) -> ArgumentError:
     return ArgumentError(
-        mismatch(
-            path,
-            expected="a file that `kronop bench kron --json` wrote",
-            got=got,
-            hint="measure again",
-        )
+        path, expected="a file that `kronop bench kron --json` wrote", got=got, hint="measure again"
     )
 
 
@@ -144,7 +142,7 @@ def _limits(panels: Sequence[Panel]) -> tuple[float, float]:
     return least / room if least < 1 else 1.0, most * room
 
 
-def _draw(axes: Any, panel: Panel, limits: tuple[float, float]) -> None:
+def _draw(axes: Axes, panel: Panel, limits: tuple[float, float]) -> None:
     count, step = len(panel.libraries), _step(panel)
     for at, group in enumerate(panel.groups):
         for place, name in enumerate(panel.libraries):
@@ -168,7 +166,7 @@ def _draw(axes: Any, panel: Panel, limits: tuple[float, float]) -> None:
     axes.set_xlabel("other libraries' time over kronop's", loc="right")
 
 
-def _bar(axes: Any, group: Group, name: str, place: float) -> None:
+def _bar(axes: Axes, group: Group, name: str, place: float) -> None:
     gain = group.gains.get(name)
     if gain is None:
         reason = group.reasons.get(name, "")

@@ -6,19 +6,20 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import kronop
 from kronop.args.device import target_of_device
 from kronop.args.view import CPU, Device
-from kronop.bench import peers
+from kronop.bench import peers, report, timing
 from kronop.bench.arrays import Arrays, shuffle, spread_rows
-from kronop.bench.protocol import Call, Clock, keeping, sets_for
+from kronop.bench.protocol import Call, sets_for
 from kronop.bench.roofline import Ceilings, Floor, floor_of, passes_that_fit
 from kronop.bench.shapes import Shape
-from kronop.bench.timing import Measured, Timing, first_line, time_together
+from kronop.bench.table import Table, error_text, milliseconds
+from kronop.bench.timing import Measured, Timing, attempted, compared, time_together
 from kronop.descriptions.datatype import TENSOR_TYPES
-from kronop.errors import DeviceError, KronopError, mismatch
+from kronop.errors import DeviceError
+from kronop.tensors import Tensor
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 PASSES = ("fit", "plan", "1", "2")
@@ -26,8 +27,16 @@ PASSES = ("fit", "plan", "1", "2")
 _CHECKED = 1 << 25
 
 
+TABLE = Table(
+    (
+        *(("M x factors", 18), ("type", 9), ("steps", 6), ("ms", 10), ("graph us", 9)),
+        *(("roofline", 9), ("floor ms", 9), ("is of", 11), ("1 pass ms", 10), ("error", 9)),
+    )
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(timing.Setting):
     """The settings that all cases of a run share.
 
     Attributes:
@@ -36,11 +45,8 @@ class Setting:
         graph: whether to time every case inside a CUDA graph too, not only short ones.
     """
 
-    arrays: Arrays
-    clock: Clock
     ceilings: Ceilings
     peers: tuple[str, ...]
-    repeats: int
     passes: str
     graph: bool
 
@@ -64,22 +70,54 @@ class Result(Measured[Floor]):
     def label(self) -> str:
         return self.shape.text
 
+    @property
+    def names(self) -> list[str]:
+        return [self.shape.text, self.dtype]
+
+    @property
+    def figures(self) -> list[str]:
+        assert self.floor is not None
+        return [
+            *(str(self.steps), *self.times, f"{self.share:.2f}", milliseconds(self.floor.ms)),
+            self.floor.bound,
+            *(milliseconds(self.floor.one_pass_ms), error_text(self.kronop.error)),
+        ]
+
+    def as_json(self) -> dict[str, object]:
+        """The measurements; times are in milliseconds, `roofline` is floor over time."""
+        floor = self.floor
+        return {
+            "shape": self.shape.text,
+            "rows": self.shape.rows,
+            "factors": self.shape.factors,
+            "dtype": self.dtype,
+            "bytes": self.bytes,
+            "operations": self.operations,
+            "steps": self.steps,
+            "kronop": report.timing_json(self.kronop),
+            "copy_ms": self.copy_ms,
+            "roofline": self.share,
+            "floor": floor
+            and {
+                "ms": floor.ms,
+                "bound": floor.bound,
+                "passes": floor.passes,
+                "one_pass_ms": floor.one_pass_ms,
+                "arithmetic_ms": floor.arithmetic_ms,
+            },
+            "peers": report.peers_json(self),
+        }
+
 
 def run(shape: Shape, dtype: str, setting: Setting, tell: Callable[[str], None]) -> Result:
     """Measures one problem; if something fails, the result has the reason."""
     element = TENSOR_TYPES[dtype].bytes
     result = Result(
-        shape=shape,
-        dtype=dtype,
-        bytes=shape.bytes(element),
-        operations=shape.operations,
+        shape=shape, dtype=dtype, bytes=shape.bytes(element), operations=shape.operations
     )
-    try:
-        _measure(result, setting, tell)
-    except (KronopError, MemoryError, RuntimeError) as error:
-        # torch raises RuntimeError for most failures, also if memory runs out.
-        result.kronop = Timing(reason=first_line(error))
-    setting.arrays.release()
+    attempted(result, setting, lambda: _measure(result, setting, tell))
+    if result.floor is None:
+        result.kronop = Timing(reason=result.kronop.reason)
     return result
 
 
@@ -102,22 +140,25 @@ def _measure(result: Result, setting: Setting, tell: Callable[[str], None]) -> N
     variants = {"kronop": calls, "copy": _copies(arrays, xs, ys)}
     for name in setting.peers:
         tell(f"warming up {name}")
-        timing = result.peers[name] = Timing()
-        variants |= _peer(name, timing, result, setting, xs, factors, check)
+        calls_of = functools.partial(peers.calls_of, name, arrays, shape, dtype, xs, factors)
+        error_of = functools.partial(_error_of_peer, check, name)
+        variants |= compared(name, result, setting, calls_of, error_of)
     tell(f"timing {', '.join(variants)}")
-    _time(result, setting, variants)
+    own, moved = ("kronop", "copy"), result.bytes
+    times = time_together(variants, result, setting, moved=moved, graph=setting.graph, own=own)
+    result.copy_ms = times["copy"]
     elements = math.prod(xs[0].shape) + math.prod(ys[0].shape)
     copied = elements // 2 * 2 * TENSOR_TYPES[dtype].bytes
     _set_floor(result, setting, copied, operation.target)
 
 
-def _factor(arrays: Arrays, size: tuple[int, int], dtype: str) -> Any:
+def _factor(arrays: Arrays, size: tuple[int, int], dtype: str) -> Tensor:
     """Normally distributed values; scaled down in float16 so that long products don't overflow."""
     factor = arrays.random(size, dtype)
     return factor / math.sqrt(size[0]) if dtype == "float16" else factor
 
 
-def _operation(shape: Shape, dtype: str, device: str) -> Any:
+def _operation(shape: Shape, dtype: str, device: str) -> kronop.KronMatmulOperation:
     """The operation for new row-major tensors, with the largest alignment that these have."""
     element = TENSOR_TYPES[dtype]
     width = 16 // element.bytes
@@ -140,7 +181,10 @@ def target_of(device: str) -> str | kronop.Target:
 
 
 def _kronop_calls(
-    operation: Any, xs: Sequence[Any], ys: Sequence[Any], factors: Sequence[Any]
+    operation: kronop.KronMatmulOperation,
+    xs: Sequence[Tensor],
+    ys: Sequence[Tensor],
+    factors: Sequence[Tensor],
 ) -> list[Call]:
     return [
         functools.partial(
@@ -151,14 +195,14 @@ def _kronop_calls(
     ]
 
 
-def _copies(arrays: Arrays, xs: Sequence[Any], ys: Sequence[Any]) -> list[Call]:
+def _copies(arrays: Arrays, xs: Sequence[Tensor], ys: Sequence[Tensor]) -> list[Call]:
     """Copies that read and write together as many elements as X and Y have.
 
     They copy X to Y as far as both reach, and one half of the larger tensor's rest to its other
     half. This may change X, so results must be checked before.
     """
 
-    def copy(x: Any, y: Any) -> Call:
+    def copy(x: Tensor, y: Tensor) -> Call:
         common = min(len(x), len(y))
         rest = (x if len(x) > common else y)[common:]
         half = len(rest) // 2
@@ -172,63 +216,28 @@ def _copies(arrays: Arrays, xs: Sequence[Any], ys: Sequence[Any]) -> list[Call]:
 class _Check:
     """Compares results with float64; only some rows if X is large."""
 
-    def __init__(self, arrays: Arrays, x: Any, factors: Sequence[Any]) -> None:
+    def __init__(self, arrays: Arrays, x: Tensor, factors: Sequence[Tensor]) -> None:
         rows, columns = x.shape
         self._rows = spread_rows(rows, _CHECKED // columns)
         self._arrays = arrays
         x = arrays.double(arrays.rows(x, self._rows))
         self._expected = shuffle(x, [arrays.double(factor) for factor in factors])
 
-    def error(self, y: Any) -> float:
+    def error(self, y: Tensor) -> float:
         """The relative error; infinite if an element of Y was not written or overflowed."""
         if not self._arrays.is_finite(y):
             return math.inf
         return self._arrays.error(self._arrays.rows(y, self._rows), self._expected)
 
 
-def _peer(
-    name: str,
-    timing: Timing,
-    result: Result,
-    setting: Setting,
-    xs: Sequence[Any],
-    factors: Sequence[Any],
-    check: _Check,
-) -> dict[str, list[Call]]:
-    """{name: the peer's calls} after a check of its result; empty, with a reason in `timing`, if
-    the peer fails."""
-    try:
-        calls = peers.calls_of(name, setting.arrays, result.shape, result.dtype, xs, factors)
-        if len(calls) > 1:
-            calls = keeping(calls)
-        timing.error = check.error(peers.result_of(name, calls[0]()))
-    except Exception as error:  # A peer may fail in any way; the others are still timed.
-        timing.reason = first_line(error)
-        setting.arrays.release()
-        return {}
-    return {name: calls}
-
-
-def _time(result: Result, setting: Setting, variants: dict[str, list[Call]]) -> None:
-    times = time_together(
-        variants,
-        {"kronop": result.kronop, **result.peers},
-        ("kronop", "copy"),
-        setting.arrays,
-        setting.clock,
-        setting.repeats,
-        moved=result.bytes,
-        graph=setting.graph,
-    )
-    result.copy_ms = times["copy"]
+def _error_of_peer(check: _Check, name: str, found: Tensor) -> float:
+    return check.error(peers.result_of(name, found))
 
 
 def _set_floor(result: Result, setting: Setting, copied: int, target: kronop.Target) -> None:
     if result.kronop.error == math.inf:
         raise DeviceError(
-            mismatch(
-                "result", expected="finite numbers", got="NaN or infinity", hint="report the shape"
-            )
+            "result", expected="finite numbers", got="NaN or infinity", hint="report the shape"
         )
     assert result.copy_ms is not None
     bandwidth = setting.ceilings.copy_bytes_per_second

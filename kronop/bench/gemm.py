@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 from kronop.args.host import thread_count
 from kronop.bench import report
 from kronop.bench.arrays import Arrays, spread_rows
-from kronop.bench.protocol import Call, Clock, keeping, sets_for
-from kronop.bench.timing import Measured, PeerUnavailableError, Timing, first_line, time_together
+from kronop.bench.protocol import Call, keeping, sets_for
+from kronop.bench.table import Table, error_text, milliseconds
+from kronop.bench.timing import (
+    Measured,
+    PeerUnavailableError,
+    Setting,
+    Timing,
+    attempted,
+    first_line,
+    time_together,
+)
 from kronop.descriptions.activation import ACTIVATION_NAMES
 from kronop.descriptions.datatype import FLOAT8, TENSOR_TYPES, DataType, result_type
-from kronop.errors import DeviceError, KronopError, mismatch
+from kronop.errors import DeviceError
 from kronop.families.gemm.api import arguments_of, matmul
+from kronop.families.gemm.arguments import GemmArguments
+from kronop.families.gemm.operation import GemmOperationUniversal
 from kronop.families.gemm.size import GemmSize
+from kronop.tensors import Tensor
 
 # What is done to a product A B: nothing, a bias is added, or an activation is applied after that.
 EPILOGUES = ("none", "bias", *ACTIVATION_NAMES)
@@ -25,20 +37,12 @@ PEERS = ("torch", "fused")
 _CHECKED_ROWS = 64
 # Relative errors of one rounding to a type.
 _UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-_COLUMNS = (
-    *(("(batch x) M x N x K", 20), ("type", 13), ("epilogue", 10), ("ms", 10), ("graph us", 9)),
-    *(("Tflop/s", 9), ("floor", 6), ("floor ms", 9), ("error", 8)),
-)
-_PEER_WIDTH = 24
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What all cases of a run share."""
-
-    arrays: Arrays
-    clock: Clock
-    repeats: int
+TABLE = Table(
+    (
+        *(("(batch x) M x N x K", 20), ("type", 13), ("epilogue", 10), ("ms", 10)),
+        *(("graph us", 9), ("Tflop/s", 9), ("floor", 6), ("floor ms", 9), ("error", 8)),
+    )
+).beside(PEERS, "{} ms (gain) error", 24)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,23 +90,53 @@ class Result(Measured[UnitFloor]):
         """Operations in a second, in 10^12."""
         return self.operations / self.kronop.ms / 1e9 if self.kronop.ms else None
 
+    @property
+    def names(self) -> list[str]:
+        return [self.text, self.dtype, self.epilogue]
+
+    @property
+    def figures(self) -> list[str]:
+        assert self.floor is not None
+        shares = f"{self.rate:.4g}", f"{self.share:.2f}"
+        return [*self.times, *shares, milliseconds(self.floor.ms), error_text(self.kronop.error)]
+
+    def beside(self, peer: Timing) -> str:
+        text = Measured.beside(self, peer)
+        return text if peer.ms is None else f"{text} {error_text(peer.error)}"
+
+    def as_json(self) -> dict[str, object]:
+        """Everything that was measured; times are in milliseconds, `share` is floor over time."""
+        size, floor = self.size, self.floor
+        return {
+            "m": size.m,
+            "n": size.n,
+            "k": size.k,
+            "batch": size.batch,
+            "dtype": self.dtype,
+            "epilogue": self.epilogue,
+            "operations": self.operations,
+            "bytes": self.moved,
+            "kronop": report.timing_json(self.kronop),
+            "share": self.share,
+            "floor": floor and {"ms": floor.ms, "bound": floor.bound},
+            "peers": report.peers_json(self),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class _Operands:
-    a: Any
-    b: Any
-    bias: Any
+    a: Tensor
+    b: Tensor
+    bias: Tensor
 
 
-def run(size: GemmSize, dtype: str, epilogue: str, setting: Setting) -> Result:
+def run(
+    size: GemmSize, dtype: str, epilogue: str, setting: Setting, tell: Callable[[str], None]
+) -> Result:
     """Measures one case; if something fails, the result has the reason."""
+    tell("compiling and timing")
     result = Result(size=size, dtype=dtype, epilogue=epilogue)
-    try:
-        _measure(result, setting)
-    except (KronopError, MemoryError, RuntimeError) as error:
-        result.kronop.reason = first_line(error)
-    setting.arrays.release()
-    return result
+    return attempted(result, setting, lambda: _measure(result, setting))
 
 
 def _measure(result: Result, setting: Setting) -> None:
@@ -110,38 +144,28 @@ def _measure(result: Result, setting: Setting) -> None:
     sets = [_operands(result, arrays) for _ in range(sets_for(result.moved))]
     activation = result.epilogue if result.epilogue in ACTIVATION_NAMES else None
 
-    def own(item: _Operands) -> Any:
+    def own(item: _Operands) -> Tensor:
         # A name of an epilogue, or none.
         return matmul(item.a, item.b, bias=item.bias, activation=activation)  # type: ignore[arg-type]
 
-    timings = {"kronop": result.kronop, **{name: Timing() for name in PEERS}}
-    result.peers = {name: timings[name] for name in PEERS}
+    result.peers = {name: Timing() for name in PEERS}
     variants: dict[str, list[Call]] = {}
     checked = _Checked(result, sets[0])
-    for name in timings:
+    for name, timing in (("kronop", result.kronop), *result.peers.items()):
         try:
             way = own if name == "kronop" else _peer(name, result, arrays.device)
             if way is None:
                 continue
-            timings[name].error = checked.error(way(sets[0]))
+            timing.error = checked.error(way(sets[0]))
         except (PeerUnavailableError, RuntimeError) as error:
             if name == "kronop":
                 raise
-            timings[name].reason = first_line(error)
+            timing.reason = first_line(error)
             continue
         variants[name] = keeping([functools.partial(way, item) for item in sets])
     _check_error(result)
     arguments = arguments_of(sets[0].a, sets[0].b, bias=sets[0].bias, activation=activation)
-    time_together(
-        variants,
-        timings,
-        ("kronop",),
-        arrays,
-        setting.clock,
-        setting.repeats,
-        moved=result.moved,
-        graph=False,
-    )
+    time_together(variants, result, setting, moved=result.moved, graph=False)
     result.floor = _floor(arguments)
 
 
@@ -162,10 +186,10 @@ def _operands(result: Result, arrays: Arrays) -> _Operands:
     return _Operands(a, b.swapaxes(-1, -2) if turned else b, bias)
 
 
-def _floor(arguments: Any) -> UnitFloor:
+def _floor(arguments: GemmArguments) -> UnitFloor:
     """The sum of the floors of the plan's steps; those of CPUs are of one core. Steps that only
     prepare operands, which another plan would not have, have none."""
-    operation = arguments.operation
+    operation = cast("GemmOperationUniversal", arguments.operation)
     found = [
         step.least.floor(operation.target, arguments.size)
         for step in operation.plan_for(arguments.size).steps
@@ -193,7 +217,7 @@ class _Checked:
             expected = _activation(result.epilogue)(expected)
         self._expected = expected
 
-    def error(self, found: Any) -> float:
+    def error(self, found: Tensor) -> float:
         """The norm of the error over that of the result; infinite if that is not finite."""
         rows = self._picked(found).double()
         if not self._torch.isfinite(rows).all():
@@ -201,7 +225,7 @@ class _Checked:
         norm = float(self._expected.norm())
         return float((rows - self._expected).norm()) / norm if norm else 0.0
 
-    def _picked(self, item: Any) -> Any:
+    def _picked(self, item: Tensor) -> Tensor:
         return item.index_select(-2, self._rows)
 
 
@@ -213,20 +237,18 @@ def _check_error(result: Result) -> None:
     error = result.kronop.error
     if error is None or not error <= most:
         raise DeviceError(
-            mismatch(
-                "error of matmul", expected=f"at most {most:.1e}", got=error, hint="report the case"
-            )
+            "error of matmul", expected=f"at most {most:.1e}", got=error, hint="report the case"
         )
 
 
-def _activation(name: str) -> Callable[[Any], Any]:
+def _activation(name: str) -> Callable[[Tensor], Tensor]:
     import torch
 
-    found: Callable[[Any], Any] = getattr(torch.nn.functional, name)
+    found: Callable[[Tensor], Tensor] = getattr(torch.nn.functional, name)
     return found
 
 
-def _peer(name: str, result: Result, device: str) -> Callable[[_Operands], Any] | None:
+def _peer(name: str, result: Result, device: str) -> Callable[[_Operands], Tensor] | None:
     """A product by torch: with its activation in eager mode, or ("fused") by its one function for
     relu and gelu, whose gelu on a GPU is the approximation by tanh; None where there is no such.
 
@@ -249,7 +271,7 @@ def _peer(name: str, result: Result, device: str) -> Callable[[_Operands], Any] 
     return lambda item: finish(product(item))
 
 
-def _product(result: Result, device: str) -> Callable[[_Operands], Any]:
+def _product(result: Result, device: str) -> Callable[[_Operands], Tensor]:
     """torch's product, plus a bias if there is one."""
     import torch
 
@@ -257,7 +279,7 @@ def _product(result: Result, device: str) -> Callable[[_Operands], Any]:
     if kind.bytes != 1:
         if result.epilogue != "none" and result.size.batch == 1:
             return lambda item: torch.addmm(item.bias, item.a, item.b)
-        product: Callable[[_Operands], Any] = lambda item: torch.matmul(item.a, item.b)  # noqa: E731
+        product: Callable[[_Operands], Tensor] = lambda item: torch.matmul(item.a, item.b)  # noqa: E731
     elif result.size.batch != 1:
         raise PeerUnavailableError("no batches of 8-bit types")
     elif kind in FLOAT8:
@@ -272,60 +294,7 @@ def _product(result: Result, device: str) -> Callable[[_Operands], Any]:
     return lambda item: product(item) + item.bias
 
 
-def _scaled(one: Any, item: _Operands) -> Any:
+def _scaled(one: Tensor, item: _Operands) -> Tensor:
     import torch
 
     return torch._scaled_mm(item.a, item.b, one, one, out_dtype=torch.bfloat16)
-
-
-def columns() -> str:
-    """The heading of the table."""
-    names = [name.ljust(width) for name, width in _COLUMNS]
-    names += [f"{name} ms (gain) error".ljust(_PEER_WIDTH) for name in PEERS]
-    return " ".join(names).rstrip()
-
-
-def row(result: Result) -> str:
-    """A line of the table; for a failed case it gives the reason."""
-    cells = [result.text, result.dtype, result.epilogue]
-    own = result.kronop
-    if result.floor is None or result.share is None:
-        return f"{_padded(cells)} failed: {own.reason}"
-    cells += [
-        report.milliseconds(own.ms),
-        report.microseconds(own.graph_ms),
-        f"{result.rate:.4g}",
-        f"{result.share:.2f}",
-        report.milliseconds(result.floor.ms),
-        report.error_text(own.error),
-    ]
-    peers = [_told(result, result.peers[name]).ljust(_PEER_WIDTH) for name in PEERS]
-    return " ".join([_padded(cells), *peers]).rstrip()
-
-
-def _padded(cells: Sequence[str]) -> str:
-    return " ".join(cell.ljust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=False))
-
-
-def _told(result: Result, timing: Timing) -> str:
-    text = report.peer_text(result, timing)
-    return text if timing.ms is None else f"{text} {report.error_text(timing.error)}"
-
-
-def as_json(result: Result) -> Mapping[str, Any]:
-    """Everything that was measured; times are in milliseconds, `share` is floor over time."""
-    size, floor = result.size, result.floor
-    return {
-        "m": size.m,
-        "n": size.n,
-        "k": size.k,
-        "batch": size.batch,
-        "dtype": result.dtype,
-        "epilogue": result.epilogue,
-        "operations": result.operations,
-        "bytes": result.moved,
-        "kronop": report.timing_json(result.kronop),
-        "share": result.share,
-        "floor": floor and {"ms": floor.ms, "bound": floor.bound},
-        "peers": {name: report.timing_json(timing) for name, timing in result.peers.items()},
-    }

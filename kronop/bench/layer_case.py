@@ -7,30 +7,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kronop.bench import layers
-from kronop.bench.arrays import Arrays
 from kronop.bench.layers import Check, Inputs
 from kronop.bench.patterns import Case
-from kronop.bench.protocol import (
-    SHORT_MS,
-    Call,
-    Clock,
-    graph_milliseconds,
-    medians,
-    needs_flush,
-    settle_seconds,
-)
+from kronop.bench.protocol import Call, medians, needs_flush, settle_seconds
 from kronop.bench.roofline import Ceilings, Floor, floor_of, own_bandwidth
 from kronop.bench.rows import Row
 from kronop.bench.timing import (
     LEAST_ROUNDS,
     OUT_OF_MEMORY,
     Timing,
+    fill,
     first_line,
     probe,
     rounds_within,
 )
+from kronop.bench.timing import Setting as Shared
 from kronop.descriptions.datatype import TENSOR_TYPES
-from kronop.errors import DeviceError, mismatch
+from kronop.errors import DeviceError
 
 # All rounds of a variant together take about this long; a variant that takes longer in one round is
 # timed only once.
@@ -38,19 +31,15 @@ _BUDGET_MS = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Shared):
     """The settings that all cases of a run share.
 
     Attributes:
-        repeats: the most rounds of timing.
         device: name of the GPU or CPU.
         versions: versions of kronop and torch.
     """
 
-    arrays: Arrays
-    clock: Clock
     ceilings: Ceilings
-    repeats: int
     device: str
     versions: str
 
@@ -102,12 +91,10 @@ def settle(setting: Setting) -> None:
         setting.clock.wait()
     except RuntimeError as error:
         raise DeviceError(
-            mismatch(
-                "GPU",
-                expected="an answer",
-                got=first_line(error),
-                hint="start again: with --csv the run goes on behind this",
-            )
+            "GPU",
+            expected="an answer",
+            got=first_line(error),
+            hint="start again: with --csv the run goes on behind this",
         ) from error
     setting.arrays.release()
 
@@ -187,7 +174,7 @@ def _recover(setting: Setting) -> None:
 
 def _time(
     inputs: Inputs,
-    variants: Mapping[str, Sequence[Call]],
+    variants: Mapping[str, list[Call]],
     group: Mapping[str, Timing],
     probes: Mapping[str, float],
     setting: Setting,
@@ -197,13 +184,7 @@ def _time(
     counts = {name: rounds_within(_BUDGET_MS, probes[name], setting.repeats) for name in variants}
     settled = settle_seconds(setting.arrays.device, flush)
     for name, ms in medians(variants, setting.clock, counts, flush, settled).items():
-        timing = group[name]
-        timing.ms = ms
-        if setting.arrays.device == "cuda" and ms < SHORT_MS:
-            try:
-                timing.graph_ms = graph_milliseconds(variants[name], LEAST_ROUNDS)
-            except Exception as error:  # An algorithm may do things that CUDA can't capture.
-                timing.reason = f"not captured: {first_line(error)}"
+        fill(group[name], ms, variants[name], setting, LEAST_ROUNDS, graph=False)
 
 
 def _row(case: Case, algorithm: str, timing: Timing, floor: Floor, setting: Setting) -> Row:

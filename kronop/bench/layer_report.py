@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kronop.bench.layers import OURS
-from kronop.bench.report import error_text, milliseconds
 from kronop.bench.rows import Row
+from kronop.bench.table import Table, error_text, milliseconds
 
-_COLUMNS = (
-    ("a,b,c,d", 18),
-    ("type", 13),
-    ("batch", 6),
-    ("ms", 8),
-    ("graph ms", 9),
-    ("roofline", 9),
-    ("floor ms", 9),
-    ("is of", 11),
-    ("error", 9),
+_TABLE = Table(
+    (
+        *(("a,b,c,d", 18), ("type", 13), ("batch", 6), ("ms", 8), ("graph ms", 9)),
+        *(("roofline", 9), ("floor ms", 9), ("is of", 11), ("error", 9)),
+    )
 )
-_OTHER_WIDTH = 17
+
+
+def _table(algorithms: Iterable[str]) -> Table:
+    """kronop's columns, then one column for each other algorithm."""
+    return _TABLE.beside([name for name in algorithms if name != OURS], "{} (gain)", 17)
 
 
 def columns(algorithms: Sequence[str]) -> str:
-    """The heading: kronop's columns, then one column for each other algorithm."""
-    names = [name.ljust(width) for name, width in _COLUMNS]
-    names += [f"{name} (gain)".ljust(_OTHER_WIDTH) for name in algorithms if name != OURS]
-    return " ".join(names).rstrip()
+    """The heading of the table."""
+    return _table(algorithms).heading()
 
 
 def line(rows: Sequence[Row]) -> str:
@@ -44,10 +41,9 @@ def line(rows: Sequence[Row]) -> str:
         any_row.bound,
         error_text(ours.error if ours else None),
     ]
-    padded = [cell.ljust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True)]
-    padded += [_other(row, ours).ljust(_OTHER_WIDTH) for row in rows if row is not ours]
+    cells += [_other(row, ours) for row in rows if row is not ours]
     told = [f"  {row.algorithm}: {row.reason}" for row in rows if row.reason]
-    return "\n".join([" ".join(padded).rstrip(), *told])
+    return "\n".join([_table(row.algorithm for row in rows).line(cells), *told])
 
 
 def _other(row: Row, ours: Row | None) -> str:

@@ -9,14 +9,18 @@ import functools
 import math
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kronop.bench.arrays import Arrays
 from kronop.bench.patterns import Case, Pattern
 from kronop.bench.protocol import Call, keeping, sets_for
 from kronop.descriptions.datatype import TENSOR_TYPES
+from kronop.tensors import Tensor
+
+if TYPE_CHECKING:
+    import torch
 
 ALGORITHMS = ("kernel", "bmm", "einsum", "bsr", "dense", "sparse")
 OURS = "kernel"
@@ -52,7 +56,7 @@ class Inputs:
             else (features, self.case.batch)
         )
 
-    def layer(self, algorithm: str) -> Any:
+    def layer(self, algorithm: str) -> torch.nn.Module | Callable[[Tensor], Tensor]:
         """A layer with these weights and no bias; for types of one byte, which layers don't have,
         the algorithm's function."""
         from kronop.bench.models.formed import Dense, Sparse
@@ -81,7 +85,7 @@ class Inputs:
     def _is_multiplied(self) -> bool:
         return bool(self.weight.is_cuda or self.weight.element_size() > 2)
 
-    def calls(self, layer: Any) -> list[Call]:
+    def calls(self, layer: Callable[[Tensor], Tensor]) -> list[Call]:
         """One call for each set, which returns its results: Y and, with backward, the gradients.
 
         With several sets, each call keeps its results until its next turn, so that results rotate
@@ -91,13 +95,13 @@ class Inputs:
         calls: list[Call] = [functools.partial(run, layer, index) for index in range(self.sets)]
         return keeping(calls) if self.sets > 1 else calls
 
-    def _forward(self, layer: Any, index: int) -> list[Any]:
+    def _forward(self, layer: Callable[[Tensor], Tensor], index: int) -> list[Tensor]:
         import torch
 
         with torch.no_grad():
             return [layer(self.xs[index])]
 
-    def _backward(self, layer: Any, index: int) -> list[Any]:
+    def _backward(self, layer: torch.nn.Module, index: int) -> list[Tensor]:
         import torch
 
         x = self.xs[index]
@@ -133,12 +137,12 @@ class Check:
             self._expected.append(_product(g, weight.transpose(1, 2), pattern, "acbd"))
             self._expected.append(self._weight_gradient(inputs.xs[0], inputs.gs[0]))
 
-    def complaint(self, results: Sequence[Any]) -> str:
+    def complaint(self, results: Sequence[Tensor]) -> str:
         """Says that the results have the wrong element type; empty if it is right."""
         got, expected = str(results[0].dtype), f"torch.{self._case.result.name}"
         return "" if got == expected else f"its sums are {got}, not {expected}"
 
-    def error(self, results: Sequence[Any]) -> float:
+    def error(self, results: Sequence[Tensor]) -> float:
         """The largest relative error of a result; infinite if an element is not finite."""
         import torch
 
@@ -152,20 +156,20 @@ class Check:
             for item, expected in zip(found, self._expected, strict=True)
         )
 
-    def _block(self, gradient: Any, i: int, l: int) -> Any:
+    def _block(self, gradient: Tensor, i: int, l: int) -> Tensor:
         """The block (b, c) at [i, :, :, l] of a gradient of weights or of the dense matrix."""
         a, b, c, d = self._case.pattern.sizes
         if gradient.dim() == 2:
             return gradient.view(a, b, d, a, c, d)[i, :, l, i, :, l].double()
         return gradient[i, :, :, l].double()
 
-    def _picked(self, value: Any) -> Any:
+    def _picked(self, value: Tensor) -> Tensor:
         """The sampled rows in float64, as (rows, features)."""
         value = value.detach()
         picked = value[self._rows] if self._case.layout == "first" else value[:, self._rows].T
         return picked.double()
 
-    def _weight_gradient(self, x: Any, g: Any) -> Any:
+    def _weight_gradient(self, x: Tensor, g: Tensor) -> Tensor:
         """The expected gradients of the sampled blocks [i, :, :, l] of the weights."""
         import torch
 
@@ -178,7 +182,7 @@ class Check:
         )
 
 
-def _product(x: Any, weight: Any, pattern: Pattern, order: str) -> Any:
+def _product(x: Tensor, weight: Tensor, pattern: Pattern, order: str) -> Tensor:
     """Rows of X times K', or times K if `weight` is transposed to (a, c, b, d)."""
     import torch
 

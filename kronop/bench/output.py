@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 
 
 def check_folders(*names: str | None) -> None:
@@ -16,7 +16,5 @@ def check_folders(*names: str | None) -> None:
     for name in filter(None, names):
         if not Path(name).absolute().parent.is_dir():
             raise ArgumentError(
-                mismatch(
-                    "output", expected="a file in a folder", got=name, hint="make the folder first"
-                )
+                "output", expected="a file in a folder", got=name, hint="make the folder first"
             )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from kronop.core.command import rows_of
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 
 # The paper's batch: 196 tokens of 128 images.
 BATCH = 25088
@@ -135,9 +135,7 @@ def sample(count: int) -> list[Pattern]:
         ArgumentError: `count` is below 1.
     """
     if count < 1:
-        raise ArgumentError(
-            mismatch("--sample", expected="at least 1", got=count, hint="60 take minutes")
-        )
+        raise ArgumentError("--sample", expected="at least 1", got=count, hint="60 take minutes")
     patterns = grid()
     random.Random(0).shuffle(patterns)
     strata: dict[tuple[int, int], list[Pattern]] = {}
@@ -167,12 +165,10 @@ def parse(texts: Sequence[str]) -> list[tuple[int | None, Pattern]]:
         rows, pattern = rows_of(text)
         if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*){3}", pattern):
             raise ArgumentError(
-                mismatch(
-                    "--patterns",
-                    expected="a,b,c,d, as 6,64,64,1, or with rows as 256:6,64,64,1",
-                    got=repr(text),
-                    hint="K is I_a x dense(b, c) x I_d in structure",
-                )
+                "--patterns",
+                expected="a,b,c,d, as 6,64,64,1, or with rows as 256:6,64,64,1",
+                got=repr(text),
+                hint="K is I_a x dense(b, c) x I_d in structure",
             )
         found.append((rows, Pattern(*map(int, pattern.split(",")))))
     return found

@@ -6,12 +6,12 @@ import importlib
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from kronop.bench.arrays import Arrays, shuffle
 from kronop.bench.protocol import Call
 from kronop.bench.shapes import Shape
 from kronop.bench.timing import PeerUnavailableError, need
+from kronop.tensors import Tensor
 
 NAMES = ("shuffle", "fastkron", "linear_operator")
 # The compute capabilities of FastKron's kernels; on later GPUs its wheel ends the process.
@@ -25,11 +25,16 @@ fastkronnumpy.gemkm(x, [numpy.ones(shape, numpy.{dtype}) for shape in {factors}]
 """
 
 
-Peer = Callable[[Arrays, Shape, str, Sequence[Any], Sequence[Any]], list[Call]]
+Peer = Callable[[Arrays, Shape, str, Sequence[Tensor], Sequence[Tensor]], list[Call]]
 
 
 def calls_of(
-    name: str, arrays: Arrays, shape: Shape, dtype: str, xs: Sequence[Any], factors: Sequence[Any]
+    name: str,
+    arrays: Arrays,
+    shape: Shape,
+    dtype: str,
+    xs: Sequence[Tensor],
+    factors: Sequence[Tensor],
 ) -> list[Call]:
     """One call for each X; `result_of` turns what it returns into Y.
 
@@ -39,19 +44,19 @@ def calls_of(
     return _PEERS[name](arrays, shape, dtype, xs, factors)
 
 
-def result_of(name: str, value: Any) -> Any:
+def result_of(name: str, value: Tensor) -> Tensor:
     """Y as (M, columns), from what a call of the peer returned."""
     return value.swapaxes(0, 1) if name == "linear_operator" else value
 
 
 def _shuffle(
-    arrays: Arrays, shape: Shape, dtype: str, xs: Sequence[Any], factors: Sequence[Any]
+    arrays: Arrays, shape: Shape, dtype: str, xs: Sequence[Tensor], factors: Sequence[Tensor]
 ) -> list[Call]:
     return [lambda x=x: shuffle(x, factors) for x in xs]  # type: ignore[misc]
 
 
 def _fastkron(
-    arrays: Arrays, shape: Shape, dtype: str, xs: Sequence[Any], factors: Sequence[Any]
+    arrays: Arrays, shape: Shape, dtype: str, xs: Sequence[Tensor], factors: Sequence[Tensor]
 ) -> list[Call]:
     need("pyfastkron")
     if dtype not in ("float32", "float64"):
@@ -65,7 +70,7 @@ def _fastkron(
 
 
 def _linear_operator(
-    arrays: Arrays, shape: Shape, dtype: str, xs: Sequence[Any], factors: Sequence[Any]
+    arrays: Arrays, shape: Shape, dtype: str, xs: Sequence[Tensor], factors: Sequence[Tensor]
 ) -> list[Call]:
     need("linear_operator")
     if arrays.framework != "torch":

@@ -10,7 +10,7 @@ import importlib.util
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kronop.bench.case import Result
 from kronop.bench.layers import OURS
@@ -18,7 +18,11 @@ from kronop.bench.patterns import Case
 from kronop.bench.roofline import Ceilings
 from kronop.bench.rows import Row
 from kronop.descriptions.datatype import TENSOR_TYPES
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _ENDINGS = (".png", ".svg")
 _MARKERS = {"kronop": "o", "shuffle": "x", "fastkron": "^", "linear_operator": "+"}
@@ -46,28 +50,25 @@ def check(path: str, option: str = "--plot") -> None:
     """
     if not path.endswith(_ENDINGS):
         raise ArgumentError(
-            mismatch(
-                option,
-                expected=f"a name that ends in {' or '.join(_ENDINGS)}",
-                got=path,
-                hint="rename it",
-            )
+            option,
+            expected=f"a name that ends in {' or '.join(_ENDINGS)}",
+            got=path,
+            hint="rename it",
         )
     if importlib.util.find_spec("matplotlib") is None:
         raise ArgumentError(
-            mismatch(
-                option,
-                expected="matplotlib",
-                got="no such package",
-                hint=f"pip install matplotlib, or leave {option} out",
-            )
+            option,
+            expected="matplotlib",
+            got="no such package",
+            hint=f"pip install matplotlib, or leave {option} out",
         )
 
 
-def figure_of(width: float, height: float) -> Any:
+def figure_of(width: float, height: float) -> Figure:
     """An empty figure of that size in inches, whose parts make room for each other."""
     made = importlib.import_module("matplotlib.figure").Figure
-    return made(figsize=(width, height), dpi=120, layout="constrained", facecolor="white")
+    figure: Figure = made(figsize=(width, height), dpi=120, layout="constrained", facecolor="white")
+    return figure
 
 
 def save(path: str, results: Sequence[Result], ceilings: Ceilings, title: str) -> None:
@@ -141,7 +142,7 @@ def _shown(results: Sequence[Result]) -> list[str]:
     return [name for name in _MARKERS if any(_times(name, results))]
 
 
-def _points(axes: Any, results: Sequence[Result], colour: str) -> None:
+def _points(axes: Axes, results: Sequence[Result], colour: str) -> None:
     for name in _shown(results):
         x, y = zip(*_times(name, results), strict=True)
         strength = 1.0 if name == "kronop" else 0.4
@@ -149,7 +150,7 @@ def _points(axes: Any, results: Sequence[Result], colour: str) -> None:
 
 
 def _roof(
-    axes: Any, results: Sequence[Result], ceilings: Ceilings, dtype: str, colour: str
+    axes: Axes, results: Sequence[Result], ceilings: Ceilings, dtype: str, colour: str
 ) -> None:
     intensities = [result.operations / result.bytes for result in results]
     least, most = min(intensities) / 2, max(intensities) * 2
@@ -160,7 +161,7 @@ def _roof(
     axes.plot(x, y, color=colour, lw=1, label=f"roofline, {dtype}")
 
 
-def _label(axes: Any, results: Sequence[Result], colours: dict[str, str]) -> None:
+def _label(axes: Axes, results: Sequence[Result], colours: dict[str, str]) -> None:
     """Writes the shape beside each of kronop's points, where it covers no point and no label."""
     scale = 72 / axes.figure.dpi
     to_page = axes.transData.transform

@@ -117,9 +117,9 @@ def keeping(calls: Sequence[Call]) -> list[Call]:
     Results then rotate among buffers, as operands do. A result that is freed at once would give its
     memory, which is in the caches, to the next call.
     """
-    kept: list[Any] = [None] * len(calls)
+    kept: list[object] = [None] * len(calls)
 
-    def keep(index: int) -> Any:
+    def keep(index: int) -> object:
         kept[index] = None
         kept[index] = calls[index]()
         return kept[index]

@@ -9,33 +9,27 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import kronop
-from kronop.bench.arrays import Arrays, spread_rows
-from kronop.bench.protocol import Call, Clock, keeping, sets_for
-from kronop.bench.report import microseconds, milliseconds
+from kronop.bench.arrays import spread_rows
+from kronop.bench.protocol import Call, keeping, sets_for
 from kronop.bench.roofline import copy_bandwidth
 from kronop.bench.shapes import Shape
-from kronop.bench.timing import Measured, Timing, first_line, time_together
-from kronop.errors import DeviceError, KronopError, mismatch
+from kronop.bench.table import Table, microseconds, milliseconds
+from kronop.bench.timing import Measured, Setting, Timing, attempted, time_together
+from kronop.errors import DeviceError
+from kronop.tensors import Tensor
 
 DTYPES = ("bfloat16", "float16")
 PEERS = ("gemkm", "torch")
 _CHECKED_ROWS = 16
 _UNIT = {"bfloat16": 2.0**-9, "float16": 2.0**-12}
-_COLUMNS = (("M x factors", 16), ("type", 9), ("bits", 4), ("ms", 10), ("graph us", 9))
-_MORE = (("roofline", 9), ("floor ms", 10), ("error", 7))
-_PEER_WIDTH = 34
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What all cases of a run share."""
-
-    arrays: Arrays
-    clock: Clock
-    repeats: int
+TABLE = Table(
+    (
+        *(("M x factors", 16), ("type", 9), ("bits", 4), ("ms", 10), ("graph us", 9)),
+        *(("roofline", 9), ("floor ms", 10), ("error", 7)),
+    )
+).beside(("gemkm + torch", "torch"), "{}, ms and graph us (gains)", 34)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,16 +57,35 @@ class Result(Measured[CopyFloor]):
         columns = 2 * self.shape.input_columns + self.shape.output_columns * self.bits // 8
         return self.shape.rows * (columns + 4)
 
+    @property
+    def names(self) -> list[str]:
+        return [self.shape.text, self.dtype, str(self.bits)]
 
-def run(shape: Shape, dtype: str, bits: int, setting: Setting) -> Result:
+    @property
+    def figures(self) -> list[str]:
+        assert self.floor is not None
+        share = self.floor.ms / (self.kronop.graph_ms or self.kronop.ms or 0.0)
+        told = f"{share:.2f}", milliseconds(self.floor.ms), f"{self.kronop.error:.2f}"
+        return [*self.times, *told]
+
+    def beside(self, peer: Timing) -> str:
+        own = self.kronop
+        if peer.ms is None or not own.ms:
+            return f"- {peer.reason}"
+        text = f"{milliseconds(peer.ms)} ({peer.ms / own.ms:.2f}x)"
+        if peer.graph_ms is None or not own.graph_ms:
+            return text
+        gain = peer.graph_ms / own.graph_ms
+        return f"{text} {microseconds(peer.graph_ms)} ({gain:.2f}x)"
+
+
+def run(
+    shape: Shape, dtype: str, bits: int, setting: Setting, tell: Callable[[str], None]
+) -> Result:
     """Measures one case; if something fails, the result has the reason."""
+    tell("compiling and timing")
     result = Result(shape=shape, dtype=dtype, bits=bits)
-    try:
-        _measure(result, setting)
-    except (KronopError, MemoryError, RuntimeError) as error:
-        result.kronop.reason = first_line(error)
-    setting.arrays.release()
-    return result
+    return attempted(result, setting, lambda: _measure(result, setting))
 
 
 def _measure(result: Result, setting: Setting) -> None:
@@ -82,42 +95,32 @@ def _measure(result: Result, setting: Setting) -> None:
         arrays.random((shape.rows, shape.input_columns), result.dtype)
         for _ in range(sets_for(result.moved))
     ]
-    ways: dict[str, Callable[[Any], Any]] = {
+    ways: dict[str, Callable[[Tensor], Tensor]] = {
         "kronop": lambda x: kronop.quantized_gemkm(x, factors, bits=bits),
         "gemkm": lambda x: quantized_by_torch(kronop.gemkm(x, factors), bits),
         "torch": lambda x: quantized_by_torch(product_by_torch(x, factors), bits),
     }
-    timings = {"kronop": result.kronop, **{name: Timing() for name in PEERS}}
-    result.peers = {name: timings[name] for name in PEERS}
+    result.peers = {name: Timing() for name in PEERS}
+    timings = {"kronop": result.kronop, **result.peers}
     variants: dict[str, list[Call]] = {}
     for name, way in ways.items():
         timings[name].error = _error(result, way(sets[0]), sets[0], factors)
         variants[name] = keeping([functools.partial(way, x) for x in sets])
     most = 0.5 + 2**bits * _UNIT[result.dtype]
-    if not timings["kronop"].error <= most:
+    error = timings["kronop"].error
+    if error is None or not error <= most:
         raise DeviceError(
-            mismatch(
-                "error of quantized_gemkm",
-                expected=f"at most {most:.2g} quanta",
-                got=timings["kronop"].error,
-                hint="report the case",
-            )
+            "error of quantized_gemkm",
+            expected=f"at most {most:.2g} quanta",
+            got=error,
+            hint="report the case",
         )
-    time_together(
-        variants,
-        timings,
-        ("kronop",),
-        arrays,
-        setting.clock,
-        setting.repeats,
-        moved=result.moved,
-        graph=True,
-    )
+    time_together(variants, result, setting, moved=result.moved, graph=True)
     bandwidth = copy_bandwidth(arrays, setting.clock)
     result.floor = CopyFloor(ms=result.moved / bandwidth * 1e3)
 
 
-def product_by_torch(x: Any, factors: Sequence[Any]) -> Any:
+def product_by_torch(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     """x (A x B) of two factors by two matrix products."""
     first, second = factors
     rows, columns = x.shape[0], first.shape[1] * second.shape[1]
@@ -125,12 +128,12 @@ def product_by_torch(x: Any, factors: Sequence[Any]) -> Any:
     return (first.T @ inner).reshape(rows, columns)
 
 
-def quantized_by_torch(y: Any, bits: int) -> tuple[Any, Any]:
+def quantized_by_torch(y: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     """The rows of y as integers, packed for 4 bits, and their scales."""
     return rounded_by_torch(y, y.abs().amax(-1, keepdim=True).float() / (2 ** (bits - 1) - 1), bits)
 
 
-def rounded_by_torch(y: Any, scales: Any, bits: int) -> tuple[Any, Any]:
+def rounded_by_torch(y: Tensor, scales: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     """As `quantized_by_torch`, for scales that are known."""
     import torch
 
@@ -141,7 +144,9 @@ def rounded_by_torch(y: Any, scales: Any, bits: int) -> tuple[Any, Any]:
     return q, scales
 
 
-def _error(result: Result, found: tuple[Any, Any], x: Any, factors: Sequence[Any]) -> float:
+def _error(
+    result: Result, found: tuple[Tensor, Tensor], x: Tensor, factors: Sequence[Tensor]
+) -> float:
     """The largest distance of q scale from the product in float64, in scales, of some rows."""
     import torch
 
@@ -152,41 +157,3 @@ def _error(result: Result, found: tuple[Any, Any], x: Any, factors: Sequence[Any
         q = torch.stack([low, high], -1).flatten(-2)
     expected = product_by_torch(x[picked].double(), [item.double() for item in factors])
     return float(((q.double() * scales.double() - expected) / scales.double()).abs().max())
-
-
-def columns() -> str:
-    """The heading of the table."""
-    names = [name.ljust(width) for name, width in (*_COLUMNS, *_MORE)]
-    names += [f"{name} + torch, ms and graph us (gains)".ljust(_PEER_WIDTH) for name in PEERS[:1]]
-    return " ".join([*names, "torch, ms and graph us (gains)"]).rstrip()
-
-
-def row(result: Result) -> str:
-    """A line of the table; for a failed case it gives the reason."""
-    cells = [result.shape.text, result.dtype, str(result.bits)]
-    if result.floor is None:
-        padded = [cell.ljust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=False)]
-        return f"{' '.join(padded)} failed: {result.kronop.reason}"
-    own = result.kronop
-    best = own.graph_ms or own.ms or 0.0
-    cells += [
-        milliseconds(own.ms),
-        microseconds(own.graph_ms),
-        f"{result.floor.ms / best:.2f}",
-        milliseconds(result.floor.ms),
-        f"{own.error:.2f}",
-    ]
-    wide = (*_COLUMNS, *_MORE)
-    padded = [cell.ljust(width) for cell, (_, width) in zip(cells, wide, strict=True)]
-    padded += [_peer(own, result.peers[name]).ljust(_PEER_WIDTH) for name in PEERS]
-    return " ".join(padded).rstrip()
-
-
-def _peer(own: Timing, other: Timing) -> str:
-    if other.ms is None or not own.ms:
-        return f"- {other.reason}"
-    text = f"{milliseconds(other.ms)} ({other.ms / own.ms:.2f}x)"
-    if other.graph_ms is None or not own.graph_ms:
-        return text
-    gain = other.graph_ms / own.graph_ms
-    return f"{text} {microseconds(other.graph_ms)} ({gain:.2f}x)"

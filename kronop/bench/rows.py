@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kronop.bench.patterns import Case, Pattern
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 
 Key = tuple[str, int, int, int, int, int, str, str, bool, str]
 
@@ -110,12 +110,10 @@ def read(path: str) -> list[Row]:
 
 def _no_rows(path: str, got: str) -> ArgumentError:
     return ArgumentError(
-        mismatch(
-            path,
-            expected=f"a CSV file with the columns {', '.join(_FIELDS)}",
-            got=got,
-            hint="name another file",
-        )
+        path,
+        expected=f"a CSV file with the columns {', '.join(_FIELDS)}",
+        got=got,
+        hint="name another file",
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kronop.core.command import rows_of
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.kron.command import formerly, shape_of
 
 DEFAULTS = {
@@ -97,12 +97,10 @@ def parse(text: str, rows: int | None = None) -> Shape:
     if rows is None and own is None:
         now = formerly(text)
         raise ArgumentError(
-            mismatch(
-                "shape",
-                expected="M in front of the factors, as 1024:8^5 or 16:4x3^2,7",
-                got=repr(text),
-                hint=f"write 1024:{text}" if now is None else f"write {now}, if M comes first",
-            )
+            "shape",
+            expected="M in front of the factors, as 1024:8^5 or 16:4x3^2,7",
+            got=repr(text),
+            hint=f"write 1024:{text}" if now is None else f"write {now}, if M comes first",
         )
     shape = Shape(text, own or 1, tuple(factors))
     return shape if rows is None else shape.with_rows(rows)
@@ -112,7 +110,7 @@ def parse_all(texts: Sequence[str], rows: Sequence[int]) -> list[Shape]:
     """All shapes; if `rows` are given, each shape once for each of them instead of its own M."""
     if any(count < 1 for count in rows):
         raise ArgumentError(
-            mismatch("rows", expected="at least 1", got=min(rows), hint="give positive counts")
+            "rows", expected="at least 1", got=min(rows), hint="give positive counts"
         )
     counts: Sequence[int | None] = rows or [None]
     return [parse(text, count) for text in texts for count in counts]

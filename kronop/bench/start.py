@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kronop.bench.shapes import Shape
-from kronop.errors import DeviceError, mismatch
+from kronop.errors import DeviceError
 
 _PLACE = Path(__file__).parents[2]
 # The program that is timed. It imports nothing of kronop before the clock runs. The CUDA context
@@ -114,12 +114,10 @@ def _laps(shape: Shape, dtype: str, target: str, device: str, folder: str) -> di
     )
     if done.returncode != 0:
         raise DeviceError(
-            mismatch(
-                "benchmark",
-                expected=f"a process that computes {shape.text}",
-                got=(done.stderr.strip().splitlines() or ["nothing"])[-1],
-                hint="run such a call by itself",
-            )
+            "benchmark",
+            expected=f"a process that computes {shape.text}",
+            got=(done.stderr.strip().splitlines() or ["nothing"])[-1],
+            hint="run such a call by itself",
         )
     laps: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return laps

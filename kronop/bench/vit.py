@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
-from kronop.bench.arrays import Arrays
-from kronop.bench.protocol import Call, Clock, graph_milliseconds, medians
+from kronop.bench import timing
+from kronop.bench.protocol import Call, graph_milliseconds, medians
 from kronop.bench.roofline import tf32
 from kronop.bench.timing import first_line
 from kronop.bench.vit_sizes import LINEAR, Sizes
 from kronop.progress import Progress
+from kronop.tensors import Tensor
+
+if TYPE_CHECKING:
+    import torch
+
+    from kronop.bench.models.vit import VisionTransformer
 
 # `nn.Linear` in float32 with TF32 allowed, which torch does not by default.
 LINEAR_TF32 = "linear-tf32"
@@ -26,20 +32,16 @@ _RATE = 1e-4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """The settings that all models of a run share.
+class Setting(timing.Setting):
+    """The settings that all models of a run share; `repeats` are rounds of timing inference.
 
     Attributes:
         images: images in a batch.
-        repeats: rounds of timing inference.
         steps: timed training steps.
     """
 
-    arrays: Arrays
-    clock: Clock
     sizes: Sizes
     images: int
-    repeats: int
     steps: int
 
 
@@ -62,7 +64,7 @@ class Measured:
     graph_ms: float | None = None
     step_ms: float | None = None
     error: float | None = None
-    losses: list[Any] = field(default_factory=list)
+    losses: list[Tensor] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
 
@@ -143,13 +145,13 @@ def _train(found: Sequence[Measured], setting: Setting, tell: Callable[[str], No
         item.losses = [float(loss) for loss in item.losses]
 
 
-def _patches(setting: Setting) -> Any:
+def _patches(setting: Setting) -> Tensor:
     from kronop.bench.models.vit import PIXELS
 
     return setting.arrays.random((setting.images, setting.sizes.tokens, PIXELS), "float32")
 
 
-def _model(item: Measured, setting: Setting) -> Any:
+def _model(item: Measured, setting: Setting) -> VisionTransformer:
     """A new model. Its random weights are the same for all algorithms, which draw them in the same
     order."""
     import torch
@@ -158,10 +160,12 @@ def _model(item: Measured, setting: Setting) -> Any:
 
     torch.manual_seed(0)
     name = LINEAR if item.algorithm == LINEAR_TF32 else item.algorithm
-    return VisionTransformer(setting.sizes, name).to(setting.arrays.device)
+    model = VisionTransformer(setting.sizes, name)
+    model.to(setting.arrays.device)
+    return model
 
 
-def _scores(model: Any, algorithm: str, patches: Any) -> Any:
+def _scores(model: VisionTransformer, algorithm: str, patches: Tensor) -> Tensor:
     import torch
 
     with torch.no_grad(), _precision(algorithm):
@@ -169,7 +173,12 @@ def _scores(model: Any, algorithm: str, patches: Any) -> Any:
 
 
 def _step(
-    model: Any, optimizer: Any, patches: Any, labels: Any, dtype: Any, item: Measured
+    model: VisionTransformer,
+    optimizer: torch.optim.Optimizer,
+    patches: Tensor,
+    labels: Tensor,
+    dtype: torch.dtype,
+    item: Measured,
 ) -> None:
     import torch
 
@@ -189,7 +198,7 @@ def _precision(algorithm: str) -> contextlib.AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
-def _told(item: Measured, doing: str) -> Any:
+def _told(item: Measured, doing: str) -> Iterator[None]:
     """Records an exception of the block as a reason, so that other models are still measured."""
     try:
         yield

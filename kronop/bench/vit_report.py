@@ -4,35 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kronop.bench.report import error_text, milliseconds
+from kronop.bench.report import Told, machine_text
+from kronop.bench.table import Table, error_text, milliseconds
 from kronop.bench.vit import LINEAR_TF32, Measured, Setting
 from kronop.bench.vit_sizes import LINEAR
 
-_COLUMNS = (
-    ("type", 9),
-    ("layers", 12),
-    ("inference ms", 22),
-    ("in a CUDA graph", 22),
-    ("training step ms", 22),
-    ("loss", 16),
-    ("error", 8),
+TABLE = Table(
+    (
+        *(("type", 9), ("layers", 12), ("inference ms", 22), ("in a CUDA graph", 22)),
+        *(("training step ms", 22), ("loss", 16), ("error", 8)),
+    )
 )
 
 
-def head(setting: Setting, machine: dict[str, str | int]) -> str:
+def head(setting: Setting, machine: Told) -> str:
     """The lines above the table: the machine and the model's sizes."""
-    told = ", ".join(f"{name} {value}" for name, value in machine.items())
     sizes = setting.sizes
     return (
-        f"{told}\n{setting.images} images of {sizes.tokens} tokens, dim {sizes.dim}, depth"
-        f" {sizes.depth}, {sizes.heads} heads, mlp {sizes.mlp}; in brackets: time over that with"
-        f" {LINEAR} layers, and over {LINEAR_TF32}"
+        f"{machine_text(machine)}\n{setting.images} images of {sizes.tokens} tokens, dim"
+        f" {sizes.dim}, depth {sizes.depth}, {sizes.heads} heads, mlp {sizes.mlp}; in brackets:"
+        f" time over that with {LINEAR} layers, and over {LINEAR_TF32}"
     )
-
-
-def columns() -> str:
-    """The heading of the table."""
-    return " ".join(name.ljust(width) for name, width in _COLUMNS).rstrip()
 
 
 def lines(found: Sequence[Measured]) -> list[str]:
@@ -47,8 +39,7 @@ def lines(found: Sequence[Measured]) -> list[str]:
             losses,
             error_text(item.error),
         ]
-        padded = [cell.ljust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True)]
-        told.append(" ".join(padded).rstrip())
+        told.append(TABLE.line(cells))
         told += [f"  {reason}" for reason in item.reasons]
     return told
 

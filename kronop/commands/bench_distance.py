@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import json
+import functools
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from types import ModuleType
 
-import kronop
-from kronop.bench import report, roofline
-from kronop.bench.arrays import arrays_for
+from kronop.bench import report, roofline, run
+from kronop.bench.arrays import Arrays
 from kronop.bench.case import DTYPES
-from kronop.bench.distances import gradient, matmul, matrix, peers
-from kronop.bench.distances import report as distance_report
-from kronop.bench.distances.case import Result, Setting, run
+from kronop.bench.distances import case, gradient, matmul, matrix, peers
 from kronop.bench.distances.problem import Problem
-from kronop.bench.duration import Pace, announce
-from kronop.bench.load import warn_of_load
-from kronop.bench.output import check_folders
+from kronop.bench.duration import Pace
 from kronop.bench.protocol import clock_for
-from kronop.errors import ArgumentError, DeviceError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.distance.command import kernel_names
-from kronop.progress import Progress
 
 # Modules with the CASES and SHAPES that are measured by default, with PEERS, and with `problem_of`.
-_KINDS: Mapping[str, Any] = {"matrix": matrix, "gradient": gradient, "matmul": matmul}
-
+_KINDS: Mapping[str, ModuleType] = {"matrix": matrix, "gradient": gradient, "matmul": matmul}
 
 # On two cores of an Intel Xeon with AVX-512, a case of 2000x2000x3 took 5 to 21 s, one of
 # 2000x2000x32 14 to 43 s, one of `matmul` 6 to 9 s and one of `gradient` 3 to 5 s. On an H100 the
@@ -78,52 +70,38 @@ def execute(options: argparse.Namespace) -> None:
     """
     _check(options)
     problems = _problems(options)
-    arrays = arrays_for(options.device)
-    warn_of_load(options.device)
+    works = [problem.work(units=False) for problem in problems]
+    operations = [work.arithmetic + work.products for work in works]
+    setting = _setting(options, run.prepare(options, operations, _PACES[options.kind]))
+    machine = report.machine_of(setting.arrays)
+    print(report.head(setting.ceilings, machine))
+    ceilings = report.ceilings_json(setting.ceilings)
+    run.write_line(options.json, {"machine": machine, "ceilings": ceilings}, "w")
+    trials: list[run.Trial[case.Result]] = [
+        (
+            f"{problem.label} {problem.case} {problem.dtype}",
+            functools.partial(case.run, problem, setting),
+        )
+        for problem in problems
+    ]
+    run.check_all_ran(run.measure(trials, case.TABLE.beside(setting.peers), options.json))
+
+
+def _setting(options: argparse.Namespace, arrays: Arrays) -> case.Setting:
     clock = clock_for(options.device)
-    _announce(options, problems)
-    ceilings = roofline.measure(arrays, clock, options.dtype)
-    machine = {"kronop": kronop.__version__, **arrays.describe()}
-    setting = Setting(
+    return case.Setting(
         arrays=arrays,
         clock=clock,
-        ceilings=ceilings,
+        ceilings=roofline.measure(arrays, clock, options.dtype),
         peers=tuple(dict.fromkeys(_peers(options))),
         repeats=options.repeats,
     )
-    print(report.head(ceilings, machine))
-    print(distance_report.columns(setting.peers), flush=True)
-    _write(options, [{"machine": machine, "ceilings": report.ceilings_json(ceilings)}], "w")
-    results = []
-    with Progress(len(problems)) as progress:
-        for problem in problems:
-            progress.begin(f"{problem.label} {problem.case} {problem.dtype}")
-            results.append(run(problem, setting, progress.tell))
-            progress.advance()
-            progress.print(distance_report.row(results[-1], setting.peers))
-            _write(options, [distance_report.as_json(results[-1])], "a")
-    for note in report.notes(results):
-        print(note)
-    _check_all_ran(results)
-
-
-def _announce(options: argparse.Namespace, problems: Sequence[Problem]) -> None:
-    works = (problem.work(units=False) for problem in problems)
-    operations = (work.arithmetic + work.products for work in works)
-    seconds = _PACES[options.kind][options.device].of(operations, options.device, options.repeats)
-    announce(len(problems), "cases", seconds)
 
 
 def _check(options: argparse.Namespace) -> None:
-    if options.repeats < 1:
-        raise ArgumentError(
-            mismatch("--repeats", expected="at least 1", got=options.repeats, hint="15 is usual")
-        )
+    run.check(options, options.json)
     if not 0 < options.scale < math.inf:
-        raise ArgumentError(
-            mismatch("--scale", expected="above 0", got=options.scale, hint="1 is usual")
-        )
-    check_folders(options.json)
+        raise ArgumentError("--scale", expected="above 0", got=options.scale, hint="1 is usual")
 
 
 def _peers(options: argparse.Namespace) -> Sequence[str]:
@@ -140,22 +118,3 @@ def _problems(options: argparse.Namespace) -> list[Problem]:
         for shape in shapes
         for case in options.cases or kind.CASES
     ]
-
-
-def _write(options: argparse.Namespace, lines: Sequence[Any], mode: str) -> None:
-    if options.json:
-        with Path(options.json).open(mode) as stream:
-            stream.writelines(json.dumps(line, allow_nan=False) + "\n" for line in lines)
-
-
-def _check_all_ran(results: Sequence[Result]) -> None:
-    failed = [result.label for result in results if result.floor is None]
-    if failed:
-        raise DeviceError(
-            mismatch(
-                "benchmark",
-                expected=f"{len(results)} results",
-                got=f"{len(results) - len(failed)}; {', '.join(failed)} failed",
-                hint="the table says why",
-            )
-        )

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
-import json
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
-import kronop
-from kronop.bench import gemm, report
-from kronop.bench.arrays import arrays_for
-from kronop.bench.duration import Pace, announce
-from kronop.bench.load import warn_of_load
-from kronop.bench.output import check_folders
+from kronop.bench import gemm, report, run
+from kronop.bench.duration import Pace
 from kronop.bench.protocol import clock_for
-from kronop.errors import ArgumentError, DeviceError, mismatch
+from kronop.bench.timing import Setting
+from kronop.errors import ArgumentError
 from kronop.families.gemm.command import size_of
 from kronop.families.gemm.size import GemmSize
-from kronop.progress import Progress
 
 _SHAPES = {
     "cuda": ["8192x8192x8192", "4096x4096x4096", "16384x4096x1024"],
@@ -29,7 +22,6 @@ _DTYPES = {
     "cuda": ["bfloat16", "float16", "float32", "float64", "int8", "float8_e4m3fn"],
     "cpu": ["float32", "float64", "bfloat16", "int8"],
 }
-
 
 # The default cases took 39 s on two cores of an Intel Xeon with AVX-512 and AMX, 34 s on an H100.
 _PACES = {"cpu": Pace(2.5, 2e9), "cuda": Pace(1.2, 7e11)}
@@ -68,40 +60,20 @@ def execute(options: argparse.Namespace) -> None:
         ArgumentError: options are invalid.
         DeviceError: some cases failed; the table says why.
     """
-    _check(options)
+    run.check(options, options.json)
     cases = _cases(options)
-    arrays = arrays_for(
-        options.device, torch_for="bench gemm, which compares with torch's products"
-    )
-    warn_of_load(options.device)
-    work = (2 * size.batch * size.m * size.n * size.k for size, *_ in cases)
-    seconds = _PACES[options.device].of(work, options.device, options.repeats)
-    announce(len(cases), "cases", seconds)
-    setting = gemm.Setting(arrays=arrays, clock=clock_for(options.device), repeats=options.repeats)
-    machine = {"kronop": kronop.__version__, **arrays.describe()}
-    print(", ".join(f"{name} {value}" for name, value in machine.items()))
-    print(gemm.columns(), flush=True)
-    _write(options.json, {"machine": machine}, "w")
-    results: list[gemm.Result] = []
-    with Progress(len(cases)) as progress:
-        for size, dtype, epilogue in cases:
-            progress.begin(f"{size.told()} {dtype} {epilogue}")
-            progress.tell("compiling and timing")
-            results.append(gemm.run(size, dtype, epilogue, setting))
-            progress.advance()
-            progress.print(gemm.row(results[-1]))
-            _write(options.json, gemm.as_json(results[-1]), "a")
-    for note in report.notes(results):
-        print(note)
-    _check_all_ran(results)
-
-
-def _check(options: argparse.Namespace) -> None:
-    if options.repeats < 1:
-        raise ArgumentError(
-            mismatch("--repeats", expected="at least 1", got=options.repeats, hint="15 is usual")
-        )
-    check_folders(options.json)
+    work = [2 * size.batch * size.m * size.n * size.k for size, *_ in cases]
+    torch_for = "bench gemm, which compares with torch's products"
+    arrays = run.prepare(options, work, _PACES, torch_for)
+    setting = Setting(arrays=arrays, clock=clock_for(options.device), repeats=options.repeats)
+    machine = report.machine_of(arrays)
+    print(report.machine_text(machine))
+    run.write_line(options.json, {"machine": machine}, "w")
+    trials: list[run.Trial[gemm.Result]] = [
+        (f"{item[0].told()} {item[1]} {item[2]}", functools.partial(gemm.run, *item, setting))
+        for item in cases
+    ]
+    run.check_all_ran(run.measure(trials, gemm.TABLE, options.json))
 
 
 def _cases(options: argparse.Namespace) -> list[tuple[GemmSize, str, str]]:
@@ -115,30 +87,9 @@ def _cases(options: argparse.Namespace) -> list[tuple[GemmSize, str, str]]:
     ]
     if not found:
         raise ArgumentError(
-            mismatch(
-                "--activation",
-                expected="none or bias for int8",
-                got=" ".join(options.activation),
-                hint="activations are computed in floating point",
-            )
+            "--activation",
+            expected="none or bias for int8",
+            got=" ".join(options.activation),
+            hint="activations are computed in floating point",
         )
     return found
-
-
-def _write(name: str | None, line: Any, mode: str) -> None:
-    if name:
-        with Path(name).open(mode) as stream:
-            stream.write(json.dumps(line, allow_nan=False) + "\n")
-
-
-def _check_all_ran(results: Sequence[gemm.Result]) -> None:
-    failed = [result.label for result in results if result.floor is None]
-    if failed:
-        raise DeviceError(
-            mismatch(
-                "benchmark",
-                expected=f"{len(results)} results",
-                got=f"{len(results) - len(failed)}; {', '.join(failed)} failed",
-                hint="the table says why",
-            )
-        )

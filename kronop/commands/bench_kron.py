@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import kronop
-from kronop.bench import case, peers, plot, report, roofline, shapes
-from kronop.bench.arrays import Arrays, arrays_for
-from kronop.bench.duration import Pace, announce
-from kronop.bench.load import warn_of_load
-from kronop.bench.output import check_folders
+from kronop.bench import case, peers, plot, report, roofline, run, shapes
+from kronop.bench.arrays import Arrays
+from kronop.bench.duration import Pace
 from kronop.bench.protocol import clock_for
-from kronop.errors import ArgumentError, DeviceError, mismatch
-from kronop.progress import Progress
 
 # The default cases took 128 s on two cores of an Intel Xeon with AVX-512, and 88 s on an H100.
 _PACES = {"cpu": Pace(5, 9e8), "cuda": Pace(2.5, 4e11)}
@@ -52,42 +47,20 @@ def execute(options: argparse.Namespace) -> None:
         DeviceError: some cases failed; the table says why.
     """
     problems = shapes.parse_all(options.shapes or shapes.DEFAULTS[options.device], options.rows)
-    _check(options)
-    cases = [(shape, dtype) for dtype in options.dtype for shape in problems]
-    arrays = arrays_for(options.device)
-    warn_of_load(options.device)
-    _announce(options, cases)
-    setting = _setting(options, arrays)
-    machine = {"kronop": kronop.__version__, **arrays.describe()}
-    print(report.head(setting.ceilings, machine))
-    print(report.columns(setting.peers), flush=True)
-    results = []
-    with Progress(len(cases)) as progress:
-        for shape, dtype in cases:
-            progress.begin(f"{shape.text} {dtype}")
-            results.append(case.run(shape, dtype, setting, progress.tell))
-            progress.advance()
-            progress.print(report.row(results[-1], setting.peers))
-    for note in report.notes(results):
-        print(note)
-    _write(options, results, setting.ceilings, machine)
-    _check_all_ran(results)
-
-
-def _announce(options: argparse.Namespace, cases: Sequence[tuple[shapes.Shape, str]]) -> None:
-    work = (shape.operations for shape, _ in cases)
-    seconds = _PACES[options.device].of(work, options.device, options.repeats)
-    announce(len(cases), "cases", seconds)
-
-
-def _check(options: argparse.Namespace) -> None:
-    if options.repeats < 1:
-        raise ArgumentError(
-            mismatch("--repeats", expected="at least 1", got=options.repeats, hint="15 is usual")
-        )
-    check_folders(options.json, options.plot)
+    run.check(options, options.json, options.plot)
     if options.plot:
         plot.check(options.plot)
+    cases = [(shape, dtype) for dtype in options.dtype for shape in problems]
+    arrays = run.prepare(options, [shape.operations for shape, _ in cases], _PACES)
+    setting, machine = _setting(options, arrays), report.machine_of(arrays)
+    print(report.head(setting.ceilings, machine))
+    trials: list[run.Trial[case.Result]] = [
+        (f"{shape.text} {dtype}", functools.partial(case.run, shape, dtype, setting))
+        for shape, dtype in cases
+    ]
+    results = run.measure(trials, case.TABLE.beside(setting.peers))
+    _write(options, results, setting.ceilings, machine)
+    run.check_all_ran(results)
 
 
 def _setting(options: argparse.Namespace, arrays: Arrays) -> case.Setting:
@@ -105,26 +78,18 @@ def _setting(options: argparse.Namespace, arrays: Arrays) -> case.Setting:
 
 def _write(
     options: argparse.Namespace,
-    results: list[case.Result],
+    results: Sequence[case.Result],
     ceilings: roofline.Ceilings,
-    machine: dict[str, str | int],
+    machine: report.Told,
 ) -> None:
     if options.json:
-        told: Any = report.as_json(results, ceilings, machine, options.repeats)
+        told = {
+            "machine": machine,
+            "repeats": options.repeats,
+            "ceilings": report.ceilings_json(ceilings),
+            "cases": [result.as_json() for result in results],
+        }
         Path(options.json).write_text(json.dumps(told, indent=2, allow_nan=False) + "\n")
     if options.plot:
         title = f"Kronecker products on {machine['device']}"
         plot.save(options.plot, results, ceilings, title)
-
-
-def _check_all_ran(results: list[case.Result]) -> None:
-    failed = [result.shape.text for result in results if result.floor is None]
-    if failed:
-        raise DeviceError(
-            mismatch(
-                "benchmark",
-                expected=f"{len(results)} results",
-                got=f"{len(results) - len(failed)}; {', '.join(failed)} failed",
-                hint="the table says why",
-            )
-        )

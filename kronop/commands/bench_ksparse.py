@@ -28,7 +28,7 @@ from kronop.bench.patterns import Case, Pattern
 from kronop.bench.protocol import clock_for
 from kronop.bench.rows import Row
 from kronop.descriptions.datatype import TENSOR_TYPES
-from kronop.errors import ArgumentError, DeviceError, mismatch
+from kronop.errors import ArgumentError, DeviceError
 from kronop.progress import Progress
 
 DTYPES = ("float32", "float16", "bfloat16", "float64", "float8_e4m3fn", "float8_e5m2", "int8")
@@ -95,40 +95,32 @@ def execute(options: argparse.Namespace) -> None:
     failed = [row for row in found if row.algorithm == layers.OURS and row.ms is None]
     if failed:
         raise DeviceError(
-            mismatch(
-                "benchmark",
-                expected="a time of every case",
-                got=f"{len(failed)} without",
-                hint="the summary says why",
-            )
+            "benchmark",
+            expected="a time of every case",
+            got=f"{len(failed)} without",
+            hint="the summary says why",
         )
 
 
 def _check(options: argparse.Namespace) -> None:
     if options.batch is not None:
         raise ArgumentError(
-            mismatch(
-                "--batch",
-                expected="--rows, as in all commands",
-                got=f"--batch {options.batch}",
-                hint=f"write --rows {options.batch}",
-            )
+            "--batch",
+            expected="--rows, as in all commands",
+            got=f"--batch {options.batch}",
+            hint=f"write --rows {options.batch}",
         )
     for name in ("repeats", "rows"):
         value = getattr(options, name)
         if value is not None and value < 1:
-            raise ArgumentError(
-                mismatch(f"--{name}", expected="at least 1", got=value, hint="see --help")
-            )
+            raise ArgumentError(f"--{name}", expected="at least 1", got=value, hint="see --help")
     narrow = [dtype for dtype in options.dtype if TENSOR_TYPES[dtype].bytes == 1]
     if options.backward and narrow:
         raise ArgumentError(
-            mismatch(
-                "--backward",
-                expected="types that have gradients",
-                got=", ".join(narrow),
-                hint="time them forward alone",
-            )
+            "--backward",
+            expected="types that have gradients",
+            got=", ".join(narrow),
+            hint="time them forward alone",
         )
 
 
@@ -136,7 +128,7 @@ def _existing(path: str) -> list[Row]:
     found = rows.read(path)
     if not found:
         raise ArgumentError(
-            mismatch("--summary", expected="a CSV file with rows", got=path, hint="measure first")
+            "--summary", expected="a CSV file with rows", got=path, hint="measure first"
         )
     return found
 

@@ -9,7 +9,7 @@ from kronop.bench import case, shapes, start
 from kronop.bench.arrays import arrays_for
 from kronop.bench.duration import announce
 from kronop.bench.load import warn_of_load
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.progress import Progress
 
 # Of a process, cold or warm: means of ten on two cores of an Intel Xeon, and of four on an H100,
@@ -40,7 +40,7 @@ def execute(options: argparse.Namespace) -> None:
     shape = shapes.parse(options.shape)
     if options.processes < 1:
         raise ArgumentError(
-            mismatch("--processes", expected="at least 1", got=options.processes, hint="5 is usual")
+            "--processes", expected="at least 1", got=options.processes, hint="5 is usual"
         )
     arrays_for(options.device)  # Raises with a helpful message if torch or the GPU is missing.
     warn_of_load(options.device)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-import kronop
-from kronop.bench import layers, vit_report, warm
+from kronop.bench import layers, report, vit_report, warm
 from kronop.bench.arrays import arrays_for
 from kronop.bench.duration import announce
 from kronop.bench.load import warn_of_load
@@ -13,7 +12,7 @@ from kronop.bench.patterns import Case, Pattern
 from kronop.bench.protocol import clock_for
 from kronop.bench.vit import PARTS, Measured, Setting, measure, models_of
 from kronop.bench.vit_sizes import Sizes
-from kronop.errors import ArgumentError, DeviceError, mismatch
+from kronop.errors import ArgumentError, DeviceError
 from kronop.progress import Progress
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -22,7 +21,6 @@ _DEFAULTS = {
     "cuda": {"images": 128, "tokens": 196, "depth": 12},
     "cpu": {"images": 2, "tokens": 49, "depth": 2},
 }
-
 
 # Of a model: its share of the compilation, its inference and its training. The ten models of the
 # defaults took 59 s on two cores of an Intel Xeon with AVX-512, and 65 s on an H100.
@@ -60,8 +58,8 @@ def execute(options: argparse.Namespace) -> None:
     announce(models, "models", _SECONDS[options.device] * models)
     if layers.OURS in algorithms:
         warm.compile_all(_cases(options, setting), options.device)
-    print(vit_report.head(setting, {"kronop": kronop.__version__, **setting.arrays.describe()}))
-    print(vit_report.columns(), flush=True)
+    print(vit_report.head(setting, report.machine_of(setting.arrays)))
+    print(vit_report.TABLE.heading(), flush=True)
     found: list[Measured] = []
     with Progress(len(PARTS) * len(dtypes)) as progress:
         for dtype in dtypes:
@@ -72,12 +70,10 @@ def execute(options: argparse.Namespace) -> None:
     failed = [item for item in found if item.reasons]
     if failed:
         raise DeviceError(
-            mismatch(
-                "benchmark",
-                expected="every model measured",
-                got=f"{len(failed)} of {len(found)} not or in part",
-                hint="the table says why",
-            )
+            "benchmark",
+            expected="every model measured",
+            got=f"{len(failed)} of {len(found)} not or in part",
+            hint="the table says why",
         )
 
 
@@ -88,9 +84,7 @@ def _setting(options: argparse.Namespace) -> Setting:
     }
     for name, value in {**vars(options), **numbers}.items():
         if type(value) is int and value < 1:
-            raise ArgumentError(
-                mismatch(f"--{name}", expected="at least 1", got=value, hint="see --help")
-            )
+            raise ArgumentError(f"--{name}", expected="at least 1", got=value, hint="see --help")
     arrays = arrays_for(options.device, torch_for="bench vit, a model of torch's layers")
     return Setting(
         arrays=arrays,

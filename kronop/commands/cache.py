@@ -13,7 +13,7 @@ from kronop.commands import parsing
 from kronop.commands.parsing import Examples
 from kronop.compiler.rows import Winner
 from kronop.core import tuning_table
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 
 EXAMPLES = {
     "cache list": "the kernels that are kept, and what was tuned",
@@ -97,9 +97,7 @@ def _import(cache: compiler.Cache, file: str) -> None:
 def _unusable(file: str, error: Exception) -> ArgumentError:
     reason = getattr(error, "strerror", None) or error
     return ArgumentError(
-        mismatch(
-            "file", expected="one that can be used", got=f"{file}: {reason}", hint="see --help"
-        )
+        "file", expected="one that can be used", got=f"{file}: {reason}", hint="see --help"
     )
 
 
@@ -112,12 +110,10 @@ def _key(entries: Sequence[compiler.Entry], text: str) -> str:
     keys = [entry.key for entry in entries if entry.entry == text]
     if len(keys) > 1:
         raise ArgumentError(
-            mismatch(
-                "key",
-                expected="the name of one cached kernel",
-                got=f"{text!r}, the name of {len(keys)}",
-                hint=f"give one of their keys: {', '.join(key[:12] for key in keys)}",
-            )
+            "key",
+            expected="the name of one cached kernel",
+            got=f"{text!r}, the name of {len(keys)}",
+            hint=f"give one of their keys: {', '.join(key[:12] for key in keys)}",
         )
     return keys[0] if keys else text
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 import kronop
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
+from kronop.tensors import NDArray
 
 EXAMPLES = {
     "demo": "1024 rows",
@@ -25,9 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> None:
     """Prints the plan, some of the result, its error, the time and where the kernel came from."""
     if options.rows < 1:
-        raise ArgumentError(
-            mismatch("--rows", expected="at least 1", got=options.rows, hint="1024 is usual")
-        )
+        raise ArgumentError("--rows", expected="at least 1", got=options.rows, hint="1024 is usual")
     factors_of = [(8, 8)] * 4
     random = np.random.default_rng(0)
     x = random.standard_normal((options.rows, 8**4), np.float32)
@@ -67,7 +65,7 @@ def execute(options: argparse.Namespace) -> None:
     print(f"time: {ours:.2f} ms; NumPy, factor by factor: {theirs:.2f} ms (medians of 5)")
 
 
-def _by_numpy(x: Any, factors: Sequence[Any]) -> Any:
+def _by_numpy(x: NDArray, factors: Sequence[NDArray]) -> NDArray:
     """One matrix product for each factor, each of which brings another digit to the end."""
     for factor in reversed(factors):
         digits = x.reshape(len(x), -1, len(factor)) @ factor

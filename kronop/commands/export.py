@@ -7,14 +7,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import kronop
 from kronop.commands import family_options
 from kronop.core.command import Command
 from kronop.core.export.operands import RESULT, Operand, operands_of
 from kronop.core.family import Family
-from kronop.core.operation import Operation
-from kronop.descriptions.datatype import TENSOR_TYPES, result_type
-from kronop.errors import ArgumentError, mismatch
+from kronop.descriptions.datatype import TENSOR_TYPES
+from kronop.errors import ArgumentError
 from kronop.progress import busy
 from kronop.size import Rows
 
@@ -64,14 +62,14 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     family = family_options.chosen(options)
-    operation = _operation(options, family, (1, 1))
+    operation = family_options.operation_of(options, family)
     rows = _rows(options, family, operation.kind.size)
     samples = [Rows(1)] if rows is None else rows
     operands = operands_of(operation, samples[0])
     result = next(item for item in operands if item.name == RESULT)
-    aligned = tuple(_alignment(item, samples) for item in (operands[0], result))
+    aligned = _alignment(operands[0], samples), _alignment(result, samples)
     if aligned != (1, 1):
-        operation = _operation(options, family, aligned)
+        operation = family_options.operation_of(options, family, aligned)
     more = family.fixed(options)
     with busy("planning and compiling"):
         folder = operation.export(
@@ -93,12 +91,10 @@ def _rows(options: argparse.Namespace, family: Command, kind: type) -> list[Any]
         return None if size is None else [size]
     if kind is not Rows:
         raise ArgumentError(
-            mismatch(
-                f"--rows of {options.family}",
-                expected="none, since the shape says the size",
-                got=" ".join(map(str, options.rows)),
-                hint="leave --rows out",
-            )
+            f"--rows of {options.family}",
+            expected="none, since the shape says the size",
+            got=" ".join(map(str, options.rows)),
+            hint="leave --rows out",
         )
     return [Rows(count) for count in options.rows]
 
@@ -107,16 +103,3 @@ def _alignment(item: Operand, sizes: Sequence[Any]) -> int:
     """The most elements of an access to which every row of a dense operand is aligned."""
     most = _ACCESS // item.description.element.bytes
     return math.gcd(most, *(item.shape_for(size)[-1] for size in sizes))
-
-
-def _operation(
-    options: argparse.Namespace, family: Command, alignments: tuple[int, ...]
-) -> Operation[Any, Any]:
-    element = TENSOR_TYPES[options.dtype]
-    accumulator = kronop.MathInstruction.simt(element).element_accumulator
-    output = result_type(element)
-    x = kronop.TensorDescription(element, kronop.RowMajor, alignments[0])
-    y = kronop.TensorDescription(output, kronop.RowMajor, alignments[1])
-    epilogue = kronop.LinearCombination(output, alignments[1], accumulator, accumulator)
-    common = (options.target, None, x, kronop.TensorDescription(element), y, epilogue)
-    return family.operation(options, options.shape, common)

@@ -6,12 +6,15 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import kronop
 from kronop import families
 from kronop.commands import parsing
 from kronop.commands.parsing import Examples
 from kronop.core.command import Command, Flag
 from kronop.core.family import Family
-from kronop.errors import ArgumentError, mismatch
+from kronop.core.operation import AnyOperation
+from kronop.descriptions.datatype import TENSOR_TYPES, result_type
+from kronop.errors import ArgumentError
 
 
 def add(
@@ -74,14 +77,27 @@ def chosen(options: argparse.Namespace) -> Command:
         is_set = getattr(options, flag.removeprefix("--").replace("-", "_"))
         if is_set and flag not in own.flags:
             raise ArgumentError(
-                mismatch(
-                    f"flags of {options.family}",
-                    expected=f"no {flag}, which is of {name}",
-                    got=flag,
-                    hint="leave it out",
-                )
+                f"flags of {options.family}",
+                expected=f"no {flag}, which is of {name}",
+                got=flag,
+                hint="leave it out",
             )
     return own
+
+
+def operation_of(
+    options: argparse.Namespace, family: Command, alignments: tuple[int, int] = (1, 1)
+) -> AnyOperation:
+    """The operation that the user named, of rows whose elements are accessed so many at a time: of
+    the first operand and of the result."""
+    element = TENSOR_TYPES[options.dtype]
+    accumulator = kronop.MathInstruction.simt(element).element_accumulator
+    output, (first, last) = result_type(element), alignments
+    x = kronop.TensorDescription(element, kronop.RowMajor, first)
+    y = kronop.TensorDescription(output, kronop.RowMajor, last)
+    epilogue = kronop.LinearCombination(output, last, accumulator, accumulator)
+    common = (options.target, None, x, kronop.TensorDescription(element), y, epilogue)
+    return family.operation(options, options.shape, common)
 
 
 def _flags(commands: Mapping[str, Command]) -> Iterator[tuple[str, str, Flag]]:

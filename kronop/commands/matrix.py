@@ -31,7 +31,7 @@ def table() -> str:
     lines = ["| family | targets | element types |", "| --- | --- | --- |"]
     for kind in (kind for family in families.FAMILIES for kind in family.kinds):
         targets: dict[str, list[str]] = {}
-        known: dict[Any, str] = {}
+        known: dict[object, str] = {}
         for target in every_target():
             name = target.name
             # What a GPU can do follows from these.

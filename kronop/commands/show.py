@@ -5,18 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import kronop
 from kronop import compiler
 from kronop.artifacts import Binary, Resources, Source
 from kronop.commands import family_options
-from kronop.core.command import Command
-from kronop.core.operation import Operation
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.errors import CompileError
+from kronop.size import Size
 
 EXAMPLES = {
     "show kron 8^5": "the plan for this CPU",
@@ -47,7 +44,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     family = family_options.chosen(options)
-    operation = _operation(options, family)
+    # Results that are wider than operands, as int8's are, have fewer in 16 bytes.
+    widest = max(1, 16 // result_type(TENSOR_TYPES[options.dtype]).bytes)
+    alignments = options.alignment, min(options.alignment, widest)
+    operation = family_options.operation_of(options, family, alignments)
     size = family.size(options, options.shape)
     plan = operation.plan if size is None else operation.plan_for(size)
     print(_SHOWN[options.view](_Shown(plan, size)))
@@ -62,7 +62,7 @@ class _Shown:
     """
 
     plan: Plan
-    size: Any
+    size: Size | int | None
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -113,17 +113,3 @@ _SHOWN: dict[str, Callable[[_Shown], str]] = {
     "machine": _machine,
     "resources": _resources,
 }
-
-
-def _operation(options: argparse.Namespace, family: Command) -> Operation[Any, Any]:
-    element = TENSOR_TYPES[options.dtype]
-    accumulator = kronop.MathInstruction.simt(element).element_accumulator
-    matrix = kronop.TensorDescription(element, kronop.RowMajor, options.alignment)
-    small = kronop.TensorDescription(element)
-    output = result_type(element)
-    # Results that are wider than operands, as int8's are, have fewer in 16 bytes.
-    widest = min(options.alignment, max(1, 16 // output.bytes))
-    result = kronop.TensorDescription(output, kronop.RowMajor, widest)
-    epilogue = kronop.LinearCombination(output, widest, accumulator, accumulator)
-    common = (options.target, None, matrix, small, result, epilogue)
-    return family.operation(options, options.shape, common)

@@ -14,7 +14,7 @@ from kronop.commands import family_options
 from kronop.core.command import DEFAULT_ROWS
 from kronop.cpus import cpu_count
 from kronop.descriptions.datatype import TENSOR_TYPES
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 
 # Of a core, to compile it; measuring takes little beside that.
 _SECONDS_OF_A_KERNEL = 2
@@ -66,12 +66,7 @@ def execute(options: argparse.Namespace) -> None:
     counts = options.rows or [None]
     if options.rows and min(options.rows) < 1:
         raise ArgumentError(
-            mismatch(
-                "--rows",
-                expected="at least 1",
-                got=min(options.rows),
-                hint="there is no work in none",
-            )
+            "--rows", expected="at least 1", got=min(options.rows), hint="there is no work in none"
         )
     cases = [*itertools.product(options.shape, options.dtype, counts)]
     _announce(options, len(cases))
@@ -82,12 +77,10 @@ def execute(options: argparse.Namespace) -> None:
         operation: Any = arguments.operation
         if operation.target.name != target.name:
             raise ArgumentError(
-                mismatch(
-                    "--target",
-                    expected=f"{operation.target}, which tensors here run on",
-                    got=options.target,
-                    hint="tune on the machine that the kernels are for",
-                )
+                "--target",
+                expected=f"{operation.target}, which tensors here run on",
+                got=options.target,
+                hint="tune on the machine that the kernels are for",
             )
         # The first line of a report names the operation: here it is told before it is tuned.
         print(repr(operation), flush=True)

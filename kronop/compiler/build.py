@@ -25,7 +25,7 @@ from kronop.compiler.notice import Notice
 from kronop.compiler.nvcc_backend import NvccCompiler
 from kronop.compiler.nvrtc_backend import NvrtcCompiler
 from kronop.cpus import spread
-from kronop.errors import CompileError, ElementTypeError, mismatch
+from kronop.errors import CompileError, ElementTypeError
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -204,22 +204,18 @@ def add_module(operations: Sequence[Compilable]) -> None:
     """
     if not isinstance(operations, Sequence) or isinstance(operations, (str, bytes)):
         raise ElementTypeError(
-            mismatch(
-                "add_module",
-                expected="a list of operations",
-                got=type(operations).__name__,
-                hint="put the operation into a list",
-            )
+            "add_module",
+            expected="a list of operations",
+            got=type(operations).__name__,
+            hint="put the operation into a list",
         )
     for operation in operations:
         if not isinstance(operation, Compilable):
             raise ElementTypeError(
-                mismatch(
-                    "add_module",
-                    expected="operations only",
-                    got=type(operation).__name__,
-                    hint="pass what kronop.KronMatmulOperation and its like make",
-                )
+                "add_module",
+                expected="operations only",
+                got=type(operation).__name__,
+                hint="pass what kronop.KronMatmulOperation and its like make",
             )
     groups = compile_groups([(operation.target, operation.sources) for operation in operations])
     for operation, binaries in zip(operations, groups, strict=True):
@@ -331,12 +327,10 @@ def _jobs(sources: Sequence[Source], target: Target) -> list[_Job]:
     for source in sources:
         if not isinstance(source, Source):
             raise ElementTypeError(
-                mismatch(
-                    "compile_sources",
-                    expected="Source",
-                    got=type(source).__name__,
-                    hint="pass what an emitter made",
-                )
+                "compile_sources",
+                expected="Source",
+                got=type(source).__name__,
+                hint="pass what an emitter made",
             )
     if not sources:
         return []

@@ -24,7 +24,7 @@ from kronop.compiler.folders import UntrustedError, cache_folder, make_private_f
 from kronop.compiler.keys import SCHEMA
 from kronop.compiler.patience import Patience
 from kronop.compiler.rows import Entry, Memo, Record, Winner
-from kronop.errors import ArgumentError, mismatch, warn
+from kronop.errors import ArgumentError, warn
 from kronop.late import whole
 
 FILE_NAME = "compiled_cache.db"
@@ -94,12 +94,10 @@ class Cache:
         reason = self._unusable or (self._read_only if writable else None)
         if not is_ready or reason is not None:
             raise ArgumentError(
-                mismatch(
-                    str(self.path),
-                    expected=f"a cache that can be {'written' if writable else 'read'}",
-                    got=reason or "one that another process keeps busy",
-                    hint="mend that, or set KRONOP_CACHE_DIR to another folder",
-                )
+                str(self.path),
+                expected=f"a cache that can be {'written' if writable else 'read'}",
+                got=reason or "one that another process keeps busy",
+                hint="mend that, or set KRONOP_CACHE_DIR to another folder",
             )
 
     def get(self, key: str, *, compiles: bool = False) -> Binary | None:
@@ -201,19 +199,15 @@ class Cache:
         """
         keys = [entry.key for entry in self.list() if entry.key.startswith(key_prefix)]
         record = self._run(lambda db: rows.read(db, keys[0]), None) if len(keys) == 1 else None
-        row = rows.parse(record) if record is not None else None
-        if row is None:
+        found = rows.parse(record) if record is not None else None
+        if found is None:
             raise ArgumentError(
-                mismatch(
-                    "key",
-                    expected="the start of one cached key",
-                    got=f"{key_prefix!r}, the start of {len(keys)}",
-                    hint="see cache list",
-                )
+                "key",
+                expected="the start of one cached key",
+                got=f"{key_prefix!r}, the start of {len(keys)}",
+                hint="see cache list",
             )
-        return Record(
-            binary=row.binary, source=row.source, created=row.created, last_used=row.last_used
-        )
+        return found
 
     def clear(self) -> int:
         """Deletes everything, frees the space, and returns the number of deleted kernels.

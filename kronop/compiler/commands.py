@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from kronop import knobs
 from kronop.compiler import inheritance
-from kronop.errors import CompileError, mismatch
+from kronop.errors import CompileError
 
 # Environment variables that change what a compiler makes of the same command. They are removed,
 # because the cache key does not include them.
@@ -63,12 +63,10 @@ def run(command: Sequence[str], *, folder: str | None = None) -> subprocess.Comp
             return _finished(command, group, folder, environment)
     except subprocess.TimeoutExpired as expired:
         raise CompileError(
-            mismatch(
-                command[0],
-                expected=f"an end within {expired.timeout:g} s",
-                got="none, so it was killed",
-                hint="mend the compiler, or raise KRONOP_COMPILE_SECONDS",
-            )
+            command[0],
+            expected=f"an end within {expired.timeout:g} s",
+            got="none, so it was killed",
+            hint="mend the compiler, or raise KRONOP_COMPILE_SECONDS",
         ) from None
     except OSError as error:
         hint = advice(error, otherwise="mend or reinstall it")

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kronop.errors import CompileError, installing, mismatch
+from kronop.errors import CompileError, installing
 from kronop.late import imported
 
 _CUDA = "cuda.h"
@@ -51,12 +51,10 @@ def whole_headers(line: int) -> tuple[str, ...]:
         if "-packages" in folder:
             completing = completing or _completing(release, lacking)
     raise CompileError(
-        mismatch(
-            f"headers of CUDA {line}",
-            expected=f"{_CUDA}, {' and '.join(_WITHIN)} of one release",
-            got=", ".join(found) or "none",
-            hint=f"{completing or installing(f'cuda{line}')}, or set CUDA_HOME to a toolkit",
-        )
+        f"headers of CUDA {line}",
+        expected=f"{_CUDA}, {' and '.join(_WITHIN)} of one release",
+        got=", ".join(found) or "none",
+        hint=f"{completing or installing(f'cuda{line}')}, or set CUDA_HOME to a toolkit",
     )
 
 

@@ -6,14 +6,15 @@ import ctypes
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any
+from types import ModuleType
+from typing import Any, SupportsInt
 
 from kronop import knobs
 from kronop.artifacts import Binary, Launch, Status
 from kronop.compiler.images import broken, check_image
 from kronop.compiler.parameters import parameter_words
 from kronop.cuda_line import cuda_extra
-from kronop.errors import DeviceError, OutOfMemoryError, installing, mismatch
+from kronop.errors import DeviceError, OutOfMemoryError, installing
 from kronop.late import imported, module_lock
 
 # A kernel that needs more dynamic shared memory than this must have an attribute set.
@@ -65,7 +66,7 @@ def cuda_devices() -> Status:
 
 
 @functools.cache
-def _driver() -> Any:
+def _driver() -> ModuleType:
     return imported("cuda.bindings.driver")
 
 
@@ -76,7 +77,7 @@ _lock = module_lock()
 class CudaKernel:
     """A loaded CUDA kernel, independent of contexts and devices until it is bound."""
 
-    def __init__(self, entry: str, library: Any, kernel: Any) -> None:
+    def __init__(self, entry: str, library: object, kernel: SupportsInt) -> None:
         self.entry = entry
         self._library = library
         self._kernel = kernel
@@ -103,7 +104,9 @@ class CudaKernel:
         """
         return self.bind_words(launch, device)[0]
 
-    def bind_words(self, launch: Launch, device: int = 0) -> tuple[Callable[[int], None], Any]:
+    def bind_words(
+        self, launch: Launch, device: int = 0
+    ) -> tuple[Callable[[int], None], ctypes.Array[ctypes.c_uint64]]:
         """(the launcher as of `bind`, its parameters as 8-byte words).
 
         The words may be changed between two calls, because each launch copies them.
@@ -119,7 +122,7 @@ class CudaKernel:
         launch_kernel, current = driver.cuLaunchKernelEx, driver.cuCtxGetCurrent
         # One configuration per stream, never changed once made: threads may launch on different
         # streams at the same time.
-        configs: dict[int, Any] = {}
+        configs: dict[int, object] = {}
 
         def run(stream: int, _keep: object = (words, pointers, self)) -> None:
             config = configs.get(stream)
@@ -166,12 +169,10 @@ def load_cuda(binary: Binary) -> CudaKernel:
     status = cuda_devices()
     if not status:
         raise DeviceError(
-            mismatch(
-                f"kernel {binary.entry} for {binary.arch}",
-                expected="a GPU",
-                got=status.reason,
-                hint="run on a machine with a GPU or use the target 'x86'",
-            )
+            f"kernel {binary.entry} for {binary.arch}",
+            expected="a GPU",
+            got=status.reason,
+            hint="run on a machine with a GPU or use the target 'x86'",
         )
     driver = _driver()
     library = _taken(driver.cuLibraryLoadData(binary.image, [], [], 0, [], [], 0), binary, "load")
@@ -209,14 +210,14 @@ def check(result: tuple[Any, ...], subject: str) -> Any:
 
 
 @functools.cache
-def _primary_context(device: int) -> Any:
+def _primary_context(device: int) -> object:
     """The primary context of GPU `device`, which torch and CuPy use too; never released."""
     driver = _driver()
     handle = check(driver.cuDeviceGet(device), f"GPU {device}")
     return check(driver.cuDevicePrimaryCtxRetain(handle), f"context of GPU {device}")
 
 
-def _config(launch: Launch, stream: int) -> Any:
+def _config(launch: Launch, stream: int) -> object:
     config = _driver().CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
     config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
@@ -228,7 +229,7 @@ def _config(launch: Launch, stream: int) -> Any:
 
 
 @functools.cache
-def _early() -> Any:
+def _early() -> object:
     """The launch attribute that lets a kernel start before the previous one in its stream ends."""
     driver = _driver()
     attribute = driver.CUlaunchAttribute()
@@ -241,7 +242,7 @@ def _geometry(launch: Launch) -> str:
     return f"grid {launch.grid}, block {launch.block}, {launch.shared_bytes} bytes of shared memory"
 
 
-def _printing(run: Callable[[int], None], subject: str, context: Any) -> Callable[[int], None]:
+def _printing(run: Callable[[int], None], subject: str, context: object) -> Callable[[int], None]:
     timed = knobs.current().debug >= 2
 
     def launch(stream: int) -> None:
@@ -253,7 +254,7 @@ def _printing(run: Callable[[int], None], subject: str, context: Any) -> Callabl
     return launch
 
 
-def _milliseconds(run: Callable[[int], None], stream: int, subject: str, context: Any) -> float:
+def _milliseconds(run: Callable[[int], None], stream: int, subject: str, context: object) -> float:
     """The time of one launch, measured between two events; waits for the kernel to end."""
     driver = _driver()
     check(driver.cuCtxPushCurrent(context), subject)

@@ -19,7 +19,7 @@ from kronop.compiler.cache import Cache
 from kronop.compiler.commands import run
 from kronop.compiler.private_folder import private_folder
 from kronop.compiler.versions import version_of
-from kronop.errors import CompileError, mismatch
+from kronop.errors import CompileError
 from kronop.machine import AMX_FLAGS, Feature
 from kronop.target import ARM, X86, Target
 
@@ -148,7 +148,7 @@ def _words(cxx: str) -> list[str]:
         return shlex.split(cxx)
     except ValueError as error:
         raise CompileError(
-            mismatch("$CXX", expected="a command", got=f"{cxx!r}, {error}", hint="correct it")
+            "$CXX", expected="a command", got=f"{cxx!r}, {error}", hint="correct it"
         ) from None
 
 
@@ -210,13 +210,11 @@ def _check_cpu(command: tuple[str, ...], flags: Sequence[str]) -> None:
         return
     triple = f"{wanted[0]}-linux-gnu"
     raise CompileError(
-        mismatch(
-            f"the C++ compiler {shlex.join(command)}",
-            expected=f"one that makes code for {triple}",
-            got=f"one for {told}",
-            hint=f"set CXX, for example CXX={triple}-g++ or "
-            f"CXX='python -m ziglang c++ -target {triple}'",
-        )
+        f"the C++ compiler {shlex.join(command)}",
+        expected=f"one that makes code for {triple}",
+        got=f"one for {told}",
+        hint=f"set CXX, for example CXX={triple}-g++ or "
+        f"CXX='python -m ziglang c++ -target {triple}'",
     )
 
 

@@ -18,7 +18,7 @@ from kronop.compiler.images import broken, check_image
 from kronop.compiler.parameters import parameter_words
 from kronop.compiler.private_folder import private_folder
 from kronop.cpus import cpu_count
-from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, mismatch
+from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError
 from kronop.frozen import dataclass
 from kronop.target import Target, name_of_cpu, runs
 
@@ -80,7 +80,9 @@ class HostKernel:
         """
         return self.bind_words(launch, device)[0]
 
-    def bind_words(self, launch: Launch, device: int = 0) -> tuple[Callable[[int], None], Any]:
+    def bind_words(
+        self, launch: Launch, device: int = 0
+    ) -> tuple[Callable[[int], None], ctypes.Array[ctypes.c_uint64]]:
         """(the launcher as of `bind`, its parameters as 8-byte words, which may be changed between
         two calls)."""
         function, entry, alone = self.function, self.entry, _alone
@@ -97,12 +99,10 @@ class HostKernel:
 
 def _fail(entry: str, status: int) -> None:
     raise DeviceError(
-        mismatch(
-            f"kernel {entry}",
-            expected="status 0",
-            got=f"status {status}",
-            hint="its result is not to be used",
-        )
+        f"kernel {entry}",
+        expected="status 0",
+        got=f"status {status}",
+        hint="its result is not to be used",
     )
 
 
@@ -177,12 +177,10 @@ def _check_machine(binary: Binary) -> None:
         raise DeviceError(f"kernel {binary.entry}: {error}") from None
     if not runs(needed.arch, here.arch):
         raise DeviceError(
-            mismatch(
-                f"kernel {binary.entry}",
-                expected=f"a machine with {binary.arch}",
-                got=f"one with {here.arch}",
-                hint=f"use the target {here.name!r}",
-            )
+            f"kernel {binary.entry}",
+            expected=f"a machine with {binary.arch}",
+            got=f"one with {here.arch}",
+            hint=f"use the target {here.name!r}",
         )
 
 

@@ -11,7 +11,6 @@ import hashlib
 import os
 import re
 import stat
-from typing import Any
 
 from kronop.artifacts import Source
 from kronop.target import Target
@@ -36,7 +35,7 @@ def digest(*parts: object) -> str:
     return state.hexdigest()
 
 
-def _feed(state: Any, part: object) -> None:
+def _feed(state: hashlib._Hash, part: object) -> None:
     if isinstance(part, tuple):
         state.update(b"t%d:" % len(part))
         for item in part:

@@ -10,7 +10,7 @@ from kronop.compiler.backend import RefusalError
 from kronop.compiler.commands import run
 from kronop.compiler.host_backend import HostCompiler
 from kronop.compiler.private_folder import private_folder
-from kronop.errors import CompileError, mismatch
+from kronop.errors import CompileError
 from kronop.target import Target
 
 # Libraries need no C++ library at run time, and show no names but those that a header exports.
@@ -62,12 +62,10 @@ def archive(objects: Mapping[str, bytes], name: str) -> bytes:
     """
     if shutil.which("ar") is None:
         raise CompileError(
-            mismatch(
-                "a static library",
-                expected="the program ar on PATH",
-                got="none",
-                hint="install binutils",
-            )
+            "a static library",
+            expected="the program ar on PATH",
+            got="none",
+            hint="install binutils",
         )
     return _made(["ar", "rcs", name], objects, name, [])
 

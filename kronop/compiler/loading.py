@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from kronop.artifacts import Binary, BinaryFormat, Launch
 from kronop.compiler.cuda_kernel import load_cuda
 from kronop.compiler.host_kernel import load_host
 from kronop.compiler.images import check_image
-from kronop.errors import DeviceError, mismatch
+from kronop.errors import DeviceError
 from kronop.target import Target, detect_x86_arch, runs
 
 
@@ -38,7 +39,9 @@ class Kernel(Protocol):
     def bind(self, launch: Launch, device: int = 0) -> Callable[[int], None]:
         """A function that runs `launch`, given a CUstream as int (0 is the default stream)."""
 
-    def bind_words(self, launch: Launch, device: int = 0) -> tuple[Callable[[int], None], Any]:
+    def bind_words(
+        self, launch: Launch, device: int = 0
+    ) -> tuple[Callable[[int], None], ctypes.Array[ctypes.c_uint64]]:
         """(the launcher as of `bind`, its parameters as 8-byte words, which may be changed)."""
 
 
@@ -72,12 +75,10 @@ def load(binary: Binary, target: Target) -> Kernel:
     is_cuda = binary.format is not BinaryFormat.SHARED_OBJECT
     if is_cuda != (target.backend == "cuda") or binary.arch != target.arch:
         raise DeviceError(
-            mismatch(
-                f"kernel {binary.entry}",
-                expected=f"a binary for {target}",
-                got=f"one for {binary.arch}",
-                hint="compile it for this target",
-            )
+            f"kernel {binary.entry}",
+            expected=f"a binary for {target}",
+            got=f"one for {binary.arch}",
+            hint="compile it for this target",
         )
     kernel = _kernels.get(binary.key)
     if kernel is None:

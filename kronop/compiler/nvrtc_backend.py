@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 from kronop import knobs
@@ -18,7 +19,7 @@ from kronop.compiler.cache import Cache
 from kronop.compiler.cuda_headers import whole_headers
 from kronop.compiler.ptxas import resources_of
 from kronop.cuda_line import LEAST, NEWEST, cuda_extra
-from kronop.errors import CompileError, installing, mismatch, warn
+from kronop.errors import CompileError, installing, warn
 from kronop.late import imported, whole
 from kronop.machine import GENERATIONS
 from kronop.target import Target, is_of_ptx
@@ -99,7 +100,7 @@ def _full_build() -> str:
 
 
 @functools.cache
-def _nvrtc() -> Any:
+def _nvrtc() -> ModuleType:
     """The bindings, after a first call has shown that the NVRTC library loads."""
     try:
         module = imported("cuda.bindings.nvrtc")
@@ -111,17 +112,15 @@ def _nvrtc() -> Any:
     if int(status) != 0 or (major, minor) < LEAST:
         least = ".".join(map(str, LEAST))
         raise CompileError(
-            mismatch(
-                "NVRTC",
-                expected=f"{least} or later",
-                got=f"{major}.{minor}",
-                hint=installing(cuda_extra()),
-            )
+            "NVRTC",
+            expected=f"{least} or later",
+            got=f"{major}.{minor}",
+            hint=installing(cuda_extra()),
         )
     return module
 
 
-def _understood(nvrtc: Any, flags: tuple[str, ...]) -> tuple[str, ...]:
+def _understood(nvrtc: ModuleType, flags: tuple[str, ...]) -> tuple[str, ...]:
     """The flags for a GPU that is newer than this release: it runs binaries for an earlier minor
     compute capability of its own major one, and PTX for any earlier one.
 
@@ -139,12 +138,10 @@ def _understood(nvrtc: Any, flags: tuple[str, ...]) -> tuple[str, ...]:
     earlier = [number for number in known if f"sm_{number}" in targets and number < asked]
     if not earlier:
         raise CompileError(
-            mismatch(
-                f"NVRTC {release}",
-                expected=f"one that knows {found[0][6:]}",
-                got=f"sm_{min(known)} and later",
-                hint=f"in a new environment: {installing('cuda12')}",
-            )
+            f"NVRTC {release}",
+            expected=f"one that knows {found[0][6:]}",
+            got=f"sm_{min(known)} and later",
+            hint=f"in a new environment: {installing('cuda12')}",
         )
     nearest = max(earlier)
     alike = found[1] == "sm" and nearest // 10 == asked // 10
@@ -166,7 +163,7 @@ def _compile(source: Source, flags: tuple[str, ...], result: str) -> tuple[bytes
         return _read(nvrtc, program, result), log
 
 
-def _options(nvrtc: Any, source: Source, flags: tuple[str, ...]) -> list[bytes]:
+def _options(nvrtc: ModuleType, source: Source, flags: tuple[str, ...]) -> list[bytes]:
     """All that NVRTC is given: `flags`, which are part of a kernel's key, and what is not."""
     uncached = ["--no-cache"] if nvrtc.nvrtcVersion()[1:] >= _CACHES_SINCE else []
     folders = [f"-I{os.path.abspath(folder)}" for folder in source.include_directories]
@@ -174,7 +171,7 @@ def _options(nvrtc: Any, source: Source, flags: tuple[str, ...]) -> list[bytes]:
 
 
 @contextmanager
-def _program(nvrtc: Any, source: Source) -> Iterator[Any]:
+def _program(nvrtc: ModuleType, source: Source) -> Iterator[object]:
     name = (_NOWHERE + source.file_name).encode()
     status, program = nvrtc.nvrtcCreateProgram(source.text.encode(), name, 0, [], [])
     _check(status)
@@ -184,7 +181,7 @@ def _program(nvrtc: Any, source: Source) -> Iterator[Any]:
         nvrtc.nvrtcDestroyProgram(program)
 
 
-def _read(nvrtc: Any, program: Any, what: str) -> bytes:
+def _read(nvrtc: ModuleType, program: object, what: str) -> bytes:
     status, size = getattr(nvrtc, f"nvrtcGet{what}Size")(program)
     _check(status)
     # The bindings write into this object. bytes(bytearray()) makes a new one even for size 1,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 from kronop.artifacts import Launch
 from kronop.compiler.tensor_maps import write_block
@@ -12,7 +11,7 @@ from kronop.compiler.tensor_maps import write_block
 _ALIGNMENT = 128
 
 
-def parameter_words(launch: Launch) -> Any:
+def parameter_words(launch: Launch) -> ctypes.Array[ctypes.c_uint64]:
     """The parameters of `launch` as an array of 8-byte words; the array owns its memory."""
     size = len(launch.parameters)
     memory = ctypes.create_string_buffer(size + _ALIGNMENT)

@@ -15,20 +15,8 @@ from kronop.frozen import dataclass
 
 # `size` and the times come before the long columns, because SQLite reads a row from its start.
 _COLUMNS = (
-    "key",
-    "entry",
-    "arch",
-    "format",
-    "compiler",
-    "seconds",
-    "resources",
-    "checksum",
-    "size",
-    "created",
-    "last_used",
-    "log",
-    "source",
-    "image",
+    *("key", "entry", "arch", "format", "compiler", "seconds", "resources", "checksum"),
+    *("size", "created", "last_used", "log", "source", "image"),
 )
 # Whenever a folder on a search path changes, a new memo is made and the old one becomes useless.
 _KEPT_MEMOS = 64
@@ -49,34 +37,6 @@ _DELETE_DAMAGED = f"""DELETE FROM kernels WHERE typeof(size) != 'integer'
 _LAST_ROW = 2**62
 _READ = f"SELECT {', '.join(_COLUMNS)} FROM kernels WHERE key = ?"
 _WRITE = f"INSERT OR REPLACE INTO kernels VALUES ({', '.join('?' * len(_COLUMNS))})"
-
-
-_OF_WINNER = (
-    "key",
-    "place",
-    "fingerprint",
-    "description",
-    "target",
-    "device",
-    "size",
-    "serves",
-    "name",
-    "nanoseconds",
-    "untuned_nanoseconds",
-    "checksum",
-)
-_NUMBERS_OF_WINNER = ("place", "nanoseconds", "untuned_nanoseconds")
-_WINNERS = f"SELECT {', '.join(_OF_WINNER)} FROM winners"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A row that passed its checksum."""
-
-    binary: Binary
-    source: str
-    created: float
-    last_used: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +156,11 @@ class Winner:
         return digest("winner", *dataclasses.astuple(self))
 
 
+_OF_WINNER = (*(field.name for field in dataclasses.fields(Winner)), "checksum")
+_NUMBERS_OF_WINNER = ("place", "nanoseconds", "untuned_nanoseconds")
+_WINNERS = f"SELECT {', '.join(_OF_WINNER)} FROM winners"
+
+
 def read(db: sqlite3.Connection, key: str) -> tuple[object, ...] | None:
     found: tuple[object, ...] | None = db.execute(_READ, (key,)).fetchone()
     return found
@@ -263,7 +228,7 @@ def entries(db: sqlite3.Connection) -> tuple[Entry, ...]:
     return tuple(Entry(**row) for row in every if _is_sound(row))
 
 
-def _is_sound(row: Mapping[str, Any]) -> bool:
+def _is_sound(row: Mapping[str, object]) -> bool:
     """Whether these columns of a kernel, which its checksum does not cover, can be shown."""
     try:
         for name in ("size", "seconds", "created", "last_used"):
@@ -317,7 +282,7 @@ def winners(db: sqlite3.Connection) -> list[Winner]:
     return [item for item in found if item is not None]
 
 
-def checked_winner(values: Mapping[str, Any]) -> Winner | None:
+def checked_winner(values: Mapping[str, object]) -> Winner | None:
     """The winner with these fields; None if a field is missing or damaged."""
     whole: dict[str, Any] = {name: values.get(name) for name in _OF_WINNER}
     sizes = (whole[name] for name in _NUMBERS_OF_WINNER)
@@ -383,8 +348,8 @@ def format_row(binary: Binary, source: str, now: float) -> tuple[object, ...]:
     )
 
 
-def parse(values: tuple[object, ...]) -> Row | None:
-    """The row; None if its checksum is wrong or a value has the wrong type."""
+def parse(values: tuple[object, ...]) -> Record | None:
+    """The kernel of a row; None if its checksum is wrong or a value has the wrong type."""
     row = dict(zip(_COLUMNS, values, strict=True))
     names = ("key", "entry", "arch", "format", "compiler", "resources", "log", "source", "image")
     try:
@@ -405,7 +370,7 @@ def parse(values: tuple[object, ...]) -> Row | None:
         created, last_used = _number(row["created"]), _number(row["last_used"])
     except (TypeError, ValueError, RecursionError):
         return None
-    return Row(binary=binary, source=str(row["source"]), created=created, last_used=last_used)
+    return Record(binary=binary, source=str(row["source"]), created=created, last_used=last_used)
 
 
 def _bytes(value: object) -> bytes:

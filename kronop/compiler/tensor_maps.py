@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from kronop.artifacts import TensorMap
-from kronop.errors import DeviceError, mismatch
+from kronop.errors import DeviceError
 from kronop.late import imported
+from kronop.tensor_map import Im2col, TensorMap
 
 _MOST_MAPS = 4096
 # Of other types only the size counts.
@@ -29,36 +29,45 @@ def _encoded(value: TensorMap, address: int) -> bytes:
     driver = imported("cuda.bindings.driver")
     name = value.element.upper() if value.element in _NAMES else "UINT8"
     kind = f"CU_TENSOR_MAP_DATA_TYPE_{'TFLOAT32' if value.rounds else name}"
-    error, made = driver.cuTensorMapEncodeTiled(
+    box: tuple[Any, ...]
+    if isinstance(value.box, Im2col):
+        encode, pixels = driver.cuTensorMapEncodeIm2col, value.box
+        corners = [*pixels.lower_corner], [*pixels.upper_corner]
+        box = (*corners, pixels.channels_per_pixel, pixels.pixels_per_column)
+    else:
+        encode = driver.cuTensorMapEncodeTiled
+        box = ([driver.cuuint32_t(item) for item in value.box],)
+    # A tensor of one axis has no strides, but an empty array may not be taken.
+    strides = value.strides or (value.line_bytes,)
+    error, made = encode(
         getattr(driver.CUtensorMapDataType, kind),
-        3,
+        len(value.extents),
         address,
         [driver.cuuint64_t(item) for item in value.extents],
-        [driver.cuuint64_t(item) for item in value.strides],
-        [driver.cuuint32_t(item) for item in (*value.box, 1)],
-        [driver.cuuint32_t(1)] * 3,
-        *_ways(),
+        [driver.cuuint64_t(item) for item in strides],
+        *box,
+        [driver.cuuint32_t(item) for item in value.steps],
+        *_ways(value.swizzled),
     )
     if error:
         raise DeviceError(
-            mismatch(
-                "tensor map",
-                expected="one that the driver can encode",
-                got=f"{error.name} for {value} at {address:#x}",
-                hint="report this: kronop chose a kernel that can't read the tensor",
-            )
+            "tensor map",
+            expected="one that the driver can encode",
+            got=f"{error.name} for {value} at {address:#x}",
+            hint="report this: kronop chose a kernel that can't read the tensor",
         )
     return b"".join(int(word).to_bytes(8, "little") for word in made.opaque)
 
 
 @functools.cache
-def _ways() -> tuple[Any, ...]:
-    """No interleaving, swizzled lines of 128 bytes, whole sectors of the level-2 cache, and zeros
-    beyond the tensor."""
+def _ways(swizzled: bool) -> tuple[Any, ...]:
+    """No interleaving, lines of 128 bytes that are swizzled or lines as they are, whole sectors of
+    the level-2 cache, and zeros beyond the tensor."""
     driver = imported("cuda.bindings.driver")
+    kind = "128B" if swizzled else "NONE"
     return (
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-        driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+        getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{kind}"),
         driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )

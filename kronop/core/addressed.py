@@ -14,10 +14,11 @@ from kronop.args import signature
 from kronop.args.base import Arguments
 from kronop.args.staging import Form
 from kronop.args.view import Device, TensorView
-from kronop.artifacts import Launch, TensorMap
+from kronop.artifacts import Launch
 from kronop.compiler import Kernel
 from kronop.compiler.tensor_maps import write_block
 from kronop.frozen import dataclass
+from kronop.tensor_map import TensorMap
 
 # The symbolic address of slot i is ((i + 1) << 48) + _MIDDLE: offsets of either sign then stay
 # within the slot's own range of 2^48 addresses.

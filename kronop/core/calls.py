@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kronop.args.frameworks import DIFFERENTIABLE
 from kronop.args.tensor import TensorView, check_element, describe, view
@@ -26,10 +27,17 @@ from kronop.descriptions.epilogue import (
 )
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS, MathInstruction
 from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.target import Target
+
+if TYPE_CHECKING:
+    from kronop.core.operation import Operation
 
 # The names of Z and Y for users of most one-line functions.
 _NAMES: Mapping[str, str] = {"Z": "Z", "Y": "Y"}
+_NO_SLOTS: Mapping[str, int] = {}
+AnyOperation = TypeVar("AnyOperation", bound="Operation[Any, Any]")
 
 
 def operand_of(tensor: Any, name: str = "X", differentiable: str = DIFFERENTIABLE) -> TensorView:
@@ -137,6 +145,7 @@ def check_activation(activation: object) -> None:
         )
 
 
+@functools.lru_cache(maxsize=512)
 def epilogue_of(x: DataType, Y: TensorDescription, activation: str | None) -> Epilogue:
     accumulator = MathInstruction.simt(x).element_accumulator
     if activation is None:
@@ -146,8 +155,29 @@ def epilogue_of(x: DataType, Y: TensorDescription, activation: str | None) -> Ep
     return LinearCombinationGeneric(function, Y.element, Y.alignment, accumulator, accumulator)
 
 
-def finish(arguments: Any, lesson: Lesson | None, slots: Mapping[str, int]) -> Any:
+def finish(arguments: Any, lesson: Lesson | None, slots: Mapping[str, int] = _NO_SLOTS) -> Any:
+    """Runs the arguments of a call, and lets later calls repeat its launches.
+
+    Args:
+        slots: those of tensors that lie elsewhere than `arguments.slots` says.
+    """
     arguments.operation.run(arguments)
     if lesson is not None:
-        lesson.learn(arguments, slots)
+        lesson.learn(arguments, {**arguments.slots, **slots})
     return arguments.Y
+
+
+plain = functools.lru_cache(maxsize=64)(TensorDescription)
+"""The description of an operand of a type, of which nothing else is known."""
+
+
+@functools.lru_cache(maxsize=2048)
+def operation_of(
+    made: type[AnyOperation],
+    target: str | Target,
+    *fields: Any,
+    tile: TileDescription | None = None,
+    **named: Any,
+) -> AnyOperation:
+    """The operation of a class that has these fields; one-line calls share it."""
+    return made(target, tile, *fields, **named)

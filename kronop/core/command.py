@@ -5,11 +5,24 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
 
 from kronop.args.base import Arguments
-from kronop.core.operation import Operation
+from kronop.core.operation import AnyOperation
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.tensor import TensorDescription
 from kronop.frozen import dataclass
+from kronop.size import Size
+from kronop.tensors import Tensor
+
+Common: TypeAlias = tuple[
+    object, None, TensorDescription, TensorDescription, TensorDescription, Epilogue
+]
+"""What constructors of operations take before the sizes: the target, no tile, the two operands, the
+result and the epilogue."""
+
+MakeTensor: TypeAlias = Callable[[tuple[int, ...]], Tensor]
+"""Makes a tensor of a given shape."""
 
 # M where neither the user nor the notation of shapes gives one.
 DEFAULT_ROWS = 1024
@@ -61,27 +74,23 @@ class Command(Protocol):
     def flags(self) -> Mapping[str, Flag]: ...
 
     def operation(
-        self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
-    ) -> Operation[Any, Any]:
+        self, options: argparse.Namespace, shapes: Sequence[str], common: Common
+    ) -> AnyOperation:
         """The operation for these shapes; `common` holds its constructor's arguments up to the
         sizes."""
         ...
 
-    def size(self, options: argparse.Namespace, shapes: Sequence[str]) -> Any:
+    def size(self, options: argparse.Namespace, shapes: Sequence[str]) -> Size | int | None:
         """The size whose plan is shown for these shapes; None if they say nothing of it, which
         shows the plan for many rows."""
         return None
 
-    def fixed(self, options: argparse.Namespace) -> Mapping[str, Any]:
+    def fixed(self, options: argparse.Namespace) -> Mapping[str, object]:
         """Further arguments of the operation, which an exported library has for good."""
         return {}
 
     def arguments(
-        self,
-        options: argparse.Namespace,
-        shape: str,
-        rows: int | None,
-        tensor: Callable[[tuple[int, ...]], Any],
+        self, options: argparse.Namespace, shape: str, rows: int | None, tensor: MakeTensor
     ) -> Arguments:
         """The arguments that the family's one-line function would run; `tensor` makes a tensor of
         a given shape. `rows` is None where the user gave none."""

@@ -25,14 +25,14 @@ from kronop.emit.render import render
 class Serving(Protocol):
     """The part of an operation that is needed here."""
 
-    def serve(self, plan: Plan) -> Any: ...
+    def serve(self, plan: Plan) -> object: ...
 
 
 # What calls of one thread need: the kernels of other threads' calls are run as always, and so are
 # those of signal handlers, which interrupt the thread that gathers.
 class _Thread(threading.local):
     noted: list[tuple[Serving, Plan]] | None = None
-    foresee: Callable[[], Any] | None = None
+    foresee: Callable[[], object] | None = None
     handlers: int = 0  # How many were under way when it began.
 
 
@@ -96,7 +96,7 @@ def compile_all(plans: Iterable[Plan]) -> int:
 
 
 @contextlib.contextmanager
-def foreseeing(calls: Callable[[], Any]) -> Iterator[None]:
+def foreseeing(calls: Callable[[], object]) -> Iterator[None]:
     """During a `with` block, the first kernel of this thread that is not loaded yet is compiled
     together with all others that `calls` needs.
 

@@ -11,7 +11,7 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from kronop import compiler, knobs
 from kronop.args.base import Arguments
@@ -329,3 +329,7 @@ def _plan(emitter: Emitter, description: Any, target: Target) -> Plan:
     if knobs.current().debug >= 3:
         print(plan.explain(), file=sys.stderr)
     return plan
+
+
+AnyOperation: TypeAlias = Operation[Any, Any]
+"""An operation of any kind."""

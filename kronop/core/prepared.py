@@ -213,7 +213,7 @@ class Lesson:
                 item = view(result, "Y")
                 makes[slot] = _maker(item, arguments.framework, result)
                 addresses[slot] = item.pointer
-        places = {"X": 0, "Y": first, **slots, "": len(tensors)}
+        places = {**slots, "Y": first, "": len(tensors)}
         product = Product(arguments, Symbols(places, addresses, arguments.device))
         facts = (arguments.device, arguments.framework)
         return Call(tensors, self._given, self._results, self._beta, product, makes, *facts)

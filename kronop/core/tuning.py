@@ -11,21 +11,20 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from kronop import compiler
 from kronop.args.base import Arguments
 from kronop.args.device import check, cuda_driver, current
 from kronop.artifacts import Binary
 from kronop.core import winners
-from kronop.core.operation import Operation
+from kronop.core.operation import AnyOperation, Operation
 from kronop.core.result import Result, result_of
 from kronop.core.served import Served
 from kronop.core.tuning_report import Outcome, TuningReport, milliseconds_of
 from kronop.cpus import spread
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
-from kronop.errors import ArgumentError, ElementTypeError, KronopError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, KronopError
 from kronop.machine import GPU_HERTZ
 from kronop.progress import Progress
 
@@ -38,7 +37,7 @@ _LAUNCH_SECONDS, _MOST_LEAD_SECONDS = 10e-6, 5e-3
 
 
 def tune(
-    operation: Operation[Any, Any],
+    operation: AnyOperation,
     arguments: Arguments,
     *,
     candidates: int = 16,
@@ -124,30 +123,24 @@ def _typical(times: Sequence[float], plan: Plan) -> float:
 def _check(operation: object, arguments: object, candidates: object) -> None:
     if not isinstance(operation, Operation) or not isinstance(arguments, Arguments):
         raise ElementTypeError(
-            mismatch(
-                "tune",
-                expected="an operation and its arguments",
-                got=f"{type(operation).__name__} and {type(arguments).__name__}",
-                hint="build both as for operation.run",
-            )
+            "tune",
+            expected="an operation and its arguments",
+            got=f"{type(operation).__name__} and {type(arguments).__name__}",
+            hint="build both as for operation.run",
         )
     if arguments.operation is not operation:
         raise ElementTypeError(
-            mismatch(
-                "arguments",
-                expected=f"those of {operation!r}",
-                got=f"those of {arguments.operation!r}",
-                hint="build them with operation=this operation",
-            )
+            "arguments",
+            expected=f"those of {operation!r}",
+            got=f"those of {arguments.operation!r}",
+            hint="build them with operation=this operation",
         )
     if not isinstance(candidates, int) or candidates < 1 or not arguments.size:
         raise ArgumentError(
-            mismatch(
-                "tune",
-                expected="at least 1 candidate and 1 row",
-                got=f"{candidates!r} and {arguments.size}",
-                hint="there is nothing to measure",
-            )
+            "tune",
+            expected="at least 1 candidate and 1 row",
+            got=f"{candidates!r} and {arguments.size}",
+            hint="there is nothing to measure",
         )
 
 
@@ -181,7 +174,7 @@ def _compile_all(
 
 
 def _measure_all(
-    operation: Operation[Any, Any],
+    operation: AnyOperation,
     arguments: Arguments,
     plans: dict[int, Plan],
     binaries: dict[int, tuple[Binary, ...] | KronopError],
@@ -227,9 +220,7 @@ def _spilled(found: tuple[Binary, ...] | KronopError) -> str:
     return f"spills {spilled} bytes of registers" if spilled else ""
 
 
-def _ready(
-    operation: Operation[Any, Any], arguments: Arguments, plan: Plan
-) -> tuple[Arguments, Served]:
+def _ready(operation: AnyOperation, arguments: Arguments, plan: Plan) -> tuple[Arguments, Served]:
     return arguments.unbound(), operation.serve(plan)
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
 
 from kronop import compiler
 from kronop.args.device import default_device
 from kronop.compiler.keys import SCHEMA
 from kronop.compiler.rows import Winner, checked_winner
 from kronop.core import winners
-from kronop.errors import ArgumentError, DescriptionError, mismatch
+from kronop.errors import ArgumentError, DescriptionError
 from kronop.frozen import dataclass
 from kronop.target import Target
 from kronop.version import __version__
@@ -61,7 +60,7 @@ def import_table(text: str) -> Imported:
     return Imported(here=here, elsewhere=len(found) - here)
 
 
-def _entries(text: str) -> list[Any]:
+def _entries(text: str) -> list[object]:
     try:
         table = json.loads(text)
     except (ValueError, TypeError, RecursionError) as error:
@@ -79,7 +78,7 @@ def _entries(text: str) -> list[Any]:
     return entries
 
 
-def _checked(index: int, entry: Any) -> Winner:
+def _checked(index: int, entry: object) -> Winner:
     found = checked_winner(entry) if isinstance(entry, dict) else None
     if found is None or found.key != winners.key_of(
         found.description, found.target, found.device, found.size
@@ -109,7 +108,7 @@ def _is_shown(text: object) -> bool:
 
 def _refused(got: str, hint: str) -> ArgumentError:
     expected = f"a {_KIND} of kronop {__version__}, schema {SCHEMA}"
-    return ArgumentError(mismatch("tuning table", expected=expected, got=got, hint=hint))
+    return ArgumentError("tuning table", expected=expected, got=got, hint=hint)
 
 
 def _adopted(found: Winner) -> Winner | None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from kronop.core.gathering import Serving, compile_all, gathering
-from kronop.core.operation import Operation
+from kronop.core.operation import AnyOperation, Operation
 from kronop.emit.plan import Plan
-from kronop.errors import ElementTypeError, KronopError, mismatch
+from kronop.errors import ElementTypeError, KronopError
 from kronop.late import Later
 
 # Makes the calls of `work`, and those of its backward. It needs torch, which is loaded if the work
@@ -17,7 +16,7 @@ from kronop.late import Later
 _TORCH_STEP = Later("kronop.torch.warming", "step")
 
 
-def warmup(work: Any, *examples: Any, **named: Any) -> int:
+def warmup(work: object, *examples: object, **named: object) -> int:
     """Compiles all kernels that `work` needs, as many at once as there are CPUs, and loads them.
 
     The first call of every combination of sizes, type and layout compiles a kernel, for about a
@@ -66,12 +65,10 @@ def warmup(work: Any, *examples: Any, **named: Any) -> int:
         noted = _noted(work, examples, named)
     elif examples or named:
         raise ElementTypeError(
-            mismatch(
-                "examples",
-                expected="none beside operations",
-                got=f"{len(examples) + len(named)}",
-                hint="an operation is compiled for many rows; pass a function for other sizes",
-            )
+            "examples",
+            expected="none beside operations",
+            got=f"{len(examples) + len(named)}",
+            hint="an operation is compiled for many rows; pass a function for other sizes",
         )
     else:
         noted = [(operation, operation.plan) for operation in operations]
@@ -81,29 +78,32 @@ def warmup(work: Any, *examples: Any, **named: Any) -> int:
     return found
 
 
-def _noted(work: Any, examples: Sequence[Any], named: dict[str, Any]) -> list[tuple[Serving, Plan]]:
+def _noted(
+    work: object, examples: Sequence[object], named: dict[str, object]
+) -> list[tuple[Serving, Plan]]:
     """The operations that a call of `work` runs, and their plans."""
     if not callable(work):
         raise ElementTypeError(
-            mismatch(
-                "work",
-                expected="an operation, a list of operations, a torch module or a function",
-                got=type(work).__name__,
-                hint="wrap what needs kernels in a function: kronop.warmup(lambda: ...)",
-            )
+            "work",
+            expected="an operation, a list of operations, a torch module or a function",
+            got=type(work).__name__,
+            hint="wrap what needs kernels in a function: kronop.warmup(lambda: ...)",
         )
     with gathering() as noted:
         _call(work, examples, named)
     return noted
 
 
-def _operations(work: Any) -> Sequence[Operation[Any, Any]] | None:
+def _operations(work: object) -> Sequence[AnyOperation] | None:
     """The operations that `work` is, or None."""
     items = list(work) if isinstance(work, (list, tuple)) else [work]
-    return items if items and all(isinstance(item, Operation) for item in items) else None
+    found = [item for item in items if isinstance(item, Operation)]
+    return found if items and len(found) == len(items) else None
 
 
-def _call(work: Callable[..., Any], examples: Sequence[Any], named: dict[str, Any]) -> None:
+def _call(
+    work: Callable[..., object], examples: Sequence[object], named: dict[str, object]
+) -> None:
     try:
         if "torch" in sys.modules:
             _TORCH_STEP.get()(work, examples, named)

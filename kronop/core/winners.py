@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import platform
 from pathlib import Path
-from typing import Any
 
 from kronop import compiler
 from kronop.args.device import check, cuda_driver, name_of_device
@@ -71,7 +70,7 @@ def machine(target: Target, index: int) -> str:
 
 
 def recall(
-    description: Any, emitter: Emitter, target: Target, size: Size, index: int | None
+    description: object, emitter: Emitter, target: Target, size: Size, index: int | None
 ) -> Plan:
     """The plan to run: the winner for the size's bucket on GPU `index` (or the CPU), else the
     planner's choice for the bucket. An `index` of None means no device, and so no winner."""
@@ -89,7 +88,7 @@ def recall(
 
 
 def remember(
-    description: Any,
+    description: object,
     plan: Plan,
     place: int,
     size: Size,
@@ -117,7 +116,7 @@ def remember(
             device=of[2],
             size=few.told(),
             serves=few.served(),
-            name=", ".join(step.entry for step in plan.steps if step.operations_per_row),
+            name=", ".join(step.entry for step in plan.steps if step.computes),
             nanoseconds=round(milliseconds * 1e6),
             untuned_nanoseconds=round(untuned * 1e6),
         )

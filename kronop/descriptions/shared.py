@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, TypeVar
 
 from kronop.descriptions.activation import Activation
-from kronop.descriptions.datatype import FLOAT8, DataType, Layout
+from kronop.descriptions.datatype import FLOAT8, DataType
 from kronop.descriptions.epilogue import Epilogue, check_accumulator
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
@@ -35,27 +35,32 @@ def check_operands(
     inputs: Mapping[str, TensorDescription],
     output: TensorDescription,
     *,
-    matrix_product: bool = False,
+    called: str = "Y",
     trees: bool = False,
+    schedules: bool = False,
+    half_sums: bool = False,
+    interleaved: bool = False,
 ) -> None:
     """Checks that all types agree: those of the inputs with the math instruction, and that of the
     output with the epilogue.
 
     Args:
-        matrix_product: whether this is one. Those alone may have clusters and schedules in a tile,
-            sums in float16 and interleaved tensors; and their output is called C.
+        called: the output's name for the caller.
         trees: whether the epilogue may be a visitor tree.
+        schedules: whether a tile may have clusters and schedules.
+        half_sums: whether sums may be of float16.
+        interleaved: whether tensors may be interleaved.
 
     Raises:
         ElementTypeError: an argument has the wrong class.
         DescriptionError: types or alignments do not agree, or the epilogue is a tree.
     """
-    called = "C" if matrix_product else "Y"
     _check_classes(math, tile, epilogue, {**inputs, called: output})
     if not trees:
         _refuse_trees(epilogue)
-    if not matrix_product:
+    if not schedules:
         _refuse_schedules(tile)
+    if not interleaved:
         _refuse_interleaved({**inputs, called: output})
     if epilogue.epilogue_vector_length > output.alignment:
         raise DescriptionError(
@@ -67,7 +72,7 @@ def check_operands(
             )
         )
     sums = math.element_accumulator
-    check_accumulator(sums, "math.element_accumulator", half_sums=matrix_product)
+    check_accumulator(sums, "math.element_accumulator", half_sums=half_sums)
     _check_types(math, epilogue, inputs, (called, output))
 
 
@@ -192,25 +197,6 @@ def _check_types(
                     hint="use one type for both",
                 )
             )
-
-
-def check_weights(
-    weights: TensorDescription, patterns: Sequence[tuple[int, int, int, int]]
-) -> None:
-    """Raises DescriptionError if weights promise an alignment, but a run of them in memory has
-    only one element."""
-    along, at = ("d", 3) if weights.layout is Layout.RowMajor else ("c", 2)
-    single = [pattern for pattern in patterns if pattern[at] == 1]
-    if weights.alignment > 1 and single:
-        raise DescriptionError(
-            mismatch(
-                "alignment of W",
-                expected=f"1 for {weights.layout.value} weights {single[0]}: a run along {along} is"
-                " one element",
-                got=weights.alignment,
-                hint="describe W with alignment 1",
-            )
-        )
 
 
 def refuse_float8(math: MathInstruction, family: str) -> None:

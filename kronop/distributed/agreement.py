@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from kronop.distributed.exchange import telling
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 
 # Signatures that the ranks of a group have agreed on.
 _AGREED: weakref.WeakKeyDictionary[dist.ProcessGroup, set[str]] = weakref.WeakKeyDictionary()
@@ -42,7 +41,7 @@ def check(
     own = (dist.get_rank(), f"{signature}, {scalars}", [_digest(item) for item in factors])
     known: list[tuple[int, str, list[str]]] = [own]
     for group in groups:
-        every: list[Any] = [None] * dist.get_world_size(group)
+        every: list[list[tuple[int, str, list[str]]]] = [[]] * dist.get_world_size(group)
         with telling("the first call of a product over many ranks"):
             dist.all_gather_object(every, known, group=group)
         known = [one for some in every for one in some]
@@ -71,11 +70,9 @@ def _compare(what: str, every: Sequence[tuple[int, str]]) -> None:
         for item, at in groups.items()
     )
     raise ArgumentError(
-        mismatch(
-            what,
-            expected="the same on every rank of the group",
-            got=told,
-            hint="call it on all of them with equal shapes, types, scalars and factors, of an x"
-            " whose columns are split evenly",
-        )
+        what,
+        expected="the same on every rank of the group",
+        got=told,
+        hint="call it on all of them with equal shapes, types, scalars and factors, of an x"
+        " whose columns are split evenly",
     )

@@ -21,7 +21,7 @@ import torch.distributed as dist
 import kronop.distributed
 from kronop.distributed import planning
 from kronop.distributed.steps import Problem
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.kron.command import shape_of
 from kronop.progress import Progress
 
@@ -97,9 +97,7 @@ def _check(text: str, ranks: int) -> None:
     next(planning.choices(_problem(rows or ranks, shapes, ranks, ordered=True)))
     if rows is not None and rows < ranks:
         hint = "each rank multiplies some rows where rows are split"
-        raise ArgumentError(
-            mismatch(f"rows of {text}", expected=f"{ranks} at least", got=rows, hint=hint)
-        )
+        raise ArgumentError(f"rows of {text}", expected=f"{ranks} at least", got=rows, hint=hint)
 
 
 def table(texts: Sequence[str], device: str, repeats: int) -> Iterator[str]:

@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor
 
 from kronop.descriptions.datatype import FLOAT8, TENSOR_TYPES
 from kronop.distributed.steps import Problem
-from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, converting
 from kronop.frozen import dataclass
 
 
@@ -79,7 +79,7 @@ def check_tensors(**operands: object) -> None:
     for name, item in operands.items():
         if item is not None and not isinstance(item, torch.Tensor):
             hint, got = "torch.as_tensor makes one", type(item).__name__
-            raise ElementTypeError(mismatch(name, expected="a torch tensor", got=got, hint=hint))
+            raise ElementTypeError(name, expected="a torch tensor", got=got, hint=hint)
 
 
 def group_of(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
@@ -90,12 +90,12 @@ def group_of(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
     """
     if not (dist.is_available() and dist.is_initialized()):
         expected, hint = "an initialised process group", "call torch.distributed.init_process_group"
-        raise ArgumentError(mismatch("group", expected=expected, got="none", hint=hint))
+        raise ArgumentError("group", expected=expected, got="none", hint=hint)
     group = dist.group.WORLD if group is None else group
     if not isinstance(group, dist.ProcessGroup) or dist.get_rank(group) < 0:
         expected, hint = "a group of this rank", "call this on the group's ranks alone"
         got = f"{group!r} on rank {dist.get_rank()}"
-        raise ArgumentError(mismatch("group", expected=expected, got=got, hint=hint))
+        raise ArgumentError("group", expected=expected, got=got, hint=hint)
     return group
 
 
@@ -103,11 +103,11 @@ def check_factors(factors: Sequence[torch.Tensor]) -> None:
     """Raises ArgumentError unless there are some, all matrices."""
     if not factors:
         hint = "give (P, Q) tensors"
-        raise ArgumentError(mismatch("factors", expected="at least one", got="none", hint=hint))
+        raise ArgumentError("factors", expected="at least one", got="none", hint=hint)
     for at, item in enumerate(factors):
         if item.dim() != 2:
             hint, shape = "batches of factors are for one rank", tuple(item.shape)
-            raise ArgumentError(mismatch(f"factors[{at}]", expected="(P, Q)", got=shape, hint=hint))
+            raise ArgumentError(f"factors[{at}]", expected="(P, Q)", got=shape, hint=hint)
 
 
 def check_whole(
@@ -125,11 +125,11 @@ def check_whole(
     dims = len(given)
     fits = dims == 2 or (not is_spread and dims > left)
     if not fits or given[-2 if left else -1] != inner:
-        raise ArgumentError(mismatch("shape of x", expected=wanted, got=tuple(x.shape), hint=hint))
+        raise ArgumentError("shape of x", expected=wanted, got=tuple(x.shape), hint=hint)
     result = (outer, given[-1]) if left else (*given[:-1], outer)
     if z is not None and dims == 2 and tuple(z.shape) != result:
         hint, shape = "z is like the result", tuple(z.shape)
-        raise ArgumentError(mismatch("shape of z", expected=result, got=shape, hint=hint))
+        raise ArgumentError("shape of z", expected=result, got=shape, hint=hint)
 
 
 def check_local(factors: Sequence[torch.Tensor], x: torch.Tensor) -> None:
@@ -138,12 +138,12 @@ def check_local(factors: Sequence[torch.Tensor], x: torch.Tensor) -> None:
         if isinstance(item, DTensor):
             expected, hint = "a local tensor, as x is", "give factor.full_tensor(), or a DTensor x"
             got = "a DTensor"
-            raise ArgumentError(mismatch(f"factors[{at}]", expected=expected, got=got, hint=hint))
+            raise ArgumentError(f"factors[{at}]", expected=expected, got=got, hint=hint)
     if _kind(x) not in TENSOR_TYPES or TENSOR_TYPES[_kind(x)] in FLOAT8:
         known = ", ".join(key for key, item in TENSOR_TYPES.items() if item not in FLOAT8)
         hint = converting(_kind(x), "convert x and the factors")
         raise ElementTypeError(
-            mismatch("element type of x", expected=f"one of {known}", got=_kind(x), hint=hint)
+            "element type of x", expected=f"one of {known}", got=_kind(x), hint=hint
         )
 
 
@@ -154,26 +154,22 @@ def check_operands(call: Call, ranks: int) -> None:
         if item.dtype != call.x.dtype:
             expected, hint = f"{call.x.dtype}, that of x", "convert it to the type that is expected"
             raise ElementTypeError(
-                mismatch(
-                    f"element type of factors[{at}]", expected=expected, got=item.dtype, hint=hint
-                )
+                f"element type of factors[{at}]", expected=expected, got=item.dtype, hint=hint
             )
     kind = torch.int32 if call.x.dtype is torch.int8 else call.x.dtype
     results = (int(call.x.shape[0]), math.prod(q for _, q in call.shapes) // ranks)
     if call.z is not None and call.z.dtype != kind:
         hint = "z is like the result"
-        raise ElementTypeError(
-            mismatch("element type of z", expected=kind, got=call.z.dtype, hint=hint)
-        )
+        raise ElementTypeError("element type of z", expected=kind, got=call.z.dtype, hint=hint)
     if call.z is not None and tuple(call.z.shape) != results:
         expected, got = call.told(*results), call.told(*call.z.shape)
         hint = "z is like the result"
-        raise ArgumentError(mismatch("shape of z", expected=expected, got=got, hint=hint))
+        raise ArgumentError("shape of z", expected=expected, got=got, hint=hint)
     for name in ("alpha", "beta"):
         value = getattr(call, name)
         if not kind.is_floating_point and value is not None and float(value) != int(value):
             expected, hint = f"an integer, since results are {kind}", "convert x to floats"
-            raise ArgumentError(mismatch(name, expected=expected, got=value, hint=hint))
+            raise ArgumentError(name, expected=expected, got=value, hint=hint)
 
 
 def problem_of(call: Call, ranks: int) -> Problem:
@@ -199,7 +195,7 @@ def problem_of(call: Call, ranks: int) -> Problem:
         else:
             expected = f"{call.told('M', each)}, {problem.columns} {what} over {ranks} ranks"
         got = call.told(*call.x.shape)
-        raise ArgumentError(mismatch("shape of x", expected=expected, got=got, hint=hint))
+        raise ArgumentError("shape of x", expected=expected, got=got, hint=hint)
     return problem
 
 
@@ -222,13 +218,11 @@ def outer_digits(call: Call, ranks: int, whole: Sequence[int] | None = None) -> 
         expected = f"{share}, A the product of the first factors' rows, B of the others'"
         got = f"{tuple(whole or call.x.shape)} with factors of {[p for p, _ in call.shapes]} rows"
         hint = "flatten(1) of the whole gives the standard order"
-        raise ArgumentError(
-            mismatch("x, split along its last digits", expected=expected, got=got, hint=hint)
-        )
+        raise ArgumentError("x, split along its last digits", expected=expected, got=got, hint=hint)
     results = math.prod(q for _, q in call.shapes[:at])
     if results % ranks:
         expected, hint = f"a multiple of {ranks} ranks in all", "redistribute x, and flatten it"
         raise ArgumentError(
-            mismatch("columns of the first factors", expected=expected, got=results, hint=hint)
+            "columns of the first factors", expected=expected, got=results, hint=hint
         )
     return at

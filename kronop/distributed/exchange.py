@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 import torch.distributed as dist
+from torch.autograd.function import FunctionCtx
 
-from kronop.errors import DeviceError, mismatch
+from kronop.errors import DeviceError
+
+_Exchange = Callable[[torch.Tensor, dist.ProcessGroup], torch.Tensor]
 
 # Names of torch 2.13, and of those before.
 _ALL_GATHER = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -24,13 +26,11 @@ def telling(what: str) -> Iterator[None]:
     except RuntimeError as error:
         first = str(error).strip().splitlines()[:1] or [type(error).__name__]
         raise DeviceError(
-            mismatch(
-                what,
-                expected="an answer from every rank of the group",
-                got=first[0],
-                hint="a rank ended, did not call this, or had other arguments; look at what the"
-                " others printed first",
-            )
+            what,
+            expected="an answer from every rank of the group",
+            got=first[0],
+            hint="a rank ended, did not call this, or had other arguments; look at what the"
+            " others printed first",
         ) from error
 
 
@@ -73,7 +73,7 @@ def all_to_all(
 
 def exchanged(item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     """Of each part (ranks, ...) of a tensor (parts, ranks, ...), an all-to-all."""
-    return _Exchanged.apply(item, group)
+    return _Linear.apply(item, group, _exchanged, _exchanged)
 
 
 def _exchanged(item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
@@ -88,26 +88,15 @@ def _exchanged(item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     return found
 
 
-class _Exchanged(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
-    @staticmethod
-    def forward(ctx: Any, item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
-        ctx.group = group
-        return _exchanged(item, group)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return _Exchanged.apply(gradient, ctx.group), None
-
-
 def all_gather(item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     """(ranks, *shape): the tensors of all ranks; the gradient is what all ranks have of it, added
     up."""
-    return _Gathered.apply(item, group)
+    return _Linear.apply(item, group, _gathered, _scattered)
 
 
 def reduce_scatter(item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     """Part r of a (ranks, ...) tensor on rank r, added up over all ranks."""
-    return _Scattered.apply(item, group)
+    return _Linear.apply(item, group, _scattered, _gathered)
 
 
 def all_reduced_gradient(item: torch.Tensor, groups: Sequence[dist.ProcessGroup]) -> torch.Tensor:
@@ -132,36 +121,35 @@ def _scattered(item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     return found
 
 
-class _Gathered(torch.autograd.Function):  # type: ignore[misc]
-    @staticmethod
-    def forward(ctx: Any, item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
-        ctx.group = group
-        return _gathered(item, group)
+class _Linear(torch.autograd.Function):  # type: ignore[misc]  # mypy sees no types of torch.
+    """An exchange, whose gradient is exchanged by its transpose."""
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return _Scattered.apply(gradient, ctx.group), None
+    def forward(
+        ctx: FunctionCtx,
+        item: torch.Tensor,
+        group: dist.ProcessGroup,
+        exchange: _Exchange,
+        transpose: _Exchange,
+    ) -> torch.Tensor:
+        ctx.others = group, transpose, exchange
+        return exchange(item, group)
 
-
-class _Scattered(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, item: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
-        ctx.group = group
-        return _scattered(item, group)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return _Gathered.apply(gradient, ctx.group), None
+    def backward(ctx: FunctionCtx, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return _Linear.apply(gradient, *ctx.others), None, None, None
 
 
 class _Shared(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, item: torch.Tensor, groups: Sequence[dist.ProcessGroup]) -> torch.Tensor:
+    def forward(
+        ctx: FunctionCtx, item: torch.Tensor, groups: Sequence[dist.ProcessGroup]
+    ) -> torch.Tensor:
         ctx.groups = groups
         return item.view_as(item)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: FunctionCtx, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         found = gradient.clone(memory_format=torch.contiguous_format)
         for group in ctx.groups:
             with telling("an all-reduce of a gradient"):

@@ -15,7 +15,7 @@ from kronop.descriptions.shared import beta_beside
 from kronop.distributed import agreement, checks, columns, exchange, planning
 from kronop.distributed.checks import Call
 from kronop.distributed.steps import Choice, Problem, Way
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.kron.api import factors_of
 from kronop.families.kron.description import Side
 from kronop.torch import autocasting
@@ -185,15 +185,13 @@ def _product(
 def _check_source(output: str, z: torch.Tensor | None, beta: float) -> None:
     if z is None and beta:
         hint = "pass z, or leave beta out"
-        raise ArgumentError(mismatch("beta", expected="none without z", got=beta, hint=hint))
+        raise ArgumentError("beta", expected="none without z", got=beta, hint=hint)
     if output == "any" and z is not None:
         raise ArgumentError(
-            mismatch(
-                "z",
-                expected="None with output='any', which may be split in another way",
-                got="a tensor",
-                hint="add it afterwards, or ask for output='standard'",
-            )
+            "z",
+            expected="None with output='any', which may be split in another way",
+            got="a tensor",
+            hint="add it afterwards, or ask for output='standard'",
         )
 
 
@@ -262,20 +260,16 @@ def _placement(item: Placement, dims: int) -> Placement:
 def _check_spread(x: DTensor, z: torch.Tensor | None, placements: Sequence[Placement]) -> None:
     if z is not None and not isinstance(z, DTensor):
         hint = "distribute it like x"
-        raise ArgumentError(
-            mismatch("z", expected="a DTensor, as x is", got=type(z).__name__, hint=hint)
-        )
+        raise ArgumentError("z", expected="a DTensor, as x is", got=type(z).__name__, hint=hint)
     last = Shard(x.dim() - 1)
     fine = all(item in (Shard(0), last, Replicate()) for item in placements)
     shown = "Shard(0)", f"Shard({x.dim() - 1})"
     if not fine or placements.count(last) > 1:
         raise ArgumentError(
-            mismatch(
-                "placements of x",
-                expected=f"{shown[0]}, {shown[1]} or Replicate(), {shown[1]} at most once",
-                got=tuple(placements),
-                hint="redistribute x, or take a mesh whose dimension for columns is one",
-            )
+            "placements of x",
+            expected=f"{shown[0]}, {shown[1]} or Replicate(), {shown[1]} at most once",
+            got=tuple(placements),
+            hint="redistribute x, or take a mesh whose dimension for columns is one",
         )
 
 

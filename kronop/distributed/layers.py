@@ -20,12 +20,12 @@ from torch.distributed.tensor import DTensor, Placement, Shard, distribute_tenso
 from torch.distributed.tensor.parallel.style import ParallelStyle
 
 from kronop.distributed import agreement, exchange
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.torch import ksmm
 from kronop.torch.nn import KSLinear
 
 
-class KSParallel(ParallelStyle):  # type: ignore[misc]  # torch is Any to mypy.
+class KSParallel(ParallelStyle):  # type: ignore[misc]  # mypy sees no types of torch.
     """How `torch.distributed.tensor.parallel.parallelize_module` splits a `KSLinear`.
 
     Every factor (a, b, c, d) is split over the mesh along a or, where that is not divisible, along
@@ -109,12 +109,10 @@ def _check_features(module: KSLinear, x: torch.Tensor, layout: Placement, ranks:
     if not x.dim() or x.shape[-1] != features:
         each = f", {module.in_features} features over {ranks} ranks" if is_share else ""
         raise ArgumentError(
-            mismatch(
-                "shape of x",
-                expected=f"(..., {features}){each}",
-                got=tuple(x.shape),
-                hint="the features of a KSParallel layer are the last dimension",
-            )
+            "shape of x",
+            expected=f"(..., {features}){each}",
+            got=tuple(x.shape),
+            hint="the features of a KSParallel layer are the last dimension",
         )
 
 
@@ -127,15 +125,11 @@ def _check(module: object) -> None:
     if not isinstance(module, KSLinear):
         hint = "give other modules torch's own styles"
         raise ElementTypeError(
-            mismatch(
-                "module of KSParallel", expected="a KSLinear", got=type(module).__name__, hint=hint
-            )
+            "module of KSParallel", expected="a KSLinear", got=type(module).__name__, hint=hint
         )
     if module.bs_last:
         hint = "make the layer without bs_last"
-        raise ArgumentError(
-            mismatch("bs_last", expected="False for KSParallel", got="True", hint=hint)
-        )
+        raise ArgumentError("bs_last", expected="False for KSParallel", got="True", hint=hint)
 
 
 def _digit(pattern: Sequence[int], ranks: int) -> int:
@@ -144,12 +138,10 @@ def _digit(pattern: Sequence[int], ranks: int) -> int:
         if pattern[digit] % ranks == 0:
             return digit
     raise ArgumentError(
-        mismatch(
-            "pattern of a layer that is split",
-            expected=f"(a, b, c, d) with a or d a multiple of {ranks} ranks",
-            got=tuple(pattern),
-            hint="take fewer ranks, or factors of more blocks",
-        )
+        "pattern of a layer that is split",
+        expected=f"(a, b, c, d) with a or d a multiple of {ranks} ranks",
+        got=tuple(pattern),
+        hint="take fewer ranks, or factors of more blocks",
     )
 
 
@@ -161,12 +153,10 @@ def _check_exchanges(patterns: Sequence[Sequence[int]], digits: Sequence[int], r
         for other in {split, needed} - {1} if split != needed else ():
             if features // other % ranks:
                 raise ArgumentError(
-                    mismatch(
-                        f"{features} features between factors of a layer that is split",
-                        expected=f"a multiple of {ranks} ranks x {other}, the digit that is split",
-                        got=f"{features // other} x {other}",
-                        hint="take fewer ranks, or factors of other blocks",
-                    )
+                    f"{features} features between factors of a layer that is split",
+                    expected=f"a multiple of {ranks} ranks x {other}, the digit that is split",
+                    got=f"{features // other} x {other}",
+                    hint="take fewer ranks, or factors of other blocks",
                 )
         features, split = a * b * d if (a, b, d) != (1, 1, 1) else features, needed
 

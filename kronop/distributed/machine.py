@@ -25,7 +25,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.distributed.steps import Choice, Problem, Way
 from kronop.emit.cuda.operands import shape_name
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.kron.cuda import pass_cost
 from kronop.families.kron.cuda.pass_choice import Asked, cheapest_choice
 from kronop.families.kron.cuda.pass_design import KronPass
@@ -58,7 +58,7 @@ def element_of(dtype: object) -> DataType:
     if found is None or found in FLOAT8:
         known = ", ".join(key for key, item in TENSOR_TYPES.items() if item not in FLOAT8)
         expected, hint = f"one of {known}", "give the type of X"
-        raise ElementTypeError(mismatch("dtype", expected=expected, got=repr(dtype), hint=hint))
+        raise ElementTypeError("dtype", expected=expected, got=repr(dtype), hint=hint)
     return found
 
 
@@ -212,7 +212,7 @@ def checked(machine: object) -> Machine:
     if not isinstance(machine, Machine):
         hint = "dataclasses.replace(H200_HOSTS, gpus=4) makes one"
         raise ElementTypeError(
-            mismatch("machine", expected="a Machine", got=type(machine).__name__, hint=hint)
+            "machine", expected="a Machine", got=type(machine).__name__, hint=hint
         )
     figures = {
         name: getattr(machine, name) for name in ("gpus", "memory", "messages", "hertz", "start")
@@ -223,17 +223,15 @@ def checked(machine: object) -> Machine:
         if not value > 0:
             hint = "give what the hosts have"
             raise ArgumentError(
-                mismatch(f"{name} of the machine", expected="more than 0", got=value, hint=hint)
+                f"{name} of the machine", expected="more than 0", got=value, hint=hint
             )
     if not 0 <= machine.contention <= 1:
         hint, got = "0 where exchanges cost products nothing", machine.contention
-        raise ArgumentError(
-            mismatch("contention of the machine", expected="0 to 1", got=got, hint=hint)
-        )
+        raise ArgumentError("contention of the machine", expected="0 to 1", got=got, hint=hint)
     if Target.parse(machine.target).backend == "x86":
         hint, target = "CPUs have no model of exchanges", machine.target
         raise ArgumentError(
-            mismatch("target of the machine", expected="a GPU, as sm_90a", got=target, hint=hint)
+            "target of the machine", expected="a GPU, as sm_90a", got=target, hint=hint
         )
     return machine
 

@@ -26,7 +26,7 @@ from kronop.distributed.machine import (
 )
 from kronop.distributed.steps import Choice, Problem, Way
 from kronop.emit.cuda.operands import shape_name
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.frozen import dataclass
 from kronop.size import extent_of
 
@@ -179,7 +179,7 @@ def check_output(output: str) -> None:
     """Raises ArgumentError where it is neither "standard" nor "any"."""
     if output not in ("standard", "any"):
         expected, hint = "'standard' or 'any'", "'standard' keeps the placements of x"
-        raise ArgumentError(mismatch("output", expected=expected, got=repr(output), hint=hint))
+        raise ArgumentError("output", expected=expected, got=repr(output), hint=hint)
 
 
 def planned(problem: Problem, machine: Machine) -> DistributedPlan:
@@ -188,7 +188,7 @@ def planned(problem: Problem, machine: Machine) -> DistributedPlan:
     if first.held > machine.memory:
         most, got = f"at most {machine.memory / 1e9:.4g} GB", f"{first.held / 1e9:.4g} GB"
         hint = "take more ranks, or multiply some rows at a time"
-        raise ArgumentError(mismatch("memory of a rank", expected=most, got=got, hint=hint))
+        raise ArgumentError("memory of a rank", expected=most, got=got, hint=hint)
     costs = Costs(problem=problem, choice=first.choice, machine=machine)
     return DistributedPlan(
         problem=problem,
@@ -227,18 +227,16 @@ def choices(problem: Problem) -> Iterator[Choice]:
     if problem.m % down:
         expected = f"a multiple of {down}, the number of ranks along rows"
         hint = f"take one that divides {problem.m}, or add rows of zeros"
-        raise ArgumentError(mismatch("m", expected=expected, got=problem.m, hint=hint))
+        raise ArgumentError("m", expected=expected, got=problem.m, hint=hint)
     found = list(_ways(problem, ranks))
     if not found:
         fitting = [str(n) for n in range(1, 2 * ranks) if any(_ways(problem, n))]
         raise ArgumentError(
-            mismatch(
-                "ranks along columns",
-                expected=f"one of {', '.join(fitting)} for {shape_name(problem.shapes)}",
-                got=ranks,
-                hint="they have to divide the columns of X and of the result, in whole digits; give"
-                " more ranks rows instead, or pad a factor with zeros",
-            )
+            "ranks along columns",
+            expected=f"one of {', '.join(fitting)} for {shape_name(problem.shapes)}",
+            got=ranks,
+            hint="they have to divide the columns of X and of the result, in whole digits; give"
+            " more ranks rows instead, or pad a factor with zeros",
         )
     return iter(found)
 

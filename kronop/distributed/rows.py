@@ -10,13 +10,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.autograd.function import FunctionCtx
 
 from kronop.distributed import exchange
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.kron.api import gekmm, gemkm
 from kronop.families.kron.torch.gradient import gradients
 from kronop.frozen import dataclass
@@ -101,10 +101,10 @@ def _shares(rows: int, parts: int) -> list[tuple[int, int]]:
     return [(start, end - start) for start, end in itertools.pairwise(starts)]
 
 
-class _Product(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
+class _Product(torch.autograd.Function):  # type: ignore[misc]  # mypy sees no types of torch.
     @staticmethod
     def forward(
-        ctx: Any, flow: Flow, keeps: bool, x: torch.Tensor, *factors: torch.Tensor
+        ctx: FunctionCtx, flow: Flow, keeps: bool, x: torch.Tensor, *factors: torch.Tensor
     ) -> torch.Tensor:
         ctx.flow, ctx.shape = flow, x.shape
         kept: list[torch.Tensor] = []
@@ -122,11 +122,11 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]  # torch is Any t
         return into
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: FunctionCtx, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         if torch.is_grad_enabled():
             expected = "gradients that are not differentiated, create_graph=False"
             hint = "products over ranks are differentiable once"
-            raise ArgumentError(mismatch("create_graph", expected=expected, got="True", hint=hint))
+            raise ArgumentError("create_graph", expected=expected, got="True", hint=hint)
         flow, needs = ctx.flow, ctx.needs_input_grad[2:]
         factors, kept = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
         turned = [item.mT for item in factors]

@@ -34,6 +34,8 @@ class LeastWork(Decision, ABC):
     """What a step can't avoid to do, however it runs; a frozen dataclass, since plans have it."""
 
     __slots__ = ()
+    computes = True
+    """Whether the step computes results, and does not only arrange what other steps read."""
 
     @abstractmethod
     def floor(self, target: Target, size: Any = None) -> Floor:

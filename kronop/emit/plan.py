@@ -5,12 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kronop.artifacts import Launch
+from kronop.artifacts import Decision, Launch
 from kronop.emit.design import Design, Pipeline, Runnable
 from kronop.emit.floor import LeastWork
 from kronop.frozen import dataclass
 from kronop.size import Size
 from kronop.target import Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerRow(Decision):
+    """What a step can't avoid to do for each row of X.
+
+    Attributes:
+        bytes: memory traffic.
+        operations: multiplications and additions.
+    """
+
+    bytes: int
+    operations: int
+
+    def __str__(self) -> str:
+        intensity = self.operations / max(self.bytes, 1)
+        return (
+            f"{self.bytes} bytes and {self.operations} operations per row"
+            f" ({intensity:.1f} per byte)"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,37 +40,35 @@ class Step:
     Attributes:
         entry: name of the kernel, short and readable in a profiler.
         design: how the kernel runs.
-        bytes_per_row: the least possible memory traffic of this step per row of X.
-        operations_per_row: multiplications and additions per row of X.
         note: what this step does, for `print(plan)`.
-        least: from which the step's floor follows; None where bytes and operations per row say it.
+        per_row: the least work, where each row of X takes the same.
+        least: the least work of other steps, from which their floor follows. A step has neither if
+            all rows share what it does, such as packing weights.
     """
 
     entry: str
     design: Design
-    bytes_per_row: int
-    operations_per_row: int
     note: str
+    per_row: PerRow | None = None
     least: LeastWork | None = None
+
+    @property
+    def computes(self) -> bool:
+        """Whether it computes results, and does not only arrange what other steps read."""
+        if self.least is not None:
+            return self.least.computes
+        return self.per_row is not None and self.per_row.operations > 0
 
     def describe(self, target: Target, size: Any = None) -> str:
         """The step as `print(plan)` shows it, for a problem of that size if it is known."""
         decided = self.design.instantiation(target).constants
         constants = ", ".join(f"{name}={value}" for name, value in decided)
+        work = self.per_row if self.least is None else self.least.floor(target, size)
         return (
             f"{self.entry}: {self.note}\n"
             f"    {self.design.threads or 'host'} threads,"
-            f" {self.design.shared_bytes} bytes on chip, {self._work(target, size)}\n"
+            f" {self.design.shared_bytes} bytes on chip{f', {work}' if work else ''}\n"
             f"    {constants}"
-        )
-
-    def _work(self, target: Target, size: Any) -> str:
-        if self.least is not None:
-            return str(self.least.floor(target, size))
-        intensity = self.operations_per_row / max(self.bytes_per_row, 1)
-        return (
-            f"{self.bytes_per_row} bytes and {self.operations_per_row} operations per row"
-            f" ({intensity:.1f} per byte)"
         )
 
 

@@ -15,7 +15,7 @@ from kronop.descriptions.datatype import Layout
 from kronop.descriptions.summed import Summed, moved_bytes, summed
 from kronop.emit.design import Pipeline, Runnable
 from kronop.emit.emitter import Emitter
-from kronop.emit.plan import Plan, Step
+from kronop.emit.plan import PerRow, Plan, Step
 from kronop.emit.visit_design import VisitDesign
 from kronop.frozen import dataclass
 from kronop.late import imported
@@ -85,8 +85,7 @@ def visited(plan: Plan, description: Any) -> Plan:
         entry=f"visit_{sums.short}_{output.short}_{plan.target.arch}",
         design=design,
         # Of one sum: rows may have any number of columns.
-        bytes_per_row=moved_bytes(epilogue),
-        operations_per_row=epilogue.tree.operations,
+        per_row=PerRow(bytes=moved_bytes(epilogue), operations=epilogue.tree.operations),
         note="takes the sums through the visitor tree; a row stands for one sum",
     )
     pipeline = Visited(family=plan.runnable, visit=design)

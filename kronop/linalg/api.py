@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from kronop.args.changes import counter
 from kronop.descriptions.datatype import int32
@@ -15,7 +14,7 @@ from kronop.linalg.solver import Solver, solver_for
 from kronop.linalg.systems import System, read_square, read_system
 from kronop.tensors import Tensor
 
-_Solve = Callable[[Solver, Square, Matrices, Any], None]
+_Solve = Callable[[Solver, Square, Matrices, Tensor], None]
 
 
 def _check_flags(**flags: object) -> None:
@@ -184,7 +183,7 @@ def _mark_solutions(arrays: Arrays, info: Tensor, unknowns: Unknowns, order: int
 
 
 def _mark_failures(
-    arrays: Arrays, info: Any, failed: Any, order: int, results: tuple[Tensor, ...]
+    arrays: Arrays, info: Tensor, failed: Tensor, order: int, results: tuple[Tensor, ...]
 ) -> None:
     """Gives info N + 1 to results that are not finite, and NaN to results whose info is not 0."""
     arrays.mark(info, failed & (info == 0), order + 1)

@@ -6,7 +6,6 @@ import contextlib
 import math
 import sys
 from contextlib import AbstractContextManager
-from typing import Any
 
 from kronop.args.device import current
 from kronop.args.tensor import empty
@@ -56,7 +55,7 @@ class Arrays:
         shape = tensor.shape[0], math.prod(tensor.shape[1:])
         return self._module.isfinite(tensor).reshape(shape).all(-1)
 
-    def mark(self, tensor: Any, where: Any, value: float) -> None:
+    def mark(self, tensor: Tensor, where: Tensor, value: float) -> None:
         """Writes `value` at the indices of the first dimension at which `where` is true."""
         where = where.reshape(where.shape[0], *(1 for _ in tensor.shape[1:]))
         if self.like.framework == "torch":

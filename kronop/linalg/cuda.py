@@ -7,8 +7,7 @@ Cholesky factors are solved by two triangular solves of cuBLAS.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -230,7 +229,7 @@ def _buffers(work: _Work) -> tuple[int, int, int, int]:
     return work.device, work.device_bytes, work.host(), work.host_bytes
 
 
-def _pair(sizes: Any) -> tuple[int, int]:
+def _pair(sizes: Iterable[int]) -> tuple[int, int]:
     device_bytes, host_bytes = sizes
     return int(device_bytes), int(host_bytes)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -47,8 +46,10 @@ class ScipySolver:
             _keep(matrix, vectors)
 
 
-def _routines(a: Matrices, *names: str) -> Any:
-    return imported("scipy.linalg").get_lapack_funcs(names, (a.tensor,))
+def _routines(a: Matrices, *names: str) -> Sequence[Callable[..., Tensor]]:
+    found: Sequence[Callable[..., Tensor]]
+    found = imported("scipy.linalg").get_lapack_funcs(names, (a.tensor,))
+    return found
 
 
 def _keep(place: Tensor, result: Tensor) -> None:

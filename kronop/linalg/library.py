@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
 from kronop.descriptions.datatype import DataType
-from kronop.errors import DeviceError, installing, mismatch
+from kronop.errors import DeviceError, installing
 from kronop.frozen import dataclass
 from kronop.late import imported
 
@@ -43,8 +43,8 @@ class Routines:
 class Library:
     """The modules `cusolverDn` and `cublas` of nvmath.bindings."""
 
-    solver: Any
-    blas: Any
+    solver: ModuleType
+    blas: ModuleType
 
     def routines(self, element: DataType) -> Routines:
         letter, data_type = _TYPES[element.name]
@@ -66,12 +66,10 @@ class Library:
             if type(error).__module__.partition(".")[0] not in ("nvmath", "cuda"):
                 raise
             raise DeviceError(
-                mismatch(
-                    doing,
-                    expected="success of cuSOLVER and cuBLAS",
-                    got=f"{type(error).__name__}: {error}",
-                    hint=f"free GPU memory, or {installing('linalg')} if a library is missing",
-                )
+                doing,
+                expected="success of cuSOLVER and cuBLAS",
+                got=f"{type(error).__name__}: {error}",
+                hint=f"free GPU memory, or {installing('linalg')} if a library is missing",
             ) from error
 
 
@@ -90,11 +88,9 @@ def library() -> Library:
         blas, solver = (imported(f"nvmath.bindings.{name}") for name in ("cublas", "cusolverDn"))
     except ImportError as error:
         raise DeviceError(
-            mismatch(
-                "linear algebra on a GPU",
-                expected="the package nvmath-python",
-                got=str(error),
-                hint=installing("linalg"),
-            )
+            "linear algebra on a GPU",
+            expected="the package nvmath-python",
+            got=str(error),
+            hint=installing("linalg"),
         ) from error
     return Library(solver=solver, blas=blas)

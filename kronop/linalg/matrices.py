@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kronop.args.frameworks import view
 from kronop.descriptions.datatype import DataType
 from kronop.frozen import dataclass
@@ -22,7 +20,7 @@ class Matrices:
         element: the element type.
     """
 
-    tensor: Any
+    tensor: Tensor
     pointer: int
     leading: int
     step: int

@@ -8,7 +8,7 @@ from kronop.args.frameworks import view
 from kronop.args.overlap import overlaps, overlaps_itself
 from kronop.args.strides import broadcast_shapes
 from kronop.args.view import TensorView
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.frozen import dataclass
 from kronop.tensors import Tensor
 
@@ -88,12 +88,10 @@ def read_square(a: Tensor, overwrite: bool) -> SquareProblem:
     item = _read(a, "a")
     if len(item.shape) < 2 or item.shape[-1] != item.shape[-2]:
         raise ArgumentError(
-            mismatch(
-                "shape of a",
-                expected="square matrices (..., N, N)",
-                got=item.shape,
-                hint="pass as many rows as columns",
-            )
+            "shape of a",
+            expected="square matrices (..., N, N)",
+            got=item.shape,
+            hint="pass as many rows as columns",
         )
     if overwrite:
         _check_writable(item, "a")
@@ -115,12 +113,10 @@ def read_system(a: Tensor, b: Tensor, overwrite_a: bool, overwrite_b: bool) -> S
         _check_holds_solution(system)
     if (overwrite_a or overwrite_b) and overlaps(square.a, item):
         raise ArgumentError(
-            mismatch(
-                "a and b",
-                expected="separate memory, where one of them is overwritten",
-                got="tensors that overlap",
-                hint="pass a copy, or overwrite neither",
-            )
+            "a and b",
+            expected="separate memory, where one of them is overwritten",
+            got="tensors that overlap",
+            hint="pass a copy, or overwrite neither",
         )
     return system
 
@@ -131,22 +127,18 @@ def _read(tensor: Tensor, name: str) -> TensorView:
     known = str(getattr(given, "name", given)).removeprefix("torch.")
     if given is not None and known not in _TYPES:
         raise ElementTypeError(
-            mismatch(
-                f"element type of {name}",
-                expected=" or ".join(_TYPES),
-                got=given,
-                hint="complex matrices are not supported; convert integers and 16-bit floats",
-            )
+            f"element type of {name}",
+            expected=" or ".join(_TYPES),
+            got=given,
+            hint="complex matrices are not supported; convert integers and 16-bit floats",
         )
     item = view(tensor, name, "torch.linalg.solve and eigh")
     if item.framework == "dlpack":
         raise ElementTypeError(
-            mismatch(
-                name,
-                expected="a tensor of NumPy, torch or CuPy",
-                got=f"{type(tensor).__name__}",
-                hint="convert it with from_dlpack of one of them",
-            )
+            name,
+            expected="a tensor of NumPy, torch or CuPy",
+            got=f"{type(tensor).__name__}",
+            hint="convert it with from_dlpack of one of them",
         )
     return item
 
@@ -154,21 +146,17 @@ def _read(tensor: Tensor, name: str) -> TensorView:
 def _check_alike(a: TensorView, b: TensorView) -> None:
     if a.element != b.element:
         raise ElementTypeError(
-            mismatch(
-                "element type of b",
-                expected=f"that of a, {a.element!r}",
-                got=repr(b.element),
-                hint="convert one of them",
-            )
+            "element type of b",
+            expected=f"that of a, {a.element!r}",
+            got=repr(b.element),
+            hint="convert one of them",
         )
     if (a.framework, a.device) != (b.framework, b.device):
         raise ArgumentError(
-            mismatch(
-                "b",
-                expected=f"a {a.framework} tensor on {a.device}, as a is",
-                got=f"one of {b.framework} on {b.device}",
-                hint="move one of them",
-            )
+            "b",
+            expected=f"a {a.framework} tensor on {a.device}, as a is",
+            got=f"one of {b.framework} on {b.device}",
+            hint="move one of them",
         )
 
 
@@ -177,23 +165,19 @@ def _batch_of(square: SquareProblem, b: TensorView) -> tuple[int, ...]:
     vector = len(b.shape) == 1 and not square.batch
     if not vector and len(b.shape) < 2:
         raise ArgumentError(
-            mismatch(
-                "shape of b",
-                expected=f"columns (..., {square.order}, C), or ({square.order},) beside one"
-                " matrix without leading dimensions",
-                got=b.shape,
-                hint="pass b[..., None] for one right-hand side",
-            )
+            "shape of b",
+            expected=f"columns (..., {square.order}, C), or ({square.order},) beside one"
+            " matrix without leading dimensions",
+            got=b.shape,
+            hint="pass b[..., None] for one right-hand side",
         )
     rows = b.shape[0] if vector else b.shape[-2]
     if rows != square.order:
         raise ArgumentError(
-            mismatch(
-                "rows of b",
-                expected=f"{square.order}, as a of shape {square.a.shape} has",
-                got=f"{rows} in shape {b.shape}",
-                hint="right-hand sides are columns: (..., N, C)",
-            )
+            "rows of b",
+            expected=f"{square.order}, as a of shape {square.a.shape} has",
+            got=f"{rows} in shape {b.shape}",
+            hint="right-hand sides are columns: (..., N, C)",
         )
     return () if vector else b.shape[:-2]
 
@@ -201,23 +185,19 @@ def _batch_of(square: SquareProblem, b: TensorView) -> tuple[int, ...]:
 def _check_writable(item: TensorView, name: str) -> None:
     if not item.writable or overlaps_itself(item):
         raise ArgumentError(
-            mismatch(
-                f"memory of {name}",
-                expected="writable memory of which each element is one of its own",
-                got=f"shape {item.shape} with strides {item.strides}"
-                + ("" if item.writable else ", read-only"),
-                hint=f"pass a copy, or leave overwrite_{name} out",
-            )
+            f"memory of {name}",
+            expected="writable memory of which each element is one of its own",
+            got=f"shape {item.shape} with strides {item.strides}"
+            + ("" if item.writable else ", read-only"),
+            hint=f"pass a copy, or leave overwrite_{name} out",
         )
 
 
 def _check_holds_solution(system: System) -> None:
     if not system.vector and system.b.shape[:-2] != system.batch:
         raise ArgumentError(
-            mismatch(
-                "leading dimensions of b, into which the solution goes",
-                expected=system.batch,
-                got=system.b.shape[:-2],
-                hint="pass a b of this shape, or leave overwrite_b out",
-            )
+            "leading dimensions of b, into which the solution goes",
+            expected=system.batch,
+            got=system.b.shape[:-2],
+            hint="pass a b of this shape, or leave overwrite_b out",
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 from linear_operator import operators, settings
+from torch.autograd.function import FunctionCtx
 
 from kronop.errors import mismatch
 from kronop.frozen import dataclass
@@ -191,7 +192,7 @@ class _InverseQuadratic(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(
-        ctx: Any,
+        ctx: FunctionCtx,
         operator: operators.LinearOperator,
         solution: torch.Tensor,
         rhs: torch.Tensor,
@@ -203,12 +204,12 @@ class _InverseQuadratic(torch.autograd.Function):  # type: ignore[misc]
         return (solution * rhs).sum(-2)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: FunctionCtx, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         solution, *arguments = ctx.saved_tensors  # Which are as they were, or this raises.
         is_recorded = torch.is_grad_enabled()
         with torch.no_grad():
             scaled = solution * grad.unsqueeze(-2)
-            found: Any = [None] * len(arguments)
+            found: list[torch.Tensor | None] = [None] * len(arguments)
             if any(ctx.needs_input_grad[3:]):
                 found = ctx.operator._bilinear_derivative(-scaled, solution)
             found = [2 * scaled if ctx.needs_input_grad[2] else None, *found]
@@ -223,11 +224,11 @@ class _Once(torch.autograd.Function):  # type: ignore[misc]
     """A gradient that raises where it is differentiated."""
 
     @staticmethod
-    def forward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: FunctionCtx, gradient: torch.Tensor) -> torch.Tensor:
         return gradient.clone()
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> NoReturn:
+    def backward(ctx: FunctionCtx, grad: torch.Tensor) -> NoReturn:
         raise NotImplementedError(
             mismatch(
                 "derivatives of inv_quad_logdet",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TypeVar
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -84,5 +84,5 @@ def substitutes(parent: type) -> Callable[[_Class], _Class]:
     return declare
 
 
-def _new(cls: type, *arguments: object, **options: object) -> Any:
+def _new(cls: type, *arguments: object, **options: object) -> object:
     return object.__new__(_substitutes.get(cls, cls) if is_on() else cls)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -58,8 +59,8 @@ class CGInfo:
         (2, True, True)
     """
 
-    converged: Any
-    residual_norms: Any
+    converged: Tensor
+    residual_norms: Tensor
     iterations: int
 
 
@@ -73,21 +74,19 @@ class _Limits:
         for name, value in (("rtol", self.rtol), ("atol", self.atol)):
             if not value >= 0:
                 raise ArgumentError(
-                    mismatch(name, expected="0 or more", got=value, hint="the default is 1e-5 or 0")
+                    name, expected="0 or more", got=value, hint="the default is 1e-5 or 0"
                 )
         if self.max_iterations < 1:
             got = self.max_iterations
-            raise ArgumentError(
-                mismatch("max_iterations", expected="1 or more", got=got, hint="as 1000")
-            )
+            raise ArgumentError("max_iterations", expected="1 or more", got=got, hint="as 1000")
 
 
 def cg(
-    operator: Any,
+    operator: object,
     b: Tensor,
     *,
     sigma2: Scale = 0.0,
-    preconditioner: Any = None,
+    preconditioner: object = None,
     rtol: float = 1e-5,
     atol: float = 0.0,
     max_iterations: int = _MOST,
@@ -136,7 +135,7 @@ def cg(
     check_decomposable(b, "b")
     system = _System(operator, as_tensor(sigma2, b, "sigma2"), preconditioner, limits)
 
-    def solution(columns: Any) -> Tensor:
+    def solution(columns: Tensor) -> Tensor:
         if not is_torch(framework):
             return system.solve(columns, system.tensors)
         imported("kronop.torch.implicit")
@@ -149,7 +148,7 @@ def cg(
     info = system.ended[0]
     if len(b.shape) == 1:
         converged, norms = info.converged[..., 0], info.residual_norms[..., 0]
-        info = CGInfo(converged=converged, residual_norms=norms, iterations=info.iterations)
+        info = dataclasses.replace(info, converged=converged, residual_norms=norms)
     return x, info
 
 
@@ -184,7 +183,9 @@ def by_the_quicker(
 class _System:
     """The left side, for `kronop.torch.implicit`. `ended` has how each of its solutions ended."""
 
-    def __init__(self, operator: Any, sigma2: Tensor, preconditioner: Any, limits: _Limits) -> None:
+    def __init__(
+        self, operator: object, sigma2: Tensor, preconditioner: object, limits: _Limits
+    ) -> None:
         self._operator, self._limits = operator, limits
         framework = framework_of(sigma2, "sigma2")
         own: Sequence[Tensor] = ()
@@ -223,12 +224,8 @@ class _System:
             self._limits,
             scale,
         )
-        info = CGInfo(
-            converged=info.converged,
-            residual_norms=info.residual_norms * scale[..., 0, :],
-            iterations=info.iterations,
-        )
-        return x * scale, info, stop
+        norms = info.residual_norms * scale[..., 0, :]
+        return x * scale, dataclasses.replace(info, residual_norms=norms), stop
 
     def _precondition(self, tensors: Sequence[Tensor]) -> _Product:
         given = self._preconditioner
@@ -238,27 +235,25 @@ class _System:
             given = operator.preconditioner(tensors[-1], self._limits.rtol)
         return (lambda r: r) if given is None else _Checked(given, "the preconditioner").__matmul__
 
-    def check_gradients(self, columns: Any) -> None:
+    def check_gradients(self, columns: Tensor) -> None:
         """Refuses a function, or another framework's operator, that torch is to differentiate."""
         if len(self.tensors) > 1:
             return
         if (_Checked(self._operator, "the operator") @ columns.detach()).requires_grad:
             raise ArgumentError(
-                mismatch(
-                    "the operator",
-                    expected="one of kronop's, or a matrix, where a gradient is asked for",
-                    got=type(self._operator).__name__,
-                    hint="what it multiplies by may be an operator of kronop: MaskedOperator of a"
-                    " grid with missing points, a sum or multiple of others; without gradients work"
-                    " under torch.no_grad()",
-                )
+                "the operator",
+                expected="one of kronop's, or a matrix, where a gradient is asked for",
+                got=type(self._operator).__name__,
+                hint="what it multiplies by may be an operator of kronop: MaskedOperator of a"
+                " grid with missing points, a sum or multiple of others; without gradients work"
+                " under torch.no_grad()",
             )
 
 
 class _Checked:
     """Anything that multiplies columns, whose products are seen to be columns of the same kind."""
 
-    def __init__(self, operator: Any, name: str) -> None:
+    def __init__(self, operator: object, name: str) -> None:
         self._name, self._product = name, _product_of(operator, name)
         self._shape = tuple(getattr(operator, "shape", ()))
 
@@ -266,23 +261,19 @@ class _Checked:
         order = x.shape[-2]
         if self._shape and self._shape[-1] != order:
             raise ArgumentError(
-                mismatch(
-                    f"shape of {self._name}",
-                    expected=f"(..., {order}, {order}) beside b of {order} rows",
-                    got=self._shape,
-                    hint="it multiplies columns (..., N, C), of which b has one for each solution",
-                )
+                f"shape of {self._name}",
+                expected=f"(..., {order}, {order}) beside b of {order} rows",
+                got=self._shape,
+                hint="it multiplies columns (..., N, C), of which b has one for each solution",
             )
         found, name = self._product(x), f"a product of {self._name}"
         check_alike(found, name, x, "b")
         if tuple(found.shape[-2:]) != tuple(x.shape[-2:]):
             raise ArgumentError(
-                mismatch(
-                    f"shape of {name}",
-                    expected=f"(..., {x.shape[-2]}, {x.shape[-1]}), that of the columns",
-                    got=tuple(found.shape),
-                    hint="it takes and gives columns (..., N, C), also of a single vector",
-                )
+                f"shape of {name}",
+                expected=f"(..., {x.shape[-2]}, {x.shape[-1]}), that of the columns",
+                got=tuple(found.shape),
+                hint="it takes and gives columns (..., N, C), also of a single vector",
             )
         return found
 
@@ -294,12 +285,10 @@ def _product_of(operator: Any, name: str) -> _Product:
     if callable(operator):
         return operator  # type: ignore[no-any-return]
     raise ElementTypeError(
-        mismatch(
-            name,
-            expected="an operator with @, a matrix, or a function of columns",
-            got=type(operator).__name__,
-            hint="for example kronop.KroneckerOperator(factors)",
-        )
+        name,
+        expected="an operator with @, a matrix, or a function of columns",
+        got=type(operator).__name__,
+        hint="for example kronop.KroneckerOperator(factors)",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self
+from typing import Self
 
 from kronop.families.kron.formed import narrowed, widened
 from kronop.operators.factors import read_factors
@@ -29,7 +29,7 @@ class Factored(Solvable):
         return self._factors
 
     @property
-    def scale(self) -> Any:
+    def scale(self) -> Scale:
         """What the product or sum of the factors is multiplied by: a number, or a tensor over the
         leading dimensions (of float32 beside factors of 16 bits). `2 * K` has K's factors, and
         twice its scale."""

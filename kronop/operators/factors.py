@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from kronop.descriptions.datatype import RESULT_TYPES
-from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, converting
 from kronop.operators.frameworks import (
     batch_of,
     check_alike,
@@ -29,18 +28,14 @@ def read_factors(factors: object, *, square: bool) -> tuple[Tensor, ...]:
     """
     if not isinstance(factors, Iterable) or hasattr(factors, "shape"):
         raise ElementTypeError(
-            mismatch(
-                "factors",
-                expected="a list or tuple of matrices",
-                got=type(factors).__name__,
-                hint="wrap a single factor in a list",
-            )
+            "factors",
+            expected="a list or tuple of matrices",
+            got=type(factors).__name__,
+            hint="wrap a single factor in a list",
         )
     found = tuple(factors)
     if not found:
-        raise ArgumentError(
-            mismatch("factors", expected="at least one", got="none", hint="give a matrix")
-        )
+        raise ArgumentError("factors", expected="at least one", got="none", hint="give a matrix")
     names = [f"factors[{index}]" for index in range(len(found))]
     framework_of(found[0], names[0])
     _check_known(found[0].dtype)
@@ -50,27 +45,25 @@ def read_factors(factors: object, *, square: bool) -> tuple[Tensor, ...]:
             wanted = "(..., N, N)" if square else "(..., P, Q)"
             shape = tuple(item.shape)
             hint = "give a square matrix" if square else "give a matrix"
-            raise ArgumentError(mismatch(name, expected=wanted, got=shape, hint=hint))
+            raise ArgumentError(name, expected=wanted, got=shape, hint=hint)
         if 0 in item.shape[-2:]:
             shape = tuple(item.shape)
             raise ArgumentError(
-                mismatch(name, expected="a matrix with elements", got=shape, hint="leave it out")
+                name, expected="a matrix with elements", got=shape, hint="leave it out"
             )
     batch_of(*(item.shape[:-2] for item in found))
     return found
 
 
-def _check_known(dtype: Any) -> None:
+def _check_known(dtype: object) -> None:
     """Refuses an element type of which there are no products."""
     name = getattr(dtype, "name", str(dtype).removeprefix("torch."))
     if name not in RESULT_TYPES:
         raise ElementTypeError(
-            mismatch(
-                "element type of factors[0]",
-                expected=f"one of {', '.join(RESULT_TYPES)}",
-                got=name,
-                hint=converting(name, "convert the factors"),
-            )
+            "element type of factors[0]",
+            expected=f"one of {', '.join(RESULT_TYPES)}",
+            got=name,
+            hint=converting(name, "convert the factors"),
         )
 
 
@@ -80,23 +73,19 @@ def check_symmetric(matrix: Tensor, name: str) -> None:
     check_decomposable(matrix)
     if matrix.shape[-1] != matrix.shape[-2]:
         raise ArgumentError(
-            mismatch(
-                name,
-                expected="a symmetric matrix",
-                got=f"one of shape {tuple(matrix.shape)}",
-                hint="eigendecompositions are of operators whose every factor is symmetric",
-            )
+            name,
+            expected="a symmetric matrix",
+            got=f"one of shape {tuple(matrix.shape)}",
+            hint="eigendecompositions are of operators whose every factor is symmetric",
         )
     difference = asymmetry(matrix, name)
     if difference:
         raise ArgumentError(
-            mismatch(
-                name,
-                expected="a symmetric matrix",
-                got=f"one that differs from its transpose by {difference:.2g}",
-                hint="eigendecompositions are of symmetric factors; (F + F.T) / 2 is symmetric, and"
-                " scipy.sparse.linalg.gmres with kronop.scipy.LinearOperator takes any",
-            )
+            name,
+            expected="a symmetric matrix",
+            got=f"one that differs from its transpose by {difference:.2g}",
+            hint="eigendecompositions are of symmetric factors; (F + F.T) / 2 is symmetric, and"
+            " scipy.sparse.linalg.gmres with kronop.scipy.LinearOperator takes any",
         )
 
 
@@ -120,11 +109,9 @@ def asymmetry(matrix: Tensor, name: str) -> float:
         return 0.0
     if not bool(finite.all()):
         raise ArgumentError(
-            mismatch(
-                name,
-                expected="a matrix of finite numbers",
-                got="one with NaN or infinity",
-                hint="look for where it was computed",
-            )
+            name,
+            expected="a matrix of finite numbers",
+            got="one with NaN or infinity",
+            hint="look for where it was computed",
         )
     return float(difference.max())

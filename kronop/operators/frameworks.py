@@ -12,16 +12,15 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
 from kronop.args.frameworks import check_strided
-from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, converting
 from kronop.families.kron.api import gekmm, gemkm
 from kronop.families.kron.formed import narrowed, widened
 from kronop.late import imported
-from kronop.tensors import Tensor
+from kronop.tensors import Scale, Tensor
 
 _DECOMPOSED = ("float32", "float64")
 # So many unknowns are substituted at once.
@@ -38,14 +37,12 @@ def framework_of(tensor: object, name: str) -> ModuleType:
     if cupy is not None and isinstance(tensor, cupy.ndarray):
         return cupy
     raise ElementTypeError(
-        mismatch(
-            name,
-            expected="a tensor of NumPy, torch or CuPy",
-            got=type(tensor).__name__,
-            hint="to_dense() forms an operator's matrix"
-            if hasattr(tensor, "to_dense")
-            else "for example numpy.asarray(value, 'float64')",
-        )
+        name,
+        expected="a tensor of NumPy, torch or CuPy",
+        got=type(tensor).__name__,
+        hint="to_dense() forms an operator's matrix"
+        if hasattr(tensor, "to_dense")
+        else "for example numpy.asarray(value, 'float64')",
     )
 
 
@@ -53,7 +50,7 @@ def is_torch(framework: ModuleType) -> bool:
     return framework.__name__ == "torch"
 
 
-def products(framework: ModuleType) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def products(framework: ModuleType) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     """kronop's `gekmm` and `gemkm`, for torch those with gradients."""
     if not is_torch(framework):
         return gekmm, gemkm
@@ -61,40 +58,34 @@ def products(framework: ModuleType) -> tuple[Callable[..., Any], Callable[..., A
     return differentiable.gekmm, differentiable.gemkm
 
 
-def check_alike(tensor: Any, name: str, other: Any, other_name: str) -> None:
+def check_alike(tensor: Tensor, name: str, other: Tensor, other_name: str) -> None:
     """Refuses a tensor that is not of the other's framework and element type or, of torch's, on
     another device or without strides."""
     framework, wanted = framework_of(tensor, name), framework_of(other, other_name)
     if framework is not wanted:
         raise ArgumentError(
-            mismatch(
-                name,
-                expected=f"a tensor of {wanted.__name__} as {other_name}",
-                got=f"one of {framework.__name__}",
-                hint="frameworks are not mixed: convert one of them",
-            )
+            name,
+            expected=f"a tensor of {wanted.__name__} as {other_name}",
+            got=f"one of {framework.__name__}",
+            hint="frameworks are not mixed: convert one of them",
         )
     if is_torch(framework):
         check_strided(tensor, name)
         if tensor.device != other.device:
             raise ArgumentError(
-                mismatch(
-                    f"device of {name}",
-                    expected=f"{other.device} as {other_name}",
-                    got=tensor.device,
-                    hint="move all tensors to one device",
-                )
+                f"device of {name}",
+                expected=f"{other.device} as {other_name}",
+                got=tensor.device,
+                hint="move all tensors to one device",
             )
     if tensor.dtype != other.dtype:
         raise ElementTypeError(
-            mismatch(
-                f"element type of {name}",
-                expected=f"{other.dtype} as {other_name}",
-                got=tensor.dtype,
-                hint=converting(
-                    (tensor.dtype, other.dtype), "nothing is promoted: convert one of them"
-                ),
-            )
+            f"element type of {name}",
+            expected=f"{other.dtype} as {other_name}",
+            got=tensor.dtype,
+            hint=converting(
+                (tensor.dtype, other.dtype), "nothing is promoted: convert one of them"
+            ),
         )
 
 
@@ -106,12 +97,10 @@ def batch_of(*shapes: Sequence[int]) -> tuple[int, ...]:
         return np.broadcast_shapes(*map(tuple, shapes))
     except ValueError as error:
         raise ArgumentError(
-            mismatch(
-                "leading dimensions",
-                expected="some that broadcast",
-                got=", ".join(str(tuple(shape)) for shape in shapes),
-                hint="they are batches, as in matmul",
-            )
+            "leading dimensions",
+            expected="some that broadcast",
+            got=", ".join(str(tuple(shape)) for shape in shapes),
+            hint="they are batches, as in matmul",
         ) from error
 
 
@@ -120,12 +109,10 @@ def check_decomposable(tensor: Tensor, name: str = "the factors") -> None:
     kind = str(tensor.dtype).removeprefix("torch.")
     if kind not in _DECOMPOSED:
         raise ElementTypeError(
-            mismatch(
-                f"element type of {name}",
-                expected=f"one of {', '.join(_DECOMPOSED)} for solutions and decompositions",
-                got=kind,
-                hint=converting(kind, f"convert {name}; products take all of kronop's types"),
-            )
+            f"element type of {name}",
+            expected=f"one of {', '.join(_DECOMPOSED)} for solutions and decompositions",
+            got=kind,
+            hint=converting(kind, f"convert {name}; products take all of kronop's types"),
         )
 
 
@@ -198,12 +185,10 @@ def _invertible(function: Callable[[Tensor], Tensor], matrix: Tensor, name: str)
     found = attempt(function, matrix)
     if found is None:
         raise ArgumentError(
-            mismatch(
-                name,
-                expected="an invertible matrix",
-                got="a singular one",
-                hint="of symmetric factors solve(b, sigma2) adds sigma2 to the diagonal",
-            )
+            name,
+            expected="an invertible matrix",
+            got="a singular one",
+            hint="of symmetric factors solve(b, sigma2) adds sigma2 to the diagonal",
         )
     return found
 
@@ -213,7 +198,7 @@ def cholesky(matrix: Tensor) -> Tensor | None:
     return attempt(framework_of(matrix, "the matrix").linalg.cholesky, matrix)
 
 
-def as_tensor(value: Any, beside: Any, name: str) -> Tensor:
+def as_tensor(value: Scale, beside: Tensor, name: str) -> Tensor:
     """A number or tensor as a tensor of the framework, type and device of another one."""
     framework = framework_of(beside, name)
     _check_real(value, beside, name)
@@ -227,7 +212,7 @@ def as_tensor(value: Any, beside: Any, name: str) -> Tensor:
     return framework.asarray(value, dtype=beside.dtype)
 
 
-def as_scale(value: Any, beside: Tensor, name: str = "the scale") -> Any:
+def as_scale(value: Scale, beside: Tensor, name: str = "the scale") -> Scale:
     """What an operator is multiplied by: a number of Python's own, which is rounded to no type of
     16 bits, or a tensor over the leading dimensions, of float32 beside such a type."""
     _check_real(value, beside, name)
@@ -241,28 +226,22 @@ def _check_real(value: object, beside: Tensor, name: str) -> None:
     kind = str(getattr(value, "dtype", type(value).__name__))
     if "int" in str(beside.dtype) and "int" not in kind:
         raise ElementTypeError(
-            mismatch(
-                name,
-                expected=f"a whole number beside {beside.dtype}",
-                got=kind,
-                hint="convert the factors to float64",
-            )
+            name,
+            expected=f"a whole number beside {beside.dtype}",
+            got=kind,
+            hint="convert the factors to float64",
         )
     if "complex" in kind:
-        raise ElementTypeError(
-            mismatch(name, expected="real numbers", got=kind, hint="pass its real part")
-        )
+        raise ElementTypeError(name, expected="real numbers", got=kind, hint="pass its real part")
 
 
 def _check_number(value: object, name: str) -> None:
     if not isinstance(value, (int, float, np.integer, np.floating)):
         raise ElementTypeError(
-            mismatch(
-                name,
-                expected="a real number, or a tensor of the factors' framework",
-                got=type(value).__name__,
-                hint="pass a float",
-            )
+            name,
+            expected="a real number, or a tensor of the factors' framework",
+            got=type(value).__name__,
+            hint="pass a float",
         )
 
 
@@ -270,7 +249,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, (int, float))
 
 
-def times(x: Tensor, scale: Any, trailing: int) -> Tensor:
+def times(x: Tensor, scale: Tensor, trailing: int) -> Tensor:
     """x times a number, or times a tensor over the dimensions in front of so many trailing ones:
     in x's type, of 16 bits by way of float32."""
     if is_number(scale):
@@ -278,14 +257,14 @@ def times(x: Tensor, scale: Any, trailing: int) -> Tensor:
     return narrowed(widened(x) * scale[(..., *[None] * trailing)], x)
 
 
-def sign_of(scale: Any) -> Any:
+def sign_of(scale: Scale) -> Scale:
     """1, 0 or -1, of a number or a tensor."""
     if is_number(scale):
         return (scale > 0) - (scale < 0)
     return framework_of(scale, "the scale").sign(scale)
 
 
-def log_size(scale: Any) -> Any:
+def log_size(scale: Scale) -> Scale:
     """log |scale| of a number or a tensor, and -infinity for 0."""
     if is_number(scale):
         return math.log(abs(scale)) if scale else -math.inf
@@ -297,7 +276,7 @@ def without_gradient(tensor: Tensor) -> Tensor:
     return tensor.detach() if hasattr(tensor, "detach") else tensor
 
 
-def copied(tensor: Any) -> Tensor:
+def copied(tensor: Tensor) -> Tensor:
     return tensor.clone() if hasattr(tensor, "clone") else tensor.copy()
 
 
@@ -319,21 +298,21 @@ def diagonal(matrix: Tensor) -> Tensor:
     return matrix.diagonal(0, -2, -1)
 
 
-def identity(order: int, beside: Any) -> Tensor:
+def identity(order: int, beside: Tensor) -> Tensor:
     """An identity of a tensor's type, framework and device."""
     framework = framework_of(beside, "the matrix")
     place = {"device": beside.device} if is_torch(framework) else {}
     return framework.eye(order, dtype=beside.dtype, **place)
 
 
-def taken(x: Any, index: Tensor) -> Tensor:
+def taken(x: Tensor, index: Tensor) -> Tensor:
     """The rows of columns x (..., N, C) at the index (n,)."""
     if is_torch(framework_of(x, "x")):
         return x.index_select(-2, index)
     return x.take(index, -2)
 
 
-def placed(x: Any, index: Tensor, order: int) -> Tensor:
+def placed(x: Tensor, index: Tensor, order: int) -> Tensor:
     """Columns (..., N, C) that have the rows of x (..., n, C) at the index, and zeros elsewhere."""
     framework = framework_of(x, "x")
     shape = (*x.shape[:-2], order, x.shape[-1])
@@ -344,7 +323,7 @@ def placed(x: Any, index: Tensor, order: int) -> Tensor:
     return found
 
 
-def outer(vectors: Iterable[Tensor], combine: Callable[[Any, Any], Any]) -> Tensor:
+def outer(vectors: Iterable[Tensor], combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """All combinations of the vectors' elements, those of the last one next to each other."""
 
     def both(left: Tensor, right: Tensor) -> Tensor:

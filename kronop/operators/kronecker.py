@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
 
 from kronop.descriptions.shared import Array
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.kron.formed import widened
 from kronop.operators.factored import Factored
 from kronop.operators.factors import check_symmetric
@@ -64,7 +63,7 @@ class KroneckerOperator(KroneckerProduct):
         [1.0, 2.0, 4.0, 3.0, 6.0, 12.0]
     """
 
-    def __add__(self, other: Any) -> Operator:
+    def __add__(self, other: object) -> Operator:
         return added(self, other)
 
     def solve(self, b: Array, sigma2: Scale = 0.0) -> Array:
@@ -120,16 +119,14 @@ class KroneckerOperator(KroneckerProduct):
         """
         return self._of_squares("inverse", inverse, self._inverse_scale())
 
-    def _inverse_scale(self) -> Any:
-        zero = self.scale == 0
+    def _inverse_scale(self) -> Scale:
+        zero: Tensor = self.scale == 0
         if zero if is_number(self.scale) else bool(zero.any()):
             raise ArgumentError(
-                mismatch(
-                    "the scale",
-                    expected="a number other than 0 where an operator is inverted",
-                    got=self.scale,
-                    hint="solve(b, sigma2) adds sigma2 to the eigenvalues",
-                )
+                "the scale",
+                expected="a number other than 0 where an operator is inverted",
+                got=self.scale,
+                hint="solve(b, sigma2) adds sigma2 to the eigenvalues",
             )
         return 1 / self.scale
 
@@ -146,12 +143,10 @@ class KroneckerOperator(KroneckerProduct):
             found = cholesky(factor)
             if found is None:
                 raise ArgumentError(
-                    mismatch(
-                        name,
-                        expected="a positive definite matrix",
-                        got="one that is not",
-                        hint="add to its diagonal, or use eigh()",
-                    )
+                    name,
+                    expected="a positive definite matrix",
+                    got="one that is not",
+                    hint="add to its diagonal, or use eigh()",
                 )
             return found
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from kronop.errors import ArgumentError, installing, mismatch
+from kronop.errors import ArgumentError, installing
 from kronop.families.kron.formed import kronecker_product, widened
 from kronop.late import imported
 from kronop.operators.factored import Factored
@@ -32,7 +31,7 @@ from kronop.operators.frameworks import (
 )
 from kronop.operators.kronecker import KroneckerOperator, decomposed, eigenvalues
 from kronop.operators.spectral import SpectralOperator
-from kronop.tensors import Tensor
+from kronop.tensors import Scale, Tensor
 
 
 class KroneckerSum(Factored):
@@ -67,7 +66,7 @@ class KroneckerSum(Factored):
 
     def to_dense(self) -> Tensor:
         def formed(factors: Sequence[Tensor]) -> Tensor:
-            total: Any = 0
+            total: Scale = 0
             for at, factor in enumerate(factors):
                 parts = [identity(other.shape[-1], other) for other in factors]
                 total = total + kronecker_product([*parts[:at], factor, *parts[at + 1 :]])
@@ -83,7 +82,7 @@ class KroneckerSum(Factored):
         alike = [at[:, None] == at for at in digits]
 
         def entries(factors: Sequence[Tensor]) -> Tensor:
-            total: Any = 0
+            total: Scale = 0
             for own, (factor, at) in enumerate(zip(factors, digits, strict=True)):
                 others = math.prod(same for g, same in enumerate(alike) if g != own)
                 total = total + factor[..., at[:, None], at] * others
@@ -97,7 +96,7 @@ class KroneckerSum(Factored):
         return self._of_wide(lambda factors: self._summed(factors, widened(x)), 2)
 
     def _summed(self, factors: Sequence[Tensor], x: Tensor) -> Tensor:
-        total: Any = 0
+        total: Scale = 0
         left, right = 1, self.shape[-1]
         for factor in factors:
             order = factor.shape[-1]
@@ -145,12 +144,10 @@ def _exponential(matrix: Tensor, name: str) -> Tensor:
         library = imported("scipy.linalg" if xp is np else "cupyx.scipy.linalg")
     except ImportError as error:
         raise ArgumentError(
-            mismatch(
-                name,
-                expected="a symmetric matrix, where SciPy is not installed",
-                got="another one",
-                hint=installing("scipy"),
-            )
+            name,
+            expected="a symmetric matrix, where SciPy is not installed",
+            got="another one",
+            hint=installing("scipy"),
         ) from error
     # CuPy's takes no batches.
     found = [library.expm(item) for item in matrix.reshape(-1, *matrix.shape[-2:])]

@@ -99,10 +99,8 @@ def _quadrature(diagonal: list[Tensor], beside: list[Tensor]) -> Tensor:
 
 def not_definite() -> ArgumentError:
     return ArgumentError(
-        mismatch(
-            "the operator at the points of the mask",
-            expected="a positive definite matrix",
-            got="one that is not, by more than rounding",
-            hint="sigma2 adds to its eigenvalues",
-        )
+        "the operator at the points of the mask",
+        expected="a positive definite matrix",
+        got="one that is not, by more than rounding",
+        hint="sigma2 adds to its eigenvalues",
     )

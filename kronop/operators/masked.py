@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from kronop.descriptions.shared import Array
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.late import imported
 from kronop.operators.blocks import Block
 from kronop.operators.conjugate_gradients import CGInfo, cg, norms_of
@@ -47,7 +47,7 @@ class Solvable(Operator):
         self.check_columns(b, "b")
         return on_columns(Shifted(self, sigma2).solution, b)
 
-    def masked(self, mask: Any, **options: Any) -> MaskedOperator:
+    def masked(self, mask: Tensor, **options: Any) -> MaskedOperator:
         """The operator's rows and columns of those positions where the mask is true, with the
         options of `kronop.MaskedOperator(operator, mask, ...)`.
 
@@ -108,7 +108,7 @@ class MaskedOperator(Solvable):
     def __init__(
         self,
         operator: Operator,
-        mask: Any,
+        mask: Tensor,
         *,
         method: str | None = None,
         probes: int = 32,
@@ -119,12 +119,10 @@ class MaskedOperator(Solvable):
         fits = all(isinstance(item, (int, np.integer)) for item in (probes, seed))
         if method not in _METHODS or not fits or probes < 2 or seed < 0:
             raise ArgumentError(
-                mismatch(
-                    "method, probes and seed",
-                    expected='None, "dense" or "iterative", an integer from 2 and one from 0 on',
-                    got=(method, probes, seed),
-                    hint="leave them out",
-                )
+                "method, probes and seed",
+                expected='None, "dense" or "iterative", an integer from 2 and one from 0 on',
+                got=(method, probes, seed),
+                hint="leave them out",
             )
         if rtol is None:
             rtol = 1e-8 if "64" in str(operator.dtype) else 1e-4
@@ -308,13 +306,11 @@ class MaskedOperator(Solvable):
             ArgumentError: always.
         """
         raise ArgumentError(
-            mismatch(
-                "eigh",
-                expected="an operator of all positions",
-                got=f"a masked one of {self.shape[-1]}",
-                hint="solve and logdet need none; numpy.linalg.eigh(operator.to_dense()) does, for"
-                " some thousand positions",
-            )
+            "eigh",
+            expected="an operator of all positions",
+            got=f"a masked one of {self.shape[-1]}",
+            hint="solve and logdet need none; numpy.linalg.eigh(operator.to_dense()) does, for"
+            " some thousand positions",
         )
 
     def eigvalsh(self) -> NoReturn:

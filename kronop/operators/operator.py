@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, NoReturn, Protocol, Self
 
 from kronop.descriptions.shared import Array
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.operators.frameworks import (
     as_scale,
     as_tensor,
@@ -170,14 +170,14 @@ class Operator(abc.ABC):
         if isinstance(scale, (int, float)) and scale == 0:
             hint = "an operator divided by 0 has no products"
             raise ArgumentError(
-                mismatch("the divisor", expected="a number other than 0", got=divisor, hint=hint)
+                "the divisor", expected="a number other than 0", got=divisor, hint=hint
             )
         return self.__mul__(1 / scale)
 
     def __neg__(self) -> Self:
         return self * -1
 
-    def __add__(self, other: Any) -> Operator:
+    def __add__(self, other: object) -> Operator:
         """The sum with another operator; only some have one that is an operator."""
         if isinstance(other, int) and other == 0:  # What sum() begins with.
             return self
@@ -193,10 +193,10 @@ class Operator(abc.ABC):
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> Operator:
+    def __sub__(self, other: Operator | float) -> Operator:
         return self.__add__(-other)
 
-    def __rsub__(self, other: Any) -> Operator:
+    def __rsub__(self, other: object) -> Operator:
         return (-self).__add__(other)
 
     def __array__(self, *args: object, **options: object) -> NoReturn:
@@ -227,14 +227,12 @@ class Operator(abc.ABC):
         if not shape or shape[max(at, -len(shape))] != length:
             wanted = f"(..., {length}, C)" if at == -2 else f"(..., {length})"
             raise ArgumentError(
-                mismatch(
-                    f"shape of {name}",
-                    expected=f"({length},) or {wanted} beside an operator {self.shape}",
-                    got=shape,
-                    hint="its rows meet the operator's columns"
-                    if at == -2
-                    else "its columns meet the operator's rows",
-                )
+                f"shape of {name}",
+                expected=f"({length},) or {wanted} beside an operator {self.shape}",
+                got=shape,
+                hint="its rows meet the operator's columns"
+                if at == -2
+                else "its columns meet the operator's rows",
             )
         batch_of(self.shape[:-2], shape[:-2])
 
@@ -242,12 +240,10 @@ class Operator(abc.ABC):
         """Refuses what only square operators have."""
         if self.shape[-1] != self.shape[-2]:
             raise ArgumentError(
-                mismatch(
-                    doing,
-                    expected="a square operator",
-                    got=f"shape {self.shape}",
-                    hint="svd() is of any operator",
-                )
+                doing,
+                expected="a square operator",
+                got=f"shape {self.shape}",
+                hint="svd() is of any operator",
             )
 
     @abc.abstractmethod
@@ -406,7 +402,7 @@ class Decomposition(Protocol):
 
 
 def _unsupported(subject: str, expected: str, got: str, hint: str) -> ElementTypeError:
-    return ElementTypeError(mismatch(subject, expected=expected, got=got, hint=hint))
+    return ElementTypeError(subject, expected=expected, got=got, hint=hint)
 
 
 def on_columns(function: Callable[[Tensor], Tensor], x: Array) -> Array:
@@ -420,7 +416,7 @@ def shifted(values: Tensor, sigma2: Scale) -> Tensor:
     return values + as_tensor(sigma2, values, "sigma2")[..., None]
 
 
-def whole(exponent: Any) -> Any:
+def whole(exponent: Any) -> Scale:
     """An exponent as an int where it is a whole number, of whatever type; any other one as it is.
 
     A torch tensor that requires a gradient stays one.
@@ -435,7 +431,7 @@ def whole(exponent: Any) -> Any:
         return index(exponent)
     except TypeError as error:
         raise ElementTypeError(
-            mismatch("the exponent", expected="a real number", got=exponent, hint="pass a float")
+            "the exponent", expected="a real number", got=exponent, hint="pass a float"
         ) from error
 
 

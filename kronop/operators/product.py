@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, Self, overload
+from typing import Self, overload
 
 from kronop.descriptions.shared import Array
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.kron.formed import kronecker_product, narrowed, widened
 from kronop.operators.factored import Factored
 from kronop.operators.frameworks import (
@@ -79,7 +79,7 @@ class KroneckerProduct(Factored):
     @overload
     def __matmul__(self, x: Array) -> Array: ...
 
-    def __matmul__(self, x: Any) -> Any:
+    def __matmul__(self, x: Tensor) -> Tensor:
         """operator @ x with x (Q,) or (..., Q, C), or the product with another KroneckerOperator,
         whose factors go with these one by one.
 
@@ -92,12 +92,10 @@ class KroneckerProduct(Factored):
         inner = [factor.shape[-1] for factor in self.factors]
         if inner != [factor.shape[-2] for factor in x.factors]:
             raise ArgumentError(
-                mismatch(
-                    "the right operator",
-                    expected=f"factors of {inner} rows",
-                    got=f"factors of {[factor.shape[-2] for factor in x.factors]}",
-                    hint="apply one after the other: left @ (right @ x)",
-                )
+                "the right operator",
+                expected=f"factors of {inner} rows",
+                got=f"factors of {[factor.shape[-2] for factor in x.factors]}",
+                hint="apply one after the other: left @ (right @ x)",
             )
         pairs = zip(self.factors, x.factors, strict=True)
         factors = balanced([widened(a) @ widened(b) for a, b in pairs], self.factors[0])
@@ -112,12 +110,10 @@ class KroneckerProduct(Factored):
         for at, factor in enumerate(self.factors):
             if factor.shape[-1] != factor.shape[-2]:
                 raise ArgumentError(
-                    mismatch(
-                        doing,
-                        expected="square factors",
-                        got=f"factors[{at}] of shape {tuple(factor.shape)}",
-                        hint="svd() and to_dense() are of any factors",
-                    )
+                    doing,
+                    expected="square factors",
+                    got=f"factors[{at}] of shape {tuple(factor.shape)}",
+                    hint="svd() and to_dense() are of any factors",
                 )
 
 

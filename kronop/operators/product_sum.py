@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 from kronop.descriptions.shared import Array
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.operators.factors import check_symmetric
 from kronop.operators.frameworks import (
     batch_of,
@@ -70,23 +70,19 @@ class KroneckerProductSum(Solvable):
         terms = tuple(terms)
         if len(terms) < 2 or not all(isinstance(term, KroneckerProduct) for term in terms):
             raise ElementTypeError(
-                mismatch(
-                    "terms",
-                    expected="two or more of kronop.KroneckerOperator",
-                    got=", ".join(type(term).__name__ for term in terms) or "none",
-                    hint="wrap each list of factors in a KroneckerOperator",
-                )
+                "terms",
+                expected="two or more of kronop.KroneckerOperator",
+                got=", ".join(type(term).__name__ for term in terms) or "none",
+                hint="wrap each list of factors in a KroneckerOperator",
             )
         for at, term in enumerate(terms):
             check_alike(term.factors[0], f"terms[{at}]", terms[0].factors[0], "terms[0]")
             if term.shape[-2:] != terms[0].shape[-2:]:
                 raise ArgumentError(
-                    mismatch(
-                        f"shape of terms[{at}]",
-                        expected=f"{terms[0].shape[-2:]} as terms[0]",
-                        got=term.shape[-2:],
-                        hint="terms are added, so that they are of one shape",
-                    )
+                    f"shape of terms[{at}]",
+                    expected=f"{terms[0].shape[-2:]} as terms[0]",
+                    got=term.shape[-2:],
+                    hint="terms are added, so that they are of one shape",
                 )
         batch_of(*(term.shape[:-2] for term in terms))
         self._terms = terms
@@ -131,7 +127,7 @@ class KroneckerProductSum(Solvable):
     def submatrix(self, index: Tensor) -> Tensor:
         return sum(term.submatrix(index) for term in self.terms)
 
-    def __add__(self, other: Any) -> Operator:
+    def __add__(self, other: object) -> Operator:
         return added(self, other)
 
     def _scaled(self, scale: Scale) -> Self:
@@ -250,7 +246,7 @@ class KroneckerProductSum(Solvable):
             raise _no_exact("sigma2", "0 with a sum of products", sigma2, _ITERATE)
 
 
-def added(left: KroneckerProduct | KroneckerProductSum, right: Any) -> Operator:
+def added(left: KroneckerProduct | KroneckerProductSum, right: object) -> Operator:
     """The sum of Kronecker products, or sums of these; of others what all operators have."""
     if not isinstance(right, (KroneckerProduct, KroneckerProductSum)):
         return Operator.__add__(left, right)
@@ -283,4 +279,4 @@ def _common(root: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _no_exact(subject: str, expected: str, got: object, hint: str) -> ArgumentError:
-    return ArgumentError(mismatch(subject, expected=expected, got=got, hint=hint))
+    return ArgumentError(subject, expected=expected, got=got, hint=hint)

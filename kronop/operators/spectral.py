@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self
+from typing import Self
 
 from kronop.descriptions.shared import Array
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.operators.frameworks import batch_of, check_alike, times, turned, without_autocast
 from kronop.operators.masked import Solvable
 from kronop.operators.operator import detached, on_columns, shifted, whole
@@ -49,12 +49,10 @@ class SpectralOperator(Solvable):
         shape, order = tuple(values.shape), vectors.shape[-1]
         if not shape or shape[-1] != order:
             raise ArgumentError(
-                mismatch(
-                    "shape of values",
-                    expected=f"(..., {order}), one for each of the vectors",
-                    got=shape,
-                    hint="eigh() gives both",
-                )
+                "shape of values",
+                expected=f"(..., {order}), one for each of the vectors",
+                got=shape,
+                hint="eigh() gives both",
             )
         self._values, self._vectors = values, vectors
 
@@ -68,7 +66,7 @@ class SpectralOperator(Solvable):
         """The eigenvectors (..., N, N), one in each column."""
         return self._vectors
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Tensor | KroneckerProduct]:
         return iter((self.values, self.vectors))
 
     @property
@@ -144,12 +142,10 @@ class SpectralOperator(Solvable):
         given = (getattr(found, "shape", None), getattr(found, "dtype", type(found).__name__))
         if given != (self.values.shape, self.values.dtype):
             raise ArgumentError(
-                mismatch(
-                    "the function's result",
-                    expected=f"a value of {self.values.dtype} for each eigenvalue",
-                    got=f"{given[1]} of shape {given[0]}",
-                    hint="apply a function of elements, such as numpy.exp",
-                )
+                "the function's result",
+                expected=f"a value of {self.values.dtype} for each eigenvalue",
+                got=f"{given[1]} of shape {given[0]}",
+                hint="apply a function of elements, such as numpy.exp",
             )
         return SpectralOperator(found, self.vectors)
 
@@ -164,7 +160,7 @@ class SpectralOperator(Solvable):
         self._check_semidefinite("sqrt")
         return self.apply(lambda values: values.clip(0) ** 0.5)
 
-    def __pow__(self, exponent: Any) -> SpectralOperator:
+    def __pow__(self, exponent: float) -> SpectralOperator:
         exponent = whole(exponent)
         fractional = not isinstance(exponent, int)
         if fractional:
@@ -186,12 +182,10 @@ class SpectralOperator(Solvable):
         size *= self.framework.finfo(self.dtype).eps
         if bool((values < -size * self.framework.amax(abs(values), -1)[..., None]).any()):
             raise ArgumentError(
-                mismatch(
-                    doing,
-                    expected="an operator without negative eigenvalues",
-                    got=f"one of {float(values.min()):.2g}",
-                    hint="apply(function) takes a function of any eigenvalues",
-                )
+                doing,
+                expected="an operator without negative eigenvalues",
+                got=f"one of {float(values.min()):.2g}",
+                hint="apply(function) takes a function of any eigenvalues",
             )
 
 
@@ -200,15 +194,13 @@ def between(vectors: KroneckerProduct, values: Tensor, x: Tensor) -> Tensor:
     return vectors @ (values[..., None] * (vectors.T @ x))
 
 
-def nonzero(values: Any) -> Tensor:
+def nonzero(values: Tensor) -> Tensor:
     """The eigenvalues, if none is 0."""
     if bool((values == 0).any()):
         raise ArgumentError(
-            mismatch(
-                "the operator",
-                expected="an invertible one",
-                got="an eigenvalue of 0",
-                hint="solve(b, sigma2) adds sigma2 to the eigenvalues",
-            )
+            "the operator",
+            expected="an invertible one",
+            got="an eigenvalue of 0",
+            hint="solve(b, sigma2) adds sigma2 to the eigenvalues",
         )
     return values

@@ -312,7 +312,7 @@ def _gradient(
 ) -> None:
     what = operation.description
     element = what.X.element
-    shapes = (what.x_shape(rows), what.g_shape(rows), what.y_shape(rows))
+    shapes = (what.x_shape(rows), what.shapes(rows)["G"], what.y_shape(rows))
     x, g, z = (support.random_array(random, shape, element) for shape in shapes)
     matrices = [support.random_array(random, shape, element) for shape in what.factors]
     output_op = operation.epilogue_type(0.5, -1.5)

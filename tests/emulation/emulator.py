@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kronop.artifacts import Launch, Source, TensorMap
-from kronop.descriptions.datatype import TENSOR_TYPES
+from kronop.artifacts import Launch, Source
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.target import Target
+from kronop.tensor_map import Im2col, TensorMap
 from tests import reached
 from tests.emulation import batches
 from tests.emulation.batches import Unit
@@ -77,6 +77,17 @@ class Emulator:
             before = said if not launch.overlaps else 0
 
 
+def run_alone(source: Source, target: Target, launch: Launch, folder: Path) -> bool:
+    """Runs a kernel of no plan; false where kernels are being gathered, and nothing runs."""
+    unit = _unit(source, target)
+    if batches.note([unit]):
+        return False
+    parameters, _memory = _parameters(launch)
+    threads, nbytes = launch.block[0], launch.shared_bytes
+    _load(unit, folder)(parameters, launch.grid[0], threads, nbytes, 1)
+    return True
+
+
 def _parameters(launch: Launch) -> Any:
     """The parameters with their tensor maps, aligned as these have to be."""
     size = len(launch.parameters)
@@ -90,21 +101,28 @@ def _parameters(launch: Launch) -> Any:
 
 
 def _map(value: TensorMap) -> bytes:
-    """emulation::Map, if a driver would encode the map."""
-    element = TENSOR_TYPES[value.element].bytes
-    lengths = (value.address, *value.strides)
-    assert not any(item % 16 for item in lengths), "tensor maps take multiples of 16 bytes"
-    assert all(0 < item < 2**40 for item in value.strides), "no strides of a map"
-    assert all(value.extents)
-    assert value.box[0] * element == 128
-    assert value.box[1] <= 256
+    """emulation::Map."""
+
+    def filled(values: Sequence[int], count: int = 5) -> tuple[int, ...]:
+        return (*values, *[0] * (count - len(values)))
+
+    lower: Sequence[int] = ()
+    upper: Sequence[int] = ()
+    box, pixels = value.box, 0
+    if isinstance(box, Im2col):
+        lower, upper, pixels = box.lower_corner, box.upper_corner, box.pixels_per_column
+        box = (box.channels_per_pixel,)
     return struct.pack(
-        "=Q5q4i",
+        "=Q5q5I19h",
         value.address,
-        *value.extents,
-        *value.strides,
-        *value.box,
-        element,
+        *filled((value.element_bytes, *value.strides)),
+        *filled(value.extents),
+        *filled(box),
+        *filled(value.steps),
+        *filled(lower, 3),
+        *filled(upper, 3),
+        pixels,
+        len(value.extents),
         value.rounds,
     )
 

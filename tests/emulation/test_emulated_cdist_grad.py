@@ -90,7 +90,7 @@ def run(
     value = Value(0.0 if what.power is not TermKind.General or powers is not None else power)
     if powers is not None:
         powers = np.asarray(powers, support.numpy_type(what.math.element_accumulator))
-        value = Value(0.0, powers.ctypes.data, strides_of(powers))
+        value = Value(memory=_strided(powers[..., None], 1))
     problem = GradientProblem(
         m=m,
         n=n,

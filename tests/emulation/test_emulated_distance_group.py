@@ -135,7 +135,7 @@ def run(
         x2=strided(x2),
         z=None if z is None else strided(z),
         y=strided(y),
-        values=tuple(Value(float(item), batch=(0,) * len(batch)) for item in values),
+        values=tuple(Value(float(item)) for item in values),
         vectors=(),
         diagonal=diagonal,
         scalars=scalars.scalars,

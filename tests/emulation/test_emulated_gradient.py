@@ -88,7 +88,7 @@ def run(
     if emulator.gathered:
         return
     x = stored(values(random, description.x_shape(rows), element), layouts[0])
-    g = stored(values(random, description.g_shape(rows), element), layouts[1])
+    g = stored(values(random, description.shapes(rows)["G"], element), layouts[1])
     y = poisoned(description.y_shape(rows), output)
     z = values(random, y.shape, output) if source else None
     scalars = epilogue.epilogue_type(2, 3 if source else 0)

@@ -11,6 +11,7 @@ import pytest
 from kronop.args.staging import Placement
 from kronop.args.view import CPU
 from kronop.descriptions.datatype import DataType, float32, float64
+from kronop.families.distance.api import product_arguments
 from kronop.families.distance.cuda import product_choice
 from kronop.families.distance.declaration import PRODUCT
 from kronop.families.distance.kernels import (
@@ -23,7 +24,6 @@ from kronop.families.distance.kernels import (
     PowerNorm,
     RationalQuadratic,
 )
-from kronop.families.distance.product_api import product_arguments
 from kronop.target import Target
 from tests import distance_kinds, support
 from tests.emulation.emulator import Emulator

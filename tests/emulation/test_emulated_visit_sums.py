@@ -49,7 +49,7 @@ def run(
 ) -> None:
     epilogue = tree(output, 1, sums, float64 if sums is float64 else float32, **more)
     made = VisitSums(epilogue=epilogue, sums=sums, along_rows=layout is RowMajor)
-    step = Step(entry="tree_over_sums", design=made, bytes_per_row=0, operations_per_row=0, note="")
+    step = Step(entry="tree_over_sums", design=made, note="")
     plan = Plan(target=_TARGET, steps=(step,))
     emulator = Emulator(plan, folder)
     if emulator.gathered:

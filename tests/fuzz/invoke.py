@@ -91,9 +91,7 @@ def bound(tensors: Tensors) -> Any:
         side = kronop.Side.Left if problem.left else kronop.Side.Right
         return functional.kron_arguments(x, tensors.parts, side, *scalars, z, out)
     options = (problem.batch_last, tensors["bias"], call.activation, scalars, z, out)
-    if problem.family == "chain":
-        return functional_ksparse.chain_arguments(x, tensors.parts, problem.shapes, *options)
-    return functional_ksparse.ksparse_arguments(x, tensors.parts[0], problem.shapes[0], *options)
+    return functional_ksparse.sparse_arguments(x, tensors.parts, *options)
 
 
 def described(tensors: Tensors) -> Any:

@@ -23,7 +23,7 @@ import numpy as np
 import kronop
 from kronop import families
 from kronop.args.view import CPU, Device, TensorView, contiguous_strides
-from kronop.artifacts import Launch, TensorMap
+from kronop.artifacts import Launch
 from kronop.core.addressed import symbol
 from kronop.core.operation import Operation
 from kronop.core.served import Served
@@ -31,6 +31,7 @@ from kronop.descriptions.datatype import Layout
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.render import render
 from kronop.families.distance.form import TermKind
+from kronop.tensor_map import TensorMap
 from tests.families import random_cases, samples
 from tests.perf import planning
 

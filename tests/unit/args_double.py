@@ -160,7 +160,7 @@ def run_ksparse(problem: KSparseProblem, what: KSparseDescription) -> None:
     a, b, c, d = what.pattern
     element, output = what.X.element, what.Y.element
     x = at(problem.x.pointer, (problem.rows, a * c * d), (problem.x.row, problem.x.column), element)
-    weights = at(problem.weights, what.pattern, problem.weight_strides, element)
+    weights = at(problem.weights.pointer, what.pattern, problem.weights.strides, element)
     value = np.einsum("nikl,ijkl->nijl", x.reshape(-1, a, c, d), weights).reshape(problem.rows, -1)
     shape = value.shape
     source = bias = None

@@ -410,13 +410,13 @@ def test_a_broken_alignment_is_refused() -> None:
 
 
 def test_gpu_tensors_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kronop.args import operands as module
     from kronop.args.view import Device
-    from kronop.families.kron import arguments as module
 
     real = module.view
 
-    def fake(tensor: Any, name: str) -> Any:
-        item = real(tensor, name)
+    def fake(tensor: Any, name: str, differentiable: str) -> Any:
+        item = real(tensor, name, differentiable)
         return dataclasses.replace(item, device=Device("cuda", 1)) if name == "factors[1]" else item
 
     monkeypatch.setattr(module, "view", fake)

@@ -73,7 +73,7 @@ def test_every_stride_reaches_the_right_elements(
         tied, products = True, None
     what = _description(tied, last, products, FACTORS if of_factors else ())
     factors = [make(random, shape) for shape in what.factors]
-    x, g = make(random, what.x_shape(rows)), make(random, what.g_shape(rows))
+    x, g = make(random, what.x_shape(rows)), make(random, what.shapes(rows)["G"])
     y = make(random, what.y_shape(rows)) if given_y or in_place else None
     z = (y if in_place else make(random, what.y_shape(rows))) if with_z else None
     expected = what.reference(x, g, factors=factors)

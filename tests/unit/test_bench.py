@@ -358,19 +358,20 @@ def _result(**changes) -> case.Result:
 
 
 def test_a_row_shows_share_floor_and_gain() -> None:
-    line = report.row(_result(), ["shuffle"])
+    table = case.TABLE.beside(["shuffle"])
+    line = _result().row(table)
     words = line.split()
     assert words[:6] == ["1024:8^5", "float32", "2", "0.1", "20.00", "0.60"]
     assert "1 pass" in line
     assert line.endswith("0.5 (5.00x)")
-    heading = report.columns(["shuffle"])
+    heading = table.heading()
     assert heading.index("shuffle") == line.index("0.5 (")
 
 
 def test_failures_are_told_and_counted(monkeypatch, capsys) -> None:
     failed = _result(kronop=timing.Timing(reason="out of memory"), floor=None, peers={})
-    assert report.row(failed, ["shuffle"]).endswith("failed: out of memory")
-    told = report.as_json([failed], _CEILINGS, {}, 3)["cases"][0]
+    assert failed.row(case.TABLE.beside(["shuffle"])).endswith("failed: out of memory")
+    told = failed.as_json()
     assert told["floor"] is None
     assert told["roofline"] is None
     monkeypatch.setattr(case, "run", lambda *rest: failed)
@@ -381,8 +382,8 @@ def test_failures_are_told_and_counted(monkeypatch, capsys) -> None:
 def test_wrong_peers_and_impossible_shares_are_noted() -> None:
     wrong = _result(peers={"fastkron": timing.Timing(ms=0.2, error=math.inf)})
     assert report.notes([wrong]) == ["fastkron: the result is not finite (1024:8^5)"]
-    assert report.row(wrong, ["fastkron"]).endswith("wrong")
-    json.dumps(report.as_json([wrong], _CEILINGS, {}, 3), allow_nan=False)
+    assert wrong.row(case.TABLE.beside(["fastkron"])).endswith("wrong")
+    json.dumps(wrong.as_json(), allow_nan=False)
     (note,) = report.notes([_result(kronop=timing.Timing(ms=0.01, error=0.0))])
     assert note.startswith("roofline above 1")
 

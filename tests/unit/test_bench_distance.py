@@ -15,7 +15,6 @@ from kronop.__main__ import main
 from kronop.bench import report, roofline
 from kronop.bench.arrays import NumpyArrays, TorchArrays
 from kronop.bench.distances import case, gradient, matmul, matrix, peers
-from kronop.bench.distances import report as distance_report
 from kronop.bench.pipes import pipes_of
 from kronop.bench.roofline import Ceilings
 from kronop.bench.timing import PeerUnavailableError, Timing
@@ -195,15 +194,16 @@ def test_lines_of_the_table() -> None:
     problem = matrix.problem_of("1.3", "64x32x8", 1, "float32")
     result = case.Result(problem=problem, dtype="float32")
     result.kronop = Timing(reason="out of memory")
-    assert distance_report.row(result, []).endswith("failed: out of memory")
+    assert result.row(case.TABLE).endswith("failed: out of memory")
     result.kronop = Timing(ms=2.0, error=1e-7)
     result.floor = PipeFloor({"arithmetic": (1.0, 1e3), "memory": (1.0, 2e3)})
     result.peers = {"torch": Timing(ms=5.0, error=1e-7), "scipy": Timing(reason="not installed")}
-    line = distance_report.row(result, ["torch", "scipy"])
+    table = case.TABLE.beside(["torch", "scipy"])
+    line = result.row(table)
     assert line.split()[:7] == ["64x32x8", "1.3", "float32", "2", "-", "0.50", "1"]
     assert "arithmetic" in line
     assert "5 (2.50x)" in line
-    assert len(distance_report.columns(["torch", "scipy"])) > line.index("5 (2.50x)")
+    assert len(table.heading()) > line.index("5 (2.50x)")
     assert report.notes([result]) == ["scipy: not installed (64x32x8 1.3)"]
     assert report.notes([result, result]) == ["scipy: not installed (all)"]
 

@@ -16,7 +16,7 @@ import kronop
 from kronop.__main__ import main, parser
 from kronop.bench import case, gemm, patterns, roofline, shapes
 from kronop.bench.distances import gradient, matmul, matrix
-from kronop.commands import export, family_options, show
+from kronop.commands import family_options
 from kronop.core.command import DEFAULT_ROWS
 from kronop.families.gemm.command import size_of
 from kronop.families.kron.command import shape_of
@@ -128,7 +128,7 @@ def test_examples_that_compile_have_their_operands(words: list[str]) -> None:
     options = _given(words)
     family = family_options.chosen(options)
     if words[0] == "export":
-        assert export._operation(options, family, (1, 1)).plan.steps
+        assert family_options.operation_of(options, family).plan.steps
         return
     for shape in options.shape:
         arguments: Any = family.arguments(options, shape, None, _float32)
@@ -198,10 +198,8 @@ def test_a_shape_means_the_same_in_every_command(
     }
     options = {name: _given(item) for name, item in words.items()}
     kron = family_options.chosen(options["show"])
-    for name, operation in (
-        ("show", show._operation(options["show"], kron)),
-        ("export", export._operation(options["export"], kron, (1, 1))),
-    ):
+    for name in ("show", "export"):
+        operation = family_options.operation_of(options[name], kron)
         assert list(operation.description.factors) == factors, name
         assert kron.size(options[name], [text]) == rows, name
     tuned: Any = kron.arguments(options["tune"], text, None, _float32)
@@ -278,6 +276,8 @@ def test_steps_that_only_prepare_operands_have_no_floor() -> None:
     size = size_of("8192x8192x8192")
     steps = operation.plan_for(size).steps
     assert any(step.least is None for step in steps), "else this tests nothing"
+    assert [step.computes for step in steps] == [False, True]
+    assert "bytes on chip\n" in steps[0].describe(operation.target)
     floor = gemm._floor(argparse.Namespace(operation=operation, size=size))
     assert floor.ms == sum(
         1e3 * step.least.floor(operation.target, size).seconds for step in steps if step.least

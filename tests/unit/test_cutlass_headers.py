@@ -356,7 +356,7 @@ def test_panels_are_read_in_place_on_a_gpu() -> None:
         owner=None,
     )
     described = PANELS.description().A
-    found = panel_arguments.laid(whole, described, whole.device)
+    found = panel_arguments.placed(whole, described, whole.device)
     assert found.view is whole
     assert (found.form, found.steps((5,))) == (None, (9600,))
     assert panel_arguments.strides(found, described, whole.device) == (32, 4800)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import kronop
-from kronop.artifacts import TensorMap
 from kronop.compiler import cutlass_headers as headers
 from kronop.core.operation import Operation
 from kronop.descriptions.strided import Strided
@@ -20,6 +19,7 @@ from kronop.emit.cuda import cutlass as adapters
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
+from kronop.tensor_map import TensorMap
 from tests.cutlass_cases import COLUMN, HOPPER, ROW, Case
 from tests.emulation.batches import host_compiler
 
@@ -130,8 +130,8 @@ def test_a_launch_prepares_the_next_one() -> None:
     assert isinstance(a, TensorMap)
     assert isinstance(b, TensorMap)
     # Each block of a cluster of two brings half of B's columns.
-    assert (a.extents, a.strides[0], a.box) == ((520, 1000, 1), 1040, (64, 128))
-    assert (b.extents, b.strides[0], b.box) == ((520, 776, 1), 1040, (64, 64))
+    assert (a.extents, a.strides[0], a.box) == ((520, 1000, 1), 1040, (64, 128, 1))
+    assert (b.extents, b.strides[0], b.box) == ((520, 776, 1), 1040, (64, 64, 1))
 
 
 def test_batches_step_in_both_operands_or_run_one_by_one() -> None:

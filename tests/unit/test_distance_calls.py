@@ -181,12 +181,19 @@ def test_kermacs_own_descriptors_are_there() -> None:
         assert getattr(kronop, f"kernel_descriptor_{name}") == expected
 
 
-def _operation() -> Any:
+def _operation(layout: Any = kronop.RowMajor) -> Any:
     points = kronop.TensorDescription(kronop.float64)
+    Y = kronop.TensorDescription(kronop.float64, layout)
     epilogue = kronop.LinearCombination(kronop.float64, 1, kronop.float64, kronop.float64)
-    return kronop.DistanceOperation(
-        "x86", None, points, points, points, epilogue, kernel=kernels.Linear()
-    )
+    return kronop.DistanceOperation("x86", None, points, points, Y, epilogue, kernels.Linear())
+
+
+def test_a_new_result_lies_as_described() -> None:
+    arguments = kronop.DistanceArguments(operation=_operation(kronop.ColumnMajor), X1=_X, X2=_Y)
+    assert arguments.Y.shape == (7, 6)
+    assert arguments.Y.T.flags.c_contiguous
+    arguments.operation.run(arguments)
+    np.testing.assert_allclose(arguments.Y, _DOT, rtol=1e-13)
 
 
 _REFUSED: dict[str, tuple[Callable[[], Any], str]] = {

@@ -60,7 +60,9 @@ def test_floors_of_matrices(p, size, given, ms, unit, load) -> None:
 
 
 def test_what_packs_points_moves_them() -> None:
-    floor, _ = _floors(_matrix(2, element=kronop.float16, expanded=True), _LARGE)
+    operation = _matrix(2, element=kronop.float16, expanded=True)
+    floor, _ = _floors(operation, _LARGE)
+    assert [step.computes for step in _plan(operation, _LARGE).steps] == [False, True]
     assert floor.unit == "memory"
     assert floor.seconds == pytest.approx(2 * 30000 * 1024 * 4 / (0.87 * 4917e9))
 

@@ -17,7 +17,7 @@ import pytest
 
 import kronop
 from kronop import kernels
-from kronop.families.distance import api, gradient_api, product_api
+from kronop.families.distance import api, gradient_api
 from kronop.families.distance.form import sum_of, value_of
 from kronop.frozen import dataclass
 
@@ -137,9 +137,7 @@ def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
         return (a * slopes).sum(1)
 
     monkeypatch.setattr(api, "matrix_of", lambda x1, x2, bound, mode: _evaluated(x1, x2, bound))
-    monkeypatch.setattr(
-        product_api, "product_of", lambda x1, x2, v, bound: _evaluated(x1, x2, bound) @ v
-    )
+    monkeypatch.setattr(api, "product_of", lambda x1, x2, v, bound: _evaluated(x1, x2, bound) @ v)
     monkeypatch.setattr(gradient_api, "cdist_grad", cdist_grad)
 
 

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kronop.families.distance.api import MODES, distance_arguments
+from kronop.families.distance.api import MODES, distance_arguments, product_arguments
 from kronop.families.distance.arguments import DistanceArguments
 from kronop.families.distance.cuda import group_choice
 from kronop.families.distance.declaration import PRODUCT
 from kronop.families.distance.kernels import Gaussian
-from kronop.families.distance.product_api import product_arguments
 from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.families.distance.size import DistanceSize
 from kronop.target import Target

@@ -21,6 +21,7 @@ from kronop.core.served import Served
 from kronop.families.distance import kernels
 from kronop.families.distance.size import DistanceSize
 from kronop.families.gemm.size import GemmSize
+from kronop.size import Rows
 from kronop.target import Target
 from tests import support
 from tests.families import samples as made
@@ -190,7 +191,7 @@ def test_headers_say_which_rows_run() -> None:
     operation = support.kron_operation("x86-generic", kronop.float32, [(4, 4)])
 
     def told(rows: list[int], in_parts: bool) -> str:
-        return text.common(operation, "kron", rows, in_parts)["ROWS_TOLD"]
+        return text.common(operation, "kron", [*map(Rows, rows)], in_parts)["ROWS_TOLD"]
 
     assert told([1, 4], True) == "any number, in parts of 1, 4"
     assert "taking the largest of 3, 5" in told([3, 5], True)
@@ -276,7 +277,7 @@ def test_a_failed_export_leaves_what_was_there(tmp_path, monkeypatch, fails) -> 
 
 def test_another_operation_of_the_same_name_is_left(tmp_path) -> None:
     made = [
-        api._Export(_kron([(size, size)]), "kron", rows, [1], {})
+        api._Export(_kron([(size, size)]), "kron", [*map(Rows, rows)], [1], {})
         for size, rows in ((4, [1]), (4, [1, 7]), (5, [1]))
     ]
     with places.prepared(tmp_path, "kron", made[0].mark) as folder:

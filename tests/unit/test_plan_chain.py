@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import kronop
+from kronop.emit.plan import PerRow
 from kronop.families.ksparse import chains
 from kronop.families.ksparse.cuda import chain_choice, chain_cuts
 from kronop.families.ksparse.cuda.chain_design import ChainMma
@@ -32,8 +33,8 @@ def test_a_pair_is_fused_where_that_takes_less_time() -> None:
     plan = _operation("sm_80", kronop.float16).plan
     (step,) = plan.steps
     assert isinstance(step.design, ChainMma)
-    assert step.bytes_per_row == (384 + 384) * 2
-    assert step.operations_per_row == 2 * (2 * 48 * 192 + 192 * 48 * 2)
+    operations = 2 * (2 * 48 * 192 + 192 * 48 * 2)
+    assert step.per_row == PerRow(bytes=(384 + 384) * 2, operations=operations)
     ((name, reason),) = plan.rejected
     assert name == "a product + a product"
     assert "cycles, the best" in reason

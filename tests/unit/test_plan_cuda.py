@@ -30,7 +30,7 @@ from kronop.emit.cuda.contraction.design import ContractDesign, merged_rows
 from kronop.emit.cuda.contraction.mma import MmaContract
 from kronop.emit.cuda.operands import MOST_BLOCKS, View, allows_vectors
 from kronop.emit.design import Design
-from kronop.emit.plan import Plan, Step
+from kronop.emit.plan import PerRow, Plan, Step
 from kronop.emit.render import render
 from kronop.errors import DescriptionError
 from kronop.families.kron.cuda.bytewise import ByteStyle
@@ -184,7 +184,7 @@ def test_every_digit_is_contracted_once_within_the_limits(
             assert 32 <= step.design.threads <= 1024
             assert (step.design.epilogue is None) == (index < len(plan.steps) - 1)
             assert re.fullmatch(r"[A-Za-z_]\w{0,99}", step.entry)
-            assert step.bytes_per_row > 0
+            assert step.per_row.bytes > 0
 
 
 @pytest.mark.parametrize(
@@ -196,8 +196,7 @@ def test_few_passes(base: int, count: int, steps: int) -> None:
 
 def test_operations_of_a_pass_are_those_of_its_formula() -> None:
     (step,) = KRON.plan(kron([(8, 8)] * 5, alignment=4), HOPPER).steps
-    assert step.operations_per_row == 2 * 5 * 8 * 8**5
-    assert step.bytes_per_row == 2 * 4 * 8**5
+    assert step.per_row == PerRow(bytes=2 * 4 * 8**5, operations=2 * 5 * 8 * 8**5)
 
 
 def test_the_order_of_digits_minimises_operations() -> None:

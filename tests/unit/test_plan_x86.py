@@ -109,7 +109,7 @@ def test_digits_are_applied_in_the_cheapest_order(factors):
     if len(passes) == 1:
         order = [product.digit for product in passes[0].products]
         assert cost_of_order(factors, order) == least
-    assert plan.steps[0].operations_per_row >= 2 * least
+    assert plan.steps[0].per_row.operations >= 2 * least
 
 
 @pytest.mark.parametrize("arch", ["x86-avx512", "x86-avx2", "x86-generic"])
@@ -512,7 +512,7 @@ def test_tiles_take_large_digits_and_merged_ones(factors, digits):
     assert isinstance(step.design, KronTiles)
     assert "cycles per row, on tiles" in plan.explain(), "what was not chosen is said"
     assert tuple(digit.contracted for digit in step.design.digits) == digits
-    assert step.operations_per_row == 2 * math.prod(p for p, _ in factors) * sum(digits)
+    assert step.per_row.operations == 2 * math.prod(p for p, _ in factors) * sum(digits)
 
 
 @pytest.mark.parametrize(
@@ -592,7 +592,7 @@ def test_tiles_take_sparse_products_of_two_types(element, pattern, options, way)
     assert isinstance(design, way)
     assert design.depth == pattern[2], "never split"
     assert design.row_tile % 32 == 0
-    assert 2 * design.vector_work < step.operations_per_row // 2, "threads start later"
+    assert 2 * design.vector_work < step.per_row.operations // 2, "threads start later"
     assert all(what.startswith("lanes along") for what, _ in plan.rejected)
     assert design.state_bytes <= 1 << 20
 

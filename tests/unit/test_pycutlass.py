@@ -253,7 +253,12 @@ def test_a_flat_c_of_a_row_or_a_column_repeats(layout: Any, m: int, n: int) -> N
     if line != other:
         with pytest.raises(kronop.ArgumentError, match=r"or those of one (row|column)"):
             kronop.GemmArguments(
-                operation, kronop.gemm.GemmCoord(m, n, k), a[0], b[0], np.ones(other, np.float32)
+                operation=operation,
+                problem_size=kronop.gemm.GemmCoord(m, n, k),
+                A=a[0],
+                B=b[0],
+                C=np.ones(other, np.float32),
+                output_op=operation.epilogue_type(1.0, 2.0),
             )
 
 

@@ -25,7 +25,7 @@ from kronop.core import remembered
 from kronop.core.family import Kind
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.emit import plan_text
-from kronop.emit.plan import Plan
+from kronop.emit.plan import PerRow, Plan
 from kronop.target import every_target
 from tests import support
 from tests.emit import cases
@@ -213,7 +213,7 @@ def test_of_a_family_in_no_package_nothing_is_kept(operation: Any, foreign: Any)
 def test_a_plan_that_is_no_text_runs_and_is_told_of_once(operation: Any, foreign: Any) -> None:
     emitter, _ = foreign
     plain = emitter._emitter.plan(operation.description, operation.target, None)
-    step = dataclasses.replace(plain.steps[0], bytes_per_row=np.int64(8))
+    step = dataclasses.replace(plain.steps[0], per_row=PerRow(bytes=np.int64(8), operations=0))
     odd = dataclasses.replace(plain, steps=(step, *plain.steps[1:]))
     emitter._emitter = types.SimpleNamespace(plan=lambda *_: odd, supports=emitter.supports)
     with pytest.warns(RuntimeWarning, match=r"of KronMatmulDescription .* not of .*8"):

@@ -32,9 +32,10 @@ _LEAVES = {
     "late",
     "machine",
     "progress",
+    "tensor_map",
     "tensors",
 }
-_OF_LEAVES = {"doors", "errors", "frozen", "late", "machine"}
+_OF_LEAVES = {"doors", "errors", "frozen", "late", "machine", "tensor_map"}
 # Planning code reads no settings and no number of CPUs: keys of remembered plans contain neither.
 _PLANNING = _LEAVES - {"knobs", "cpus", "cuda_line", "progress"} | {"descriptions", "emit"}
 _ALLOWED = {

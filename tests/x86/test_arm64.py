@@ -17,7 +17,7 @@ import pytest
 import kronop
 from kronop import compiler
 from kronop.compiler import host_backend, libraries
-from kronop.core.export.operands import RESULT, SOURCE, operands_of, rows_of
+from kronop.core.export.operands import RESULT, SOURCE, operands_of
 from kronop.core.export.text import replaced
 from kronop.core.family import Family
 from kronop.errors import CompileError
@@ -139,7 +139,7 @@ class Programs:
                 arguments += map(str, scalars)
         run = {
             "NAME": name,
-            "ROWS": str(rows_of(size)),
+            "ROWS": str(operation._size(size).rows),
             "TAKEN": "\n".join(taken),
             "ARGUMENTS": ", ".join(arguments),
         }

@@ -162,10 +162,13 @@ class Kernel:
         held, divisors = [], []
         for item in values:
             pointer, strides = _strided(item, batch, 0)
-            held.append(Value(0.0, pointer, tuple(strides)) if item.ndim else Value(float(item)))
+            memory = Strided(pointer=pointer, strides=(), batch=tuple(strides))
+            held.append(Value(memory=memory) if item.ndim else Value(float(item)))
         for item in vectors:
             pointer, strides = _strided(item, batch, 1)
-            divisors.append(Value(0.0, pointer, tuple(strides[:-1]), strides[-1]))
+            *leading, step = strides
+            memory = Strided(pointer=pointer, strides=(step,), batch=tuple(leading))
+            divisors.append(Value(memory=memory))
         problem = DistanceProblem(
             m=y.shape[-2],
             n=y.shape[-1],

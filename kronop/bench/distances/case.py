@@ -2,45 +2,51 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from kronop.bench import report, timing
 from kronop.bench.arrays import Arrays
 from kronop.bench.case import target_of
 from kronop.bench.distances.problem import Host, Problem
 from kronop.bench.pipes import pipes_of
-from kronop.bench.protocol import Call, Clock, keeping, sets_for
+from kronop.bench.protocol import Call, sets_for
 from kronop.bench.roofline import Ceilings, own_bandwidth
+from kronop.bench.table import Table, error_text, milliseconds
 from kronop.bench.timing import (
     Measured,
-    Timing,
-    first_line,
+    attempted,
+    compared,
     probe,
     rounds_within,
     time_together,
 )
 from kronop.emit.pipes import PipeFloor, floor_of
-from kronop.errors import DeviceError, KronopError, mismatch
+from kronop.errors import DeviceError
 from kronop.target import Target
+from kronop.tensors import Tensor
 
+TABLE = Table(
+    (
+        *(("size", 19), ("case", 20), ("type", 9), ("ms", 10), ("graph us", 9)),
+        *(("roofline", 9), ("floor ms", 9), ("is of", 16), ("error", 9)),
+    )
+)
 # All rounds of a variant together take about this long; a peer that takes longer in one round is
 # timed only once.
 _BUDGET_MS = 2000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """The settings that all cases of a run share; `repeats` are the most rounds of timing."""
+class Setting(timing.Setting):
+    """The settings that all cases of a run share."""
 
-    arrays: Arrays
-    clock: Clock
     ceilings: Ceilings
     peers: tuple[str, ...]
-    repeats: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,17 +59,32 @@ class Result(Measured[PipeFloor]):
     def label(self) -> str:
         return f"{self.problem.label} {self.problem.case}"
 
+    @property
+    def names(self) -> list[str]:
+        return [self.problem.label, self.problem.case, self.dtype]
+
+    @property
+    def figures(self) -> list[str]:
+        assert self.floor is not None
+        floor = milliseconds(self.floor.ms), self.floor.bound
+        return [*self.times, f"{self.share:.2f}", *floor, error_text(self.kronop.error)]
+
+    def as_json(self) -> dict[str, object]:
+        """The measurements; times are in milliseconds, `roofline` is floor over time."""
+        floor = self.floor
+        return {
+            **self.problem.as_json(),
+            "kronop": report.timing_json(self.kronop),
+            "roofline": self.share,
+            "floor": floor and {"ms": floor.ms, "bound": floor.bound, "parts": dict(floor.parts)},
+            "peers": report.peers_json(self),
+        }
+
 
 def run(problem: Problem, setting: Setting, tell: Callable[[str], None]) -> Result:
     """Measures one problem; if something fails, the result has the reason."""
     result = Result(problem=problem, dtype=problem.dtype)
-    try:
-        _measure(result, setting, tell)
-    except (KronopError, MemoryError, RuntimeError) as error:
-        # torch raises RuntimeError for most failures, also if memory runs out.
-        result.kronop.reason = first_line(error)
-    setting.arrays.release()
-    return result
+    return attempted(result, setting, lambda: _measure(result, setting, tell))
 
 
 def _measure(result: Result, setting: Setting, tell: Callable[[str], None]) -> None:
@@ -82,15 +103,13 @@ def _measure(result: Result, setting: Setting, tell: Callable[[str], None]) -> N
     result.kronop.error = check.error(results[0])
     if result.kronop.error == math.inf:
         raise DeviceError(
-            mismatch(
-                "result", expected="finite numbers", got="NaN or infinity", hint="report the case"
-            )
+            "result", expected="finite numbers", got="NaN or infinity", hint="report the case"
         )
     variants = {"kronop": calls}
     for name in setting.peers:
         tell(f"warming up {name}")
-        timing = result.peers[name] = Timing()
-        variants |= _peer(name, timing, problem, setting, sets, check)
+        calls_of = functools.partial(_calls_of_peer, name, problem, arrays, sets)
+        variants |= compared(name, result, setting, calls_of, check.error)
     tell(f"timing {', '.join(variants)}")
     _time(result, setting, variants, work.bytes)
     target = Target.parse(target_of(arrays.device))
@@ -103,12 +122,12 @@ def _measure(result: Result, setting: Setting, tell: Callable[[str], None]) -> N
 class _Check:
     """Compares some rows of results with float64."""
 
-    def __init__(self, problem: Problem, arrays: Arrays, operands: Sequence[Any]) -> None:
+    def __init__(self, problem: Problem, arrays: Arrays, operands: Sequence[Tensor]) -> None:
         self._problem, self._arrays = problem, arrays
         self._operands = [_on_host(item) for item in operands]
         self._expected = problem.expected(self._operands)
 
-    def error(self, found: Any) -> float:
+    def error(self, found: Tensor) -> float:
         """The error; infinite if an element was not written or overflowed, or if the shape is
         another."""
         is_numpy = isinstance(found, np.ndarray)
@@ -119,47 +138,21 @@ class _Check:
         return self._problem.error(picked, self._expected, self._operands)
 
 
-def _on_host(value: Any) -> Host:
+def _on_host(value: Tensor) -> Host:
     """A tensor of NumPy or torch as a NumPy array in float64."""
     return np.asarray(value.double().cpu() if hasattr(value, "cpu") else value, np.float64)
 
 
-def _peer(
-    name: str,
-    timing: Timing,
-    problem: Problem,
-    setting: Setting,
-    sets: Sequence[Sequence[Any]],
-    check: _Check,
-) -> dict[str, list[Call]]:
-    """{name: the peer's calls} after a check of its result; empty, with a reason in `timing`, if
-    the peer fails."""
-    try:
-        calls = [problem.peer(name, setting.arrays, operands) for operands in sets]
-        if len(calls) > 1:
-            calls = keeping(calls)
-        timing.error = check.error(calls[0]())
-    except Exception as error:  # A peer may fail in any way; the others are still timed.
-        timing.reason = first_line(error)
-        setting.arrays.release()
-        return {}
-    return {name: calls}
+def _calls_of_peer(
+    name: str, problem: Problem, arrays: Arrays, sets: Sequence[Sequence[Tensor]]
+) -> list[Call]:
+    return [problem.peer(name, arrays, operands) for operands in sets]
 
 
 def _time(result: Result, setting: Setting, variants: dict[str, list[Call]], moved: int) -> None:
-    timings = {"kronop": result.kronop, **result.peers}
     took = {name: probe(calls[-1], setting.clock, _BUDGET_MS) for name, calls in variants.items()}
     for name in [name for name, ms in took.items() if ms > _BUDGET_MS and name != "kronop"]:
-        timings[name].ms = took[name]
+        result.peers[name].ms = took[name]
         del variants[name]
     counts = {name: rounds_within(_BUDGET_MS, took[name], setting.repeats) for name in variants}
-    time_together(
-        variants,
-        timings,
-        ("kronop",),
-        setting.arrays,
-        setting.clock,
-        counts,
-        moved=moved,
-        graph=False,
-    )
+    time_together(variants, result, setting, moved=moved, graph=False, counts=counts)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,17 +17,18 @@ from kronop.bench.distances.problem import (
     Problem,
     by_rows,
     checked_rows,
+    extents_of,
     scaled,
 )
 from kronop.bench.protocol import Call
 from kronop.bench.timing import PeerUnavailableError, need
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.emit.pipes import Work
-from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.command import norm_of
 from kronop.families.distance.form import POWERS, TermKind
 from kronop.families.distance.gradient_size import GradientSize
 from kronop.families.distance.work import work_of_gradient
+from kronop.tensors import Tensor
 
 CASES = ("1", "2", "1.3")
 SHAPES = {"cuda": ("4x2000x2000x512",), "cpu": ("4x64x500x500",)}
@@ -46,10 +46,11 @@ class Gradient(Problem):
     p: float
     case: str
     dtype: str
+    kind: ClassVar[str] = "gradient"
 
     @property
-    def label(self) -> str:
-        return f"{self.o}x{self.n}x{self.k}x{self.m}"
+    def extents(self) -> Mapping[str, int]:
+        return {"o": self.o, "n": self.n, "k": self.k, "m": self.m}
 
     @property
     def result(self) -> tuple[int, ...]:
@@ -65,20 +66,20 @@ class Gradient(Problem):
             expanded=self.p == 2,
         )
 
-    def operands(self, arrays: Arrays) -> tuple[Any, ...]:
+    def operands(self, arrays: Arrays) -> tuple[Tensor, ...]:
         shapes = ((self.k, self.m), (self.n, self.k), (self.o, self.k), (self.n, self.m))
         return tuple(arrays.random(shape, self.dtype) for shape in shapes)
 
-    def call(self, operands: Sequence[Any], result: Any) -> Call:
+    def call(self, operands: Sequence[Tensor], result: Tensor) -> Call:
         a, b, c, d = operands
         return functools.partial(kronop.cdist_grad, a, b, c, d, self.p, result)
 
     @property
-    def _rows(self) -> list[int]:
+    def checked(self) -> list[int]:
         return checked_rows(self.n, self.k * self.m)
 
-    def picked(self, result: Any) -> Any:
-        return result[:, self._rows].swapaxes(0, 1)
+    def picked(self, result: Tensor) -> Tensor:
+        return result[:, self.checked].swapaxes(0, 1)
 
     def expected(self, operands: Sequence[Host]) -> Host:
         a, b, c, d = operands
@@ -88,9 +89,9 @@ class Gradient(Problem):
             found: Host = c @ (a * np.sign(t) * np.abs(t) ** (self.p - 1))
             return found
 
-        return by_rows(of, self._rows)
+        return by_rows(of, self.checked)
 
-    def peer(self, name: str, arrays: Arrays, operands: Sequence[Any]) -> Call:
+    def peer(self, name: str, arrays: Arrays, operands: Sequence[Tensor]) -> Call:
         if name != "kermac":
             raise PeerUnavailableError("it has no such sums")
         if arrays.device != "cuda" or self.dtype != "float32":
@@ -100,10 +101,6 @@ class Gradient(Problem):
         grad = importlib.import_module("kermac").cdist_grad
         return functools.partial(grad, *operands, out=out, p=self.p)
 
-    def as_json(self) -> Mapping[str, Any]:
-        sizes = {"o": self.o, "n": self.n, "k": self.k, "m": self.m}
-        return {"kind": "gradient", "case": self.case, **sizes, "dtype": self.dtype}
-
 
 def problem_of(case: str, shape: str, scale: float, dtype: str) -> Gradient:
     """The problem of a power and a shape O x N x K x M, whose numbers of points K and M are scaled.
@@ -111,15 +108,7 @@ def problem_of(case: str, shape: str, scale: float, dtype: str) -> Gradient:
     Raises:
         ArgumentError: they are not written so.
     """
-    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){3}", shape):
-        raise ArgumentError(
-            mismatch(
-                "shape",
-                expected="O x N x K x M, as 4x512x2000x2000",
-                got=repr(shape),
-                hint="sets of coefficients, features, and points twice",
-            )
-        )
-    o, n, k, m = map(int, shape.split("x"))
+    hint = "sets of coefficients, features, and points twice"
+    o, n, k, m = extents_of(shape, "O x N x K x M", "4x512x2000x2000", hint)
     k, m = scaled(k, scale), scaled(m, scale)
     return Gradient(o=o, n=n, k=k, m=m, p=norm_of(case), case=case, dtype=dtype)

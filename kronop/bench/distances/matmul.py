@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from kronop.bench.arrays import Arrays
 from kronop.bench.distances import peers
@@ -16,17 +15,18 @@ from kronop.bench.distances.problem import (
     Problem,
     by_rows,
     checked_rows,
+    extents_of,
     scaled,
 )
 from kronop.bench.protocol import Call
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.emit.pipes import Work
-from kronop.errors import ArgumentError, mismatch
+from kronop.families.distance.api import product_arguments
 from kronop.families.distance.command import kernel_of
 from kronop.families.distance.kernels import Gaussian, Kernel
-from kronop.families.distance.product_api import product_arguments
 from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.families.distance.work import work_of_matmul
+from kronop.tensors import Tensor
 
 CASES = ("gaussian",)
 SHAPES = {
@@ -47,10 +47,11 @@ class Matmul(Problem):
     kernel: Kernel
     case: str
     dtype: str
+    kind: ClassVar[str] = "matmul"
 
     @property
-    def label(self) -> str:
-        return f"{self.m}x{self.n}x{self.k}x{self.c}"
+    def extents(self) -> Mapping[str, int]:
+        return {"m": self.m, "n": self.n, "k": self.k, "c": self.c}
 
     @property
     def result(self) -> tuple[int, ...]:
@@ -67,22 +68,19 @@ class Matmul(Problem):
             expanded=True,
         )
 
-    def operands(self, arrays: Arrays) -> tuple[Any, ...]:
+    def operands(self, arrays: Arrays) -> tuple[Tensor, ...]:
         shapes = ((self.m, self.k), (self.n, self.k), (self.n, self.c))
         return tuple(arrays.random(shape, self.dtype) for shape in shapes)
 
-    def call(self, operands: Sequence[Any], result: Any) -> Call:
+    def call(self, operands: Sequence[Tensor], result: Tensor) -> Call:
         x1, x2, v = operands
         arguments = product_arguments(x1, x2, v, self.kernel.bound(), result)
         operation: Any = arguments.operation
         return functools.partial(operation.run, arguments)
 
     @property
-    def _rows(self) -> list[int]:
+    def checked(self) -> list[int]:
         return checked_rows(self.m, self.n * self.k)
-
-    def picked(self, result: Any) -> Any:
-        return result[self._rows]
 
     def expected(self, operands: Sequence[Host]) -> Host:
         x1, x2, v = operands
@@ -93,17 +91,13 @@ class Matmul(Problem):
             product: Host = found[0] @ v
             return product
 
-        return by_rows(of, self._rows)
+        return by_rows(of, self.checked)
 
-    def peer(self, name: str, arrays: Arrays, operands: Sequence[Any]) -> Call:
+    def peer(self, name: str, arrays: Arrays, operands: Sequence[Tensor]) -> Call:
         bandwidth = self.kernel.bandwidth if isinstance(self.kernel, Gaussian) else None
         asked = peers.Asked(p=None, bandwidth=bandwidth, dtype=self.dtype, expanded=True)
         x1, x2, v = operands
         return peers.product_of(name, asked, arrays, x1, x2, v)
-
-    def as_json(self) -> Mapping[str, Any]:
-        sizes = {"m": self.m, "n": self.n, "k": self.k, "c": self.c}
-        return {"kind": "matmul", "case": self.case, **sizes, "dtype": self.dtype}
 
 
 def problem_of(case: str, shape: str, scale: float, dtype: str) -> Matmul:
@@ -112,16 +106,8 @@ def problem_of(case: str, shape: str, scale: float, dtype: str) -> Matmul:
     Raises:
         ArgumentError: they are not written so.
     """
-    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){3}", shape):
-        raise ArgumentError(
-            mismatch(
-                "shape",
-                expected="M x N x K x C, as 5000x5000x16x1",
-                got=repr(shape),
-                hint="points twice, features, and columns",
-            )
-        )
-    m, n, k, c = map(int, shape.split("x"))
+    hint = "points twice, features, and columns"
+    m, n, k, c = extents_of(shape, "M x N x K x C", "5000x5000x16x1", hint)
     kernel = kernel_of(case)
     if isinstance(kernel, Gaussian):  # Random points are then 1 apart, in units of the bandwidth.
         kernel = Gaussian(math.sqrt(2 * k))

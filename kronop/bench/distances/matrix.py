@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,13 +16,14 @@ from kronop.bench.distances.problem import Host, Problem, by_rows, checked_rows,
 from kronop.bench.protocol import Call
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.emit.pipes import Work
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.distance.api import DIRECT, MODES, distance_arguments
 from kronop.families.distance.command import kernel_of, norm_of, size_of
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.kernels import Gaussian, Kernel, PowerNorm
 from kronop.families.distance.size import DistanceSize
 from kronop.families.distance.work import work_of_matrix
+from kronop.tensors import Tensor
 
 CASES = (
     *("1", "inf", "2", "2/expanded", "1.3", "0.5", "1.5", "3", "4", "gaussian"),
@@ -52,10 +53,11 @@ class Matrix(Problem):
     dtype: str
     expanded: bool
     symmetric: bool
+    kind: ClassVar[str] = "matrix"
 
     @property
-    def label(self) -> str:
-        return f"{self.size.m}x{self.size.n}x{self.size.k}"
+    def extents(self) -> Mapping[str, int]:
+        return {"m": self.size.m, "n": self.size.n, "k": self.size.k}
 
     @property
     def result(self) -> tuple[int, ...]:
@@ -82,13 +84,13 @@ class Matrix(Problem):
             symmetric=self.symmetric,
         )
 
-    def operands(self, arrays: Arrays) -> tuple[Any, ...]:
+    def operands(self, arrays: Arrays) -> tuple[Tensor, ...]:
         x1 = arrays.random((self.size.m, self.size.k), self.dtype)
         if self.symmetric:
             return x1, x1
         return x1, arrays.random((self.size.n, self.size.k), self.dtype)
 
-    def call(self, operands: Sequence[Any], result: Any) -> Call:
+    def call(self, operands: Sequence[Tensor], result: Tensor) -> Call:
         x1, x2 = operands
         mode = MODES[1] if self.expanded else DIRECT
         arguments = distance_arguments(x1, x2, self.kernel.bound(), mode, result)
@@ -96,11 +98,8 @@ class Matrix(Problem):
         return functools.partial(operation.run, arguments)
 
     @property
-    def _rows(self) -> list[int]:
+    def checked(self) -> list[int]:
         return checked_rows(self.size.m, self.size.n * self.size.k)
-
-    def picked(self, result: Any) -> Any:
-        return result[self._rows]
 
     def expected(self, operands: Sequence[Host]) -> Host:
         x1, x2 = operands
@@ -110,7 +109,7 @@ class Matrix(Problem):
             found = bound.form.evaluate(x1[row : row + 1], x2, bound.values, bound.vectors)
             return np.asarray(found[0], np.float64)
 
-        return by_rows(of, self._rows)
+        return by_rows(of, self.checked)
 
     def error(self, found: Host, expected: Host, operands: Sequence[Host]) -> float:
         """Of expanded distances, the largest difference of squares over the largest squared norm of
@@ -120,16 +119,11 @@ class Matrix(Problem):
             return float(np.abs(found**2 - expected**2).max()) / largest
         return Problem.error(self, found, expected, operands)
 
-    def peer(self, name: str, arrays: Arrays, operands: Sequence[Any]) -> Call:
+    def peer(self, name: str, arrays: Arrays, operands: Sequence[Tensor]) -> Call:
         asked = peers.Asked(
             p=self.p, bandwidth=self.bandwidth, dtype=self.dtype, expanded=self.expanded
         )
         return peers.call_of(name, asked, arrays, *operands)
-
-    def as_json(self) -> Mapping[str, Any]:
-        size = self.size
-        sizes = {"m": size.m, "n": size.n, "k": size.k}
-        return {"kind": "matrix", "case": self.case, **sizes, "dtype": self.dtype}
 
 
 def problem_of(case: str, shape: str, scale: float, dtype: str) -> Matrix:
@@ -149,12 +143,10 @@ def problem_of(case: str, shape: str, scale: float, dtype: str) -> Matrix:
     wrong = set(flags) - {"expanded", "symmetric"}
     if wrong or ("expanded" in flags and TermKind.Two not in terms):
         raise ArgumentError(
-            mismatch(
-                "case",
-                expected="a norm or kernel, then /symmetric, or /expanded if it is of squares",
-                got=repr(case),
-                hint="for example 1.3, inf/symmetric, 2/expanded, gaussian",
-            )
+            "case",
+            expected="a norm or kernel, then /symmetric, or /expanded if it is of squares",
+            got=repr(case),
+            hint="for example 1.3, inf/symmetric, 2/expanded, gaussian",
         )
     if "symmetric" in flags:
         size = DistanceSize(size.m, size.m, size.k)

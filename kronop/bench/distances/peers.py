@@ -7,13 +7,13 @@ import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from kronop.bench.arrays import Arrays
 from kronop.bench.protocol import Call
 from kronop.bench.timing import PeerUnavailableError, need
+from kronop.tensors import Tensor
 
 NAMES = ("torch", "scipy", "sklearn", "kermac", "keops")
 # Rows of the matrix that torch makes at once, for a product with columns.
@@ -48,7 +48,7 @@ class Asked:
         return 1 / (2 * self.bandwidth**2)
 
 
-def call_of(name: str, asked: Asked, arrays: Arrays, x1: Any, x2: Any) -> Call:
+def call_of(name: str, asked: Asked, arrays: Arrays, x1: Tensor, x2: Tensor) -> Call:
     """A call that returns the matrix of all pairs.
 
     Raises:
@@ -59,7 +59,7 @@ def call_of(name: str, asked: Asked, arrays: Arrays, x1: Any, x2: Any) -> Call:
     return _MATRICES[name](asked, arrays, x1, x2)
 
 
-def product_of(name: str, asked: Asked, arrays: Arrays, x1: Any, x2: Any, v: Any) -> Call:
+def product_of(name: str, asked: Asked, arrays: Arrays, x1: Tensor, x2: Tensor, v: Tensor) -> Call:
     """A call that returns the matrix of all pairs times v.
 
     Raises:
@@ -76,7 +76,7 @@ def product_of(name: str, asked: Asked, arrays: Arrays, x1: Any, x2: Any, v: Any
     return lambda: torch.cat([some() @ v for some in rows])
 
 
-def _torch(asked: Asked, arrays: Arrays, x1: Any, x2: Any) -> Call:
+def _torch(asked: Asked, arrays: Arrays, x1: Tensor, x2: Tensor) -> Call:
     if arrays.framework != "torch":
         raise PeerUnavailableError("not installed")
     import torch
@@ -88,7 +88,7 @@ def _torch(asked: Asked, arrays: Arrays, x1: Any, x2: Any) -> Call:
     return lambda: torch.cdist(x1, x2, compute_mode=mode).square_().mul_(-gamma).exp_()
 
 
-def _scipy(asked: Asked, arrays: Arrays, x1: Any, x2: Any) -> Call:
+def _scipy(asked: Asked, arrays: Arrays, x1: Tensor, x2: Tensor) -> Call:
     _need_cpu(arrays)
     need("scipy")
     cdist = importlib.import_module("scipy.spatial.distance").cdist
@@ -103,7 +103,7 @@ def _scipy(asked: Asked, arrays: Arrays, x1: Any, x2: Any) -> Call:
     return functools.partial(cdist, a, b, "minkowski", p=asked.p)
 
 
-def _sklearn(asked: Asked, arrays: Arrays, x1: Any, x2: Any) -> Call:
+def _sklearn(asked: Asked, arrays: Arrays, x1: Tensor, x2: Tensor) -> Call:
     _need_cpu(arrays)
     need("sklearn")
     pairwise = importlib.import_module("sklearn.metrics.pairwise")
@@ -117,7 +117,7 @@ def _sklearn(asked: Asked, arrays: Arrays, x1: Any, x2: Any) -> Call:
     raise PeerUnavailableError("it asks SciPy for this norm")
 
 
-def _kermac(asked: Asked, arrays: Arrays, x1: Any, x2: Any) -> Call:
+def _kermac(asked: Asked, arrays: Arrays, x1: Tensor, x2: Tensor) -> Call:
     if arrays.device != "cuda":
         raise PeerUnavailableError("it is for GPUs")
     need("kermac")
@@ -139,7 +139,7 @@ def _kermac(asked: Asked, arrays: Arrays, x1: Any, x2: Any) -> Call:
     return functools.partial(kermac.run_kernel, gaussian, x1, x2, out=out, bandwidth=width)
 
 
-def _keops(asked: Asked, arrays: Arrays, x1: Any, x2: Any, v: Any) -> Call:
+def _keops(asked: Asked, arrays: Arrays, x1: Tensor, x2: Tensor, v: Tensor) -> Call:
     gamma = asked.gamma
     need("pykeops")
     keops = importlib.import_module(f"pykeops.{arrays.framework}")
@@ -152,7 +152,7 @@ def _need_cpu(arrays: Arrays) -> None:
         raise PeerUnavailableError("it is for CPUs")
 
 
-def _numpy(value: Any) -> Any:
+def _numpy(value: Tensor) -> Tensor:
     """The tensor as a NumPy array of the same memory.
 
     Raises:
@@ -164,7 +164,7 @@ def _numpy(value: Any) -> Any:
         raise PeerUnavailableError("NumPy has no such type") from error
 
 
-_MATRICES: dict[str, Callable[[Asked, Arrays, Any, Any], Call]] = {
+_MATRICES: dict[str, Callable[[Asked, Arrays, Tensor, Tensor], Call]] = {
     "torch": _torch,
     "scipy": _scipy,
     "sklearn": _sklearn,

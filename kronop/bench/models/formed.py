@@ -7,7 +7,6 @@ every call. Timing that would be unfair to these algorithms.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from kronop.families.ksparse.torch.sparse import by_blocks, by_rows
 
 
-class Dense(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
+class Dense(nn.Module):  # type: ignore[misc]  # mypy sees no types of torch.
     """A dense layer without bias, for both layouts; `weight` is (outputs, inputs)."""
 
     def __init__(self, weight: Tensor, batch_last: bool) -> None:
@@ -30,7 +29,7 @@ class Dense(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         return torch.nn.functional.linear(x, self.weight)
 
 
-class Sparse(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
+class Sparse(nn.Module):  # type: ignore[misc]  # mypy sees no types of torch.
     """A layer over one of torch's sparse matrices, by rows or by blocks; without gradients.
 
     Args:
@@ -47,7 +46,7 @@ class Sparse(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         self.batch_last = batch_last
         # cuSPARSE refuses blocks of one element.
         self.blocks = blocks and math.gcd(*weight.shape[1:3]) > 1
-        self.matrix: Any = by_blocks(weight) if self.blocks else by_rows(weight)
+        self.matrix = by_blocks(weight) if self.blocks else by_rows(weight)
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, inputs) to (batch, outputs), or (inputs, batch) to (outputs, batch)."""

@@ -31,7 +31,7 @@ def chains() -> tuple[list[tuple[int, int, int, int]], ...]:
     return tuple(_PATTERNS.values())
 
 
-class Attention(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
+class Attention(nn.Module):  # type: ignore[misc]  # mypy sees no types of torch.
     """Self-attention of all tokens."""
 
     def __init__(self, sizes: Sizes, algorithm: str) -> None:
@@ -52,7 +52,7 @@ class Attention(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         return self.out(mixed.transpose(1, 2).flatten(2))
 
 
-class Block(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
+class Block(nn.Module):  # type: ignore[misc]  # mypy sees no types of torch.
     """Attention, then two layers with a GELU between them; both parts follow a normalization."""
 
     def __init__(self, sizes: Sizes, algorithm: str) -> None:
@@ -69,7 +69,7 @@ class Block(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         return x + self.down(gelu(self.up(self.before_mlp(x))))
 
 
-class VisionTransformer(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
+class VisionTransformer(nn.Module):  # type: ignore[misc]  # mypy sees no types of torch.
     """Maps patches of images to scores of classes.
 
     Args:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,13 @@ from kronop.core.export.operands import (
     Operand,
     check_exported,
     operands_of,
-    rows_of,
 )
 from kronop.core.export.record import CASES, Recorder
 from kronop.core.export.tables import Tables, filled, recorded, table_text
 from kronop.descriptions.shared import integers
 from kronop.emit.render import render
-from kronop.errors import ArgumentError, mismatch
-from kronop.size import Rows
+from kronop.errors import ArgumentError
+from kronop.size import Rows, Size
 from kronop.target import Target
 
 _MOST_ROWS, _MOST_THREADS = 16, 6  # Powers of two.
@@ -43,9 +44,9 @@ class _Export:
         self,
         operation: Exportable,
         name: str,
-        sizes: Sequence[Any],
+        sizes: Sequence[Size],
         threads: Sequence[int],
-        more: Mapping[str, Any],
+        more: Mapping[str, object],
     ) -> None:
         self.operation, self.name, self.sizes, self.threads = operation, name, sizes, threads
         self.backend = operation.target.backend
@@ -112,7 +113,7 @@ class _Export:
         row_bytes = [(item.row_bytes or 0) * self.in_parts for item in self.operands]
         optional = (BIAS, "Z")
         arrays = {
-            "int64_t kronop_rows": [rows_of(size) for size in self.sizes],
+            "int64_t kronop_rows": [size.rows for size in self.sizes],
             "int64_t kronop_row_bytes": [*row_bytes, 0],
             "uint64_t kronop_result_bytes": [result.nbytes(size) for size in self.sizes],
             "uintptr_t kronop_promised": [*(item.promised for item in self.operands), 1],
@@ -131,12 +132,12 @@ class _Export:
 
 def export(
     operation: Exportable,
-    folder: Any,
+    folder: str | os.PathLike[str],
     *,
     name: str | None = None,
-    rows: Sequence[Any] | None = None,
+    rows: Sequence[object] | None = None,
     threads: Sequence[int] | None = None,
-    **more: Any,
+    **more: object,
 ) -> Path:
     """See `Operation.export`."""
     check_exported(operation)
@@ -156,7 +157,7 @@ def _name(operation: Exportable, name: str | None) -> str:
     return found
 
 
-def _sizes(operation: Exportable, rows: Sequence[Any] | None) -> list[Any]:
+def _sizes(operation: Exportable, rows: Sequence[object] | None) -> list[Size]:
     kind: Any = operation.kind.size
     if kind is Rows:
         given = [1 << at for at in range(_MOST_ROWS + 1)] if rows is None else rows
@@ -166,22 +167,20 @@ def _sizes(operation: Exportable, rows: Sequence[Any] | None) -> list[Any]:
         given = [kind(*item) if isinstance(item, tuple) else item for item in given]
     except TypeError:  # Too many of them.
         raise _bad_sizes(operation, rows) from None
-    sizes = sorted({item for item in given if isinstance(item, kind)}, key=rows_of)
+    sizes = sorted({item for item in given if isinstance(item, kind)}, key=attrgetter("rows"))
     are_sizes = bool(given) and all(isinstance(item, kind) for item in given)
-    if not are_sizes or rows_of(sizes[0]) < 1 or len({*map(rows_of, sizes)}) < len(sizes):
+    if not are_sizes or sizes[0].rows < 1 or len({item.rows for item in sizes}) < len(sizes):
         raise _bad_sizes(operation, rows)
     return sizes
 
 
-def _bad_sizes(operation: Exportable, rows: Any) -> ArgumentError:
+def _bad_sizes(operation: Exportable, rows: object) -> ArgumentError:
     kind = operation.kind.size.__name__
     return ArgumentError(
-        mismatch(
-            f"rows of an export of {operation.kind.name}",
-            expected=f"the extents of each {kind}, with at least 1 row and no two of the same rows",
-            got="none" if rows is None else repr(rows),
-            hint="for example rows=[(64, 32, 16), (128, 32, 16)], each (m, n, k)",
-        )
+        f"rows of an export of {operation.kind.name}",
+        expected=f"the extents of each {kind}, with at least 1 row and no two of the same rows",
+        got="none" if rows is None else repr(rows),
+        hint="for example rows=[(64, 32, 16), (128, 32, 16)], each (m, n, k)",
     )
 
 
@@ -191,22 +190,20 @@ def _threads(threads: Sequence[int] | None) -> list[int]:
     return sorted({1, *names.counts("threads", given)})
 
 
-def _check_memory(operands: Sequence[Operand], size: Any) -> None:
+def _check_memory(operands: Sequence[Operand], size: Size) -> None:
     """Raises ArgumentError if an operand is too large for any memory."""
     for item in operands:
         if item.nbytes(size) >= MOST_BYTES:
             shape = " x ".join(map(str, item.shape_for(size)))
             raise ArgumentError(
-                mismatch(
-                    f"{item.name} of an export for M = {rows_of(size)}",
-                    expected=f"fewer than {MOST_BYTES} bytes, which processes can address",
-                    got=f"{shape} {item.description.element.name}: {item.nbytes(size)} bytes",
-                    hint="the shape is too large for memory: take smaller factors or fewer rows",
-                )
+                f"{item.name} of an export for M = {size.rows}",
+                expected=f"fewer than {MOST_BYTES} bytes, which processes can address",
+                got=f"{shape} {item.description.element.name}: {item.nbytes(size)} bytes",
+                hint="the shape is too large for memory: take smaller factors or fewer rows",
             )
 
 
-def _in_parts(operands: Sequence[Operand], sizes: Sequence[Any]) -> bool:
+def _in_parts(operands: Sequence[Operand], sizes: Sequence[Size]) -> bool:
     """Whether rows are independent, and a part of them is an operand of fewer rows: other numbers
     of rows are then run as several."""
     if not isinstance(sizes[0], Rows):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from kronop.descriptions.identifiers import is_identifier
 from kronop.descriptions.shared import integers
-from kronop.errors import ArgumentError, DescriptionError, mismatch
+from kronop.errors import ArgumentError, DescriptionError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 # The library's header and file are found before the system's of the same name, and `sem_init` and
@@ -33,7 +32,7 @@ _OF_SYSTEMS = frozenset(
 )
 
 
-def check_name(name: Any) -> None:
+def check_name(name: object) -> None:
     """Raises ArgumentError unless C's functions, files and CMake's targets can begin with it."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise _bad_name(
@@ -46,11 +45,9 @@ def check_name(name: Any) -> None:
         )
 
 
-def _bad_name(expected: str, name: Any) -> ArgumentError:
+def _bad_name(expected: str, name: object) -> ArgumentError:
     return ArgumentError(
-        mismatch(
-            "name of an export", expected=expected, got=repr(name), hint="for example name='kron8'"
-        )
+        "name of an export", expected=expected, got=repr(name), hint="for example name='kron8'"
     )
 
 
@@ -59,16 +56,14 @@ def check_scalars(scalars: Sequence[str], name: str) -> None:
     for scalar in scalars:
         if scalar.lower().startswith(f"{name.lower()}_"):
             raise DescriptionError(
-                mismatch(
-                    "parameters of an exported activation",
-                    expected=f"none that begins with {name}_",
-                    got=repr(scalar),
-                    hint="give the library another name: the parameter is one of a function in C",
-                )
+                "parameters of an exported activation",
+                expected=f"none that begins with {name}_",
+                got=repr(scalar),
+                hint="give the library another name: the parameter is one of a function in C",
             )
 
 
-def counts(what: str, values: Any) -> list[int]:
+def counts(what: str, values: object) -> list[int]:
     """The numbers in rising order, each once.
 
     Raises:
@@ -78,11 +73,9 @@ def counts(what: str, values: Any) -> list[int]:
     found = integers(what, values)
     if not found or any(type(item) is not int or item < 1 for item in found):
         raise ArgumentError(
-            mismatch(
-                f"{what} of an export",
-                expected="integers of at least 1",
-                got=repr(values),
-                hint="name the numbers that the program will have",
-            )
+            f"{what} of an export",
+            expected="integers of at least 1",
+            got=repr(values),
+            hint="name the numbers that the program will have",
         )
     return sorted(set(found))

@@ -15,9 +15,9 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError
 from kronop.frozen import dataclass
-from kronop.size import Rows
+from kronop.size import Rows, Size
 
 BIAS, SOURCE, RESULT = "bias", "Z", "Y"
 # Types that C has a name for; others are passed as `void`, to which C and C++ convert silently.
@@ -41,7 +41,7 @@ class Exportable(OperationLike, Protocol):
     @property
     def plan(self) -> Plan: ...
 
-    def plan_for(self, rows: Any) -> Plan: ...
+    def plan_for(self, rows: Size) -> Plan: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Operand:
 
     name: str
     description: TensorDescription
-    shape_for: Callable[[Any], tuple[int, ...]]
+    shape_for: Callable[[Size], tuple[int, ...]]
     is_listed: bool = False
 
     @property
@@ -69,7 +69,7 @@ class Operand:
         """The bytes of which addresses are multiples, as the description promises: at most 16."""
         return self.description.alignment * self.description.element.bytes
 
-    def nbytes(self, size: Any) -> int:
+    def nbytes(self, size: Size) -> int:
         """Bytes of the operand, which is dense."""
         return math.prod(self.shape_for(size)) * self.description.element.bytes
 
@@ -85,45 +85,33 @@ class Operand:
         return self.nbytes(Rows(1)) if one[1:] == two[1:] else None
 
 
-def rows_of(size: Any) -> int:
-    """The number of rows that C is given for a size."""
-    rows: int = getattr(size, "m", size)
-    return rows
-
-
 def check_exported(operation: Exportable) -> None:
     """Raises DescriptionError if operations of this kind can't be exported."""
     kind, what = operation.kind, operation.description
     if kind.arguments is None:
         raise DescriptionError(
-            mismatch(
-                "export",
-                expected="a kind of operation that declares its arguments",
-                got=f"an operation of {kind.name}",
-                hint="run it from Python",
-            )
+            "export",
+            expected="a kind of operation that declares its arguments",
+            got=f"an operation of {kind.name}",
+            hint="run it from Python",
         )
     if isinstance(what.epilogue, VisitorEpilogue):
         raise DescriptionError(
-            mismatch(
-                "export",
-                expected="an operation with an epilogue functor, such as LinearCombination",
-                got="one with a visitor tree",
-                hint="run it from Python",
-            )
+            "export",
+            expected="an operation with an epilogue functor, such as LinearCombination",
+            got="one with a visitor tree",
+            hint="run it from Python",
         )
     if what.Y.interleaved:
         raise DescriptionError(
-            mismatch(
-                "export",
-                expected="row-major or column-major tensors",
-                got=f"{what.Y.layout.value} ones",
-                hint="run it from Python",
-            )
+            "export",
+            expected="row-major or column-major tensors",
+            got=f"{what.Y.layout.value} ones",
+            hint="run it from Python",
         )
 
 
-def operands_of(operation: Exportable, sample: Any) -> tuple[Operand, ...]:
+def operands_of(operation: Exportable, sample: Size) -> tuple[Operand, ...]:
     """The operands in the order of the C function: inputs, bias, Y, Z; `sample` is some size.
 
     Raises:
@@ -155,12 +143,12 @@ def operands_of(operation: Exportable, sample: Any) -> tuple[Operand, ...]:
     return (*found, *both)
 
 
-def _columns(what: Any, size: Any) -> tuple[int, ...]:
+def _columns(what: Any, size: Size) -> tuple[int, ...]:
     """The shape of a bias: one number for each column of the results."""
     columns = getattr(what, "output_columns", None)
     return what.y_shape(size)[-1:] if columns is None else (columns,)
 
 
-def _shape(what: Any, name: str, at: int | None, size: Any) -> tuple[int, ...]:
+def _shape(what: Any, name: str, at: int | None, size: Size) -> tuple[int, ...]:
     shape = what.operands(size)[name]
     return tuple(shape if at is None else shape[at])

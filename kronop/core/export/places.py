@@ -7,13 +7,12 @@ import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 
 
 @contextlib.contextmanager
-def prepared(folder: Any, name: str, mark: str) -> Iterator[Path]:
+def prepared(folder: str | os.PathLike[str], name: str, mark: str) -> Iterator[Path]:
     """The folder, made if it is missing; if what follows fails, what was new is gone again.
 
     Args:
@@ -35,12 +34,10 @@ def prepared(folder: Any, name: str, mark: str) -> Iterator[Path]:
             raise _unusable(folder, error) from error
         if mark not in before:
             raise ArgumentError(
-                mismatch(
-                    f"{name} in {folder}",
-                    expected="no other operation's export of this name",
-                    got=str(header),
-                    hint="give this one another folder or name (--name), or remove that one",
-                )
+                f"{name} in {folder}",
+                expected="no other operation's export of this name",
+                got=str(header),
+                hint="give this one another folder or name (--name), or remove that one",
             )
         yield Path(folder)
     except BaseException:
@@ -91,12 +88,10 @@ def _write(path: Path, content: bytes) -> None:
         new.unlink(missing_ok=True)
 
 
-def _unusable(folder: Any, error: Exception) -> ArgumentError:
+def _unusable(folder: str | os.PathLike[str], error: Exception) -> ArgumentError:
     return ArgumentError(
-        mismatch(
-            "folder of an export",
-            expected="one that can be written",
-            got=f"{os.fspath(folder)!r}: {getattr(error, 'strerror', None) or error}",
-            hint="name another folder",
-        )
+        "folder of an export",
+        expected="one that can be written",
+        got=f"{os.fspath(folder)!r}: {getattr(error, 'strerror', None) or error}",
+        hint="name another folder",
     )

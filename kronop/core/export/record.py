@@ -21,8 +21,9 @@ from kronop.core.export.operands import BIAS, RESULT, SOURCE, Exportable, Operan
 from kronop.core.served import Served
 from kronop.descriptions.datatype import Layout
 from kronop.emit.plan import Plan
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError
 from kronop.frozen import dataclass
+from kronop.size import Size
 
 ALIGNMENT = 16  # Of operands, in bytes: kernels ask for no more.
 # The first of the scalars by which words are known. Integers have to be within 32 bits; odd ones of
@@ -100,12 +101,10 @@ class Symbolic:
     def input(self, name: str, item: TensorView, form: Form | None) -> TensorView:
         if form is not None:
             raise DescriptionError(
-                mismatch(
-                    f"{name} of an exported operation",
-                    expected="a layout that kernels read in place",
-                    got="one that is copied before each run",
-                    hint="describe it row-major",
-                )
+                f"{name} of an exported operation",
+                expected="a layout that kernels read in place",
+                got="one that is copied before each run",
+                hint="describe it row-major",
             )
         return item
 
@@ -127,14 +126,14 @@ class Recorder:
     """
 
     def __init__(
-        self, operation: Exportable, operands: Sequence[Operand], more: Mapping[str, Any]
+        self, operation: Exportable, operands: Sequence[Operand], more: Mapping[str, object]
     ) -> None:
         self._operation, self._operands, self._more = operation, operands, more
         is_host = operation.target.backend == "x86"
         self._device = CPU if is_host else Device(operation.target.name)
         self.plans: list[Plan] = []
 
-    def variant(self, rows: Any, threads: int, case: Case) -> Variant:
+    def variant(self, rows: Size, threads: int, case: Case) -> Variant:
         """What runs for these rows.
 
         Raises:
@@ -146,7 +145,7 @@ class Recorder:
             raise _unfit("scalars that are passed to the kernels as they are", "derived ones")
         return first
 
-    def _recorded(self, rows: Any, threads: int, case: Case, turn: int) -> Variant:
+    def _recorded(self, rows: Size, threads: int, case: Case, turn: int) -> Variant:
         lows = [0 if case.aligned else item.promised % ALIGNMENT for item in self._operands]
         scalars, marked = self._scalars(case, turn)
         arguments = self._arguments(rows, case, lows, scalars)
@@ -166,7 +165,7 @@ class Recorder:
         )
 
     def _arguments(
-        self, rows: Any, case: Case, lows: Sequence[int], scalars: Sequence[float]
+        self, rows: Size, case: Case, lows: Sequence[int], scalars: Sequence[float]
     ) -> Arguments:
         kind = self._operation.kind.arguments
         assert kind is not None
@@ -188,7 +187,7 @@ class Recorder:
         )
         return made
 
-    def _tensor(self, item: Operand, rows: Any, pointer: int) -> TensorView:
+    def _tensor(self, item: Operand, rows: Size, pointer: int) -> TensorView:
         shape = item.shape_for(rows)
         strides = contiguous_strides(shape)
         if item.description.layout is Layout.ColumnMajor and len(shape) > 1:
@@ -253,10 +252,8 @@ def _call(launch: Launch, plan: Plan, lows: Sequence[int], marked: Mapping[int, 
 
 def _unfit(expected: str, got: str) -> DescriptionError:
     return DescriptionError(
-        mismatch(
-            "export of an operation",
-            expected=expected,
-            got=got,
-            hint="this operation can't be exported; run it from Python",
-        )
+        "export of an operation",
+        expected=expected,
+        got=got,
+        hint="this operation can't be exported; run it from Python",
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from kronop.core.export.record import CASES, Call, Recorder, Variant, every_case
 from kronop.frozen import dataclass
+from kronop.size import Size
 
 _MOST_COLUMNS = 120
 
@@ -29,12 +29,12 @@ class Tables:
 
 
 def recorded(
-    recorder: Recorder, sizes: Sequence[Any], threads: Sequence[int], has_bias: bool
+    recorder: Recorder, sizes: Sequence[Size], threads: Sequence[int], has_bias: bool
 ) -> Tables:
     """The variants of all sizes, numbers of threads and cases."""
     known: dict[Variant, int] = {}
 
-    def one(size: Any, count: int) -> tuple[int, ...]:
+    def one(size: Size, count: int) -> tuple[int, ...]:
         row = [-1] * CASES
         for case in every_case(has_bias):
             variant = recorder.variant(size, count, case)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from kronop.core.export.operands import BIAS, RESULT, SOURCE, Exportable, Operand, rows_of
+from kronop.core.export.operands import BIAS, RESULT, SOURCE, Exportable, Operand
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.epilogue import Epilogue
-from kronop.size import Rows
+from kronop.size import Rows, Size
 from kronop.version import __version__
 
 FOLDER = Path(__file__).with_name("c")
@@ -32,18 +31,18 @@ def replaced(text: str, values: Mapping[str, str]) -> str:
 
 
 def common(
-    operation: Exportable, name: str, sizes: Sequence[Any], in_parts: bool
+    operation: Exportable, name: str, sizes: Sequence[Size], in_parts: bool
 ) -> dict[str, str]:
     """The values that all files of an export share."""
     is_host = operation.target.backend == "x86"
-    counts = ", ".join(str(rows_of(size)) for size in sizes)
+    counts = ", ".join(str(size.rows) for size in sizes)
     return {
         "NAME": name,
         "TITLE": f"{operation.kind.name}, {operation.description.Y.element.name}",
         "VERSION": __version__,
         "TARGET": f"for {operation.target.name}",
         "BACKEND": operation.target.backend,
-        "ROWS_TOLD": _rows_told(rows_of(sizes[0]), counts) if in_parts else f"one of {counts}",
+        "ROWS_TOLD": _rows_told(sizes[0].rows, counts) if in_parts else f"one of {counts}",
         "BUT": f" (except by {name}_set_threads)" if is_host else "",
         "INIT": _INIT[operation.target.backend],
         "GUARD": f"{name.upper()}_H",
@@ -60,7 +59,7 @@ def header(
     operation: Exportable,
     operands: Sequence[Operand],
     values: Mapping[str, str],
-    sample: Any,
+    sample: Size,
 ) -> str:
     """The public header."""
     formula = (type(operation).__doc__ or "").splitlines()[0].rstrip(".")
@@ -118,7 +117,7 @@ def _distinct(operands: Sequence[Operand]) -> list[Operand]:
     return list({item.name: item for item in reversed(operands)}.values())[::-1]
 
 
-def _described(item: Operand, sample: Any) -> str:
+def _described(item: Operand, sample: Size) -> str:
     shape = _shape(item, sample)
     what = f"{shape} {item.description.element.name}"
     if item.description.layout is Layout.ColumnMajor:
@@ -127,7 +126,7 @@ def _described(item: Operand, sample: Any) -> str:
     return f"{which}: {what}{', or NULL' if item.name == BIAS else ''}."
 
 
-def _shape(item: Operand, sample: Any) -> str:
+def _shape(item: Operand, sample: Size) -> str:
     if not isinstance(sample, int):
         return " x ".join(map(str, item.shape_for(sample)))
     one, two = (item.shape_for(Rows(rows)) for rows in (1, 2))

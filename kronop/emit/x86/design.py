@@ -11,7 +11,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import NOTHING, Strided
 from kronop.emit.design import Constant, Design, Instantiation, package_folder
-from kronop.emit.plan import Step
+from kronop.emit.plan import PerRow, Step
 from kronop.emit.x86.planning import element_types, is_far, parameter_arguments, passes_caches
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -150,8 +150,7 @@ class HostDesign(Design):
     def step(self, entry: str, note: str) -> Step:
         return Step(
             entry=entry,
-            bytes_per_row=sum(self.row_bytes),
-            operations_per_row=2 * self.multiply_adds,
+            per_row=PerRow(bytes=sum(self.row_bytes), operations=2 * self.multiply_adds),
             note=note,
             design=self,
         )

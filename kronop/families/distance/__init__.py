@@ -4,10 +4,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kronop.families.distance.api import cdist as cdist
+    from kronop.families.distance.api import kernel_matmul as kernel_matmul
     from kronop.families.distance.api import kernel_matrix as kernel_matrix
     from kronop.families.distance.api import kernels as kernels
     from kronop.families.distance.arguments import DistanceArguments as DistanceArguments
+    from kronop.families.distance.arguments import (
+        KernelMatmulArguments as KernelMatmulArguments,
+    )
     from kronop.families.distance.description import DistanceDescription as DistanceDescription
+    from kronop.families.distance.description import (
+        KernelMatmulDescription as KernelMatmulDescription,
+    )
     from kronop.families.distance.descriptor import InnerOperator as InnerOperator
     from kronop.families.distance.descriptor import KernelDescriptor as KernelDescriptor
     from kronop.families.distance.descriptor import KernelType as KernelType
@@ -41,18 +48,11 @@ if TYPE_CHECKING:
         DistanceGradientOperation as DistanceGradientOperation,
     )
     from kronop.families.distance.operation import DistanceOperation as DistanceOperation
-    from kronop.families.distance.precompile_api import (
-        pre_compile_descriptors as pre_compile_descriptors,
-    )
-    from kronop.families.distance.product_api import kernel_matmul as kernel_matmul
-    from kronop.families.distance.product_arguments import (
-        KernelMatmulArguments as KernelMatmulArguments,
-    )
-    from kronop.families.distance.product_description import (
-        KernelMatmulDescription as KernelMatmulDescription,
-    )
-    from kronop.families.distance.product_operation import (
+    from kronop.families.distance.operation import (
         KernelMatmulOperation as KernelMatmulOperation,
     )
     from kronop.families.distance.reduce_api import kernel_reduce as kernel_reduce
+    from kronop.families.distance.run_api import (
+        pre_compile_descriptors as pre_compile_descriptors,
+    )
     from kronop.families.distance.run_api import run_kernel as run_kernel

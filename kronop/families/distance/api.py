@@ -1,9 +1,10 @@
-"""Distances and kernel matrices in one line, on plain tensors."""
+"""Distances, kernel matrices and products of these in one line, on plain tensors."""
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 
@@ -11,21 +12,21 @@ import kronop.families.distance.kernels as kernels
 from kronop.args.device import target_of
 from kronop.args.frameworks import dims
 from kronop.core import prepared
-from kronop.core.calls import describe_output, epilogue_of, finish
+from kronop.core.calls import describe_output, epilogue_of, finish, operation_of, plain
+from kronop.core.prepared import Key
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.shared import Array, check_flag
-from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, mismatch
-from kronop.families.distance.arguments import DistanceArguments
+from kronop.errors import ArgumentError
+from kronop.families.distance.arguments import DistanceArguments, KernelMatmulArguments
 from kronop.families.distance.composed import bound_of
-from kronop.families.distance.form import Bound, Form
+from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel, PowerNorm
-from kronop.families.distance.operation import DistanceOperation
+from kronop.families.distance.operation import DistanceOperation, KernelMatmulOperation
 from kronop.families.distance.point_arguments import alike, view_of
-from kronop.families.distance.shape_arguments import check_points
+from kronop.families.distance.shape_arguments import check_columns, check_points
 from kronop.families.distance.value_arguments import in_memory, is_tensor, tensors_of
 
-__all__ = ["cdist", "kernel_matrix", "kernels"]
+__all__ = ["cdist", "kernel_matmul", "kernel_matrix", "kernels"]
 
 # torch's words for when squared distances may be computed by a matrix product, and the number of
 # points beyond which it does so "if necessary".
@@ -122,6 +123,76 @@ def kernel_matrix(
     return matrix_of(x1, x2, bound_of(kernel, batch_dims(x1, x2), regularization), DIRECT, out)
 
 
+def kernel_matmul(
+    x1: Any, x2: Any, v: Array, kernel: Kernel, regularization: Any = None, out: Any = None
+) -> Array:
+    """The product of the kernel matrix of all pairs of points and a matrix, without the former::
+
+        u[m, c] = sum over n of (kernel(x1[m], x2[n]) + regularization [m = n]) v[n, c]
+
+    Args:
+        x1: (..., M, K): M points of K features, of NumPy, torch or CuPy, any strides, in float64,
+            32 or 16 or bfloat16.
+        x2: (..., N, K), of the same type.
+        v: (..., N, C), likewise; all leading dimensions broadcast. If the points are matrices, v
+            may also be a vector (N,).
+        kernel: one of `kronop.kernels`, or a sum, product or multiple of them.
+        regularization: a number, or a tensor that broadcasts with the leading dimensions, that is
+            added to the diagonal of the kernel matrix, K[m, m]; None for nothing.
+        out: where to write the result; a new tensor like `x1` if None.
+
+    Returns:
+        (..., M, C), or (M,) for a vector v, of x1's kind, element type and device.
+
+    Raises:
+        ArgumentError: shapes, devices or values that do not fit.
+        ElementTypeError: no tensor, or element types that do not fit.
+        DescriptionError: this device has no kernel for these types.
+        CompileError, DeviceError: no compiler, or a kernel that does not load or run here.
+        OutOfMemoryError: no room for the result or for scratch memory.
+
+    Example:
+        >>> x, y = np.array([[0.0, 0.0], [3.0, 4.0]]), np.zeros((1, 2))
+        >>> gaussian = kronop.kernels.Gaussian(bandwidth=5.0)
+        >>> kronop.kernel_matmul(x, y, np.array([2.0]), gaussian).round(4).tolist()
+        [2.0, 1.2131]
+    """
+    kernels.check_kernel(kernel)
+    if dims(v) == 1:
+        _check_vector(x1, x2, v, out)
+        result = None if out is None else out[:, None]
+        result = kernel_matmul(x1, x2, v[:, None], kernel, regularization, result)
+        return cast("Array", result[..., 0] if out is None else out)
+    bound = bound_of(kernel, batch_dims(x1, x2, v), regularization)
+    return cast("Array", product_of(x1, x2, v, bound, out))
+
+
+def _check_vector(x1: Any, x2: Any, v: Any, out: Any) -> None:
+    """Refuses a vector v beside points, or a result, that it does not fit."""
+    if out is not None and dims(out) != 1:
+        raise ArgumentError(
+            "shape of Y",
+            expected="(M,), as v is a vector",
+            got=getattr(out, "shape", out),
+            hint="pass v[:, None] for a result of one column",
+        )
+    shapes: list[tuple[int, ...]] = [getattr(item, "shape", ()) for item in (x1, x2)]
+    if max(map(len, shapes)) > 2:
+        raise ArgumentError(
+            "v",
+            expected="(..., N, C) beside batched points",
+            got=f"a vector of shape {tuple(v.shape)}",
+            hint="pass v[:, None] for one column",
+        )
+    if len(shapes[1]) == 2 and v.shape[0] != shapes[1][0]:
+        raise ArgumentError(
+            "v",
+            expected=f"shape ({shapes[1][0]},), a number for each point of x2",
+            got=tuple(v.shape),
+            hint="the result has a number for each point of x1",
+        )
+
+
 # Repeated calls find its form.
 _norm = functools.lru_cache(maxsize=64)(PowerNorm)
 
@@ -130,12 +201,10 @@ def check_modes(compute_mode: object, skip_epilogue: object) -> None:
     """Refuses what `cdist` takes for neither."""
     if not isinstance(compute_mode, str) or compute_mode not in MODES:
         raise ArgumentError(
-            mismatch(
-                "compute_mode",
-                expected=f"one of {', '.join(MODES)}",
-                got=repr(compute_mode),
-                hint="these are torch.cdist's",
-            )
+            "compute_mode",
+            expected=f"one of {', '.join(MODES)}",
+            got=repr(compute_mode),
+            hint="these are torch.cdist's",
         )
     check_flag("skip_epilogue", skip_epilogue)
 
@@ -146,9 +215,9 @@ def is_expanded(mode: str, points: int) -> bool:
     return mode == MODES[1] or (mode == MODES[0] and points > _MANY_POINTS)
 
 
-def batch_dims(x1: Any, x2: Any) -> int:
-    """The leading dimensions of points, of whichever has more."""
-    return max(map(dims, (x1, x2))) - 2
+def batch_dims(*operands: Any) -> int:
+    """The leading dimensions of points and the like, of those that have most."""
+    return max(map(dims, operands)) - 2
 
 
 def matrix_of(
@@ -158,21 +227,27 @@ def matrix_of(
 
     The regularization is added where m + diagonal = n.
     """
+    key = ("distance", mode, x1 is x2, diagonal)
+    make = functools.partial(distance_arguments, x1, x2, mode=mode, out=out, diagonal=diagonal)
+    return _run(key, [x1, x2], bound, out, make)
+
+
+def product_of(x1: Any, x2: Any, v: Any, bound: Bound, out: Any = None) -> Any:
+    """The product of a form and its values, as of `kernel_matmul`."""
+    make = functools.partial(product_arguments, x1, x2, v, out=out)
+    return _run(("kernel_matmul",), [x1, x2, v], bound, out, make)
+
+
+def _run(key: Key, operands: list[Any], bound: Bound, out: Any, make: Callable[..., Any]) -> Any:
+    """Runs the arguments that are made for these values, or repeats their launches."""
     if any(isinstance(item, np.ndarray) for item in (*bound.values, *bound.vectors)):
         # Here, so that a repeated call reads the converted arrays.
-        points = view_of(x1, "X1")
+        points = view_of(operands[0], "X1")
         bound = in_memory(bound, MathInstruction.simt(points.element).element_accumulator, points)
-    tensors, numbers = (
-        tensors_of(bound),
-        tuple(None if is_tensor(item) else item for item in bound.values),
-    )
-    key = ("distance", bound.form, numbers, mode, x1 is x2, diagonal)
-    result, lesson = prepared.repeat(key, 1.0, 0.0, [x1, x2, *tensors.values(), None, out])
-    if result is not None:
-        return result
-    arguments = distance_arguments(x1, x2, bound, mode, out, diagonal)
-    slots = {"X1": 0, "X2": 1, **{name: 2 + index for index, name in enumerate(tensors)}}
-    return finish(arguments, lesson, slots)
+    numbers = tuple(None if is_tensor(item) else item for item in bound.values)
+    tensors = [*operands, *tensors_of(bound).values(), None, out]
+    result, lesson = prepared.repeat((*key, bound.form, numbers), 1.0, 0.0, tensors)
+    return finish(make(bound=bound), lesson) if result is None else result
 
 
 def distance_arguments(
@@ -182,29 +257,24 @@ def distance_arguments(
     first, second = alike({"X1": x1, "X2": x2})
     check_points(first.shape, second.shape)
     expanded = is_expanded(mode, max(first.shape[-2], second.shape[-2]))
-    operation = _operation(
-        target_of(first),
-        TensorDescription(first.element),
-        TensorDescription(second.element),
-        describe_output(first.element, second.shape[-2], None, out),
-        bound.form,
-        x1 is x2,
-        expanded,
-    )
+    Y = describe_output(first.element, second.shape[-2], None, out)
+    X = plain(first.element)
+    described = (X, X, Y, epilogue_of(X.element, Y, None), bound.form, x1 is x2, expanded)
+    operation = operation_of(DistanceOperation, target_of(first), *described)
     return DistanceArguments(
         operation=operation, X1=x1, X2=x2, Y=out, kernel=bound, diagonal=diagonal
     )
 
 
-@functools.lru_cache(maxsize=256)
-def _operation(
-    target: str,
-    X1: TensorDescription,
-    X2: TensorDescription,
-    Y: TensorDescription,
-    form: Form,
-    symmetric: bool,
-    expanded: bool,
-) -> DistanceOperation:
-    epilogue = epilogue_of(X1.element, Y, None)
-    return DistanceOperation(target, None, X1, X2, Y, epilogue, form, symmetric, expanded)
+def product_arguments(
+    x1: Any, x2: Any, v: Any, bound: Bound, out: Any = None
+) -> KernelMatmulArguments:
+    """The arguments of `kernel_matmul` for these tensors, with their operation."""
+    first, second, third = alike({"X1": x1, "X2": x2, "V": v})
+    check_points(first.shape, second.shape)
+    check_columns(third.shape, second.shape)
+    Y = describe_output(first.element, third.shape[-1], None, out)
+    X = plain(first.element)
+    described = (X, X, X, Y, epilogue_of(X.element, Y, None), bound.form)
+    operation = operation_of(KernelMatmulOperation, target_of(first), *described)
+    return KernelMatmulArguments(operation=operation, X1=x1, X2=x2, V=v, Y=out, kernel=bound)

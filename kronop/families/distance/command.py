@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kronop.core.command import Command, Flag
-from kronop.errors import ArgumentError, mismatch
+from kronop.core.command import Command, Common, Flag, MakeTensor
+from kronop.errors import ArgumentError
 from kronop.families.distance import kernels
 from kronop.families.distance.api import DIRECT, MODES, distance_arguments, is_expanded
 from kronop.families.distance.arguments import DistanceArguments
@@ -61,7 +61,7 @@ class _Command(Command):
     }
 
     def operation(
-        self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
+        self, options: argparse.Namespace, shapes: Sequence[str], common: Common
     ) -> DistanceOperation:
         size = self.size(options, shapes)
         target, tile, points, _, result, epilogue = common
@@ -76,24 +76,15 @@ class _Command(Command):
             is_whole = _SHAPE.fullmatch(shapes[0])
             hint = "name one at a time" if is_whole else f"join them by x: {'x'.join(shapes)}"
             raise ArgumentError(
-                mismatch(
-                    "shape of distance",
-                    expected="one, M x N x K",
-                    got=" ".join(shapes),
-                    hint=hint,
-                )
+                "shape of distance", expected="one, M x N x K", got=" ".join(shapes), hint=hint
             )
         return _size(options, shapes[0])
 
-    def fixed(self, options: argparse.Namespace) -> Mapping[str, Any]:
+    def fixed(self, options: argparse.Namespace) -> Mapping[str, object]:
         return {"kernel": _kernel(options).bound()}
 
     def arguments(
-        self,
-        options: argparse.Namespace,
-        shape: str,
-        rows: int | None,
-        tensor: Callable[[tuple[int, ...]], Any],
+        self, options: argparse.Namespace, shape: str, rows: int | None, tensor: MakeTensor
     ) -> DistanceArguments:
         size = _size(options, shape)
         m = size.m if rows is None else rows
@@ -114,12 +105,10 @@ def size_of(text: str) -> DistanceSize:
     """
     if not _SHAPE.fullmatch(text):
         raise ArgumentError(
-            mismatch(
-                "shape",
-                expected="M x N x K, as 1024x2048x64",
-                got=repr(text),
-                hint="M points against N points of K features",
-            )
+            "shape",
+            expected="M x N x K, as 1024x2048x64",
+            got=repr(text),
+            hint="M points against N points of K features",
         )
     return DistanceSize(*map(int, text.split("x")))
 
@@ -144,7 +133,7 @@ def norm_of(text: str) -> float:
     """
     if not re.fullmatch(r"\d+(\.\d+)?|\.\d+|inf", text):
         raise ArgumentError(
-            mismatch("p", expected="a number of at least 0, or inf", got=repr(text), hint="take 2")
+            "p", expected="a number of at least 0, or inf", got=repr(text), hint="take 2"
         )
     return float(text)
 
@@ -155,12 +144,10 @@ def _named(text: str) -> Kernel:
     usual, make = _KERNELS.get(name, (None, None))
     if make is None or (whole is not None and usual is None):
         raise ArgumentError(
-            mismatch(
-                "kernel",
-                expected=" or ".join(kernel_names()),
-                got=repr(text),
-                hint="+ adds kernels, * multiplies them",
-            )
+            "kernel",
+            expected=" or ".join(kernel_names()),
+            got=repr(text),
+            hint="+ adds kernels, * multiplies them",
         )
     if whole is None:
         return make(usual)
@@ -171,12 +158,10 @@ def _size(options: argparse.Namespace, text: str) -> DistanceSize:
     size = size_of(text)
     if options.symmetric and size.m != size.n:
         raise ArgumentError(
-            mismatch(
-                "shape",
-                expected="as many points on both sides, for --symmetric",
-                got=text,
-                hint=f"write {size.m}x{size.m}x{size.k}",
-            )
+            "shape",
+            expected="as many points on both sides, for --symmetric",
+            got=text,
+            hint=f"write {size.m}x{size.m}x{size.k}",
         )
     return size
 
@@ -186,7 +171,7 @@ def _kernel(options: argparse.Namespace) -> Kernel:
         return kernels.PowerNorm(norm_of("2" if options.p is None else options.p))
     if options.p is not None:
         raise ArgumentError(
-            mismatch("--kernel", expected="no --p", got=options.p, hint="leave one of them out")
+            "--kernel", expected="no --p", got=options.p, hint="leave one of them out"
         )
     return kernel_of(options.kernel)
 
@@ -194,17 +179,13 @@ def _kernel(options: argparse.Namespace) -> Kernel:
 def _mode(options: argparse.Namespace, form: Form) -> str:
     """Where matrix products may be used, in torch's words: as the one-line functions do."""
     if options.expanded and options.direct:
-        raise ArgumentError(
-            mismatch("--direct", expected="no --expanded", got="both", hint="leave one out")
-        )
+        raise ArgumentError("--direct", expected="no --expanded", got="both", hint="leave one out")
     if options.expanded and TermKind.Two not in {term.kind for term in form.terms}:
         raise ArgumentError(
-            mismatch(
-                "--expanded",
-                expected="a norm or kernel of squared distances",
-                got=f"--p {options.p}" if options.kernel is None else f"--kernel {options.kernel}",
-                hint="leave it out: only squares are matrix products",
-            )
+            "--expanded",
+            expected="a norm or kernel of squared distances",
+            got=f"--p {options.p}" if options.kernel is None else f"--kernel {options.kernel}",
+            hint="leave it out: only squares are matrix products",
         )
     if options.expanded:
         return MODES[1]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kronop.descriptions.expression import Expression, apply
-from kronop.errors import ArgumentError, DescriptionError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, DescriptionError, ElementTypeError
 from kronop.families.distance.builder import Builder
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.kernels import Kernel, over_square
@@ -103,22 +103,18 @@ class KernelDescriptor:
         for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
                 raise ElementTypeError(
-                    mismatch(
-                        name,
-                        expected=f"a kronop.{kind.__name__}",
-                        got=repr(getattr(self, name)),
-                        hint=f"one of {', '.join(item.name for item in kind)}",
-                    )
+                    name,
+                    expected=f"a kronop.{kind.__name__}",
+                    got=repr(getattr(self, name)),
+                    hint=f"one of {', '.join(item.name for item in kind)}",
                 )
         is_product = self.inner_operator is InnerOperator.DOT
         if is_product != (self.inner_power is PowerType.NOOP):
             raise DescriptionError(
-                mismatch(
-                    f"inner_power with {self.inner_operator.name}",
-                    expected="NOOP" if is_product else "ABS, SQUARE, SQRT or POW",
-                    got=self.inner_power.name,
-                    hint="products are summed as they are, differences never",
-                )
+                f"inner_power with {self.inner_operator.name}",
+                expected="NOOP" if is_product else "ABS, SQUARE, SQRT or POW",
+                got=self.inner_power.name,
+                hint="products are summed as they are, differences never",
             )
 
     @property
@@ -136,12 +132,10 @@ def check_descriptor(descriptor: object) -> None:
     """Raises ElementTypeError unless it is one."""
     if not isinstance(descriptor, KernelDescriptor):
         raise ElementTypeError(
-            mismatch(
-                "descriptor",
-                expected="a kronop.KernelDescriptor",
-                got=repr(descriptor),
-                hint="kernel_matrix takes kronop.kernels",
-            )
+            "descriptor",
+            expected="a kronop.KernelDescriptor",
+            got=repr(descriptor),
+            hint="kernel_matrix takes kronop.kernels",
         )
 
 
@@ -203,16 +197,14 @@ class Described(Kernel):
                 object.__setattr__(self, name, _EPSILON)
             elif value is None and is_read:
                 raise ArgumentError(
-                    mismatch(name, expected="a number or a tensor", got="none", hint="pass it")
+                    name, expected="a number or a tensor", got="none", hint="pass it"
                 )
             elif value is not None and not is_read:
                 raise ArgumentError(
-                    mismatch(
-                        name,
-                        expected=f"none, since {what} reads none",
-                        got=repr(value),
-                        hint="leave it out, or take another descriptor",
-                    )
+                    name,
+                    expected=f"none, since {what} reads none",
+                    got=repr(value),
+                    hint="leave it out, or take another descriptor",
                 )
             elif value is not None:
                 object.__setattr__(self, name, _checked(name, value))

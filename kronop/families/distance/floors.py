@@ -102,6 +102,7 @@ class LeastOfPack(Least):
         symmetric: there is one set of points.
     """
 
+    computes = False
     moved: int
     symmetric: bool = False
 

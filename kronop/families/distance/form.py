@@ -21,7 +21,7 @@ import numpy as np
 
 from kronop.artifacts import Decision
 from kronop.descriptions.graph import Graph
-from kronop.errors import DescriptionError, mismatch, shown
+from kronop.errors import DescriptionError, shown
 
 
 class TermKind(enum.IntEnum):
@@ -263,12 +263,10 @@ def _is_index(at: Any, count: int) -> bool:
 
 def _refused(got: str) -> DescriptionError:
     return DescriptionError(
-        mismatch(
-            "the form of a kernel",
-            expected="terms with the indices of its values and vectors, and an expression of them",
-            got=got,
-            hint="take that of a kernel: kernel.bound(batch_dims).form",
-        )
+        "the form of a kernel",
+        expected="terms with the indices of its values and vectors, and an expression of them",
+        got=got,
+        hint="take that of a kernel: kernel.bound(batch_dims).form",
     )
 
 

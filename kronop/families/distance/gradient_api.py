@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,10 +10,8 @@ import numpy as np
 from kronop.args.device import target_of
 from kronop.args.tensor import view
 from kronop.core import prepared
-from kronop.core.calls import epilogue_of, finish
-from kronop.descriptions.datatype import DataType
+from kronop.core.calls import epilogue_of, finish, operation_of, plain
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.descriptions.tensor import TensorDescription
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_arguments import DistanceGradientArguments
 from kronop.families.distance.gradient_description import kind_of
@@ -86,28 +83,10 @@ def sums_of_slopes(operands: Sequence[Any], p: Any, largest: Any = None, out: An
     result, lesson = prepared.repeat(key, 1.0, 0.0, [*operands, largest, *powers, None, out])
     if result is not None:
         return result
-    arguments = _arguments([*operands, largest], p, power, out)
-    return finish(arguments, lesson, {name: slot for slot, name in enumerate("ABCDLp")})
-
-
-def _arguments(
-    operands: Sequence[Any], p: Any, power: TermKind, out: Any
-) -> DistanceGradientArguments:
-    """The arguments of an operation that serves the operands A, B, C, D and L."""
-    A, B, C, D, L = operands
-    given = zip("ABCDL", operands, strict=True)
-    a, *_ = [view_of(item, name) for name, item in given if item is not None]
-    output = a.element if out is None else view(out, "Y").element
-    operation = _operation(target_of(a), a.element, output, power)
-    return DistanceGradientArguments(operation=operation, A=A, B=B, C=C, D=D, L=L, Y=out, p=p)
-
-
-@functools.lru_cache(maxsize=256)
-def _operation(
-    target: str, element: DataType, output: DataType, power: TermKind
-) -> DistanceGradientOperation:
-    plain, Y = TensorDescription(element), TensorDescription(output)
-    epilogue = epilogue_of(element, Y, None)
-    return DistanceGradientOperation(
-        target, None, plain, plain, plain, plain, Y, epilogue, power, power is TermKind.Two
-    )
+    given = {**dict(zip("ABCD", operands, strict=True)), "L": largest}
+    a, *_ = [view_of(item, name) for name, item in given.items() if item is not None]
+    X, Y = (plain(each.element) for each in (a, a if out is None else view(out, "Y")))
+    described = (X, X, X, X, Y, epilogue_of(a.element, Y, None), power, power is TermKind.Two)
+    operation = operation_of(DistanceGradientOperation, target_of(a), *described)
+    arguments = DistanceGradientArguments(operation=operation, **given, Y=out, p=p)
+    return finish(arguments, lesson)

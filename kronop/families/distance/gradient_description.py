@@ -20,17 +20,15 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.shared import check_flag, check_operands
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.families.distance.description import Value
+from kronop.errors import ArgumentError, ElementTypeError
+from kronop.families.distance.description import Value, check_floats, extents_of
 from kronop.families.distance.form import POWERS, TermKind
 from kronop.frozen import dataclass
-
-# What a description's test data have where its sizes leave a choice.
-_SAMPLE_FEATURES, _SAMPLE_POINTS, _SAMPLE_OUTPUTS = 37, 9, 3
 
 
 def power_of(p: Any) -> float:
@@ -42,12 +40,10 @@ def power_of(p: Any) -> float:
     """
     if isinstance(p, bool) or not isinstance(p, numbers.Real):
         raise ElementTypeError(
-            mismatch(
-                "p",
-                expected="a real number, or a tensor that broadcasts over the batch",
-                got=repr(p),
-                hint="p = 2 for Euclidean distances",
-            )
+            "p",
+            expected="a real number, or a tensor that broadcasts over the batch",
+            got=repr(p),
+            hint="p = 2 for Euclidean distances",
         )
     try:
         power = float(p)
@@ -55,13 +51,11 @@ def power_of(p: Any) -> float:
         power = math.inf
     if not 0 < power < math.inf:
         raise ArgumentError(
-            mismatch(
-                "p",
-                expected="a positive, finite number",
-                got=repr(p),
-                hint="p = 0 counts differences, and has no gradient; that of p = infinity is in"
-                " the largest difference alone, and needs another sum",
-            )
+            "p",
+            expected="a positive, finite number",
+            got=repr(p),
+            hint="p = 0 counts differences, and has no gradient; that of p = infinity is in"
+            " the largest difference alone, and needs another sum",
         )
     return power
 
@@ -73,12 +67,8 @@ def kind_of(p: Any) -> TermKind:
     return POWERS.get(power_of(p), TermKind.General)
 
 
-def _kind(name: str, p: Any) -> TermKind:
-    return kind_of(p)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DistanceGradientDescription:
+class DistanceGradientDescription(Shaped):
     """The frozen description of weighted sums of derivatives of powers of differences.
 
     Attributes:
@@ -113,31 +103,21 @@ class DistanceGradientDescription:
     D: TensorDescription
     Y: TensorDescription
     epilogue: Epilogue
-    power: TermKind = field(metadata={"plain": _kind})
+    power: TermKind = field(metadata={"plain": lambda _, p: kind_of(p)})
     expanded: bool = False
 
     def __post_init__(self) -> None:
         operands = {"A": self.A, "B": self.B, "C": self.C, "D": self.D}
         check_operands(self.math, self.tile, self.epilogue, operands, self.Y)
-        if self.A.element.kind != "float" or self.A.element.bytes < 2:
-            raise ElementTypeError(
-                mismatch(
-                    "element type of distances",
-                    expected="float64, float32, float16 or bfloat16",
-                    got=repr(self.A.element),
-                    hint="convert the tensors",
-                )
-            )
+        check_floats(self.A, of="distances", what="tensors")
         check_flag("expanded", self.expanded)
         kinds = [*range(TermKind.Half, TermKind.General + 1), TermKind.Relative]
         if not isinstance(self.power, TermKind) or self.power not in kinds:
             raise ArgumentError(
-                mismatch(
-                    "power",
-                    expected="one of TermKind.Half to General, or Relative",
-                    got=repr(self.power),
-                    hint="pass p, a positive number",
-                )
+                "power",
+                expected="one of TermKind.Half to General, or Relative",
+                got=repr(self.power),
+                hint="pass p, a positive number",
             )
 
     @property
@@ -145,17 +125,9 @@ class DistanceGradientDescription:
         """p; None if each call brings it."""
         return next((p for p, kind in POWERS.items() if kind is self.power), None)
 
-    def x_shape(self, rows: Any) -> tuple[int, int]:
-        return getattr(rows, "k", _SAMPLE_POINTS), getattr(rows, "m", rows)
-
-    def y_shape(self, rows: Any) -> tuple[int, int, int]:
-        outputs = getattr(rows, "o", _SAMPLE_OUTPUTS)
-        return outputs, getattr(rows, "n", _SAMPLE_FEATURES), getattr(rows, "m", rows)
-
-    def operands(self, rows: Any) -> dict[str, Any]:
-        """Shapes of operands, in the order of `reference`; `rows` may be a size."""
-        (k, m), (o, n, _) = self.x_shape(rows), self.y_shape(rows)
-        return {"A": (k, m), "B": (n, k), "C": (o, k), "D": (n, m)}
+    def shapes(self, size: Any) -> dict[str, Any]:
+        m, n, k, o = extents_of(size, "mnko")
+        return {"A": (k, m), "B": (n, k), "C": (o, k), "D": (n, m), "Y": (o, n, m)}
 
     def reference(
         self,

@@ -42,10 +42,10 @@ def values_of(problem: GradientProblem, threads: int) -> dict[str, Any]:
     power = problem.power
     return {
         **strided_values(problem, _OPERANDS),
-        "power": power.pointer,
+        "power": power.memory.pointer,
         **{name: getattr(problem, name) for name in ("m", "n", "k", "o")},
         "batch": padded(problem.batch, 1),
-        "power_batch": padded(power.batch),
+        "power_batch": padded(power.memory.batch),
         "y_output": problem.y.strides[0],
         "z_output": problem.z.strides[0] if problem.z else 0,
         "threads": threads,

@@ -35,6 +35,10 @@ class GradientSize:
     def __bool__(self) -> bool:
         return bool(self.m and self.n and self.o and self.batch)
 
+    @property
+    def rows(self) -> int:
+        return self.m
+
     def bucket(self) -> Self:
         # The number of outputs decides how many sums a thread has, so it is rounded up: a kernel
         # for too few of them would run twice.

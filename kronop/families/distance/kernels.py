@@ -25,7 +25,7 @@ import numpy as np
 
 from kronop.descriptions.expression import Expression, apply, is_one, lift
 from kronop.descriptions.shared import check_flag
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.distance.builder import Builder
 from kronop.families.distance.composed import Kernel, Scaled
 from kronop.families.distance.form import TermKind
@@ -67,12 +67,10 @@ def check_kernel(kernel: object) -> None:
     """Raises ElementTypeError unless it is a kernel."""
     if not isinstance(kernel, Kernel):
         raise ElementTypeError(
-            mismatch(
-                "kernel",
-                expected="one of kronop.kernels",
-                got=short(kernel),
-                hint="for example kronop.kernels.Gaussian(bandwidth=0.5)",
-            )
+            "kernel",
+            expected="one of kronop.kernels",
+            got=short(kernel),
+            hint="for example kronop.kernels.Gaussian(bandwidth=0.5)",
         )
 
 
@@ -315,9 +313,7 @@ class Polynomial(Kernel):
         object.__setattr__(self, "offset", checked("offset", self.offset, NOT_NEGATIVE))
         if type(self.degree) is not int or self.degree < 1:
             raise ArgumentError(
-                mismatch(
-                    "degree", expected="a positive integer", got=repr(self.degree), hint="take 2"
-                )
+                "degree", expected="a positive integer", got=repr(self.degree), hint="take 2"
             )
 
     def _expression(self, builder: Builder) -> Expression:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
@@ -69,11 +69,11 @@ def kernel_fields(form: Form) -> tuple[Field, ...]:
 def kernel_values(values: tuple[Value, ...], vectors: tuple[Value, ...]) -> dict[str, Any]:
     """The members of all parameter structs that hold the kernel's values."""
     return {
-        "value": tuple(item.pointer for item in values),
-        "vector": tuple(item.pointer for item in vectors),
-        "value_batch": tuple(_batches(values)),
-        "vector_batch": tuple(_batches(vectors)),
-        "vector_column": tuple(item.column for item in vectors),
+        "value": tuple(item.memory.pointer for item in values),
+        "vector": tuple(item.memory.pointer for item in vectors),
+        "value_batch": tuple(step for item in values for step in padded(item.memory.batch)),
+        "vector_batch": tuple(step for item in vectors for step in padded(item.memory.batch)),
+        "vector_column": tuple(item.memory.column for item in vectors),
         "number": tuple(item.number for item in values),
     }
 
@@ -103,11 +103,6 @@ def strided_values(problem: object, names: Iterable[str]) -> dict[str, Any]:
         **{f"{name}_row": item.row for name, item in operands.items()},
         **{f"{name}_column": item.column for name, item in operands.items()},
     }
-
-
-def _batches(values: tuple[Value, ...]) -> Iterator[int]:
-    for item in values:
-        yield from padded(item.batch)
 
 
 def constants_of(form: Form) -> tuple[tuple[str, Constant], ...]:

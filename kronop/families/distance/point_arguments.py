@@ -9,7 +9,7 @@ import numpy as np
 
 from kronop.args.tensor import view
 from kronop.args.view import TensorView
-from kronop.errors import ElementTypeError, converting, mismatch
+from kronop.errors import ElementTypeError, converting
 
 TYPES = ("float64", "float32", "float16", "bfloat16")
 # What results are linear in, so that real and imaginary parts may be passed apart.
@@ -47,12 +47,10 @@ def _check(tensor: Any, name: str, element: str) -> None:
                 " the last dimension, which leaves distances as they are"
             )
         raise ElementTypeError(
-            mismatch(
-                f"element type of {name}",
-                expected=f"one of {', '.join(TYPES)}",
-                got=element,
-                hint=hint,
-            )
+            f"element type of {name}",
+            expected=f"one of {', '.join(TYPES)}",
+            got=element,
+            hint=hint,
         )
 
 
@@ -67,12 +65,10 @@ def alike(operands: Mapping[str, Any]) -> list[TensorView]:
     for name, item in others:
         if item.element != one.element:
             raise ElementTypeError(
-                mismatch(
-                    f"element type of {name}",
-                    expected=f"{one.element.name}, as {first} has",
-                    got=item.element.name,
-                    hint=f"convert one: {_conversion(operands[name], name, one.element.name)}",
-                )
+                f"element type of {name}",
+                expected=f"{one.element.name}, as {first} has",
+                got=item.element.name,
+                hint=f"convert one: {_conversion(operands[name], name, one.element.name)}",
             )
     return [*views.values()]
 

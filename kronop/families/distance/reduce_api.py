@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from kronop.descriptions.shared import check_flag
-from kronop.errors import ArgumentError, mismatch
-from kronop.families.distance.api import matrix_of
-from kronop.families.distance.form import Bound
+from kronop.errors import ArgumentError
+from kronop.families.distance.api import batch_dims, matrix_of
 from kronop.families.distance.kernels import Kernel, PowerNorm, check_kernel
 from kronop.families.distance.point_arguments import alike
 from kronop.families.distance.selection_operation import Selection, joined
@@ -75,23 +74,30 @@ def kernel_reduce(
     count = second.shape[-2]
     _check(reduction, k, largest, count)
     k = 1 if k is None else operator.index(k)
-    dims = max(len(first.shape), len(second.shape)) - 2
     summed = _squares(kernel, reduction, first.element.bytes)
-    bound = (summed or kernel).bound(dims)
+    bound = (summed or kernel).bound(batch_dims(first, second))
     *lead, _, _ = matrix_shape(first.shape, second.shape, bound)
     cells = _TILE_BYTES[first.device.is_host] // (max(1, math.prod(lead)) * first.element.bytes)
-    tiles = _Tiles(x2, bound, (*lead,), max(1, min(count, cells)))
-    step = max(1, cells // tiles.columns)
-    parts = []
+    is_sum, columns = reduction == "logsumexp", max(1, min(count, cells))
+    step, parts = max(1, cells // columns), []
+    tile: Any = None
     for row in range(0, max(1, first.shape[-2]), step):
-        reduced = _LogSumExp() if reduction == "logsumexp" else _First(reduction, k, largest)
-        tiles.reduce(x1[..., row : row + step, :], reduced)
+        reduced = _LogSumExp() if is_sum else Selection(k, largest or "max" in reduction)
+        rows = x1[..., row : row + step, :]
+        for column in range(0, count, columns):
+            points = x2[..., column : column + columns, :]
+            shape = (*lead, rows.shape[-2], points.shape[-2])
+            # Parts of one size are computed in the same memory.
+            tile = tile if getattr(tile, "shape", None) == shape else None
+            tile = matrix_of(rows, points, bound, out=tile)
+            reduced.add(tile, column)
         parts.append(reduced.found())
-    axis = -2 if reduction == "topk" else -1
-    whole = [joined(each, axis) for each in zip(*parts, strict=True)]
-    if summed is not None and reduction in ("max", "min", "topk"):
-        whole[0] = whole[0] ** 0.5
-    return whole[0] if len(whole) == 1 else tuple(whole)
+    values, *indices = [joined(each, -1 if is_sum else -2) for each in zip(*parts, strict=True)]
+    if summed is not None and "arg" not in reduction:
+        values = values**0.5
+    if reduction == "topk":
+        return values, *indices
+    return values if is_sum else (indices[0] if "arg" in reduction else values)[..., 0]
 
 
 def _squares(kernel: Kernel, reduction: str, element_bytes: int) -> Kernel | None:
@@ -107,63 +113,32 @@ def _squares(kernel: Kernel, reduction: str, element_bytes: int) -> Kernel | Non
     return PowerNorm(2, root=False)
 
 
-class _Tiles:
-    """Parts of a matrix, computed one after the other, those of one size in the same memory.
-
-    Args:
-        x2, bound: of the matrix.
-        lead: its leading dimensions.
-        columns: how many columns a part has.
-    """
-
-    def __init__(self, x2: Any, bound: Bound, lead: tuple[int, ...], columns: int) -> None:
-        self.columns = columns
-        self._x2, self._bound, self._lead = x2, bound, lead
-        self._tile: Any = None
-
-    def reduce(self, x1: Any, reduced: _Reduction) -> None:
-        """Gives all columns of the rows for x1 to the reduction."""
-        for column in range(0, self._x2.shape[-2], self.columns):
-            points = self._x2[..., column : column + self.columns, :]
-            shape = (*self._lead, x1.shape[-2], points.shape[-2])
-            if getattr(self._tile, "shape", None) != shape:
-                self._tile = None
-            self._tile = matrix_of(x1, points, self._bound, out=self._tile)
-            reduced.add(self._tile, column)
-
-
 def _check(reduction: str, k: object, largest: object, count: int) -> None:
     if not isinstance(reduction, str) or reduction not in _REDUCTIONS:
         raise ArgumentError(
-            mismatch(
-                "reduction",
-                expected=f"one of {', '.join(_REDUCTIONS)}",
-                got=repr(reduction),
-                hint="topk takes k and largest",
-            )
+            "reduction",
+            expected=f"one of {', '.join(_REDUCTIONS)}",
+            got=repr(reduction),
+            hint="topk takes k and largest",
         )
     if count < 1:
         raise ArgumentError(
-            mismatch("x2", expected="at least one point", got="none", hint="nothing to reduce over")
+            "x2", expected="at least one point", got="none", hint="nothing to reduce over"
         )
     check_flag("largest", largest)
     if reduction != "topk" and (k is not None or largest):
         raise ArgumentError(
-            mismatch(
-                f"reduction with {'largest' if k is None else 'k'}",
-                expected="topk",
-                got=reduction,
-                hint="leave it out, or take topk",
-            )
+            f"reduction with {'largest' if k is None else 'k'}",
+            expected="topk",
+            got=reduction,
+            hint="leave it out, or take topk",
         )
     if k is not None and not _is_count(k, count):
         raise ArgumentError(
-            mismatch(
-                "k",
-                expected=f"an integer from 1 to {count}, the points of x2",
-                got=short(k),
-                hint="k=1 takes one point",
-            )
+            "k",
+            expected=f"an integer from 1 to {count}, the points of x2",
+            got=short(k),
+            hint="k=1 takes one point",
         )
 
 
@@ -172,29 +147,6 @@ def _is_count(k: Any, count: int) -> bool:
         return not isinstance(k, bool) and 1 <= operator.index(k) <= count
     except TypeError:
         return False
-
-
-class _Reduction(Protocol):
-    """What is known of some rows of the matrix."""
-
-    def add(self, matrix: Any, before: int) -> None:
-        """Adds columns, behind as many as `before`; the matrix may be changed."""
-        ...
-
-    def found(self) -> tuple[Any, ...]: ...
-
-
-class _First(Selection):
-    """The smallest or largest values, or their indices, or both."""
-
-    def __init__(self, reduction: str, k: int, largest: bool) -> None:
-        super().__init__(k, largest or reduction in ("max", "argmax"))
-        self._reduction = reduction
-
-    def found(self) -> tuple[Any, ...]:
-        if self._reduction == "topk":
-            return self.values, self.indices
-        return ((self.indices if "arg" in self._reduction else self.values)[..., 0],)
 
 
 class _LogSumExp:
@@ -222,6 +174,7 @@ class _LogSumExp:
         self._sum = own if self._sum is None else np.logaddexp(own, self._sum)
 
     def found(self) -> tuple[Any, ...]:
+        """The sum alone, as `Selection.found` gives values and indices."""
         return (_cast(self._sum, self._kind),)
 
 

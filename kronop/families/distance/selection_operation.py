@@ -55,6 +55,9 @@ class Selection:
             indices = _taken(indices, chosen)
         self.values, self.indices = values, indices
 
+    def found(self) -> tuple[Any, ...]:
+        return self.values, self.indices
+
     def _run(self, item: TensorView, before: int) -> None:
         *lead, columns = item.shape
         if self.values is None:

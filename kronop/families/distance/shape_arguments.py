@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kronop.args.strides import Broadcast, Shape, broadcast_shapes
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.distance.form import Bound
 from kronop.families.distance.value_arguments import lead_with_values
 
@@ -50,7 +50,7 @@ def gradient_shape(operands: Mapping[str, Shape], broadcast: Broadcast = broadca
     Raises:
         ArgumentError: the shapes do not fit each other.
     """
-    extents = check_extents(operands)
+    extents = _extents(operands)
     named = [(name, item if name == "p" else item[:-2]) for name, item in operands.items()]
     own = (extents[letter] for letter in ("ONM" if "C" in operands else "NM"))
     return (*broadcast(named), *own)
@@ -61,21 +61,17 @@ def check_points(x1: Shape, x2: Shape) -> None:
     for name, shape in (("X1", x1), ("X2", x2)):
         if len(shape) < 2:
             raise ArgumentError(
-                mismatch(
-                    name,
-                    expected="at least two dimensions, points and features",
-                    got=f"shape {shape}",
-                    hint="one point is (1, K); points of one feature are (M, 1)",
-                )
+                name,
+                expected="at least two dimensions, points and features",
+                got=f"shape {shape}",
+                hint="one point is (1, K); points of one feature are (M, 1)",
             )
     if x1[-1] != x2[-1]:
         raise ArgumentError(
-            mismatch(
-                "features of X2",
-                expected=f"{x1[-1]}, as X1 of shape {x1} has",
-                got=f"{x2[-1]} of shape {x2}",
-                hint="the last extents are the features",
-            )
+            "features of X2",
+            expected=f"{x1[-1]}, as X1 of shape {x1} has",
+            got=f"{x2[-1]} of shape {x2}",
+            hint="the last extents are the features",
         )
 
 
@@ -83,16 +79,14 @@ def check_columns(v: Shape, x2: Shape) -> None:
     """Raises ArgumentError unless V has a row for each point of X2."""
     if len(v) < 2 or v[-2] != x2[-2]:
         raise ArgumentError(
-            mismatch(
-                "V",
-                expected=f"(..., {x2[-2]}, C): a row for each point of X2",
-                got=f"shape {v}",
-                hint="a single column is v[..., None]; kernel_matmul also takes vectors (N,)",
-            )
+            "V",
+            expected=f"(..., {x2[-2]}, C): a row for each point of X2",
+            got=f"shape {v}",
+            hint="a single column is v[..., None]; kernel_matmul also takes vectors (N,)",
         )
 
 
-def check_extents(operands: Mapping[str, Shape]) -> dict[str, Any]:
+def _extents(operands: Mapping[str, Shape]) -> dict[str, Any]:
     """The extents K, M, N and O of operands of these shapes; O is 1 without coefficients.
 
     Raises:
@@ -105,22 +99,18 @@ def check_extents(operands: Mapping[str, Shape]) -> dict[str, Any]:
         shape = operands[name]
         if len(shape) < 2:
             raise ArgumentError(
-                mismatch(
-                    name,
-                    expected=f"at least two dimensions, ({', '.join(letters)})",
-                    got=f"shape {shape}",
-                    hint="a single point is a matrix of one column or row",
-                )
+                name,
+                expected=f"at least two dimensions, ({', '.join(letters)})",
+                got=f"shape {shape}",
+                hint="a single point is a matrix of one column or row",
             )
         for letter, extent in zip(letters, shape[-2:], strict=True):
             known = found.setdefault(letter, (name, extent))
             if known[1] != extent:
                 raise ArgumentError(
-                    mismatch(
-                        f"extent {letter} of {name}",
-                        expected=f"{known[1]}, as {known[0]} has",
-                        got=f"{extent} of shape {shape}",
-                        hint="A is (K, M), B is (N, K), C is (O, K) and D is (N, M)",
-                    )
+                    f"extent {letter} of {name}",
+                    expected=f"{known[1]}, as {known[0]} has",
+                    got=f"{extent} of shape {shape}",
+                    hint="A is (K, M), B is (N, K), C is (O, K) and D is (N, M)",
                 )
     return {"O": 1} | {letter: extent for letter, (_, extent) in found.items()}

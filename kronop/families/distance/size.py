@@ -47,6 +47,10 @@ class DistanceSize:
     def __bool__(self) -> bool:
         return bool(self.m and self.n and self.batch)
 
+    @property
+    def rows(self) -> int:
+        return self.m
+
     def bucket(self) -> Self:
         # Problems that share points are planned as those that don't: tiles compute as much.
         return type(self)(

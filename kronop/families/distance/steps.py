@@ -9,10 +9,9 @@ from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.design import Design
 from kronop.emit.floor import LeastWork
 from kronop.emit.plan import Plan, Step
-from kronop.families.distance.description import DistanceDescription
+from kronop.families.distance.description import DistanceDescription, KernelMatmulDescription
 from kronop.families.distance.floors import LeastOfGradient, LeastOfMatmul, LeastOfMatrix
 from kronop.families.distance.gradient_description import DistanceGradientDescription
-from kronop.families.distance.product_description import KernelMatmulDescription
 from kronop.target import Target
 
 
@@ -31,8 +30,6 @@ def step_of(
     return Step(
         entry=entry.replace("-", "_"),
         design=design,
-        bytes_per_row=what.Y.element.bytes,
-        operations_per_row=what.kernel.operations,
         note=note,
         least=least,
     )
@@ -76,8 +73,6 @@ def gradient_plan(
     step = Step(
         entry=f"distance_gradient_{kind}_{target.arch}".replace("-", "_"),
         design=design,
-        bytes_per_row=what.Y.element.bytes,
-        operations_per_row=3 + outputs,
         note="sums of derivatives of powers of differences",
         least=LeastOfGradient(
             power=what.power,

@@ -12,7 +12,7 @@ from kronop.args.strides import Broadcast, Shape
 from kronop.args.tensor import beside, view
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import DataType
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.distance.form import Bound, Form
 from kronop.families.distance.point_arguments import DIFFERENTIABLE
 
@@ -25,13 +25,11 @@ def check_bandwidths(shape: tuple[int, ...], features: int) -> None:
     """Raises ArgumentError unless a vector of that shape has one bandwidth per feature, or one."""
     if shape[-1] not in (1, features):
         raise ArgumentError(
-            mismatch(
-                "bandwidths per feature",
-                expected=f"{features} or 1 as last extent, one for each feature",
-                got=shape,
-                hint="a bandwidth with more dimensions than the batch has one per feature; one for"
-                " each problem is bandwidth[:, None] of an array, or takes x1[None] and x2[None]",
-            )
+            "bandwidths per feature",
+            expected=f"{features} or 1 as last extent, one for each feature",
+            got=shape,
+            hint="a bandwidth with more dimensions than the batch has one per feature; one for"
+            " each problem is bandwidth[:, None] of an array, or takes x1[None] and x2[None]",
         )
 
 
@@ -45,13 +43,11 @@ def checked(bound: Bound | None, form: Form) -> Bound:
         return Bound(form=form, values=(), vectors=())
     if bound is None or bound.form != form:
         raise ArgumentError(
-            mismatch(
-                "kernel",
-                expected=f"a kernel of the operation's form, {form}",
-                got="none" if bound is None else repr(bound.form),
-                hint="describe the operation with the kernel that you pass; fixed powers, and"
-                " bandwidths that are extreme or per feature, are forms of their own",
-            )
+            "kernel",
+            expected=f"a kernel of the operation's form, {form}",
+            got="none" if bound is None else repr(bound.form),
+            hint="describe the operation with the kernel that you pass; fixed powers, and"
+            " bandwidths that are extreme or per feature, are forms of their own",
         )
     return bound
 
@@ -102,7 +98,7 @@ def lead_with_values(
         try:
             result = broadcast([("X1 and X2", result), (named[place], own)])
         except ArgumentError as error:
-            raise ArgumentError(_not_of_a_batch(named[place], shape, result, features)) from error
+            raise _not_of_a_batch(named[place], shape, result, features) from error
     return result
 
 
@@ -112,21 +108,21 @@ def _refuse_noise(shape: tuple[int, ...], lead: tuple[int, ...], points: tuple[i
     count = shape[-1] if len(shape) > len(lead) else 1
     if count > 1 and points == (count, count):
         raise ArgumentError(
-            mismatch(
-                "regularization",
-                expected="one number for each problem",
-                got=f"shape {shape} beside {count} points",
-                hint="noise of each point is added to the diagonal of the result; for a result of"
-                " each number, pass x1[None] and x2[None]",
-            )
+            "regularization",
+            expected="one number for each problem",
+            got=f"shape {shape} beside {count} points",
+            hint="noise of each point is added to the diagonal of the result; for a result of"
+            " each number, pass x1[None] and x2[None]",
         )
 
 
-def _not_of_a_batch(name: str, shape: tuple[int, ...], lead: tuple[int, ...], features: int) -> str:
+def _not_of_a_batch(
+    name: str, shape: tuple[int, ...], lead: tuple[int, ...], features: int
+) -> ArgumentError:
     is_width = name == "bandwidth"
     each = f", or {(*lead, features)} and (1, {features}) for one per feature" if is_width else ""
     hint = f"numbers for the features of all problems are {name}[None] of an array"
-    return mismatch(
+    return ArgumentError(
         name,
         expected=f"shape {lead}, one for each problem, or (){each}",
         got=shape,
@@ -199,12 +195,10 @@ def check_type(name: str, found: str, of_sums: str) -> None:
     """Raises ElementTypeError unless a value's tensor is of the type that sums have."""
     if found != of_sums:
         raise ElementTypeError(
-            mismatch(
-                f"element type of {name}",
-                expected=f"{of_sums}, the type of sums",
-                got=found,
-                hint="pass its real part"
-                if "complex" in found
-                else "convert it; numbers and NumPy arrays need no conversion",
-            )
+            f"element type of {name}",
+            expected=f"{of_sums}, the type of sums",
+            got=found,
+            hint="pass its real part"
+            if "complex" in found
+            else "convert it; numbers and NumPy arrays need no conversion",
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 
 _NUMBER_OR_MORE = "a real number, a list of them, or a tensor"
 
@@ -63,7 +63,7 @@ def checked(name: str, value: Any, among: Range = POSITIVE) -> Any:
         return _number(name, value, among)
     if not value:
         raise ArgumentError(
-            mismatch(name, expected=_NUMBER_OR_MORE, got=repr(value), hint="a list has numbers")
+            name, expected=_NUMBER_OR_MORE, got=repr(value), hint="a list has numbers"
         )
     items = enumerate(value)
     return np.array(
@@ -86,38 +86,34 @@ def check_array(name: str, array: Any, among: Range = _POWERS) -> None:
     are of that range."""
     if array.dtype.kind not in "fiu":
         raise ElementTypeError(
-            mismatch(
-                name,
-                expected="real numbers",
-                got=str(array.dtype),
-                hint="pass its real part" if array.dtype.kind == "c" else "convert it",
-            )
+            name,
+            expected="real numbers",
+            got=str(array.dtype),
+            hint="pass its real part" if array.dtype.kind == "c" else "convert it",
         )
     fits = np.asarray(among.has(array))
     if not fits.all():
         at = tuple(np.argwhere(~fits)[0].tolist())
         where = f" at index {at[0] if len(at) == 1 else at}" if at else ""
-        raise ArgumentError(_refused(name, f"{array[at]}{where}", among))
+        raise _refused(name, f"{array[at]}{where}", among)
 
 
 def _number(name: str, value: Any, among: Range, where: str = "") -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         is_sequence = isinstance(value, (list, tuple, np.ndarray))
         raise ElementTypeError(
-            mismatch(
-                name,
-                expected=_NUMBER_OR_MORE,
-                got=f"{short(value)}{where}",
-                hint="a list has one dimension; pass an array" if is_sequence else "pass a number",
-            )
+            name,
+            expected=_NUMBER_OR_MORE,
+            got=f"{short(value)}{where}",
+            hint="a list has one dimension; pass an array" if is_sequence else "pass a number",
         )
     try:
         number = float(value)
     except OverflowError:
         got = f"an integer beyond float64{where}"
-        raise ArgumentError(_refused(name, got, among)) from None
+        raise _refused(name, got, among) from None
     if not among.has(number):
-        raise ArgumentError(_refused(name, f"{number:g}{where}", among))
+        raise _refused(name, f"{number:g}{where}", among)
     return number
 
 
@@ -131,12 +127,10 @@ def chosen(name: str, value: Any, choices: tuple[float, ...]) -> Any:
     if not is_number or value not in choices:
         *others, last = choices
         raise ArgumentError(
-            mismatch(
-                name,
-                expected=f"{', '.join(map(str, others))} or {last}",
-                got=short(value),
-                hint="choose one number; it is compiled, so that it can't be a tensor",
-            )
+            name,
+            expected=f"{', '.join(map(str, others))} or {last}",
+            got=short(value),
+            hint="choose one number; it is compiled, so that it can't be a tensor",
         )
     return choices[choices.index(value)]
 
@@ -150,5 +144,5 @@ def short(value: Any) -> str:
     return repr(value)
 
 
-def _refused(name: str, got: str, among: Range) -> str:
-    return mismatch(name, expected=among.text, got=got, hint=among.hint)
+def _refused(name: str, got: str, among: Range) -> ArgumentError:
+    return ArgumentError(name, expected=among.text, got=got, hint=among.hint)

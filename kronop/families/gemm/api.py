@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Sequence
 from typing import Any, cast
 
 from kronop.args.device import target_of
@@ -15,14 +15,17 @@ from kronop.core.calls import (
     epilogue_of,
     finish,
     operand_of,
+    operation_of,
 )
 from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.shared import Array, beta_beside
 from kronop.descriptions.tensor import TensorDescription
-from kronop.families.gemm.arguments import DIFFERENTIABLE, GemmArguments
+from kronop.families.gemm.arguments import GemmArguments
 from kronop.families.gemm.operation import GemmOperationUniversal
 from kronop.families.gemm.shape_arguments import steps_forward
 from kronop.families.gemm.vector_api import are_vectors, multiplied
+
+_DIFFERENTIABLE = GemmArguments.differentiable
 
 
 def matmul(
@@ -69,7 +72,7 @@ def matmul(
     check_activation(activation)
     if are_vectors(a, b, c):
         for name, item in (("a", a), ("b", b)):
-            operand_of(item, name, DIFFERENTIABLE)
+            operand_of(item, name, _DIFFERENTIABLE)
 
         def multiply(a: Any, b: Any, c: Any, out: Any) -> Any:
             return matmul(a, b, c, alpha, beta, bias, activation, out)
@@ -79,7 +82,7 @@ def matmul(
     if result is not None:
         return result
     arguments = arguments_of(a, b, c, alpha, beta, bias, activation, out)
-    return finish(arguments, lesson, {"A": 0, "B": 1, "bias": 2, "Z": 3})
+    return finish(arguments, lesson)
 
 
 def known_call(
@@ -103,33 +106,33 @@ def arguments_of(
     """The arguments of `matmul` for these tensors, with their operation."""
     beta = beta_beside(c, beta, "c")
     check_activation(activation)
-    first, second = (operand_of(item, name, DIFFERENTIABLE) for name, item in (("a", a), ("b", b)))
-    check_element(second.element, first.element, "b", ", the type of a")
-    inner = second.shape[-1] if second.shape else 1
-    called = {"Z": "c", "Y": "out"}
-    result = describe_output(first.element, inner, c, out, called, DIFFERENTIABLE)
-    operation = _operation(
-        target_of(first), described(first, "a"), described(second, "b"), result, activation
-    )
+    (first, second), (A, B) = described(a, b)
+    names = {"Z": "c", "Y": "out"}
+    C = describe_output(first.element, second.shape[-1], c, out, names, _DIFFERENTIABLE)
+    epilogue = epilogue_of(first.element, C, activation)
+    operation = operation_of(GemmOperationUniversal, target_of(first), A, B, C, epilogue)
     output_op = operation.epilogue_type(alpha, beta)
     return GemmArguments(operation=operation, A=a, B=b, C=c, D=out, output_op=output_op, bias=bias)
 
 
-def described(item: TensorView, name: str) -> TensorDescription:
-    """The largest alignment that an operand keeps; none where maps of GPUs can't follow it."""
-    found = describe(item, name)
-    if len(item.shape) < 2 or steps_forward(item):
-        return found
-    return TensorDescription(found.element, found.layout, 1)
+def described(
+    a: Any, b: Any, called: Sequence[str] = ("a", "b"), like: tuple[str, Any] | None = None
+) -> tuple[list[TensorView], list[TensorDescription]]:
+    """The views of a product's operands, and what is true of them: the largest alignment that each
+    keeps, which is none where maps of GPUs can't follow it.
 
-
-@functools.lru_cache(maxsize=512)
-def _operation(
-    target: str,
-    A: TensorDescription,
-    B: TensorDescription,
-    C: TensorDescription,
-    activation: str | None,
-) -> GemmOperationUniversal:
-    epilogue = epilogue_of(A.element, C, activation)
-    return GemmOperationUniversal(target, None, A, B, C, epilogue)
+    Args:
+        called: their names for the caller.
+        like: the name and the tensor whose element type they have; None for a.
+    """
+    views = [
+        operand_of(item, name, _DIFFERENTIABLE) for name, item in zip(called, (a, b), strict=True)
+    ]
+    told, first = like or (called[0], views[0])
+    found = []
+    for name, item in zip(called, views, strict=True):
+        check_element(item.element, first.element, name, f", the type of {told}")
+        own = describe(item, name)
+        follows = len(item.shape) < 2 or steps_forward(item)
+        found.append(own if follows else TensorDescription(own.element, own.layout, 1))
+    return views, found

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from kronop.core.calls import check_activation, epilogue_of
-from kronop.core.command import Command, Flag
+from kronop.core.command import Command, Common, Flag, MakeTensor
 from kronop.descriptions.activation import ACTIVATION_NAMES
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.gemm.api import arguments_of
 from kronop.families.gemm.arguments import GemmArguments
 from kronop.families.gemm.operation import GemmOperationUniversal
 from kronop.families.gemm.size import GemmSize
+from kronop.tensors import Tensor
 
 _SHAPE = re.compile(r"(?:[1-9]\d*x){2,3}[1-9]\d*")
 _LAYOUTS = {"row": Layout.RowMajor, "column": Layout.ColumnMajor}
@@ -36,7 +36,7 @@ class _Command(Command):
     }
 
     def operation(
-        self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
+        self, options: argparse.Namespace, shapes: Sequence[str], common: Common
     ) -> GemmOperationUniversal:
         target, tile, operand, _, result, epilogue = common
         a, b = (
@@ -53,18 +53,12 @@ class _Command(Command):
             is_whole = _SHAPE.fullmatch(shapes[0])
             hint = "name one at a time" if is_whole else f"join them by x: {'x'.join(shapes)}"
             raise ArgumentError(
-                mismatch(
-                    "shape of gemm", expected="one, M x N x K", got=" ".join(shapes), hint=hint
-                )
+                "shape of gemm", expected="one, M x N x K", got=" ".join(shapes), hint=hint
             )
         return size_of(shapes[0])
 
     def arguments(
-        self,
-        options: argparse.Namespace,
-        shape: str,
-        rows: int | None,
-        tensor: Callable[[tuple[int, ...]], Any],
+        self, options: argparse.Namespace, shape: str, rows: int | None, tensor: MakeTensor
     ) -> GemmArguments:
         size = size_of(shape)
         m = size.m if rows is None else rows
@@ -88,12 +82,10 @@ def size_of(text: str) -> GemmSize:
     """
     if not _SHAPE.fullmatch(text):
         raise ArgumentError(
-            mismatch(
-                "shape",
-                expected="M x N x K, as 1024x2048x64",
-                got=repr(text),
-                hint="A is M x K and B is K x N; the number of products may stand in front",
-            )
+            "shape",
+            expected="M x N x K, as 1024x2048x64",
+            got=repr(text),
+            hint="A is M x K and B is K x N; the number of products may stand in front",
         )
     *batch, m, n, k = map(int, text.split("x"))
     return GemmSize(m, n, k, *batch)
@@ -106,17 +98,13 @@ def _layouts(options: argparse.Namespace) -> list[Layout]:
         text = getattr(options, f"{name}_layout")
         if text is not None and text not in _LAYOUTS:
             raise ArgumentError(
-                mismatch(
-                    f"--{name}-layout", expected="row or column", got=text, hint="row is usual"
-                )
+                f"--{name}-layout", expected="row or column", got=text, hint="row is usual"
             )
         found.append(_LAYOUTS[text or "row"])
     return found
 
 
-def _matrix(
-    tensor: Callable[[tuple[int, ...]], Any], batch: int, extents: tuple[int, int], layout: Layout
-) -> Any:
+def _matrix(tensor: MakeTensor, batch: int, extents: tuple[int, int], layout: Layout) -> Tensor:
     lead = (batch,) if batch != 1 else ()
     if layout is Layout.RowMajor:
         return tensor((*lead, *extents))

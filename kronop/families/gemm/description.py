@@ -17,6 +17,7 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, finish_visitor, widen
 from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.shared import check_flag, check_operands
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
@@ -33,7 +34,20 @@ _SAMPLE_COLUMNS, _SAMPLE_DEPTH = 37, 29
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GemmDescription:
+class OfProducts(Shaped):
+    """What is said of one product, and of each of a group."""
+
+    math: MathInstruction
+    tile: TileDescription | None
+    A: TensorDescription
+    B: TensorDescription
+    Y: TensorDescription
+    epilogue: Epilogue
+    swizzling_functor: Swizzle = IdentitySwizzle1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmDescription(OfProducts):
     """The frozen description of a matrix product.
 
     Attributes:
@@ -59,30 +73,25 @@ class GemmDescription:
         [[3.0, 3.0], [3.0, 3.0]]
     """
 
-    math: MathInstruction
-    tile: TileDescription | None
-    A: TensorDescription
-    B: TensorDescription
-    Y: TensorDescription
-    epilogue: Epilogue
-    swizzling_functor: Swizzle = IdentitySwizzle1
     visitor: bool = False
 
     def __post_init__(self) -> None:
         math = self.math
         if getattr(math, "element_a", None) is tfloat32:
             # In memory it is float32, whose last bits the tensor cores drop.
-            math = MathInstruction(
-                math.instruction_shape,
-                float32,
-                float32,
-                math.element_accumulator,
-                math.opcode_class,
-                math.math_operation,
-            )
+            math = dataclasses.replace(math, element_a=float32, element_b=float32)
         inputs = {"A": self.A, "B": self.B}
         check_operands(
-            math, self.tile, self.epilogue, inputs, self.Y, matrix_product=True, trees=True
+            math,
+            self.tile,
+            self.epilogue,
+            inputs,
+            self.Y,
+            called="C",
+            trees=True,
+            schedules=True,
+            half_sums=True,
+            interleaved=True,
         )
         check_flag("visitor", self.visitor)
         panels.check_layouts({**inputs, "C": self.Y}, visitor=self.visitor)
@@ -111,20 +120,14 @@ class GemmDescription:
         """Whether A, B, C and D are arrays of panels."""
         return self.Y.interleaved
 
-    def x_shape(self, rows: Any) -> tuple[int, ...]:
-        """The shape of A, for M = `rows` or a size."""
-        m, _, k = _extents(rows)
-        return panels.shape_in_memory((m, k), self.A.layout)
-
-    def y_shape(self, rows: Any) -> tuple[int, ...]:
-        """The shape of D."""
-        m, n, _ = _extents(rows)
-        return panels.shape_in_memory((m, n), self.Y.layout)
-
-    def operands(self, rows: Any) -> dict[str, Any]:
-        """Shapes of operands, in the order of `reference`; `rows` may be a size."""
-        _, n, k = _extents(rows)
-        return {"A": self.x_shape(rows), "B": panels.shape_in_memory((k, n), self.B.layout)}
+    def shapes(self, size: Any) -> dict[str, Any]:
+        m = getattr(size, "m", size)
+        n, k = getattr(size, "n", _SAMPLE_COLUMNS), getattr(size, "k", _SAMPLE_DEPTH)
+        matrices = {"A": (m, k), "B": (k, n), "Y": (m, n)}
+        return {
+            name: panels.shape_in_memory(matrix, getattr(self, name).layout)
+            for name, matrix in matrices.items()
+        }
 
     def reference(
         self,
@@ -144,12 +147,6 @@ class GemmDescription:
         if isinstance(self.epilogue, VisitorEpilogue):
             return finish_visitor(self.epilogue, output_op, product)
         return finish(self.epilogue, output_op, product, z, bias)
-
-
-def _extents(rows: Any) -> tuple[int, int, int]:
-    """M, N and K of a size, or of M rows."""
-    m = getattr(rows, "m", rows)
-    return m, getattr(rows, "n", _SAMPLE_COLUMNS), getattr(rows, "k", _SAMPLE_DEPTH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

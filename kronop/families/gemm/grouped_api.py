@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 from kronop.args.device import target_of
-from kronop.args.tensor import check_element
 from kronop.core import prepared
 from kronop.core.calls import (
     check_activation,
@@ -15,19 +13,16 @@ from kronop.core.calls import (
     epilogue_of,
     finish,
     operand_of,
+    operation_of,
 )
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.shared import beta_beside
 from kronop.descriptions.tensor import TensorDescription
 from kronop.families.gemm.api import described
-from kronop.families.gemm.arguments import DIFFERENTIABLE
+from kronop.families.gemm.arguments import GemmArguments
 from kronop.families.gemm.grouped_arguments import GemmGroupedArguments
 from kronop.families.gemm.member_arguments import lists_of
 from kronop.families.gemm.operation import GemmOperationGrouped
-
-# The order of the lists in a repeated call, and the names of their items for kernels.
-_ORDER = ("As", "Bs", "biases", "Cs", "outs")
-_NAMES = ("A", "B", "bias", "Z", "Y")
 
 
 def grouped_matmul(
@@ -71,76 +66,34 @@ def grouped_matmul(
     """
     beta = beta_beside(Cs, beta, "Cs")
     check_activation(activation)
-    lists = lists_of(
-        {"As": As, "Bs": Bs, "biases": biases, "Cs": Cs, "outs": outs}, ("Cs", "outs", "biases")
-    )
+    lists = lists_of({"As": As, "Bs": Bs}, {"biases": biases, "Cs": Cs, "outs": outs})
     count = len(lists["As"])
-    absent = [None] * count
-    tensors = [item for name in _ORDER for item in lists.get(name, absent)]
+    every = [lists.get(name, [None] * count) for name in ("As", "Bs", "biases", "Cs", "outs")]
+    tensors = [item for items in every for item in items]
     form = ("grouped", count, activation)
     found, lesson = prepared.repeat(form, alpha, beta, tensors, results=count)
     if found is not None:
         return found if count > 1 else [found]
-    operation = _operation_for(
-        lists["As"], lists["Bs"], lists.get("Cs"), activation, lists.get("outs")
-    )
-    arguments = GemmGroupedArguments(
-        operation=operation,
-        A=lists["As"],
-        B=lists["Bs"],
-        C=lists.get("Cs"),
-        D=lists.get("outs"),
-        output_op=operation.epilogue_type(alpha, beta),
-        biases=lists.get("biases"),
-    )
-    names = (f"{name}[{index}]" for name in _NAMES for index in range(count))
-    finish(arguments, lesson, {name: slot for slot, name in enumerate(names)})
+    operation = operation_of(GemmOperationGrouped, *_described(every, activation))
+    output_op = operation.epilogue_type(alpha, beta)
+    given = dict(zip(("A", "B", "biases", "C", "D"), every, strict=True))
+    arguments = GemmGroupedArguments(operation=operation, output_op=output_op, **given)
+    finish(arguments, lesson)
     return list(arguments.D)
 
 
-def _operation_for(
-    As: Sequence[Any],
-    Bs: Sequence[Any],
-    Cs: Sequence[Any] | None,
-    activation: str | None,
-    outs: Sequence[Any] | None,
-) -> GemmOperationGrouped:
-    views = {name: _views(name, items) for name, items in (("As", As), ("Bs", Bs))}
-    first = views["As"][0]
-    for name, items in views.items():
-        for index, item in enumerate(items):
-            check_element(item.element, first.element, f"{name}[{index}]", ", the type of As[0]")
-    given = zip(views["Bs"], _each(Cs, Bs), _each(outs, Bs), strict=True)
-    results = [
-        describe_output(
-            first.element,
-            item.shape[-1],
-            c,
-            out,
-            {"Z": f"Cs[{index}]", "Y": f"outs[{index}]"},
-            DIFFERENTIABLE,
-        )
-        for index, (item, c, out) in enumerate(given)
-        if item.shape
-    ]
-    return _operation(
-        target_of(first),
-        _common([described(item, "As") for item in views["As"]]),
-        _common([described(item, "Bs") for item in views["Bs"]]),
-        _common(results),
-        activation,
-    )
-
-
-def _each(items: Sequence[Any] | None, like: Sequence[Any]) -> Sequence[Any]:
-    """The items, or None for each if there are none."""
-    return [None] * len(like) if items is None else items
-
-
-def _views(name: str, items: Sequence[Any]) -> list[Any]:
-    return [
-        operand_of(item, f"{name}[{index}]", DIFFERENTIABLE) for index, item in enumerate(items)
-    ]
+def _described(lists: Sequence[Sequence[Any]], activation: str | None) -> tuple[Any, ...]:
+    """The fields of the operation that serves all products, of lists of A, B, biases, C and D."""
+    functions = GemmArguments.differentiable
+    first = operand_of(lists[0][0], "As[0]", functions)
+    found = []
+    for index, (a, b, _, c, out) in enumerate(zip(*lists, strict=True)):
+        (_, second), operands = described(a, b, (f"As[{index}]", f"Bs[{index}]"), ("As[0]", first))
+        names = {"Z": f"Cs[{index}]", "Y": f"outs[{index}]"}
+        result = describe_output(first.element, second.shape[-1], c, out, names, functions)
+        found.append((*operands, result))
+    A, B, C = (_common(items) for items in zip(*found, strict=True))
+    return target_of(first), A, B, C, epilogue_of(first.element, C, activation)
 
 
 def _common(items: Sequence[TensorDescription]) -> TensorDescription:
@@ -149,14 +102,3 @@ def _common(items: Sequence[TensorDescription]) -> TensorDescription:
     if len(layouts) > 1:
         return TensorDescription(element, Layout.RowMajor, 1)
     return TensorDescription(element, layouts.pop(), min(item.alignment for item in items))
-
-
-@functools.lru_cache(maxsize=256)
-def _operation(
-    target: str,
-    A: TensorDescription,
-    B: TensorDescription,
-    C: TensorDescription,
-    activation: str | None,
-) -> GemmOperationGrouped:
-    return GemmOperationGrouped(target, None, A, B, C, epilogue_of(A.element, C, activation))

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from kronop.args.checks import description_of
-from kronop.args.protocols import OperationLike, Places, Planned
-from kronop.artifacts import Launch
+from kronop.args.protocols import OperationLike, Places
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.families.gemm.arguments import GemmArguments
 from kronop.families.gemm.grouped_description import GemmGroupedDescription, GemmGroupedProblem
-from kronop.families.gemm.member_arguments import Members, made, rows_of
-from kronop.families.gemm.size import GemmSize
+from kronop.families.gemm.member_arguments import Members, lists_of
 from kronop.families.gemm.vocabulary import GemmCoord
 
-_OWN = {"problem_sizes": "problem_size", **{name: name for name in "ABCD"}, "biases": "bias"}
+_OWN = {"problem_sizes": "problem_size", "biases": "bias"}
 
 
 class GemmGroupedArguments(Members):
@@ -50,6 +47,9 @@ class GemmGroupedArguments(Members):
         [(2, 2), (1, 4)]
     """
 
+    describes: ClassVar[type] = GemmGroupedDescription
+    made_for = "GemmOperationGrouped"
+
     def __init__(
         self,
         operation: OperationLike,
@@ -61,31 +61,20 @@ class GemmGroupedArguments(Members):
         output_op: EpilogueArguments | None = None,
         biases: Any = None,
     ) -> None:
-        description_of(operation, GemmGroupedDescription, "GemmOperationGrouped")
         super().__init__(operation, output_op)
-        given = {"A": A, "B": B, "problem_sizes": problem_sizes, "C": C, "D": D}
-        rows = rows_of({**given, "biases": biases}, _OWN, ("problem_sizes", "C", "D", "biases"))
+        others = {"problem_sizes": problem_sizes, "C": C, "D": D, "biases": biases}
+        lists = lists_of({"A": A, "B": B}, others)
         product: Any = operation
-        make = functools.partial(GemmArguments, operation=product.product, output_op=self.output_op)
-        self._take_members([*made(make, rows, "the group")])
+        make = functools.partial(GemmArguments, product.product, output_op=self.output_op)
+        self._take_members(
+            make, {_OWN.get(name, name): items for name, items in lists.items()}, "the group"
+        )
 
     @property
     def D(self) -> tuple[Any, ...]:
         """The tensors of the results."""
-        return tuple(member.Y for member in self.members)
-
-    @property
-    def results(self) -> tuple[Any, ...]:
-        return self.D
-
-    @property
-    def size(self) -> GemmSize:
-        """As many products of their mean size."""
-        return self.mean_size()
-
-    def _launches_of(self, planned: Planned, problems: tuple[Any, ...]) -> tuple[Launch, ...]:
-        return planned.launches(GemmGroupedProblem(problems=problems))
+        return self.results
 
     def _problem(self, places: Places, workspace: int) -> GemmGroupedProblem:
-        problems = tuple(item.problem_at(places, workspace) for item in self.members if item.size)
+        problems = tuple(member._problem(places, workspace) for member in self._sizes)
         return GemmGroupedProblem(problems=problems)

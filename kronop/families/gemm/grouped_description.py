@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
-from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.scalars import EpilogueArguments
-from kronop.descriptions.tensor import TensorDescription
-from kronop.descriptions.tile import TileDescription
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.errors import DescriptionError, ElementTypeError, mismatch
-from kronop.families.gemm.description import GemmDescription, GemmProblem
-from kronop.families.gemm.vocabulary import IdentitySwizzle1, SchedulerMode, Swizzle
+from kronop.families.gemm.description import GemmDescription, GemmProblem, OfProducts
+from kronop.families.gemm.vocabulary import SchedulerMode
 from kronop.frozen import dataclass
 
 # The products of a description's test data.
@@ -20,7 +17,7 @@ _SAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GemmGroupedDescription:
+class GemmGroupedDescription(OfProducts):
     """The frozen description of a group of matrix products.
 
     Attributes:
@@ -41,13 +38,6 @@ class GemmGroupedDescription:
         ('Device', 8)
     """
 
-    math: MathInstruction
-    tile: TileDescription | None
-    A: TensorDescription
-    B: TensorDescription
-    Y: TensorDescription
-    epilogue: Epilogue
-    swizzling_functor: Swizzle = IdentitySwizzle1
     precompute_mode: SchedulerMode = SchedulerMode.Device
 
     def __post_init__(self) -> None:
@@ -74,28 +64,12 @@ class GemmGroupedDescription:
     @property
     def product(self) -> GemmDescription:
         """The description of each product."""
-        return GemmDescription(
-            math=self.math,
-            tile=self.tile,
-            A=self.A,
-            B=self.B,
-            Y=self.Y,
-            epilogue=self.epilogue,
-            swizzling_functor=self.swizzling_functor,
-        )
+        shared = dataclasses.fields(OfProducts)
+        return GemmDescription(**{item.name: getattr(self, item.name) for item in shared})
 
-    def x_shape(self, rows: Any) -> tuple[int, ...]:
-        """The shape of stacked A, for M = `rows` or a size."""
-        return _SAMPLES, *self.product.x_shape(rows)
-
-    def y_shape(self, rows: Any) -> tuple[int, ...]:
-        """The shape of stacked D."""
-        return _SAMPLES, *self.product.y_shape(rows)
-
-    def operands(self, rows: Any) -> dict[str, Any]:
-        """Shapes of stacked operands, in the order of `reference`; `rows` may be a size."""
-        shapes = self.product.operands(rows)
-        return {"A": (_SAMPLES, *shapes["A"]), "B": (_SAMPLES, *shapes["B"])}
+    def shapes(self, size: Any) -> dict[str, Any]:
+        """Those of stacked operands."""
+        return {name: (_SAMPLES, *own) for name, own in self.product.shapes(size).items()}
 
     def reference(
         self, a: Any, b: Any, z: Any = None, output_op: EpilogueArguments | None = None

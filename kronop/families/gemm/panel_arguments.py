@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kronop.args.placing import Laid
+from kronop.args.placing import Placed
 from kronop.args.staging import Form
 from kronop.args.tensor import empty, view
 from kronop.args.view import Device, TensorView, contiguous_strides
@@ -15,8 +15,9 @@ from kronop.descriptions.datatype import (
     InterleavedLayout,
 )
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ElementTypeError, mismatch
 from kronop.families.gemm.panels import DIMENSIONS, Ints
+from kronop.families.gemm.shape_arguments import check_whole, shape_error
 
 _FRAMEWORKS = ("numpy", "torch", "cupy")
 
@@ -81,7 +82,7 @@ def deinterleave(panels: Any, layout: InterleavedLayout) -> Any:
     by_columns, seen = _read(panels, layout, DIMENSIONS)
     *lead, count, other, width = seen.shape
     if width != INTERLEAVE:
-        raise _shape_error("panels", "(..., panels, rows or columns, 32)", seen.shape)
+        raise shape_error("panels", "(..., panels, rows or columns, 32)", seen.shape)
     cut = count * INTERLEAVE
     if by_columns:
         shape, found = (*lead, other, cut), panels.swapaxes(-3, -2)
@@ -90,55 +91,19 @@ def deinterleave(panels: Any, layout: InterleavedLayout) -> Any:
     return _filled(seen, shape, found.reshape(shape))
 
 
-def check_panels(item: TensorView, name: str) -> None:
-    """Raises ArgumentError unless a tensor holds panels, each of them without gaps."""
-    width = item.shape[-1] if item.shape else None
-    if len(item.shape) < DIMENSIONS or width != INTERLEAVE:
-        expected = {
-            "A": "(..., K/32, M, 32)",
-            "B": "(..., K/32, N, 32)",
-        }.get(name, "(..., N/32, M, 32)")
-        hint = "flat tensors need a problem_size; kronop.gemm.interleave makes panels of a matrix"
-        raise _shape_error(name, f"{expected}, interleaved", item.shape, hint)
-    # Of extents above 1, strides tell where elements are.
-    follows = item.shape[-2] <= 1 or item.strides[-2] == INTERLEAVE
-    if item.size and not (follows and item.strides[-1] == 1 and item.in_place):
-        raise ArgumentError(
-            mismatch(
-                f"memory of {name}",
-                expected=f"panels without gaps: strides (any, {INTERLEAVE}, 1), in native byte"
-                " order",
-                got=f"strides {item.strides[-DIMENSIONS:]}",
-                hint=f"copy {name}, or make it with kronop.gemm.interleave",
-            )
-        )
-
-
-def check_whole(name: str, extent: int) -> None:
-    """Raises ArgumentError if an extent that panels cut is no multiple of theirs."""
-    if extent % INTERLEAVE:
-        raise ArgumentError(
-            mismatch(
-                name,
-                expected=f"a multiple of {INTERLEAVE}, which a panel has",
-                got=extent,
-                hint="pad the tensors with zeros",
-            )
-        )
-
-
-def laid(item: TensorView, described: TensorDescription, device: Device) -> Laid:
+def placed(item: TensorView, described: TensorDescription, device: Device) -> Placed:
     """An interleaved operand: in its panels on a GPU; on a CPU, whose kernels know two strides, in
     a copy whose lines, of 32 elements of each panel, are contiguous."""
     if not device.is_host:
-        return Laid.of(item, described, device, DIMENSIONS)
-    lines, plain = _as_lines(item), TensorDescription(described.element)
+        return Placed.of(item, described, device, DIMENSIONS)
+    lines = item.reshaped(_turned(item.shape), _turned(item.strides))
     joined = lines.shape[-2] <= 1 or not lines.size
     form = None if joined else Form(lines.shape, contiguous_strides(lines.shape))
-    return Laid(view=lines, described=plain, inner=DIMENSIONS, form=form)
+    plain = TensorDescription(described.element)
+    return Placed(view=lines, described=plain, inner=DIMENSIONS, form=form)
 
 
-def strides(item: Laid, described: TensorDescription, device: Device) -> tuple[int, int]:
+def strides(item: Placed, described: TensorDescription, device: Device) -> tuple[int, int]:
     """What kernels know of an operand: on a GPU the strides within panels and between them, else of
     rows and columns."""
     along, within, _ = item.own
@@ -147,12 +112,10 @@ def strides(item: Laid, described: TensorDescription, device: Device) -> tuple[i
     return (along, 1) if described.layout is ColumnMajorInterleaved32 else (1, along)
 
 
-def _as_lines(item: TensorView) -> TensorView:
-    """Panels (..., P, R, 32) as R lines of P pieces each: (..., R, P, 32)."""
-    order = [*range(len(item.shape))]
-    order[-3], order[-2] = order[-2], order[-3]
-    shape, strides = (tuple(old[at] for at in order) for old in (item.shape, item.strides))
-    return item.reshaped(shape, strides)
+def _turned(values: Ints) -> Ints:
+    """Those of panels (..., P, R, 32) for R lines of P pieces each: (..., R, P, 32)."""
+    *lead, panels, rows, width = values
+    return (*lead, rows, panels, width)
 
 
 def _read(tensor: Any, layout: InterleavedLayout, dimensions: int) -> tuple[bool, TensorView]:
@@ -177,7 +140,7 @@ def _read(tensor: Any, layout: InterleavedLayout, dimensions: int) -> tuple[bool
             )
         )
     if len(seen.shape) < dimensions:
-        raise _shape_error("the tensor", f"at least {dimensions} dimensions", seen.shape)
+        raise shape_error("the tensor", f"at least {dimensions} dimensions", seen.shape)
     return layout is ColumnMajorInterleaved32, seen
 
 
@@ -185,9 +148,3 @@ def _filled(like: TensorView, shape: Ints, values: Any) -> Any:
     found = empty(like, shape, like.element)
     found[...] = values
     return found
-
-
-def _shape_error(
-    name: str, expected: str, got: Ints, hint: str = "see kronop.InterleavedLayout"
-) -> ArgumentError:
-    return ArgumentError(mismatch(f"shape of {name}", expected=expected, got=got, hint=hint))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kronop.artifacts import Binary, Source
+from kronop.core.calls import operation_of
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.scalars import EpilogueArguments
@@ -94,7 +95,6 @@ class ReductionOperation:
                 )
             )
         self.C, self.epilogue_functor = C, epilogue_functor
-        self._products: dict[GemmOperationUniversal, GemmOperationUniversal] = {}
 
     def install(self, binaries: tuple[Binary, ...]) -> None:
         """Stores no binaries, since there are no sources."""
@@ -105,18 +105,12 @@ class ReductionOperation:
 
     def product(self, operation: GemmOperationUniversal) -> GemmOperationUniversal:
         """The operation of a product that ends with this epilogue."""
-        if operation not in self._products:
-            what = operation.description
-            self._products[operation] = GemmOperationUniversal(
-                operation.target,
-                what.tile,
-                what.A,
-                what.B,
-                self.C,
-                self.epilogue_functor,
-                what.swizzling_functor,
-            )
-        return self._products[operation]
+        what = operation.description
+        fields = (what.A, what.B, self.C, self.epilogue_functor, what.swizzling_functor)
+        found: GemmOperationUniversal = operation_of(
+            GemmOperationUniversal, operation.target, *fields, tile=what.tile
+        )
+        return found
 
     def run(self, arguments: ReductionArguments, stream: object = None) -> None:
         """Launches the product and adds its slices up; returns at once on a GPU.
@@ -204,18 +198,10 @@ class ReductionArguments(GemmArguments):
                 )
             )
         product: Any = workspace.operation
-        size, slices, (A, B) = workspace.size, workspace._mode.slices, workspace._matrices
-        super().__init__(
-            operation.product(product),
-            GemmCoord(size.m, size.n, size.k),
-            A,
-            B,
-            source,
-            destination,
-            output_op,
-            Mode.GemmSplitKParallel,
-            slices,
-        )
+        size, slices = workspace.size, workspace._mode.slices
+        made, extents = operation.product(product), GemmCoord(size.m, size.n, size.k)
+        tensors = (*workspace._matrices, source, destination)
+        super().__init__(made, extents, *tensors, output_op, Mode.GemmSplitKParallel, slices)
         given = (*problem_size, partitions, bias and not self.bias)
         if given != (size.m, size.n, slices, False):
             raise ArgumentError(

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kronop.args.strides import Broadcast, Shape, broadcast_shapes, broadcasts, matrix_strides
 from kronop.args.view import TensorView
-from kronop.descriptions.datatype import AnyLayout, InterleavedLayout, Layout
+from kronop.descriptions.datatype import INTERLEAVE, AnyLayout, InterleavedLayout, Layout
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.families.gemm.panel_arguments import check_panels, check_whole
-from kronop.families.gemm.panels import extents_of, shape_in_memory
-from kronop.families.gemm.size import GemmSize
+from kronop.families.gemm.panels import DIMENSIONS, extents_of, shape_in_memory
 from kronop.families.gemm.vocabulary import GemmCoord
 
 # The names of operands for callers, where these are others.
 CALLED: Mapping[str, str] = {"Z": "C", "Y": "D"}
 
 
-def check_size(size: object) -> GemmCoord:
-    """The size; raises ElementTypeError if it is not a GemmCoord."""
+def shaped(
+    views: Mapping[str, TensorView],
+    size: GemmCoord,
+    batch: int,
+    described: Callable[[str], TensorDescription],
+) -> dict[str, TensorView]:
+    """Flat ones among the views as matrices of these extents in the described layouts.
+
+    Raises:
+        ElementTypeError: `size` is no GemmCoord.
+        ArgumentError: tensors of other sizes, or that are copied.
+    """
     if not isinstance(size, GemmCoord):
         raise ElementTypeError(
             mismatch(
@@ -31,50 +39,39 @@ def check_size(size: object) -> GemmCoord:
                 hint="kronop.gemm.GemmCoord(M, N, K), or None",
             )
         )
-    return size
-
-
-def shaped(
-    views: Mapping[str, TensorView],
-    size: GemmCoord,
-    batch: int,
-    described: Mapping[str, TensorDescription],
-) -> dict[str, TensorView]:
-    """The views, where flat ones are matrices of these extents in the described layouts."""
-    extents = {"A": (size.m, size.k), "B": (size.k, size.n)} | dict.fromkeys(
-        ("Z", "Y"), (size.m, size.n)
-    )
-    found = dict(views)
-    if described["Y"].interleaved:
+    if described("Y").interleaved:
         check_whole("K of the problem_size", size.k)
         check_whole("N of the problem_size", size.n)
-    for name, matrix in extents.items():
-        item = views.get(name)
-        if item is None or len(item.shape) != 1:
-            continue
-        own = shape_in_memory(matrix, described[name].layout)
-        shape = (batch, *own) if batch > 1 else own
-        called = CALLED.get(name, name)
-        if name == "Z":
-            shape = _shape_of_source(item.shape[0], shape, described[name])
-            if len(shape) == 2 and shape[0] == 1:
-                continue  # A row, which repeats as it is.
-        if not item.in_place:
-            hint = (
-                "only tensors that kernels can read, of native byte order and aligned, may be flat"
-            )
-            raise shape_error(called, f"a matrix of {matrix}", item.shape, hint)
-        if item.shape[0] != math.prod(shape):
-            expected = f"{math.prod(shape)} elements, {' x '.join(map(str, shape))}"
-            if name == "Z":
-                line = "row" if described[name].layout is Layout.RowMajor else "column"
-                expected += f", or those of one {line}"
-            hint = "flat tensors hold `batch` matrices of the problem_size (M, N, K)"
-            raise shape_error(called, expected, item.shape, hint)
-        steps = matrix_strides(shape, described[name].layout, 1)
-        strides = tuple(item.strides[0] * step for step in steps)
-        found[name] = item.reshaped(shape, strides)
-    return found
+    result = (size.m, size.n)
+    extents = {"A": (size.m, size.k), "B": (size.k, size.n), "Z": result, "Y": result}
+    return {
+        name: _as_matrix(views[name], name, matrix, batch, described(name))
+        for name, matrix in extents.items()
+        if name in views and len(views[name].shape) == 1
+    }
+
+
+def _as_matrix(
+    item: TensorView, name: str, matrix: Shape, batch: int, described: TensorDescription
+) -> TensorView:
+    own = shape_in_memory(matrix, described.layout)
+    shape = (batch, *own) if batch > 1 else own
+    called, others = CALLED.get(name, name), ""
+    if name == "Z":
+        line = "row" if described.layout is Layout.RowMajor else "column"
+        others = f", or those of one {line}"
+        shape = _shape_of_source(item.shape[0], shape, described)
+        if len(shape) == 2 and shape[0] == 1:
+            return item  # A row, which repeats as it is.
+    if not item.in_place:
+        hint = "only tensors that kernels can read, of native byte order and aligned, may be flat"
+        raise shape_error(called, f"a matrix of {matrix}", item.shape, hint)
+    if item.shape[0] != math.prod(shape):
+        expected = f"{math.prod(shape)} elements, {' x '.join(map(str, shape))}{others}"
+        hint = "flat tensors hold `batch` matrices of the problem_size (M, N, K)"
+        raise shape_error(called, expected, item.shape, hint)
+    steps = matrix_strides(shape, described.layout, 1)
+    return item.reshaped(shape, tuple(item.strides[0] * step for step in steps))
 
 
 def _shape_of_source(
@@ -89,36 +86,14 @@ def _shape_of_source(
     return next((it for it in (line, each) if elements == math.prod(it)), shape)
 
 
-def size_of(
-    views: Mapping[str, TensorView],
-    given: GemmCoord | None,
-    described: Mapping[str, TensorDescription],
-) -> GemmSize:
-    """The extents of one product.
-
-    Raises:
-        ArgumentError: A and B are no matrices, or are not interleaved as described; or they do not
-            fit each other, or are of another size than `given`.
-    """
-    for name, item in views.items():
-        if described[name].interleaved:
-            check_panels(item, CALLED.get(name, name))
-    a, b = views["A"].shape, views["B"].shape
-    m, n, k = extents_of_product(a, b, described["A"].layout, described["B"].layout)
-    if given is not None and (given.m, given.n, given.k) != (m, n, k):
-        raise shape_error(
-            "A and B",
-            f"({given.m}, {given.k}) and ({given.k}, {given.n}), the problem_size",
-            (a, b),
-            "a problem_size is kronop.gemm.GemmCoord(M, N, K)",
-        )
-    return GemmSize(m, n, k)
-
-
-def extents_of_product(
-    a: Shape, b: Shape, of_a: AnyLayout = Layout.RowMajor, of_b: AnyLayout = Layout.RowMajor
-) -> tuple[Any, Any, Any]:
-    """M, N and K of a product of matrices of these shapes and layouts.
+def product_of(
+    a: Shape,
+    b: Shape,
+    of_a: AnyLayout = Layout.RowMajor,
+    of_b: AnyLayout = Layout.RowMajor,
+    broadcast: Broadcast = broadcast_shapes,
+) -> tuple[tuple[Any, Any, Any], Shape]:
+    """(M, N and K, the leading dimensions) of a product of tensors of these shapes and layouts.
 
     Raises:
         ArgumentError: they are no matrices, or do not fit each other.
@@ -128,31 +103,63 @@ def extents_of_product(
             hint = "flat tensors need a problem_size; reshape a vector to one row or column"
             raise shape_error(name, "at least two dimensions", shape, hint)
     (m, k), (depth, n) = extents_of(a, of_a), extents_of(b, of_b)
+    own = 2
     if isinstance(of_b, InterleavedLayout):
         check_whole("N, the columns of interleaved B", n)
+        own = DIMENSIONS
     if k != depth:
         raise shape_error("B", f"(..., {k}, N), as A of shape {a} has {k} columns", b)
-    return m, n, k
+    return (m, n, k), broadcast([("A", a[:-own]), ("B", b[:-own])])
 
 
-def leading(a: Shape, b: Shape, own: int = 2, broadcast: Broadcast = broadcast_shapes) -> Shape:
-    """The leading dimensions of a product; `own` are those that each matrix has.
-
-    Raises:
-        ArgumentError: those of A and B do not broadcast.
-    """
-    return broadcast([("A", a[:-own]), ("B", b[:-own])])
-
-
-def check_others(others: Mapping[str, Shape], shape: Shape, columns: Any) -> None:
+def check_others(others: Mapping[str, Shape], shape: Shape, columns: Any, whole: int = 0) -> None:
     """Raises ArgumentError unless a bias, Y and Z, as far as there are any, have shapes that fit a
-    result of a shape and so many columns."""
+    result of a shape and so many columns, of which Z repeats `whole` dimensions only as a whole."""
     if "bias" in others and others["bias"] != (columns,):
         raise shape_error("bias", f"({columns},): a number for each column", others["bias"])
     if "Y" in others and others["Y"] != shape:
         raise shape_error("D", f"{shape}: leading dimensions, M, N", others["Y"])
     if "Z" in others and not broadcasts(others["Z"], shape):
         raise shape_error("C", f"{shape}, or what broadcasts to it", others["Z"])
+    if whole and "Z" in others and others["Z"][-whole:] != shape[-whole:]:
+        raise shape_error("C", f"(..., {shape[-whole:]})", others["Z"])
+
+
+def check_panels(item: TensorView, name: str) -> None:
+    """Raises ArgumentError unless a tensor holds panels, each of them without gaps."""
+    width = item.shape[-1] if item.shape else None
+    if len(item.shape) < DIMENSIONS or width != INTERLEAVE:
+        expected = {
+            "A": "(..., K/32, M, 32)",
+            "B": "(..., K/32, N, 32)",
+        }.get(name, "(..., N/32, M, 32)")
+        hint = "flat tensors need a problem_size; kronop.gemm.interleave makes panels of a matrix"
+        raise shape_error(name, f"{expected}, interleaved", item.shape, hint)
+    # Of extents above 1, strides tell where elements are.
+    follows = item.shape[-2] <= 1 or item.strides[-2] == INTERLEAVE
+    if item.size and not (follows and item.strides[-1] == 1 and item.in_place):
+        raise ArgumentError(
+            mismatch(
+                f"memory of {name}",
+                expected=f"panels without gaps: strides (any, {INTERLEAVE}, 1), in native byte"
+                " order",
+                got=f"strides {item.strides[-DIMENSIONS:]}",
+                hint=f"copy {name}, or make it with kronop.gemm.interleave",
+            )
+        )
+
+
+def check_whole(name: str, extent: int) -> None:
+    """Raises ArgumentError if an extent that panels cut is no multiple of theirs."""
+    if extent % INTERLEAVE:
+        raise ArgumentError(
+            mismatch(
+                name,
+                expected=f"a multiple of {INTERLEAVE}, which a panel has",
+                got=extent,
+                hint="pad the tensors with zeros",
+            )
+        )
 
 
 def shape_error(

@@ -36,6 +36,10 @@ class GemmSize:
     def __bool__(self) -> bool:
         return bool(self.m and self.n and self.batch)
 
+    @property
+    def rows(self) -> int:
+        return self.m
+
     def bucket(self) -> Self:
         extents = (self.m, self.n, self.k, self.batch)
         m, n, k, batch = (bucket_of(item) if item else 0 for item in extents)

@@ -36,8 +36,6 @@ def product_step(
     return Step(
         entry=entry,
         design=design,
-        bytes_per_row=what.Y.element.bytes,
-        operations_per_row=2,
         note=f"{note} {design}",
         least=least,
     )

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kronop.args.device import target_of
-from kronop.args.tensor import check_element
-from kronop.core.calls import operand_of
+from kronop.core.calls import operation_of
 from kronop.descriptions.datatype import DataType, Layout, float32, result_type
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
@@ -34,11 +33,12 @@ def run_visited(
         elements: the types of the operands in memory, in the order of the tree.
         tree: its text.
     """
-    first, second = operand_of(a, "a"), operand_of(b, "b")
-    check_element(second.element, first.element, "b", ", the type of a")
+    (first, second), (A, B) = described(a, b)
     length = math.gcd(second.shape[-1], _MOST_BYTES // _output(first.element, elements).bytes) or 1
-    operation = _operation(
-        target_of(first), described(first, "a"), described(second, "b"), length, elements, tree
+    epilogue = epilogue_for(tree, first.element, elements, length)
+    C = TensorDescription(epilogue.element_output, Layout.RowMajor, length)
+    operation = operation_of(
+        GemmOperationUniversal, target_of(first), A, B, C, epilogue, visitor=True
     )
     output_op = operation.epilogue_type(**given)
     operation.run(GemmArguments(operation=operation, A=a, B=b, output_op=output_op))
@@ -80,17 +80,3 @@ def _output(element: DataType, elements: tuple[DataType, ...]) -> DataType:
     bits = max(item.bits for item in floats)
     widest = [item for item in floats if item.bits == bits]
     return widest[0] if len(widest) == 1 else float32
-
-
-@functools.lru_cache(maxsize=512)
-def _operation(
-    target: str,
-    A: TensorDescription,
-    B: TensorDescription,
-    length: int,
-    elements: tuple[DataType, ...],
-    tree: str,
-) -> GemmOperationUniversal:
-    epilogue = epilogue_for(tree, A.element, elements, length)
-    C = TensorDescription(epilogue.element_output, Layout.RowMajor, length)
-    return GemmOperationUniversal(target, None, A, B, C, epilogue, visitor=True)

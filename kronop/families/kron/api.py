@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,10 +9,9 @@ from typing import Any
 from kronop.args.device import target_of
 from kronop.args.tensor import describe, listed, view
 from kronop.core import prepared
-from kronop.core.calls import describe_output, epilogue_of, finish, operand_of
+from kronop.core.calls import describe_output, epilogue_of, finish, operand_of, operation_of, plain
 from kronop.core.prepared import Call
 from kronop.descriptions.shared import Array, beta_beside
-from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ElementTypeError, mismatch
 from kronop.families.kron.arguments import KronMatmulArguments
 from kronop.families.kron.description import Side
@@ -134,8 +132,7 @@ def _kron(
     if result is not None:
         return result
     arguments = kron_arguments(x, factors, side, alpha, beta, z, out)
-    slots = {f"factors[{index}]": 1 + index for index in range(len(factors))}
-    return finish(arguments, lesson, slots | {"Z": 1 + len(factors)})
+    return finish(arguments, lesson)
 
 
 def known_call(x: Any, factors: Sequence[Any], side: Side, alpha: float) -> Call | None:
@@ -161,7 +158,9 @@ def kron_arguments(
     columns = math.prod(shape[1 if side is Side.Right else 0] for shape in shapes)
     inner = columns if side is Side.Right else (x_view.shape[-1] if len(x_view.shape) > 1 else 1)
     Y = describe_output(x_view.element, inner, z, out)
-    operation = _kron_operation(target_of(x_view), describe(x_view, "X"), Y, shapes, side)
+    X, F = describe(x_view, "X"), plain(x_view.element)
+    described = (X, F, Y, epilogue_of(X.element, Y, None), shapes, side)
+    operation = operation_of(KronMatmulOperation, target_of(x_view), *described)
     return KronMatmulArguments(
         operation=operation,
         X=x,
@@ -185,17 +184,3 @@ def factors_of(factors: Any, side: Side) -> Sequence[Any]:
             )
         )
     return found
-
-
-@functools.lru_cache(maxsize=512)
-def _kron_operation(
-    target: str,
-    X: TensorDescription,
-    Y: TensorDescription,
-    factors: tuple[tuple[int, int], ...],
-    side: Side,
-) -> KronMatmulOperation:
-    epilogue = epilogue_of(X.element, Y, None)
-    return KronMatmulOperation(
-        target, None, X, TensorDescription(X.element), Y, epilogue, factors, side
-    )

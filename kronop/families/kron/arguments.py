@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from kronop.args.base import Arguments
-from kronop.args.checks import check_source, description_of
-from kronop.args.overlap import same_elements
-from kronop.args.placing import Laid
+from kronop.args.operands import Operand, results
+from kronop.args.placing import Placed
 from kronop.args.protocols import OperationLike, Places
 from kronop.args.strides import Loops, broadcast_shapes, collapse
-from kronop.args.tensor import check_promise, empty, listed, view
-from kronop.args.view import TensorView, contiguous_strides
+from kronop.args.tensor import check_promise
+from kronop.args.view import TensorView
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.scalars import EpilogueArguments
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, Strided
-from kronop.descriptions.summed import summed
-from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
+from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
 from kronop.families.kron.shape_arguments import result_shape
 from kronop.size import Rows
+from kronop.tensors import Tensor
+
+Ints = tuple[int, ...]
 
 
 class KronMatmulArguments(Arguments):
@@ -60,100 +59,60 @@ class KronMatmulArguments(Arguments):
         ((4, 64), True)
     """
 
+    describes: ClassVar[type] = KronMatmulDescription
+    operands: ClassVar[tuple[Operand, ...]] = (
+        Operand("X", "mk"),
+        Operand("factors", "pq", like="F", each="factors"),
+        *results("mn"),
+    )
+    _description: KronMatmulDescription
+
     def __init__(
         self,
         *,
         operation: OperationLike,
-        X: Any,
-        factors: Sequence[Any],
-        Z: Any = None,
-        Y: Any = None,
+        X: Tensor,
+        factors: Sequence[Tensor],
+        Z: Tensor = None,
+        Y: Tensor = None,
         output_op: EpilogueArguments | None = None,
     ) -> None:
-        self._description = description_of(operation, KronMatmulDescription)
         super().__init__(operation, output_op)
-        Y, Z = self._given_result(Y, ("Z", Z))
-        views = self._read(X, factors, Z, Y)
-        self._settle(views)
-        for name, item in views.items():
-            check_promise(item, self._described(name), name)
-        if Y is None:
-            views["Y"] = self._new_result(views["X"])
-        else:
-            self._take_result(Y, views)
-        inputs = {name: item for name, item in views.items() if name != "Y"}
-        views["Y"] = self._summed(views["Y"], self._description.Y, inputs)
-        if self._tree is not None:
-            self._description = summed(self._description)
-        self._lay_out(views)
+        self._accept(X=X, factors=factors, Z=Z, Y=Y)
 
-    def _read(self, X: Any, factors: Sequence[Any], Z: Any, Y: Any) -> dict[str, TensorView]:
-        """The views by name of X, the factors, and Z and Y if given, as matrices with batch
-        dimensions."""
+    @property
+    def _right(self) -> bool:
+        return self._description.side is Side.Right
+
+    def _fit(self, views: dict[str, TensorView]) -> Ints:
+        """The shape of Y with its dimension M, which vectors get here."""
         what = self._description
-        found = listed(factors)
-        if found is None:
-            raise ElementTypeError(
-                mismatch(
-                    "factors",
-                    expected="a list or tuple of tensors",
-                    got=type(factors).__name__,
-                    hint="pass one tensor per factor",
-                )
-            )
-        if len(found) != len(what.factors):
-            raise ArgumentError(
-                mismatch(
-                    "factors",
-                    expected=f"{len(what.factors)} tensors, for {list(what.factors)}",
-                    got=f"{len(found)}",
-                    hint="pass one tensor per factor of the operation",
-                )
-            )
-        views = {"X": view(X, "X")}
-        views |= {
-            f"factors[{index}]": view(factor, f"factors[{index}]")
-            for index, factor in enumerate(found)
-        }
-        views |= {name: view(item, name) for name, item in (("Z", Z), ("Y", Y)) if item is not None}
         self._is_vector = len(views["X"].shape) == 1
-        check_source(self.output_op, views.get("Z"))
-        self._check_shapes(views)
-        return views
-
-    def _check_shapes(self, views: dict[str, TensorView]) -> None:
-        """Checks all shapes against the operation, and gives vectors a dimension M of 1."""
-        what = self._description
         for index, expected in enumerate(what.factors):
             _check_shape(views[f"factors[{index}]"], f"factors[{index}]", expected, expected)
         factors = [views[f"factors[{index}]"].shape for index in range(len(what.factors))]
         given, views["X"] = views["X"].shape, self._with_rows(views["X"], "X")
-        shape = result_shape(given, factors, what.side)
-        self._batch = shape[: -1 if self._is_vector else -2]
-        self._m = views["X"].shape[-2 if what.side is Side.Right else -1]
+        batch = result_shape(given, factors, what.side)[: -1 if self._is_vector else -2]
+        self._m = views["X"].shape[-2 if self._right else -1]
+        matrix = what.y_shape(self._m)
+        shown = (what.output_columns,) if self._is_vector else matrix
         for name in ("Z", "Y"):
             if name in views:
-                self._check_result(views, name, what.y_shape(self._m))
-
-    def _check_result(
-        self, views: dict[str, TensorView], name: str, matrix: tuple[int, int]
-    ) -> None:
-        item = self._with_rows(views[name], name)
-        shown = (self._description.output_columns,) if self._is_vector else matrix
-        _check_shape(item, name, matrix, shown)
-        views[name] = item
-        if name == "Z":
-            self._batch = broadcast_shapes([("X and factors", self._batch), ("Z", item.shape[:-2])])
-        elif item.shape[:-2] != self._batch:
-            came = _shape(item, self._is_vector, self._description.side is Side.Right)
+                views[name] = item = self._with_rows(views[name], name)
+                _check_shape(item, name, matrix, shown)
+                if name == "Z":
+                    named = [("X and factors", batch), ("Z", item.shape[:-2])]
+                    batch = broadcast_shapes(named)
+        if "Y" in views and views["Y"].shape[:-2] != batch:
             raise ArgumentError(
                 mismatch(
                     "shape of Y",
-                    expected=(*self._batch, *shown),
-                    got=came,
+                    expected=(*batch, *shown),
+                    got=self._without_rows(views["Y"].shape),
                     hint="its leading dimensions are what X, the factors and Z broadcast to",
                 )
             )
+        return (*batch, *matrix)
 
     def _with_rows(self, item: TensorView, name: str) -> TensorView:
         """The matrix view; a vector gets M = 1, before its elements or (Left) after them."""
@@ -169,66 +128,51 @@ class KronMatmulArguments(Arguments):
             )
         if not self._is_vector:
             return item
-        at = len(item.shape) - (1 if self._description.side is Side.Right else 0)
+        at = len(item.shape) - (1 if self._right else 0)
         strides = (*item.strides[:at], item.shape[-1] * item.strides[-1], *item.strides[at:])
         return item.reshaped((*item.shape[:at], 1, *item.shape[at:]), strides)
 
-    def _described(self, name: str) -> TensorDescription:
-        what = self._description
-        return what.X if name == "X" else what.Y if name in ("Y", "Z") else what.F
+    def _without_rows(self, shape: Ints) -> Ints:
+        """The shape for the caller: without the M that vectors were given."""
+        if not self._is_vector:
+            return shape
+        return (*shape[:-2], shape[-1]) if self._right else shape[:-1]
 
     def _new_result(self, like: TensorView) -> TensorView:
-        what = self._description
-        matrix = what.y_shape(self._m)
-        columns_first = what.Y.layout is Layout.ColumnMajor and not self._is_vector
-        memory = (*self._batch, *(reversed(matrix) if columns_first else matrix))
-        shape = (*self._batch, what.output_columns) if self._is_vector else memory
-        # Check the promised layout before allocating: new memory is aligned, so only the strides
-        # can break it.
-        strides = contiguous_strides(memory)
-        planned = like.reshaped(memory, strides)
-        planned = dataclasses.replace(planned, pointer=0, element=what.Y.element, in_place=True)
-        if columns_first:
-            planned = _exchanged(planned)
-        check_promise(planned, what.Y, "a new Y")
-        result = empty(like, shape, what.Y.element)
-        self.Y = result.swapaxes(-1, -2) if columns_first else result
-        return self._with_rows(view(self.Y, "Y"), "Y")
+        made = self._with_rows(self._made(like, self._without_rows(self._shape)), "Y")
+        check_promise(made, self._description.Y, "a new Y")
+        return made
 
-    def _lay_out(self, views: dict[str, TensorView]) -> None:
+    def _lay_out(self) -> None:
         """Finds the loops over batches, and plans copies of operands if these are more loops than
         kernels have."""
-        names = [
-            "X",
-            "Y",
-            *(["Z"] if self.output_op.beta else []),
-            *(n for n in views if n.startswith("factors")),
-        ]
-        self._source_is_result = "Z" in names and same_elements(views["Z"], views["Y"])
-        self._operands: Mapping[str, Laid] = {
-            name: Laid.of(views[name], self._described(name), self._device, 2) for name in names
-        }
+        every = self._every()  # Those with rows first, as `collapse` takes them.
+        self._placed = {name: every[name] for name in ("X", "Y", "Z") if name in every} | every
         if not self.size:
             return
-        self._loops = self._collapse()
-        if len(self._loops.extents) > MOST_BATCH_DIMENSIONS:
+        loops = self._collapse()
+        if len(loops.extents) > MOST_BATCH_DIMENSIONS:
             # The batch is then a single dimension in every operand.
-            self._operands = {
-                name: item.joined(self._batch, self._device)
-                for name, item in self._operands.items()
+            self._placed = {
+                name: item.joined(self._lead, self._device) for name, item in self._placed.items()
             }
-            self._loops = self._collapse()
+            loops = self._collapse()
+        steps = zip(*loops.batch_strides, strict=True)
+        self._batch = [*zip(loops.extents, steps, strict=True)]
+        self._rows, self._steps_of_rows = (
+            loops.rows,
+            dict(zip(self._placed, loops.row_strides, strict=False)),
+        )
 
     def _collapse(self) -> Loops:
-        right = self._description.side is Side.Right
-        rows = 0 if right else 1  # The index of M's stride in a matrix.
-        unit = Layout.ColumnMajor if right else Layout.RowMajor
-        moving = [item for name, item in self._operands.items() if name in ("X", "Y", "Z")]
+        rows = 0 if self._right else 1  # The index of M's stride in a matrix.
+        unit = Layout.ColumnMajor if self._right else Layout.RowMajor
+        moving = [item for name, item in self._placed.items() if name in ("X", "Y", "Z")]
         loops = Loops(
             self._m,
-            self._batch,
+            self._lead,
             tuple(item.own[rows] for item in moving),
-            tuple(item.steps(self._batch) for item in self._operands.values()),
+            tuple(item.steps(self._lead) for item in self._placed.values()),
         )
         keep_unit = tuple(
             item.described.layout is unit and item.described.alignment > 1 for item in moving
@@ -237,42 +181,28 @@ class KronMatmulArguments(Arguments):
 
     @property
     def size(self) -> Rows:
-        return Rows(self._m * math.prod(self._batch))
+        return Rows(math.prod(self._lead) * self._m)
 
-    def _problem(self, places: Places, workspace: int) -> KronProblem:
-        matrices: dict[str, Strided] = {}
-        loops, right = self._loops, self._description.side is Side.Right
-        for position, (name, operand) in enumerate(self._operands.items()):
-            if name == "Z" and self._source_is_result:
-                matrices["Z"] = matrices["Y"]
-                continue
-            if name == "Y":
-                read = self._source_is_result
-                place = places.output(name, operand.view, operand.form, read=read)
-            else:
-                place = places.input(name, operand.view, operand.form)
-            row, column = operand.own if right else operand.own[::-1]
-            if position < len(loops.row_strides):
-                row = loops.row_strides[position]
-            matrices[name] = Strided(
-                pointer=place.pointer, strides=(row, column), batch=loops.batch_strides[position]
-            )
+    def _strides(self, name: str, item: Placed) -> Ints:
+        row, column = item.own if self._right else item.own[::-1]
+        return self._steps_of_rows.get(name, row), column
+
+    def _problem(self, places: Places, workspace: int) -> Any:  # Of other families than kron too.
+        batch, found = self._place(places)
         return KronProblem(
-            rows=loops.rows,
-            batch=loops.extents,
-            x=matrices["X"],
-            y=matrices["Y"],
-            z=matrices.get("Z"),
-            factors=tuple(item for name, item in matrices.items() if name.startswith("factors")),
+            rows=self._rows,
+            batch=batch,
+            x=found["X"],
+            y=found["Y"],
+            z=found.get("Z"),
+            factors=tuple(item for name, item in found.items() if name.startswith("factors")),
             scalars=self.output_op.scalars,
             workspace=workspace,
             threads=self._threads,
         )
 
 
-def _check_shape(
-    item: TensorView, name: str, matrix: tuple[int, int], shown: tuple[int, ...]
-) -> None:
+def _check_shape(item: TensorView, name: str, matrix: Ints, shown: Ints) -> None:
     if len(item.shape) < 2 or item.shape[-2:] != matrix:
         sizes = ", ".join(str(size) for size in shown)
         raise ArgumentError(
@@ -283,17 +213,3 @@ def _check_shape(
                 hint="the last dimensions must fit",
             )
         )
-
-
-def _shape(item: TensorView, is_vector: bool, right: bool) -> tuple[int, ...]:
-    """The shape that the caller passed: without the M that vectors were given."""
-    if not is_vector:
-        return item.shape
-    return (*item.shape[:-2], item.shape[-1]) if right else item.shape[:-1]
-
-
-def _exchanged(item: TensorView) -> TensorView:
-    shape, strides = item.shape, item.strides
-    return item.reshaped(
-        (*shape[:-2], shape[-1], shape[-2]), (*strides[:-2], strides[-1], strides[-2])
-    )

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from kronop.core.command import DEFAULT_ROWS, Command, Flag, rows_of
-from kronop.errors import ArgumentError, mismatch
+from kronop.core.command import DEFAULT_ROWS, Command, Common, Flag, MakeTensor, rows_of
+from kronop.errors import ArgumentError
 from kronop.families.kron.api import kron_arguments
 from kronop.families.kron.arguments import KronMatmulArguments
 from kronop.families.kron.description import Side
@@ -32,17 +31,13 @@ class _Command(Command):
         return shape_of(shapes[0])[0]
 
     def operation(
-        self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
+        self, options: argparse.Namespace, shapes: Sequence[str], common: Common
     ) -> KronMatmulOperation:
         factors = shape_of(one_shape("kron", shapes))[1]
         return KronMatmulOperation(*common, factors, _side(options))
 
     def arguments(
-        self,
-        options: argparse.Namespace,
-        shape: str,
-        rows: int | None,
-        tensor: Callable[[tuple[int, ...]], Any],
+        self, options: argparse.Namespace, shape: str, rows: int | None, tensor: MakeTensor
     ) -> KronMatmulArguments:
         side, (own, shapes) = _side(options), shape_of(shape)
         size = math.prod(item[0 if side is Side.Right else 1] for item in shapes)
@@ -66,12 +61,10 @@ def one_shape(family: str, shapes: Sequence[str]) -> str:
     """
     if len(shapes) > 1:
         raise ArgumentError(
-            mismatch(
-                f"shape of {family}",
-                expected="one, of all factors",
-                got=" ".join(shapes),
-                hint=f"join them by commas: {','.join(shapes)}",
-            )
+            f"shape of {family}",
+            expected="one, of all factors",
+            got=" ".join(shapes),
+            hint=f"join them by commas: {','.join(shapes)}",
         )
     return shapes[0]
 
@@ -89,12 +82,10 @@ def shape_of(text: str) -> tuple[int | None, list[tuple[int, int]]]:
         found = _FACTOR.fullmatch(item)
         if found is None:
             raise ArgumentError(
-                mismatch(
-                    "shape",
-                    expected="factors of positive sizes as 8^3,5x3, or with rows as 1024:8^3,5x3",
-                    got=repr(text),
-                    hint=_hint(text),
-                )
+                "shape",
+                expected="factors of positive sizes as 8^3,5x3, or with rows as 1024:8^3,5x3",
+                got=repr(text),
+                hint=_hint(text),
             )
         size, columns, count = found.groups()
         factors += [(int(size), int(columns or size))] * int(count or 1)

@@ -25,6 +25,7 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.shared import (
     LISTS_OF_INTEGERS,
     check_memory,
@@ -52,7 +53,7 @@ class Side(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KronMatmulDescription:
+class KronMatmulDescription(Shaped):
     """One Kronecker matmul: `KronMatmulOperation` makes it, as its attribute `description`.
 
     Attributes:
@@ -133,21 +134,10 @@ class KronMatmulDescription:
         """Elements of a row of Y in the canonical form."""
         return math.prod(size for _, size in self.contractions)
 
-    def x_shape(self, rows: int) -> tuple[int, int]:
-        """Shape of X, without batch dimensions, for M = `rows`."""
-        return self._matrix(rows, self.input_columns)
-
-    def y_shape(self, rows: int) -> tuple[int, int]:
-        """Shape of Y and Z, without batch dimensions, for M = `rows`."""
-        return self._matrix(rows, self.output_columns)
-
-    def _matrix(self, rows: int, columns: int) -> tuple[int, int]:
-        return (rows, columns) if self.side is Side.Right else (columns, rows)
-
-    def operands(self, rows: int) -> dict[str, Any]:
-        """Shapes of the operands that arguments take by these names, besides Z and Y, in the order
-        of `reference`; of one that is a list, a list."""
-        return {"X": self.x_shape(rows), "factors": list(self.factors)}
+    def shapes(self, size: int) -> dict[str, Any]:
+        order = 1 if self.side is Side.Right else -1
+        x, y = (size, self.input_columns)[::order], (size, self.output_columns)[::order]
+        return {"X": x, "factors": list(self.factors), "Y": y}
 
     def reference(
         self,

@@ -5,9 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kronop.families.ksparse.api import ksmm as ksmm
     from kronop.families.ksparse.arguments import KSparseArguments as KSparseArguments
-    from kronop.families.ksparse.chain_arguments import (
-        KSparseChainArguments as KSparseChainArguments,
-    )
+    from kronop.families.ksparse.arguments import KSparseChainArguments as KSparseChainArguments
     from kronop.families.ksparse.chain_description import (
         KSparseChainDescription as KSparseChainDescription,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -16,19 +15,22 @@ from kronop.core.calls import (
     epilogue_of,
     finish,
     operand_of,
+    operation_of,
+    plain,
 )
 from kronop.core.prepared import Call
 from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.datatype import result_type
 from kronop.descriptions.shared import Array, beta_beside, check_flag
-from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ElementTypeError, mismatch
 from kronop.families.ksparse import shape_arguments
-from kronop.families.ksparse.arguments import KSparseArguments, SparseArguments
-from kronop.families.ksparse.chain_arguments import KSparseChainArguments
+from kronop.families.ksparse.arguments import (
+    KSparseArguments,
+    KSparseChainArguments,
+    SparseArguments,
+)
 from kronop.families.ksparse.description import Pattern, outputs_of
 from kronop.families.ksparse.operation import KSparseChainOperation, KSparseOperation
-from kronop.target import Target
 
 
 def ksmm(
@@ -109,10 +111,7 @@ def ksmm(
     if given is None:
         view(weights, "weights")
     arguments = sparse_arguments(x, chain, batch_last, bias, activation, (alpha, beta), z, out)
-    count = len(chain)
-    slots = {f"weights[{index}]": 1 + index for index in range(count)}
-    slots |= {"W": 1, "bias": count + 1, "Z": count + 2}
-    return finish(arguments, lesson, slots)
+    return finish(arguments, lesson)
 
 
 def known_call(
@@ -133,82 +132,29 @@ def sparse_arguments(
     x: Any,
     chain: Sequence[Any],
     batch_last: bool,
-    bias: Any,
-    activation: str | None,
-    scalars: tuple[float, float],
-    z: Any,
-    out: Any,
+    bias: Any = None,
+    activation: str | None = None,
+    scalars: tuple[float, float] = (1.0, 0.0),
+    z: Any = None,
+    out: Any = None,
 ) -> SparseArguments:
     """The arguments that `ksmm` runs for these tensors, with their operation."""
     patterns = chain_patterns(chain)
     _check_types(x, chain)
-    if len(chain) > 1:
-        return chain_arguments(x, chain, patterns, batch_last, bias, activation, scalars, z, out)
-    return ksparse_arguments(
-        x, chain[0], patterns[0], batch_last, bias, activation, scalars, z, out
-    )
-
-
-def ksparse_arguments(
-    x: Any,
-    weight: Any,
-    pattern: Pattern,
-    batch_last: bool,
-    bias: Any = None,
-    activation: str | None = None,
-    scalars: tuple[float, float] = (1.0, 0.0),
-    z: Any = None,
-    out: Any = None,
-) -> KSparseArguments:
-    """The arguments that `ksmm` runs for these tensors and one factor, with their operation."""
-    X, Y, target = _sparse_ends(x, pattern, batch_last, z, out)
-    operation = _ksparse_operation(target, X, Y, pattern, batch_last, activation)
-    return KSparseArguments(
-        operation=operation,
-        X=x,
-        W=weight,
-        Z=z,
-        Y=out,
-        bias=bias,
-        output_op=operation.epilogue_type(*scalars),
-    )
-
-
-def chain_arguments(
-    x: Any,
-    weights: Sequence[Any],
-    patterns: Sequence[Pattern],
-    batch_last: bool,
-    bias: Any = None,
-    activation: str | None = None,
-    scalars: tuple[float, float] = (1.0, 0.0),
-    z: Any = None,
-    out: Any = None,
-) -> KSparseChainArguments:
-    """The arguments that `ksmm` runs for these tensors and several factors, with their
-    operation."""
-    _check_chained(x)
-    X, Y, target = _sparse_ends(x, patterns[-1], batch_last, z, out)
-    operation = _chain_operation(target, X, Y, tuple(patterns), batch_last, activation)
-    return KSparseChainArguments(
-        operation=operation,
-        X=x,
-        weights=weights,
-        Z=z,
-        Y=out,
-        bias=bias,
-        output_op=operation.epilogue_type(*scalars),
-    )
-
-
-def _sparse_ends(
-    x: Any, last: Pattern, batch_last: bool, z: Any, out: Any
-) -> tuple[TensorDescription, TensorDescription, str | Target]:
-    """The descriptions of X and of Y for a last factor of this pattern, and the target."""
     x_view = operand_of(x)
-    inner = math.prod(x_view.shape[1:]) if batch_last else outputs_of(last)
-    Y = describe_output(x_view.element, inner, z, out)
-    return describe(x_view, "X"), Y, target_of(x_view)
+    target = target_of(x_view)
+    inner = math.prod(x_view.shape[1:]) if batch_last else outputs_of(patterns[-1])
+    X, Y = describe(x_view, "X"), describe_output(x_view.element, inner, z, out)
+    ends = (X, plain(X.element), Y, epilogue_of(X.element, Y, activation))
+    given = {"X": x, "bias": bias, "Z": z, "Y": out}
+    if len(chain) == 1:
+        single = operation_of(KSparseOperation, target, *ends, patterns[0], batch_last)
+        given["output_op"] = single.epilogue_type(*scalars)
+        return KSparseArguments(operation=single, W=chain[0], **given)
+    _check_chained(x)
+    several = operation_of(KSparseChainOperation, target, *ends, tuple(patterns), batch_last)
+    given["output_op"] = several.epilogue_type(*scalars)
+    return KSparseChainArguments(operation=several, weights=chain, **given)
 
 
 def chain_patterns(chain: Sequence[Any]) -> list[Pattern]:
@@ -247,31 +193,3 @@ def _check_chained(x: Any) -> None:
                 hint="convert x and the weights to it, or apply one factor at a time",
             )
         )
-
-
-@functools.lru_cache(maxsize=512)
-def _ksparse_operation(
-    target: str,
-    X: TensorDescription,
-    Y: TensorDescription,
-    pattern: Pattern,
-    batch_last: bool,
-    activation: str | None,
-) -> KSparseOperation:
-    W = TensorDescription(X.element)
-    epilogue = epilogue_of(X.element, Y, activation)
-    return KSparseOperation(target, None, X, W, Y, epilogue, pattern, batch_last)
-
-
-@functools.lru_cache(maxsize=512)
-def _chain_operation(
-    target: str,
-    X: TensorDescription,
-    Y: TensorDescription,
-    patterns: tuple[Pattern, ...],
-    batch_last: bool,
-    activation: str | None,
-) -> KSparseChainOperation:
-    W = TensorDescription(X.element)
-    epilogue = epilogue_of(X.element, Y, activation)
-    return KSparseChainOperation(target, None, X, W, Y, epilogue, patterns, batch_last)

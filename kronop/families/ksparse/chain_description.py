@@ -13,19 +13,14 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
-import numpy as np
-
 from kronop.descriptions.datatype import result_type
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.descriptions.numeric import finish, widen
-from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import (
     LISTS_OF_INTEGERS,
     check_flag,
     check_operands,
     check_sizes,
-    check_weights,
 )
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
@@ -33,16 +28,17 @@ from kronop.descriptions.tile import TileDescription
 from kronop.errors import DescriptionError, KronopError, mismatch
 from kronop.families.ksparse.description import (
     Ends,
+    OfFeatures,
     Pattern,
+    check_weights,
     inputs_of,
     outputs_of,
-    product_of_rows,
 )
 from kronop.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KSparseChainDescription:
+class KSparseChainDescription(OfFeatures):
     """Products with Kronecker-sparse factors, one after the other, as of `KSparseChainOperation`.
 
     Attributes:
@@ -104,55 +100,8 @@ class KSparseChainDescription:
             )
 
     @property
-    def input_columns(self) -> int:
-        """Features of X, a c d of the first pattern."""
-        return inputs_of(self.patterns[0])
-
-    @property
-    def output_columns(self) -> int:
-        """Features of Y, a b d of the last pattern."""
-        return outputs_of(self.patterns[-1])
-
-    def x_shape(self, rows: int) -> tuple[int, int]:
-        """Shape of X for a batch of `rows`."""
-        return (self.input_columns, rows) if self.batch_last else (rows, self.input_columns)
-
-    def y_shape(self, rows: int) -> tuple[int, int]:
-        """Shape of Y and Z for a batch of `rows`."""
-        return (self.output_columns, rows) if self.batch_last else (rows, self.output_columns)
-
-    def operands(self, rows: int) -> dict[str, Any]:
-        """Shapes of the operands that arguments take by these names, besides Z and Y, in the order
-        of `reference`; of one that is a list, a list."""
-        return {"X": self.x_shape(rows), "weights": list(self.patterns)}
-
-    def reference(
-        self,
-        x: Any,
-        weights: Sequence[Any],
-        z: Any = None,
-        bias: Any = None,
-        output_op: EpilogueArguments | None = None,
-    ) -> Any:
-        """The result by NumPy: in float64 for floats, in wrapping int64 for integers.
-
-        Nothing is rounded between factors.
-
-        Args:
-            x: (B, a c d), or (a c d, B) with batch_last.
-            weights: one (a, b, c, d) array for each factor.
-            z: like the result, or None.
-            bias: (a b d,) of the last factor, or None.
-            output_op: the epilogue's scalars; its defaults where None.
-        """
-        wide = widen(self.math.element_accumulator)
-        value = np.asarray(x, wide).T if self.batch_last else np.asarray(x, wide)
-        for pattern, weight in zip(self.patterns, weights, strict=True):
-            value = product_of_rows(pattern, value, np.asarray(weight, wide))
-        if self.batch_last:
-            value = value.T
-            bias = None if bias is None else np.asarray(bias)[:, None]
-        return finish(self.epilogue, output_op, value, z, bias)
+    def weights(self) -> dict[str, Any]:
+        return {"weights": list(self.patterns)}
 
 
 def _check_patterns(patterns: object) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from kronop.core.command import DEFAULT_ROWS, Command, Flag, rows_of
-from kronop.errors import ArgumentError, mismatch
-from kronop.families.ksparse.api import ksparse_arguments
-from kronop.families.ksparse.arguments import KSparseArguments
+from kronop.core.command import DEFAULT_ROWS, Command, Common, Flag, MakeTensor, rows_of
+from kronop.errors import ArgumentError
+from kronop.families.ksparse.api import sparse_arguments
+from kronop.families.ksparse.arguments import SparseArguments
 from kronop.families.ksparse.operation import KSparseChainOperation, KSparseOperation
 
 
@@ -27,7 +26,7 @@ class _Command(Command):
         return rows_of(shapes[0])[0]
 
     def operation(
-        self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
+        self, options: argparse.Namespace, shapes: Sequence[str], common: Common
     ) -> KSparseOperation | KSparseChainOperation:
         first, *others = shapes
         patterns = [pattern_of(item) for item in (rows_of(first)[1], *others)]
@@ -36,20 +35,16 @@ class _Command(Command):
         return KSparseOperation(*common, patterns[0], options.batch_last)
 
     def arguments(
-        self,
-        options: argparse.Namespace,
-        shape: str,
-        rows: int | None,
-        tensor: Callable[[tuple[int, ...]], Any],
-    ) -> KSparseArguments:
+        self, options: argparse.Namespace, shape: str, rows: int | None, tensor: MakeTensor
+    ) -> SparseArguments:
         own, text = rows_of(shape)
         pattern = pattern_of(text)
         if len(pattern) != 4:
-            raise ArgumentError(mismatch("shape", expected="a,b,c,d", got=shape, hint="see --help"))
-        a, b, c, d = pattern
+            raise ArgumentError("shape", expected="a,b,c,d", got=shape, hint="see --help")
+        a, _, c, d = pattern
         features, rows = a * c * d, rows or own or DEFAULT_ROWS
         x = tensor((features, rows) if options.batch_last else (rows, features))
-        return ksparse_arguments(x, tensor(pattern), (a, b, c, d), options.batch_last)
+        return sparse_arguments(x, [tensor(pattern)], options.batch_last)
 
 
 COMMAND = _Command()
@@ -58,7 +53,5 @@ COMMAND = _Command()
 def pattern_of(text: str) -> tuple[int, ...]:
     """The integers of a pattern as it is written on the command line."""
     if not re.fullmatch(r"\d+(,\d+)*", text):
-        raise ArgumentError(
-            mismatch("shape", expected="a pattern as 6,64,64,1", got=text, hint="see --help")
-        )
+        raise ArgumentError("shape", expected="a pattern as 6,64,64,1", got=text, hint="see --help")
     return tuple(map(int, text.split(",")))

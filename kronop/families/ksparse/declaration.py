@@ -24,7 +24,7 @@ PRODUCT = Kind(
 CHAIN = Kind(
     name="chain of Kronecker-sparse",
     description=Later(f"{_HERE}.chain_description", "KSparseChainDescription"),
-    arguments=Later(f"{_HERE}.chain_arguments", "KSparseChainArguments"),
+    arguments=Later(f"{_HERE}.arguments", "KSparseChainArguments"),
     emitters={
         "cuda": Emitter(f"{_HERE}.cuda.chain_cuts", _FLOATS),
         "x86": Emitter(f"{_HERE}.x86.ksparse_fused", Later("kronop.emit.default_math", "ordinary")),
@@ -47,7 +47,7 @@ FAMILY = Family(
     kinds=(PRODUCT, CHAIN, GRADIENT),
     exports={
         "KSparseArguments": f"{_HERE}.arguments",
-        "KSparseChainArguments": f"{_HERE}.chain_arguments",
+        "KSparseChainArguments": f"{_HERE}.arguments",
         "KSparseChainDescription": f"{_HERE}.chain_description",
         "KSparseChainOperation": f"{_HERE}.operation",
         "KSparseDescription": f"{_HERE}.description",

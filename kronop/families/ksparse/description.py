@@ -13,25 +13,28 @@ Batch last, X is (a c d, B) and Y = K X is (a b d, B): the same sum with exchang
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from kronop.descriptions.datatype import Layout
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.shared import (
     INTEGERS,
     check_flag,
     check_operands,
     check_sizes,
-    check_weights,
 )
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
+from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
 
 Pattern = tuple[int, int, int, int]
@@ -49,8 +52,82 @@ def outputs_of(pattern: Pattern) -> int:
     return a * b * d
 
 
+class OfFeatures(Shaped):
+    """A base of the descriptions of products with one factor, and with a chain of them.
+
+    X is (B, input_columns) and Y is (B, output_columns), or both transposed with `batch_last`.
+    """
+
+    __slots__ = ()
+    math: MathInstruction
+    epilogue: Epilogue
+    batch_last: bool
+
+    @property
+    def weights(self) -> dict[str, Any]:
+        """The pattern of the weights, or a list of them, by the name of their argument."""
+        raise NotImplementedError
+
+    @property
+    def chain(self) -> tuple[Pattern, ...]:
+        """The pattern of each factor, the one that is applied first being first."""
+        (found,) = self.weights.values()
+        return tuple(found) if isinstance(found, list) else (found,)
+
+    @property
+    def input_columns(self) -> int:
+        """Features of X, a c d of the first pattern."""
+        return inputs_of(self.chain[0])
+
+    @property
+    def output_columns(self) -> int:
+        """Features of Y, a b d of the last pattern."""
+        return outputs_of(self.chain[-1])
+
+    def shapes(self, size: int) -> dict[str, Any]:
+        order = -1 if self.batch_last else 1
+        x, y = (size, self.input_columns)[::order], (size, self.output_columns)[::order]
+        return {"X": x, **self.weights, "Y": y}
+
+    def reference(
+        self,
+        x: Any,
+        weights: Any,
+        z: Any = None,
+        bias: Any = None,
+        output_op: EpilogueArguments | None = None,
+    ) -> Any:
+        """The result by NumPy: in float64 for floats, in wrapping int64 for integers.
+
+        Nothing is rounded between factors.
+
+        Args:
+            x: (B, a c d), or (a c d, B) with batch_last.
+            weights: (a, b, c, d), or of a chain one such array for each factor.
+            z: like the result, or None.
+            bias: (a b d,) of the last factor, or None.
+            output_op: the epilogue's scalars; its defaults where None.
+        """
+        wide = widen(self.math.element_accumulator)
+        value = np.asarray(x, wide).T if self.batch_last else np.asarray(x, wide)
+        every = [weights] if "W" in self.weights else weights
+        for pattern, weight in zip(self.chain, every, strict=True):
+            value = product_of_rows(pattern, value, np.asarray(weight, wide))
+        if self.batch_last:
+            value = value.T
+            bias = None if bias is None else np.asarray(bias)[:, None]
+        return finish(self.epilogue, output_op, value, z, bias)
+
+
+def product_of_rows(pattern: Pattern, rows: Any, weights: Any) -> Any:
+    """rows K' by NumPy: (B, a c d) -> (B, a b d)."""
+    a, b, c, d = pattern
+    value = np.einsum("nikl,ijkl->nijl", rows.reshape(-1, a, c, d), weights)
+    return value.reshape(-1, a * b * d)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KSparseDescription:
+class KSparseDescription(OfFeatures):
     """One product with a Kronecker-sparse factor: the `description` of a `KSparseOperation`.
 
     Attributes:
@@ -99,59 +176,25 @@ class KSparseDescription:
         check_flag("batch_last", self.batch_last)
 
     @property
-    def input_columns(self) -> int:
-        """Features of X, a c d."""
-        return inputs_of(self.pattern)
-
-    @property
-    def output_columns(self) -> int:
-        """Features of Y, a b d."""
-        return outputs_of(self.pattern)
-
-    def x_shape(self, rows: int) -> tuple[int, int]:
-        """Shape of X for a batch of `rows`."""
-        return (self.input_columns, rows) if self.batch_last else (rows, self.input_columns)
-
-    def y_shape(self, rows: int) -> tuple[int, int]:
-        """Shape of Y and Z for a batch of `rows`."""
-        return (self.output_columns, rows) if self.batch_last else (rows, self.output_columns)
-
-    def operands(self, rows: int) -> dict[str, Any]:
-        """Shapes of the operands that arguments take by these names, besides Z and Y, in the order
-        of `reference`; of one that is a list, a list."""
-        return {"X": self.x_shape(rows), "W": self.pattern}
-
-    def reference(
-        self,
-        x: Any,
-        weights: Any,
-        z: Any = None,
-        bias: Any = None,
-        output_op: EpilogueArguments | None = None,
-    ) -> Any:
-        """The result by NumPy: in float64 for floats, in wrapping int64 for integers.
-
-        Args:
-            x: (B, a c d), or (a c d, B) with batch_last.
-            weights: (a, b, c, d).
-            z: like the result, or None.
-            bias: (a b d,), or None.
-            output_op: the epilogue's scalars; its defaults where None.
-        """
-        wide = widen(self.math.element_accumulator)
-        rows = np.asarray(x, wide).T if self.batch_last else np.asarray(x, wide)
-        value = product_of_rows(self.pattern, rows, np.asarray(weights, wide))
-        if self.batch_last:
-            value = value.T
-            bias = None if bias is None else np.asarray(bias)[:, None]
-        return finish(self.epilogue, output_op, value, z, bias)
+    def weights(self) -> dict[str, Any]:
+        return {"W": self.pattern}
 
 
-def product_of_rows(pattern: Pattern, rows: Any, weights: Any) -> Any:
-    """rows K' by NumPy: (B, a c d) -> (B, a b d)."""
-    a, b, c, d = pattern
-    value = np.einsum("nikl,ijkl->nijl", rows.reshape(-1, a, c, d), weights)
-    return value.reshape(-1, a * b * d)
+def check_weights(weights: TensorDescription, patterns: Sequence[Pattern]) -> None:
+    """Raises DescriptionError if weights promise an alignment, but a run of them in memory has
+    only one element."""
+    along, at = ("d", 3) if weights.layout is Layout.RowMajor else ("c", 2)
+    single = [pattern for pattern in patterns if pattern[at] == 1]
+    if weights.alignment > 1 and single:
+        raise DescriptionError(
+            mismatch(
+                "alignment of W",
+                expected=f"1 for {weights.layout.value} weights {single[0]}: a run along {along} is"
+                " one element",
+                got=weights.alignment,
+                hint="describe W with alignment 1",
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 from kronop.args.device import target_of
 from kronop.args.tensor import describe, view
 from kronop.core import prepared
-from kronop.core.calls import finish
-from kronop.descriptions.datatype import DataType, result_type
+from kronop.core.calls import finish, operation_of
+from kronop.descriptions.datatype import result_type
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.shared import beta_beside
@@ -18,8 +17,6 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import DescriptionError, mismatch
 from kronop.families.ksparse.gradient_arguments import KSparseGradientArguments
 from kronop.families.ksparse.operation import KSparseGradientOperation
-
-_Pattern = tuple[int, int, int, int]
 
 
 def weight_gradient(
@@ -85,20 +82,9 @@ def weight_gradient(
         result, lesson = prepared.repeat(form, alpha, beta, [x, g, *factors, z, out])
         if result is not None:
             return result
-    arguments = gradient_arguments(
-        x,
-        g,
-        pattern,
-        tied=tied,
-        batch_last=batch_last,
-        alpha=alpha,
-        beta=beta,
-        z=z,
-        out=out,
-        factors=factors,
-    )
-    slots = {f"factors[{index}]": 2 + index for index in range(len(factors))}
-    return finish(arguments, lesson, {"G": 1, "Z": 2 + len(factors)} | slots)
+    options = {"tied": tied, "batch_last": batch_last, "factors": factors, "z": z, "out": out}
+    arguments = gradient_arguments(x, g, pattern, alpha=alpha, beta=beta, **options)
+    return finish(arguments, lesson)
 
 
 def gradient_arguments(
@@ -126,11 +112,14 @@ def gradient_arguments(
             )
         )
     element = result_type(x_view.element) if out is None else view(out, "Y").element
-    operation = _operation(
+    accumulator = MathInstruction.simt(x_view.element).element_accumulator
+    operation = operation_of(
+        KSparseGradientOperation,
         target_of(x_view),
         describe(x_view, "X"),
         describe(g_view, "G"),
-        element,
+        TensorDescription(element),
+        LinearCombination(element, 1, accumulator, accumulator),
         tuple(pattern),
         tied,
         batch_last,
@@ -145,24 +134,4 @@ def gradient_arguments(
         Y=out,
         output_op=operation.epilogue_type(alpha, beta_beside(z, beta)),
         factors=factors,
-    )
-
-
-@functools.lru_cache(maxsize=512)
-def _operation(
-    target: str,
-    X: TensorDescription,
-    G: TensorDescription,
-    element: DataType,
-    pattern: _Pattern,
-    tied: bool,
-    batch_last: bool,
-    products: int | None,
-    factors: tuple[tuple[int, ...], ...],
-) -> KSparseGradientOperation:
-    accumulator = MathInstruction.simt(X.element).element_accumulator
-    epilogue = LinearCombination(element, 1, accumulator, accumulator)
-    Y = TensorDescription(element)
-    return KSparseGradientOperation(
-        target, None, X, G, Y, epilogue, pattern, tied, batch_last, products, factors
     )

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import ClassVar
 
 from kronop.args.base import Arguments
-from kronop.args.checks import check_source, description_of
-from kronop.args.protocols import OperationLike, Places, Planned
-from kronop.args.staging import form_for
-from kronop.args.tensor import check_promise, view, views_of
+from kronop.args.operands import Operand, results
+from kronop.args.placing import Placed
+from kronop.args.protocols import OperationLike, Places
 from kronop.args.view import TensorView
-from kronop.artifacts import Launch
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.strided import NOTHING, Strided
-from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
     KSparseGradientProblem,
 )
 from kronop.size import Rows
+from kronop.tensors import Tensor
 
 _MOST_ROWS = 2**31 - 1
+Ints = tuple[int, ...]
 
 
 class KSparseGradientArguments(Arguments):
@@ -66,49 +65,36 @@ class KSparseGradientArguments(Arguments):
         (2, 8, 8, 1)
     """
 
+    describes: ClassVar[type] = KSparseGradientDescription
+    operands = (
+        Operand("X", "mk"),
+        Operand("G", "mn"),
+        Operand("factors", "pq", like="X", typed=True, each="factors"),
+        *results("abcd"),
+    )
+    _description: KSparseGradientDescription
+
     def __init__(
         self,
         *,
         operation: OperationLike,
-        X: Any,
-        G: Any,
-        Z: Any = None,
-        Y: Any = None,
+        X: Tensor,
+        G: Tensor,
+        Z: Tensor = None,
+        Y: Tensor = None,
         output_op: EpilogueArguments | None = None,
-        factors: Sequence[Any] = (),
+        factors: Sequence[Tensor] = (),
     ) -> None:
-        self._description = what = description_of(operation, KSparseGradientDescription)
         super().__init__(operation, output_op)
-        views = views_of({"X": X, "G": G, "Z": Z, "Y": Y})
-        self._factors = tuple(f"factors[{index}]" for index in range(len(factors)))
-        views |= {name: view(item, name) for name, item in zip(self._factors, factors, strict=True)}
-        check_source(self.output_op, views.get("Z"))
-        self._check_shapes(views)
-        self._settle(views)
-        for name, item in views.items():
-            check_promise(item, self._promised(name), name)
-        self._settle_result(Y, views, what.y_shape(self._batch_size), what.Y.element)
+        self._accept(X=X, G=G, factors=factors, Z=Z, Y=Y)
 
-    def _check_shapes(self, views: dict[str, TensorView]) -> None:
+    def _fit(self, views: dict[str, TensorView]) -> Ints:
         what, shape = self._description, views["X"].shape
         dimensions = len(what.lead) + 2
         self._batch_size = shape[-1 if what.batch_last else -2] if len(shape) == dimensions else 0
-        expected = {
-            "X": what.x_shape(self._batch_size),
-            "G": what.g_shape(self._batch_size),
-            "Z": what.y_shape(self._batch_size),
-            "Y": what.y_shape(self._batch_size),
-        }
-        if len(self._factors) != len(what.factors):
-            raise ArgumentError(
-                mismatch(
-                    "factors",
-                    expected=f"{len(what.factors)} matrices, for {list(what.factors)}",
-                    got=len(self._factors),
-                    hint="pass one for each factor of the operation",
-                )
-            )
-        expected |= dict(zip(self._factors, what.factors, strict=True))
+        expected = what.shapes(self._batch_size)
+        expected |= {f"factors[{at}]": matrix for at, matrix in enumerate(what.factors)}
+        expected["Z"] = expected["Y"]
         for name, item in views.items():
             if item.shape != expected[name]:
                 raise ArgumentError(
@@ -128,72 +114,59 @@ class KSparseGradientArguments(Arguments):
                     hint="add up the gradients of parts with beta = 1",
                 )
             )
-
-    def _promised(self, name: str) -> TensorDescription:
-        what = self._description
-        every = {"X": what.X, "G": what.G, "Z": what.Y, "Y": what.Y}
-        return every.get(name) or TensorDescription(what.X.element)
+        return what.y_shape(self._batch_size)
 
     @property
     def size(self) -> Rows:
         return Rows(self._batch_size)
 
-    def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
-        """The kernel calls over the memory of `places`; for an empty batch, they still write Y."""
-        needed = planned.workspace_bytes(self.size, self._threads)
-        return planned.launches(self._problem(places, places.workspace(needed)))
+    @property
+    def _is_empty(self) -> bool:
+        """Never: for an empty batch, kernels still write Y."""
+        return False
+
+    def _lead_of(self, shape: Ints) -> Ints:
+        """None: the dimension of products is one of each operand's own."""
+        return ()
+
+    def _every(self) -> dict[str, Placed]:
+        unread = () if self._batch_size else ("X", "G")
+        return {name: item for name, item in super()._every().items() if name not in unread}
+
+    def _placed_of(self, name: str, item: TensorView) -> Placed:
+        return Placed.of(item, self._described(name), self._device, len(item.shape))
+
+    def _strides(self, name: str, item: Placed) -> Ints:
+        """Of X and G those of (product, batch, features), of Y and Z the canonical ones."""
+        what, own = self._description, item.own
+        if name.startswith("factors"):
+            return own
+        if name in ("X", "G"):
+            return (*own[:-2], own[-1], own[-2]) if what.batch_last else own
+        if what.factors:
+            return (0, 0, 0, 0, *own)
+        lead = own[: len(what.lead)] or (0,)
+        rest = own[len(what.lead) :]
+        if what.tied:
+            q, p = rest
+            return (*lead, 0, 0, p, q)
+        i, p, q, lane = rest
+        return (*lead, i, lane, p, q)
 
     def _problem(self, places: Places, workspace: int) -> KSparseGradientProblem:
-        what = self._description
-        y = self._views["Y"]
-        form = form_for(y, what.Y, self._device)
-        result = self._weights(places.output("Y", y, form, read=self._source_is_result))
-        source = None
-        if self.output_op.beta:
-            source = result if self._source_is_result else self._weights(self._input(places, "Z"))
+        _, found = self._place(places)
         return KSparseGradientProblem(
             rows=self._batch_size,
-            x=self._matrix(places, "X"),
-            g=self._matrix(places, "G"),
-            y=result,
-            z=source,
+            x=_batched(found.get("X", NOTHING)),
+            g=_batched(found.get("G", NOTHING)),
+            y=found["Y"],
+            z=found.get("Z"),
             scalars=self.output_op.scalars,
             workspace=workspace,
-            factors=tuple(self._factor(places, name) for name in self._factors),
+            factors=tuple(item for name, item in found.items() if name.startswith("factors")),
         )
 
-    def _input(self, places: Places, name: str) -> TensorView:
-        """The operand as kernels read it: in place or as a copy, with its strides there."""
-        item = self._views[name]
-        form = form_for(item, self._promised(name), self._device)
-        place = places.input(name, item, form)
-        strides = item.strides if form is None else form.strides
-        return place.reshaped(item.shape, strides)
 
-    def _matrix(self, places: Places, name: str) -> Strided:
-        if not self._batch_size:
-            return NOTHING
-        place = self._input(places, name)
-        *lead, row, column = place.strides
-        if self._description.batch_last:
-            row, column = column, row
-        return Strided(pointer=place.pointer, strides=(row, column), batch=tuple(lead))
-
-    def _factor(self, places: Places, name: str) -> Strided:
-        place = self._input(places, name)
-        row, column = place.strides
-        return Strided(pointer=place.pointer, strides=(row, column))
-
-    def _weights(self, place: TensorView) -> Strided:
-        strides = place.strides
-        if self._description.factors:
-            return Strided(pointer=place.pointer, strides=(0, 0, 0, 0, strides[0]))
-        lead = 0
-        if self._description.lead:
-            lead, *rest = strides
-            strides = tuple(rest)
-        if self._description.tied:
-            q, p = strides
-            return Strided(pointer=place.pointer, strides=(lead, 0, 0, p, q))
-        i, p, q, lane = strides
-        return Strided(pointer=place.pointer, strides=(lead, i, lane, p, q))
+def _batched(item: Strided) -> Strided:
+    """X or G, whose first dimension is that of products if it has three."""
+    return Strided(pointer=item.pointer, strides=item.strides[-2:], batch=item.strides[:-2])

@@ -30,6 +30,7 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.shared import (
     INTEGERS,
     LISTS_OF_INTEGERS,
@@ -47,7 +48,7 @@ from kronop.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KSparseGradientDescription:
+class KSparseGradientDescription(Shaped):
     """One gradient of weights: the `description` of a `KSparseGradientOperation`.
 
     Attributes:
@@ -78,8 +79,8 @@ class KSparseGradientDescription:
         ...     math=kronop.MathInstruction.simt(kronop.float32), tile=None,
         ...     X=tensor, G=tensor, Y=tensor, epilogue=epilogue, pattern=(2, 3, 4, 5),
         ... )
-        >>> what.x_shape(16), what.g_shape(16), what.y_shape(16)
-        ((16, 40), (16, 30), (2, 3, 4, 5))
+        >>> what.operands(16), what.y_shape(16)
+        ({'X': (16, 40), 'G': (16, 30)}, (2, 3, 4, 5))
         >>> what.reference(np.ones((16, 40)), np.ones((16, 30))).max().item()  # sums over 16
         16.0
     """
@@ -136,26 +137,11 @@ class KSparseGradientDescription:
             return (sum(rows * columns for rows, columns in self.factors),)
         return (c, b) if self.tied else self.pattern
 
-    def x_shape(self, rows: int) -> tuple[int, ...]:
-        """Shape of X for a batch of `rows`."""
-        return self._operand(rows, inputs_of(self.pattern))
-
-    def g_shape(self, rows: int) -> tuple[int, ...]:
-        """Shape of G for a batch of `rows`."""
-        return self._operand(rows, outputs_of(self.pattern))
-
-    def y_shape(self, rows: int) -> tuple[int, ...]:
-        """Shape of Y and Z, whatever the batch."""
-        return (*self.lead, *self.weights)
-
-    def operands(self, rows: int) -> dict[str, Any]:
-        """Shapes of the operands that arguments take by these names, besides Z and Y, in the order
-        of `reference`, where there are no factors; of one that is a list, a list."""
-        return {"X": self.x_shape(rows), "G": self.g_shape(rows)}
-
-    def _operand(self, rows: int, features: int) -> tuple[int, ...]:
-        matrix = (features, rows) if self.batch_last else (rows, features)
-        return (*self.lead, *matrix)
+    def shapes(self, size: int) -> dict[str, Any]:
+        order = -1 if self.batch_last else 1
+        x, g = ((size, of(self.pattern))[::order] for of in (inputs_of, outputs_of))
+        y = (*self.lead, *self.weights)  # Whatever the batch.
+        return {"X": (*self.lead, *x), "G": (*self.lead, *g), "Y": y}
 
     def reference(
         self,
@@ -168,8 +154,8 @@ class KSparseGradientDescription:
         """The result by NumPy in float64.
 
         Args:
-            x: of `x_shape`.
-            g: of `g_shape`.
+            x: X, as of `shapes`.
+            g: G, likewise.
             z: like the result, or None.
             output_op: the epilogue's scalars; its defaults where None.
             factors: the matrices where the description has `factors`.

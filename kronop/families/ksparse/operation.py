@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kronop.core.operation import Operation
-from kronop.families.ksparse.arguments import KSparseArguments
-from kronop.families.ksparse.chain_arguments import KSparseChainArguments
+from kronop.families.ksparse.arguments import KSparseArguments, KSparseChainArguments
 from kronop.families.ksparse.chain_description import KSparseChainDescription
 from kronop.families.ksparse.declaration import CHAIN, GRADIENT, PRODUCT
 from kronop.families.ksparse.description import KSparseDescription

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, overload
 from kronop.args.device import target_of
 from kronop.args.tensor import check_element, describe, empty, view
 from kronop.core import prepared
-from kronop.core.calls import finish
+from kronop.core.calls import finish, operation_of, plain
 from kronop.descriptions.datatype import float32, int8
 from kronop.descriptions.shared import Array
-from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.kron.api import factors_of
 from kronop.families.kron.description import Side
@@ -98,12 +97,14 @@ def quantized_gemkm(
     factors = factors_of(factors, Side.Right)
     clip = check_clip(clip)
     q, scales = _new(x, factors, bits) if out is None else _given(out, bits)
-    slots = {f"factors[{index}]": 1 + index for index in range(len(factors))}
-    slots["scales"] = 4 + len(factors)
     tensors = [x, *factors, None, None, q, scales]
     result, lesson = prepared.repeat(("quantized_gemkm", bits), clip, 0.0, tensors, results=2)
     if result is None:
-        finish(quantized_arguments(x, factors, bits, clip, q, scales), lesson, slots)
+        finish(
+            quantized_arguments(x, factors, bits, clip, q, scales),
+            lesson,
+            {"scales": 4 + len(factors)},
+        )
     if out is not None:
         return out
     return (_as(q, "uint8") if bits == 4 else q), scales
@@ -125,7 +126,8 @@ def quantized_arguments(
     shapes = tuple(view(item, f"factors[{at}]").shape for at, item in enumerate(factors))
     result_shapes(x_view.shape, shapes, bits)
     matrices = tuple(shape[-2:] for shape in shapes)
-    operation = _operation(target_of(x_view), describe(x_view, "X"), matrices, bits)
+    described = (describe(x_view, "X"), plain(x_view.element), Y, EPILOGUE, matrices)
+    operation = operation_of(QuantizedKronOperation, target_of(x_view), *described, bits=bits)
     return QuantizedKronArguments(
         operation=operation, X=x, factors=factors, clip=clip, Y=q, scales=scales
     )
@@ -189,11 +191,3 @@ def _as(tensor: Any, name: str) -> Any:
 
 
 _result_shapes = functools.lru_cache(maxsize=256)(result_shapes)
-
-
-@functools.lru_cache(maxsize=256)
-def _operation(
-    target: str, X: TensorDescription, factors: tuple[tuple[int, ...], ...], bits: int
-) -> QuantizedKronOperation:
-    F = TensorDescription(X.element)
-    return QuantizedKronOperation(target, None, X, F, Y, EPILOGUE, factors, bits=bits)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 
-from kronop.args.checks import check_overlap, check_writable, description_of
+from kronop.args.base import Arguments
+from kronop.args.checks import check_overlap, check_writable
+from kronop.args.operands import Operand
+from kronop.args.placing import Placed, Results
 from kronop.args.protocols import OperationLike, Places
 from kronop.args.strides import Broadcast, Shape, broadcast_shapes
-from kronop.args.tensor import check_element, empty, view
-from kronop.args.view import TensorView, contiguous_strides
-from kronop.descriptions.datatype import DataType, float32, int8
+from kronop.args.tensor import empty, view
+from kronop.args.view import Device, TensorView, contiguous_strides
+from kronop.descriptions.datatype import float32
 from kronop.descriptions.scalars import scalar
+from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.arguments import KronMatmulArguments
 from kronop.families.kron.description import Side
@@ -25,6 +30,7 @@ from kronop.families.quantized.description import (
     QuantizedKronProblem,
     check_bits,
 )
+from kronop.tensors import Tensor
 
 
 class QuantizedKronArguments(KronMatmulArguments):
@@ -60,51 +66,67 @@ class QuantizedKronArguments(KronMatmulArguments):
         ((3, 2), (3, 1))
     """
 
+    describes: ClassVar[type] = QuantizedKronDescription
+    operands = (
+        *KronMatmulArguments.operands,
+        Operand("scales", "ms", like=TensorDescription(float32), optional=True),
+    )
+    called: ClassVar[Mapping[str, str]] = MappingProxyType({"Y": "q"})
+    _description: QuantizedKronDescription
+
     def __init__(
         self,
         *,
         operation: OperationLike,
-        X: Any,
-        factors: Sequence[Any],
+        X: Tensor,
+        factors: Sequence[Tensor],
         clip: float = 1.0,
-        Y: Any = None,
-        scales: Any = None,
+        Y: Tensor = None,
+        scales: Tensor = None,
     ) -> None:
-        self._quantized = description_of(operation, QuantizedKronDescription)
-        self._clip = check_clip(clip)
-        self._given_scales = scales
-        super().__init__(operation=operation, X=X, factors=factors, Y=Y)
-        like = self._operands["X"].view
-        self.scales = empty(like, self._shapes[1], float32) if scales is None else scales
-        self._scales = view(self.scales, "scales")
+        Arguments.__init__(self, operation, None)
+        self._clip, self.scales = check_clip(clip), scales
+        self._accept(X=X, factors=factors, Y=Y, scales=scales)
 
     @property
-    def results(self) -> tuple[Any, ...]:
+    def results(self) -> tuple[Tensor, ...]:
         return self.Y, self.scales
 
-    def _read(self, X: Any, factors: Sequence[Any], Z: Any, Y: Any) -> dict[str, TensorView]:
-        """As for products, with a Y that has been checked: as q, since it is called so by those who
-        get both results."""
-        views = super()._read(X, factors, Z, None)
-        shapes = [item.shape for name, item in views.items() if name.startswith("factors")]
-        self._shapes = result_shapes(view(X, "X").shape, shapes, self._quantized.bits)
-        others = dict(views)
-        for name, result, element in (("q", Y, int8), ("scales", self._given_scales, float32)):
-            if result is not None:
-                item = view(result, name)
-                _check_result(item, name, self._shapes[name == "scales"], element, others)
-                others[name] = item
-        if Y is not None:
-            views["Y"] = self._with_rows(others["q"], "Y")
-        return views
+    @property
+    def _outputs(self) -> Results:
+        return {"Y": False, "scales": False}
 
-    def _new_result(self, like: TensorView) -> TensorView:
-        self.Y = empty(like, self._shapes[0], self._quantized.Y.element)
-        return self._with_rows(view(self.Y, "Y"), "Y")
+    def _fit(self, views: dict[str, TensorView]) -> Shape:
+        """As for products, but with results of other shapes."""
+        given = {name: views.pop(name) for name in self._outputs if name in views}
+        shapes = [item.shape for name, item in views.items() if name != "X"]
+        bytes_of, scales = result_shapes(views["X"].shape, shapes, self._description.bits)
+        for name, shape in (("Y", bytes_of), ("scales", scales)):
+            if name in given:
+                _check_result(given[name], self._called(name), shape, views["X"].device)
+        product = super()._fit(views)
+        views |= given
+        if "Y" in given:
+            views["Y"] = self._with_rows(given["Y"], "Y")
+        self._shape_of_scales = scales
+        return (*product[:-1], self._description.row_bytes)
+
+    def _end(self, views: dict[str, TensorView]) -> None:
+        if "scales" in views:
+            check_writable(views["scales"], "scales")
+            others = {self._called(name): item for name, item in views.items() if name != "scales"}
+            check_overlap(views["scales"], others, None, "scales")
+        else:
+            self.scales = empty(views["X"], self._shape_of_scales, float32)
+            views["scales"] = view(self.scales, "scales")
+
+    def _every(self) -> dict[str, Placed]:
+        """The operands of the product: scales lie one after the other."""
+        return {name: item for name, item in super()._every().items() if name != "scales"}
 
     def _problem(self, places: Places, workspace: int) -> Any:  # Of another family than kron's.
         product = super()._problem(places, workspace)
-        scales = places.output("scales", self._scales, None, read=False)
+        scales = places.output("scales", self._views["scales"], None, read=False)
         return QuantizedKronProblem(product=product, scales=scales.pointer, clip=self._clip)
 
 
@@ -153,12 +175,8 @@ def check_clip(clip: Any) -> float:
     return value
 
 
-def _check_result(
-    item: TensorView, name: str, shape: Shape, element: DataType, others: Mapping[str, TensorView]
-) -> None:
-    """Refuses a tensor that is no place for a result beside the other operands."""
-    check_element(item.element, element, name)
-    device = others["X"].device
+def _check_result(item: TensorView, name: str, shape: Shape, device: Device) -> None:
+    """Refuses a tensor that is no place for a result of this shape."""
     if item.shape != shape or item.device != device:
         raise ArgumentError(
             mismatch(
@@ -178,5 +196,3 @@ def _check_result(
                 hint="pass a new tensor, or none",
             )
         )
-    check_writable(item, name)
-    check_overlap(item, others, None, name)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from kronop.core.command import DEFAULT_ROWS, Command, Flag
-from kronop.errors import ArgumentError, mismatch
+from kronop.core.command import DEFAULT_ROWS, Command, Common, Flag, MakeTensor
+from kronop.errors import ArgumentError
 from kronop.families.kron.command import one_shape, shape_of
 from kronop.families.quantized.api import quantized_arguments
 from kronop.families.quantized.arguments import QuantizedKronArguments
@@ -31,18 +30,14 @@ class _Command(Command):
         return shape_of(shapes[0])[0]
 
     def operation(
-        self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
+        self, options: argparse.Namespace, shapes: Sequence[str], common: Common
     ) -> QuantizedKronOperation:
         target, tile, X, F, *_ = common
         factors = shape_of(one_shape("quantized", shapes))[1]
         return QuantizedKronOperation(target, tile, X, F, Y, EPILOGUE, factors, bits=_bits(options))
 
     def arguments(
-        self,
-        options: argparse.Namespace,
-        shape: str,
-        rows: int | None,
-        tensor: Callable[[tuple[int, ...]], Any],
+        self, options: argparse.Namespace, shape: str, rows: int | None, tensor: MakeTensor
     ) -> QuantizedKronArguments:
         own, shapes = shape_of(shape)
         x = tensor((rows or own or DEFAULT_ROWS, math.prod(item[0] for item in shapes)))
@@ -57,5 +52,5 @@ def _bits(options: argparse.Namespace) -> int:
     if text is None:
         return _DEFAULT_BITS
     if text not in ("4", "8"):
-        raise ArgumentError(mismatch("--bits", expected="4 or 8", got=text, hint="4 is usual"))
+        raise ArgumentError("--bits", expected="4 or 8", got=text, hint="4 is usual")
     return int(text)

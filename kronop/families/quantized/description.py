@@ -102,9 +102,8 @@ class QuantizedKronDescription(KronMatmulDescription):
         """Bytes of a row of Y."""
         return self.output_columns * self.bits // 8
 
-    def y_shape(self, rows: int) -> tuple[int, int]:
-        """Shape of Y, without batch dimensions, for M = `rows`."""
-        return rows, self.row_bytes
+    def shapes(self, size: int) -> dict[str, Any]:
+        return {**KronMatmulDescription.shapes(self, size), "Y": (size, self.row_bytes)}
 
     @property
     def product(self) -> KronMatmulDescription:

@@ -13,7 +13,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.strided import Strided
 from kronop.emit.cuda.operands import round_up
 from kronop.emit.design import Design, Pipeline, Runnable
-from kronop.emit.plan import Plan, Step
+from kronop.emit.plan import PerRow, Plan, Step
 from kronop.families.quantized.description import QuantizedKronDescription, QuantizedKronProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -115,8 +115,10 @@ def rounded(
             entry=f"quantized_rows_{what.X.element.short}_{what.output_columns}"
             f"_s{what.bits}_{plan.target.arch}",
             design=rows,
-            bytes_per_row=what.output_columns * what.X.element.bytes + what.row_bytes + 4,
-            operations_per_row=4 * what.output_columns,
+            per_row=PerRow(
+                bytes=what.output_columns * what.X.element.bytes + what.row_bytes + 4,
+                operations=4 * what.output_columns,
+            ),
             note="a scale for each row of the product, and its integers",
         )
         pipeline = Rounded(product=plan.runnable, rows=rows)

@@ -83,9 +83,9 @@ def _choose(patterns: tuple[Pattern, ...], name: str, device: Device, batch_last
         for step in _operation(target, name, pattern, batch_last).plan.steps
     ]
     kernel = sum(
-        launch + max(step.bytes_per_row, step.operations_per_row / of_kernel)
-        for step in steps
-        if step.bytes_per_row  # Steps without rows (packing weights) are shared by all rows.
+        launch + max(work.bytes, work.operations / of_kernel)
+        for work in (step.per_row for step in steps)
+        if work  # All rows share the other steps, which pack weights.
     )
     inputs, outputs = inputs_of(patterns[0]), outputs_of(patterns[-1])
     moved = (inputs + outputs) * TENSOR_TYPES[name].bytes

@@ -11,7 +11,7 @@ import numpy as np
 import kronop
 from kronop import kernels
 from kronop.emit.plan import Plan
-from kronop.families.distance import product_api
+from kronop.families.distance import api
 from kronop.families.distance.form import Bound
 from kronop.families.distance.product_size import KernelMatmulSize
 from tests import support
@@ -51,7 +51,7 @@ class Case:
         values = drawn.bound_on(self.bound, self.element, device)
 
         def call(out: Any) -> None:
-            product_api.product_of(x1, x2, v, values, out)
+            api.product_of(x1, x2, v, values, out)
 
         wanted, bound = self._expected()
         return drawn.trouble(call, wanted, bound, self.element, device, self.layouts[3])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from kronop.args.device import target_of
 from kronop.args.tensor import describe
 from kronop.core import prepared
-from kronop.core.calls import describe_output, epilogue_of, finish, operand_of
+from kronop.core.calls import describe_output, epilogue_of, finish, operand_of, operation_of
 from kronop.descriptions.shared import beta_beside
 from kronop.descriptions.tensor import TensorDescription
 from tests.families.scaled.arguments import ScaledArguments
@@ -24,7 +23,7 @@ def scaled(
     if result is not None:
         return result
     arguments = scaled_arguments(x, w, alpha, beta, z, out)
-    return finish(arguments, lesson, {"W": 1, "Z": 2})
+    return finish(arguments, lesson)
 
 
 def scaled_arguments(
@@ -32,14 +31,8 @@ def scaled_arguments(
 ) -> ScaledArguments:
     x_view = operand_of(x)
     Y = describe_output(x_view.element, x_view.shape[1], z, out)
-    operation = _operation(target_of(x_view), describe(x_view, "X"), Y, x_view.shape[1])
+    X, W = describe(x_view, "X"), TensorDescription(x_view.element)
+    described = (X, W, Y, epilogue_of(X.element, Y, None), x_view.shape[1])
+    operation = operation_of(ScaledOperation, target_of(x_view), *described)
     output_op = operation.epilogue_type(alpha, beta)
     return ScaledArguments(operation=operation, X=x, W=w, Z=z, Y=out, output_op=output_op)
-
-
-@functools.lru_cache(maxsize=64)
-def _operation(
-    target: str, X: TensorDescription, Y: TensorDescription, columns: int
-) -> ScaledOperation:
-    W, epilogue = TensorDescription(X.element), epilogue_of(X.element, Y, None)
-    return ScaledOperation(target, None, X, W, Y, epilogue, columns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kronop.artifacts import Status
-from kronop.emit.plan import Plan, Step
+from kronop.emit.plan import PerRow, Plan, Step
 from kronop.size import Rows
 from kronop.target import Target
 from tests.families.scaled.description import ScaledDescription
@@ -21,8 +21,10 @@ def plans(
     step = Step(
         entry=name.replace("-", "_"),
         design=_design(what, target),
-        bytes_per_row=what.columns * (2 * what.X.element.bytes + what.Y.element.bytes),
-        operations_per_row=what.columns,
+        per_row=PerRow(
+            bytes=what.columns * (2 * what.X.element.bytes + what.Y.element.bytes),
+            operations=what.columns,
+        ),
         note="X times W",
     )
     return (Plan(target=target, steps=(step,)),)

@@ -11,13 +11,14 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.shared import check_operands, check_sizes
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScaledDescription:
+class ScaledDescription(Shaped):
     """Attributes: as of other families; `columns`: N."""
 
     math: MathInstruction
@@ -32,15 +33,8 @@ class ScaledDescription:
         check_operands(self.math, self.tile, self.epilogue, {"X": self.X, "W": self.W}, self.Y)
         check_sizes("columns", ("N",), (self.columns,))
 
-    def x_shape(self, rows: int) -> tuple[int, int]:
-        return rows, self.columns
-
-    y_shape = x_shape
-
-    def operands(self, rows: int) -> dict[str, Any]:
-        """Shapes of the operands that arguments take by these names, besides Z and Y, in the order
-        of `reference`; of one that is a list, a list."""
-        return {"X": self.x_shape(rows), "W": self.x_shape(rows)}
+    def shapes(self, size: int) -> dict[str, Any]:
+        return dict.fromkeys("XWY", (size, self.columns))
 
     def reference(
         self, x: Any, w: Any, z: Any = None, output_op: EpilogueArguments | None = None
@@ -56,7 +50,7 @@ class ScaledProblem:
     items: int
     x: int
     w: int
-    z: int
     y: int
     scalars: tuple[float, ...]
     threads: int
+    z: int = 0

@@ -232,8 +232,6 @@ def pack_step(product: GroupContract, entry: str) -> Step:
     return Step(
         entry=f"pack_{entry}",
         design=packing(product),
-        bytes_per_row=0,
-        operations_per_row=0,
         note=f"weights in the order of products, {bytes_of_weights} bytes for each group",
     )
 

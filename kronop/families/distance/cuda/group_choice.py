@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 from kronop.descriptions.datatype import float32
@@ -61,4 +60,4 @@ def steps(what: DistanceDescription, target: Target, pipeline: PackedDistances) 
         multiplied=product.element.bytes,
         products=PRODUCTS_OF_SPLIT if product.split else 1,
     )
-    return dataclasses.replace(pack, bytes_per_row=0, operations_per_row=0), multiply
+    return pack, multiply

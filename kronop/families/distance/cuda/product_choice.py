@@ -16,9 +16,9 @@ from kronop.families.distance.cuda.product_design import ProductTile
 from kronop.families.distance.cuda.product_expanded import ProductMma
 from kronop.families.distance.cuda.product_packing import ProductPack, ProductSum
 from kronop.families.distance.cuda.product_pipeline import KernelMatmul, ProductsOfPoints
+from kronop.families.distance.description import KernelMatmulDescription
 from kronop.families.distance.floors import LeastAroundMatmul
 from kronop.families.distance.form import TermKind
-from kronop.families.distance.product_description import KernelMatmulDescription
 from kronop.families.distance.product_size import USUAL, KernelMatmulSize
 from kronop.families.distance.steps import least_of_matmul, step_of
 from kronop.machine import Feature

@@ -138,12 +138,12 @@ class ProductSum(Design):
 
     def launches(self, problem: PlacedProduct, target: Target) -> tuple[Launch, ...]:
         p = problem.problem
-        held = p.values[-1] if self.regularized else Value(0.0)
+        held = p.values[-1] if self.regularized else Value()
         values = {
             "partial": problem.partial,
             **parts.strided_values(p, ("y", "z", "v")),
-            "regularization": held.pointer,
-            "regularization_batch": padded(held.batch),
+            "regularization": held.memory.pointer,
+            "regularization_batch": padded(held.memory.batch),
             "number": held.number,
             "shares": problem.shares,
             "problems": math.prod(p.batch),

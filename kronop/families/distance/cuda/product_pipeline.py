@@ -22,7 +22,7 @@ from kronop.families.distance.cuda.product_places import (
     aligned,
     points_batch,
 )
-from kronop.families.distance.product_description import KernelMatmulProblem
+from kronop.families.distance.description import KernelMatmulProblem
 from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.frozen import dataclass
 from kronop.target import Target

@@ -7,8 +7,7 @@ import math
 from kronop.artifacts import Decision
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, Strided, padded
 from kronop.emit.cuda import operands
-from kronop.families.distance.description import varying
-from kronop.families.distance.product_description import KernelMatmulProblem
+from kronop.families.distance.description import KernelMatmulProblem, varying
 from kronop.frozen import dataclass
 
 _ALIGNED = 256

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from kronop.errors import ArgumentError
-from kronop.families.distance import product_api
+from kronop.families.distance import api
 from kronop.families.distance.form import Form, TermKind, sum_of, value_of
 from kronop.families.distance.shape_arguments import product_shape
 from kronop.families.distance.torch import sums
@@ -43,7 +43,7 @@ _SMOOTH = (TermKind.Two, TermKind.Dot, TermKind.NormA, TermKind.NormB)
 
 def _compute(given: Named) -> Tensor:
     bound = Values.given(given).bound(Form.from_text(given.form))
-    return product_api.product_of(given.x1, given.x2, given.v, bound)
+    return api.product_of(given.x1, given.x2, given.v, bound)
 
 
 def _fake(given: Named) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kronop.artifacts import Status
 from kronop.emit.plan import Plan
 from kronop.emit.x86.planning import common_status
-from kronop.families.distance.product_description import KernelMatmulDescription
+from kronop.families.distance.description import KernelMatmulDescription
 from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.families.distance.steps import least_of_matmul, step_of
 from kronop.families.distance.x86.product_design import ProductTiles

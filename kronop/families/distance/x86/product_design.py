@@ -9,9 +9,9 @@ from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.emit.design import Instantiation, package_folder
 from kronop.emit.x86 import planning
 from kronop.families.distance import parts
+from kronop.families.distance.description import KernelMatmulProblem
 from kronop.families.distance.form import Form
 from kronop.families.distance.parts import constants_of
-from kronop.families.distance.product_description import KernelMatmulProblem
 from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.families.distance.x86.design import RegisterTiles
 from kronop.frozen import dataclass

@@ -86,8 +86,6 @@ def plan(element: DataType, target: Target) -> Plan:
     step = Step(
         entry=planning.kernel_name("select", element, "rows", target),
         design=SelectRows(element=element, vector_bytes=target.vector_bytes),
-        bytes_per_row=element.bytes,
-        operations_per_row=1,
         note="the first numbers of each row",
     )
     return Plan(target=target, steps=(step,))

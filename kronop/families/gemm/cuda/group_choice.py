@@ -214,7 +214,5 @@ def _split_step(design: Design, target: Target) -> Step:
     return Step(
         entry=f"gemm_split_{target.arch}",
         design=design,
-        bytes_per_row=0,
-        operations_per_row=0,
         note="float32 as two TF32 numbers each",
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from kronop.artifacts import KernelSignature, Launch, Status, TensorMap
+from kronop.artifacts import KernelSignature, Launch, Status
 from kronop.descriptions.datatype import FLOAT8, DataType, bfloat16, float16, float32, int8
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
@@ -38,6 +38,7 @@ from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
 from kronop.machine import MEASURED
 from kronop.target import Target
+from kronop.tensor_map import TensorMap
 
 _TEAM, _TEAMS = 128, 2
 # 64 lines, of which operands and results consist.
@@ -337,6 +338,6 @@ class GemmGroup(Design):
             count, item = PLANES * count, replace(item, batch=(wide * item.row,))
         along, across = (wide, depth) if turned else (depth, wide)
         step = item.column if turned else item.row
-        box = (LINE_BYTES // self.source.bytes, self.slab if turned else lines)
+        box = (LINE_BYTES // self.source.bytes, self.slab if turned else lines, 1)
         rounds = self.source is float32 and not self.split
         return tensor_map(item, (along, across, count), step, box, self.source, rounds)

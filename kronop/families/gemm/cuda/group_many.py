@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from kronop.artifacts import Block, Field, KernelSignature, Launch, Scalar, TensorMap
+from kronop.artifacts import Block, Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, Wrapping
@@ -16,6 +16,7 @@ from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.grouped_description import GemmGroupedProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
+from kronop.tensor_map import TensorMap
 
 # Members of a launch: the parameters of a kernel have at most 32,764 bytes.
 _MEMBERS, _MOST_BYTES, _ALIGNMENT = 56, 32764, 64

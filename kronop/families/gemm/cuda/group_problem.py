@@ -7,12 +7,13 @@ import operator
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kronop.artifacts import Block, TensorMap
+from kronop.artifacts import Block
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.strided import NOTHING, Strided
 from kronop.emit.cuda import operands
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.gemm.description import GemmProblem
+from kronop.tensor_map import TensorMap
 
 # What addresses and strides of a mapped tensor are multiples of, in bytes.
 GRANULE = 16
@@ -113,7 +114,7 @@ def tensor_map(
     item: Strided,
     extents: tuple[int, int, int],
     step: int,
-    box: tuple[int, int],
+    box: tuple[int, int, int],
     element: DataType,
     rounds: bool,
 ) -> TensorMap:
@@ -126,6 +127,7 @@ def tensor_map(
     return TensorMap(
         address=item.pointer,
         element=element.name,
+        element_bytes=element.bytes,
         extents=extents,
         strides=(step * element.bytes or usual, apart * element.bytes or usual),
         box=box,

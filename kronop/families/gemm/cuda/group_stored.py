@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kronop.artifacts import Field, KernelSignature, Scalar, TensorMap
+from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import NOTHING
@@ -18,6 +18,7 @@ from kronop.families.gemm.cuda.group_problem import (
     tensor_map,
 )
 from kronop.families.gemm.description import GemmProblem
+from kronop.tensor_map import TensorMap
 
 _POINTERS = ("y", "z", "bias")
 _NUMBERS = (
@@ -54,7 +55,7 @@ def values_of(output: DataType, part: GemmProblem) -> dict[str, Any]:
     y, bias, maps = part.y, part.bias or NOTHING, _maps(output, part)
     result: TensorMap | bytes = b""
     if maps:
-        box, extents = (LINE_BYTES // output.bytes, 64), (part.n, part.m, part.problems)
+        box, extents = (LINE_BYTES // output.bytes, 64, 1), (part.n, part.m, part.problems)
         result = tensor_map(y, extents, y.row, box, output, False)
     return {
         "y_map": result,

@@ -23,7 +23,7 @@ from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS
 from kronop.errors import ArgumentError
 from kronop.families.gemm import api
-from kronop.families.gemm.shape_arguments import check_others, extents_of_product, leading
+from kronop.families.gemm.shape_arguments import check_others, product_of
 from kronop.families.gemm.torch.activations import RULES
 from kronop.torch.checks import check_kind, common_shape, element_of, torch_type
 from kronop.torch.declaration import Autocast, Direct, Gradients, Named, Operator, Prepared
@@ -60,10 +60,10 @@ def result_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
         ArgumentError, ElementTypeError: as of `result_of`.
     """
     shapes = tuple(a.shape), tuple(b.shape)
-    m, n, _ = extents_of_product(*shapes)
+    (m, n, _), lead = product_of(*shapes, broadcast=common_shape)
     multiplied(a)
     check_kind("b", b, a.dtype, _HINT)
-    return (*leading(*shapes, broadcast=common_shape), m, n)
+    return (*lead, m, n)
 
 
 def result_kind(a: Tensor) -> torch.dtype:

@@ -53,8 +53,7 @@ def _plan(
             Step(
                 entry=entry,
                 design=placed[-1],
-                bytes_per_row=work.bytes_per_row,
-                operations_per_row=work.operations_per_row,
+                per_row=work.per_row,
                 note=note,
             )
         )

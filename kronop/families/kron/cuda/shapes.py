@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from kronop.artifacts import Decision
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.plan import PerRow
 from kronop.frozen import dataclass, derived
 
 Shape = tuple[int, int]
@@ -85,12 +86,6 @@ class PassWork(Decision):
     def accumulator(self) -> DataType:
         return self.math.element_accumulator
 
-    @property
-    def bytes_per_row(self) -> int:
-        """Memory traffic for a row of X."""
-        shape, ends = self.shape, self.ends
-        return shape.columns_in * ends.source.bytes + shape.columns_out * ends.output.bytes
-
     @derived
     def bytes_per_element(self) -> float:
         """Memory traffic for an element of X."""
@@ -98,10 +93,14 @@ class PassWork(Decision):
         return ends.source.bytes + ends.output.bytes * shape.group_out / shape.group_in
 
     @property
-    def operations_per_row(self) -> int:
-        """Multiplications and additions for a row of X."""
-        order = sorted(self.shape.group, key=shrinking)
-        return 2 * multiply_adds(order, self.shape.left, self.shape.right)
+    def per_row(self) -> PerRow:
+        """The least work for a row of X."""
+        shape, ends = self.shape, self.ends
+        order = sorted(shape.group, key=shrinking)
+        return PerRow(
+            bytes=shape.columns_in * ends.source.bytes + shape.columns_out * ends.output.bytes,
+            operations=2 * multiply_adds(order, shape.left, shape.right),
+        )
 
 
 def shrinking(shape: Shape) -> float:

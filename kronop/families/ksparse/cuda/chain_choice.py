@@ -13,7 +13,7 @@ from kronop.emit.cuda.contraction.mma import MmaContract
 from kronop.emit.cuda.contraction.mma_choice import lanes_of
 from kronop.emit.cuda.contraction.mma_room import OUTPUTS, ROWS, SLAB
 from kronop.emit.cuda.contraction.work import Contraction
-from kronop.emit.plan import Step
+from kronop.emit.plan import PerRow, Step
 from kronop.families.ksparse.cuda import chain_cost
 from kronop.families.ksparse.cuda.chain_design import ChainMma, PairProduct
 from kronop.families.ksparse.cuda.chain_pair import Pair, pairs
@@ -162,8 +162,10 @@ def chain_step(
     return Step(
         entry=f"ksparse_pair_{x.short}_{'_then_'.join(names)}_{order}_{y.short}"
         f"_{second.epilogue.name}_{target.arch}",
-        bytes_per_row=first.input_columns * x.bytes + second.output_columns * y.bytes,
-        operations_per_row=sum(works),
+        per_row=PerRow(
+            bytes=first.input_columns * x.bytes + second.output_columns * y.bytes,
+            operations=sum(works),
+        ),
         note=f"{first.pattern} then {second.pattern}, {order}, {design}",
         design=design,
     )

@@ -12,7 +12,7 @@ from kronop.emit.cuda.contraction import cost
 from kronop.emit.cuda.contraction.choice import MOST_REFUSED, even_candidates
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.cuda.machine import hertz
-from kronop.emit.plan import Plan, Step
+from kronop.emit.plan import PerRow, Plan, Step
 from kronop.families.ksparse.cuda import parted_choice
 from kronop.families.ksparse.cuda.product import KSparseProduct
 from kronop.families.ksparse.description import KSparseDescription
@@ -135,7 +135,9 @@ def _step(description: KSparseDescription, chosen: KSparseProduct, target: Targe
         entry=f"ksparse_{x.short}_{a}_{b}_{c}_{d}_{first}_{y.short}_{description.epilogue.name}"
         f"_{target.arch}",
         design=chosen.product,
-        bytes_per_row=description.input_columns * x.bytes + description.output_columns * y.bytes,
-        operations_per_row=2 * a * b * c * d,
+        per_row=PerRow(
+            bytes=description.input_columns * x.bytes + description.output_columns * y.bytes,
+            operations=2 * a * b * c * d,
+        ),
         note=f"I_{a} x dense({b}, {c}) x I_{d}, {first}, tiles of {chosen}",
     )

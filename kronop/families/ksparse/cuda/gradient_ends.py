@@ -65,7 +65,7 @@ class _End(Design):
     def step(self, target: Target) -> Step:
         name, note = self.told
         entry = f"{name}_{self.epilogue.name}_{target.arch}"
-        return Step(entry=entry, bytes_per_row=0, operations_per_row=0, note=note, design=self)
+        return Step(entry=entry, note=note, design=self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import hertz
 from kronop.emit.design import InWorkspace
-from kronop.emit.plan import Step
+from kronop.emit.plan import PerRow, Step
 from kronop.families.ksparse.cuda.lanes import MoveLanes
 from kronop.families.ksparse.gradient_description import KSparseGradientProblem
 from kronop.frozen import dataclass
@@ -109,8 +109,7 @@ class GradientSums(InWorkspace):
         columns = a * (b + c) * d
         step = Step(
             entry=f"{self.label}_{target.arch}",
-            bytes_per_row=columns * self.work.element.bytes,
-            operations_per_row=2 * a * b * c * d,
+            per_row=PerRow(bytes=columns * self.work.element.bytes, operations=2 * a * b * c * d),
             note=f"sums over rows of {columns} elements, tiles of {self}",
             design=self,
         )

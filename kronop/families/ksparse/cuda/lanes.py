@@ -10,7 +10,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, InWorkspace, package_folder
-from kronop.emit.plan import Step
+from kronop.emit.plan import PerRow, Step
 from kronop.frozen import dataclass, derived
 from kronop.target import Target
 
@@ -157,8 +157,9 @@ class MoveLanes(InWorkspace):
         return Step(
             entry=entry,
             design=self,
-            bytes_per_row=2 * groups * self.own * self.lanes * self.element.bytes,
-            operations_per_row=0,
+            per_row=PerRow(
+                bytes=2 * groups * self.own * self.lanes * self.element.bytes, operations=0
+            ),
             note=str(self),
         )
 

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from kronop.core import program
 from kronop.errors import ElementTypeError
-from kronop.families.ksparse.api import chain_patterns, ksmm, ksparse_arguments
-from kronop.families.ksparse.arguments import KSparseArguments
+from kronop.families.ksparse.api import chain_patterns, ksmm, sparse_arguments
 from kronop.families.ksparse.description import inputs_of
 from kronop.families.ksparse.gradient_api import gradient_arguments
 from kronop.families.ksparse.gradient_arguments import KSparseGradientArguments
@@ -34,13 +33,10 @@ def _product(
     out: Tensor | None = None,
 ) -> Tensor:
     """The product with one factor."""
-
-    def arguments() -> KSparseArguments:
-        pattern, scalars = tuple(weight.shape), (alpha, 0.0)
-        return ksparse_arguments(x, weight, pattern, last, bias, None, scalars, None, out)
-
+    scalars = (alpha, 0.0)
     return calls(
-        lambda: ksmm(x, weight, batch_last=last, alpha=alpha, bias=bias, out=out), arguments
+        lambda: ksmm(x, weight, batch_last=last, alpha=alpha, bias=bias, out=out),
+        lambda: sparse_arguments(x, [weight], last, bias, None, scalars, None, out),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from kronop.artifacts import Status
 from kronop.descriptions.math_instruction import OpClass
 from kronop.emit.cuda import operands
-from kronop.emit.plan import Plan, Step
+from kronop.emit.plan import PerRow, Plan, Step
 from kronop.families.kron.cuda import kron_choice
 from kronop.families.quantized.cuda.pair_design import PairDesign
 from kronop.families.quantized.cuda.rows_design import CudaRows
@@ -35,8 +35,10 @@ def plans(
     step = Step(
         entry=f"quantized_pair_{what.X.element.short}_{shape}_s{what.bits}_{target.arch}",
         design=design,
-        bytes_per_row=what.input_columns * what.X.element.bytes + what.row_bytes + 4,
-        operations_per_row=2 * design.multiply_adds,
+        per_row=PerRow(
+            bytes=what.input_columns * what.X.element.bytes + what.row_bytes + 4,
+            operations=2 * design.multiply_adds,
+        ),
         note=f"product of digits {design.contracted} by {design.produced}, a scale for each"
         " row and its integers",
     )

@@ -1,64 +1,106 @@
 // Copies of boxes of tensors between memory and shared memory, by the tensor memory accelerator.
 //
-// A tensor map describes a tensor of three axes, the first one contiguous, and the box that a
-// copy moves. What lies beyond the tensor's extents is read as 0 and not written, but for the
-// rest of 16 bytes that begin inside: tensors that are written have rows of whole 16 bytes. A
-// box lies in shared memory in rows of 128 bytes, swizzled as in group_products.cuh, at a
-// multiple of 1024 bytes.
+// A tensor map describes a tensor of one to five axes, the first one contiguous, and what a copy
+// moves: a box, or pixels of a tensor (C, W, H, D, N), as im2col takes them for a convolution. What
+// lies beyond the tensor's extents is read as 0 and not written, but for the rest of 16 bytes that
+// begin inside: tensors that are written have rows of whole 16 bytes. A copy lies in shared memory
+// line after line along the first axis. Lines of 128 bytes are swizzled as in group_products.cuh,
+// and begin at a multiple of 1024 bytes; other lines are not, and begin at a multiple of 128.
 #pragma once
 
 #include "barrier.cuh"
 
 namespace kronop {
 
-// What the driver encodes: cuTensorMapEncodeTiled.
+// What the driver encodes: cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col.
 struct alignas(64) TensorMap {
   unsigned char bytes[128];
 };
 
-// Where a box begins, in elements.
+// Where a box or a column of pixels begins, in elements along each axis of the tensor.
+template <int kAxes>
 struct BoxPlace {
-  int along, across, batch;
+  int at[kAxes];
+  KRONOP_INLINE constexpr int operator[](int axis) const { return axis < kAxes ? at[axis] : 0; }
 };
+template <class... Places>
+BoxPlace(Places...) -> BoxPlace<int(sizeof...(Places))>;
 
 #if !defined(KRONOP_EMULATION)
 KRONOP_INLINE void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
+KRONOP_INLINE unsigned in_shared(const void* pointer) {
+  return unsigned(__cvta_generic_to_shared(pointer));
+}
+
+// The instruction of PTX for the number of axes: `form` takes this number, the coordinates, and the
+// offsets of im2col. Every form has the five operands of KRONOP_PLACE first, then three more.
+#define KRONOP_OF_AXES(form)                                     \
+  if constexpr (kAxes == 1) form(1, "%0", );                     \
+  if constexpr (kAxes == 2) form(2, "%0, %1", );                 \
+  if constexpr (kAxes == 3) form(3, "%0, %1, %2", "%8");         \
+  if constexpr (kAxes == 4) form(4, "%0, %1, %2, %3", "%8, %9"); \
+  if constexpr (kAxes == 5) form(5, "%0, %1, %2, %3, %4", "%8, %9, %10")
+#define KRONOP_PLACE "r"(place[0]), "r"(place[1]), "r"(place[2]), "r"(place[3]), "r"(place[4])
+
 // Starts a copy of a box to this block's shared memory. The barrier's phase ends after its bytes
 // are there.
+template <int kAxes>
 KRONOP_INLINE void load_box(void* to, const TensorMap& map, Barrier& filled,
-                            const BoxPlace& place) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4, %5}], [%2];"
-      :
-      : "r"(unsigned(__cvta_generic_to_shared(to))), "l"(&map),
-        "r"(unsigned(__cvta_generic_to_shared(&filled))), "r"(place.along), "r"(place.across),
-        "r"(place.batch)
-      : "memory");
+                            const BoxPlace<kAxes>& place) {
+#define KRONOP_LOAD(axes, coordinates, offsets)                         \
+  asm volatile("cp.async.bulk.tensor." #axes                            \
+               "d.shared::cluster.global.mbarrier::complete_tx::bytes " \
+               "[%5], [%6, {" coordinates "}], [%7];" ::KRONOP_PLACE,   \
+               "r"(in_shared(to)), "l"(&map), "r"(in_shared(&filled))   \
+               : "memory")
+  KRONOP_OF_AXES(KRONOP_LOAD);
+#undef KRONOP_LOAD
 }
 // The same to the blocks of the cluster whose bits are set in `blocks`, at the same place in each,
 // with the barrier of each.
+template <int kAxes>
 KRONOP_INLINE void load_box_of_cluster(void* to, const TensorMap& map, Barrier& filled,
-                                       const BoxPlace& place, unsigned blocks) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;"
-      :
-      : "r"(unsigned(__cvta_generic_to_shared(to))), "l"(&map),
-        "r"(unsigned(__cvta_generic_to_shared(&filled))), "r"(place.along), "r"(place.across),
-        "r"(place.batch), "h"((unsigned short)blocks)
-      : "memory");
+                                       const BoxPlace<kAxes>& place, unsigned blocks) {
+#define KRONOP_LOAD(axes, coordinates, offsets)                                                    \
+  asm volatile("cp.async.bulk.tensor." #axes                                                       \
+               "d.shared::cluster.global.mbarrier::complete_tx::bytes"                             \
+               ".multicast::cluster [%5], [%6, {" coordinates "}], [%7], %8;" ::KRONOP_PLACE,      \
+               "r"(in_shared(to)), "l"(&map), "r"(in_shared(&filled)), "h"((unsigned short)blocks) \
+               : "memory")
+  KRONOP_OF_AXES(KRONOP_LOAD);
+#undef KRONOP_LOAD
+}
+// As load_box, for a map of pixels: `place` is that of a pixel, and `offset`, along W, H and D,
+// that of an element of the filter, which is not negative.
+template <int kAxes>
+KRONOP_INLINE void load_pixels(void* to, const TensorMap& map, Barrier& filled,
+                               const BoxPlace<kAxes>& place, const BoxPlace<kAxes - 2>& offset) {
+#define KRONOP_LOAD(axes, coordinates, offsets)                                      \
+  asm volatile("cp.async.bulk.tensor." #axes                                         \
+               "d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "       \
+               "[%5], [%6, {" coordinates "}], [%7], {" offsets "};" ::KRONOP_PLACE, \
+               "r"(in_shared(to)), "l"(&map), "r"(in_shared(&filled)),               \
+               "h"((unsigned short)offset[0]), "h"((unsigned short)offset[1]),       \
+               "h"((unsigned short)offset[2])                                        \
+               : "memory")
+  KRONOP_OF_AXES(KRONOP_LOAD);
+#undef KRONOP_LOAD
 }
 // Starts a copy of a box from shared memory, which this thread's proxy fence has published.
-KRONOP_INLINE void store_box(const void* from, const TensorMap& map, const BoxPlace& place) {
-  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];"
-               :
-               : "l"(&map), "r"(unsigned(__cvta_generic_to_shared(from))), "r"(place.along),
-                 "r"(place.across), "r"(place.batch)
-               : "memory");
+template <int kAxes>
+KRONOP_INLINE void store_box(const void* from, const TensorMap& map, const BoxPlace<kAxes>& place) {
+#define KRONOP_STORE(axes, coordinates, offsets)                                                  \
+  asm volatile("cp.async.bulk.tensor." #axes "d.global.shared::cta.bulk_group [%5, {" coordinates \
+               "}], [%6];" ::KRONOP_PLACE,                                                        \
+               "l"(&map), "r"(in_shared(from))                                                    \
+               : "memory")
+  KRONOP_OF_AXES(KRONOP_STORE);
+#undef KRONOP_STORE
 }
+#undef KRONOP_PLACE
+#undef KRONOP_OF_AXES
 KRONOP_INLINE void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Waits until the stores of this thread have read shared memory.
 KRONOP_INLINE void wait_for_reads_of_stores() {
@@ -69,7 +111,7 @@ KRONOP_INLINE void wait_for_reads_of_stores() {
 KRONOP_INLINE void expect_bytes(Barrier& filled, int bytes) {
   asm volatile("{.reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;}"
                :
-               : "r"(unsigned(__cvta_generic_to_shared(&filled))), "r"(bytes)
+               : "r"(in_shared(&filled)), "r"(bytes)
                : "memory");
 }
 // Arrives at the barrier at the same place in another block of the cluster.
@@ -78,7 +120,7 @@ KRONOP_INLINE void arrive_at(Barrier& barrier, int block) {
       "{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
       "mbarrier.arrive.shared::cluster.b64 _, [there];}"
       :
-      : "r"(unsigned(__cvta_generic_to_shared(&barrier))), "r"(block)
+      : "r"(in_shared(&barrier)), "r"(block)
       : "memory");
 }
 #endif

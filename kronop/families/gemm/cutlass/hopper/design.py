@@ -145,8 +145,8 @@ class CutlassHopper(HopperTile):
         depth, lines = LINE_BYTES // self.source.bytes, self.tile_n // self.cluster
         extents_a, extents_b = (part.k, part.m, part.problems), (part.k, part.n, part.problems)
         return {
-            "a_map": tensor_map(a, extents_a, a.row, (depth, self.tile_m), self.source, rounds),
-            "b_map": tensor_map(b, extents_b, b.row, (depth, lines), self.source, rounds),
+            "a_map": tensor_map(a, extents_a, a.row, (depth, self.tile_m, 1), self.source, rounds),
+            "b_map": tensor_map(b, extents_b, b.row, (depth, lines, 1), self.source, rounds),
             "prepared": part.workspace,
             "m": part.m,
             "n": part.n,

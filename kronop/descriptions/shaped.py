@@ -1,0 +1,36 @@
+"""The shapes of an operation's operands, which descriptions of all families tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Shape = tuple[int, ...]
+
+
+class Shaped:
+    """A base of descriptions."""
+
+    __slots__ = ()
+
+    def shapes(self, size: Any) -> dict[str, Any]:
+        """Shapes of the operands by name, in the order of `reference`, then of "Y", without batch
+        dimensions; of one that is a list, a list.
+
+        Args:
+            size: the rows M, or a size of the family. Extents that rows leave open are some number.
+        """
+        raise NotImplementedError
+
+    def x_shape(self, size: Any) -> Shape:
+        """The shape of the first operand."""
+        first: Shape = next(iter(self.shapes(size).values()))
+        return first
+
+    def y_shape(self, size: Any) -> Shape:
+        """The shape of Y and Z."""
+        found: Shape = self.shapes(size)["Y"]
+        return found
+
+    def operands(self, size: Any) -> dict[str, Any]:
+        """The shapes of all operands but Z and Y."""
+        return {name: shape for name, shape in self.shapes(size).items() if name != "Y"}

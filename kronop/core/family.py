@@ -97,6 +97,7 @@ class Family:
         bases: the names of the families that it builds on; it imports from no others.
         exports: the names it adds to `kronop`, each with the module that defines it.
         torch: the names it adds to `kronop.torch`, likewise; these modules import torch.
+        layers: the names it adds to `kronop.torch.nn`, likewise.
         jax: the names it adds to `kronop.jax`, likewise; these modules import JAX.
         command: its `Command` object for the command line; None if it has none.
         bench: the module behind `python -m kronop bench <name>`, or None.
@@ -107,6 +108,7 @@ class Family:
     bases: tuple[str, ...] = ()
     exports: Mapping[str, str]
     torch: Mapping[str, str] = field(default_factory=dict)
+    layers: Mapping[str, str] = field(default_factory=dict)
     jax: Mapping[str, str] = field(default_factory=dict)
     command: Later | None = None
     bench: str | None = None

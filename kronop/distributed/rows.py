@@ -20,6 +20,7 @@ from kronop.errors import ArgumentError
 from kronop.families.kron.api import gekmm, gemkm
 from kronop.families.kron.torch.gradient import gradients
 from kronop.frozen import dataclass
+from kronop.torch.declaration import Named
 
 
 def product(x: torch.Tensor, factors: Sequence[torch.Tensor], flow: Flow) -> torch.Tensor:
@@ -140,7 +141,8 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]  # mypy sees no t
                 _multiply(rows, places, turned, outer, flow.alpha)
                 return
             x, given = _whole(kept[at : at + flow.ranks]), _whole(rows)
-            found = iter(gradients(given, x, factors, flow.alpha, False, needs))
+            of = Named(grad=given, x=x, factors=factors, alpha=flow.alpha, left=False, needs=needs)
+            found = iter(gradients(of))
             if needs[0]:
                 for place, piece in zip(places, next(found).chunk(flow.ranks, 1), strict=True):
                     place.copy_(piece)

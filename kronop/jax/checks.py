@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
@@ -28,53 +28,44 @@ def array(name: str, item: object, dimensions: int) -> jax.Array:
     """
     if not isinstance(item, (jax.Array, np.ndarray)):
         raise ElementTypeError(
-            mismatch(
-                name,
-                expected="a JAX or NumPy array",
-                got=type(item).__name__,
-                hint="the functions of the same names in kronop and kronop.torch take tensors of"
-                " other frameworks",
-            )
+            name,
+            expected="a JAX or NumPy array",
+            got=type(item).__name__,
+            hint="the functions of the same names in kronop and kronop.torch take tensors of"
+            " other frameworks",
         )
     made = jnp.asarray(item)
     element_of(name, made.dtype)
     if any(jax.export.is_symbolic_dim(extent) for extent in made.shape):
         raise ArgumentError(
-            mismatch(
-                f"shape of {name}",
-                expected="extents that are numbers",
-                got=made.shape,
-                hint="kernels are planned for given shapes: jax.jit compiles a function for each"
-                " that it is called with",
-            )
+            f"shape of {name}",
+            expected="extents that are numbers",
+            got=made.shape,
+            hint="kernels are planned for given shapes: jax.jit compiles a function for each"
+            " that it is called with",
         )
     if made.ndim < dimensions:
         raise ArgumentError(
-            mismatch(
-                f"shape of {name}",
-                expected=f"at least {dimensions} dimensions",
-                got=made.shape,
-                hint="reshape it",
-            )
+            f"shape of {name}",
+            expected=f"at least {dimensions} dimensions",
+            got=made.shape,
+            hint="reshape it",
         )
     return made
 
 
-def arrays(name: str, items: Any, dimensions: int) -> list[jax.Array]:
+def arrays(name: str, items: object, dimensions: int) -> list[jax.Array]:
     """As `array`, for each item of a list or tuple.
 
     Raises:
         ElementTypeError, ArgumentError: as `array`; or it is no list, or an empty one.
     """
-    is_list = isinstance(items, (list, tuple))
-    if not is_list or not items:
+    if not isinstance(items, (list, tuple)) or not items:
         raise ElementTypeError(
-            mismatch(
-                name,
-                expected="a list or tuple of at least one array",
-                got="an empty one" if is_list else type(items).__name__,
-                hint="wrap a single one in a list",
-            )
+            name,
+            expected="a list or tuple of at least one array",
+            got="an empty one" if isinstance(items, (list, tuple)) else type(items).__name__,
+            hint="wrap a single one in a list",
         )
     return [array(f"{name}[{at}]", item, dimensions) for at, item in enumerate(items)]
 
@@ -84,12 +75,10 @@ def check_types(x: jax.Array, others: Sequence[jax.Array], name: str) -> None:
     for at, item in enumerate(others):
         if item.dtype != x.dtype:
             raise ElementTypeError(
-                mismatch(
-                    f"element types of x and {name}[{at}]",
-                    expected=f"one type for x and all {name}",
-                    got=f"{x.dtype} of x and {item.dtype} of {name}[{at}]",
-                    hint=f"convert one: {name}[{at}].astype(x.dtype), say",
-                )
+                f"element types of x and {name}[{at}]",
+                expected=f"one type for x and all {name}",
+                got=f"{x.dtype} of x and {item.dtype} of {name}[{at}]",
+                hint=f"convert one: {name}[{at}].astype(x.dtype), say",
             )
 
 
@@ -108,17 +97,15 @@ def number(name: str, value: object, dtype: jnp.dtype) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ElementTypeError(
-            mismatch(
-                name,
-                expected="a Python number",
-                got=type(value).__name__,
-                hint="scalars are constants without gradients; multiply the result by an array",
-            )
+            name,
+            expected="a Python number",
+            got=type(value).__name__,
+            hint="scalars are constants without gradients; multiply the result by an array",
         )
     return scalar(name, value, computed_in(dtype))
 
 
-def with_source(result: jax.Array, z: Any, beta: float | None) -> jax.Array:
+def with_source(result: jax.Array, z: ArrayLike | None, beta: float | None) -> jax.Array:
     """result + beta z, which is rounded once from a sum in float32 at least.
 
     Raises:
@@ -128,7 +115,7 @@ def with_source(result: jax.Array, z: Any, beta: float | None) -> jax.Array:
     beta = number("beta", beta_beside(z, beta), result.dtype)
     if z is None:
         if beta:
-            raise ArgumentError(mismatch("beta", expected="0 without z", got=beta, hint="pass z"))
+            raise ArgumentError("beta", expected="0 without z", got=beta, hint="pass z")
         return result
     z = array("z", z, 0)
     if z.dtype != result.dtype or z.shape != result.shape:

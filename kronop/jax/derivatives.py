@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import ad
 
-from kronop.errors import ElementTypeError, mismatch
+from kronop.errors import ElementTypeError
 
 Steps = Callable[..., jax.Array]
 """The product of x and factors, with the parameters by name, as a chain of single ones."""
@@ -44,13 +44,19 @@ def differentiate(
         primals: Operands, tangents: Operands, **parameters: object
     ) -> tuple[jax.Array, jax.Array]:
         result = product.bind(*primals, **parameters)
-        _check_types(primals[0], result)
-        if all(isinstance(item, ad.Zero) for item in tangents[1:]):
-            return result, product.bind(tangents[0], *primals[1:], **parameters)
-        if len(primals) > 2:
-            return result, _along(steps, primals, tangents, parameters)
-        found = _terms(product, primals, tangents, parameters)
-        return result, sum(found[1:], start=found[0])
+        if primals[0].dtype != result.dtype:
+            raise ElementTypeError(
+                "element type of a product with derivatives",
+                expected="float64, 32 or 16, or bfloat16",
+                got=primals[0].dtype.name,
+                hint="8-bit types have no derivatives",
+            )
+        moving = [at for at, item in enumerate(tangents) if not isinstance(item, ad.Zero)]
+        if len(primals) > 2 and any(moving):
+            return result, _along(steps, primals, tangents, moving, parameters)
+        terms = ((*primals[:at], tangents[at], *primals[at + 1 :]) for at in moving)
+        first, *others = (product.bind(*operands, **parameters) for operands in terms)
+        return result, sum(others, start=first)
 
     def transpose(
         ct: jax.Array, *operands: jax.Array, **parameters: object
@@ -72,41 +78,15 @@ def differentiate(
     ad.primitive_transposes[product] = transpose
 
 
-def _check_types(x: jax.Array, result: jax.Array) -> None:
-    if x.dtype != result.dtype:
-        raise ElementTypeError(
-            mismatch(
-                "element type of a product with derivatives",
-                expected="float64, 32 or 16, or bfloat16",
-                got=x.dtype.name,
-                hint="8-bit types have no derivatives",
-            )
-        )
-
-
-def _terms(
-    product: Primitive,
-    primals: Operands,
-    tangents: Operands,
-    parameters: Parameters,
-) -> list[jax.Array]:
-    """For each operand with a tangent, the product with the tangent in its place."""
-    return [
-        product.bind(*primals[:at], item, *primals[at + 1 :], **parameters)
-        for at, item in enumerate(tangents)
-        if not isinstance(item, ad.Zero)
-    ]
-
-
 def _along(
     steps: Steps,
     primals: Operands,
     tangents: Operands,
+    moving: Sequence[int],
     parameters: Parameters,
 ) -> jax.Array:
     """The tangent of the chain, differentiated in what has a tangent. Its result is not used: a
     function's value must not depend on whether its derivative is asked for."""
-    moving = [at for at, item in enumerate(tangents) if not isinstance(item, ad.Zero)]
 
     def chain(*given: jax.Array) -> jax.Array:
         operands = list(primals)
@@ -119,11 +99,7 @@ def _along(
 
 
 def _of_chain(
-    steps: Steps,
-    ct: jax.Array,
-    operands: Operands,
-    at: int,
-    parameters: Parameters,
+    steps: Steps, ct: jax.Array, operands: Operands, at: int, parameters: Parameters
 ) -> jax.Array:
     """The gradient of one of several factors, in which alone the product is linear."""
     aval = operands[at].aval

@@ -13,11 +13,12 @@ from jax.extend.core import Primitive
 from jax.interpreters import mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
+from kronop.descriptions.datatype import result_type
 from kronop.jax.native import CALL
-from kronop.jax.recording import Builder, record
+from kronop.jax.recording import Builder, element_of, record
 
-Shape = Callable[..., tuple[tuple[int, ...], jnp.dtype]]
-"""(the shape, the dtype) of the result, for operands and the parameters of the primitive."""
+Shape = Callable[..., tuple[int, ...]]
+"""The shape of the result, for operands and the parameters of the primitive."""
 
 
 def primitive(name: str, shape: Shape, build: Builder) -> Primitive:
@@ -31,7 +32,7 @@ def primitive(name: str, shape: Shape, build: Builder) -> Primitive:
     made = _Product(name)
 
     def abstract(*operands: jax.core.ShapedArray, **parameters: object) -> jax.core.ShapedArray:
-        return _like(operands[0], *shape(*operands, **parameters))
+        return _like(operands[0], shape(*operands, **parameters), _dtype(operands[0]))
 
     def eager(*operands: jax.Array, **parameters: object) -> jax.Array:
         compiled = _compiled(made, tuple(parameters.items()))
@@ -84,6 +85,12 @@ def _vary(item: jax.Array, axes: frozenset[str]) -> jax.Array:
     return jax.lax.pvary(item, tuple(axes))  # Its name before JAX 0.8.2.
 
 
+def _dtype(operand: jax.Array | jax.core.ShapedArray) -> jnp.dtype:
+    """The dtype of products of such an operand."""
+    element = result_type(element_of("x", operand.dtype))
+    return operand.dtype if element.name == operand.dtype.name else np.dtype(element.name)
+
+
 def _like(
     operand: jax.core.ShapedArray, shape: tuple[int, ...], dtype: jnp.dtype
 ) -> jax.core.ShapedArray:
@@ -102,7 +109,7 @@ def _call(
     shape: Shape, build: Builder, platform: str, *operands: jax.Array, **parameters: object
 ) -> jax.Array:
     """XLA's custom call that computes the primitive; traced when a function is compiled."""
-    result = jax.ShapeDtypeStruct(*shape(*operands, **parameters))
+    result = jax.ShapeDtypeStruct(shape(*operands, **parameters), _dtype(operands[0]))
     if not result.size:
         return jnp.zeros(result.shape, result.dtype)
     key, scratch_bytes = record(build, operands, result, platform, **parameters)

@@ -12,14 +12,7 @@ from kronop.args.base import Arguments
 from kronop.args.view import CPU, Device, TensorView, contiguous_strides
 from kronop.core.addressed import Product, Symbols, UnfitError, symbol
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType
-from kronop.errors import (
-    ArgumentError,
-    DescriptionError,
-    DeviceError,
-    ElementTypeError,
-    converting,
-    mismatch,
-)
+from kronop.errors import ArgumentError, DescriptionError, DeviceError, ElementTypeError, converting
 from kronop.jax.native import Program, register
 
 # Kernels of every target assume this alignment, in bytes, of scratch memory.
@@ -48,12 +41,10 @@ def element_of(name: str, dtype: jax.numpy.dtype) -> DataType:
     element = TENSOR_TYPES.get(dtype.name)
     if element is None:
         raise ElementTypeError(
-            mismatch(
-                f"element type of {name}",
-                expected=f"one of {', '.join(TENSOR_TYPES)}",
-                got=dtype.name,
-                hint=converting(dtype, "convert the array to one of these"),
-            )
+            f"element type of {name}",
+            expected=f"one of {', '.join(TENSOR_TYPES)}",
+            got=dtype.name,
+            hint=converting(dtype, "convert the array to one of these"),
         )
     return element
 
@@ -88,32 +79,24 @@ def record(
         product = Product(arguments, _Addresses(len(operands) + 1, device))
     except UnfitError:
         raise ArgumentError(
-            mismatch(
-                "batch dimensions",
-                expected="few enough for one launch over all of them",
-                got=", ".join(str(tuple(item.shape)) for item in operands),
-                hint="broadcast the operands to one batch, and reshape that to one dimension",
-            )
+            "batch dimensions",
+            expected="few enough for one launch over all of them",
+            got=", ".join(str(tuple(item.shape)) for item in operands),
+            hint="broadcast the operands to one batch, and reshape that to one dimension",
         ) from None
-    _check_words(product)
-    alignments = [signature.ALIGNMENT] * (len(operands) + 1)
-    alignments += [_OF_SCRATCH] if product.scratch_bytes else []
-    program = Program(records=product.records, alignments=tuple(alignments))
-    return register(platform, program, devices), product.scratch_bytes
-
-
-def _check_words(product: Product) -> None:
     # The handler writes addresses into words. A tensor map would stay the zeros that it is packed
     # as, and the kernel would read and write anywhere.
     if any(record.launch.blocks for record in product.records):
         raise DescriptionError(
-            mismatch(
-                "parameters of a kernel in a function of JAX",
-                expected="8-byte words",
-                got="tensor maps, which the driver encodes for each address",
-                hint="the functions of kronop and kronop.torch take them",
-            )
+            "parameters of a kernel in a function of JAX",
+            expected="8-byte words",
+            got="tensor maps, which the driver encodes for each address",
+            hint="the functions of kronop and kronop.torch take them",
         )
+    alignments = [signature.ALIGNMENT] * (len(operands) + 1)
+    alignments += [_OF_SCRATCH] if product.scratch_bytes else []
+    program = Program(records=product.records, alignments=tuple(alignments))
+    return register(platform, program, devices), product.scratch_bytes
 
 
 def _outline(slot: int, item: jax.Array | jax.ShapeDtypeStruct, device: Device) -> TensorView:
@@ -136,8 +119,6 @@ def _gpus() -> tuple[int, ...]:
     found = tuple(item.local_hardware_id for item in jax.local_devices(backend="cuda"))
     if not found:
         raise DeviceError(
-            mismatch(
-                "GPU", expected="one that JAX uses", got="none", hint="jax.devices() lists them"
-            )
+            "GPU", expected="one that JAX uses", got="none", hint="jax.devices() lists them"
         )
     return found

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from kronop.frozen import dataclass
-from kronop.torch.declaration import Gradients, Named
+from kronop.torch.declaration import Named
 
 _ONE, _MANY, _OTHER = range(3)
 _KINDS = {"Tensor": _ONE, "Optional[Tensor]": _ONE, "List[Tensor]": _MANY}
@@ -60,14 +60,14 @@ class Layout:
         """A namespace of values, one for each argument."""
         return Named(**dict(zip(self.names, values, strict=True)))
 
-    def split(self, arguments: Iterable[Any]) -> tuple[tuple[Any, ...], list[torch.Tensor]]:
+    def split(self, arguments: Iterable[Any]) -> tuple[tuple[Any, ...], list[Tensor]]:
         """(frame, all tensors in a flat list).
 
         The frame has one item for each argument: the number of its tensors (1, or the length of a
         list), None if it is None, and the argument itself if it is no tensor.
         """
         frame: list[Any] = []
-        tensors: list[torch.Tensor] = []
+        tensors: list[Tensor] = []
         for kind, item in zip(self._kinds, arguments, strict=True):
             if kind == _OTHER:
                 frame.append(tuple(item) if type(item) is list else item)
@@ -81,9 +81,9 @@ class Layout:
                 tensors.append(item)
         return tuple(frame), tensors
 
-    def named_tensors(self, arguments: Iterable[Any]) -> list[tuple[str, torch.Tensor]]:
+    def named_tensors(self, arguments: Iterable[Any]) -> list[tuple[str, Tensor]]:
         """All tensors in a flat list, with their names: `factors[0]`."""
-        found: list[tuple[str, torch.Tensor]] = []
+        found: list[tuple[str, Tensor]] = []
         for name, kind, item in zip(self.names, self._kinds, arguments, strict=True):
             if kind == _MANY:
                 found += [(f"{name}[{at}]", one) for at, one in enumerate(item)]
@@ -100,13 +100,8 @@ class Layout:
 
     def places(self, frame: Sequence[Any], names: Sequence[str]) -> tuple[int, ...]:
         """The indices, in the flat list of tensors, of those whose names are in `names`."""
-        count = sum(
-            1 if kind == _ONE else item
-            for kind, item in zip(self._kinds, frame, strict=True)
-            if kind != _OTHER and item is not None
-        )
-        _, found = self.split(self.some(self.join(frame, range(count)), names))
-        return tuple(found)
+        chosen = self.each((name in names for name in self.names), frame)
+        return tuple(at for at, is_it in enumerate(self.flat(frame, chosen)) if is_it)
 
     def join(self, frame: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
         """The nested arguments from a frame and a flat list: the inverse of `split`.
@@ -126,25 +121,17 @@ class Layout:
                 at += 1
         return found
 
-    def each(self, values: Iterable[Any], arguments: Iterable[Any]) -> list[Any]:
-        """The values, one for each argument; None for a list of tensors becomes a list of None."""
+    def each(self, values: Iterable[Any], frame: Iterable[Any]) -> list[Any]:
+        """The values, one for each argument; one for a list of tensors is that of each of them."""
         return [
-            [None] * len(item) if kind == _MANY and value is None else value
-            for kind, value, item in zip(self._kinds, values, arguments, strict=True)
+            [value] * item if kind == _MANY and not isinstance(value, (list, tuple)) else value
+            for kind, value, item in zip(self._kinds, values, frame, strict=True)
         ]
 
-    def mapped(
-        self, change: Callable[[torch.Tensor], torch.Tensor], arguments: Iterable[Any]
-    ) -> list[Any]:
+    def mapped(self, change: Callable[[Tensor], Tensor], arguments: Iterable[Any]) -> list[Any]:
         """The arguments, with every tensor changed."""
-        return [
-            item
-            if kind == _OTHER or item is None
-            else [change(one) for one in item]
-            if kind == _MANY
-            else change(item)
-            for kind, item in zip(self._kinds, arguments, strict=True)
-        ]
+        frame, tensors = self.split(arguments)
+        return self.join(frame, [change(item) for item in tensors])
 
     def replaced(
         self, arguments: Sequence[Any], names: Sequence[str], tensors: Sequence[Any]
@@ -157,38 +144,14 @@ class Layout:
             for name, item, other in zip(self.names, arguments, others, strict=True)
         ]
 
-    def gradients(
-        self,
-        found: Gradients,
-        needs: Sequence[Any],
-        shapes: Sequence[Any],
-        kinds: Sequence[Any],
-        like: torch.Tensor,
-    ) -> list[Any]:
-        """One gradient for each argument, in the argument's shape.
-
-        Those that are needed but were not found are zero: None would tell torch that an argument
-        was not used.
-
-        Args:
-            needs: whether each argument needs one.
-            shapes, kinds: those of each argument, None if it is no tensor.
-            like: a tensor on the device.
-        """
-        every = zip(self.names, needs, shapes, kinds, strict=True)
-        return [
-            _fitted(found.get(name), need, shape, kind, like) for name, need, shape, kind in every
-        ]
-
-    def facts(self, read: Callable[[torch.Tensor], Any], arguments: Iterable[Any]) -> list[Any]:
+    def facts(self, read: Callable[[Tensor], Any], arguments: Iterable[Any]) -> list[Any]:
         """`read` of each tensor, in lists for lists of tensors; None for other arguments."""
-        found: list[Any] = []
-        for kind, item in zip(self._kinds, arguments, strict=True):
-            if kind == _MANY:
-                found.append([read(one) for one in item])
-            else:
-                found.append(None if kind == _OTHER or item is None else read(item))
-        return found
+        return [
+            [read(one) for one in item]
+            if kind == _MANY
+            else (None if kind == _OTHER or item is None else read(item))
+            for kind, item in zip(self._kinds, arguments, strict=True)
+        ]
 
     def flat(self, frame: Iterable[Any], values: Iterable[Any]) -> list[Any]:
         """The values that belong to tensors, as a flat list: nested ones are flattened."""
@@ -199,15 +162,3 @@ class Layout:
             elif kind == _ONE and item is not None:
                 found.append(value)
         return found
-
-
-def _fitted(gradient: Any, need: Any, shape: Any, kind: Any, like: torch.Tensor) -> Any:
-    """The gradient, summed over the dimensions in which its tensor was broadcast."""
-    if isinstance(shape, list):
-        every = zip(gradient or [None] * len(shape), need, shape, kind, strict=True)
-        return [_fitted(*of_one, like=like) for of_one in every]
-    if shape is None or not need:
-        return None
-    if gradient is None:
-        return like.new_zeros(shape, dtype=kind)
-    return gradient if gradient.shape == shape else gradient.sum_to_size(shape)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.torch.arguments import Layout
 from kronop.torch.declaration import Autocast
 
-_DEVICES = ("CPU", "CUDA")
 # The types of tensors that autocast casts.
 _CAST = (torch.float32, torch.float16, torch.bfloat16)
 _KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.DispatchKeySet(
@@ -29,21 +29,23 @@ def kind_for(how: Autocast, device: str) -> torch.dtype:
     return torch.float32 if how is Autocast.Wide else torch.get_autocast_dtype(device)
 
 
-def cast(how: Autocast, device: str, layout: Layout, arguments: Sequence[Any]) -> list[Any]:
-    """The arguments, with their tensors cast to autocast's type for this type of device."""
-    kind = kind_for(how, device)
-    return layout.mapped(lambda item: item.to(kind) if _is_cast(item) else item, arguments)
+def cast_to(
+    kind: torch.dtype, tensors: Sequence[Tensor], places: Sequence[int] | None = None
+) -> list[Tensor]:
+    """The tensors, with those of 16-bit and 32-bit floats cast to the type `kind`; only those at
+    these places, if these are given."""
+    return [
+        item.to(kind) if _is_cast(item) and (places is None or at in places) else item
+        for at, item in enumerate(tensors)
+    ]
 
 
-def cast_to(kind: torch.dtype, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors, with those of 16-bit and 32-bit floats cast to the type `kind`."""
-    return [item.to(kind) if _is_cast(item) else item for item in tensors]
-
-
-def cast_together(kind: torch.dtype, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def cast_together(
+    kind: torch.dtype, tensors: Sequence[Tensor], places: Sequence[int]
+) -> list[Tensor]:
     """As `cast_to`, but in as few launches as torch can make, and without gradients."""
     found = list(tensors)
-    places = [at for at, item in enumerate(found) if _is_cast(item) and item.dtype is not kind]
+    places = [at for at in places if _is_cast(found[at]) and found[at].dtype is not kind]
     if places:
         given = [found[at] for at in places]
         made = [torch.empty_like(item, dtype=kind) for item in given]
@@ -53,7 +55,7 @@ def cast_together(kind: torch.dtype, tensors: Sequence[torch.Tensor]) -> list[to
     return found
 
 
-def _is_cast(item: torch.Tensor | None) -> bool:
+def _is_cast(item: Tensor | None) -> bool:
     return item is not None and item.dtype in _CAST
 
 
@@ -62,22 +64,19 @@ def without_autocast() -> Any:
     return torch._C._ExcludeDispatchKeyGuard(_KEYS)
 
 
-def register(
-    library: torch.library.Library,
-    name: str,
-    operator: torch._ops.OpOverload,
-    layout: Layout,
-    how: Autocast,
-) -> None:
-    """Registers kernels for autocast that cast the tensors of an operator of `library`."""
+def casting(
+    call: Callable[..., Any], layout: Layout, how: Autocast, device: str | None = None
+) -> Callable[..., Any]:
+    """`call` with its tensors cast before, as on this type of device; None: as on that of the first
+    tensor, if autocast is on for it."""
 
-    def kernel(device: str) -> Callable[..., Any]:
-        def call(*arguments: object) -> Any:
-            arguments = (*cast(how, device, layout, arguments),)
-            with without_autocast():
-                return operator(*arguments)
+    def cast(*arguments: object) -> Any:
+        here = device or layout.split(arguments)[1][0].device.type
+        if device is None and not is_casting(here):
+            return call(*arguments)
+        kind = kind_for(how, here)
+        narrow = layout.mapped(lambda item: item.to(kind) if _is_cast(item) else item, arguments)
+        with without_autocast():
+            return call(*narrow)
 
-        return call
-
-    for device in _DEVICES:
-        library.impl(name, kernel(device.lower()), f"Autocast{device}")
+    return cast

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.args.frameworks import NESTED, SPREAD
 from kronop.args.strides import broadcast_shapes
-from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
+from kronop.descriptions.datatype import TENSOR_TYPES, DataType
+from kronop.errors import ArgumentError, ElementTypeError, converting
 
 # What tensors of a chain or product may be listed in.
 LISTS = (list, tuple, torch.nn.ParameterList)
@@ -19,7 +21,7 @@ def are_symbols(tensors: Sequence[object]) -> bool:
     """Whether some are not tensors, but stand for tensors while something records what is called
     with them, as torch.fx's proxies do. They get the whole call by
     torch.overrides.handle_torch_function."""
-    others = [item for item in tensors if not (item is None or isinstance(item, torch.Tensor))]
+    others = [item for item in tensors if not (item is None or isinstance(item, Tensor))]
     return bool(others) and torch.overrides.has_torch_function(others)
 
 
@@ -29,74 +31,88 @@ def check_tensor(name: str, item: object, dimensions: int, elsewhere: str) -> No
     Args:
         elsewhere: names, for the message, the functions that take tensors of other frameworks.
     """
-    if not isinstance(item, torch.Tensor):
+    if not isinstance(item, Tensor):
         raise ElementTypeError(
-            mismatch(
-                name,
-                expected="a torch tensor",
-                got=type(item).__name__,
-                hint=f"{elsewhere} take tensors of other frameworks",
-            )
+            name,
+            expected="a torch tensor",
+            got=type(item).__name__,
+            hint=f"{elsewhere} take tensors of other frameworks",
         )
     if hasattr(item, "to_local"):
         raise ArgumentError(
-            mismatch(name, expected="a tensor of this rank alone", got="a DTensor", hint=SPREAD)
+            name, expected="a tensor of this rank alone", got="a DTensor", hint=SPREAD
         )
     if item.is_nested:
-        raise ArgumentError(
-            mismatch(name, expected="a strided tensor", got="a nested tensor", hint=NESTED)
-        )
+        raise ArgumentError(name, expected="a strided tensor", got="a nested tensor", hint=NESTED)
     if item.is_complex():
         raise ElementTypeError(
-            mismatch(
-                f"element type of {name}",
-                expected="one that kronop has",
-                got=str(item.dtype),
-                hint=converting(item.dtype, ""),
-            )
+            f"element type of {name}",
+            expected="one that kronop has",
+            got=str(item.dtype),
+            hint=converting(item.dtype, ""),
         )
     if item.dim() < dimensions:
         raise ArgumentError(
-            mismatch(
-                f"shape of {name}",
-                expected=f"at least {dimensions} dimensions",
-                got=tuple(item.shape),
-                hint="reshape it",
-            )
+            f"shape of {name}",
+            expected=f"at least {dimensions} dimensions",
+            got=tuple(item.shape),
+            hint="reshape it",
         )
 
 
-def check_device(name: str, item: torch.Tensor, device: torch.device) -> None:
+def check_tensors(name: str, items: Sequence[object], dimensions: int, elsewhere: str) -> None:
+    """As `check_tensor`, of each tensor in a list."""
+    for at, item in enumerate(items):
+        check_tensor(f"{name}[{at}]", item, dimensions, elsewhere)
+
+
+def check_device(name: str, item: Tensor, device: torch.device) -> None:
     """Raises ArgumentError unless a tensor is on this device."""
     if item.device != device:
         raise ArgumentError(
-            mismatch(
-                f"device of {name}",
-                expected=str(device),
-                got=str(item.device),
-                hint="move all tensors to one device",
-            )
+            f"device of {name}",
+            expected=str(device),
+            got=str(item.device),
+            hint="move all tensors to one device",
         )
 
 
-def check_kind(name: str, item: torch.Tensor, kind: torch.dtype, hint: str) -> None:
+def check_kind(name: str, item: Tensor, kind: torch.dtype, hint: str) -> None:
     """Raises ElementTypeError unless a tensor is of this element type."""
     if item.dtype != kind:
         raise ElementTypeError(
-            mismatch(f"element type of {name}", expected=str(kind), got=str(item.dtype), hint=hint)
+            f"element type of {name}", expected=str(kind), got=str(item.dtype), hint=hint
         )
+
+
+def element_of(
+    subject: str,
+    item: Tensor,
+    expected: str,
+    hint: str,
+    known: Mapping[str, DataType] = TENSOR_TYPES,
+) -> DataType:
+    """The element type of a tensor; raises ElementTypeError if it is none of these."""
+    element = known.get(str(item.dtype).removeprefix("torch."))
+    if element is None:
+        what = f"element type of {subject}"
+        raise ElementTypeError(what, expected=expected, got=str(item.dtype), hint=hint)
+    return element
+
+
+def torch_type(element: DataType) -> torch.dtype:
+    """torch's name for an element type."""
+    return getattr(torch, element.name)
 
 
 def number(name: str, value: Any) -> float:
     """The scalar, which must not be a tensor."""
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, Tensor):
         raise ElementTypeError(
-            mismatch(
-                name,
-                expected="a number",
-                got="a tensor",
-                hint="multiply the tensors by it: scalars of kronop have no gradient",
-            )
+            name,
+            expected="a number",
+            got="a tensor",
+            hint="multiply the tensors by it: scalars of kronop have no gradient",
         )
     if isinstance(value, int):
         return value
@@ -104,7 +120,7 @@ def number(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError) as error:
         raise ElementTypeError(
-            mismatch(name, expected="a real number", got=repr(value), hint="pass an int or a float")
+            name, expected="a real number", got=repr(value), hint="pass an int or a float"
         ) from error
 
 
@@ -112,7 +128,7 @@ def check_source(beta: float, z: object, called: str = "z") -> None:
     """Refuses a beta without z, `called` so by the user: it would scale nothing."""
     if z is None and beta:
         expected = f"0 without {called}"
-        raise ArgumentError(mismatch("beta", expected=expected, got=beta, hint=f"pass {called}"))
+        raise ArgumentError("beta", expected=expected, got=beta, hint=f"pass {called}")
 
 
 def common_shape(named: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.frozen import dataclass
 from kronop.torch.arguments import Layout
@@ -39,18 +40,18 @@ class Notes:
 class Derivatives:
     """The derivatives of one operator.
 
-    Args:
-        declared: the operator's declaration.
+    Attributes:
+        operator: the operator's declaration.
         layout: the layout of its arguments.
     """
 
     def __init__(self, declared: Operator, layout: Layout) -> None:
-        self._operator, self._layout = declared, layout
+        self.operator, self.layout = declared, layout
 
-    def note(self, arguments: Sequence[Any], result: Any) -> tuple[Notes, list[torch.Tensor]]:
+    def note(self, arguments: Sequence[Any], result: Any) -> tuple[Notes, list[Tensor]]:
         """(the notes of a call, the tensors to save)."""
-        layout = self._layout
-        saved, tensors = layout.split(layout.some(arguments, self._operator.saved))
+        layout = self.layout
+        saved, tensors = layout.split(layout.some(arguments, self.operator.saved))
         results = result if layout.is_list else [result]
         notes = Notes(
             whole=layout.split(arguments)[0],
@@ -61,14 +62,25 @@ class Derivatives:
         )
         return notes, tensors
 
+    def keep(self, ctx: Any, arguments: Sequence[Any], result: Any) -> list[Tensor]:
+        """Puts into an autograd context what a backward reads, and returns the tensors."""
+        ctx.set_materialize_grads(False)
+        ctx.notes, kept = self.note(arguments, result)
+        ctx.save_for_backward(*kept)
+        return kept
+
+    def kept(self, ctx: Any) -> list[Any]:
+        """The arguments that were kept in an autograd context."""
+        return self.layout.join(ctx.notes.saved, ctx.saved_tensors)
+
     def record(self, arguments: Sequence[Any]) -> None:
         """Refuses arguments that have no derivatives."""
-        if self._operator.record is not None:
-            self._operator.record(self._layout.named(arguments))
+        if self.operator.record is not None:
+            self.operator.record(self.layout.named(arguments))
 
     def is_none(self, grad: Any) -> bool:
         """Whether no result has a gradient."""
-        return all(item is None for item in (grad if self._layout.is_list else [grad]))
+        return all(item is None for item in (grad if self.layout.is_list else [grad]))
 
     def backward(
         self, notes: Notes, saved: Sequence[Any], needs: Sequence[Any], grad: Any
@@ -80,31 +92,44 @@ class Derivatives:
             needs: whether each argument needs a gradient.
             grad: the gradient of the result.
         """
-        layout = self._layout
+        layout = self.layout
         if self.is_none(grad):
             return layout.facts(lambda shape: None, notes.shapes)
-        found = self._operator.backward(layout.named(saved), layout.named(needs), grad)
+        found = self.operator.backward(layout.named(saved), layout.named(needs), grad)
         return self.of_arguments(found, notes, needs, grad)
 
     def of_arguments(
         self, found: Gradients, notes: Notes, needs: Sequence[Any], grad: Any
     ) -> list[Any]:
         """The gradients of all arguments, nested, from those that were found by name."""
-        every = grad if self._layout.is_list else [grad]
+        every = grad if self.layout.is_list else [grad]
         like = next(item for item in every if item is not None)
-        return self._layout.gradients(found, needs, notes.shapes, notes.kinds, like)
+        every = zip(self.layout.names, needs, notes.shapes, notes.kinds, strict=True)
+        return [
+            _fitted(found.get(name), need, shape, kind, like) for name, need, shape, kind in every
+        ]
 
-    def tangent(
-        self, notes: Notes, saved: Sequence[Any], tangents: Sequence[Any]
-    ) -> list[torch.Tensor]:
+    def tangent(self, notes: Notes, saved: Sequence[Any], tangents: Sequence[Any]) -> list[Tensor]:
         """The tangents of the results, from those of the arguments; torch requires zeros for a
         result that has none."""
-        assert self._operator.jvp is not None
-        layout = self._layout
-        found = self._operator.jvp(layout.named(saved), layout.named(tangents))
+        assert self.operator.jvp is not None
+        layout = self.layout
+        found = self.operator.jvp(layout.named(saved), layout.named(tangents))
         like = layout.flat(notes.saved, saved)[0]
         every = found if layout.is_list else [found]
         return [
             like.new_zeros(shape, dtype=kind) if item is None else item.expand(shape)
             for item, (shape, kind) in zip(every, notes.results, strict=True)
         ]
+
+
+def _fitted(gradient: Any, need: Any, shape: Any, kind: Any, like: Tensor) -> Any:
+    """The gradient, summed over the dimensions in which its tensor was broadcast."""
+    if isinstance(shape, list):
+        every = zip(gradient or [None] * len(shape), need, shape, kind, strict=True)
+        return [_fitted(*of_one, like=like) for of_one in every]
+    if shape is None or not need:
+        return None
+    if gradient is None:
+        return like.new_zeros(shape, dtype=kind)
+    return gradient if gradient.shape == shape else gradient.sum_to_size(shape)

@@ -7,26 +7,27 @@ possible.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.autograd import profiler
 
 from kronop.core.gathering import foreseeing
 from kronop.frozen import dataclass
 from kronop.torch import transforms
-from kronop.torch.arguments import Layout
 from kronop.torch.autocasting import cast_to, kind_for, without_autocast
-from kronop.torch.declaration import Direct, Named, Operator
+from kronop.torch.declaration import Direct, Named
 from kronop.torch.derivatives import Derivatives, Notes
 from kronop.torch.memory import settled
 from kronop.torch.repeated import Cast, Repeat, Repeats, is_quiet
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_PLAIN = (Tensor, torch.nn.Parameter)
 
 
-def is_plain(tensors: Sequence[torch.Tensor]) -> bool:
+def is_plain(tensors: Sequence[Tensor]) -> bool:
     """Whether only autograd and autocast need to see a call with these tensors.
 
     Tensors may be None, except the first one.
@@ -42,7 +43,7 @@ def is_plain(tensors: Sequence[torch.Tensor]) -> bool:
     return tensors[0].device.type in ("cpu", "cuda")
 
 
-def needs_gradient(tensors: Sequence[torch.Tensor | None]) -> bool:
+def needs_gradient(tensors: Sequence[Tensor | None]) -> bool:
     """Whether autograd records operations on these tensors."""
     return torch.is_grad_enabled() and any(
         item is not None and item.requires_grad for item in tensors
@@ -57,7 +58,7 @@ class _Kept:
         notes: the notes of the call.
         kind: the type that autocast cast the parameters to; None if it was off.
         places: indices of the tensors that are saved as autograd sees them.
-        narrow: indices of the parameters whose cast copies are saved too.
+        narrow: indices of the parameters whose cast copies are saved too, before other tensors.
     """
 
     notes: Notes
@@ -65,33 +66,35 @@ class _Kept:
     places: Sequence[int]
     narrow: Sequence[int]
 
-    @property
-    def end(self) -> int:
-        """The number of tensors that were saved for `places` and `narrow`; others follow."""
-        return len(self.places) + len(self.narrow)
-
 
 class Plain:
     """One operator, for plain tensors.
 
     Args:
-        operator: the operator's declaration.
-        layout: the layout of its arguments.
-        derivatives: its derivatives.
+        derivatives: the derivatives of the operator.
     """
 
-    def __init__(self, operator: Operator, layout: Layout, derivatives: Derivatives) -> None:
+    def __init__(self, derivatives: Derivatives) -> None:
+        operator, layout = derivatives.operator, derivatives.layout
         self._operator, self._layout, self._derivatives = operator, layout, derivatives
-        self._direct = operator.direct or Direct(
-            forward=lambda given, needs: (operator.compute(*vars(given).values()), ()),
-            backward=lambda given, kinds, extra, needs, grad: operator.backward(given, needs, grad),
+        self._direct = direct = operator.direct or Direct(backward=operator.backward)
+        self._direct_forward = direct.forward or (
+            lambda given, needs: (operator.compute(given), ())
         )
+        self._prepare_forward = direct.prepare
+        if direct.prepare is None and (prepare := operator.prepare) is not None:
+            self._prepare_forward = lambda given, needs: (
+                None if (found := prepare(given)) is None else found.as_forward()
+            )
         inside = self._direct.parameters
         self._kept_inside = tuple(name for name in inside if name in operator.saved)
         self._cast_before = tuple(name for name in layout.names if name not in inside)
         self._repeats = Repeats()
         self._name = f"kronop::{operator.name}"  # As torch's profiler names operators.
-        self._function = _function_of(self, operator.name)
+        # As an autograd function. torch shows the name of its class, with "Backward" behind it, in
+        # profiles and in `grad_fn`.
+        ways = {"forward": staticmethod(self.forward), "backward": staticmethod(self.backward)}
+        self._function: Any = type(operator.name, (torch.autograd.Function,), ways)
         # The base class's apply lacks the checks for torch.func that Function.apply makes first.
         # Repeated calls use it, because `is_quiet` has said that no transform is active.
         self._apply: Any = super(torch.autograd.Function, self._function).apply  # type: ignore[misc]
@@ -113,18 +116,15 @@ class Plain:
             found = self._function.apply(frame, cast, tensors, *seen)
             return list(found) if layout.is_list else found
         used = seen if cast is None else cast.cast_inside(seen)
-        given = layout.join(frame, used)
+        given = layout.named(layout.join(frame, used))
         with contextlib.nullcontext() if cast is None else without_autocast():
-            found = operator.compute(*given)
-        if operator.prepare is not None:
-            prepare = operator.prepare
+            found = operator.compute(given)
+        if (prepare := operator.prepare) is not None:
             form = (frame, torch.is_grad_enabled())
-            self._repeats.learn(
-                form, tensors, lambda: prepare(layout.named(given)), None, cast, used
-            )
+            self._repeats.learn(form, tensors, lambda: prepare(given), None, cast, used)
         return found
 
-    def _cast_of(self, frame: Sequence[Any], tensor: torch.Tensor) -> Cast | None:
+    def _cast_of(self, frame: Sequence[Any], tensor: Tensor) -> Cast | None:
         """Autocast's casts in a call whose first tensor is `tensor`; None if it is off."""
         device, how = tensor.device.type, self._operator.autocast
         if how is None or not torch.is_autocast_enabled(device):
@@ -145,7 +145,7 @@ class Plain:
                 return None
         return self.repeat(*self._layout.split(arguments))
 
-    def repeat(self, frame: Sequence[Any], tensors: Sequence[torch.Tensor]) -> Any:
+    def repeat(self, frame: Sequence[Any], tensors: Sequence[Tensor]) -> Any:
         """As `again`, for arguments that are split (see `Layout.split`)."""
         # Only the search may fail because of a wrong argument. A TypeError of the launch comes from
         # the user's own hooks of saved tensors.
@@ -160,7 +160,7 @@ class Plain:
                 return self._launched(call, frame, tensors)
         return self._launched(call, frame, tensors)
 
-    def _launched(self, call: Repeat, frame: Sequence[Any], tensors: Sequence[torch.Tensor]) -> Any:
+    def _launched(self, call: Repeat, frame: Sequence[Any], tensors: Sequence[Tensor]) -> Any:
         if call.cast is not None:
             tensors = call.cast.cast_before(tensors)
         if call.notes is None:
@@ -173,8 +173,8 @@ class Plain:
         ctx: Any,
         frame: Sequence[Any],
         cast: Cast | None,
-        call: Repeat | Sequence[torch.Tensor],
-        *tensors: torch.Tensor,
+        call: Repeat | Sequence[Tensor],
+        *tensors: Tensor,
     ) -> Any:
         """The result; saves in `ctx` what the backward needs.
 
@@ -201,40 +201,32 @@ class Plain:
         ctx: Any,
         frame: Sequence[Any],
         cast: Cast | None,
-        tensors: Sequence[torch.Tensor],
-        given: Sequence[torch.Tensor] | None,
+        tensors: Sequence[Tensor],
+        given: Sequence[Tensor] | None,
     ) -> Any:
         """As `forward`; `given` has the tensors as the caller gave them, to remember the call, or
         is None."""
-        layout, direct = self._layout, self._direct
+        layout = self._layout
         needs = layout.named(layout.join(frame, ctx.needs_input_grad[3:]))
         used = tensors if cast is None else cast.cast_inside(tensors)
         whole = layout.named(layout.join(frame, used))
-
-        def foreseen() -> None:
-            self._step(frame, tensors, used, needs)
-
+        foreseen = functools.partial(self._step, frame, tensors, used, needs)
         with contextlib.nullcontext() if cast is None else without_autocast(), foreseeing(foreseen):
-            result, extra = direct.forward(whole, needs)
+            result, extra = self._direct_forward(whole, needs)
         notes, saved = self._derivatives.note(layout.join(frame, tensors), result)
         places = layout.places(frame, self._operator.saved)
         narrow = () if cast is None else layout.places(frame, self._kept_inside)
         ctx.kept = _Kept(notes, None if cast is None else cast.kind, places, narrow)
         ctx.call = None
         ctx.save_for_backward(*saved, *(used[at] for at in narrow), *extra)
-        if direct.prepare is not None and given is not None:
+        if (prepare := self._prepare_forward) is not None and given is not None:
             # The key says that gradients are recorded: the caller's, which are off in here.
-            prepare = direct.prepare
             learned = (lambda: prepare(whole, needs), ctx.kept, cast, used)
             self._repeats.learn((frame, True), given, *learned)
         return tuple(result) if layout.is_list else result
 
     def _step(
-        self,
-        frame: Sequence[Any],
-        tensors: Sequence[torch.Tensor],
-        used: Sequence[torch.Tensor],
-        needs: Named,
+        self, frame: Sequence[Any], tensors: Sequence[Tensor], used: Sequence[Tensor], needs: Named
     ) -> None:
         """Forward and backward of a call, to tell which kernels they need.
 
@@ -242,15 +234,14 @@ class Plain:
             tensors, used: the tensors before and after the casts inside the operator.
         """
         layout, arguments = self._layout, self._layout.join(frame, used)
-        result, extra = self._direct.forward(layout.named(arguments), needs)
+        result, extra = self._direct_forward(layout.named(arguments), needs)
         notes, _ = self._derivatives.note(layout.join(frame, tensors), result)
         given = layout.named(layout.some(arguments, self._operator.saved))
+        given.kinds, given.kept = layout.named(notes.kinds), extra
         grad = [torch.empty_like(item) for item in (result if layout.is_list else [result])]
-        self._direct.backward(
-            given, layout.named(notes.kinds), extra, needs, grad if layout.is_list else grad[0]
-        )
+        self._direct.backward(given, needs, grad if layout.is_list else grad[0])
 
-    def backward(self, ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+    def backward(self, ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """The gradients of the arguments of `forward`."""
         saved = ctx.saved_tensors
         grads = tuple(None if item is None else settled(item) for item in grads)
@@ -264,14 +255,10 @@ class Plain:
         return None, None, None, *self._long_backward(ctx, grads, saved, is_shown)
 
     def _long_backward(
-        self,
-        ctx: Any,
-        grads: Sequence[torch.Tensor | None],
-        saved: Sequence[torch.Tensor],
-        is_shown: bool,
-    ) -> list[torch.Tensor | None]:
+        self, ctx: Any, grads: Sequence[Tensor | None], saved: Sequence[Tensor], is_shown: bool
+    ) -> list[Tensor | None]:
         layout, kept, direct = self._layout, ctx.kept, self._direct
-        notes, kind, end = kept.notes, kept.kind, kept.end
+        notes, kind, end = kept.notes, kept.kind, len(kept.places) + len(kept.narrow)
         grad = list(grads) if layout.is_list else grads[0]
         if self._derivatives.is_none(grad):
             return [None] * (len(ctx.needs_input_grad) - 3)
@@ -285,19 +272,12 @@ class Plain:
             return layout.flat(notes.whole, found)
         if kind is not None:
             given = layout.replaced(given, self._kept_inside, saved[len(kept.places) : end])
-        facts = (layout.named(given), layout.named(notes.kinds), saved[end:])
-        arguments = (*facts, layout.named(needs), grad)
+        named = layout.named(given)
+        named.kinds, named.kept = layout.named(notes.kinds), saved[end:]
+        arguments = (named, layout.named(needs), grad)
         result = direct.backward(*arguments)
-        if ctx.call is not None and direct.prepare_backward is not None:
-            prepare = direct.prepare_backward
+        if ctx.call is not None and (prepare := direct.prepare_backward) is not None:
             tensors = [*grads, *(item for item in saved if item is not None)]
             ctx.call.after.learn(ctx.needs_input_grad, tensors, lambda: prepare(*arguments))
         found = self._derivatives.of_arguments(result, notes, needs, grad)
         return layout.flat(notes.whole, found)
-
-
-def _function_of(plain: Plain, name: str) -> Any:
-    """The operator as an autograd function. torch shows the name of its class, with "Backward"
-    behind it, in profiles and in `grad_fn`."""
-    ways = {"forward": staticmethod(plain.forward), "backward": staticmethod(plain.backward)}
-    return type(name, (torch.autograd.Function,), ways)

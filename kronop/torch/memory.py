@@ -1,42 +1,34 @@
-"""Memory for backwards, and the types in which they sum."""
+"""Memory and kernel calls of backwards, and the types in which they sum."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.args.signature import torch_maker
+from kronop.core import program
 
 
-def kind_of(item: torch.Tensor) -> torch.dtype:
+def kind_of(item: Tensor) -> torch.dtype:
     """The type in which elements of this tensor are summed."""
     return torch.float32 if item.element_size() == 2 else item.dtype
 
 
-def on_gpu(item: torch.Tensor) -> bool:
+def on_gpu(item: Tensor) -> bool:
     """Whether kronop's own kernels compute the sums; on CPUs torch's matrix products do."""
     return bool(item.is_cuda)
 
 
-def settled(grad: torch.Tensor) -> torch.Tensor:
+def settled(grad: Tensor) -> Tensor:
     """The gradient, copied if it has strides of 0, as the gradient of a sum has.
 
     Otherwise a kernel would be compiled for this layout alone.
     """
     return grad if grad.is_contiguous() or 0 not in grad.stride() else grad.contiguous()
-
-
-def maker_of(item: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    """A function that makes a contiguous tensor of `item`'s shape and type, on the device of the
-    tensor it is given."""
-    return torch_maker(item.shape, item.dtype)
-
-
-def make_bytes(like: torch.Tensor, nbytes: int) -> torch.Tensor:
-    """Scratch memory of `nbytes` bytes on the device of `like`, ordered on its current stream."""
-    return like.new_empty(nbytes, dtype=torch.uint8)
 
 
 class Buffers:
@@ -48,11 +40,11 @@ class Buffers:
     """
 
     def __init__(self) -> None:
-        self.every: list[torch.Tensor] = []
-        self._free: list[torch.Tensor] = []
-        self._lent: dict[int, torch.Tensor] = {}
+        self.every: list[Tensor] = []
+        self._free: list[Tensor] = []
+        self._lent: dict[int, Tensor] = {}
 
-    def take(self, shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
+    def take(self, shape: Sequence[int], like: Tensor) -> Tensor:
         size = math.prod(shape)
         fitting = [at for at, item in enumerate(self._free) if item.numel() >= size]
         if fitting:
@@ -63,8 +55,50 @@ class Buffers:
         self._lent[memory.data_ptr()] = memory
         return memory[:size].view(shape)
 
-    def give(self, item: torch.Tensor) -> None:
+    def give(self, item: Tensor) -> None:
         """Takes a tensor back; does nothing for tensors that `take` did not make."""
         memory = self._lent.pop(item.data_ptr(), None)
         if memory is not None:
             self._free.append(memory)
+
+
+class Calls:
+    """Makes kernel calls: by public functions or, to record them, through arguments objects; the
+    latter for plain tensors that are not empty."""
+
+    def __init__(self, recording: program.Recording | None = None) -> None:
+        self._recording = recording
+
+    def __call__(self, public: Callable[[], Any], arguments: Callable[[], Any]) -> Any:
+        """The result of `public`, or of the arguments, which compute the same."""
+        if self._recording is None:
+            return public()
+        made = arguments()
+        made.operation.run(made)
+        self._recording.add(made)
+        return made.Y
+
+
+def _make_bytes(like: Tensor, nbytes: int) -> Tensor:
+    return like.new_empty(nbytes, dtype=torch.uint8)  # Ordered on the current stream of `like`.
+
+
+def repeated(
+    form: tuple[object, ...],
+    alpha: float,
+    tensors: Sequence[Tensor],
+    work: Callable[[Calls], tuple[list[Tensor], Sequence[Tensor]]],
+) -> list[Tensor]:
+    """The results of `work`, which makes its kernel calls by what it is given, and returns results
+    and scratch memory. From the third time with tensors like these, it is not called.
+
+    Args:
+        form: what decides the calls besides alpha and the tensors.
+    """
+    results, recording = program.repeat(form, alpha, tensors)
+    if results is None:
+        results, scratch = work(Calls(recording))
+        if recording is not None:
+            makers = [(item, torch_maker(item.shape, item.dtype)) for item in results]
+            recording.end(makers, scratch, _make_bytes)
+    return results

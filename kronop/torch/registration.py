@@ -53,21 +53,15 @@ class Registered:
         plain: the short way, for tensors that `direct.is_plain` accepts.
     """
 
-    def __init__(
-        self,
-        operator: Operator,
-        library: torch._ops.OpOverload,
-        layout: Layout,
-        derivatives: Derivatives,
-    ) -> None:
-        self.library, self._layout = library, layout
-        self._decomposed = operator.decomposed
-        self.plain = direct.Plain(operator, layout, derivatives)
-        self._transformed = library
+    def __init__(self, library: torch._ops.OpOverload, derivatives: Derivatives) -> None:
+        self.library, self._layout = library, derivatives.layout
+        self._decomposed = _DECOMPOSITIONS.get(library)
+        self.plain = direct.Plain(derivatives)
+        operator, self._transformed = derivatives.operator, library
         if operator.jvp is not None:
-            self._transformed = _with_casts(
-                operator, layout, transforms.function_of(library, layout, derivatives)
-            )
+            self._transformed = transforms.function_of(library, derivatives)
+            if (how := operator.autocast) is not None:  # Casts have derivatives and tangents.
+                self._transformed = autocasting.casting(self._transformed, self._layout, how)
 
     def __call__(self, *arguments: object) -> Any:
         if transforms.are_needed():
@@ -97,69 +91,53 @@ def register(operator: Operator) -> Registered:
 
     def compute(*arguments: object) -> Any:
         with torch.no_grad():
-            return operator.compute(*arguments)
-
-    for device in ("CPU", "CUDA"):
-        _LIBRARY.impl(operator.name, compute, device)
-    if operator.autocast is not None:
-        autocasting.register(_LIBRARY, operator.name, library, layout, operator.autocast)
-    torch.library.register_fake(name, _checked(operator, layout), lib=_LIBRARY)
-    _register_gradient(name, layout, derivatives)
-    if operator.vmap is not None:
-        _register_map(name, operator.vmap, layout)
-    if operator.decomposed is not None:
-        _DECOMPOSITIONS[library] = operator.decomposed
-    return Registered(operator, library, layout, derivatives)
-
-
-def _checked(operator: Operator, layout: Layout) -> Callable[..., Any]:
-    """The operator's shapes, of tensors on one device: kernels would refuse others later."""
+            return operator.compute(layout.named(arguments))
 
     def fake(*arguments: object) -> Any:
-        found = operator.fake(*arguments)
+        """The operator's shapes, of tensors on one device: kernels would refuse others later."""
+        found = operator.fake(layout.named(arguments))
         (_, first), *others = layout.named_tensors(arguments)
         for name, item in others:
             check_device(name, item, first.device)
         return found
 
-    return fake
+    for device in ("CPU", "CUDA"):
+        _LIBRARY.impl(operator.name, compute, device)
+        if operator.autocast is not None:
+            cast = autocasting.casting(library, layout, operator.autocast, device.lower())
+            _LIBRARY.impl(operator.name, cast, f"Autocast{device}")
+    torch.library.register_fake(name, fake, lib=_LIBRARY)
+    _register_gradient(name, derivatives)
+    if operator.vmap is not None:
+        _register_map(name, library, derivatives)
+    if (decomposed := operator.decomposed) is not None:
+        _DECOMPOSITIONS[library] = lambda *arguments: decomposed(layout.named(arguments))
+    return Registered(library, derivatives)
 
 
-def _register_gradient(name: str, layout: Layout, derivatives: Derivatives) -> None:
+def _register_gradient(name: str, derivatives: Derivatives) -> None:
     def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         derivatives.record(inputs)
-        ctx.set_materialize_grads(False)
-        ctx.notes, kept = derivatives.note(inputs, output)
-        ctx.save_for_backward(*kept)
+        derivatives.keep(ctx, inputs, output)
 
     def backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
-        saved = layout.join(ctx.notes.saved, ctx.saved_tensors)
+        saved = derivatives.kept(ctx)
         return tuple(derivatives.backward(ctx.notes, saved, ctx.needs_input_grad, grad))
 
     torch.library.register_autograd(name, backward, setup_context=keep, lib=_LIBRARY)
 
 
-def _register_map(name: str, rule: Callable[..., Any], layout: Layout) -> None:
+def _register_map(name: str, library: torch._ops.OpOverload, derivatives: Derivatives) -> None:
+    rule: Any = derivatives.operator.vmap
+    layout = derivatives.layout
+
     def mapped(info: Any, in_dims: Sequence[Any], *arguments: object) -> Any:
-        dims = layout.named(layout.each(in_dims, arguments))
-        return rule(info.batch_size, layout.named(arguments), dims)
+        frame, tensors = layout.split(arguments)
+        dims = layout.each(in_dims, frame)
+        if callable(rule):
+            return rule(info.batch_size, layout.named(arguments), layout.named(dims))
+        ranks = layout.each((rule.get(item) for item in layout.names), frame)
+        aligned = transforms.aligned(tensors, layout.flat(frame, dims), layout.flat(frame, ranks))
+        return library(*layout.join(frame, aligned)), 0
 
     torch.library.register_vmap(name, mapped, lib=_LIBRARY)
-
-
-def _with_casts(operator: Operator, layout: Layout, call: Callable[..., Any]) -> Callable[..., Any]:
-    """`call`, preceded by autocast's casts as ordinary operations, so that they have derivatives
-    and tangents."""
-    how = operator.autocast
-    if how is None:
-        return call
-
-    def cast(*arguments: object) -> Any:
-        device = layout.split(arguments)[1][0].device.type
-        if not autocasting.is_casting(device):
-            return call(*arguments)
-        narrow = autocasting.cast(how, device, layout, arguments)
-        with autocasting.without_autocast():
-            return call(*narrow)
-
-    return cast

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
@@ -70,26 +71,13 @@ class Cast:
         """Whether autocast casts to this type now; autocast is on."""
         return kind_for(self.how, self.device) is self.kind
 
-    def cast_before(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def cast_before(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The tensors, with those in `before` cast."""
-        return _with(tensors, self.before, cast_to, self.kind)
+        return cast_to(self.kind, tensors, self.before)
 
-    def cast_inside(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def cast_inside(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The tensors, with those in `inside` cast."""
-        return _with(tensors, self.inside, cast_together, self.kind)
-
-
-def _with(
-    tensors: Sequence[torch.Tensor],
-    places: Sequence[int],
-    cast: Callable[[torch.dtype, Sequence[torch.Tensor]], list[torch.Tensor]],
-    kind: torch.dtype,
-) -> list[torch.Tensor]:
-    found = list(tensors)
-    made = cast(kind, [found[at] for at in places])
-    for at, item in zip(places, made, strict=True):
-        found[at] = item
-    return found
+        return cast_together(self.kind, tensors, self.inside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +100,12 @@ class Repeat:
     cast: Cast | None
     places: tuple[int, ...]
     lows: list[int]
-    launcher: Callable[[Sequence[torch.Tensor], list[int]], Any]
-    finish: Callable[[Any, Sequence[torch.Tensor]], Any]
+    launcher: Callable[[Sequence[Tensor], list[int]], Any]
+    finish: Callable[[Any, Sequence[Tensor]], Any]
     notes: Any
     after: Repeats
 
-    def launch(self, tensors: Sequence[torch.Tensor]) -> Any:
+    def launch(self, tensors: Sequence[Tensor]) -> Any:
         """The result; None, with nothing written, if the call must go the long way."""
         given = [tensors[at] for at in self.places]
         addresses = [item.data_ptr() for item in given]
@@ -135,7 +123,7 @@ class Repeats:
         self._calls: dict[Hashable, list[Repeat]] = {}
         self._looks: dict[Hashable, int] = {}
 
-    def find(self, form: Hashable, tensors: Sequence[torch.Tensor]) -> Repeat | None:
+    def find(self, form: Hashable, tensors: Sequence[Tensor]) -> Repeat | None:
         """The remembered call that matches these tensors (at least one), or None.
 
         Args:
@@ -153,11 +141,11 @@ class Repeats:
     def learn(
         self,
         form: Hashable,
-        tensors: Sequence[torch.Tensor],
+        tensors: Sequence[Tensor],
         prepare: Callable[[], Prepared | None],
         notes: Any = None,
         cast: Cast | None = None,
-        used: Sequence[torch.Tensor] | None = None,
+        used: Sequence[Tensor] | None = None,
     ) -> None:
         """Remembers a call that was just made, if it can be repeated yet.
 
@@ -194,7 +182,7 @@ class Repeats:
         calls.insert(0, Repeat(check, surroundings, cast, places, lows, *ways, notes, Repeats()))
 
 
-def _key(form: Hashable, tensors: Sequence[torch.Tensor]) -> Hashable:
+def _key(form: Hashable, tensors: Sequence[Tensor]) -> Hashable:
     """The key under which guards are looked up.
 
     It has the number of tensors, because guards raise on another number, and two shapes, so that
@@ -203,7 +191,7 @@ def _key(form: Hashable, tensors: Sequence[torch.Tensor]) -> Hashable:
     return form, len(tensors), tensors[0].shape, tensors[-1].shape
 
 
-def _places(some: Sequence[torch.Tensor], every: Sequence[torch.Tensor]) -> tuple[int, ...] | None:
+def _places(some: Sequence[Tensor], every: Sequence[Tensor]) -> tuple[int, ...] | None:
     """The index in `every` of each tensor of `some`.
 
     None if a tensor is missing there, or occurs twice: a later call may have two different tensors

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree
@@ -59,10 +60,8 @@ class _Before:
 
     def __init__(self) -> None:
         self._modules: set[torch.nn.Module] = set()
-        self._buffers: list[
-            tuple[torch.nn.Module, str, torch.Tensor | None, torch.Tensor | None]
-        ] = []
-        self._grads: dict[int, tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]] = {}
+        self._buffers: list[tuple[torch.nn.Module, str, Tensor | None, Tensor | None]] = []
+        self._grads: dict[int, tuple[Tensor, Tensor | None, Tensor | None]] = {}
 
     def keep(self, module: torch.nn.Module) -> None:
         """Keeps those of a module and of all modules in it, some of which it may read only."""
@@ -78,7 +77,7 @@ class _Before:
             for item in each.parameters(recurse=False):
                 self.keep_grad(item)
 
-    def keep_grad(self, item: torch.Tensor) -> None:
+    def keep_grad(self, item: Tensor) -> None:
         """Keeps the gradient of a leaf."""
         if item.is_leaf and not is_lazy(item):
             self._grads.setdefault(id(item), (item, item.grad, _copy(item.grad)))
@@ -94,11 +93,11 @@ class _Before:
             leaf.grad = grad
 
 
-def _copy(item: torch.Tensor | None) -> torch.Tensor | None:
+def _copy(item: Tensor | None) -> Tensor | None:
     return None if item is None else item.detach().clone()
 
 
-def _restore(item: torch.Tensor | None, copy: torch.Tensor) -> None:
+def _restore(item: Tensor | None, copy: Tensor) -> None:
     """Gives a tensor, which may have been resized, the values of its copy.
 
     It goes by way of `data`, because graphs made before may have saved the tensor: they would
@@ -112,11 +111,11 @@ def _restore(item: torch.Tensor | None, copy: torch.Tensor) -> None:
         item.data = copy
 
 
-def _tensors(items: object) -> list[torch.Tensor]:
-    return [item for item in _pytree.tree_leaves(items) if isinstance(item, torch.Tensor)]
+def _tensors(items: object) -> list[Tensor]:
+    return [item for item in _pytree.tree_leaves(items) if isinstance(item, Tensor)]
 
 
-def _leaves(results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def _leaves(results: Sequence[Tensor]) -> list[Tensor]:
     """The tensors without a history that the results' gradients flow to.
 
     They are found by way of the graph, so that gradients can be asked for without being added to

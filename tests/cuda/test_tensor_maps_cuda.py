@@ -11,6 +11,7 @@ from kronop import compiler
 from kronop.args.device import default_device, target_of_device
 from kronop.compiler.cuda_kernel import CudaKernel, load_cuda
 from kronop.machine import Feature
+from kronop.target import Target
 from tests.tensor_map_cases import CASES, SOURCE, Case
 
 pytestmark = pytest.mark.cuda
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.cuda
 
 @functools.cache
 def _kernel() -> CudaKernel:
-    target = target_of_device(default_device())
+    target = Target.parse(target_of_device(default_device()))
     if not target.has(Feature.clusters):
         pytest.skip(f"{target} has no tensor maps")
     (binary,) = compiler.compile_sources((SOURCE,), target)

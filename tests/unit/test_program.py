@@ -21,7 +21,7 @@ from kronop.descriptions.datatype import float64  # noqa: E402
 from kronop.descriptions.epilogue import LinearCombination  # noqa: E402
 from kronop.descriptions.math_instruction import MathInstruction  # noqa: E402
 from kronop.descriptions.tensor import TensorDescription  # noqa: E402
-from kronop.families.kron.torch import calls, gradient, sums  # noqa: E402
+from kronop.families.kron.torch import gradient, sums  # noqa: E402
 from kronop.families.ksparse.gradient_arguments import KSparseGradientArguments  # noqa: E402
 from kronop.families.ksparse.gradient_description import KSparseGradientDescription  # noqa: E402
 from tests.unit.args_double import OperationDouble, run_gradient  # noqa: E402
@@ -145,8 +145,8 @@ def counter(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Counter]:
     monkeypatch.setattr(program.Program, "run", counting)
     for module in (gradient, sums):
         monkeypatch.setattr(module, "on_gpu", lambda item: True)
-    monkeypatch.setattr(calls, "weight_gradient", _weight_gradient)
-    monkeypatch.setattr(calls, "gradient_arguments", _arguments)
+    monkeypatch.setattr(sums, "weight_gradient", _weight_gradient)
+    monkeypatch.setattr(sums, "gradient_arguments", _arguments)
     program.forget()
     yield counter
     program.forget()

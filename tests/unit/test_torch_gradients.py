@@ -13,7 +13,7 @@ import kronop  # noqa: E402
 import kronop.torch  # noqa: E402
 from kronop.core import program  # noqa: E402
 from kronop.families.kron.runs import Run, permutes, runs  # noqa: E402
-from kronop.families.kron.torch import calls, gradient, sums  # noqa: E402
+from kronop.families.kron.torch import gradient, sums  # noqa: E402
 from kronop.families.kron.torch.sums import _split  # noqa: E402
 
 
@@ -109,8 +109,7 @@ def _weight_gradient(
 def as_on_a_gpu(monkeypatch) -> None:
     for module in (gradient, sums):
         monkeypatch.setattr(module, "on_gpu", lambda item: True)
-    for module in (calls, sums):
-        monkeypatch.setattr(module, "weight_gradient", _weight_gradient)
+    monkeypatch.setattr(sums, "weight_gradient", _weight_gradient)
     monkeypatch.setattr(program, "repeat", lambda *arguments: (None, None))
 
 

@@ -46,30 +46,17 @@ def _tangent(given: Named, tangents: Named) -> Any:
     return found
 
 
-def _map(size: int, given: Named, dims: Named) -> tuple[Any, int]:
-    tensors, at = [given.x, *given.weights], [dims.x, *dims.weights]
-    most = max(item.dim() - (dim is not None) for item, dim in zip(tensors, at, strict=True))
-    first, *rest = (
-        item
-        if dim is None
-        else item.movedim(dim, 0).reshape(
-            size, *[1] * (most - item.dim() + 1), *item.movedim(dim, 0).shape[1:]
-        )
-        for item, dim in zip(tensors, at, strict=True)
-    )
-    return torch.ops.kronop.scaled_for_a_test.default(first, rest, given.alpha), 0
-
-
-def _compute(x: Any, weights: Any, alpha: Any) -> Any:
+def _compute(given: Named) -> Any:
     """y = alpha x w1 ... wn, by NumPy, which torch knows nothing of."""
-    result = alpha * x.detach().numpy()
-    for weight in weights:
+    result = given.alpha * given.x.detach().numpy()
+    for weight in given.weights:
         result = result * weight.detach().numpy()
     return torch.from_numpy(result)
 
 
-def _fake(x: Any, weights: Any, alpha: Any) -> Any:
-    return x.new_empty(torch.broadcast_shapes(x.shape, *(item.shape for item in weights)))
+def _fake(given: Named) -> Any:
+    shapes = (given.x.shape, *(item.shape for item in given.weights))
+    return given.x.new_empty(torch.broadcast_shapes(*shapes))
 
 
 _scaled = register(
@@ -80,7 +67,7 @@ _scaled = register(
         saved=("x", "weights"),
         backward=_gradients,
         jvp=_tangent,
-        vmap=_map,
+        vmap={"x": 0, "weights": 0},
         autocast=Autocast.Narrow,
     )
 )

@@ -19,7 +19,7 @@ from torch.autograd import forward_ad  # noqa: E402
 import kronop  # noqa: E402
 import kronop.torch  # noqa: E402
 from kronop.core import prepared, program  # noqa: E402
-from kronop.families.kron.torch import calls, gradient, sums  # noqa: E402
+from kronop.families.kron.torch import gradient, sums  # noqa: E402
 from kronop.families.ksparse.torch import computing, steps  # noqa: E402
 from kronop.torch.declaration import Prepared  # noqa: E402
 from kronop.torch.nn import KSLinear  # noqa: E402
@@ -126,8 +126,8 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "on_gpu", lambda item: True)
     monkeypatch.setattr(computing, "weight_gradient", test_torch_steps._weight_gradient)
     monkeypatch.setattr(steps, "gradient_arguments", test_torch_steps._arguments)
-    monkeypatch.setattr(calls, "weight_gradient", test_program._weight_gradient)
-    monkeypatch.setattr(calls, "gradient_arguments", test_program._arguments)
+    monkeypatch.setattr(sums, "weight_gradient", test_program._weight_gradient)
+    monkeypatch.setattr(sums, "gradient_arguments", test_program._arguments)
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")

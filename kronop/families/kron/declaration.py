@@ -33,6 +33,7 @@ FAMILY = Family(
         "gemkm": f"{_HERE}.api",
     },
     torch={"gekmm": f"{_HERE}.torch.functional", "gemkm": f"{_HERE}.torch.functional"},
+    layers=dict.fromkeys(("KroneckerEmbedding", "KroneckerLinear"), "kronop.torch.nn.kronecker"),
     jax={"gekmm": f"{_HERE}.jax", "gemkm": f"{_HERE}.jax"},
     command=Later(f"{_HERE}.command", "COMMAND"),
     bench="kronop.commands.bench_kron",

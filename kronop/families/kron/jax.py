@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.interpreters import batching
 from jax.typing import ArrayLike
 
 from kronop.args.base import Arguments
 from kronop.args.view import TensorView
-from kronop.descriptions.datatype import result_type
 from kronop.families.kron.api import kron_arguments
 from kronop.families.kron.description import Side
 from kronop.families.kron.formed import kronecker_product
@@ -22,7 +19,6 @@ from kronop.families.kron.shape_arguments import result_shape
 from kronop.jax.checks import array, arrays, check_types, number, with_source
 from kronop.jax.derivatives import contract, differentiate
 from kronop.jax.primitives import primitive
-from kronop.jax.recording import element_of
 
 __all__ = ["gekmm", "gemkm"]
 
@@ -120,10 +116,8 @@ def _kron(
     return with_source(result.squeeze(at) if x.ndim == 1 else result, z, beta)
 
 
-def _shape(x: Any, *factors: Any, side: Side, alpha: Any) -> tuple[tuple[int, ...], Any]:
-    shape = result_shape(x.shape, [item.shape for item in factors], side)
-    element = result_type(element_of("x", x.dtype))
-    return shape, x.dtype if element.name == x.dtype.name else np.dtype(element.name)
+def _shape(x: jax.Array, *factors: jax.Array, side: Side, alpha: float) -> tuple[int, ...]:
+    return result_shape(x.shape, [item.shape for item in factors], side)
 
 
 def _arguments(
@@ -139,7 +133,7 @@ def _steps(x: jax.Array, *factors: jax.Array, side: Side, alpha: float) -> jax.A
     own digits, and digits to come or M.
     """
     right = side is Side.Right
-    turned = [item if right else _swapped(item) for item in factors]
+    turned = [item if right else item.mT for item in factors]
     outer, inner = (x.shape[-2], 1) if right else (1, x.shape[-1])
     shapes = tuple(item.shape[-2:] for item in turned)
     every = (True,) * len(turned)
@@ -159,15 +153,11 @@ def _step(x: jax.Array, factor: jax.Array, alpha: float) -> jax.Array:
         made = kron.bind(x.squeeze(-1), factor, side=Side.Right, alpha=alpha)
         return jnp.expand_dims(made, -1)
     along_m = jnp.expand_dims(factor, -3) if factor.ndim > 2 else factor
-    return kron.bind(x, _swapped(along_m), side=Side.Left, alpha=alpha)
-
-
-def _swapped(item: jax.Array) -> jax.Array:
-    return jnp.swapaxes(item, -1, -2)
+    return kron.bind(x, along_m.mT, side=Side.Left, alpha=alpha)
 
 
 def _transposed(ct: jax.Array, factors: Sequence[jax.Array], side: Side, alpha: float) -> jax.Array:
-    return kron.bind(ct, *map(_swapped, factors), side=side, alpha=alpha)
+    return kron.bind(ct, *(item.mT for item in factors), side=side, alpha=alpha)
 
 
 def _gradient(

@@ -59,6 +59,7 @@ FAMILY = Family(
         "weight_gradient": f"{_HERE}.gradient_api",
     },
     torch={"ksmm": f"{_HERE}.torch.functional"},
+    layers={"KSLinear": "kronop.torch.nn.kslinear"},
     jax={"ksmm": f"{_HERE}.jax"},
     command=Later(f"{_HERE}.command", "COMMAND"),
     bench="kronop.commands.bench_ksparse",

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.interpreters import batching
 from jax.typing import ArrayLike
 
@@ -17,16 +16,14 @@ from kronop.args.view import TensorView
 from kronop.core.calls import check_activation
 from kronop.descriptions import activation as activations
 from kronop.descriptions.activation import ActivationName
-from kronop.descriptions.datatype import result_type
 from kronop.descriptions.expression import BOUND
 from kronop.descriptions.shared import check_flag
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.ksparse.api import sparse_arguments
 from kronop.families.ksparse.shape_arguments import chain_patterns, result_shape
 from kronop.jax.checks import array, arrays, check_types, computed_in, number, with_source
 from kronop.jax.derivatives import contract, differentiate
 from kronop.jax.primitives import primitive
-from kronop.jax.recording import element_of
 
 __all__ = ["ksmm"]
 
@@ -102,12 +99,10 @@ def _bias(bias: ArrayLike, result: jax.Array, batch_last: bool) -> jax.Array:
     check_types(result, [bias], "bias")
     if bias.shape != (features,):
         raise ArgumentError(
-            mismatch(
-                "shape of bias",
-                expected=(features,),
-                got=bias.shape,
-                hint="one value for each output feature",
-            )
+            "shape of bias",
+            expected=(features,),
+            got=bias.shape,
+            hint="one value for each output feature",
         )
     return bias.reshape(-1, *(1,) * (result.ndim - 1)) if batch_last else bias
 
@@ -124,10 +119,8 @@ def _activate(name: str, x: jax.Array) -> jax.Array:
     return getattr(jnp if name == "tanh" else jax.nn, name)(x)
 
 
-def _shape(x: Any, *weights: Any, batch_last: bool, alpha: Any) -> tuple[tuple[int, ...], Any]:
-    shape = result_shape(x.shape, chain_patterns([item.shape for item in weights]), batch_last)
-    element = result_type(element_of("x", x.dtype))
-    return shape, x.dtype if element.name == x.dtype.name else np.dtype(element.name)
+def _shape(x: jax.Array, *weights: jax.Array, batch_last: bool, alpha: float) -> tuple[int, ...]:
+    return result_shape(x.shape, chain_patterns([item.shape for item in weights]), batch_last)
 
 
 def _arguments(

@@ -6,22 +6,23 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import torch
+from torch import Tensor
 
 from kronop.args.tensor import check_element
-from kronop.descriptions.datatype import TENSOR_TYPES, DataType
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.descriptions.datatype import DataType
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.quantized import api
 from kronop.families.quantized.arguments import check_clip, result_shapes
 from kronop.families.quantized.description import check_element_of_x
-from kronop.torch.checks import LISTS, check_tensor, common_shape
+from kronop.torch.checks import LISTS, check_tensor, check_tensors, common_shape, element_of
 from kronop.torch.declaration import Autocast, Named, Operator
 from kronop.torch.registration import register
-from kronop.torch.transforms import in_front
+from kronop.torch.transforms import aligned
 
 
 def quantized_gemkm(
-    x: torch.Tensor, factors: Sequence[torch.Tensor], *, bits: int, clip: float = 1.0
-) -> tuple[torch.Tensor, torch.Tensor]:
+    x: Tensor, factors: Sequence[Tensor], *, bits: int, clip: float = 1.0
+) -> tuple[Tensor, Tensor]:
     """x (F1 x ... x FN), with each row rounded to integers and a scale.
 
     As `kronop.quantized_gemkm`, and a torch operator: torch.compile without a graph break,
@@ -58,16 +59,13 @@ def quantized_gemkm(
     """
     if not isinstance(factors, LISTS) or not len(factors):
         raise ElementTypeError(
-            mismatch(
-                "factors",
-                expected="a list or tuple of at least one tensor",
-                got=type(factors).__name__,
-                hint="wrap a single factor in a list",
-            )
+            "factors",
+            expected="a list or tuple of at least one tensor",
+            got=type(factors).__name__,
+            hint="wrap a single factor in a list",
         )
     check_tensor("x", x, 1, "kronop.quantized_gemkm does")
-    for index, item in enumerate(factors):
-        check_tensor(f"factors[{index}]", item, 2, "kronop.quantized_gemkm does")
+    check_tensors("factors", factors, 2, "kronop.quantized_gemkm does")
     q, scales = _operator(x, list(factors), bits, _number(clip))
     return q, scales
 
@@ -78,80 +76,61 @@ def _number(clip: float) -> float:
     torch.compile makes a symbol of a number that changes, which nothing can look into while it
     traces; the operator checks its values when it runs.
     """
-    if isinstance(clip, torch.Tensor):
-        raise ElementTypeError(
-            mismatch("clip", expected="a number", got="a tensor", hint="pass clip.item()")
-        )
+    if isinstance(clip, Tensor):
+        raise ElementTypeError("clip", expected="a number", got="a tensor", hint="pass clip.item()")
     if torch.compiler.is_compiling() and not isinstance(clip, (bool, str)):
         return float(clip)
     return check_clip(clip)
 
 
-def _compute(
-    x: torch.Tensor, factors: Sequence[torch.Tensor], bits: int, clip: float
-) -> list[torch.Tensor]:
-    return list(api.quantized_gemkm(x, factors, bits=bits, clip=clip))
+def _compute(given: Named) -> list[Tensor]:
+    return list(api.quantized_gemkm(**vars(given)))
 
 
-def _fake(
-    x: torch.Tensor, factors: Sequence[torch.Tensor], bits: int, clip: float
-) -> list[torch.Tensor]:
+def _fake(given: Named) -> list[Tensor]:
     """Refuses what `_compute` would."""
-    _check_types(x, factors)
-    if isinstance(clip, (int, float)):  # A symbol's value is checked when there is one.
-        check_clip(clip)
-    shapes = result_shapes(x.shape, [tuple(item.shape) for item in factors], bits, common_shape)
+    x, bits = given.x, given.bits
+    element = _element("X", x)
+    check_element_of_x(element, ElementTypeError)
+    for index, item in enumerate(given.factors):
+        check_element(_element(f"factors[{index}]", item), element, f"factors[{index}]")
+    if isinstance(given.clip, (int, float)):  # A symbol's value is checked when there is one.
+        check_clip(given.clip)
+    shapes = result_shapes(
+        x.shape, [tuple(item.shape) for item in given.factors], bits, common_shape
+    )
     kinds = (torch.uint8 if bits == 4 else torch.int8, torch.float32)
     return [x.new_empty(shape, dtype=kind) for shape, kind in zip(shapes, kinds, strict=True)]
 
 
-def _check_types(x: torch.Tensor, factors: Sequence[torch.Tensor]) -> None:
-    check_element_of_x(_element("X", x), ElementTypeError)
-    for index, item in enumerate(factors):
-        name = f"factors[{index}]"
-        check_element(_element(name, item), _element("X", x), name)
-
-
-def _element(name: str, item: torch.Tensor) -> DataType:
-    found = TENSOR_TYPES.get(str(item.dtype).removeprefix("torch."))
-    if found is None:
-        raise ElementTypeError(
-            mismatch(
-                f"element type of {name}",
-                expected="one that kronop has",
-                got=str(item.dtype),
-                hint="convert all tensors to bfloat16, float16 or float32",
-            )
-        )
-    return found
+def _element(name: str, item: Tensor) -> DataType:
+    hint = "convert all tensors to bfloat16, float16 or float32"
+    return element_of(name, item, "one that kronop has", hint)
 
 
 def _refuse(*_: object) -> NoReturn:
     """Called if gradients or tangents would be needed."""
     raise ArgumentError(
-        mismatch(
-            "gradient of quantized_gemkm",
-            expected="tensors that require none",
-            got="one that requires a gradient or has a tangent",
-            hint="detach the tensors, or record no gradients (torch.no_grad()); to train, compute"
-            " kronop.torch.gemkm and round its result with a straight-through estimator",
-        )
+        "gradient of quantized_gemkm",
+        expected="tensors that require none",
+        got="one that requires a gradient or has a tangent",
+        hint="detach the tensors, or record no gradients (torch.no_grad()); to train, compute"
+        " kronop.torch.gemkm and round its result with a straight-through estimator",
     )
 
 
-def _mapped(count: int, given: Named, dims: Named) -> tuple[list[torch.Tensor], list[int]]:
+def _mapped(count: int, given: Named, dims: Named) -> tuple[list[Tensor], list[int]]:
     """One call with the map as the first batch dimension."""
     tensors, axes = [given.x, *given.factors], [dims.x, *dims.factors]
     is_vector = given.x.dim() - (dims.x is not None) == 1
     if is_vector:  # It becomes a row.
         tensors[0] = (given.x if dims.x is None else given.x.movedim(dims.x, 0)).unsqueeze(-2)
         axes[0] = None if dims.x is None else 0
-    rank = max(item.dim() - (axis is not None) for item, axis in zip(tensors, axes, strict=True))
-    x, *factors = (in_front(item, axis, rank) for item, axis in zip(tensors, axes, strict=True))
+    x, *factors = aligned(tensors, axes)
     whole = _operator.library(x, factors, given.bits, given.clip)
     if is_vector:
         whole = [item.squeeze(-2) for item in whole]
-    return [item.expand(count, *item.shape[1:]) for item in whole], [0, 0]
+    return whole, [0, 0]
 
 
 _operator = register(

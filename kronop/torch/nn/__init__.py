@@ -16,17 +16,22 @@ Example:
     )
 """
 
+from typing import TYPE_CHECKING
+
+from kronop.families import FAMILIES as _FAMILIES
+from kronop.late import imported as _imported
 from kronop.torch.nn import patterns
-from kronop.torch.nn.kronecker import KroneckerEmbedding, KroneckerLinear
-from kronop.torch.nn.kslinear import KSLinear
 from kronop.torch.nn.replacing import Report, replace_linears
 
-__all__ = [
-    "KSLinear",
-    "KroneckerEmbedding",
-    "KroneckerLinear",
-    "Report",
-    "patterns",
-    "replace_linears",
-]
+if TYPE_CHECKING:
+    from kronop.torch.nn.kronecker import KroneckerEmbedding as KroneckerEmbedding
+    from kronop.torch.nn.kronecker import KroneckerLinear as KroneckerLinear
+    from kronop.torch.nn.kslinear import KSLinear as KSLinear
+
+__all__ = ["Report", "patterns", "replace_linears"]
 __dir__ = __all__.copy  # What completes is public.
+
+for _family in _FAMILIES:
+    for _name, _module in _family.layers.items():
+        globals()[_name] = getattr(_imported(_module), _name)
+        __all__.append(_name)

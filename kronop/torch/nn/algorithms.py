@@ -6,25 +6,23 @@ Each takes an operand (..., a c d), or (a c d, ...) with `batch_last`; the weigh
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
-from kronop.families.ksparse.description import outputs_of
 from kronop.families.ksparse.shape_arguments import with_features
-from kronop.families.ksparse.torch.decomposed import biased, bmm_product
+from kronop.families.ksparse.torch.computing import as_matrix
 from kronop.families.ksparse.torch.functional import ksmm
-from kronop.families.ksparse.torch.shapes import as_matrix
-from kronop.families.ksparse.torch.sparse import einsum_product, sparse_product
+from kronop.families.ksparse.torch.sparse import biased, bmm_product, einsum_product, sparse_product
 from kronop.torch.checks import are_symbols
 from kronop.torch.nn.checks import check_operand
 
-Algorithm = Callable[
-    [torch.Tensor, Sequence[torch.Tensor], torch.Tensor | None, bool], torch.Tensor
-]
+Algorithm = Callable[[Tensor, Sequence[Tensor], Tensor | None, bool], Tensor]
 
 
-def dense_product(weights: Sequence[torch.Tensor]) -> torch.Tensor:
+def dense_product(weights: Sequence[Tensor]) -> Tensor:
     """W = K_1 ... K_L (out, in), the right-most factor first in `weights`; differentiable."""
     result = dense_factor(weights[0])
     for weight in weights[1:]:
@@ -32,7 +30,7 @@ def dense_product(weights: Sequence[torch.Tensor]) -> torch.Tensor:
     return result
 
 
-def dense_factor(weight: torch.Tensor) -> torch.Tensor:
+def dense_factor(weight: Tensor) -> Tensor:
     """The dense matrix K (a b d, a c d) of weights (a, b, c, d)."""
     a, b, c, d = weight.shape
     lanes = torch.diag_embed(weight, dim1=2, dim2=4)  # (a, b, d, c, d)
@@ -40,15 +38,11 @@ def dense_factor(weight: torch.Tensor) -> torch.Tensor:
     return both.reshape(a * b * d, a * c * d)
 
 
-def _kernel(
-    x: torch.Tensor, weights: Sequence[torch.Tensor], bias: torch.Tensor | None, batch_last: bool
-) -> torch.Tensor:
+def _kernel(x: Tensor, weights: Sequence[Tensor], bias: Tensor | None, batch_last: bool) -> Tensor:
     return ksmm(x, weights, bias=bias, batch_last=batch_last)
 
 
-def _dense(
-    x: torch.Tensor, weights: Sequence[torch.Tensor], bias: torch.Tensor | None, batch_last: bool
-) -> torch.Tensor:
+def _dense(x: Tensor, weights: Sequence[Tensor], bias: Tensor | None, batch_last: bool) -> Tensor:
     """One product with the chain's dense matrix, formed in every call because the parameters are
     the factors."""
     matrix = dense_product(weights)
@@ -58,21 +52,10 @@ def _dense(
     return biased(result.reshape(with_features(x.shape, len(matrix), True)), bias, True)
 
 
-def _sparse(blocks: bool) -> Callable[[torch.Tensor, torch.Tensor, bool], torch.Tensor]:
-    def apply(x: torch.Tensor, weight: torch.Tensor, batch_last: bool) -> torch.Tensor:
-        shape = with_features(x.shape, outputs_of(weight.shape), batch_last)
-        return sparse_product(as_matrix(x, batch_last), weight, batch_last, blocks).reshape(shape)
-
-    return apply
-
-
-def _one_by_one(apply: Callable[[torch.Tensor, torch.Tensor, bool], torch.Tensor]) -> Algorithm:
+def _one_by_one(apply: Callable[[Tensor, Tensor, bool], Tensor]) -> Algorithm:
     def chain(
-        x: torch.Tensor,
-        weights: Sequence[torch.Tensor],
-        bias: torch.Tensor | None,
-        batch_last: bool,
-    ) -> torch.Tensor:
+        x: Tensor, weights: Sequence[Tensor], bias: Tensor | None, batch_last: bool
+    ) -> Tensor:
         for weight in weights:
             x = apply(x, weight, batch_last)
         return biased(x, bias, batch_last)
@@ -83,20 +66,16 @@ def _one_by_one(apply: Callable[[torch.Tensor, torch.Tensor, bool], torch.Tensor
 ALGORITHMS: dict[str, Algorithm] = {
     "kernel": _kernel,
     "bmm": _one_by_one(bmm_product),
-    "bsr": _one_by_one(_sparse(blocks=True)),
+    "bsr": _one_by_one(functools.partial(sparse_product, blocks=True)),
     "einsum": _one_by_one(einsum_product),
     "dense": _dense,
-    "sparse": _one_by_one(_sparse(blocks=False)),
+    "sparse": _one_by_one(functools.partial(sparse_product, blocks=False)),
 }
 
 
 def multiply(
-    x: torch.Tensor,
-    weights: Sequence[torch.Tensor],
-    bias: torch.Tensor | None,
-    batch_last: bool,
-    algo: str,
-) -> torch.Tensor:
+    x: Tensor, weights: Sequence[Tensor], bias: Tensor | None, batch_last: bool, algo: str
+) -> Tensor:
     """The product by the algorithm of this name; torch.fx records its calls."""
     if algo != "kernel":  # The kernel's function does both itself.
         if are_symbols((x,)):

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from kronop.descriptions.shared import check_flag
 from kronop.families.kron.torch.functional import gemkm
-from kronop.families.ksparse.torch.decomposed import biased
+from kronop.families.ksparse.torch.sparse import biased
 from kronop.torch.nn.checks import check_type, checked_sizes
 from kronop.torch.nn.initial import draw
 
@@ -39,7 +40,7 @@ class _Factored(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         return math.prod(shape[axis] for shape in self.shapes)
 
     @property
-    def weight(self) -> torch.Tensor:
+    def weight(self) -> Tensor:
         """The Kronecker product (rows, columns) of the factors, formed at each reading;
         differentiable. Writing into it changes no parameter."""
         first, *others = self.factors  # A parameter alone would be the product itself.
@@ -102,10 +103,10 @@ class KroneckerLinear(_Factored):
 
     if TYPE_CHECKING:
 
-        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        def __call__(self, x: Tensor) -> Tensor:
             """As `forward`."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """x W' + bias.
 
         Args:
@@ -179,10 +180,10 @@ class KroneckerEmbedding(_Factored):
 
     if TYPE_CHECKING:
 
-        def __call__(self, indices: torch.Tensor) -> torch.Tensor:
+        def __call__(self, indices: Tensor) -> Tensor:
             """As `forward`."""
 
-    def forward(self, indices: torch.Tensor) -> torch.Tensor:
+    def forward(self, indices: Tensor) -> Tensor:
         """The rows of the table with these indices.
 
         Args:
@@ -208,7 +209,7 @@ class KroneckerEmbedding(_Factored):
         return f"{self.num_embeddings}, {self.embedding_dim}, shapes={[*self.shapes]}"
 
 
-def _outer(left: torch.Tensor, right: torch.Tensor | None) -> torch.Tensor:
+def _outer(left: Tensor, right: Tensor | None) -> Tensor:
     """The Kronecker products of vectors (..., p) and (..., q): (..., p q)."""
     if right is None:
         return left

@@ -6,19 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from kronop.descriptions.shared import check_flag
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.ksparse.description import inputs_of, outputs_of
 from kronop.families.ksparse.torch.functional import again
 from kronop.torch.nn import patterns as _patterns
 from kronop.torch.nn.algorithms import ALGORITHMS, dense_product, multiply
-from kronop.torch.nn.checks import (
-    check_layer_weights,
-    check_linear,
-    check_type,
-    checked_patterns,
-)
+from kronop.torch.nn.checks import check_layer_weights, check_linear, check_type, checked_patterns
 from kronop.torch.nn.choice import AUTO, choose
 from kronop.torch.nn.initial import draw
 from kronop.torch.nn.projection import project
@@ -80,7 +76,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
     def __init__(
         self,
         patterns: Sequence[Sequence[int]],
-        weights: Sequence[torch.Tensor] | None = None,
+        weights: Sequence[Tensor] | None = None,
         bias: bool = True,
         algo: str = "kernel",
         dtype: torch.dtype | None = None,
@@ -126,7 +122,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
 
     if TYPE_CHECKING:
 
-        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        def __call__(self, x: Tensor) -> Tensor:
             """As `forward`."""
 
     @property
@@ -138,12 +134,10 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
     def algo(self, name: str) -> None:
         if not isinstance(name, str) or name not in (*ALGORITHMS, AUTO):
             raise ArgumentError(
-                mismatch(
-                    "algo",
-                    expected=f"one of {', '.join((*ALGORITHMS, AUTO))}",
-                    got=repr(name),
-                    hint="all give the same results; kernel is the default",
-                )
+                "algo",
+                expected=f"one of {', '.join((*ALGORITHMS, AUTO))}",
+                got=repr(name),
+                hint="all give the same results; kernel is the default",
             )
         self._algo = name
 
@@ -154,7 +148,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         like = self._operands()[0][0]  # Not a proxy, as attributes are while torch.fx traces.
         return str(_choose(self.patterns, like.dtype, like.device, self.bs_last))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """x W' + bias, by the layer's algorithm.
 
         Args:
@@ -171,13 +165,13 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         if torch.compiler.is_compiling():
             return multiply(x, list(self.weights), self.bias, self.bs_last, self._runs())
         chain, bias = self._operands()
-        if self._algo == "kernel" and type(x) is torch.Tensor:
+        if self._algo == "kernel" and type(x) is Tensor:
             result = again(x, chain, bias, self.bs_last)
             if result is not None:
                 return result
         return multiply(x, chain, bias, self.bs_last, self._runs())
 
-    def _operands(self) -> tuple[list[torch.Tensor], torch.Tensor | None]:
+    def _operands(self) -> tuple[list[Tensor], Tensor | None]:
         """The weights and the bias, read from the modules' dictionaries: iterating over a
         ParameterList takes 3 microseconds for each item."""
         own = self._modules["weights"]._parameters
@@ -186,12 +180,12 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         except KeyError:  # Parameters that are parametrized, pruned or normalised.
             return list(self.weights), self.bias
 
-    def get_dense_product(self) -> torch.Tensor:
+    def get_dense_product(self) -> Tensor:
         """W (out_features, in_features), in the layer's type and on its device; differentiable."""
         return dense_product(list(self.weights))
 
     @property
-    def weight(self) -> torch.Tensor:
+    def weight(self) -> Tensor:
         """W (out_features, in_features), the product, formed at each reading, for code that reads
         the weight of a `torch.nn.Linear`. Writing into it changes no parameter."""
         return self.get_dense_product()

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kronop.descriptions.tile import whole
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.ksparse.description import Pattern
 
 __all__ = ["butterfly", "monarch", "within_budget"]
@@ -54,12 +54,10 @@ def monarch(in_features: int, out_features: int, blocks: int) -> list[Pattern]:
     blocks = _positive("blocks", blocks)
     if math.gcd(n_in, n_out) % blocks:
         raise ArgumentError(
-            mismatch(
-                "blocks",
-                expected=f"a divisor of both {n_in} and {n_out}",
-                got=blocks,
-                hint=f"one of {', '.join(map(str, _divisors(math.gcd(n_in, n_out))))}",
-            )
+            "blocks",
+            expected=f"a divisor of both {n_in} and {n_out}",
+            got=blocks,
+            hint=f"one of {', '.join(map(str, _divisors(math.gcd(n_in, n_out))))}",
         )
     middle = min(n_in, n_out) // blocks
     return [(blocks, middle, n_in // blocks, 1), (1, n_out // blocks, middle, blocks)]
@@ -87,7 +85,7 @@ def butterfly(features: int) -> list[Pattern]:
     rest = _positive("features", features)
     if rest == 1:
         raise ArgumentError(
-            mismatch("features", expected="at least 2", got=1, hint="a butterfly mixes pairs")
+            "features", expected="at least 2", got=1, hint="a butterfly mixes pairs"
         )
     behind, found = 1, []
     for prime in _primes(rest):
@@ -135,12 +133,10 @@ def chosen(in_features: int, out_features: int, parameters: int, bias: bool) -> 
     if type(given) is not int or given < least:
         biased = f" and {of_bias} for the bias" if bias else ""
         raise ArgumentError(
-            mismatch(
-                "parameters",
-                expected=f"at least {least}: {n_in} + {n_out} for the weights{biased}",
-                got=repr(parameters),
-                hint="each input and each output has at least one weight",
-            )
+            "parameters",
+            expected=f"at least {least}: {n_in} + {n_out} for the weights{biased}",
+            got=repr(parameters),
+            hint="each input and each output has at least one weight",
         )
     given -= of_bias
     if given >= n_in * n_out:
@@ -172,7 +168,7 @@ def _positive(name: str, value: Any) -> int:
     found = whole(value)
     if type(found) is not int or found < 1:
         raise ArgumentError(
-            mismatch(name, expected="a positive integer", got=repr(value), hint="count features")
+            name, expected="a positive integer", got=repr(value), hint="count features"
         )
     return found
 

@@ -32,6 +32,7 @@ import itertools
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from kronop.families.ksparse.description import Pattern
 from kronop.torch.nn.algorithms import dense_product
@@ -42,7 +43,7 @@ from kronop.torch.nn.algorithms import dense_product
 _LEAST_GAIN, _ROUNDING, _MOST_SWEEPS, _STEPS = 1e-3, 1e-13, 100, 12
 
 
-def project(matrix: torch.Tensor, patterns: Sequence[Pattern]) -> list[torch.Tensor]:
+def project(matrix: Tensor, patterns: Sequence[Pattern]) -> list[Tensor]:
     """The weights (a, b, c, d) of the factors, the right-most factor first.
 
     Args:
@@ -78,14 +79,14 @@ def _product_pattern(chain: Sequence[Pattern]) -> Pattern:
     return a, rows * d // last_d, last_a * columns // a, last_d
 
 
-def _hierarchical(matrix: torch.Tensor, chain: Sequence[Pattern]) -> list[torch.Tensor]:
+def _hierarchical(matrix: Tensor, chain: Sequence[Pattern]) -> list[Tensor]:
     """The factors, from the left, by recursive decomposition of blocks."""
     if len(chain) == 1:
         return [entries(matrix, chain[0])]
     cut = len(chain) // 2
     halves = chain[:cut], chain[cut:]
     left, right = _two_factors(matrix, *(_product_pattern(half) for half in halves))
-    every: list[torch.Tensor] = []
+    every: list[Tensor] = []
     for half, found in zip(halves, (left, right), strict=True):
         if len(half) == 1:
             every.append(found)
@@ -94,7 +95,7 @@ def _hierarchical(matrix: torch.Tensor, chain: Sequence[Pattern]) -> list[torch.
     return every
 
 
-def entries(matrix: torch.Tensor, pattern: Pattern) -> torch.Tensor:
+def entries(matrix: Tensor, pattern: Pattern) -> Tensor:
     """The weights (a, b, c, d) of the nearest Kronecker-sparse matrix: the entries of `matrix` at
     the places that the pattern has."""
     a, b, c, d = pattern
@@ -102,9 +103,7 @@ def entries(matrix: torch.Tensor, pattern: Pattern) -> torch.Tensor:
     return digits.diagonal(dim1=0, dim2=3).diagonal(dim1=1, dim2=3).permute(2, 0, 1, 3)
 
 
-def _two_factors(
-    matrix: torch.Tensor, left: Pattern, right: Pattern
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _two_factors(matrix: Tensor, left: Pattern, right: Pattern) -> tuple[Tensor, Tensor]:
     """The nearest product of two factors, by a singular value decomposition of each block."""
     (a1, b1, c1, d1), (a2, b2, c2, d2) = left, right
     middle = torch.arange(a1 * c1 * d1)
@@ -127,7 +126,7 @@ def _two_factors(
     return of_left.permute(0, 3, 1, 2), of_right.permute(0, 1, 3, 2)
 
 
-def _place_in_block(block: torch.Tensor, count: int) -> torch.Tensor:
+def _place_in_block(block: Tensor, count: int) -> Tensor:
     """For each middle index, how many earlier ones belong to the same block."""
     order = block.argsort(stable=True)
     sizes = torch.bincount(block, minlength=count)
@@ -137,7 +136,7 @@ def _place_in_block(block: torch.Tensor, count: int) -> torch.Tensor:
     return place
 
 
-def _improved(matrix: torch.Tensor, found: list[torch.Tensor]) -> list[torch.Tensor]:
+def _improved(matrix: Tensor, found: list[Tensor]) -> list[Tensor]:
     """The factors (the right-most first), improved by alternating least squares."""
     error = float((matrix - dense_product(found)).norm())
     for _ in range(_MOST_SWEEPS):
@@ -154,22 +153,19 @@ def _improved(matrix: torch.Tensor, found: list[torch.Tensor]) -> list[torch.Ten
 
 
 def _least_squares(
-    matrix: torch.Tensor,
-    front: torch.Tensor | None,
-    weight: torch.Tensor,
-    behind: torch.Tensor | None,
-) -> tuple[torch.Tensor, float]:
+    matrix: Tensor, front: Tensor | None, weight: Tensor, behind: Tensor | None
+) -> tuple[Tensor, float]:
     """(improved weights of X in |matrix - front X behind|, the error), by conjugate gradients.
 
     None for `front` or `behind` means an identity. The error never grows.
     """
 
-    def forward(item: torch.Tensor) -> torch.Tensor:
+    def forward(item: Tensor) -> Tensor:
         result = dense_product([item])
         result = result if front is None else front @ result
         return result if behind is None else result @ behind
 
-    def backward(item: torch.Tensor) -> torch.Tensor:
+    def backward(item: Tensor) -> Tensor:
         item = item if front is None else front.mT @ item
         return entries(item if behind is None else item @ behind.mT, tuple(weight.shape))
 

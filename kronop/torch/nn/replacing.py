@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.ksparse.description import Pattern
 from kronop.frozen import dataclass
 from kronop.torch.nn.checks import check_linear_shapes
@@ -168,9 +168,7 @@ def replace_linears(
 
 def _by_share(share: float) -> Choice:
     if not 0 < share < 1:
-        raise ArgumentError(
-            mismatch("choose", expected="a share between 0 and 1", got=share, hint="as 0.2")
-        )
+        raise ArgumentError("choose", expected="a share between 0 and 1", got=share, hint="as 0.2")
 
     def choose(name: str, linear: torch.nn.Linear) -> Sequence[Pattern] | None:
         budget = _budget(share, linear)
@@ -197,25 +195,21 @@ def _check(model: torch.nn.Module, choose: object) -> None:
     if not isinstance(model, torch.nn.Module):
         kind = type(model).__name__
         raise ElementTypeError(
-            mismatch("model", expected="a torch.nn.Module", got=kind, hint="give the whole model")
+            "model", expected="a torch.nn.Module", got=kind, hint="give the whole model"
         )
     if isinstance(model, torch.nn.Linear):
         raise ArgumentError(
-            mismatch(
-                "model",
-                expected="a module that contains torch.nn.Linear modules",
-                got="one itself",
-                hint="KSLinear.from_linear makes a layer of one",
-            )
+            "model",
+            expected="a module that contains torch.nn.Linear modules",
+            got="one itself",
+            hint="KSLinear.from_linear makes a layer of one",
         )
     if not callable(choose):
         raise ElementTypeError(
-            mismatch(
-                "choose",
-                expected="a share or a function of (name, linear)",
-                got=type(choose).__name__,
-                hint="the function gives a list of patterns, or None to keep a layer",
-            )
+            "choose",
+            expected="a share or a function of (name, linear)",
+            got=type(choose).__name__,
+            hint="the function gives a list of patterns, or None to keep a layer",
         )
 
 

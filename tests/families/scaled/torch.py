@@ -22,12 +22,13 @@ def scaled(x: Any, w: Any, *, alpha: float = 1.0, beta: float | None = None, z: 
     return _operator(x, w, z, number("alpha", alpha), number("beta", beta))
 
 
-def _compute(x: Any, w: Any, z: Any, alpha: Any, beta: Any) -> Any:
-    x, w, z = (item if item is None else item.contiguous() for item in (x, w, z))
-    return api.scaled(x, w, alpha=alpha, beta=None if z is None else beta, z=z)
+def _compute(given: Named) -> Any:
+    x, w, z = (None if item is None else item.contiguous() for item in (given.x, given.w, given.z))
+    return api.scaled(x, w, alpha=given.alpha, beta=None if z is None else given.beta, z=z)
 
 
-def _fake(x: Any, w: Any, z: Any, alpha: Any, beta: Any) -> Any:
+def _fake(given: Named) -> Any:
+    x = given.x
     return x.new_empty(x.shape, dtype=torch.int32 if x.dtype is torch.int8 else x.dtype)
 
 

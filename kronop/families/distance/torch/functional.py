@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.families.distance import api
 from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel, PowerNorm, check_kernel
 from kronop.families.distance.point_arguments import check_kind
 from kronop.families.distance.shape_arguments import matrix_shape
-from kronop.families.distance.torch.operators import Values, matrix
+from kronop.families.distance.torch.operators import matrix
 from kronop.families.distance.torch.products import product
+from kronop.families.distance.torch.terms import Values
 from kronop.families.distance.value_arguments import (
     check_bandwidths,
     check_type,
@@ -25,12 +28,12 @@ from kronop.torch.checks import check_tensor
 
 
 def cdist(
-    x1: torch.Tensor,
-    x2: torch.Tensor,
+    x1: Tensor,
+    x2: Tensor,
     p: Any = 2.0,
     compute_mode: str = api.MODES[0],
     skip_epilogue: bool = False,
-) -> torch.Tensor:
+) -> Tensor:
     """`kronop.cdist`, differentiable in x1, x2 and (if it is a tensor) p.
 
     A torch operator: autograd, torch.compile without a graph break, torch.vmap. Backward holds
@@ -65,9 +68,7 @@ def cdist(
     return _matrix(x1, x2, PowerNorm(p, root=not skip_epilogue), None, compute_mode)
 
 
-def kernel_matrix(
-    x1: torch.Tensor, x2: torch.Tensor, kernel: Kernel, regularization: Any = 0.0
-) -> torch.Tensor:
+def kernel_matrix(x1: Tensor, x2: Tensor, kernel: Kernel, regularization: Any = 0.0) -> Tensor:
     """`kronop.kernel_matrix`, differentiable in x1, x2 and all tensors of the kernel.
 
     A torch operator: autograd, torch.compile without a graph break, torch.vmap. Backward holds
@@ -104,22 +105,25 @@ def kernel_matrix(
     return _matrix(x1, x2, kernel, regularization, api.DIRECT)
 
 
-def _matrix(
-    x1: torch.Tensor, x2: torch.Tensor, kernel: Kernel, regularization: Any, mode: str
-) -> torch.Tensor:
+def _matrix(x1: Tensor, x2: Tensor, kernel: Kernel, regularization: Any, mode: str) -> Tensor:
     for name, item in (("x1", x1), ("x2", x2)):
         check_kind(item, name)
         check_tensor(name, item, 2, "kronop.cdist and kronop.kernel_matrix")
-    bound = kernel.bound(max(x1.dim(), x2.dim()) - 2, regularization)
+    return matrix(*_bound((x1, x2), kernel, regularization), mode)
+
+
+def _bound(operands: Sequence[Tensor], kernel: Kernel, regularization: Any) -> list[Any]:
+    """The operands, of which the first two are points, and what an operator takes of a kernel."""
+    x1, x2, *others = operands
+    bound = kernel.bound(max(item.dim() for item in operands) - 2, regularization)
     _check_values(bound, x1, x2)
     x1, x2, bound = with_common_vector(x1, x2, bound)
-    values = Values.of(bound, x1)
-    return matrix(x1, x2, *values.arguments, bound.form.text(), mode)
+    return [x1, x2, *others, *Values.of(bound, x1).arguments, bound.form.text()]
 
 
 def kernel_matmul(
-    x1: torch.Tensor, x2: torch.Tensor, v: torch.Tensor, kernel: Kernel, regularization: Any = 0.0
-) -> torch.Tensor:
+    x1: Tensor, x2: Tensor, v: Tensor, kernel: Kernel, regularization: Any = 0.0
+) -> Tensor:
     """`kronop.kernel_matmul`, differentiable in x1, x2, v and all tensors of the kernel.
 
     A torch operator: autograd, torch.compile without a graph break, torch.vmap. Gradients are
@@ -156,28 +160,22 @@ def kernel_matmul(
         check_tensor(name, item, dims, "kronop.kernel_matmul takes")
     if v.dim() == 1:
         return kernel_matmul(x1, x2, v.unsqueeze(-1), kernel, regularization).squeeze(-1)
-    bound = kernel.bound(max(x1.dim(), x2.dim(), v.dim()) - 2, regularization)
-    _check_values(bound, x1, x2)
-    x1, x2, bound = with_common_vector(x1, x2, bound)
-    values = Values.of(bound, x1)
-    return product(x1, x2, v, *values.arguments, bound.form.text())
+    return product(*_bound((x1, x2, v), kernel, regularization))
 
 
-def _check_values(bound: Bound, x1: torch.Tensor, x2: torch.Tensor) -> None:
+def _check_values(bound: Bound, x1: Tensor, x2: Tensor) -> None:
     """Refuses values of other types than sums have, or that don't broadcast over the batch."""
     names = names_of(bound)
     of_sums = torch.promote_types(x1.dtype, torch.float32)
     if not is_casting(x1.device.type):  # Else the operators convert them.
         for place, item in tensors_of(bound).items():
-            if isinstance(item, torch.Tensor):
+            if isinstance(item, Tensor):
                 check_type(names[place], *[str(kind)[6:] for kind in (item.dtype, of_sums)])
     if not torch.compiler.is_compiling():  # Extents may be symbols there.
         matrix_shape(tuple(x1.shape), tuple(x2.shape), bound)
 
 
-def with_common_vector(
-    x1: torch.Tensor, x2: torch.Tensor, bound: Bound
-) -> tuple[torch.Tensor, torch.Tensor, Bound]:
+def with_common_vector(x1: Tensor, x2: Tensor, bound: Bound) -> tuple[Tensor, Tensor, Bound]:
     """The points divided by bandwidths per feature, and the kernel without them, if all terms have
     the same ones: more kernels are fast without vectors. Else everything as it is.
 

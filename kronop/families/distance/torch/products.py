@@ -16,56 +16,39 @@ import functools
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.distance import api
-from kronop.families.distance.form import GENERAL_POWERS, Form, TermKind, sum_of, value_of
+from kronop.families.distance.form import Form, TermKind, sum_of, value_of
 from kronop.families.distance.shape_arguments import product_shape
 from kronop.families.distance.torch import sums
-from kronop.families.distance.torch.operators import (
+from kronop.families.distance.torch.operators import Slope, of_pairs, slope_of
+from kronop.families.distance.torch.terms import (
+    Scaled,
     Values,
-    derived,
-    largest_of,
-    mapped_first,
-    refuse_power,
-    slope_of,
-    sum_of_both,
-    times,
-    wide_enough,
+    gradients,
+    is_of_diagonal,
+    tangent_of_values,
 )
-from kronop.families.distance.torch.scaled import Scaled
 from kronop.torch.checks import check_kind, common_shape
 from kronop.torch.declaration import Autocast, Gradients, Named, Operator
 from kronop.torch.registration import register
+from kronop.torch.scaling import added
 
 # Bytes of columns times features, or of rows of W, that are in memory at once.
 _MOST_BYTES = 1 << 28
 _SMOOTH = (TermKind.Two, TermKind.Dot, TermKind.NormA, TermKind.NormB)
 
 
-def _compute(
-    x1: torch.Tensor,
-    x2: torch.Tensor,
-    v: torch.Tensor,
-    values: list[torch.Tensor],
-    numbers: str,
-    vectors: list[torch.Tensor],
-    form: str,
-) -> torch.Tensor:
-    bound = Values(values, numbers, vectors).bound(Form.from_text(form))
-    return api.product_of(x1, x2, v, bound)
+def _compute(given: Named) -> Tensor:
+    bound = Values.given(given).bound(Form.from_text(given.form))
+    return api.product_of(given.x1, given.x2, given.v, bound)
 
 
-def _fake(
-    x1: torch.Tensor,
-    x2: torch.Tensor,
-    v: torch.Tensor,
-    values: list[torch.Tensor],
-    numbers: str,
-    vectors: list[torch.Tensor],
-    form: str,
-) -> torch.Tensor:
-    bound = Values(values, numbers, vectors).bound(Form.from_text(form))
+def _fake(given: Named) -> Tensor:
+    x1, x2, v = given.x1, given.x2, given.v
+    bound = Values.given(given).bound(Form.from_text(given.form))
     of_x1, of_x2, of_v = (tuple(item.shape) for item in (x1, x2, v))
     shape = product_shape(of_x1, of_x2, of_v, bound, common_shape)
     for name, item in (("x2", x2), ("v", v)):
@@ -73,61 +56,36 @@ def _fake(
     return x1.new_empty(shape)
 
 
-def _backward(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:
+def _backward(given: Named, needs: Named, grad: Tensor) -> Gradients:
     form, values = Form.from_text(given.form), Values.given(given)
     x1, x2, v = given.x1, given.x2, given.v
     grad = grad.to(x1.dtype)
     wide = torch.promote_types(x1.dtype, torch.float32)
-    found: dict[str, torch.Tensor | None] = {}
+
+    def of_term(
+        index: int, scaled: Scaled, wanted: Named, of_power: bool
+    ) -> tuple[dict[str, Tensor], Tensor | None] | None:
+        kind, slope = form.terms[index].kind, slope_of(values, form, sum_of(index))
+        if slope is not None and kind in _SMOOTH:
+            return _smooth(kind, slope, given, scaled, grad, wanted), None
+        return None if slope is None else _rows(given, index, grad, scaled, wanted, of_power)
+
+    def of_value(slot: int, held: torch.dtype) -> Tensor | None:
+        if is_of_diagonal(form, slot):
+            both = min(x1.shape[-2], x2.shape[-2])
+            return (grad[..., :both, :].to(wide) * v[..., :both, :]).sum((-2, -1))
+        slope = slope_of(values, form, value_of(slot))
+        if slope is None:
+            return None
+        return (grad.to(wide) * _times_columns(slope, x1, x2, v)).sum((-2, -1))
+
+    found = gradients(given, needs, of_term, of_value)
     if needs.v:
         found["v"] = product(x2, x1, grad, *values.arguments, form.turned().text())
-    needed = list(needs.values)
-    of_values: list[torch.Tensor | None] = [None] * len(needed)
-    of_vectors: list[torch.Tensor | None] = [None] * len(values.vectors)
-
-    def add(place: int, more: torch.Tensor) -> None:
-        more = more.to(values.tensors[place].dtype)
-        of_values[place] = sum_of_both(of_values[place], more)
-
-    slots = values.slots
-    for index, term in enumerate(form.terms):
-        if term.kind is TermKind.Largest:
-            continue
-        is_power = term.kind in GENERAL_POWERS and term.value in slots
-        of_power = is_power and needed[slots.index(term.value)]
-        of_vector = term.vector >= 0 and needs.vectors[term.vector]
-        slope = slope_of(values, form, sum_of(index))
-        if slope is None or not (needs.x1 or needs.x2 or of_power or of_vector):
-            continue
-        scaled = Scaled.of(term, x1, x2, values.vectors)
-        wanted = scaled.needs(needs, of_vector)
-        if term.kind in _SMOOTH:
-            sides = _smooth(term.kind, slope, given, scaled, grad, wanted)
-        else:
-            sides, of_p = _rows(index, form, values, given, scaled, grad, wanted, of_power)
-            if of_power:
-                add(slots.index(term.value), of_p)
-        for name, more in scaled.gradients(sides, needs).items():
-            found[name] = sum_of_both(found.get(name), more)
-        if of_vector:
-            total = sum_of_both(of_vectors[term.vector], scaled.of_vector(sides))
-            of_vectors[term.vector] = total
-    for place, slot in enumerate(slots):
-        if not needed[place]:
-            continue
-        if form.regularized and slot == form.values - 1:
-            both = min(x1.shape[-2], x2.shape[-2])
-            add(place, (grad[..., :both, :].to(wide) * v[..., :both, :]).sum((-2, -1)))
-            continue
-        of_value = slope_of(values, form, value_of(slot))
-        if of_value is not None:
-            add(place, (grad.to(wide) * _times_columns(of_value, x1, x2, v)).sum((-2, -1)))
-    return found | {"values": of_values, "vectors": of_vectors}
+    return found
 
 
-def _times_columns(
-    slope: tuple[Form, Values] | float, x1: torch.Tensor, x2: torch.Tensor, v: torch.Tensor
-) -> torch.Tensor:
+def _times_columns(slope: Slope, x1: Tensor, x2: Tensor, v: Tensor) -> Tensor:
     """The product of a derivative's matrix, or of a constant one, with columns."""
     if isinstance(slope, float):
         return slope * v.sum(-2, keepdim=True).expand(*v.shape[:-2], x1.shape[-2], v.shape[-1])
@@ -136,13 +94,8 @@ def _times_columns(
 
 
 def _smooth(
-    kind: TermKind,
-    slope: tuple[Form, Values] | float,
-    given: Named,
-    scaled: Scaled,
-    grad: torch.Tensor,
-    needs: Named,
-) -> dict[str, torch.Tensor]:
+    kind: TermKind, slope: Slope, given: Named, scaled: Scaled, grad: Tensor, needs: Named
+) -> dict[str, Tensor]:
     """The gradients in both scaled points of a sum of squares or products."""
     # As wide as the forward's sums: 16-bit ones would overflow and cancel.
     wide, kept = torch.promote_types(given.x1.dtype, torch.float32), scaled.x1.dtype
@@ -161,13 +114,8 @@ def _smooth(
 
 
 def _one_sided(
-    kind: TermKind,
-    weigh: Callable[[torch.Tensor], torch.Tensor],
-    x1: torch.Tensor,
-    x2: torch.Tensor,
-    v: torch.Tensor,
-    grad: torch.Tensor,
-) -> torch.Tensor:
+    kind: TermKind, weigh: Callable[..., Tensor], x1: Tensor, x2: Tensor, v: Tensor, grad: Tensor
+) -> Tensor:
     """The gradient in x1; `weigh` is the product of the derivative's matrix with columns."""
     if not v.shape[-1] or not x2.shape[-1]:
         return torch.zeros_like(x1)
@@ -177,11 +125,10 @@ def _one_sided(
         x1, x2 = sums.moved(x1, x2)
     features = x2.shape[-1]
     bytes_of_column = max(
-        1,
-        grad.shape[:-2].numel() * (x1.shape[-2] + x2.shape[-2]) * features * x1.element_size(),
+        1, grad.shape[:-2].numel() * (x1.shape[-2] + x2.shape[-2]) * features * x1.element_size()
     )
     step = max(1, _MOST_BYTES // bytes_of_column)
-    total: torch.Tensor | float = 0.0
+    total: Tensor | float = 0.0
     for first in range(0, v.shape[-1], step):
         columns, g = v[..., first : first + step], grad[..., first : first + step]
         # All products of a column and a feature, as columns of one product.
@@ -195,80 +142,52 @@ def _one_sided(
 
 
 def _rows(
-    index: int,
-    form: Form,
-    values: Values,
-    given: Named,
-    scaled: Scaled,
-    grad: torch.Tensor,
-    needs: Named,
-    of_power: bool,
-) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    given: Named, index: int, grad: Tensor, scaled: Scaled, wanted: Named, of_power: bool
+) -> tuple[dict[str, Tensor], Tensor]:
     """The gradients in both scaled points, and in the power if it is wanted, of a sum of other
     powers: for some rows of x1 at a time."""
-    x1, x2, v, term = given.x1, given.x2, given.v, form.terms[index]
-    p = values.value(term.value) if term.value >= 0 else None
+    x1, x2, v = given.x1, given.x2, given.v
     pairs = max(1, x2.shape[-2] * grad.shape[:-2].numel() * x1.element_size())
     step = max(1, _MOST_BYTES // pairs)
-    of_rows: list[torch.Tensor | None] = []
-    of_x2: torch.Tensor | None = None
-    of_p: torch.Tensor | float = 0.0
+    of_rows: list[Tensor | None] = []
+    of_x2: Tensor | None = None
+    of_p: Tensor | float = 0.0
     for first in range(0, x1.shape[-2], step):
         chosen = (..., slice(first, first + step), slice(None))
         weights = grad[chosen] @ v.transpose(-2, -1)
-        points = wide_enough(term, x1[chosen], x2)
-        weights = times(weights, derived(*points, values, form, sum_of(index)))
-        rows = scaled.x1[chosen]
-        largest = largest_of(term, rows, scaled.x2)
-        part = sums.gradients(term.kind, weights, rows, scaled.x2, p, needs, largest)
+        part, more = of_pairs(given, index, chosen, weights, scaled, wanted, of_power) or ({}, None)
         of_rows.append(part.get("x1"))
-        if "x2" in part:
-            of_x2 = part["x2"] if of_x2 is None else of_x2 + part["x2"]
-        if of_power:
-            of_p = of_p + sums.power_gradient(weights, rows, scaled.x2, p, largest)
+        of_x2 = added(of_x2, part.get("x2"))
+        of_p = of_p if more is None else of_p + more
     found = {} if of_x2 is None else {"x2": of_x2}
     if of_rows and of_rows[0] is not None:
         found["x1"] = torch.cat(of_rows, -2)
     return found, of_p
 
 
-def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
+def _tangent(given: Named, tangents: Named) -> Tensor | None:
     if any(item is not None for item in (tangents.x1, tangents.x2, *tangents.vectors)):
         raise ArgumentError(
-            mismatch(
-                "forward-mode derivatives",
-                expected="directions of v and of values of the kernel",
-                got="one of the points, or of bandwidths per feature",
-                hint="use reverse mode, or kernel_matrix",
-            )
+            "forward-mode derivatives",
+            expected="directions of v and of values of the kernel",
+            got="one of the points, or of bandwidths per feature",
+            hint="use reverse mode, or kernel_matrix",
         )
     form, values = Form.from_text(given.form), Values.given(given)
     x1, x2 = given.x1, given.x2
     total = None
     if tangents.v is not None:
         total = product(x1, x2, tangents.v, *values.arguments, given.form)
-    for place, slot in enumerate(values.slots):
-        direction = tangents.values[place]
-        if direction is None:
-            continue
-        refuse_power(form, slot)
-        if form.regularized and slot == form.values - 1:
+
+    def of_value(slot: int) -> Tensor | None:
+        if is_of_diagonal(form, slot):
             both = min(x1.shape[-2], x2.shape[-2])
-            change = torch.nn.functional.pad(given.v[..., :both, :], (0, 0, 0, x1.shape[-2] - both))
-        else:
-            slope = slope_of(values, form, value_of(slot))
-            if slope is None:
-                continue
-            change = _times_columns(slope, x1, x2, given.v)
-        change = (direction[..., None, None] * change).to(x1.dtype)
-        total = sum_of_both(total, change)
-    return total
+            behind = (0, 0, 0, x1.shape[-2] - both)
+            return torch.nn.functional.pad(given.v[..., :both, :], behind)
+        slope = slope_of(values, form, value_of(slot))
+        return None if slope is None else _times_columns(slope, x1, x2, given.v)
 
-
-def _mapped(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
-    operands, values, vectors = mapped_first(given, dims, ("x1", "x2", "v"))
-    result = product.library(*operands, values, given.numbers, vectors, given.form)
-    return result.expand(size, *result.shape[1:]), 0
+    return tangent_of_values(given, tangents, of_value, total)
 
 
 product = register(
@@ -280,7 +199,7 @@ product = register(
         saved=("x1", "x2", "v", "values", "vectors"),
         backward=_backward,
         jvp=_tangent,
-        vmap=_mapped,
+        vmap={"x1": 2, "x2": 2, "v": 2, "values": 0, "vectors": 1},
         autocast=Autocast.Wide,
     )
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import torch
+from torch import Tensor
 
 from kronop.descriptions.activation import leaky_relu
 from kronop.descriptions.datatype import float32
@@ -30,31 +31,31 @@ class Rule:
             minus infinity torch's functions give NaN.
     """
 
-    apply: Callable[[torch.Tensor], torch.Tensor]
-    slope: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-    kept_slope: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    apply: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor, Tensor], Tensor]
+    kept_slope: Callable[[Tensor, Tensor], Tensor]
     keeps_result: bool = False
 
-    def of(self, t: torch.Tensor) -> torch.Tensor:
+    def of(self, t: Tensor) -> Tensor:
         """f(t) for every t."""
         return self.apply(t if self.keeps_result else t.clamp(min=BOUND))
 
 
-def _leaky(g: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+def _leaky(g: Tensor, t: Tensor) -> Tensor:
     # The slope for negative numbers is positive, so that y has the sign of t.
     return _aten.leaky_relu_backward(g, t, _LEAK, False)
 
 
-def _rectified(g: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+def _rectified(g: Tensor, t: Tensor) -> Tensor:
     return _aten.threshold_backward(g, t, 0)
 
 
-def _within(t: torch.Tensor) -> torch.Tensor:
+def _within(t: Tensor) -> Tensor:
     """t where slopes change; torch's slopes of infinite ones are NaN."""
     return t.clamp(BOUND, -BOUND)
 
 
-def _silu_slope(g: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+def _silu_slope(g: Tensor, t: Tensor) -> Tensor:
     # NOTE: torch 2.13's silu_backward has no derivative.
     t = _within(t)
     y = torch.sigmoid(t)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.core.calls import check_activation
 from kronop.descriptions.activation import ActivationName
@@ -16,14 +18,14 @@ from kronop.torch.direct import needs_gradient
 
 
 def matmul(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None = None,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
     alpha: float = 1.0,
     beta: float | None = None,
-    bias: torch.Tensor | None = None,
+    bias: Tensor | None = None,
     activation: ActivationName | None = None,
-) -> torch.Tensor:
+) -> Tensor:
     """activation(alpha a b + beta c + bias), differentiable in a, b, c and bias.
 
     As `kronop.gemm.matmul`, and a torch operator: autograd to any order and in both modes,
@@ -59,13 +61,14 @@ def matmul(
         >>> b.grad.shape
         torch.Size([16, 5])
     """
-    beta = beta_beside(c, beta, "c")
+    beta, given = beta_beside(c, beta, "c"), (a, b, c, bias)
+    named = () if activation is None else (activation,)
+    operator = product if activation is None else activated
     if not torch.compiler.is_compiling():
-        found = _again(a, b, c, bias, alpha, beta, activation)
+        found = operator.plain.again(*given, alpha, beta, *named)
         if found is not None:
             return found
     check_activation(activation)
-    given = (a, b, c, bias)
     if are_symbols(given):
         how = {"c": c, "alpha": alpha, "beta": beta, "bias": bias, "activation": activation}
         found = torch.overrides.handle_torch_function(matmul, given, a, b, **how)
@@ -75,57 +78,24 @@ def matmul(
             check_tensor(name, item, least, "kronop.gemm.matmul does")
     if are_vectors(a, b, c):
 
-        def multiply(
-            a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None, out: None
-        ) -> torch.Tensor:
+        def multiply(a: Tensor, b: Tensor, c: Tensor | None, out: None) -> Tensor:
             return matmul(a, b, c, alpha, beta, bias, activation)
 
-        result: torch.Tensor = multiplied(multiply, a, b, c)
+        result: Tensor = multiplied(multiply, a, b, c)
         return result
     alpha, beta = number("alpha", alpha), number("beta", beta)
     check_source(beta, c, "c")
+    call: Callable[..., Any] = operator
+    if named and torch.compiler.is_compiling() and needs_gradient(given):
+        call = composed
     rows = _flattened(a, b, c)
     if rows is None:
-        return _called(a, b, c, bias, alpha, beta, activation)
-    found = _called(rows[0], b, rows[1], bias, alpha, beta, activation)
+        return call(*given, alpha, beta, *named)
+    found = call(rows[0], b, rows[1], bias, alpha, beta, *named)
     return found.view(*a.shape[:-1], b.shape[-1])
 
 
-def _again(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    alpha: float,
-    beta: float,
-    activation: str | None,
-) -> Any:
-    """The result of a call that is remembered; None, with nothing written, if it is not."""
-    if activation is None:
-        return product.plain.again(a, b, c, bias, alpha, beta)
-    return activated.plain.again(a, b, c, bias, alpha, beta, activation)
-
-
-def _called(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    alpha: float,
-    beta: float,
-    activation: str | None,
-) -> torch.Tensor:
-    if activation is None:
-        return product(a, b, c, bias, alpha, beta)
-    tensors = [item for item in (a, b, c, bias) if item is not None]
-    if torch.compiler.is_compiling() and needs_gradient(tensors):
-        return composed(a, b, c, bias, alpha, beta, activation)
-    return activated(a, b, c, bias, alpha, beta, activation)
-
-
-def _flattened(
-    a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor | None] | None:
+def _flattened(a: Tensor, b: Tensor, c: Tensor | None) -> tuple[Tensor, Tensor | None] | None:
     """(a, c) with all rows of a batch that b multiplies as one matrix; None if they are no batch,
     or do not lie in memory so.
 

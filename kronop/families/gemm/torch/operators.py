@@ -10,53 +10,113 @@ where the products are calls of kronop::matmul, to which transposed operands are
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.core.calls import check_activation
 from kronop.descriptions.activation import BOUNDED
+from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
+from kronop.descriptions.math_instruction import SIMT_ELEMENTS
+from kronop.errors import ArgumentError
 from kronop.families.gemm import api
-from kronop.families.gemm.torch import batching, shapes
+from kronop.families.gemm.shape_arguments import check_others, product_of
 from kronop.families.gemm.torch.activations import RULES
+from kronop.torch.checks import check_kind, common_shape, element_of, torch_type
 from kronop.torch.declaration import Autocast, Direct, Gradients, Named, Operator, Prepared
 from kronop.torch.registration import register
-from kronop.torch.scaling import scaled
+from kronop.torch.scaling import added, scaled
+from kronop.torch.transforms import in_front
+
+_MULTIPLIED = {name: item for name, item in TENSOR_TYPES.items() if item in SIMT_ELEMENTS}
+_HINT = "a and b have one type, c and bias that of the result"
 
 
-def _compute(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None,
-    bias: torch.Tensor | None,
+def result_of(a: Tensor, b: Tensor, c: Tensor | None, bias: Tensor | None) -> Tensor:
+    """A tensor of the result's shape and type.
+
+    Raises:
+        ArgumentError: shapes that do not fit.
+        ElementTypeError: element types that do not.
+    """
+    shape, kind = result_shape(a, b), result_kind(a)
+    for name, item in (("c", c), ("bias", bias)):
+        if item is not None:
+            check_kind(name, item, kind, _HINT)
+    others = {
+        name: tuple(item.shape) for name, item in (("bias", bias), ("Z", c)) if item is not None
+    }
+    check_others(others, shape, shape[-1])
+    return a.new_empty(shape, dtype=kind)
+
+
+def result_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
+    """(..., M, N) of a product.
+
+    Raises:
+        ArgumentError, ElementTypeError: as of `result_of`.
+    """
+    shapes = tuple(a.shape), tuple(b.shape)
+    (m, n, _), lead = product_of(*shapes, broadcast=common_shape)
+    multiplied(a)
+    check_kind("b", b, a.dtype, _HINT)
+    return (*lead, m, n)
+
+
+def result_kind(a: Tensor) -> torch.dtype:
+    """The type of products of tensors like a."""
+    return torch_type(result_type(multiplied(a)))
+
+
+def multiplied(a: Tensor) -> DataType:
+    """The element type of operands like a.
+
+    Raises:
+        ElementTypeError: no kernel multiplies it.
+    """
+    expected = f"one of {', '.join(item.name for item in SIMT_ELEMENTS)}"
+    return element_of("a", a, expected, "convert all tensors to one of these", _MULTIPLIED)
+
+
+def refuse_gradient(given: Named) -> None:
+    """Raises ArgumentError for 8-bit floats, which can't hold their gradients."""
+    if given.a.dtype is not result_kind(given.a):
+        raise ArgumentError(
+            "gradient of matmul",
+            expected="operands of 16 bits or more",
+            got=str(given.a.dtype),
+            hint="multiply wider tensors, or record no gradients (torch.no_grad())",
+        )
+
+
+def _compute(given: Named) -> Tensor:
+    activation = getattr(given, "activation", None)
+    return _multiply(given.a, given.b, given.c, given.bias, given.alpha, given.beta, activation)
+
+
+def _multiply(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    bias: Tensor | None,
     alpha: float,
     beta: float,
     activation: str | None = None,
-) -> torch.Tensor:
+) -> Tensor:
     # Operators of torch take strings.
     return api.matmul(a, b, c, alpha, beta, bias, activation)  # type: ignore[arg-type]
 
 
-def _fake(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    alpha: float,
-    beta: float,
-    activation: str | None = None,
-) -> torch.Tensor:
-    check_activation(activation)
-    return shapes.result(a, b, c, bias)
+def _fake(given: Named) -> Tensor:
+    check_activation(getattr(given, "activation", None))
+    return result_of(given.a, given.b, given.c, given.bias)
 
 
 def _gradients(
-    given: Named,
-    needs: Named,
-    grad: torch.Tensor,
-    multiply: Callable[..., torch.Tensor] | None = None,
+    given: Named, needs: Named, grad: Tensor, multiply: Callable[..., Tensor] | None = None
 ) -> Gradients:
     """The gradients of kronop::matmul, from that of its result; products are its own, or those of
     `multiply`."""
@@ -72,28 +132,27 @@ def _gradients(
     return found
 
 
-def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
+def _tangent(given: Named, tangents: Named) -> Tensor | None:
     """The tangent of kronop::matmul's result; None if it has none."""
     found = tangents.bias
     if tangents.c is not None:
-        of_c = scaled(tangents.c, given.beta)
-        found = of_c if found is None else of_c + found
+        found = added(scaled(tangents.c, given.beta), found)
     for a, b in ((tangents.a, given.b), (given.a, tangents.b)):
         if a is not None and b is not None:
             found = product(a, b, found, None, given.alpha, 0 if found is None else 1)
     return found
 
 
-def _linear(given: Named) -> torch.Tensor:
+def _linear(given: Named) -> Tensor:
     """What the activation of kronop::matmul_activated is applied to."""
     return product(given.a, given.b, given.c, given.bias, given.alpha, given.beta)
 
 
-def _gradients_activated(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:
+def _gradients_activated(given: Named, needs: Named, grad: Tensor) -> Gradients:
     return _gradients(given, needs, RULES[given.activation].slope(grad, _linear(given)))
 
 
-def _tangent_activated(given: Named, tangents: Named) -> torch.Tensor | None:
+def _tangent_activated(given: Named, tangents: Named) -> Tensor | None:
     found = _tangent(given, tangents)
     if found is None:
         return None
@@ -101,103 +160,68 @@ def _tangent_activated(given: Named, tangents: Named) -> torch.Tensor | None:
     return RULES[given.activation].slope(found.expand_as(inner), inner)
 
 
-def _mapped(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
-    *tensors, beta = batching.mapped(size, given, dims)
-    return product.library(*tensors, given.alpha, beta), 0
+def _mapped(size: int, given: Named, dims: Named) -> tuple[Tensor, int]:
+    """torch.vmap: the mapped dimension becomes the first of the leading dimensions."""
+    a, b, rank = pair_in_front(size, given, dims)
+    c, bias, beta = given.c, given.bias, given.beta
+    if dims.c is not None:
+        c = in_front(c, dims.c, rank)
+    if dims.bias is not None:
+        # Each product has a bias of its own, which is what a source of one row is.
+        rows = in_front(bias, dims.bias, rank)
+        c, bias, beta = rows if c is None or not beta else scaled(c, beta) + rows, None, 1
+    name = getattr(given, "activation", None)
+    if name is None:
+        return product.library(a, b, c, bias, given.alpha, beta), 0
+    return activated.library(a, b, c, bias, given.alpha, beta, name), 0
 
 
-def _mapped_activated(size: int, given: Named, dims: Named) -> tuple[torch.Tensor, int]:
-    *tensors, beta = batching.mapped(size, given, dims)
-    return activated.library(*tensors, given.alpha, beta, given.activation), 0
+def pair_in_front(size: int, given: Named, dims: Named) -> tuple[Tensor, Tensor, int]:
+    """(a, b, the number of dimensions of the larger one), of which at least one is mapped."""
+    a, b, dim = given.a, given.b, dims.a
+    if dim is None and dims.b is None:
+        a, dim = a.expand(size, *a.shape), 0
+    rank = max(a.dim() - (dim is not None), b.dim() - (dims.b is not None))
+    return in_front(a, dim, rank), in_front(b, dims.b, rank), rank
 
 
-def _decomposed(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    alpha: float,
-    beta: float,
-    activation: str | None = None,
-) -> torch.Tensor:
+def _decomposed(given: Named) -> Tensor:
     """The result by torch's own operations."""
-    kind = shapes.result_kind(a.dtype)
-    found = scaled(a.to(kind) @ b.to(kind), alpha)
-    if c is not None and beta:
-        found = found + scaled(c, beta)
-    if bias is not None:
-        found = found + bias
+    kind, activation = result_kind(given.a), getattr(given, "activation", None)
+    found = scaled(given.a.to(kind) @ given.b.to(kind), given.alpha)
+    if given.c is not None and given.beta:
+        found = found + scaled(given.c, given.beta)
+    if given.bias is not None:
+        found = found + given.bias
     return (found if activation is None else RULES[activation].of(found)).contiguous()
 
 
 def _prepare(given: Named) -> Prepared | None:
     """The repeatable call of a product like an earlier one, if there was one."""
-    operands = [given.a, given.b, given.bias, given.c]
+    operands = (given.a, given.b, given.bias, given.c)
     how = (given.alpha, given.beta, getattr(given, "activation", None))
-    call = api.known_call(given.a, given.b, given.bias, given.c, *how)
-    if call is None:
-        return None
-    run, places = call.run, [at for at, item in enumerate(operands) if item is not None]
-
-    def launch(tensors: Sequence[torch.Tensor], addresses: list[int]) -> Any:
-        every, where = [None] * 5, [0] * 5
-        for at, item, address in zip(places, tensors, addresses, strict=True):
-            every[at], where[at] = item, address
-        return run(every, where)
-
-    return Prepared(
-        tensors=[operands[at] for at in places], launch=launch, finish=lambda made, tensors: made
-    )
+    return Prepared.of_call(api.known_call(*operands, *how), [*operands, None])
 
 
-def _forward(given: Named, needs: Named) -> tuple[torch.Tensor, tuple[()]]:
-    return _compute(*vars(given).values()), ()
-
-
-def _prepare_forward(given: Named, needs: Named) -> Prepared | None:
-    found = _prepare(given)
-    if found is None:
-        return None
-    return dataclasses.replace(found, finish=lambda made, tensors: (made, ()))
-
-
-def _backward(
-    given: Named,
-    kinds: Named,
-    extra: Sequence[torch.Tensor | None],
-    needs: Named,
-    grad: torch.Tensor,
-) -> Gradients:
-    return _gradients(given, needs, grad, _compute)
-
-
-def _forward_activated(given: Named, needs: Named) -> tuple[torch.Tensor, tuple[torch.Tensor]]:
+def _forward_activated(given: Named, needs: Named) -> tuple[Tensor, tuple[Tensor]]:
     """D, and what the backward finds f'(T) from: D, or else T, which is then rounded before f."""
     rule = RULES[given.activation]
     if rule.keeps_result:
-        found = _compute(*vars(given).values())
+        found = _compute(given)
         return found, (found,)
     operands = (given.a, given.b, given.c, given.bias)
-    inner = _compute(*operands, given.alpha, given.beta, BOUNDED)
+    inner = _multiply(*operands, given.alpha, given.beta, BOUNDED)
     return rule.apply(inner), (inner,)
 
 
-def _backward_activated(
-    given: Named,
-    kinds: Named,
-    extra: Sequence[torch.Tensor | None],
-    needs: Named,
-    grad: torch.Tensor,
-) -> Gradients:
-    inner = RULES[given.activation].kept_slope(grad, extra[0])
-    return _gradients(given, needs, inner, _compute)
+def _backward_activated(given: Named, needs: Named, grad: Tensor) -> Gradients:
+    inner = RULES[given.activation].kept_slope(grad, given.kept[0])
+    return _gradients(given, needs, inner, _multiply)
 
 
 def _prepare_activated(given: Named, needs: Named) -> Prepared | None:
     found = _prepare(given) if RULES[given.activation].keeps_result else None
-    if found is None:
-        return None
-    return dataclasses.replace(found, finish=lambda made, tensors: (made, (made,)))
+    return None if found is None else found.as_forward(keeps_result=True)
 
 
 _TENSORS = "Tensor a, Tensor b, Tensor? c, Tensor? bias, Scalar alpha, Scalar beta"
@@ -210,11 +234,11 @@ product = register(
         backward=_gradients,
         jvp=_tangent,
         vmap=_mapped,
-        record=shapes.refuse_gradient,
+        record=refuse_gradient,
         autocast=Autocast.Narrow,
         prepare=_prepare,
         decomposed=_decomposed,
-        direct=Direct(forward=_forward, backward=_backward, prepare=_prepare_forward),
+        direct=Direct(backward=functools.partial(_gradients, multiply=_multiply)),
     )
 )
 activated = register(
@@ -225,8 +249,8 @@ activated = register(
         saved=("a", "b", "c", "bias"),
         backward=_gradients_activated,
         jvp=_tangent_activated,
-        vmap=_mapped_activated,
-        record=shapes.refuse_gradient,
+        vmap=_mapped,
+        record=refuse_gradient,
         autocast=Autocast.Narrow,
         prepare=_prepare,
         decomposed=_decomposed,
@@ -237,16 +261,10 @@ activated = register(
 )
 
 
-def composed(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    alpha: float,
-    beta: float,
-    activation: str,
-) -> torch.Tensor:
-    """kronop::matmul_activated as a product and torch's activation, whose gradient needs no further
-    product: for graphs, in which torch.compile fuses activations with what follows."""
-    found: torch.Tensor = RULES[activation].of(product(a, b, c, bias, alpha, beta))
+def composed(*operands: Any) -> Tensor:
+    """kronop::matmul_activated, of its arguments, as a product and torch's activation, whose
+    gradient needs no further product: for graphs, in which torch.compile fuses activations with
+    what follows."""
+    *linear, activation = operands
+    found: Tensor = RULES[activation].of(product(*linear))
     return found

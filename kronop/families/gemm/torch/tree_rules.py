@@ -9,12 +9,14 @@ import math
 from collections.abc import Callable, Mapping
 
 import torch
+from torch import Tensor
 
+from kronop.descriptions.visitor import Result
 from kronop.families.gemm.torch.activations import RULES as ACTIVATIONS
 from kronop.frozen import dataclass
 
 # (g, y, a, b) -> g times the derivative of y by an operand.
-Slope = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+Slope = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +30,18 @@ class Rule:
         takes_numbers: an operand may be a Python number if the other one is a tensor.
     """
 
-    apply: Callable[..., torch.Tensor]
+    apply: Callable[..., Tensor]
     slopes: tuple[tuple[str, Slope] | None, ...]
     takes_numbers: bool = False
 
 
-def _inverse(
-    x: torch.Tensor, function: Callable[[torch.Tensor], torch.Tensor] = torch.reciprocal
-) -> torch.Tensor:
+def _inverse(x: Tensor, function: Callable[[Tensor], Tensor] = torch.reciprocal) -> Tensor:
     """1 / x, or another such function, and 0 for 0, also of the derivative."""
     is_zero = x == 0
     return torch.where(is_zero, 0.0, function(torch.where(is_zero, 1.0, x)))
 
 
-def _fade(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def _fade(a: Tensor, b: Tensor) -> Tensor:
     """a b, and 0 where a is 0, also of the derivatives."""
     is_zero = a == 0
     return torch.where(is_zero, 0.0, a * torch.where(is_zero, 0.0, b))
@@ -52,10 +52,10 @@ def _activation(name: str) -> Rule:
     return Rule(rule.of, (("a", lambda g, y, a, b: rule.slope(g, a)),))
 
 
-def _larger(g: torch.Tensor, x: torch.Tensor | float, other: torch.Tensor | float) -> torch.Tensor:
+def _larger(g: Tensor, x: Tensor | float, other: Tensor | float) -> Tensor:
     """g where x is the larger one. Where both are equal, half of it, as of `torch.maximum`; of a
     number and a tensor nothing, as of `torch.relu`."""
-    of_tensors = isinstance(x, torch.Tensor) and isinstance(other, torch.Tensor)
+    of_tensors = isinstance(x, Tensor) and isinstance(other, Tensor)
     return torch.where(x == other, 0.5 * g if of_tensors else 0.0, torch.where(x < other, 0.0, g))
 
 
@@ -74,23 +74,16 @@ RULES: Mapping[str, Rule] = {
     ),
     "max": Rule(
         torch.maximum,
-        (
-            ("ab", lambda g, y, a, b: _larger(g, a, b)),
-            ("ab", lambda g, y, a, b: _larger(g, b, a)),
-        ),
+        (("ab", lambda g, y, a, b: _larger(g, a, b)), ("ab", lambda g, y, a, b: _larger(g, b, a))),
     ),
     "min": Rule(
         torch.minimum,
-        (
-            ("ab", lambda g, y, a, b: _larger(g, b, a)),
-            ("ab", lambda g, y, a, b: _larger(g, a, b)),
-        ),
+        (("ab", lambda g, y, a, b: _larger(g, b, a)), ("ab", lambda g, y, a, b: _larger(g, a, b))),
     ),
     "exp": Rule(torch.exp, (("y", lambda g, y, a, b: g * y),)),
     "tanh": Rule(torch.tanh, (("y", lambda g, y, a, b: g * (1 - y * y)),)),
     "erf": Rule(
-        torch.erf,
-        (("a", lambda g, y, a, b: g * ((2 / math.sqrt(math.pi)) * torch.exp(-a * a))),),
+        torch.erf, (("a", lambda g, y, a, b: g * ((2 / math.sqrt(math.pi)) * torch.exp(-a * a))),)
     ),
     **{
         name + end: _activation(name)
@@ -126,31 +119,28 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-def reduced(matrix: torch.Tensor, reduction: str, axis: str) -> torch.Tensor:
+def reduced(matrix: Tensor, result: Result) -> Tensor:
     """The sum or the maximum of each row or column."""
-    dim = -1 if axis == "row" else -2
-    return matrix.amax(dim) if reduction == "max" else matrix.sum(dim)
+    return matrix.amax(_dim(result)) if result.reduction == "max" else matrix.sum(_dim(result))
 
 
-def spread(
-    grad: torch.Tensor, matrix: torch.Tensor | None, reduction: str, axis: str
-) -> torch.Tensor:
+def spread(grad: Tensor, matrix: Tensor | None, result: Result) -> Tensor:
     """The gradient of a matrix, from that of its reduction; a sum's does not read the matrix."""
-    dim = -1 if axis == "row" else -2
-    wide = grad.unsqueeze(dim)
-    return wide if reduction == "sum" else wide * _shares(matrix, dim)
+    wide = grad.unsqueeze(_dim(result))
+    return wide if matrix is None else wide * _shares(matrix, _dim(result))
 
 
-def carried(
-    tangent: torch.Tensor, matrix: torch.Tensor | None, reduction: str, axis: str
-) -> torch.Tensor:
+def carried(tangent: Tensor, matrix: Tensor | None, result: Result) -> Tensor:
     """The tangent of a reduction, from that of its matrix, which has the same shape."""
-    dim = -1 if axis == "row" else -2
-    weighted = tangent if reduction == "sum" else tangent * _shares(matrix, dim)
-    return weighted.sum(dim)
+    weighted = tangent if matrix is None else tangent * _shares(matrix, _dim(result))
+    return weighted.sum(_dim(result))
 
 
-def _shares(matrix: torch.Tensor, dim: int) -> torch.Tensor:
+def _dim(result: Result) -> int:
+    return -1 if result.axis == "row" else -2
+
+
+def _shares(matrix: Tensor, dim: int) -> Tensor:
     """1 over the number of largest elements where these are, 0 elsewhere."""
     is_largest = (matrix == matrix.amax(dim, keepdim=True)).to(matrix.dtype)
     return is_largest / is_largest.sum(dim, keepdim=True)

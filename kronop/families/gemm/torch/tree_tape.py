@@ -11,15 +11,16 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-import torch
+from torch import Tensor
 
 from kronop.descriptions.tree_text import from_text
 from kronop.descriptions.visitor import Result
 from kronop.families.gemm.torch.tree_rules import RULES, Rule, Slope
 from kronop.frozen import dataclass
+from kronop.torch.scaling import added
 
 # What is at a place of a tape: None where it is not wanted.
-Value: TypeAlias = "torch.Tensor | float | None"
+Value: TypeAlias = "Tensor | float | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Tape:
     results: tuple[tuple[int, Result], ...]
 
     def values(
-        self, inputs: Mapping[str, torch.Tensor], wanted: Sequence[bool], like: torch.Tensor
+        self, inputs: Mapping[str, Tensor], wanted: Sequence[bool], like: Tensor
     ) -> list[Value]:
         """The value at each place; None where it is not wanted.
 
@@ -74,10 +75,6 @@ class Tape:
             else:
                 found.append(_applied(step.rule, [found[at] for at in step.operands], like))
         return found
-
-    def every(self) -> list[bool]:
-        """That all values are wanted."""
-        return [True] * len(self.steps)
 
     def depending(self, names: frozenset[str]) -> list[bool]:
         """Which steps depend on these inputs."""
@@ -113,7 +110,7 @@ class Tape:
 
     def pulled(
         self, values: Sequence[Value], depends: Sequence[bool], gradients: Sequence[Any]
-    ) -> dict[str, torch.Tensor]:
+    ) -> dict[str, Tensor]:
         """The gradient of each input that something depends on, from those of all places."""
         totals, found = list(gradients), dict[str, Any]()
         for place in reversed(range(len(self.steps))):
@@ -121,16 +118,14 @@ class Tape:
             if total is None or not depends[place]:
                 continue
             if step.operation == "input":
-                before = found.get(step.value)
-                found[step.value] = total if before is None else before + total
+                found[step.value] = added(found.get(step.value), total)
             seen = self._seen(place, values)
             for at, _, slope in self._slopes(place, depends):
-                part = slope(total, *seen)
-                totals[at] = part if totals[at] is None else totals[at] + part
+                totals[at] = added(totals[at], slope(total, *seen))
         return found
 
     def pushed(
-        self, values: Sequence[Value], depends: Sequence[bool], tangents: Mapping[str, torch.Tensor]
+        self, values: Sequence[Value], depends: Sequence[bool], tangents: Mapping[str, Tensor]
     ) -> list[Any]:
         """The tangent at each place, from those of inputs; None where there is none."""
         found: list[Any] = []
@@ -139,8 +134,7 @@ class Tape:
             seen = self._seen(place, values)
             for at, _, slope in self._slopes(place, depends):
                 if found[at] is not None:
-                    part = slope(found[at], *seen)
-                    total = part if total is None else total + part
+                    total = added(total, slope(found[at], *seen))
             found.append(total)
         return found
 
@@ -159,8 +153,8 @@ class Tape:
         return [values[place], *operands, *[None] * (2 - len(operands))]
 
 
-def _applied(rule: Rule, operands: Sequence[Value], like: torch.Tensor) -> torch.Tensor:
-    are_tensors = [isinstance(item, torch.Tensor) for item in operands]
+def _applied(rule: Rule, operands: Sequence[Value], like: Tensor) -> Tensor:
+    are_tensors = [isinstance(item, Tensor) for item in operands]
     if rule.takes_numbers and any(are_tensors):
         return rule.apply(*operands)
     both = zip(operands, are_tensors, strict=True)

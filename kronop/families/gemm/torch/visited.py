@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.descriptions.visitor import VisitorTree
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.gemm.torch.visited_operator import visited
 from kronop.torch.checks import are_symbols, check_tensor, number
 
 
-def matmul_visited(
-    tree: VisitorTree, a: torch.Tensor, b: torch.Tensor, /, **operands: torch.Tensor | float
-) -> Any:
+def matmul_visited(tree: VisitorTree, a: Tensor, b: Tensor, /, **operands: Tensor | float) -> Any:
     """The results of a visitor tree over the sums of a b, differentiable in a, b and its operands.
 
     A torch operator: autograd to any order and in both modes, torch.compile without a graph break,
@@ -80,12 +79,10 @@ _ELSEWHERE = "operations with visitor=True"
 def _check_operand(name: str, kind: str, item: object) -> None:
     if isinstance(item, (int, float)):
         raise ElementTypeError(
-            mismatch(
-                name,
-                expected="a torch tensor",
-                got=f"the number {item}",
-                hint=f'the tree has it as a "{kind}"; numbers are its "scalar" parameters',
-            )
+            name,
+            expected="a torch tensor",
+            got=f"the number {item}",
+            hint=f'the tree has it as a "{kind}"; numbers are its "scalar" parameters',
         )
     check_tensor(name, item, 1, _ELSEWHERE)
 
@@ -95,12 +92,10 @@ def _check_names(tree: VisitorTree, operands: Mapping[str, object]) -> None:
     missing = [name for name in names if operands.get(name) is None]
     if missing or any(name not in names for name in operands):
         raise ArgumentError(
-            mismatch(
-                "operands of the tree",
-                expected=", ".join(names) or "none",
-                got=", ".join(operands) or "none",
-                hint=f"give {', '.join(missing)}" if missing else "give no others",
-            )
+            "operands of the tree",
+            expected=", ".join(names) or "none",
+            got=", ".join(operands) or "none",
+            hint=f"give {', '.join(missing)}" if missing else "give no others",
         )
 
 
@@ -109,4 +104,4 @@ def _no_tree(item: object) -> ElementTypeError:
     if isinstance(getattr(item, "tree", None), VisitorTree):
         got = "a tree with types"
         hint = "pass its .tree, which has no types; those of the tensors are taken"
-    return ElementTypeError(mismatch("tree", expected="a visitor tree", got=got, hint=hint))
+    return ElementTypeError("tree", expected="a visitor tree", got=got, hint=hint)

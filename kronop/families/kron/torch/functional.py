@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.descriptions.shared import beta_beside
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.kron.torch.operators import kron
-from kronop.torch.checks import are_symbols, check_source, check_tensor, number
+from kronop.torch.checks import are_symbols, check_source, check_tensor, check_tensors, number
 
 
 def gemkm(
-    x: torch.Tensor,
-    factors: Sequence[torch.Tensor],
+    x: Tensor,
+    factors: Sequence[Tensor],
     alpha: float = 1.0,
     beta: float | None = None,
-    z: torch.Tensor | None = None,
-) -> torch.Tensor:
+    z: Tensor | None = None,
+) -> Tensor:
     """alpha x (F1 x ... x FN) + beta z, differentiable in x, every factor and z.
 
     As `kronop.gemkm`, and a torch operator: autograd to any order and in both modes, torch.compile
@@ -66,12 +67,12 @@ def gemkm(
 
 
 def gekmm(
-    factors: Sequence[torch.Tensor],
-    x: torch.Tensor,
+    factors: Sequence[Tensor],
+    x: Tensor,
     alpha: float = 1.0,
     beta: float | None = None,
-    z: torch.Tensor | None = None,
-) -> torch.Tensor:
+    z: Tensor | None = None,
+) -> Tensor:
     """alpha (F1 x ... x FN) x + beta z, differentiable in x, every factor and z.
 
     Args:
@@ -101,18 +102,14 @@ def gekmm(
     return _kron(x, factors, alpha, beta, z, True)
 
 
+_ELSEWHERE = "kronop.gemkm and kronop.gekmm"
 _LISTED = "a list or tuple of at least one tensor"
 _IN_A_LIST = "gemkm(x, factors) and gekmm(factors, x); wrap a single factor in a list"
 
 
 def _kron(
-    x: torch.Tensor,
-    factors: Any,
-    alpha: float,
-    beta: float | None,
-    z: torch.Tensor | None,
-    left: bool,
-) -> torch.Tensor:
+    x: Tensor, factors: Any, alpha: float, beta: float | None, z: Tensor | None, left: bool
+) -> Tensor:
     beta = beta_beside(z, beta)
     if isinstance(factors, torch.nn.ParameterList):
         factors = list(factors)
@@ -123,16 +120,15 @@ def _kron(
     is_list = isinstance(factors, (list, tuple))
     if not is_list or not factors:
         got = "an empty one" if is_list else type(factors).__name__
-        raise ElementTypeError(mismatch("factors", expected=_LISTED, got=got, hint=_IN_A_LIST))
+        raise ElementTypeError("factors", expected=_LISTED, got=got, hint=_IN_A_LIST)
     if are_symbols(given := (x, *factors, z)):
         others = {"alpha": alpha, "beta": beta, "z": z}
         call, operands = (gekmm, (factors, x)) if left else (gemkm, (x, factors))
         return torch.overrides.handle_torch_function(call, given, *operands, **others)
-    tensors = {"x": x} | {f"factors[{index}]": item for index, item in enumerate(factors)}
+    check_tensor("x", x, 1, _ELSEWHERE)
+    check_tensors("factors", factors, 2, _ELSEWHERE)
     if z is not None:
-        tensors["z"] = z
-    for name, item in tensors.items():
-        check_tensor(name, item, 1 if name in ("x", "z") else 2, "kronop.gemkm and kronop.gekmm")
+        check_tensor("z", z, 1, _ELSEWHERE)
     alpha, beta = number("alpha", alpha), number("beta", beta)
     check_source(beta, z)
     at = -1 if left else -2
@@ -142,6 +138,6 @@ def _kron(
         return result.squeeze(at)
     if z is not None and z.dim() < 2:
         raise ArgumentError(
-            mismatch("shape of z", expected="that of the result", got=tuple(z.shape), hint="as x")
+            "shape of z", expected="that of the result", got=tuple(z.shape), hint="as x"
         )
     return kron(x, list(factors), z, alpha, beta, left)

@@ -11,56 +11,45 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.core import program
-from kronop.families.kron.api import gekmm, gemkm
+from kronop.families.kron.api import gekmm, gemkm, kron_arguments
+from kronop.families.kron.description import Side
 from kronop.families.kron.runs import Run, runs
-from kronop.families.kron.torch.calls import Calls, NotedCalls
 from kronop.families.kron.torch.sums import KernelSums, MatrixSums
-from kronop.torch.declaration import Prepared
-from kronop.torch.memory import Buffers, make_bytes, maker_of, on_gpu
+from kronop.torch import memory
+from kronop.torch.declaration import Named, Prepared
+from kronop.torch.memory import Buffers, Calls, on_gpu
 
 # Most bytes of a part of the rows, which are taken part by part: on a CPU what a core's cache
 # holds, on a GPU what memory can spare.
 _PART_BYTES = {"cpu": 2**23, "cuda": 2**30}
 
 
-def gradients(
-    grad: torch.Tensor,
-    x: torch.Tensor,
-    factors: Sequence[torch.Tensor],
-    alpha: float,
-    left: bool,
-    needs: Sequence[bool],
-) -> list[torch.Tensor]:
+def gradients(given: Named) -> list[Tensor]:
     """Gradients of sum(grad * alpha * product) for x (needs[0]) and the factors (needs[1:]).
 
     Args:
-        grad: of the product's full shape.
-        x: (..., M, K), or (..., K, M) where `left`.
-        factors: as given to the product.
-        alpha: a number.
-        left: whether the product is gekmm.
-        needs: which gradients are asked for.
+        given: the arguments of kronop::kron_backward: `grad`, of the product's full shape; `x`,
+            (..., M, K), or (..., K, M) where `left`; `factors`, as given to the product; `alpha`;
+            `left`, whether the product is gekmm; `needs`, which gradients are asked for.
 
     Returns:
         Those asked for, in order, contiguous, each of the shape and type of what it belongs to.
     """
-    tensors = [x, *factors]
-    if not grad.numel() or not x.numel():
+    grad, needs, tensors = given.grad, given.needs, [given.x, *given.factors]
+    if not grad.numel() or not given.x.numel():
         found = {index: item.new_zeros(item.shape) for index, item in enumerate(tensors)}
     elif not any(needs[1:]):
-        turned = [factor.mT for factor in factors]
-        if left:
-            found = {0: gekmm(turned, grad, alpha=alpha)}
-        else:
-            found = {0: gemkm(grad, turned, alpha=alpha)}
+        turned = [factor.mT for factor in given.factors]
+        found = {0: _product(grad, turned, given.left, given.alpha)}
     else:
-        found = _chain(grad, x, factors, alpha, left, needs)
+        found = _chain(given)
     return [_like(found[at], item) for at, item in enumerate(tensors) if needs[at]]
 
 
-def _like(gradient: torch.Tensor, item: torch.Tensor) -> torch.Tensor:
+def _like(gradient: Tensor, item: Tensor) -> Tensor:
     """The gradient of `item`, summed over the dimensions that were broadcast, in its shape and
     type."""
     if gradient.numel() == item.numel():
@@ -70,26 +59,20 @@ def _like(gradient: torch.Tensor, item: torch.Tensor) -> torch.Tensor:
     return gradient.sum_to_size(item.shape).to(item.dtype).contiguous()
 
 
-def _chain(
-    grad: torch.Tensor,
-    x: torch.Tensor,
-    factors: Sequence[torch.Tensor],
-    alpha: float,
-    left: bool,
-    needs: Sequence[bool],
-) -> dict[int, torch.Tensor]:
+def _chain(given: Named) -> dict[int, Tensor]:
     """Every gradient by its index in `needs`, from the products of both x and the gradient with
     runs of factors: see `runs`."""
+    grad, x, factors, left = given.grad, given.x, given.factors, given.left
     shared = all(math.prod(factor.shape[:-2]) == 1 for factor in factors)
     if shared:
         factors = [factor.reshape(factor.shape[-2:]) for factor in factors]
     a = _canonical(x.expand(*grad.shape[:-2], -1, -1) if shared else x, left, shared)
     b = _canonical(grad, left, shared)
     if shared and on_gpu(x):
-        of_x, found = _by_kernels(a, b, factors, alpha, left, needs)
+        of_x, found = _by_kernels(a, b, factors, given)
     else:
-        run = _Backward(a, b, factors, alpha, left, needs, Calls())
-        sums = MatrixSums(run.matrices, run.parts, alpha)
+        run = _Backward(a, b, factors, given, Calls())
+        sums = MatrixSums(run.matrices, run.parts, given.alpha)
         of_x = run.through(sums)
         found = {at + 1: item.mT if left else item for at, item in sums.found().items()}
     if of_x is not None:
@@ -98,84 +81,57 @@ def _chain(
 
 
 def _by_kernels(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    factors: Sequence[torch.Tensor],
-    alpha: float,
-    left: bool,
-    needs: Sequence[bool],
-) -> tuple[torch.Tensor | None, dict[int, torch.Tensor]]:
+    a: Tensor, b: Tensor, factors: Sequence[Tensor], given: Named
+) -> tuple[Tensor | None, dict[int, Tensor]]:
     """(the gradient of x or None, the gradients of the factors by index). A backward like an
     earlier one is launched from addresses alone."""
-    results, recording = program.repeat(_form(left, needs), alpha, [b, a, *factors])
-    if results is None:
-        calls = Calls() if recording is None else NotedCalls(recording)
-        run = _Backward(a, b, factors, alpha, left, needs, calls)
-        sums = KernelSums(factors, run.parts, alpha, left, calls)
+
+    def work(calls: Calls) -> tuple[list[Tensor], Sequence[Tensor]]:
+        run = _Backward(a, b, factors, given, calls)
+        sums = KernelSums(factors, run.parts, given.alpha, given.left, calls)
         of_x = run.through(sums)
-        results = [sums.flat] if of_x is None else [sums.flat, of_x]
-        if recording is not None:
-            makers = [(item, maker_of(item)) for item in results]
-            recording.end(makers, run.memory, make_bytes)
-    flat, of_x = results[0], results[1] if needs[0] else None
-    every = _taken_apart(flat, b.dtype, [item.numel() for item in factors])
-    return of_x, {at: item.view(factors[at - 1].shape) for at, item in enumerate(every, 1)}
+        return [sums.flat] if of_x is None else [sums.flat, of_x], run.buffers.every
+
+    flat, *of_x = memory.repeated(_form(given), given.alpha, [b, a, *factors], work)
+    # Copied apart: an operator's results may not share memory.
+    every = torch.split_with_sizes_copy(flat.to(b.dtype), [item.numel() for item in factors])
+    found = {at: item.view(factors[at - 1].shape) for at, item in enumerate(every, 1)}
+    return of_x[0] if of_x else None, found
 
 
-def _form(left: bool, needs: Sequence[bool]) -> tuple[str | bool, ...]:
-    return ("backward", left, *needs)
+def _form(given: Named) -> tuple[str | bool, ...]:
+    return ("backward", given.left, *given.needs)
 
 
-def _taken_apart(flat: torch.Tensor, kind: torch.dtype, sizes: Sequence[int]) -> Any:
-    """The gradients in `flat`, each in memory of its own: an operator's results may not share
-    memory."""
-    return torch.split_with_sizes_copy(flat.to(kind), sizes)
-
-
-def repeated(
-    grad: torch.Tensor,
-    x: torch.Tensor,
-    factors: Sequence[torch.Tensor],
-    alpha: float,
-    left: bool,
-    needs: Sequence[bool],
-) -> Prepared | None:
-    """The repeatable call that equals this one of `gradients`, if there was one before."""
-    tensors = [grad, x, *factors]
+def repeated(given: Named) -> Prepared | None:
+    """The repeatable call that equals this one of `gradients`, if there was one before; for each
+    tensor but the gradient its gradient, or None."""
+    grad, x, factors, needs = given.grad, given.x, given.factors, given.needs
     is_whole = all(item.is_contiguous() for item in (grad, x)) and grad.shape[:-2] == x.shape[:-2]
     is_shared = all(item.dim() == 2 for item in factors)
     if not (is_whole and is_shared and any(needs[1:]) and grad.numel() and on_gpu(x)):
         return None
-    a, b = (_canonical(item, left, True) for item in (x, grad))
-    found = program.find(_form(left, needs), alpha, [b, a, *factors])
+    a, b = (_canonical(item, given.left, True) for item in (x, grad))
+    found = program.find(_form(given), given.alpha, [b, a, *factors])
     if found is None:
         return None
-    shapes = [item.shape for item, need in zip(tensors[1:], needs, strict=True) if need]
+    shapes = [item.shape for item in (x, *factors)]
     sizes, kind = [item.numel() for item in factors], grad.dtype
-    chosen = [at for at, need in enumerate(needs[1:]) if need]
 
-    def finish(made: list[torch.Tensor], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        every = _taken_apart(made[0], kind, sizes)
-        results = [*made[1:], *(every[at] for at in chosen)]
-        return [item.view(shape) for item, shape in zip(results, shapes, strict=True)]
+    def finish(made: list[Tensor], tensors: Sequence[Tensor]) -> list[Tensor | None]:
+        every = torch.split_with_sizes_copy(made[0].to(kind), sizes)
+        every = [*(made[1:] or [None]), *every]
+        of_each = zip(every, shapes, needs, strict=True)
+        return [item.view(shape) if need else None for item, shape, need in of_each]
 
-    return Prepared(
-        tensors=tensors,
-        launch=found.run,
-        finish=finish,
-    )
+    return Prepared(tensors=[grad, x, *factors], launch=found.run, finish=finish)
 
 
-def _canonical(item: torch.Tensor, left: bool, shared: bool) -> torch.Tensor:
+def _canonical(item: Tensor, left: bool, shared: bool) -> Tensor:
     item = item.contiguous()
     if shared:
         return item.reshape(-1, *item.shape[-2:]) if left else item.reshape(-1, item.shape[-1], 1)
     return item.unsqueeze(-3 if left else -1)
-
-
-def _rows_at_once(a: torch.Tensor, b: torch.Tensor) -> int:
-    row: int = max(a[..., :1, :, :].numel(), b[..., :1, :, :].numel()) * b.element_size()
-    return max(1, _PART_BYTES[b.device.type] // row)
 
 
 class _Backward:
@@ -183,48 +139,39 @@ class _Backward:
 
     Args:
         a, b: x and the gradient as (*lead, outer, digits, inner).
-        factors: as given to the product.
-        alpha, left, needs: as for `gradients`.
+        factors: as given to the product, or without dimensions of 1 in front.
+        given: the arguments of `gradients`.
         calls: makes the kernel calls.
 
     Attributes:
         matrices: the factors (..., P, Q), as x is contracted.
         parts: the runs.
+        buffers: memory for intermediates.
     """
 
     def __init__(
-        self,
-        a: torch.Tensor,
-        b: torch.Tensor,
-        factors: Sequence[torch.Tensor],
-        alpha: float,
-        left: bool,
-        needs: Sequence[bool],
-        calls: Calls,
+        self, a: Tensor, b: Tensor, factors: Sequence[Tensor], given: Named, calls: Calls
     ) -> None:
-        self.matrices = [factor.mT if left else factor for factor in factors]
+        self.matrices = [factor.mT if given.left else factor for factor in factors]
         shapes = tuple((int(item.shape[-2]), int(item.shape[-1])) for item in self.matrices)
-        wanted, inner = tuple(needs[1:]), int(a.shape[-1])
-        self.parts = runs(shapes, wanted, needs[0], inner, a.element_size(), on_gpu(a))
-        self._a, self._b, self._alpha, self._wants_x = a, b, alpha, needs[0]
+        wants_x, *wanted = given.needs
+        size, inner = a.element_size(), int(a.shape[-1])
+        self.parts = runs(shapes, tuple(wanted), wants_x, inner, size, on_gpu(a))
+        self._a, self._b, self._alpha, self._wants_x = a, b, given.alpha, wants_x
         self._own = [self.matrices[run.start : run.stop] for run in self.parts]
         self._last = max(run.stop for run in self.parts if run.wanted)
         self._first = min(run.start for run in self.parts if run.wanted)
-        self._buffers = Buffers()
+        self.buffers = Buffers()
         self._calls = calls
 
-    @property
-    def memory(self) -> list[torch.Tensor]:
-        """The buffers that were allocated for intermediates."""
-        return self._buffers.every
-
-    def through(self, sums: MatrixSums | KernelSums) -> torch.Tensor | None:
+    def through(self, sums: MatrixSums | KernelSums) -> Tensor | None:
         """Adds all rows to `sums`, and returns the gradient of x (*lead, outer, digits, inner), or
         None."""
         a, b, of_x = self._a, self._b, None
         if self._wants_x:
             of_x = b.new_empty(*b.shape[:-2], a.shape[-2], a.shape[-1])
-        step = _rows_at_once(a, b)
+        row = max(a[..., :1, :, :].numel(), b[..., :1, :, :].numel()) * b.element_size()
+        step = max(1, _PART_BYTES[b.device.type] // row)
         for start in range(0, b.shape[-3], step):
             rows = slice(start, start + step)
             some = (None if item is None else item[..., rows, :, :] for item in (a, b, of_x))
@@ -232,11 +179,7 @@ class _Backward:
         return of_x
 
     def _add(
-        self,
-        sums: MatrixSums | KernelSums,
-        a: torch.Tensor,
-        b: torch.Tensor,
-        of_x: torch.Tensor | None,
+        self, sums: MatrixSums | KernelSums, a: Tensor, b: Tensor, of_x: Tensor | None
     ) -> None:
         seen = []
         for run, own in zip(self.parts, self._own, strict=True):
@@ -248,24 +191,19 @@ class _Backward:
             if run.wanted:
                 sums.add(at, seen[at], b)
             if run.stop <= self._last:
-                self._buffers.give(seen[at])
+                self.buffers.give(seen[at])
             if of_x is not None or run.start > self._first:
                 turned = [item.mT for item in self._own[at]]
                 is_end = not run.start
                 alpha, out = (self._alpha, of_x) if is_end else (1.0, None)
                 after = self._apply(b, turned, run, alpha, out)
-                self._buffers.give(b)
+                self.buffers.give(b)
                 b = after
-        self._buffers.give(b)
+        self.buffers.give(b)
 
     def _apply(
-        self,
-        item: torch.Tensor,
-        matrices: Sequence[torch.Tensor],
-        run: Run,
-        alpha: float,
-        out: torch.Tensor | None,
-    ) -> torch.Tensor:
+        self, item: Tensor, matrices: Sequence[Tensor], run: Run, alpha: float, out: Any
+    ) -> Tensor:
         """`item` with the run's digits contracted with matrices (..., P, Q), times alpha."""
         *lead, outer, digits, inner = item.shape
         before, behind = run.before, run.behind * inner
@@ -274,18 +212,27 @@ class _Backward:
             lead = torch.broadcast_shapes(lead, *(matrix.shape[:-2] for matrix in matrices))
         if out is None:
             shape = (*lead, outer, before * columns * run.behind, inner)
-            out = self._buffers.take(shape, item)
+            out = self.buffers.take(shape, item)
         rows = digits * inner // (before * behind)
         left = behind > 1
-        if left:
-            matrices = [_over_rows(matrix.mT) for matrix in matrices]
+        if left:  # All rows of a batch use the same matrix.
+            matrices = [
+                matrix.mT if matrix.dim() == 2 else matrix.mT.unsqueeze(-3) for matrix in matrices
+            ]
         tail = (behind,) if left else ()
         source = item.reshape(*item.shape[:-3], outer * before, rows, *tail)
         result = out.view(*lead, outer * before, columns, *tail)
-        self._calls.product(source, matrices, left, alpha, result)
+        side = Side.Left if left else Side.Right
+        self._calls(
+            lambda: _product(source, matrices, left, alpha, result),
+            lambda: kron_arguments(source, matrices, side, alpha, out=result),
+        )
         return out
 
 
-def _over_rows(matrix: torch.Tensor) -> torch.Tensor:
-    """A batch of matrices with a dimension of 1 for the rows, which all use the same matrix."""
-    return matrix.unsqueeze(-3) if matrix.dim() > 2 else matrix
+def _product(
+    x: Tensor, factors: Sequence[Tensor], left: bool, alpha: float, out: Tensor | None = None
+) -> Tensor:
+    if left:
+        return gekmm(factors, x, alpha=alpha, out=out)
+    return gemkm(x, factors, alpha=alpha, out=out)

@@ -5,106 +5,82 @@ The derivatives of both consist of calls of the two operators, so there are grad
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.families.kron.api import gekmm, gemkm, known_call
 from kronop.families.kron.description import Side
 from kronop.families.kron.shape_arguments import result_shape
-from kronop.families.kron.torch import batching, decomposed
 from kronop.families.kron.torch.gradient import gradients, repeated
 from kronop.families.kron.torch.sums import leading
 from kronop.torch.checks import check_kind, common_shape
 from kronop.torch.declaration import Autocast, Direct, Gradients, Named, Operator, Prepared
 from kronop.torch.registration import register
+from kronop.torch.scaling import added, scaled
+from kronop.torch.transforms import aligned
 
 
-def _compute(
-    x: torch.Tensor,
-    factors: Sequence[torch.Tensor],
-    z: torch.Tensor | None,
-    alpha: float,
-    beta: float,
-    left: bool,
-) -> torch.Tensor:
+def _compute(given: Named) -> Tensor:
+    x, factors, z = given.x, given.factors, given.z
     # The result is row-major even if Z isn't, because the fake implementation promises that to
     # torch.compile.
-    out = None if z is None else _empty(x, factors, z, left)
-    scalars: dict[str, Any] = {"alpha": alpha, "beta": beta, "z": z, "out": out}
-    return gekmm(factors, x, **scalars) if left else gemkm(x, factors, **scalars)
+    out = None if z is None else _empty(given)
+    scalars: dict[str, Any] = {"alpha": given.alpha, "beta": given.beta, "z": z, "out": out}
+    return gekmm(factors, x, **scalars) if given.left else gemkm(x, factors, **scalars)
 
 
-def _result_shape(
-    x: torch.Tensor, factors: Sequence[torch.Tensor], z: torch.Tensor | None, left: bool
-) -> tuple[int, ...]:
-    shapes = [tuple(item.shape) for item in factors]
-    side = Side.Left if left else Side.Right
-    *lead, rows, columns = result_shape(tuple(x.shape), shapes, side, common_shape)
-    if z is not None:
-        lead = [*common_shape([("X and factors", tuple(lead)), ("Z", tuple(z.shape[:-2]))])]
-    return (*lead, rows, columns)
-
-
-def _fake(
-    x: torch.Tensor,
-    factors: Sequence[torch.Tensor],
-    z: torch.Tensor | None,
-    alpha: float,
-    beta: float,
-    left: bool,
-) -> torch.Tensor:
-    for index, item in enumerate(factors):
-        check_kind(f"factors[{index}]", item, x.dtype, "x and all factors have one type")
-    found = _empty(x, factors, z, left)
-    if z is not None:
-        check_kind("z", z, found.dtype, "z is of the result's type")
+def _fake(given: Named) -> Tensor:
+    for index, item in enumerate(given.factors):
+        check_kind(f"factors[{index}]", item, given.x.dtype, "x and all factors have one type")
+    found = _empty(given)
+    if given.z is not None:
+        check_kind("z", given.z, found.dtype, "z is of the result's type")
     return found
 
 
-def _empty(
-    x: torch.Tensor, factors: Sequence[torch.Tensor], z: torch.Tensor | None, left: bool
-) -> torch.Tensor:
+def _empty(given: Named) -> Tensor:
     """A row-major tensor of the result's shape and type."""
+    x, z, shapes = given.x, given.z, [tuple(item.shape) for item in given.factors]
+    *lead, rows, columns = result_shape(tuple(x.shape), shapes, _side(given), common_shape)
+    if z is not None:
+        lead = [*common_shape([("X and factors", tuple(lead)), ("Z", tuple(z.shape[:-2]))])]
     element = torch.int32 if x.dtype is torch.int8 else x.dtype
-    return x.new_empty(_result_shape(x, factors, z, left), dtype=element)
+    return x.new_empty((*lead, rows, columns), dtype=element)
 
 
-def _fake_backward(
-    grad: torch.Tensor,
-    x: torch.Tensor,
-    factors: Sequence[torch.Tensor],
-    alpha: float,
-    left: bool,
-    needs: Sequence[bool],
-) -> list[torch.Tensor]:
-    tensors = zip((x, *factors), needs, strict=True)
+def _side(given: Named) -> Side:
+    return Side.Left if given.left else Side.Right
+
+
+def _fake_backward(given: Named) -> list[Tensor]:
+    tensors = zip((given.x, *given.factors), given.needs, strict=True)
     return [item.new_empty(item.shape) for item, need in tensors if need]
 
 
 def _gradients(
     given: Named,
     needs: Named,
-    grad: torch.Tensor,
-    backward: Callable[..., list[torch.Tensor]] | None = None,
+    grad: Tensor,
+    backward: Callable[[Named], list[Tensor]] | None = None,
 ) -> Gradients:
     """The gradients of kronop::kron, computed by kronop::kron_backward, or by `backward` if
     given."""
-    wanted = [needs.x, *needs.factors]
     found = {"z": grad * given.beta} if needs.z else {}
-    if any(wanted):
-        x, factors = given.x, given.factors
+    if any([needs.x, *needs.factors]):
         # Z may have more batch dimensions than x and the factors: sum over them.
-        grad = grad.sum_to_size(*leading(x, *factors), *grad.shape[-2:])
-        every = (backward or kron_backward)(grad, x, factors, given.alpha, given.left, wanted)
-        found["x"], *found["factors"] = _scatter(every, wanted)
+        grad = grad.sum_to_size(*leading(given.x, *given.factors), *grad.shape[-2:])
+        of = _backward_of(given, needs, grad)
+        every = backward(of) if backward else kron_backward(*vars(of).values())
+        found["x"], *found["factors"] = _scatter(every, of.needs)
     return found
 
 
 def _gradients_of_gradients(
-    given: Named, needs: Named, cotangents: Sequence[torch.Tensor | None]
+    given: Named, needs: Named, cotangents: Sequence[Tensor | None]
 ) -> Gradients:
     """The gradients of kronop::kron_backward.
 
@@ -113,7 +89,7 @@ def _gradients_of_gradients(
     """
     operands, scalars = [given.x, *given.factors], (given.alpha, given.left)
     of_grad = None
-    found: list[torch.Tensor | None] = [None] * len(operands)
+    found: list[Tensor | None] = [None] * len(operands)
     for at, direction in enumerate(_scatter(cotangents, given.needs)):
         if direction is None:
             continue
@@ -125,12 +101,11 @@ def _gradients_of_gradients(
         wanted[at] = False  # This term does not contain the operand that u replaces.
         if any(wanted):
             terms = kron_backward(given.grad, x, factors, *scalars, wanted)
-            pairs = zip(found, _scatter(terms, wanted), strict=True)
-            found = [_sum(first, second) for first, second in pairs]
+            found = [*map(added, found, _scatter(terms, wanted))]
     return {"grad": of_grad, "x": found[0], "factors": found[1:]}
 
 
-def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
+def _tangent(given: Named, tangents: Named) -> Tensor | None:
     """The tangent of kronop::kron's result: the sum of the products in which one operand is
     replaced by its tangent, plus beta times the tangent of z."""
     operands = [given.x, *given.factors]
@@ -144,39 +119,70 @@ def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
     return found * beta if found is not None and found is tangents.z else found
 
 
-def _tangents_of_gradients(given: Named, tangents: Named) -> list[torch.Tensor | None]:
+def _tangents_of_gradients(given: Named, tangents: Named) -> list[Tensor | None]:
     """The tangents of kronop::kron_backward's results: each is linear in the other operands, and
     does not depend on the operand that it is the gradient of."""
     tensors = [given.grad, given.x, *given.factors]
-    found: list[torch.Tensor | None] = [None] * len(given.needs)
+    found: list[Tensor | None] = [None] * len(given.needs)
     for at, direction in enumerate((tangents.grad, tangents.x, *tangents.factors)):
         needs = [need and index + 1 != at for index, need in enumerate(given.needs)]
         if direction is not None and any(needs):
             grad, x, *factors = _replaced(tensors, at, direction)
             terms = kron_backward(grad, x, factors, given.alpha, given.left, needs)
-            pairs = zip(found, _scatter(terms, needs), strict=True)
-            found = [_sum(first, second) for first, second in pairs]
+            found = [*map(added, found, _scatter(terms, needs))]
     return [item for item, need in zip(found, given.needs, strict=True) if need]
 
 
-def _replaced(
-    operands: Sequence[torch.Tensor], at: int, direction: torch.Tensor
-) -> list[torch.Tensor]:
+def _mapped_backward(size: int, given: Named, dims: Named) -> tuple[list[Tensor], list[int]]:
+    """torch.vmap: every gradient gets the mapped dimension, as the first of the leading ones."""
+    tensors = [given.grad, given.x, *given.factors]
+    every = [dims.grad, dims.x, *dims.factors]
+    for at, wanted in enumerate((True, *given.needs)):
+        if wanted and every[at] is None:
+            tensors[at], every[at] = tensors[at].expand(size, *tensors[at].shape), 0
+    of = zip(tensors[1:], every[1:], given.needs, strict=True)
+    shapes = [item.movedim(dim, 0).shape for item, dim, need in of if need]
+    grad, x, *factors = aligned(tensors, every)
+    found = kron_backward.library(grad, x, factors, given.alpha, given.left, given.needs)
+    results = [item.reshape(shape) for item, shape in zip(found, shapes, strict=True)]
+    return results, [0] * len(results)
+
+
+def _replaced(operands: Sequence[Tensor], at: int, direction: Tensor) -> list[Tensor]:
     return [*operands[:at], direction, *operands[at + 1 :]]
 
 
-def _scatter(
-    found: Sequence[torch.Tensor | None], needs: Sequence[bool]
-) -> list[torch.Tensor | None]:
+def _scatter(found: Sequence[Tensor | None], needs: Sequence[bool]) -> list[Tensor | None]:
     """The gradients in `found`, with None where none was asked for."""
     remaining = iter(found)
     return [next(remaining) if need else None for need in needs]
 
 
-def _sum(first: torch.Tensor | None, second: torch.Tensor | None) -> torch.Tensor | None:
-    if first is None or second is None:
-        return second if first is None else first
-    return first + second
+def _decomposed(given: Named) -> Tensor:
+    """kronop::kron by torch's own matrix products, with derivatives."""
+    x, factors, z = given.x, given.factors, given.z
+    if x.dtype is torch.int8:
+        x, factors = x.int(), [factor.int() for factor in factors]
+    if given.left:
+        y = _turned(_product(_turned(x), [_turned(factor) for factor in factors]))
+    else:
+        y = _product(x, factors)
+    y = scaled(y, given.alpha)
+    y = y if z is None or not given.beta else y + scaled(z, given.beta)
+    return y.contiguous()
+
+
+def _product(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
+    """x (F1 x ... x FN), one factor after the other, from the last: each multiplies the last digit
+    of x's columns and moves it to the front, so that the digits are in order after all."""
+    for factor in reversed(factors):
+        digits = x.unflatten(-1, (-1, factor.shape[-2])) @ factor.unsqueeze(-3)
+        x = _turned(digits).flatten(-2)
+    return x
+
+
+def _turned(item: Tensor) -> Tensor:
+    return item.transpose(-1, -2)  # The older one of torch's exporters to ONNX knows no `mT`.
 
 
 def _prepare(given: Named) -> Prepared | None:
@@ -184,58 +190,18 @@ def _prepare(given: Named) -> Prepared | None:
     none."""
     if given.z is not None or given.beta:
         return None
-    x, factors, side = given.x, given.factors, Side.Left if given.left else Side.Right
-    call = known_call(x, factors, side, given.alpha)
-    if call is None:
-        return None
-    run = call.run
-    return Prepared(
-        tensors=[x, *factors],
-        launch=lambda tensors, addresses: run([*tensors, None, None], [*addresses, 0, 0]),
-        finish=lambda made, tensors: made,
-    )
+    call = known_call(given.x, given.factors, _side(given), given.alpha)
+    return Prepared.of_call(call, [given.x, *given.factors, None, None])
 
 
-def _prepare_forward(given: Named, needs: Named) -> Prepared | None:
-    found = _prepare(given)
-    if found is None:
-        return None
-    return dataclasses.replace(found, finish=lambda made, tensors: (made, ()))
+def _prepare_backward(given: Named, needs: Named, grad: Tensor) -> Prepared | None:
+    return repeated(_backward_of(given, needs, grad)) if given.kinds.z is None else None
 
 
-def _forward(given: Named, needs: Named) -> tuple[torch.Tensor, tuple[()]]:
-    scalars = (given.alpha, given.beta, given.left)
-    return _compute(given.x, given.factors, given.z, *scalars), ()
-
-
-def _backward(
-    given: Named,
-    kinds: Named,
-    extra: Sequence[torch.Tensor | None],
-    needs: Named,
-    grad: torch.Tensor,
-) -> Gradients:
-    return _gradients(given, needs, grad, gradients)
-
-
-def _prepare_backward(
-    given: Named,
-    kinds: Named,
-    extra: Sequence[torch.Tensor | None],
-    needs: Named,
-    grad: torch.Tensor,
-) -> Prepared | None:
-    if kinds.z is not None:
-        return None
-    wanted = [needs.x, *needs.factors]
-    found = repeated(grad, given.x, given.factors, given.alpha, given.left, wanted)
-    if found is None:
-        return None
-
-    own = found.finish
-    return dataclasses.replace(
-        found, finish=lambda made, tensors: _scatter(own(made, tensors), wanted)
-    )
+def _backward_of(given: Named, needs: Named, grad: Tensor) -> Named:
+    """The arguments of kronop::kron_backward."""
+    scalars = {"alpha": given.alpha, "left": given.left, "needs": [needs.x, *needs.factors]}
+    return Named(grad=grad, x=given.x, factors=given.factors, **scalars)
 
 
 kron = register(
@@ -247,15 +213,13 @@ kron = register(
         saved=("x", "factors"),
         backward=_gradients,
         jvp=_tangent,
-        vmap=batching.kron,
-        decomposed=decomposed.kron,
+        vmap={"x": 2, "factors": 2, "z": 2},
+        decomposed=_decomposed,
         prepare=_prepare,
         autocast=Autocast.Narrow,
         direct=Direct(
             parameters=("factors",),
-            forward=_forward,
-            backward=_backward,
-            prepare=_prepare_forward,
+            backward=functools.partial(_gradients, backward=gradients),
             prepare_backward=_prepare_backward,
         ),
     )
@@ -269,6 +233,6 @@ kron_backward = register(
         saved=("grad", "x", "factors"),
         backward=_gradients_of_gradients,
         jvp=_tangents_of_gradients,
-        vmap=batching.kron_backward,
+        vmap=_mapped_backward,
     )
 )

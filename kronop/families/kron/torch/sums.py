@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.families.kron.formed import kronecker_product
 from kronop.families.kron.runs import Run, permutes
-from kronop.families.kron.torch.calls import Calls
-from kronop.families.ksparse.gradient_api import weight_gradient
-from kronop.torch.memory import kind_of, on_gpu
+from kronop.families.ksparse.gradient_api import gradient_arguments, weight_gradient
+from kronop.torch.memory import Calls, kind_of, on_gpu
 
 
-def leading(*tensors: torch.Tensor) -> tuple[int, ...]:
+def leading(*tensors: Tensor) -> tuple[int, ...]:
     """The shape to which the dimensions before the last two broadcast."""
     shapes = [shape for item in tensors if (shape := item.shape[:-2])]
     return torch.broadcast_shapes(*shapes) if shapes else ()
@@ -34,23 +35,22 @@ class MatrixSums:
         alpha: the factor that gradients are scaled by.
     """
 
-    def __init__(
-        self, matrices: Sequence[torch.Tensor], parts: Sequence[Run], alpha: float
-    ) -> None:
+    def __init__(self, matrices: Sequence[Tensor], parts: Sequence[Run], alpha: float) -> None:
         self._matrices, self._parts, self._alpha = matrices, parts, alpha
-        self._sums: list[torch.Tensor | None] = [None] * len(parts)
+        self._sums: list[Tensor | None] = [None] * len(parts)
 
-    def add(self, at: int, a: torch.Tensor, b: torch.Tensor) -> None:
+    def add(self, at: int, a: Tensor, b: Tensor) -> None:
         """Adds some rows to the gradient of run `at`."""
         self._sums[at] = _contract(a, b, self._parts[at], self._alpha, self._sums[at])
 
-    def found(self) -> dict[int, torch.Tensor]:
+    def found(self) -> dict[int, Tensor]:
         """The gradient of each factor of the runs that were asked for, by its index."""
-        every: dict[int, torch.Tensor] = {}
+        every: dict[int, Tensor] = {}
         for run, merged in zip(self._parts, self._sums, strict=True):
-            if run.wanted:
+            if run.wanted and merged is not None:
                 own = self._matrices[run.start : run.stop]
-                found = _split(_summed(merged, own), own)
+                # Summed over the leading dimensions that no factor of the run has.
+                found = _split(merged.sum_to_size(*leading(*own), *merged.shape[-2:]), own)
                 every |= dict(enumerate(found, run.start))
         return every
 
@@ -72,7 +72,7 @@ class KernelSums:
 
     def __init__(
         self,
-        factors: Sequence[torch.Tensor],
+        factors: Sequence[Tensor],
         parts: Sequence[Run],
         alpha: float,
         left: bool,
@@ -85,7 +85,7 @@ class KernelSums:
         self.flat = factors[0].new_empty(sum(sizes), dtype=kind_of(factors[0]))
         self._begun: set[int] = set()
 
-    def add(self, at: int, a: torch.Tensor, b: torch.Tensor) -> None:
+    def add(self, at: int, a: Tensor, b: Tensor) -> None:
         """Adds some rows to the gradients of run `at`."""
         run = self._parts[at]
         own = self._factors[run.start : run.stop]
@@ -94,21 +94,20 @@ class KernelSums:
         rows, columns = run.rows, run.columns
         if self._left:  # gekmm contracts transposed factors: transpose their gradients back.
             a, b, rows, columns = b, a, columns, rows
-        self._calls.weight_gradient(
-            a.reshape(-1, rows * behind),
-            b.reshape(-1, columns * behind),
-            (1, columns, rows, behind),
-            alpha=self._alpha,
-            beta=int(at in self._begun),
-            out=out if len(own) > 1 else out.view(rows, columns),
-            factors=own if len(own) > 1 else [],
+        factors, beta = (own if len(own) > 1 else []), int(at in self._begun)
+        out = out if factors else out.view(rows, columns)
+        x, g = a.reshape(-1, rows * behind), b.reshape(-1, columns * behind)
+        how: dict[str, Any] = {"tied": True, "alpha": self._alpha, "beta": beta}
+        how |= {"z": out if beta else None, "out": out, "factors": factors}
+        pattern = (1, columns, rows, behind)
+        self._calls(
+            lambda: weight_gradient(x, g, pattern, **how),
+            lambda: gradient_arguments(x, g, pattern, **how),
         )
         self._begun.add(at)
 
 
-def _contract(
-    a: torch.Tensor, b: torch.Tensor, run: Run, alpha: float, sums: torch.Tensor | None
-) -> torch.Tensor:
+def _contract(a: Tensor, b: Tensor, run: Run, alpha: float, sums: Tensor | None) -> Tensor:
     """alpha dG (*lead, P, Q), the gradient of the merged factor, in the type that sums are taken
     in; plus `sums` if that is not None."""
     *lead, outer, _, inner = b.shape
@@ -130,7 +129,7 @@ def _contract(
     return sums
 
 
-def _by_matmul(a: torch.Tensor, b: torch.Tensor, permuted: bool) -> torch.Tensor:
+def _by_matmul(a: Tensor, b: Tensor, permuted: bool) -> Tensor:
     """dG (size, P, Q), from operands (size, count, P or Q, behind)."""
     if b.shape[-1] == 1 or permuted:
         a, b = (item.mT.reshape(len(b), -1, item.shape[-2]) for item in (a, b))
@@ -138,14 +137,7 @@ def _by_matmul(a: torch.Tensor, b: torch.Tensor, permuted: bool) -> torch.Tensor
     return (a @ b.mT).sum(1)
 
 
-def _summed(merged: torch.Tensor, matrices: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The gradient of a merged factor, summed over the leading dimensions that no factor of the
-    run has."""
-    lead = leading(*matrices)
-    return merged.sum_to_size(*lead, *merged.shape[-2:])
-
-
-def _split(merged: torch.Tensor, matrices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def _split(merged: Tensor, matrices: Sequence[Tensor]) -> list[Tensor]:
     """The gradients of the factors, from that of their Kronecker product."""
     if len(matrices) == 1:
         return [merged]

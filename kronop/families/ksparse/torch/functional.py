@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from kronop.core.calls import check_activation
 from kronop.descriptions.activation import ActivationName
@@ -13,21 +15,28 @@ from kronop.descriptions.shared import beta_beside
 from kronop.families.ksparse.shape_arguments import chain_patterns
 from kronop.families.ksparse.torch.operators import ksmm as product
 from kronop.torch import transforms
-from kronop.torch.checks import LISTS, are_symbols, check_source, check_tensor, number
+from kronop.torch.checks import (
+    LISTS,
+    are_symbols,
+    check_source,
+    check_tensor,
+    check_tensors,
+    number,
+)
 from kronop.torch.direct import is_plain, needs_gradient
 
 
 def ksmm(
-    x: torch.Tensor,
-    weights: torch.Tensor | Sequence[torch.Tensor],
+    x: Tensor,
+    weights: Tensor | Sequence[Tensor],
     *,
     batch_last: bool = False,
-    bias: torch.Tensor | None = None,
+    bias: Tensor | None = None,
     activation: ActivationName | None = None,
     alpha: float = 1.0,
     beta: float | None = None,
-    z: torch.Tensor | None = None,
-) -> torch.Tensor:
+    z: Tensor | None = None,
+) -> Tensor:
     """activation(alpha x K' + beta z + bias), differentiable in x, all weights, bias and z.
 
     As `kronop.ksmm`, and a torch operator: autograd to any order and in both modes, autocast,
@@ -81,9 +90,15 @@ def ksmm(
         result = product.plain.again(x, chain, bias, z, alpha, beta, batch_last, activation)
         if result is not None:
             return result
-    if x is not None and is_plain((x, *chain, bias, z)):
-        return _eager(x, chain, batch_last, bias, activation, alpha, beta, z)
-    if are_symbols(given := (x, *chain, bias, z)):
+    given = (x, *chain, bias, z)
+    if x is not None and is_plain(given):
+        if not needs_gradient(given):
+            return product.plain(x, chain, bias, z, alpha, beta, batch_last, activation)
+        check_activation(activation)
+        alpha, beta = number("alpha", alpha), number("beta", beta)
+        result = product.plain(x, chain, bias, z, alpha, beta, batch_last, None)
+        return _activated(result, activation)
+    if are_symbols(given):
         others = {"activation": activation, "alpha": alpha, "beta": beta, "z": z}
         return torch.overrides.handle_torch_function(
             ksmm, given, x, chain, batch_last=batch_last, bias=bias, **others
@@ -106,8 +121,8 @@ def ksmm(
 
 
 def again(
-    x: torch.Tensor, weights: Sequence[torch.Tensor], bias: torch.Tensor | None, batch_last: bool
-) -> torch.Tensor | None:
+    x: Tensor, weights: Sequence[Tensor], bias: Tensor | None, batch_last: bool
+) -> Tensor | None:
     """The result of `ksmm` by repeating an earlier call with tensors like these; None if there was
     none, so that `ksmm` has to be called. Not for use under tracing. No tensor may be a list."""
     tensors = [x, *weights] if bias is None else [x, *weights, bias]
@@ -121,7 +136,7 @@ def _frame(count: int, is_plain: bool, batch_last: bool) -> tuple[object, ...]:
     return (1, count, None if is_plain else 1, None, 1.0, 0.0, batch_last, None)
 
 
-def _may_need_derivative(tensors: Sequence[torch.Tensor]) -> bool:
+def _may_need_derivative(tensors: Sequence[Tensor]) -> bool:
     """Whether a derivative may be needed; True if that can't be told.
 
     Under torch.func transforms it can't: requires_grad is False for a mapped row of a tensor that
@@ -133,39 +148,16 @@ def _may_need_derivative(tensors: Sequence[torch.Tensor]) -> bool:
     return is_recorded and bool(tensors[0].is_floating_point())
 
 
-def _eager(
-    x: torch.Tensor,
-    chain: Sequence[torch.Tensor],
-    batch_last: bool,
-    bias: torch.Tensor | None,
-    activation: str | None,
-    alpha: float,
-    beta: float,
-    z: torch.Tensor | None,
-) -> torch.Tensor:
-    if not needs_gradient((x, *chain, bias, z)):
-        return product.plain(x, chain, bias, z, alpha, beta, batch_last, activation)
-    check_activation(activation)
-    alpha, beta = number("alpha", alpha), number("beta", beta)
-    result = product.plain(x, chain, bias, z, alpha, beta, batch_last, None)
-    return _activated(result, activation)
-
-
-def _activated(result: torch.Tensor, activation: str | None) -> torch.Tensor:
+def _activated(result: Tensor, activation: str | None) -> Tensor:
     return result if activation is None else getattr(torch.nn.functional, activation)(result)
 
 
 def _check(
-    x: torch.Tensor,
-    chain: Sequence[torch.Tensor],
-    bias: torch.Tensor | None,
-    z: torch.Tensor | None,
-    activation: str | None,
+    x: Tensor, chain: Sequence[Tensor], bias: Tensor | None, z: Tensor | None, activation: Any
 ) -> None:
     """Refuses arguments for which the operator's own messages would not say what is wrong."""
     check_tensor("x", x, 1, "kronop.ksmm does")
-    for index, item in enumerate(chain):
-        check_tensor(f"weights[{index}]", item, 4, "kronop.ksmm does")
+    check_tensors("weights", chain, 4, "kronop.ksmm does")
     chain_patterns([tuple(item.shape) for item in chain])
     for name, item in (("bias", bias), ("z", z)):
         if item is not None:

@@ -11,26 +11,29 @@ operators are linear in each of their operands, and their derivatives consist of
 
 from __future__ import annotations
 
-import torch
+from torch import Tensor
 
-from kronop.errors import ArgumentError, mismatch
-from kronop.families.ksparse.torch import batching, computing, decomposed
+from kronop.errors import ArgumentError
+from kronop.families.ksparse.torch import computing
 from kronop.families.ksparse.torch.chain import DIRECT, prepare
-from kronop.families.ksparse.torch.shapes import bias_gradient, turned
+from kronop.families.ksparse.torch.computing import bias_gradient, turned
+from kronop.families.ksparse.torch.sparse import decomposed
+from kronop.families.ksparse.torch.steps import walk_back
 from kronop.torch.declaration import Autocast, Gradients, Named, Operator
 from kronop.torch.memory import settled
 from kronop.torch.registration import register
+from kronop.torch.scaling import added
 
 
-def _factor(x: torch.Tensor, weight: torch.Tensor, last: bool, alpha: float = 1) -> torch.Tensor:
+def _factor(x: Tensor, weight: Tensor, last: bool, alpha: float = 1) -> Tensor:
     """The product with one factor."""
     return ksmm(x, [weight], None, None, alpha, 0, last, None)
 
 
-def _gradients(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:
+def _gradients(given: Named, needs: Named, grad: Tensor) -> Gradients:
     """The gradients of kronop::ksmm. The results between factors are computed again, from x."""
     x, weights, last, grad = given.x, given.weights, given.batch_last, settled(grad)
-    found: dict[str, torch.Tensor] = {}
+    found: dict[str, Tensor] = {}
     if needs.bias:
         found["bias"] = bias_gradient(grad, last)
     if needs.z:
@@ -40,23 +43,22 @@ def _gradients(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:
             around = [turned(weight) for weight in reversed(weights)]
             found["x"] = ksmm(grad, around, None, None, given.alpha, 0, last, None)
         return found
-    found["weights"] = [None] * len(weights)
     operands = [x]
     for at in range(max(at for at, need in enumerate(needs.weights) if need)):
         operands.append(_factor(operands[at], weights[at], last))
-    first = -1 if needs.x else list(needs.weights).index(True)
-    alpha = given.alpha  # Applied at the last factor only: the gradient contains it from there on.
-    for at in reversed(range(len(weights))):
-        weight = weights[at]
-        if needs.weights[at]:
-            shape = list(weight.shape)
-            found["weights"][at] = ksmm_gradient(operands[at], grad, shape, alpha, last)
-        if at > first:
-            grad, alpha = _factor(grad, turned(weight), last, alpha), 1
-    return found | {"x": grad} if needs.x else found
+
+    def gradient(at: int, grad: Tensor, alpha: float) -> Tensor:
+        return ksmm_gradient(operands[at], grad, list(weights[at].shape), alpha, last)
+
+    def product(at: int, grad: Tensor, alpha: float) -> Tensor:
+        return _factor(grad, turned(weights[at]), last, alpha)
+
+    back = (needs.weights, needs.x, given.alpha, gradient, product)
+    of_x, found["weights"] = walk_back(grad, *back)
+    return found | {"x": of_x} if needs.x else found
 
 
-def _gradients_of_gradient(given: Named, needs: Named, direction: torch.Tensor) -> Gradients:
+def _gradients_of_gradient(given: Named, needs: Named, direction: Tensor) -> Gradients:
     """The gradients of kronop::ksmm_gradient: products with `direction` as weights."""
     last, alpha, found = given.batch_last, given.alpha, {}
     if needs.x:
@@ -66,74 +68,93 @@ def _gradients_of_gradient(given: Named, needs: Named, direction: torch.Tensor) 
     return found
 
 
-def _tangent(given: Named, tangents: Named) -> torch.Tensor | None:
+def _tangent(given: Named, tangents: Named) -> Tensor | None:
     """The tangent of kronop::ksmm's result. If a factor's operand x has the tangent u, its result
     has the tangent u K' + x dK', where the weights of dK are the tangent of those of K."""
     x, weights, last, found = given.x, given.weights, given.batch_last, tangents.x
-    z, beta = (None, 0) if not given.beta else (tangents.z, given.beta)
+    bias, z = tangents.bias, tangents.z if given.beta else None
     if all(item is None for item in (found, *tangents.weights)):
-        return _tangent_of_summands(given, tangents.bias, z)
-    for at, (weight, of_weight) in enumerate(zip(weights[:-1], tangents.weights, strict=False)):
-        found = _sum_of_products(found, weight, x, of_weight, (None, None, 1, 0), last)
+        if bias is not None and last:
+            bias = bias.reshape(-1, *[1] * (x.dim() - 1))
+        return added(None if z is None else given.beta * z, bias)
+    for at, (weight, of_weight) in enumerate(zip(weights, tangents.weights, strict=True)):
+        is_end = at == len(weights) - 1
+        alpha, others = (given.alpha, (bias, z)) if is_end else (1, (None, None))
+        beta, terms = given.beta if is_end and z is not None else 0, []
+        terms += [] if found is None else [(found, weight)]
+        terms += [] if of_weight is None else [(x, of_weight)]
+        found = None
+        for operand, of in terms:
+            found = ksmm(operand, [of], *others, alpha, beta, last, None)
+            others, beta = (None, found), 1
         if any(item is not None for item in tangents.weights[at + 1 :]):
             x = _factor(x, weight, last)
-    others = (tangents.bias, z, given.alpha, 0 if z is None else beta)
-    return _sum_of_products(found, weights[-1], x, tangents.weights[-1], others, last)
-
-
-def _sum_of_products(
-    tangent: torch.Tensor | None,
-    weight: torch.Tensor,
-    x: torch.Tensor,
-    of_weight: torch.Tensor | None,
-    others: tuple[torch.Tensor | None, torch.Tensor | None, float, float],
-    last: bool,
-) -> torch.Tensor | None:
-    """alpha (u K' + x dK') + beta z + bias, leaving out the summands whose tangent is None.
-
-    Args:
-        others: bias, z, alpha and beta.
-    """
-    bias, z, alpha, beta = others
-    found = None
-    if tangent is not None:
-        found = ksmm(tangent, [weight], bias, z, alpha, beta, last, None)
-        bias, z, beta = None, found, 1
-    if of_weight is not None:
-        found = ksmm(x, [of_weight], bias, z, alpha, beta, last, None)
     return found
 
 
-def _tangent_of_summands(
-    given: Named, of_bias: torch.Tensor | None, of_z: torch.Tensor | None
-) -> torch.Tensor | None:
-    if of_bias is not None:
-        behind = given.x.dim() - 1 if given.batch_last else 0
-        of_bias = of_bias.reshape(-1, *[1] * behind)
-    if of_z is None:
-        return of_bias
-    return given.beta * of_z if of_bias is None else given.beta * of_z + of_bias
-
-
-def _tangent_of_gradient(given: Named, tangents: Named) -> torch.Tensor | None:
+def _tangent_of_gradient(given: Named, tangents: Named) -> Tensor | None:
     """The tangent of kronop::ksmm_gradient's result."""
     others = (list(given.pattern), given.alpha, given.batch_last)
-    found = None if tangents.x is None else ksmm_gradient(tangents.x, given.grad, *others)
-    if tangents.grad is None:
-        return found
-    other = ksmm_gradient(given.x, tangents.grad, *others)
-    return other if found is None else found + other
+    of_x, of_grad = tangents.x, tangents.grad
+    found = None if of_x is None else ksmm_gradient(of_x, given.grad, *others)
+    return added(found, None if of_grad is None else ksmm_gradient(given.x, of_grad, *others))
+
+
+def _mapped_product(size: int, given: Named, dims: Named) -> tuple[Tensor, int]:
+    """torch.vmap: if weights are mapped, n factors (a, b, c, d) become one factor (n a, b, c, d) on
+    n times the features. Otherwise the mapped dimension joins the batch."""
+    product = ksmm.library
+    batch_last, bias, z = given.batch_last, given.bias, given.z
+    scalars = (given.alpha, given.beta, batch_last, given.activation)
+    of_bias = None if bias is None else dims.bias
+    # If only x and z are mapped, the mapped dimension joins the batch.
+    if all(dim is None for dim in (*dims.weights, of_bias)):
+        at = 1 if batch_last else 0
+        x = _mapped(given.x, dims.x, size).movedim(0, at)
+        z = None if z is None else _mapped(z, dims.z, size).movedim(0, at)
+        return product(x, given.weights, bias, z, *scalars), at
+    x = _features(_mapped(given.x, dims.x, size), batch_last)
+    z = None if z is None else _features(_mapped(z, dims.z, size), batch_last)
+    weights = [
+        _mapped(item, dim, size).flatten(0, 1)
+        for item, dim in zip(given.weights, dims.weights, strict=True)
+    ]
+    bias = None if bias is None else _mapped(bias, of_bias, size).flatten(0, 1)
+    result = product(x, weights, bias, z, *scalars)
+    if batch_last:
+        return result.unflatten(0, (size, -1)), 0
+    return result.unflatten(-1, (size, -1)), result.dim() - 1
+
+
+def _mapped_gradient(size: int, given: Named, dims: Named) -> tuple[Tensor, int]:
+    """The rule of kronop::ksmm_gradient: there is a gradient for every index of the mapped
+    dimension."""
+    x, grad = (
+        _features(_mapped(item, dim, size), given.batch_last)
+        for item, dim in ((given.x, dims.x), (given.grad, dims.grad))
+    )
+    a, *others = given.pattern
+    result = ksmm_gradient.library(x, grad, [size * a, *others], given.alpha, given.batch_last)
+    return result.unflatten(0, (size, a)), 0
+
+
+def _mapped(item: Tensor, dim: int | None, size: int) -> Tensor:
+    """`item` with the mapped dimension first; expanded to `size` if it is not mapped."""
+    return item.expand(size, *item.shape) if dim is None else item.movedim(dim, 0)
+
+
+def _features(item: Tensor, batch_last: bool) -> Tensor:
+    """`item` with its first dimension merged into the features, as their slowest digit."""
+    return item.flatten(0, 1) if batch_last else item.movedim(0, -2).flatten(-2)
 
 
 def _check_recorded(given: Named) -> None:
     if given.activation is not None:
         raise ArgumentError(
-            mismatch(
-                "activation of kronop::ksmm",
-                expected="None where a gradient is needed",
-                got=given.activation,
-                hint="apply it to the result, as kronop.torch.ksmm does",
-            )
+            "activation of kronop::ksmm",
+            expected="None where a gradient is needed",
+            got=given.activation,
+            hint="apply it to the result, as kronop.torch.ksmm does",
         )
 
 
@@ -146,8 +167,8 @@ ksmm = register(
         saved=("x", "weights"),
         backward=_gradients,
         jvp=_tangent,
-        vmap=batching.ksmm,
-        decomposed=decomposed.ksmm,
+        vmap=_mapped_product,
+        decomposed=decomposed,
         record=_check_recorded,
         prepare=prepare,
         autocast=Autocast.Narrow,
@@ -158,11 +179,11 @@ ksmm_gradient = register(
     Operator(
         schema="ksmm_gradient(Tensor x, Tensor grad, int[] pattern, Scalar alpha,"
         " bool batch_last) -> Tensor",
-        compute=computing.compute_gradient,
+        compute=lambda given: computing.compute_gradient(**vars(given)),
         fake=computing.fake_gradient,
         saved=("x", "grad"),
         backward=_gradients_of_gradient,
         jvp=_tangent_of_gradient,
-        vmap=batching.ksmm_gradient,
+        vmap=_mapped_gradient,
     )
 )

@@ -1,4 +1,5 @@
-"""Kronecker-sparse products by torch's own sparse matrices, with derivatives.
+"""Kronecker-sparse products by torch's own operations, with derivatives: dense ones, or products of
+its sparse matrices.
 
 torch has no gradient for the entries of a sparse matrix that stays sparse, so the product is an
 operator: linear in the operand and in the weights. The gradient of weights is a batch of small
@@ -7,33 +8,35 @@ matrix products.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from kronop.families.ksparse.description import inputs_of, outputs_of
 from kronop.families.ksparse.shape_arguments import with_features
-from kronop.families.ksparse.torch.shapes import turned
+from kronop.families.ksparse.torch.computing import as_matrix, result_element, turned
 from kronop.torch import transforms
 from kronop.torch.declaration import Autocast, Gradients, Named, Operator
 from kronop.torch.registration import register
+from kronop.torch.scaling import scaled
 
 # Triton's kernels for torch's block-sparse matrices take blocks of powers of two from this size on.
 _LEAST_POWER = 16
 
 
-def sparse_product(
-    x: torch.Tensor, weight: torch.Tensor, batch_last: bool, blocks: bool
-) -> torch.Tensor:
-    """x K', or K x with `batch_last`, for a matrix x. K is a block-sparse matrix with `blocks`,
-    else a CSR matrix."""
+def sparse_product(x: Tensor, weight: Tensor, batch_last: bool, blocks: bool) -> Tensor:
+    """x K', or K x with `batch_last`, for an x of any number of dimensions. K is a block-sparse
+    matrix with `blocks`, else a CSR matrix."""
     if transforms.are_needed():  # torch's sparse matrices don't support torch.func.
         return einsum_product(x, weight, batch_last)
-    return _product(x, weight, batch_last, blocks)
+    shape = with_features(x.shape, outputs_of(weight.shape), batch_last)
+    return _product(as_matrix(x, batch_last), weight, batch_last, blocks).reshape(shape)
 
 
-def einsum_product(x: torch.Tensor, weight: torch.Tensor, batch_last: bool) -> torch.Tensor:
+def einsum_product(x: Tensor, weight: Tensor, batch_last: bool) -> Tensor:
     """x K', or K x with `batch_last`, by torch.einsum, for an x of any number of dimensions."""
     a, _, c, d = weight.shape
     if batch_last:
@@ -43,14 +46,13 @@ def einsum_product(x: torch.Tensor, weight: torch.Tensor, batch_last: bool) -> t
     return torch.einsum("...ikl,ijkl->...ijl", x, weight).flatten(-3)
 
 
-def by_rows(weight: torch.Tensor) -> torch.Tensor:
+def by_rows(weight: Tensor) -> Tensor:
     """K (a b d, a c d) as a CSR matrix."""
     a, b, c, d = weight.shape
     rows, columns = outputs_of(weight.shape), inputs_of(weight.shape)
-    group, lane = _digits(weight, a, d)
-    entries = torch.arange(c, dtype=torch.int32, device=weight.device) * d
-    places = group.view(a, 1, 1, 1) * (c * d) + lane.view(1, 1, d, 1) + entries
-    starts = torch.arange(rows + 1, dtype=torch.int32, device=weight.device) * c
+    count = functools.partial(torch.arange, dtype=torch.int32, device=weight.device)
+    places = count(a).view(a, 1, 1, 1) * (c * d) + count(d).view(1, 1, d, 1) + count(c) * d
+    starts = count(rows + 1) * c
     return torch.sparse_csr_tensor(
         starts,
         _flat(places.expand(a, b, d, c)),
@@ -60,7 +62,7 @@ def by_rows(weight: torch.Tensor) -> torch.Tensor:
     )
 
 
-def by_blocks(weight: torch.Tensor) -> torch.Tensor:
+def by_blocks(weight: Tensor) -> Tensor:
     """K as a BSR matrix, with rows in the order (a, d, b) and columns in the order (a, d, c), which
     makes it block-diagonal.
 
@@ -82,7 +84,7 @@ def by_blocks(weight: torch.Tensor) -> torch.Tensor:
     )
 
 
-def _flat(item: torch.Tensor) -> torch.Tensor:
+def _flat(item: Tensor) -> Tensor:
     """A contiguous vector of the elements: torch's sparse products ignore strides without an
     error."""
     return item.reshape(-1).contiguous()
@@ -94,18 +96,15 @@ def _block_size(b: int, c: int) -> int:
     return power if power >= _LEAST_POWER else common
 
 
-def _digits(weight: torch.Tensor, *counts: int) -> list[torch.Tensor]:
-    return [torch.arange(count, dtype=torch.int32, device=weight.device) for count in counts]
-
-
-def _compute(x: torch.Tensor, weight: torch.Tensor, batch_last: bool, blocks: bool) -> torch.Tensor:
+def _compute(given: Named) -> Tensor:
+    x, weight, batch_last = given.x, given.weight, given.batch_last
     a, b, c, d = weight.shape
     kind = x.dtype
     if not x.is_cuda and x.element_size() == 2:  # torch multiplies 16-bit types on GPUs only.
         x, weight = x.float(), weight.float()
     columns = x if batch_last else x.mT
     # cuSPARSE takes no blocks of one element: use a CSR matrix then, which is the same.
-    if blocks and _block_size(b, c) > 1:
+    if given.blocks and _block_size(b, c) > 1:
         columns = _swapped(columns, (a, c, d))
         result = _swapped(by_blocks(weight) @ columns, (a, d, b))
     else:
@@ -113,34 +112,28 @@ def _compute(x: torch.Tensor, weight: torch.Tensor, batch_last: bool, blocks: bo
     return (result if batch_last else result.mT).to(kind).contiguous()
 
 
-def _swapped(columns: torch.Tensor, digits: Sequence[int]) -> torch.Tensor:
+def _swapped(columns: Tensor, digits: Sequence[int]) -> Tensor:
     """`columns` with the last two of the three digits of its features exchanged."""
     if 1 in digits[1:]:
         return columns
     return columns.unflatten(0, tuple(digits)).transpose(1, 2).flatten(0, 2)
 
 
-def _fake(x: torch.Tensor, weight: torch.Tensor, batch_last: bool, blocks: bool) -> torch.Tensor:
-    return x.new_empty(with_features(x.shape, outputs_of(weight.shape), batch_last))
+def _fake(given: Named) -> Tensor:
+    outputs = outputs_of(given.weight.shape)
+    return given.x.new_empty(with_features(given.x.shape, outputs, given.batch_last))
 
 
-def _gradients(given: Named, needs: Named, grad: torch.Tensor) -> Gradients:
+def _gradients(given: Named, needs: Named, grad: Tensor) -> Gradients:
     found = {}
     if needs.x:
         found["x"] = sparse_product(grad, turned(given.weight), given.batch_last, given.blocks)
     if needs.weight:
-        pattern = given.weight.shape
-        found["weight"] = _weight_gradient(given.x, grad, pattern, given.batch_last)
+        a, b, c, d = given.weight.shape
+        at, form = (0, "ikln,ijln->ijkl") if given.batch_last else (1, "nikl,nijl->ijkl")
+        operands = given.x.unflatten(at, (a, c, d)), grad.unflatten(at, (a, b, d))
+        found["weight"] = torch.einsum(form, *operands)
     return found
-
-
-def _weight_gradient(
-    x: torch.Tensor, grad: torch.Tensor, pattern: Sequence[int], batch_last: bool
-) -> torch.Tensor:
-    a, b, c, d = pattern
-    at = 0 if batch_last else 1
-    x, grad = x.unflatten(at, (a, c, d)), grad.unflatten(at, (a, b, d))
-    return torch.einsum("ikln,ijln->ijkl" if batch_last else "nikl,nijl->ijkl", x, grad)
 
 
 _product = register(
@@ -153,3 +146,41 @@ _product = register(
         autocast=Autocast.Narrow,
     )
 )
+
+
+def bmm_product(x: Tensor, weight: Tensor, batch_last: bool) -> Tensor:
+    """x K', or K x with `batch_last`, by a batch of a d matrix products, with the permutations
+    before and after it; for an x of any number of dimensions."""
+    a, b, c, d = weight.shape
+    shape = with_features(x.shape, outputs_of(weight.shape), batch_last)
+    matrices = weight.permute(0, 3, 1, 2).reshape(a * d, b, c)
+    flat = as_matrix(x, batch_last)
+    if batch_last:
+        operand = flat.view(a, c, d, -1).transpose(1, 2).reshape(a * d, c, -1)
+        result = torch.bmm(matrices, operand).view(a, d, b, -1).transpose(1, 2)
+    else:
+        operand = flat.view(-1, a, c, d).permute(1, 3, 0, 2).reshape(a * d, -1, c)
+        result = torch.bmm(operand, matrices.transpose(1, 2)).view(a, d, -1, b).permute(2, 0, 3, 1)
+    return result.reshape(shape)
+
+
+def biased(result: Tensor, bias: Tensor | None, batch_last: bool) -> Tensor:
+    """The result with the bias (features,) or None added, in the result's type."""
+    if bias is None:
+        return result
+    if batch_last:
+        bias = bias.view(-1, *[1] * (result.dim() - 1))
+    return result + bias.to(result.dtype)  # Under autocast, result and bias differ in type.
+
+
+def decomposed(given: Named) -> Tensor:
+    """kronop::ksmm, from the same arguments."""
+    element = result_element(given.x, given.z)
+    x, z, name = given.x.to(element), given.z, given.activation
+    for weight in given.weights:
+        x = bmm_product(x, weight.to(element), given.batch_last)
+    x = scaled(x, given.alpha)
+    x = x if z is None or not given.beta else x + scaled(z, given.beta)
+    x = biased(x, given.bias, given.batch_last)
+    x = x if name is None else getattr(torch.nn.functional, name)(x)
+    return x.contiguous()

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kronop.errors import DescriptionError, meant, mismatch
+from kronop.errors import DescriptionError, meant
 from kronop.frozen import dataclass
 
 _SWITCH: dict[str, object] = {
@@ -52,12 +52,10 @@ class Knobs:
     def __post_init__(self) -> None:
         if self.cache_dir is not None and not self.cache_dir.is_absolute():
             raise DescriptionError(
-                mismatch(
-                    "KRONOP_CACHE_DIR",
-                    expected="an absolute path",
-                    got=repr(str(self.cache_dir)),
-                    hint="a cache in the current folder might be anyone's",
-                )
+                "KRONOP_CACHE_DIR",
+                expected="an absolute path",
+                got=repr(str(self.cache_dir)),
+                hint="a cache in the current folder might be anyone's",
             )
 
 
@@ -74,12 +72,10 @@ def read(environment: Mapping[str, str]) -> Knobs:
             continue
         if variable not in names:
             raise DescriptionError(
-                mismatch(
-                    "environment",
-                    expected=f"one of {', '.join(names)}",
-                    got=variable,
-                    hint=f"correct the name or unset it{meant(variable.upper(), names, 'KRONOP_')}",
-                )
+                "environment",
+                expected=f"one of {', '.join(names)}",
+                got=variable,
+                hint=f"correct the name or unset it{meant(variable.upper(), names, 'KRONOP_')}",
             )
         values[names[variable]] = _typed(variable, names[variable], text)
     return Knobs(**values)  # type: ignore[arg-type]
@@ -98,12 +94,10 @@ def _typed(variable: str, name: str, text: str) -> object:
     chosen = text.lower() if valid is _SWITCH else text
     if chosen not in valid:
         raise DescriptionError(
-            mismatch(
-                variable,
-                expected=f"one of {', '.join(valid)}",
-                got=repr(text),
-                hint="set one of these, or unset it",
-            )
+            variable,
+            expected=f"one of {', '.join(valid)}",
+            got=repr(text),
+            hint="set one of these, or unset it",
         )
     return valid[chosen]
 
@@ -115,12 +109,10 @@ def _seconds(variable: str, text: str) -> float:
         seconds = math.nan
     if not 0 < seconds <= 86400:
         raise DescriptionError(
-            mismatch(
-                variable,
-                expected="seconds, more than 0 and at most 86400",
-                got=repr(text),
-                hint="set such a number, or unset it",
-            )
+            variable,
+            expected="seconds, more than 0 and at most 86400",
+            got=repr(text),
+            hint="set such a number, or unset it",
         )
     return seconds
 

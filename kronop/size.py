@@ -7,7 +7,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, Protocol, Self
 
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 
 
 class Size(Protocol):
@@ -89,14 +89,7 @@ def extent_of(name: str, value: Any, hint: str) -> int:
     except TypeError:
         extent = -1
     if extent < 0:
-        raise ArgumentError(
-            mismatch(
-                name,
-                expected="an integer of at least 0",
-                got=repr(value),
-                hint=hint,
-            )
-        )
+        raise ArgumentError(name, expected="an integer of at least 0", got=repr(value), hint=hint)
     return extent
 
 
@@ -110,10 +103,8 @@ def problems(batch: Sequence[Any]) -> int:
         return math.prod(map(Rows, batch))
     except ArgumentError:
         raise ArgumentError(
-            mismatch(
-                "batch",
-                expected="integers of at least 0",
-                got=repr(tuple(batch)),
-                hint="give the leading dimensions of X and Y",
-            )
+            "batch",
+            expected="integers of at least 0",
+            got=repr(tuple(batch)),
+            hint="give the leading dimensions of X and Y",
         ) from None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kronop.doors import card_at_hand
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError
 from kronop.frozen import dataclass
 from kronop.machine import (
     CPUS,
@@ -99,9 +99,7 @@ class Target:
                 with contextlib.suppress(DescriptionError):
                     near = cls.of_capability(int(number[1]), int(number[2]))
                     hint = f"compute capability {number[1]}.{number[2]} runs what is for {near}"
-            raise DescriptionError(
-                mismatch("target", expected=f"one of {known}", got=repr(value), hint=hint)
-            )
+            raise DescriptionError("target", expected=f"one of {known}", got=repr(value), hint=hint)
         return _TARGETS[name]
 
     @property
@@ -123,12 +121,10 @@ class Target:
         if not fitting or (major, minor) in OLD_JETSONS:
             least = "{}.{}".format(*lines[0].gpu.capability)
             raise DescriptionError(
-                mismatch(
-                    "GPU",
-                    expected=f"compute capability {least} or later, and no Jetson before Orin",
-                    got=f"{major}.{minor}",
-                    hint="use a supported GPU, or an x86 operation on host tensors",
-                )
+                "GPU",
+                expected=f"compute capability {least} or later, and no Jetson before Orin",
+                got=f"{major}.{minor}",
+                hint="use a supported GPU, or an x86 operation on host tensors",
             )
         target = _TARGETS[fitting[-1].arch]
         if fitting[-1].gpu.capability[0] == major:

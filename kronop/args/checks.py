@@ -15,7 +15,7 @@ from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import beta_beside
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.descriptions.visitor_arguments import VisitorArguments
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.target import Target
 
 AnyDescription = TypeVar("AnyDescription")
@@ -36,12 +36,10 @@ def description_of(
     description = getattr(operation, "description", None)
     if not isinstance(description, kind):
         raise ElementTypeError(
-            mismatch(
-                "operation",
-                expected=f"a {called or kind.__name__.removesuffix('Description') + 'Operation'}",
-                got=type(operation).__name__,
-                hint="use the arguments of that operation's family",
-            )
+            "operation",
+            expected=f"a {called or kind.__name__.removesuffix('Description') + 'Operation'}",
+            got=type(operation).__name__,
+            hint="use the arguments of that operation's family",
         )
     return description
 
@@ -53,12 +51,10 @@ def check_scalars(
         return operation.epilogue_type()
     if not isinstance(output_op, EpilogueArguments):
         raise ElementTypeError(
-            mismatch(
-                "output_op",
-                expected="scalars that epilogue_type made",
-                got=repr(output_op),
-                hint="pass output_op=operation.epilogue_type(alpha, beta)",
-            )
+            "output_op",
+            expected="scalars that epilogue_type made",
+            got=repr(output_op),
+            hint="pass output_op=operation.epilogue_type(alpha, beta)",
         )
     epilogue = operation.description.epilogue
     names = epilogue.scalar_names
@@ -66,12 +62,10 @@ def check_scalars(
         return _check_visitor(epilogue, output_op)
     if len(output_op.scalars) != len(names):
         raise ArgumentError(
-            mismatch(
-                "output_op",
-                expected=f"the scalars {', '.join(names)}",
-                got=f"{len(output_op.scalars)} scalars",
-                hint="build it with the epilogue_type of the same operation",
-            )
+            "output_op",
+            expected=f"the scalars {', '.join(names)}",
+            got=f"{len(output_op.scalars)} scalars",
+            hint="build it with the epilogue_type of the same operation",
         )
     # The scalars may have been built by another operation, with values that this one refuses:
     # fractions where it needs integers, or values beyond its range.
@@ -82,12 +76,10 @@ def check_scalars(
 def _check_visitor(epilogue: object, output_op: EpilogueArguments) -> VisitorArguments:
     if not isinstance(output_op, VisitorArguments) or output_op.epilogue != epilogue:
         raise ArgumentError(
-            mismatch(
-                "output_op",
-                expected="what this operation's epilogue_type gave",
-                got="that of another epilogue",
-                hint="build it with the epilogue_type of the same operation",
-            )
+            "output_op",
+            expected="what this operation's epilogue_type gave",
+            got="that of another epilogue",
+            hint="build it with the epilogue_type of the same operation",
         )
     return output_op
 
@@ -102,22 +94,18 @@ def common_device(target: Target, views: Mapping[str, TensorView]) -> Device:
     if target.backend == "x86":
         if devices != {CPU}:
             raise ArgumentError(
-                mismatch(
-                    f"tensors of an operation for {target}",
-                    expected="all on cpu",
-                    got=_told(views),
-                    hint="move them to the host, or build the operation for the GPU",
-                )
+                f"tensors of an operation for {target}",
+                expected="all on cpu",
+                got=_told(views),
+                hint="move them to the host, or build the operation for the GPU",
             )
         return CPU
     if len(devices) > 1:
         raise ArgumentError(
-            mismatch(
-                f"tensors of an operation for {target}",
-                got=_told(views),
-                expected="all on one GPU, or all on the host",
-                hint="move them to one device",
-            )
+            f"tensors of an operation for {target}",
+            got=_told(views),
+            expected="all on one GPU, or all on the host",
+            hint="move them to one device",
         )
     device = devices.pop()
     device = default_device() if device == CPU else device
@@ -125,12 +113,10 @@ def common_device(target: Target, views: Mapping[str, TensorView]) -> Device:
     if not is_named and not (device.kind == "cuda" and runs_on(target, device.index)):
         served = str(target_of_device(device))
         raise ArgumentError(
-            mismatch(
-                f"{device} for an operation",
-                expected=f"a GPU that runs {target.arch}",
-                got=served,
-                hint=f"build the operation for {served!r}",
-            )
+            f"{device} for an operation",
+            expected=f"a GPU that runs {target.arch}",
+            got=served,
+            hint=f"build the operation for {served!r}",
         )
     return device
 
@@ -149,12 +135,10 @@ def check_source(
     beta = beta_beside(source, output_op.beta if output_op.has_beta else None, called)
     if beta != 0 and source is None:
         raise ArgumentError(
-            mismatch(
-                called,
-                expected=f"a tensor, because beta is {beta}",
-                got="None",
-                hint=f"pass {called}, or beta = 0",
-            )
+            called,
+            expected=f"a tensor, because beta is {beta}",
+            got="None",
+            hint=f"pass {called}, or beta = 0",
         )
 
 
@@ -170,12 +154,10 @@ def check_results(
     for name in ("Z", "Y"):
         if name in views and views[name].shape != shape:
             raise ArgumentError(
-                mismatch(
-                    f"shape of {name}",
-                    expected=f"{shape}: leading dimensions, {extents}",
-                    got=views[name].shape,
-                    hint=f"it has {describes}",
-                )
+                f"shape of {name}",
+                expected=f"{shape}: leading dimensions, {extents}",
+                got=views[name].shape,
+                hint=f"it has {describes}",
             )
 
 
@@ -190,18 +172,14 @@ def check_writable(result: TensorView, called: str = "Y") -> None:
             refused += ", or one that its __dlpack__ copies"
         got = "one in foreign byte order or misaligned" if result.writable else refused
         raise ArgumentError(
-            mismatch(
-                called, expected="a writable tensor", got=got, hint="pass a new contiguous tensor"
-            )
+            called, expected="a writable tensor", got=got, hint="pass a new contiguous tensor"
         )
     if overlaps_itself(result):
         raise ArgumentError(
-            mismatch(
-                called,
-                expected="a tensor whose elements are all distinct",
-                got=f"shape {result.shape} with strides {result.strides}",
-                hint="pass a new tensor",
-            )
+            called,
+            expected="a tensor whose elements are all distinct",
+            got=f"shape {result.shape} with strides {result.strides}",
+            hint="pass a new tensor",
         )
 
 
@@ -220,21 +198,17 @@ def check_overlap(
     for name, item in inputs.items():
         if overlaps(result, item):
             raise ArgumentError(
-                mismatch(
-                    f"{called} and {name}",
-                    expected="separate memory",
-                    got="tensors that overlap",
-                    hint=f"pass another {called}, or a copy of {name}",
-                )
+                f"{called} and {name}",
+                expected="separate memory",
+                got="tensors that overlap",
+                hint=f"pass another {called}, or a copy of {name}",
             )
     if source is not None and not same_elements(result, source) and overlaps(result, source):
         raise ArgumentError(
-            mismatch(
-                f"{called} and {source_called}",
-                expected="the same elements or separate memory",
-                got="tensors that overlap in part",
-                hint=f"pass {called} itself as {source_called}, or a copy",
-            )
+            f"{called} and {source_called}",
+            expected="the same elements or separate memory",
+            got="tensors that overlap in part",
+            hint=f"pass {called} itself as {source_called}, or a copy",
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from kronop.args.view import CPU, Device, TensorView
 from kronop.cuda_line import cuda_extra
-from kronop.errors import DeviceError, OutOfMemoryError, installing, mismatch, warn
+from kronop.errors import DeviceError, OutOfMemoryError, installing, warn
 from kronop.late import imported
 from kronop.machine import COPIED_SHARE
 from kronop.target import Target
@@ -49,14 +49,7 @@ def cuda_driver(hint: str = "use an x86 operation here") -> Any:
     """
     module, reason = _probe()
     if module is None:
-        raise DeviceError(
-            mismatch(
-                "GPU",
-                expected="an NVIDIA GPU with its driver",
-                got=reason,
-                hint=hint,
-            )
-        )
+        raise DeviceError("GPU", expected="an NVIDIA GPU with its driver", got=reason, hint=hint)
     return module
 
 
@@ -71,12 +64,10 @@ def check(result: tuple[Any, ...], doing: str, *, many: bool = False) -> Any:
     if int(status):
         kind = OutOfMemoryError if status.name == "CUDA_ERROR_OUT_OF_MEMORY" else DeviceError
         raise kind(
-            mismatch(
-                doing,
-                expected="success",
-                got=status.name,
-                hint="see the CUDA documentation of this error",
-            )
+            doing,
+            expected="success",
+            got=status.name,
+            hint="see the CUDA documentation of this error",
         )
     if many:
         return values

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from kronop.args.view import CPU, Device, contiguous_strides
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.frozen import dataclass
 
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
@@ -73,13 +73,11 @@ def refuse_jax(tensor: Any, name: str) -> None:
     jax = sys.modules.get("jax")
     if jax is not None and isinstance(tensor, getattr(jax, "Array", ())):
         raise ElementTypeError(
-            mismatch(
-                name,
-                expected="NumPy, torch or CuPy",
-                got="a JAX array",
-                hint="use kronop.jax: kronop.jax.gemkm, gekmm and ksmm take JAX arrays, also under"
-                " jit, vmap and grad; for anything else pass numpy.asarray(array)",
-            )
+            name,
+            expected="NumPy, torch or CuPy",
+            got="a JAX array",
+            hint="use kronop.jax: kronop.jax.gemkm, gekmm and ksmm take JAX arrays, also under"
+            " jit, vmap and grad; for anything else pass numpy.asarray(array)",
         )
 
 
@@ -101,12 +99,10 @@ def read(tensor: Any, name: str) -> DLPackTensor:
         item = _Tensor.from_address(_get_pointer(capsule, b"dltensor"))
         return _decode(item, capsule, name, writable=True)
     raise ArgumentError(
-        mismatch(
-            name,
-            expected="a DLPack capsule from __dlpack__",
-            got=repr(capsule),
-            hint="update the producer",
-        )
+        name,
+        expected="a DLPack capsule from __dlpack__",
+        got=repr(capsule),
+        hint="update the producer",
     )
 
 
@@ -123,12 +119,10 @@ def _export(tensor: Any, name: str) -> Any:
             return tensor.__dlpack__(**stream)
     except Exception as error:  # Exporting libraries raise exceptions of any class.
         raise ArgumentError(
-            mismatch(
-                name,
-                expected="a tensor that exports through __dlpack__",
-                got=f"{type(error).__name__}: {error}",
-                hint="copy it to NumPy, torch or CuPy",
-            )
+            name,
+            expected="a tensor that exports through __dlpack__",
+            got=f"{type(error).__name__}: {error}",
+            hint="copy it to NumPy, torch or CuPy",
         ) from error
 
 
@@ -139,12 +133,10 @@ def _decode(item: Any, capsule: Any, name: str, *, writable: bool) -> DLPackTens
         device = Device("cuda", item.device_id)
     else:
         raise ArgumentError(
-            mismatch(
-                name,
-                expected="a tensor on the host or on an NVIDIA GPU",
-                got=f"DLPack device type {item.device_type}",
-                hint="copy it to one of these",
-            )
+            name,
+            expected="a tensor on the host or on an NVIDIA GPU",
+            got=f"DLPack device type {item.device_type}",
+            hint="copy it to one of these",
         )
     shape = tuple(item.shape[: item.ndim])
     strides = tuple(item.strides[: item.ndim]) if item.strides else contiguous_strides(shape)

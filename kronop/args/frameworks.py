@@ -18,7 +18,7 @@ from kronop.args.storage import Storage, of_array, of_cupy, of_torch
 from kronop.args.strides import reach
 from kronop.args.view import CPU, Device, TensorView, contiguous_strides
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType
-from kronop.errors import ArgumentError, ElementTypeError, converting, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, converting
 
 DIFFERENTIABLE = "kronop.torch.gemkm, gekmm and ksmm"
 NESTED = "call .to_padded_tensor(0) first, or pass the tensors of .unbind() one after the other"
@@ -54,12 +54,10 @@ def view(tensor: Any, name: str, differentiable: str = DIFFERENTIABLE) -> Tensor
     if hasattr(tensor, "__dlpack__"):
         return _dlpack(tensor, name)
     raise ElementTypeError(
-        mismatch(
-            name,
-            expected="a tensor of NumPy, torch or CuPy, or one with __dlpack__",
-            got=f"{type(tensor).__name__}",
-            hint="for example numpy.asarray(value, 'float32')",
-        )
+        name,
+        expected="a tensor of NumPy, torch or CuPy, or one with __dlpack__",
+        got=f"{type(tensor).__name__}",
+        hint="for example numpy.asarray(value, 'float32')",
     )
 
 
@@ -81,17 +79,15 @@ def check_strided(tensor: Any, name: str) -> None:
 
 def _unsupported(name: str, found: object) -> NoReturn:
     raise ElementTypeError(
-        mismatch(
-            f"element type of {name}",
-            expected=_KNOWN,
-            got=str(found),
-            hint=converting(found, "convert the tensor to one of these"),
-        )
+        f"element type of {name}",
+        expected=_KNOWN,
+        got=str(found),
+        hint=converting(found, "convert the tensor to one of these"),
     )
 
 
 def _unreadable(name: str, got: str, hint: str) -> NoReturn:
-    raise ArgumentError(mismatch(name, expected="plain strided memory", got=got, hint=hint))
+    raise ArgumentError(name, expected="plain strided memory", got=got, hint=hint)
 
 
 @functools.cache
@@ -167,13 +163,11 @@ def _torch(torch: Any, tensor: Any, name: str, differentiable: str) -> TensorVie
         )
     if tensor.requires_grad and torch.is_grad_enabled():
         raise ArgumentError(
-            mismatch(
-                name,
-                expected="a tensor without gradient",
-                got="requires_grad=True",
-                hint=f"use {differentiable} for gradients; without one pass .detach(), or work"
-                " under torch.no_grad()",
-            )
+            name,
+            expected="a tensor without gradient",
+            got="requires_grad=True",
+            hint=f"use {differentiable} for gradients; without one pass .detach(), or work"
+            " under torch.no_grad()",
         )
     _check_tangent(torch, tensor, name, differentiable)
     try:
@@ -210,13 +204,11 @@ def _check_tangent(torch: Any, tensor: Any, name: str, differentiable: str) -> N
     """Refuses a tensor with a forward-mode tangent, which the result would silently lack."""
     if _has_tangent(torch, tensor):
         raise ArgumentError(
-            mismatch(
-                name,
-                expected="a tensor without tangent",
-                got="a dual tensor of torch.autograd.forward_ad",
-                hint=f"use {differentiable} for forward-mode derivatives; without one pass"
-                " torch.autograd.forward_ad.unpack_dual(tensor).primal",
-            )
+            name,
+            expected="a tensor without tangent",
+            got="a dual tensor of torch.autograd.forward_ad",
+            hint=f"use {differentiable} for forward-mode derivatives; without one pass"
+            " torch.autograd.forward_ad.unpack_dual(tensor).primal",
         )
 
 
@@ -311,12 +303,10 @@ def _await_producer(stream: Any, device: Device, name: str) -> None:
         return
     if not isinstance(stream, int) or isinstance(stream, bool) or stream < 1:
         raise ArgumentError(
-            mismatch(
-                f"stream in the CUDA array interface of {name}",
-                expected="None, 1 (legacy default), 2 (per-thread default) or a handle",
-                got=repr(stream),
-                hint="the interface forbids 0, which could mean either default stream",
-            )
+            f"stream in the CUDA array interface of {name}",
+            expected="None, 1 (legacy default), 2 (per-thread default) or a handle",
+            got=repr(stream),
+            hint="the interface forbids 0, which could mean either default stream",
         )
     with current(device.index):
         check(cuda_driver().cuStreamSynchronize(stream), f"waiting for the producer of {name}")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kronop.cpus import cpu_count
-from kronop.errors import OutOfMemoryError, mismatch
+from kronop.errors import OutOfMemoryError
 
 _CACHE_LINE = 64
 _LARGE = 1 << 20
@@ -59,12 +59,10 @@ class HostBuffer:
             self._memory: Any = np.empty(nbytes + _CACHE_LINE, np.uint8)
         except (MemoryError, ValueError) as error:  # ValueError if nbytes exceeds any address.
             raise OutOfMemoryError(
-                mismatch(
-                    "host memory",
-                    expected=f"{nbytes} bytes",
-                    got=str(error),
-                    hint="take smaller tensors",
-                )
+                "host memory",
+                expected=f"{nbytes} bytes",
+                got=str(error),
+                hint="take smaller tensors",
             ) from error
         address = self._memory.__array_interface__["data"][0]
         self.pointer: int = -(-address // _CACHE_LINE) * _CACHE_LINE

@@ -20,7 +20,6 @@ from kronop.errors import (
     ElementTypeError,
     KronopError,
     OutOfMemoryError,
-    mismatch,
     warn,
 )
 from kronop.late import imported, module_lock
@@ -141,16 +140,14 @@ def get_memory_pool(init_pool_size: int = 0, max_pool_size: int = 2**34) -> Any:
     for name, value in (("init_pool_size", init_pool_size), ("max_pool_size", max_pool_size)):
         if not isinstance(value, int) or isinstance(value, bool):
             raise ElementTypeError(
-                mismatch(name, expected="bytes as int", got=repr(value), hint="pass an integer")
+                name, expected="bytes as int", got=repr(value), hint="pass an integer"
             )
     if not 0 <= init_pool_size <= max_pool_size or not max_pool_size:
         raise ArgumentError(
-            mismatch(
-                "pool sizes",
-                expected="0 <= init_pool_size <= max_pool_size, max_pool_size > 0",
-                got=f"{init_pool_size} and {max_pool_size}",
-                hint="give sizes in bytes",
-            )
+            "pool sizes",
+            expected="0 <= init_pool_size <= max_pool_size, max_pool_size > 0",
+            got=f"{init_pool_size} and {max_pool_size}",
+            hint="give sizes in bytes",
         )
     sizes = [-(-size // _GRANULE) * _GRANULE for size in (init_pool_size, max_pool_size)]
     try:
@@ -214,23 +211,19 @@ def _out_of_memory(index: int, nbytes: int, pool: Pool | None) -> Iterator[None]
     except Exception as error:
         if not isinstance(error, MemoryError) and "OUT_OF_MEMORY" not in str(error):
             raise DeviceError(
-                mismatch(
-                    f"memory of cuda:{index}",
-                    expected=f"{nbytes} bytes",
-                    got=str(error),
-                    hint="check the sizes of the pool and the state of the GPU",
-                )
+                f"memory of cuda:{index}",
+                expected=f"{nbytes} bytes",
+                got=str(error),
+                hint="check the sizes of the pool and the state of the GPU",
             ) from error
         with current(index):
             free, total = check(cuda_driver().cuMemGetInfo(), "asking for free memory", many=True)
         used = pool.in_use() if pool else get_allocated_size()
         raise OutOfMemoryError(
-            mismatch(
-                f"memory of cuda:{index}",
-                expected=f"room for {nbytes} bytes",
-                got=f"{free} bytes free of {total}, {used} in use through kronop",
-                hint="free tensors, raise max_pool_size, or take smaller problems",
-            )
+            f"memory of cuda:{index}",
+            expected=f"room for {nbytes} bytes",
+            got=f"{free} bytes free of {total}, {used} in use through kronop",
+            hint="free tensors, raise max_pool_size, or take smaller problems",
         ) from error
 
 

@@ -21,7 +21,7 @@ from kronop.descriptions.strided import Strided
 from kronop.descriptions.summed import summed
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor_arguments import VisitorArguments
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.frozen import dataclass
 from kronop.tensors import Tensor
 
@@ -154,21 +154,17 @@ class TakesOperands(TakesTrees):
         found = listed(value)
         if found is None:
             raise ElementTypeError(
-                mismatch(
-                    name,
-                    expected="a list or tuple of tensors",
-                    got=type(value).__name__,
-                    hint=f"pass one tensor for each of {list(each)}",
-                )
+                name,
+                expected="a list or tuple of tensors",
+                got=type(value).__name__,
+                hint=f"pass one tensor for each of {list(each)}",
             )
         if len(found) != len(each):
             raise ArgumentError(
-                mismatch(
-                    name,
-                    expected=f"{len(each)} tensors, for {list(each)}",
-                    got=len(found),
-                    hint="pass one tensor for each of them",
-                )
+                name,
+                expected=f"{len(each)} tensors, for {list(each)}",
+                got=len(found),
+                hint="pass one tensor for each of them",
             )
         return [(f"{name}[{index}]", item) for index, item in enumerate(found)]
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kronop.args.signature import address_reader
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.frozen import dataclass
 
 # (the functions that give its address and size now, its address and size when the tensor was read,
@@ -52,12 +52,10 @@ def check_kept(kept: Iterable[Kept]) -> None:
     for where, size, address, nbytes, name in kept:
         if where() != address or size() < nbytes:
             raise ArgumentError(
-                mismatch(
-                    f"memory of {name}",
-                    expected=f"the {nbytes} bytes at {address:#x} that the arguments were built on",
-                    got=f"{size()} bytes at {where():#x}",
-                    hint="it was freed, resized or moved since: build the arguments again",
-                )
+                f"memory of {name}",
+                expected=f"the {nbytes} bytes at {address:#x} that the arguments were built on",
+                got=f"{size()} bytes at {where():#x}",
+                hint="it was freed, resized or moved since: build the arguments again",
             )
 
 

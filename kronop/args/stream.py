@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 
 _ATTRIBUTES = ("cuda_stream", "ptr", "handle")
 # Handles of the legacy default stream: 0 and CU_STREAM_LEGACY.
@@ -32,18 +32,16 @@ def stream_handle(stream: Any, framework: str, index: int) -> int:
         named = [getattr(stream, name) for name in _ATTRIBUTES if hasattr(stream, name)]
         if not named:
             raise ElementTypeError(
-                mismatch(
-                    "stream",
-                    expected="None, a handle, or an object with __cuda_stream__,"
-                    " .cuda_stream, .ptr or .handle",
-                    got=repr(stream),
-                    hint="pass a stream",
-                )
+                "stream",
+                expected="None, a handle, or an object with __cuda_stream__,"
+                " .cuda_stream, .ptr or .handle",
+                got=repr(stream),
+                hint="pass a stream",
             )
         handle = int(named[0])
     if handle < 0:
         raise ArgumentError(
-            mismatch("stream", expected="a CUstream handle", got=handle, hint="pass 0 or a handle")
+            "stream", expected="a CUstream handle", got=handle, hint="pass 0 or a handle"
         )
     return handle
 

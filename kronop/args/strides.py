@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kronop.descriptions.datatype import AnyLayout, Layout
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.frozen import dataclass
 
 Ints = tuple[int, ...]
@@ -42,13 +42,11 @@ def broadcast_shapes(named: Sequence[tuple[str, Ints]]) -> Ints:
                 continue
             if result[-axis] != 1:
                 raise ArgumentError(
-                    mismatch(
-                        f"leading dimensions of {name}",
-                        got=f"{shape}",
-                        expected=f"{result[-axis]} or 1 in dimension -{axis} of them"
-                        f" (from {blame[-axis]})",
-                        hint="they broadcast as in torch.matmul",
-                    )
+                    f"leading dimensions of {name}",
+                    got=f"{shape}",
+                    expected=f"{result[-axis]} or 1 in dimension -{axis} of them"
+                    f" (from {blame[-axis]})",
+                    hint="they broadcast as in torch.matmul",
                 )
             result[-axis], blame[-axis] = extent, name
     return tuple(result)

@@ -20,7 +20,6 @@ from kronop.errors import (
     ElementTypeError,
     OutOfMemoryError,
     installing,
-    mismatch,
 )
 from kronop.late import imported, spec_of
 
@@ -72,12 +71,10 @@ def describe(item: TensorView, name: str) -> TensorDescription:
     """
     if not item.shape:
         raise ArgumentError(
-            mismatch(
-                name,
-                expected="at least one dimension",
-                got="shape ()",
-                hint="reshape it to a vector or a matrix",
-            )
+            name,
+            expected="at least one dimension",
+            got="shape ()",
+            hint="reshape it to a vector or a matrix",
         )
     if len(item.shape) == 1:
         return TensorDescription(item.element)
@@ -125,12 +122,7 @@ def check_element(element: DataType, expected: DataType, name: str, told: str = 
         if expected.kind == "int" and element.kind == "float":
             hint += f"; where that drops fractions, convert the other operands to {element!r}"
         raise ElementTypeError(
-            mismatch(
-                f"element type of {name}",
-                expected=f"{expected!r}{told}",
-                got=repr(element),
-                hint=hint,
-            )
+            f"element type of {name}", expected=f"{expected!r}{told}", got=repr(element), hint=hint
         )
 
 
@@ -146,13 +138,11 @@ def check_promise(item: TensorView, description: TensorDescription, name: str) -
     broken = _broken(as_matrix(item), description.layout, description.alignment)
     if broken:
         raise ArgumentError(
-            mismatch(
-                f"memory of {name}",
-                got=broken,
-                expected=f"{description.layout.value}, unit stride, pointer and other strides"
-                f" multiples of {description.alignment} elements",
-                hint="describe it with alignment 1, or pass a tensor that keeps the promise",
-            )
+            f"memory of {name}",
+            got=broken,
+            expected=f"{description.layout.value}, unit stride, pointer and other strides"
+            f" multiples of {description.alignment} elements",
+            hint="describe it with alignment 1, or pass a tensor that keeps the promise",
         )
 
 
@@ -192,12 +182,10 @@ def empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
         if isinstance(error, RuntimeError) and "memory" not in str(error):
             raise
         raise OutOfMemoryError(
-            mismatch(
-                f"a new tensor on {like.device}",
-                expected=f"room for {element.name} of shape {shape}",
-                got=str(error),
-                hint="free memory or take smaller tensors",
-            )
+            f"a new tensor on {like.device}",
+            expected=f"room for {element.name} of shape {shape}",
+            got=str(error),
+            hint="free memory or take smaller tensors",
         ) from error
 
 
@@ -240,12 +228,10 @@ def _numpy_type(like: TensorView, element: DataType) -> Any:
         ml_dtypes = imported("ml_dtypes")
     except ImportError as error:
         raise ElementTypeError(
-            mismatch(
-                "a new bfloat16 array",
-                expected="the package ml_dtypes",
-                got="none",
-                hint="pip install ml_dtypes, or pass Y",
-            )
+            "a new bfloat16 array",
+            expected="the package ml_dtypes",
+            got="none",
+            hint="pip install ml_dtypes, or pass Y",
         ) from error
     return np.dtype(ml_dtypes.bfloat16)
 
@@ -260,10 +246,8 @@ def device_framework() -> str:
         if spec_of(name) is not None:
             return name
     raise ArgumentError(
-        mismatch(
-            "a GPU tensor of another framework",
-            expected="CuPy or torch, to make tensors and copies",
-            got="neither",
-            hint=f"{installing(cuda_extra())}, or pass contiguous tensors and Y",
-        )
+        "a GPU tensor of another framework",
+        expected="CuPy or torch, to make tensors and copies",
+        got="neither",
+        hint=f"{installing(cuda_extra())}, or pass contiguous tensors and Y",
     )

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from kronop.errors import DeviceError, mismatch
+from kronop.errors import DeviceError
 
 
 class TakesTurns:
@@ -43,12 +43,10 @@ class TakesTurns:
 
     def _reentered(self) -> DeviceError:
         return DeviceError(
-            mismatch(
-                f"arguments of {self.operation!r}",
-                expected="no run in the middle of another one by the same thread",
-                got="one, as by a signal's handler",
-                hint="let the handler build arguments of its own, or set a flag and run later",
-            )
+            f"arguments of {self.operation!r}",
+            expected="no run in the middle of another one by the same thread",
+            got="one, as by a signal's handler",
+            hint="let the handler build arguments of its own, or set a flag and run later",
         )
 
 

@@ -23,7 +23,7 @@ from kronop.descriptions.datatype import AnyLayout, RowMajor
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import Result, VisitorEpilogue
 from kronop.descriptions.visitor_arguments import VisitorArguments
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.frozen import dataclass
 
 Ints = tuple[int, ...]
@@ -84,7 +84,7 @@ def taken(output_op: VisitorArguments, D: Any, others: Mapping[str, Any]) -> Any
 
 def _twice(name: str, expected: str) -> ArgumentError:
     hint = "give all operands of a tree to operation.epilogue_type"
-    return ArgumentError(mismatch(name, expected=expected, got="another tensor", hint=hint))
+    return ArgumentError(name, expected=expected, got="another tensor", hint=hint)
 
 
 def visited(
@@ -159,12 +159,10 @@ def joined(name: str, kind: str, view: TensorView, rows: int) -> TensorView:
     step = flat_stride(view.shape[own], view.strides[own]) if view.in_place else None
     if step is None:
         raise ArgumentError(
-            mismatch(
-                f"strides of {name}",
-                expected=f"one stride for all rows, of extents {view.shape[own]}",
-                got=view.strides[own],
-                hint="pass a contiguous tensor: columns of all rows are reduced",
-            )
+            f"strides of {name}",
+            expected=f"one stride for all rows, of extents {view.shape[own]}",
+            got=view.strides[own],
+            hint="pass a contiguous tensor: columns of all rows are reduced",
         )
 
     def with_one(values: Ints, one: int) -> Ints:
@@ -226,18 +224,16 @@ def check_reduced(result: Result, shape: Shape, rows: int = 1) -> None:
     reduced = shape[-1:] if result.axis == "row" else shape[-1 - rows : -1]
     if result.axis and 0 in reduced and 0 not in own_shape(result.kind, shape, rows):
         raise ArgumentError(
-            mismatch(
-                f"the extent that {result.name} reduces",
-                expected="at least 1",
-                got=0,
-                hint="there is nothing to reduce",
-            )
+            f"the extent that {result.name} reduces",
+            expected="at least 1",
+            got=0,
+            hint="there is nothing to reduce",
         )
 
 
 def misfit(name: str, expected: object, got: object) -> ArgumentError:
     hint = "tensors of a tree have M rows and N columns, rows N and columns M numbers"
-    return ArgumentError(mismatch(name, expected=expected, got=got, hint=hint))
+    return ArgumentError(name, expected=expected, got=got, hint=hint)
 
 
 def check_overlaps(
@@ -282,10 +278,8 @@ def read_again(items: Sequence[Visited], written: Mapping[str, TensorView]) -> d
 
 def _overlapping(name: str, other: str) -> ArgumentError:
     return ArgumentError(
-        mismatch(
-            f"{name} and {other}",
-            expected="separate memory",
-            got="tensors that overlap",
-            hint=f"pass another {name}; results may only be an (M, N) operand itself",
-        )
+        f"{name} and {other}",
+        expected="separate memory",
+        got="tensors that overlap",
+        hint=f"pass another {name}; results may only be an (M, N) operand itself",
     )

@@ -28,7 +28,7 @@ from kronop.descriptions.epilogue import (
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS, MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.target import Target
 
 if TYPE_CHECKING:
@@ -53,12 +53,10 @@ def operand_of(tensor: Any, name: str = "X", differentiable: str = DIFFERENTIABL
     found = view(tensor, name, differentiable)
     if found.element not in SIMT_ELEMENTS:
         raise ElementTypeError(
-            mismatch(
-                f"element type of {name}",
-                expected=f"one of {', '.join(item.name for item in SIMT_ELEMENTS)}",
-                got=found.element.name,
-                hint="convert all tensors to one of these",
-            )
+            f"element type of {name}",
+            expected=f"one of {', '.join(item.name for item in SIMT_ELEMENTS)}",
+            got=found.element.name,
+            hint="convert all tensors to one of these",
         )
     return found
 
@@ -96,12 +94,10 @@ def describe_output(
         check_element(item.element, element, called[name], _result_told(x, element, called, name))
     if out is not None and element.name not in RESULT_TYPES:
         raise ElementTypeError(
-            mismatch(
-                f"element type of {called['Y']}",
-                expected=f"one of {', '.join(RESULT_TYPES)} for a product of {x!r}",
-                got=repr(element),
-                hint="results of 8 bits are integers alone; convert the result afterwards",
-            )
+            f"element type of {called['Y']}",
+            expected=f"one of {', '.join(RESULT_TYPES)} for a product of {x!r}",
+            got=repr(element),
+            hint="results of 8 bits are integers alone; convert the result afterwards",
         )
     if out is None:
         alignment = math.gcd(inner, 16 // element.bytes) or 1
@@ -136,12 +132,10 @@ def check_activation(activation: object) -> None:
         own = getattr(activation, "name", getattr(activation, "__name__", activation))
         by_name = f"pass its name, {own!r}" if own in activations.ACTIVATION_NAMES else ""
         raise ArgumentError(
-            mismatch(
-                "activation",
-                expected=f"None or one of {', '.join(activations.ACTIVATION_NAMES)}",
-                got=repr(activation),
-                hint=by_name or "apply other functions to the result",
-            )
+            "activation",
+            expected=f"None or one of {', '.join(activations.ACTIVATION_NAMES)}",
+            got=repr(activation),
+            hint=by_name or "apply other functions to the result",
         )
 
 

@@ -14,7 +14,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.emitter import Emitter
-from kronop.errors import ElementTypeError, mismatch
+from kronop.errors import ElementTypeError
 from kronop.target import Target
 
 # Fields that callers don't pass by name: `math` follows from the tile or from X and the target, and
@@ -93,12 +93,10 @@ def _math(
         name, value = (first, operand) if tile is None else ("tile_description", tile)
         kind = "TensorDescription" if tile is None else "TileDescription"
         raise ElementTypeError(
-            mismatch(
-                name,
-                expected=f"a {kind}" if tile is None else f"a {kind}, or None",
-                got=repr(value),
-                hint=f"build a kronop.{kind}",
-            )
+            name,
+            expected=f"a {kind}" if tile is None else f"a {kind}, or None",
+            got=repr(value),
+            hint=f"build a kronop.{kind}",
         )
     found, sums = emitter.instruction(operand.element, target), _sums(given)
     return found if sums is None else found.summed_in(sums)

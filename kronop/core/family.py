@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import Any
 
 from kronop.emit.emitter import Emitter
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError
 from kronop.frozen import dataclass
 from kronop.late import Later
 from kronop.size import Rows, Size
@@ -77,12 +77,10 @@ class Kind:
         found = self.emitters.get(target.backend)
         if found is None:
             raise DescriptionError(
-                mismatch(
-                    f"target of a {self.operation_name}",
-                    expected=f"one of {', '.join(sorted(self.emitters))}",
-                    got=target.name,
-                    hint="no kernel of that family is there for this target",
-                )
+                f"target of a {self.operation_name}",
+                expected=f"one of {', '.join(sorted(self.emitters))}",
+                got=target.name,
+                hint="no kernel of that family is there for this target",
             )
         return found
 

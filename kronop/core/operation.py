@@ -32,7 +32,7 @@ from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.emit.visiting import Visiting
-from kronop.errors import ElementTypeError, mismatch
+from kronop.errors import ElementTypeError
 from kronop.frozen import dataclass, derived
 from kronop.late import imported
 from kronop.size import problems
@@ -154,12 +154,10 @@ class Operation(Generic[AnyDescription, AnyArguments]):
         extents in a tuple."""
         if isinstance(size, Arguments):
             raise ElementTypeError(
-                mismatch(
-                    "size",
-                    expected="a number of rows, or the size of arguments",
-                    got=type(size).__name__,
-                    hint="pass their attribute: arguments.size",
-                )
+                "size",
+                expected="a number of rows, or the size of arguments",
+                got=type(size).__name__,
+                hint="pass their attribute: arguments.size",
             )
         kind: Any = self.kind.size
         if isinstance(size, kind):
@@ -243,12 +241,10 @@ class Operation(Generic[AnyDescription, AnyArguments]):
         """
         if getattr(arguments, "operation", None) is not self:
             raise ElementTypeError(
-                mismatch(
-                    "run",
-                    expected=f"arguments made for {self!r}",
-                    got=repr(arguments),
-                    hint="build them with operation=this operation",
-                )
+                "run",
+                expected=f"arguments made for {self!r}",
+                got=repr(arguments),
+                hint="build them with operation=this operation",
             )
         if arguments.launchers is not None:
             arguments.run((), stream)

@@ -9,7 +9,7 @@ import numpy as np
 
 from kronop.args.base import Arguments
 from kronop.args.frameworks import view
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 
 # Bits of the significand, with the implicit one, of the types that products are rounded to.
 _MANTISSA = {"float64": 53, "float32": 24, "tfloat32": 11, "float16": 11, "bfloat16": 8}
@@ -86,12 +86,10 @@ class Result:
         finite = [item.expect() for item in self._tensors]
         if not all(finite):
             raise ArgumentError(
-                mismatch(
-                    "Y",
-                    expected="a finite result, to compare candidates by",
-                    got="infinities or NaN",
-                    hint="fill the tensors with typical values",
-                )
+                "Y",
+                expected="a finite result, to compare candidates by",
+                got="infinities or NaN",
+                hint="fill the tensors with typical values",
             )
         return ""
 
@@ -124,12 +122,10 @@ def result_of(arguments: Arguments) -> Result:
         framework = view(item, "Y").framework
         if framework not in ("numpy", "torch", "cupy"):
             raise ElementTypeError(
-                mismatch(
-                    "Y",
-                    expected="an array of NumPy or CuPy, or a tensor of torch",
-                    got=f"one of {framework}",
-                    hint="tune with arguments of one of these",
-                )
+                "Y",
+                expected="an array of NumPy or CuPy, or a tensor of torch",
+                got=f"one of {framework}",
+                hint="tune with arguments of one of these",
             )
     what = arguments.operation.description
     bits = min(_MANTISSA.get(item.name, 53) for item in (what.Y.element, what.math.element_a))

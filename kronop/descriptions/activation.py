@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, overload
 from kronop.descriptions.datatype import DataType, float32, float64
 from kronop.descriptions.expression import BOUND, Expression, apply, variable
 from kronop.descriptions.traced import Reduced, Traced
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError
 from kronop.frozen import dataclass
 
 # What is done before an activation that falls to 0 where another framework computes that one, and
@@ -36,22 +36,18 @@ class Activation:
     def __post_init__(self) -> None:
         if self.name not in (*ACTIVATION_NAMES, BOUNDED):
             raise DescriptionError(
-                mismatch(
-                    "activation",
-                    expected=f"one of {', '.join(ACTIVATION_NAMES)}",
-                    got=repr(self.name),
-                    hint="apply other functions to the result",
-                )
+                "activation",
+                expected=f"one of {', '.join(ACTIVATION_NAMES)}",
+                got=repr(self.name),
+                hint="apply other functions to the result",
             )
         self._check_parameters()
         if self.element_epilogue not in (float32, float64):
             raise DescriptionError(
-                mismatch(
-                    f"activation {self.name}",
-                    expected="float32 or float64",
-                    got=repr(self.element_epilogue),
-                    hint="activations are computed in floating point",
-                )
+                f"activation {self.name}",
+                expected="float32 or float64",
+                got=repr(self.element_epilogue),
+                hint="activations are computed in floating point",
             )
 
     def _check_parameters(self) -> None:
@@ -61,12 +57,10 @@ class Activation:
         needed = sorted(self.expression(variable("accumulator")).inputs - {"accumulator"})
         if [name for name in names if isinstance(name, str)] != names or sorted(names) != needed:
             raise DescriptionError(
-                mismatch(
-                    f"parameters of activation {self.name}",
-                    expected=f"a tuple of (name, default), of {', '.join(needed) or 'none'}",
-                    got=repr(self.parameters),
-                    hint=f"kronop.{self.name}(element_epilogue) gives the right ones",
-                )
+                f"parameters of activation {self.name}",
+                expected=f"a tuple of (name, default), of {', '.join(needed) or 'none'}",
+                got=repr(self.parameters),
+                hint=f"kronop.{self.name}(element_epilogue) gives the right ones",
             )
 
     def expression(self, x: Expression, *, of_16_bits: bool = False) -> Expression:

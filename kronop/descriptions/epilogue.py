@@ -35,7 +35,7 @@ from kronop.descriptions.expression import Expression, apply, variable
 from kronop.descriptions.graph import Graph
 from kronop.descriptions.scalars import FINITE_MAX, EpilogueArguments, scalar
 from kronop.descriptions.tensor import widest
-from kronop.errors import ArgumentError, DescriptionError, mismatch
+from kronop.errors import ArgumentError, DescriptionError
 from kronop.frozen import dataclass
 
 # accumulator -> the types that an epilogue may compute in
@@ -56,13 +56,11 @@ def check_accumulator(element: object, subject: str, *, half_sums: bool = True) 
     valid = [item for item in _COMPUTE_FOR if half_sums or item != float16]
     if not isinstance(element, DataType) or element not in valid:
         raise DescriptionError(
-            mismatch(
-                subject,
-                expected=f"one of {', '.join(item.name for item in valid)}",
-                got=repr(element),
-                hint="8-bit and 16-bit floats accumulate in float32, with"
-                " kronop.MathInstruction.simt(element) for example, int8 in int32",
-            )
+            subject,
+            expected=f"one of {', '.join(item.name for item in valid)}",
+            got=repr(element),
+            hint="8-bit and 16-bit floats accumulate in float32, with"
+            " kronop.MathInstruction.simt(element) for example, int8 in int32",
         )
 
 
@@ -91,12 +89,10 @@ class Epilogue:
             or self.element_output.name not in RESULT_TYPES
         ):
             raise DescriptionError(
-                mismatch(
-                    "element_output",
-                    expected=f"one of {', '.join(RESULT_TYPES)}",
-                    got=repr(self.element_output),
-                    hint="an output must have one of these types",
-                )
+                "element_output",
+                expected=f"one of {', '.join(RESULT_TYPES)}",
+                got=repr(self.element_output),
+                hint="an output must have one of these types",
             )
         check_accumulator(self.element_accumulator, "element_accumulator")
         called = f"epilogue_vector_length for {self.element_output.name}"
@@ -105,12 +101,10 @@ class Epilogue:
         valid = _COMPUTE_FOR[self.element_accumulator]
         if self.element_epilogue not in valid:
             raise DescriptionError(
-                mismatch(
-                    f"element_epilogue for an accumulator {self.element_accumulator!r}",
-                    expected=" or ".join(map(repr, valid)),
-                    got=repr(self.element_epilogue),
-                    hint="compute the epilogue in the type of the sum",
-                )
+                f"element_epilogue for an accumulator {self.element_accumulator!r}",
+                expected=" or ".join(map(repr, valid)),
+                got=repr(self.element_epilogue),
+                hint="compute the epilogue in the type of the sum",
             )
 
     @property
@@ -157,14 +151,12 @@ class Epilogue:
         """
         if named or len(scalars) > len(self.scalar_names):
             raise ArgumentError(
-                mismatch(
-                    "epilogue_type",
-                    expected=f"at most the scalars {', '.join(self.scalar_names)}, in this order",
-                    got=f"{', '.join(named)} by name" if named else f"{len(scalars)} scalars",
-                    hint="only visitor trees take scalars, operands and results by name"
-                    if named
-                    else "leave out the last ones",
-                )
+                "epilogue_type",
+                expected=f"at most the scalars {', '.join(self.scalar_names)}, in this order",
+                got=f"{', '.join(named)} by name" if named else f"{len(scalars)} scalars",
+                hint="only visitor trees take scalars, operands and results by name"
+                if named
+                else "leave out the last ones",
             )
         given = [
             scalar(name, value, self.element_epilogue)
@@ -272,12 +264,10 @@ class FastLinearCombinationClamp(LinearCombinationClamp):
         types = (element_output, element_accumulator, element_epilogue)
         if types not in ((int8, int32, float32), (int32, int32, float32)):
             raise DescriptionError(
-                mismatch(
-                    "FastLinearCombinationClamp",
-                    expected="int8 or int32, of sums in int32, computed in float32",
-                    got=" and ".join(map(repr, types)),
-                    hint="use LinearCombinationClamp for other types",
-                )
+                "FastLinearCombinationClamp",
+                expected="int8 or int32, of sums in int32, computed in float32",
+                got=" and ".join(map(repr, types)),
+                hint="use LinearCombinationClamp for other types",
             )
         values = (element_output, epilogue_vector_length, element_accumulator, element_epilogue)
         for name, value in zip(Epilogue.__slots__, values, strict=True):
@@ -322,12 +312,10 @@ class LinearCombinationGeneric(Epilogue):
     ) -> None:
         if not isinstance(activation_functor, Activation):
             raise DescriptionError(
-                mismatch(
-                    "activation_functor",
-                    expected=f"one of {', '.join(ACTIVATION_NAMES)}",
-                    got=repr(activation_functor),
-                    hint="for example kronop.relu(kronop.float32)",
-                )
+                "activation_functor",
+                expected=f"one of {', '.join(ACTIVATION_NAMES)}",
+                got=repr(activation_functor),
+                hint="for example kronop.relu(kronop.float32)",
             )
         values = (element_output, epilogue_vector_length, element_accumulator, element_epilogue)
         for name, value in zip(Epilogue.__slots__, values, strict=True):
@@ -339,12 +327,10 @@ class LinearCombinationGeneric(Epilogue):
         Epilogue.__post_init__(self)
         if self.activation.element_epilogue != self.element_epilogue:
             raise DescriptionError(
-                mismatch(
-                    "activation",
-                    expected=f"element_epilogue {self.element_epilogue!r}",
-                    got=repr(self.activation.element_epilogue),
-                    hint="use the same compute type",
-                )
+                "activation",
+                expected=f"element_epilogue {self.element_epilogue!r}",
+                got=repr(self.activation.element_epilogue),
+                hint="use the same compute type",
             )
 
     @property

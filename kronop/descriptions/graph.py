@@ -31,7 +31,7 @@ from kronop.descriptions.expression import (
     spelled,
     variable,
 )
-from kronop.errors import DescriptionError, mismatch, shown
+from kronop.errors import DescriptionError, shown
 
 Row = tuple[Any, ...]
 # Operations that are in each other in one C++ expression at most, since compilers recurse.
@@ -63,12 +63,10 @@ class Graph(Decision):
             raise _refused(f"{shown(self.rows)} and {shown(self.results)}", inputs)
         if len(self.rows) > _MOST_ROWS:
             raise DescriptionError(
-                mismatch(
-                    "an expression",
-                    expected=f"at most {_MOST_ROWS} operations, inputs and constants",
-                    got=f"{len(self.rows)}",
-                    hint="compilers take minutes for fewer: compute parts of it one after another",
-                )
+                "an expression",
+                expected=f"at most {_MOST_ROWS} operations, inputs and constants",
+                got=f"{len(self.rows)}",
+                hint="compilers take minutes for fewer: compute parts of it one after another",
             )
         for place, row in enumerate(self.rows):
             if not _is_row(row, place, inputs):
@@ -355,11 +353,9 @@ def _number(text: str) -> float:
 def _refused(got: str, inputs: Collection[str]) -> DescriptionError:
     names = ", ".join(itertools.islice(inputs, 10))
     return DescriptionError(
-        mismatch(
-            "an expression",
-            expected=f"inputs ({names}), finite numbers, and operations ({', '.join(OPERATIONS)})"
-            " with their operands before them",
-            got=got,
-            hint="make expressions with kronop's functions and operators",
-        )
+        "an expression",
+        expected=f"inputs ({names}), finite numbers, and operations ({', '.join(OPERATIONS)})"
+        " with their operands before them",
+        got=got,
+        hint="make expressions with kronop's functions and operators",
     )

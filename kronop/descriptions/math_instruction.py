@@ -18,7 +18,7 @@ from kronop.descriptions.datatype import (
     result_type,
     tfloat32,
 )
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError
 from kronop.frozen import dataclass
 
 
@@ -176,12 +176,10 @@ class MathInstruction:
         if self.instruction_shape in shapes:
             return
         raise DescriptionError(
-            mismatch(
-                "MathInstruction",
-                expected="one of the combinations below",
-                got=str(self),
-                hint="choose one of\n" + valid_combinations(),
-            )
+            "MathInstruction",
+            expected="one of the combinations below",
+            got=str(self),
+            hint="choose one of\n" + valid_combinations(),
         )
 
     def _is_in(self, row: _Row) -> bool:
@@ -228,12 +226,10 @@ class MathInstruction:
         """
         if element not in SIMT_ELEMENTS:
             raise DescriptionError(
-                mismatch(
-                    "element type",
-                    expected=f"one of {', '.join(item.name for item in SIMT_ELEMENTS)}",
-                    got=repr(element),
-                    hint="convert the tensors to one of these",
-                )
+                "element type",
+                expected=f"one of {', '.join(item.name for item in SIMT_ELEMENTS)}",
+                got=repr(element),
+                hint="convert the tensors to one of these",
             )
         narrow = (float16, bfloat16, *FLOAT8)
         accumulator = float32 if element in narrow else result_type(element)
@@ -254,12 +250,10 @@ class MathInstruction:
         if element is int8:
             return cls((16, 16, 64), element, element, int32, OpClass.TensorOp, _MA)
         raise DescriptionError(
-            mismatch(
-                "element type of AMX tiles",
-                expected="bfloat16 or int8",
-                got=repr(element),
-                hint="use kronop.MathInstruction.simt for other types",
-            )
+            "element type of AMX tiles",
+            expected="bfloat16 or int8",
+            got=repr(element),
+            hint="use kronop.MathInstruction.simt for other types",
         )
 
     @classmethod

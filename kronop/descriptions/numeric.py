@@ -12,7 +12,7 @@ from kronop.descriptions.scalars import EpilogueArguments, saturated
 from kronop.descriptions.shared import beta_beside
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.descriptions.visitor_arguments import VisitorArguments
-from kronop.errors import ElementTypeError, mismatch
+from kronop.errors import ElementTypeError
 
 
 def widen(element: DataType) -> Any:
@@ -32,12 +32,10 @@ def finish_visitor(epilogue: VisitorEpilogue, output_op: Any, accumulator: Any) 
     """
     if not isinstance(output_op, VisitorArguments):
         raise ElementTypeError(
-            mismatch(
-                "output_op of a visitor tree",
-                expected="operation.epilogue_type(name=value, ...)",
-                got=repr(output_op),
-                hint="name all scalars and operands",
-            )
+            "output_op of a visitor tree",
+            expected="operation.epilogue_type(name=value, ...)",
+            got=repr(output_op),
+            hint="name all scalars and operands",
         )
     scalars = dict(zip(epilogue.scalar_names, output_op.scalars, strict=True))
     return epilogue.evaluate(accumulator, {**scalars, **output_op.tensors})

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.frozen import dataclass
 
 FINITE_MAX = {
@@ -64,12 +64,10 @@ def scalar(name: str, value: Any, element: DataType) -> float:
     value = _number(value)
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         raise ElementTypeError(
-            mismatch(
-                name,
-                expected="a real number",
-                got=repr(value),
-                hint="pass a Python or NumPy scalar, or a 0-d tensor on the host",
-            )
+            name,
+            expected="a real number",
+            got=repr(value),
+            hint="pass a Python or NumPy scalar, or a 0-d tensor on the host",
         )
     return (
         _finite(name, value, element) if element.kind == "float" else _whole(name, value, element)
@@ -91,12 +89,10 @@ def _whole(name: str, value: Any, element: DataType) -> int:
     # The range is compared first, because math.floor raises on infinities and NaN.
     if not -half <= value < half or value != math.floor(value):
         raise ArgumentError(
-            mismatch(
-                name,
-                expected=f"a finite whole number within {element.name}",
-                got=repr(value),
-                hint="integer operations scale by integers",
-            )
+            name,
+            expected=f"a finite whole number within {element.name}",
+            got=repr(value),
+            hint="integer operations scale by integers",
         )
     whole: int = math.floor(value)
     return whole
@@ -107,11 +103,9 @@ def _finite(name: str, value: Any, element: DataType) -> float:
     # Comparing is exact for integers of any size and false for NaN; float() may raise.
     if not -bound <= value <= bound:
         raise ArgumentError(
-            mismatch(
-                name,
-                expected=f"a finite {element.name}",
-                got=repr(value),
-                hint="check where it was computed",
-            )
+            name,
+            expected=f"a finite {element.name}",
+            got=repr(value),
+            hint="check where it was computed",
         )
     return float(value)

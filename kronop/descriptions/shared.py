@@ -18,7 +18,6 @@ from kronop.errors import (
     DescriptionError,
     ElementTypeError,
     OutOfMemoryError,
-    mismatch,
 )
 
 _MOST_MEMORY = 1 << 62
@@ -64,12 +63,10 @@ def check_operands(
         _refuse_interleaved({**inputs, called: output})
     if epilogue.epilogue_vector_length > output.alignment:
         raise DescriptionError(
-            mismatch(
-                "epilogue_vector_length",
-                expected=f"at most {output.alignment}, the alignment of {called}",
-                got=repr(epilogue.epilogue_vector_length),
-                hint=f"promise that alignment for {called}, or write fewer elements at once",
-            )
+            "epilogue_vector_length",
+            expected=f"at most {output.alignment}, the alignment of {called}",
+            got=repr(epilogue.epilogue_vector_length),
+            hint=f"promise that alignment for {called}, or write fewer elements at once",
         )
     sums = math.element_accumulator
     check_accumulator(sums, "math.element_accumulator", half_sums=half_sums)
@@ -89,18 +86,14 @@ def _check_classes(
     for name, (value, kind) in kinds.items():
         if not isinstance(value, kind):
             raise ElementTypeError(
-                mismatch(
-                    name,
-                    expected=f"a {kind.__name__}",
-                    got=repr(value),
-                    hint=f"build a kronop.{kind.__name__}",
-                )
+                name,
+                expected=f"a {kind.__name__}",
+                got=repr(value),
+                hint=f"build a kronop.{kind.__name__}",
             )
     if not isinstance(epilogue, Epilogue):
         got, hint = _taken_for_epilogue(epilogue)
-        raise ElementTypeError(
-            mismatch("epilogue_functor", expected="an epilogue", got=got, hint=hint)
-        )
+        raise ElementTypeError("epilogue_functor", expected="an epilogue", got=got, hint=hint)
 
 
 def _taken_for_epilogue(value: object) -> tuple[str, str]:
@@ -120,25 +113,21 @@ def _taken_for_epilogue(value: object) -> tuple[str, str]:
 def _refuse_trees(epilogue: Epilogue) -> None:
     if isinstance(epilogue, VisitorEpilogue):
         raise DescriptionError(
-            mismatch(
-                "epilogue_functor",
-                expected="one of the four functors",
-                got="a visitor tree",
-                hint="matrix products (kronop.GemmOperationUniversal), Kronecker and"
-                " Kronecker-sparse products and distances take trees",
-            )
+            "epilogue_functor",
+            expected="one of the four functors",
+            got="a visitor tree",
+            hint="matrix products (kronop.GemmOperationUniversal), Kronecker and"
+            " Kronecker-sparse products and distances take trees",
         )
 
 
 def _refuse_schedules(tile: TileDescription | None) -> None:
     if tile is not None and tile.has_schedules:
         raise DescriptionError(
-            mismatch(
-                "tile_description",
-                expected="no cluster_shape and no schedules",
-                got=repr(tile),
-                hint="only matrix products (kronop.GemmOperationUniversal) take these",
-            )
+            "tile_description",
+            expected="no cluster_shape and no schedules",
+            got=repr(tile),
+            hint="only matrix products (kronop.GemmOperationUniversal) take these",
         )
 
 
@@ -146,13 +135,11 @@ def _refuse_interleaved(tensors: Mapping[str, TensorDescription]) -> None:
     for name, item in tensors.items():
         if item.interleaved:
             raise DescriptionError(
-                mismatch(
-                    f"layout of {name}",
-                    expected="kronop.RowMajor or kronop.ColumnMajor",
-                    got=repr(item.layout),
-                    hint="only matrix products (kronop.GemmOperationUniversal) take interleaved"
-                    " tensors",
-                )
+                f"layout of {name}",
+                expected="kronop.RowMajor or kronop.ColumnMajor",
+                got=repr(item.layout),
+                hint="only matrix products (kronop.GemmOperationUniversal) take interleaved"
+                " tensors",
             )
 
 
@@ -166,12 +153,10 @@ def _check_types(
     if len({item.element for item in inputs.values()}) > 1:
         given = [f"{item.element!r} of {name}" for name, item in inputs.items()]
         raise DescriptionError(
-            mismatch(
-                f"elements of {' and '.join(inputs)}",
-                expected="one type for all",
-                got=" and ".join(given),
-                hint="describe all with the type that the tensors have",
-            )
+            f"elements of {' and '.join(inputs)}",
+            expected="one type for all",
+            got=" and ".join(given),
+            hint="describe all with the type that the tensors have",
         )
     name, result = output
     agreements = [
@@ -190,12 +175,10 @@ def _check_types(
     for name, value, other_name, other in agreements:
         if value != other:
             raise DescriptionError(
-                mismatch(
-                    name,
-                    expected=f"{other!r} ({other_name})",
-                    got=repr(value),
-                    hint="use one type for both",
-                )
+                name,
+                expected=f"{other!r} ({other_name})",
+                got=repr(value),
+                hint="use one type for both",
             )
 
 
@@ -203,14 +186,12 @@ def refuse_float8(math: MathInstruction, family: str) -> None:
     """Raises ElementTypeError for operands of 8-bit floats, which few families support."""
     if math.element_a in FLOAT8:
         raise ElementTypeError(
-            mismatch(
-                f"element type of a {family}",
-                expected="a float of at least 16 bits or an integer",
-                got=repr(math.element_a),
-                hint="convert the tensors to float16, which holds all their values; only"
-                " Kronecker-sparse products (kronop.ksmm) and matrix products (kronop.gemm.matmul)"
-                " read 8-bit floats",
-            )
+            f"element type of a {family}",
+            expected="a float of at least 16 bits or an integer",
+            got=repr(math.element_a),
+            hint="convert the tensors to float16, which holds all their values; only"
+            " Kronecker-sparse products (kronop.ksmm) and matrix products (kronop.gemm.matmul)"
+            " read 8-bit floats",
         )
 
 
@@ -222,13 +203,11 @@ def beta_beside(source: Any, beta: Any, called: str = "Z") -> Any:
     """
     if beta is None and source is not None:
         raise ArgumentError(
-            mismatch(
-                "beta",
-                expected=f"a number, because {called} is given",
-                got="none",
-                hint=f"pass beta=1 to add {called}, or leave {called} out: without a beta it is not"
-                " read",
-            )
+            "beta",
+            expected=f"a number, because {called} is given",
+            got="none",
+            hint=f"pass beta=1 to add {called}, or leave {called} out: without a beta it is not"
+            " read",
         )
     return 0.0 if beta is None else beta
 
@@ -237,7 +216,7 @@ def check_flag(subject: str, value: object) -> None:
     """Raises ElementTypeError unless `value` is a bool; a string like "no" would be true."""
     if not isinstance(value, bool):
         raise ElementTypeError(
-            mismatch(subject, expected="True or False", got=repr(value), hint="pass a bool")
+            subject, expected="True or False", got=repr(value), hint="pass a bool"
         )
 
 
@@ -249,12 +228,10 @@ def check_memory(subject: str, shape: Sequence[int], element: DataType) -> None:
     """
     if element.bytes * prod(max(extent, 1) for extent in shape) > _MOST_MEMORY:
         raise OutOfMemoryError(
-            mismatch(
-                subject,
-                expected=f"at most {_MOST_MEMORY} bytes",
-                got=f"{element.name} of shape {tuple(shape)}",
-                hint="take fewer or smaller factors",
-            )
+            subject,
+            expected=f"at most {_MOST_MEMORY} bytes",
+            got=f"{element.name} of shape {tuple(shape)}",
+            hint="take fewer or smaller factors",
         )
 
 
@@ -265,14 +242,12 @@ def check_sizes(subject: str, names: Sequence[str], sizes: Sequence[int]) -> Non
         not isinstance(size, int) or isinstance(size, bool) or size < 1 for size in sizes
     ):
         raise DescriptionError(
-            mismatch(
-                subject,
-                expected=f"{len(names)} positive integers ({', '.join(names)})",
-                got=repr(sizes),
-                hint="every size must be at least 1"
-                if count in (None, len(names))
-                else f"give {len(names)} sizes, not {count}",
-            )
+            subject,
+            expected=f"{len(names)} positive integers ({', '.join(names)})",
+            got=repr(sizes),
+            hint="every size must be at least 1"
+            if count in (None, len(names))
+            else f"give {len(names)} sizes, not {count}",
         )
 
 
@@ -286,9 +261,7 @@ def integers(name: str, values: Any) -> Any:
         return tuple(map(whole, values))
     except TypeError:
         raise ElementTypeError(
-            mismatch(
-                name, expected="a sequence of integers", got=repr(values), hint="give every size"
-            )
+            name, expected="a sequence of integers", got=repr(values), hint="give every size"
         ) from None
 
 

@@ -10,7 +10,7 @@ from kronop.descriptions.datatype import (
     InterleavedLayout,
     Layout,
 )
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError
 from kronop.frozen import dataclass
 
 _MOST_BYTES = 16
@@ -24,12 +24,10 @@ def widest(subject: str, count: object, element: DataType) -> int:
     """
     if type(count) is not int or count < 1 or count & (count - 1):
         raise DescriptionError(
-            mismatch(
-                subject,
-                expected="a power of two",
-                got=repr(count),
-                hint=f"for example 4; more than {_MOST_BYTES} bytes mean {_MOST_BYTES}",
-            )
+            subject,
+            expected="a power of two",
+            got=repr(count),
+            hint=f"for example 4; more than {_MOST_BYTES} bytes mean {_MOST_BYTES}",
         )
     return min(count, _MOST_BYTES // element.bytes)
 
@@ -65,12 +63,10 @@ class TensorDescription:
     def __post_init__(self) -> None:
         if not isinstance(self.element, DataType) or self.element.name not in TENSOR_TYPES:
             raise DescriptionError(
-                mismatch(
-                    "element",
-                    expected=f"one of {', '.join(TENSOR_TYPES)}",
-                    got=repr(self.element),
-                    hint="a tensor must have one of these types",
-                )
+                "element",
+                expected=f"one of {', '.join(TENSOR_TYPES)}",
+                got=repr(self.element),
+                hint="a tensor must have one of these types",
             )
         self._check_layout()
         alignment = widest(f"alignment of {self.element.name}", self.alignment, self.element)
@@ -87,10 +83,8 @@ class TensorDescription:
             names += map(repr, InterleavedLayout)
         if not isinstance(self.layout, AnyLayout) or repr(self.layout) not in names:
             raise DescriptionError(
-                mismatch(
-                    f"layout of {self.element.name}",
-                    expected=f"one of {', '.join(names)}",
-                    got=repr(self.layout),
-                    hint="interleaved are operands of products of int8, and their results",
-                )
+                f"layout of {self.element.name}",
+                expected=f"one of {', '.join(names)}",
+                got=repr(self.layout),
+                hint="interleaved are operands of products of int8, and their results",
             )

@@ -8,7 +8,7 @@ import operator
 from collections.abc import Iterable, Sequence
 
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.errors import DescriptionError, ElementTypeError, mismatch
+from kronop.errors import DescriptionError, ElementTypeError
 from kronop.frozen import dataclass
 
 _THREADS_OF_WARP = 32
@@ -125,12 +125,10 @@ class TileDescription:
         object.__setattr__(self, "math_instruction", math_instruction)
         if not isinstance(math_instruction, MathInstruction):
             raise DescriptionError(
-                mismatch(
-                    "math_instruction",
-                    expected="a MathInstruction",
-                    got=repr(math_instruction),
-                    hint="build one with kronop.MathInstruction(...)",
-                )
+                "math_instruction",
+                expected="a MathInstruction",
+                got=repr(math_instruction),
+                hint="build one with kronop.MathInstruction(...)",
             )
         object.__setattr__(self, "cluster_shape", _three_or_none("cluster_shape", cluster_shape))
         _take(self, "kernel_schedule", kernel_schedule, KernelScheduleType)
@@ -171,12 +169,10 @@ class TileDescription:
 def _take(tile: TileDescription, name: str, value: object, kind: type[enum.Enum]) -> None:
     if not isinstance(value, kind):
         raise ElementTypeError(
-            mismatch(
-                name,
-                expected=f"a kronop.{kind.__name__}: {', '.join(item.name for item in kind)}",
-                got=repr(value),
-                hint="name one of these",
-            )
+            name,
+            expected=f"a kronop.{kind.__name__}: {', '.join(item.name for item in kind)}",
+            got=repr(value),
+            hint="name one of these",
         )
     object.__setattr__(tile, name, value)
 
@@ -197,12 +193,7 @@ def _positive(name: str, value: object) -> int:
     value = whole(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise DescriptionError(
-            mismatch(
-                name,
-                expected="a positive integer",
-                got=repr(value),
-                hint="give a size of at least 1",
-            )
+            name, expected="a positive integer", got=repr(value), hint="give a size of at least 1"
         )
     return value
 
@@ -214,9 +205,7 @@ def _three_or_none(name: str, values: Sequence[int] | None) -> tuple[int, int, i
 def _three(name: str, values: Sequence[int]) -> tuple[int, int, int]:
     if not isinstance(values, Sequence) or len(values) != 3:
         raise DescriptionError(
-            mismatch(
-                name, expected="three integers [M, N, K]", got=repr(values), hint="give all three"
-            )
+            name, expected="three integers [M, N, K]", got=repr(values), hint="give all three"
         )
     m, n, k = (_positive(name, value) for value in values)
     return m, n, k

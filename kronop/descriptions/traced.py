@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from kronop.descriptions.expression import Expression, lift, nodes_below, variable
 from kronop.descriptions.ordered import in_order
-from kronop.errors import DescriptionError, ElementTypeError, mismatch
+from kronop.errors import DescriptionError, ElementTypeError
 
 
 class Trace:
@@ -77,12 +77,10 @@ class Trace:
         else:
             got = repr(item)
         raise ElementTypeError(
-            mismatch(
-                f"an operand of {operation} in an epilogue",
-                expected="a value of this function, or a finite number",
-                got=got,
-                hint="tensors and numbers of a run are the function's parameters",
-            )
+            f"an operand of {operation} in an epilogue",
+            expected="a value of this function, or a finite number",
+            got=got,
+            hint="tensors and numbers of a run are the function's parameters",
         )
 
 
@@ -170,12 +168,10 @@ class Traced:
 
     def _compared(self, *other: object) -> NoReturn:
         raise DescriptionError(
-            mismatch(
-                "an epilogue",
-                expected="arithmetic and functions",
-                got="a comparison or a condition",
-                hint="use kronop.maximum(a, b) and kronop.minimum(a, b)",
-            )
+            "an epilogue",
+            expected="arithmetic and functions",
+            got="a comparison or a condition",
+            hint="use kronop.maximum(a, b) and kronop.minimum(a, b)",
         )
 
     __bool__ = __lt__ = __le__ = __gt__ = __ge__ = _compared
@@ -183,12 +179,10 @@ class Traced:
 
     def _unknown(self, *other: object) -> NoReturn:
         raise DescriptionError(
-            mismatch(
-                "an epilogue",
-                expected="+ - * / and functions of kronop",
-                got="another function or operator on one of its values",
-                hint="write kronop.exp(x), x * x, or kronop.maximum(x, -x) for the magnitude",
-            )
+            "an epilogue",
+            expected="+ - * / and functions of kronop",
+            got="another function or operator on one of its values",
+            hint="write kronop.exp(x), x * x, or kronop.maximum(x, -x) for the magnitude",
         )
 
     __abs__ = __pow__ = __rpow__ = __mod__ = __floordiv__ = __float__ = __int__ = _unknown
@@ -210,12 +204,10 @@ class Reduced:
 
     def refuse(self, *use: object) -> NoReturn:
         raise DescriptionError(
-            mismatch(
-                f"a {self.reduction} along an axis",
-                expected="to be returned",
-                got="an operation on it",
-                hint="it is known when all blocks are done; compute with it after the run",
-            )
+            f"a {self.reduction} along an axis",
+            expected="to be returned",
+            got="an operation on it",
+            hint="it is known when all blocks are done; compute with it after the run",
         )
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = refuse

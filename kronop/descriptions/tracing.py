@@ -21,7 +21,7 @@ from kronop.descriptions.visitor import (
     VisitorEpilogue,
     VisitorTree,
 )
-from kronop.errors import DescriptionError, ElementTypeError, mismatch
+from kronop.errors import DescriptionError, ElementTypeError
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
 
@@ -132,21 +132,17 @@ class EpilogueVisitTree:
         written.element_output = element_output
         if cls.__init__ is not object.__init__:
             raise DescriptionError(
-                mismatch(
-                    cls.__name__,
-                    expected="no __init__",
-                    got="one",
-                    hint="__call__ is traced when an object is made; take what varies as scalars",
-                )
+                cls.__name__,
+                expected="no __init__",
+                got="one",
+                hint="__call__ is traced when an object is made; take what varies as scalars",
             )
         if not callable(written):
             raise DescriptionError(
-                mismatch(
-                    cls.__name__,
-                    expected="a __call__(self, accum, ...)",
-                    got="none",
-                    hint="it says what is done with the sums",
-                )
+                cls.__name__,
+                expected="a __call__(self, accum, ...)",
+                got="none",
+                hint="it says what is done with the sums",
             )
         code = type(written).__call__
         tree = _traced(written, code, _parameters(code)[1:], {}, None)
@@ -159,12 +155,10 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     for item in found:
         if item.kind not in _POSITIONAL or item.default is not inspect.Parameter.empty:
             raise DescriptionError(
-                mismatch(
-                    "parameters of an epilogue visitor",
-                    expected="plain ones without defaults",
-                    got=str(item),
-                    hint="epilogue_type gives the value of each",
-                )
+                "parameters of an epilogue visitor",
+                expected="plain ones without defaults",
+                got=str(item),
+                hint="epilogue_type gives the value of each",
             )
     return found
 
@@ -175,12 +169,10 @@ def _operand(item: inspect.Parameter, kinds: Mapping[str, str]) -> Operand:
     kind = kind.strip("'\" ") if isinstance(kind, str) else kind
     if kind not in KINDS:
         raise DescriptionError(
-            mismatch(
-                f"the kind of parameter {item.name}",
-                expected=f"one of {', '.join(KINDS)}",
-                got="none" if kind is inspect.Parameter.empty else repr(kind),
-                hint=f'annotate it, {item.name}: "tensor", or pass kinds={{{item.name!r}: ...}}',
-            )
+            f"the kind of parameter {item.name}",
+            expected=f"one of {', '.join(KINDS)}",
+            got="none" if kind is inspect.Parameter.empty else repr(kind),
+            hint=f'annotate it, {item.name}: "tensor", or pass kinds={{{item.name!r}: ...}}',
         )
     return Operand(item.name, kind)
 
@@ -218,23 +210,19 @@ def _operands(
     """Those after the sums, with their kinds."""
     if not parameters:
         raise DescriptionError(
-            mismatch(
-                "parameters of an epilogue visitor",
-                expected="the sums, then operands",
-                got="none",
-                hint="for example def epilogue(accum, ...)",
-            )
+            "parameters of an epilogue visitor",
+            expected="the sums, then operands",
+            got="none",
+            hint="for example def epilogue(accum, ...)",
         )
     operands = tuple(_operand(item, kinds) for item in parameters[1:])
     unknown = set(kinds) - {item.name for item in operands}
     if unknown:
         raise DescriptionError(
-            mismatch(
-                "kinds",
-                expected=f"those of {', '.join(item.name for item in operands) or 'no parameters'}",
-                got=", ".join(sorted(unknown)),
-                hint="the first parameter stands for the sums",
-            )
+            "kinds",
+            expected=f"those of {', '.join(item.name for item in operands) or 'no parameters'}",
+            got=", ".join(sorted(unknown)),
+            hint="the first parameter stands for the sums",
         )
     return operands
 
@@ -243,12 +231,10 @@ def _returned(item: object, trace: Trace) -> Traced:
     source = item.source if isinstance(item, Reduced) else item
     if not isinstance(source, Traced) or source.trace is not trace:
         raise ElementTypeError(
-            mismatch(
-                "what an epilogue visitor returns",
-                expected="values that it computed",
-                got=repr(item),
-                hint="return D, or D and auxiliary results",
-            )
+            "what an epilogue visitor returns",
+            expected="values that it computed",
+            got=repr(item),
+            hint="return D, or D and auxiliary results",
         )
     return source
 
@@ -272,11 +258,9 @@ def _given(names: Sequence[str], count: int) -> list[str]:
     found = [names] if isinstance(names, str) else list(names)
     if len(found) != count:
         raise DescriptionError(
-            mismatch(
-                "results",
-                expected=f"{count} names, as the function returns",
-                got=repr(names),
-                hint="name all of them, D first",
-            )
+            "results",
+            expected=f"{count} names, as the function returns",
+            got=repr(names),
+            hint="name all of them, D first",
         )
     return found

@@ -7,7 +7,7 @@ from typing import Any
 from kronop.descriptions.expression import apply
 from kronop.descriptions.traced import Reduced, Traced
 from kronop.descriptions.visitor import AXES
-from kronop.errors import DescriptionError, ElementTypeError, mismatch
+from kronop.errors import DescriptionError, ElementTypeError
 
 
 def exp(x: Any) -> Any:
@@ -48,12 +48,10 @@ def maximum(x: Any, y: Any = None, *, axis: str | None = None) -> Any:
     """
     if (y is None) == (axis is None):
         raise DescriptionError(
-            mismatch(
-                "kronop.maximum",
-                expected="a second value, or an axis",
-                got="neither" if y is None else "both",
-                hint='kronop.maximum(x, y) or kronop.maximum(x, axis="row")',
-            )
+            "kronop.maximum",
+            expected="a second value, or an axis",
+            got="neither" if y is None else "both",
+            hint='kronop.maximum(x, y) or kronop.maximum(x, axis="row")',
         )
     return _pair("max", x, y) if axis is None else _reduced(x, "max", axis)
 
@@ -73,12 +71,10 @@ def minimum(x: Any, y: Any = None, *, axis: str | None = None) -> Any:
     """
     if axis is not None or y is None:
         raise DescriptionError(
-            mismatch(
-                "kronop.minimum",
-                expected="two values",
-                got="one" if axis is None else f"axis={axis!r}",
-                hint="the smallest is minus kronop.maximum(-x, axis=...), after the run",
-            )
+            "kronop.minimum",
+            expected="two values",
+            got="one" if axis is None else f"axis={axis!r}",
+            hint="the smallest is minus kronop.maximum(-x, axis=...), after the run",
         )
     return _pair("min", x, y)
 
@@ -105,12 +101,10 @@ def _value(x: Any, called: str) -> Traced:
         x.refuse()
     if not isinstance(x, Traced):
         raise ElementTypeError(
-            mismatch(
-                called,
-                expected="a value of an epilogue visitor",
-                got=repr(x),
-                hint="it is called in functions for kronop.epilogue_visitor",
-            )
+            called,
+            expected="a value of an epilogue visitor",
+            got=repr(x),
+            hint="it is called in functions for kronop.epilogue_visitor",
         )
     return x
 
@@ -123,11 +117,9 @@ def _pair(operation: str, x: Any, y: Any) -> Traced:
 def _reduced(x: Any, reduction: str, axis: str) -> Reduced:
     if axis not in AXES:
         raise DescriptionError(
-            mismatch(
-                "axis",
-                expected='"row" or "column"',
-                got=repr(axis),
-                hint="a reduction of each row, or of each column",
-            )
+            "axis",
+            expected='"row" or "column"',
+            got=repr(axis),
+            hint="a reduction of each row, or of each column",
         )
     return Reduced(_value(x, f"a {reduction} along an axis"), reduction, axis)

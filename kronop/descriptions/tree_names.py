@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kronop.descriptions.identifiers import is_identifier
-from kronop.errors import DescriptionError, mismatch, shown
+from kronop.errors import DescriptionError, shown
 
 ACCUMULATOR = "accumulator"
 # Names that `epilogue_type` takes for something else, and what graphs call the sums.
@@ -35,10 +35,8 @@ def check(operands: Sequence[str], results: Sequence[object]) -> None:
 
 def _misnamed(what: str, expected: str, kept: frozenset[str]) -> DescriptionError:
     return DescriptionError(
-        mismatch(
-            "a name in a visitor tree",
-            expected=f"{expected}; none of {', '.join(sorted(kept))}",
-            got=what,
-            hint="rename the parameter or the result",
-        )
+        "a name in a visitor tree",
+        expected=f"{expected}; none of {', '.join(sorted(kept))}",
+        got=what,
+        hint="rename the parameter or the result",
     )

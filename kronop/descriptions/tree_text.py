@@ -15,7 +15,7 @@ import json
 
 from kronop.descriptions.graph import Graph
 from kronop.descriptions.visitor import Operand, Result, VisitorTree
-from kronop.errors import DescriptionError, mismatch, shown
+from kronop.errors import DescriptionError, shown
 
 
 @functools.lru_cache(maxsize=256)
@@ -34,10 +34,8 @@ def from_text(text: str) -> VisitorTree:
         )
     except (ValueError, TypeError, RecursionError) as error:
         raise DescriptionError(
-            mismatch(
-                "the text of a visitor tree",
-                expected="operands, a graph and results, as kronop writes them",
-                got=f"{shown(text)} ({error})",
-                hint="trace or export the program again, with this version of kronop",
-            )
+            "the text of a visitor tree",
+            expected="operands, a graph and results, as kronop writes them",
+            got=f"{shown(text)} ({error})",
+            hint="trace or export the program again, with this version of kronop",
         ) from error

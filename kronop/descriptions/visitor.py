@@ -28,7 +28,7 @@ from kronop.descriptions.graph import Graph
 from kronop.descriptions.scalars import FINITE_MAX, EpilogueArguments, saturated
 from kronop.descriptions.tree_names import ACCUMULATOR as ACCUMULATOR
 from kronop.descriptions.visitor_arguments import VisitorArguments
-from kronop.errors import DescriptionError, ElementTypeError, mismatch, shown
+from kronop.errors import DescriptionError, ElementTypeError, shown
 from kronop.frozen import dataclass, derived
 
 KINDS = ("scalar", "tensor", "row", "column")
@@ -102,12 +102,10 @@ class VisitorTree(Decision):
             raise _refused(f"values for {len(self.results)} results", self.graph.results)
         if self.results[0].axis:
             raise DescriptionError(
-                mismatch(
-                    "the first result of a visitor tree",
-                    expected="D, an (M, N) matrix",
-                    got=f"a {self.results[0].reduction} along each {self.results[0].axis}",
-                    hint="return D first, then reductions",
-                )
+                "the first result of a visitor tree",
+                expected="D, an (M, N) matrix",
+                got=f"a {self.results[0].reduction} along each {self.results[0].axis}",
+                hint="return D first, then reductions",
             )
         _ = self.text  # Kept from the start: torch.compile reads it, and does not trace its making.
 
@@ -222,32 +220,26 @@ class VisitorEpilogue(Epilogue):
     def __post_init__(self) -> None:
         if self.element_accumulator is int64:
             raise DescriptionError(
-                mismatch(
-                    "sums under a visitor tree",
-                    expected="float16, float32, float64 or int32",
-                    got="int64",
-                    hint="compute with the result after the run",
-                )
+                "sums under a visitor tree",
+                expected="float16, float32, float64 or int32",
+                got="int64",
+                hint="compute with the result after the run",
             )
         Epilogue.__post_init__(self)
         if not isinstance(self.tree, VisitorTree):
             raise ElementTypeError(
-                mismatch(
-                    "tree",
-                    expected="a visitor tree",
-                    got=repr(self.tree),
-                    hint="decorate a function with kronop.epilogue_visitor",
-                )
+                "tree",
+                expected="a visitor tree",
+                got=repr(self.tree),
+                hint="decorate a function with kronop.epilogue_visitor",
             )
         # Kernels keep reductions in the type that they compute in, which has to be this one.
         if self.element_epilogue not in (float32, float64):
             raise DescriptionError(
-                mismatch(
-                    "element_epilogue of a visitor tree",
-                    expected="float32 or float64",
-                    got=repr(self.element_epilogue),
-                    hint="sums of int32 and float16 are computed with in float32",
-                )
+                "element_epilogue of a visitor tree",
+                expected="float32 or float64",
+                got=repr(self.element_epilogue),
+                hint="sums of int32 and float16 are computed with in float32",
             )
         self._check_constants()
         self._check_elements()
@@ -256,12 +248,10 @@ class VisitorEpilogue(Epilogue):
         for constant in self.tree.graph.constants:
             if abs(constant) > FINITE_MAX[self.element_epilogue]:
                 raise DescriptionError(
-                    mismatch(
-                        "a constant in a visitor tree",
-                        expected=f"a finite {self.element_epilogue.name}",
-                        got=repr(constant),
-                        hint="compute the epilogue in float64",
-                    )
+                    "a constant in a visitor tree",
+                    expected=f"a finite {self.element_epilogue.name}",
+                    got=repr(constant),
+                    hint="compute the epilogue in float64",
                 )
 
     def _check_elements(self) -> None:
@@ -270,14 +260,12 @@ class VisitorEpilogue(Epilogue):
         for name, element in self.elements:
             if name not in named or getattr(element, "name", None) not in RESULT_TYPES:
                 raise DescriptionError(
-                    mismatch(
-                        "elements of a visitor tree",
-                        expected=f"{', '.join(named) or 'nothing'}, each with one of"
-                        f" {', '.join(RESULT_TYPES)}",
-                        got=f"{name}: {element!r}",
-                        hint="scalars and reductions have the type element_epilogue, D has"
-                        " element_output",
-                    )
+                    "elements of a visitor tree",
+                    expected=f"{', '.join(named) or 'nothing'}, each with one of"
+                    f" {', '.join(RESULT_TYPES)}",
+                    got=f"{name}: {element!r}",
+                    hint="scalars and reductions have the type element_epilogue, D has"
+                    " element_output",
                 )
 
     @property
@@ -365,10 +353,8 @@ class VisitorEpilogue(Epilogue):
 
 def _refused(expected: str, got: object) -> DescriptionError:
     return DescriptionError(
-        mismatch(
-            "a visitor tree",
-            expected=expected,
-            got=shown(got),
-            hint="kronop.epilogue_visitor makes trees of functions",
-        )
+        "a visitor tree",
+        expected=expected,
+        got=shown(got),
+        hint="kronop.epilogue_visitor makes trees of functions",
     )

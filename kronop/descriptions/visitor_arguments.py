@@ -9,7 +9,7 @@ from typing import Any
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.scalars import EpilogueArguments, scalar
 from kronop.descriptions.tile import whole
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 
 
 class VisitorArguments(EpilogueArguments):
@@ -45,12 +45,10 @@ class VisitorArguments(EpilogueArguments):
             own = given.pop("D")
             if given.setdefault(first, own) is not own:
                 raise ArgumentError(
-                    mismatch(
-                        "D",
-                        expected=f"the same tensor as {first}, which is the tree's name of D",
-                        got="another one",
-                        hint="give the first result once",
-                    )
+                    "D",
+                    expected=f"the same tensor as {first}, which is the tree's name of D",
+                    got="another one",
+                    hint="give the first result once",
                 )
         size = given.pop("problem_size", None)
         needed = [*operands, *auxiliary]
@@ -59,12 +57,10 @@ class VisitorArguments(EpilogueArguments):
         if scalars or missing or unknown:
             got = ", ".join(given) or "none"
             raise ArgumentError(
-                mismatch(
-                    "epilogue_type of a visitor tree",
-                    expected=f"by their names {', '.join(needed) or 'no operands'}, and D",
-                    got=f"{len(scalars)} without a name and {got}" if scalars else got,
-                    hint=f"give {', '.join(missing)}" if missing else "give no others",
-                )
+                "epilogue_type of a visitor tree",
+                expected=f"by their names {', '.join(needed) or 'no operands'}, and D",
+                got=f"{len(scalars)} without a name and {got}" if scalars else got,
+                hint=f"give {', '.join(missing)}" if missing else "give no others",
             )
         named, kind = epilogue.scalar_names, epilogue.element_epilogue
         made = cls(tuple(scalar(name, given[name], kind) for name in named), has_beta=False)
@@ -106,11 +102,6 @@ def _checked(size: Any) -> tuple[int, int]:
     extents = [item for item in found if isinstance(item, int) and item >= 0]
     if len(found) != 2 or found != extents:
         raise ArgumentError(
-            mismatch(
-                "problem_size",
-                expected="[M, N]",
-                got=repr(size),
-                hint="the extents of D",
-            )
+            "problem_size", expected="[M, N]", got=repr(size), hint="the extents of D"
         )
     return extents[0], extents[1]

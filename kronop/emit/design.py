@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from kronop.artifacts import Decision, KernelSignature, Launch
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.graph import Graph
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError
 from kronop.frozen import dataclass
 from kronop.late import spec_of
 from kronop.target import Target
@@ -75,7 +75,7 @@ def package_folder(package: str) -> str:
     spec = spec_of(package)
     if spec is None or not spec.submodule_search_locations:
         raise DescriptionError(
-            mismatch("package of a kernel", expected="one to import", got=package, hint="name it")
+            "package of a kernel", expected="one to import", got=package, hint="name it"
         )
     return spec.submodule_search_locations[0]
 

@@ -15,7 +15,7 @@ from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.design import Constant, Functor, Instantiation
 from kronop.emit.plan import Plan, Step
 from kronop.emit.render_visitor import visitor_functor
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError
 from kronop.machine import Feature
 from kronop.target import Target
 
@@ -61,12 +61,10 @@ def _text(step: Step, made: Instantiation, target: Target) -> str:
     most = _MOST_PARAMETERS if target.has(Feature.grid_constants) else _FEW_PARAMETERS
     if backend == "cuda" and design.signature.size > most:
         raise DescriptionError(
-            mismatch(
-                f"the parameters of {step.entry}",
-                expected=f"at most {most} bytes on {target}",
-                got=f"{design.signature.size} bytes, for its values and operands",
-                hint="compute it in several operations, or let kernels share their values",
-            )
+            f"the parameters of {step.entry}",
+            expected=f"at most {most} bytes on {target}",
+            got=f"{design.signature.size} bytes, for its values and operands",
+            hint="compute it in several operations, or let kernels share their values",
         )
     members = [f"using {name} = {value};" for name, value in made.types]
     members += [] if design.epilogue is None else _functor(design.epilogue)

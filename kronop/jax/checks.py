@@ -15,7 +15,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.scalars import scalar
 from kronop.descriptions.shared import beta_beside
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.jax.recording import element_of
 
 
@@ -120,12 +120,10 @@ def with_source(result: jax.Array, z: ArrayLike | None, beta: float | None) -> j
     z = array("z", z, 0)
     if z.dtype != result.dtype or z.shape != result.shape:
         raise (ElementTypeError if z.dtype != result.dtype else ArgumentError)(
-            mismatch(
-                "z",
-                expected=f"{result.dtype} of shape {result.shape}, as the result",
-                got=f"{z.dtype} of shape {z.shape}",
-                hint="convert or broadcast it",
-            )
+            "z",
+            expected=f"{result.dtype} of shape {result.shape}, as the result",
+            got=f"{z.dtype} of shape {z.shape}",
+            hint="convert or broadcast it",
         )
     wide = np.dtype(computed_in(result.dtype).name)
     return (result.astype(wide) + beta * z.astype(wide)).astype(result.dtype) if beta else result

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg
 
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.operators.operator import Operator
 
 
@@ -61,21 +61,17 @@ class LinearOperator(scipy.sparse.linalg.LinearOperator):  # type: ignore[misc]
         x = np.asarray(x)
         if np.iscomplexobj(x):
             raise ElementTypeError(
-                mismatch(
-                    "x",
-                    expected="real numbers",
-                    got=x.dtype,
-                    hint="multiply x.real and x.imag one after the other",
-                )
+                "x",
+                expected="real numbers",
+                got=x.dtype,
+                hint="multiply x.real and x.imag one after the other",
             )
         if not np.can_cast(x.dtype, self.dtype, "same_kind"):
             raise ElementTypeError(
-                mismatch(
-                    "x",
-                    expected=f"whole numbers beside an operator of {self.dtype}",
-                    got=x.dtype,
-                    hint="make the operator of factors of float64",
-                )
+                "x",
+                expected=f"whole numbers beside an operator of {self.dtype}",
+                got=x.dtype,
+                hint="make the operator of factors of float64",
             )
         return x.astype(self.dtype, copy=False)
 
@@ -83,32 +79,26 @@ class LinearOperator(scipy.sparse.linalg.LinearOperator):  # type: ignore[misc]
 def _of_numpy(operator: Any) -> Operator:
     if not isinstance(operator, Operator):
         raise ElementTypeError(
-            mismatch(
-                "the operator",
-                expected="one of kronop's operators",
-                got=type(operator).__name__,
-                hint="kronop.scipy.LinearOperator(kronop.KroneckerOperator(factors))",
-            )
+            "the operator",
+            expected="one of kronop's operators",
+            got=type(operator).__name__,
+            hint="kronop.scipy.LinearOperator(kronop.KroneckerOperator(factors))",
         )
     if len(operator.shape) != 2:
         raise ArgumentError(
-            mismatch(
-                "the operator",
-                expected="no leading dimensions",
-                got=f"shape {operator.shape}",
-                hint="SciPy knows no batches: make one of each",
-            )
+            "the operator",
+            expected="no leading dimensions",
+            got=f"shape {operator.shape}",
+            hint="SciPy knows no batches: make one of each",
         )
     if operator.framework is np:
         return operator
     places = {str(getattr(item, "device", "")) for item in operator.tensors}
     if places != {"cpu"}:
         raise ArgumentError(
-            mismatch(
-                "the operator",
-                expected="tensors on a CPU",
-                got=", ".join(sorted(places)),
-                hint="move the factors, or use kronop.cg, which runs where they are",
-            )
+            "the operator",
+            expected="tensors on a CPU",
+            got=", ".join(sorted(places)),
+            hint="move the factors, or use kronop.cg, which runs where they are",
         )
     return operator.like([item.detach().numpy() for item in operator.tensors])

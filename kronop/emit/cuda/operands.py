@@ -20,7 +20,7 @@ from kronop.descriptions.datatype import (
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.emit.design import Design
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.frozen import dataclass
 from kronop.machine import KEPT_BYTES, QUARTERS, REGISTERS, WARP, Feature
 from kronop.target import Target
@@ -227,12 +227,10 @@ def check_blocks(blocks: int) -> None:
     """
     if blocks > MOST_BLOCKS:
         raise ArgumentError(
-            mismatch(
-                "tiles of a launch",
-                expected=f"at most {MOST_BLOCKS}",
-                got=blocks,
-                hint="split the points or the batch into several calls",
-            )
+            "tiles of a launch",
+            expected=f"at most {MOST_BLOCKS}",
+            got=blocks,
+            hint="split the points or the batch into several calls",
         )
 
 

@@ -18,7 +18,7 @@ from kronop.args.view import TensorView
 from kronop.artifacts import Launch
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.visitor_arguments import VisitorArguments
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.gemm import panel_arguments
 from kronop.families.gemm.description import GemmDescription, GemmProblem
 from kronop.families.gemm.member_arguments import Members, lists_of
@@ -118,12 +118,10 @@ class GemmArguments(Members):
         """Accepts lists of matrices, each product of which has arguments of its own."""
         if isinstance(self.output_op, VisitorArguments):
             raise ArgumentError(
-                mismatch(
-                    "A of an operation with a visitor tree",
-                    expected="one tensor, whose operands and results the tree names",
-                    got="a list",
-                    hint="stack the matrices, or run the operation for each",
-                )
+                "A of an operation with a visitor tree",
+                expected="one tensor, whose operands and results the tree names",
+                got="a list",
+                hint="stack the matrices, or run the operation for each",
             )
         shared = {"problem_size": self._given_size, "output_op": self.output_op, "bias": bias}
         make = functools.partial(GemmArguments, self.operation, **shared)

@@ -23,7 +23,7 @@ from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.descriptions.visitor import VisitorEpilogue
-from kronop.errors import DescriptionError, ElementTypeError, mismatch
+from kronop.errors import DescriptionError, ElementTypeError
 from kronop.families.gemm import panels
 from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.vocabulary import IdentitySwizzle1, Swizzle
@@ -98,21 +98,17 @@ class GemmDescription(OfProducts):
         is_tree = isinstance(self.epilogue, VisitorEpilogue)
         if self.visitor != is_tree:
             raise DescriptionError(
-                mismatch(
-                    "visitor",
-                    expected=f"{is_tree}, as the epilogue is {'a' if is_tree else 'no'} tree",
-                    got=repr(self.visitor),
-                    hint="pass visitor=True with what kronop.epilogue_visitor gave, and only there",
-                )
+                "visitor",
+                expected=f"{is_tree}, as the epilogue is {'a' if is_tree else 'no'} tree",
+                got=repr(self.visitor),
+                hint="pass visitor=True with what kronop.epilogue_visitor gave, and only there",
             )
         if not isinstance(self.swizzling_functor, Swizzle):
             raise ElementTypeError(
-                mismatch(
-                    "swizzling_functor",
-                    expected=f"one of {', '.join(item.name for item in Swizzle)}",
-                    got=repr(self.swizzling_functor),
-                    hint="for example kronop.IdentitySwizzle1",
-                )
+                "swizzling_functor",
+                expected=f"one of {', '.join(item.name for item in Swizzle)}",
+                got=repr(self.swizzling_functor),
+                hint="for example kronop.IdentitySwizzle1",
             )
 
     @property

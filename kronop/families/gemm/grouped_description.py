@@ -7,7 +7,7 @@ from typing import Any
 
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.visitor import VisitorEpilogue
-from kronop.errors import DescriptionError, ElementTypeError, mismatch
+from kronop.errors import DescriptionError, ElementTypeError
 from kronop.families.gemm.description import GemmDescription, GemmProblem, OfProducts
 from kronop.families.gemm.vocabulary import SchedulerMode
 from kronop.frozen import dataclass
@@ -43,22 +43,18 @@ class GemmGroupedDescription(OfProducts):
     def __post_init__(self) -> None:
         if isinstance(self.epilogue, VisitorEpilogue):
             raise DescriptionError(
-                mismatch(
-                    "epilogue of a group",
-                    expected="one of the four functors",
-                    got="a visitor tree",
-                    hint="only kronop.GemmOperationUniversal, with visitor=True, takes trees",
-                )
+                "epilogue of a group",
+                expected="one of the four functors",
+                got="a visitor tree",
+                hint="only kronop.GemmOperationUniversal, with visitor=True, takes trees",
             )
         _ = self.product  # Checks what it shares with each product.
         if not isinstance(self.precompute_mode, SchedulerMode):
             raise ElementTypeError(
-                mismatch(
-                    "precompute_mode",
-                    expected="kronop.SchedulerMode.Device or .Host",
-                    got=repr(self.precompute_mode),
-                    hint="name one of the two",
-                )
+                "precompute_mode",
+                expected="kronop.SchedulerMode.Device or .Host",
+                got=repr(self.precompute_mode),
+                hint="name one of the two",
             )
 
     @property

@@ -10,7 +10,7 @@ from kronop.args.base import Arguments
 from kronop.args.operands import Operand, results
 from kronop.args.overlap import overlaps, span
 from kronop.args.protocols import Planned
-from kronop.errors import ArgumentError, ElementTypeError, KronopError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, KronopError
 from kronop.families.gemm.shape_arguments import CALLED
 from kronop.families.gemm.size import GemmSize
 
@@ -111,22 +111,18 @@ def lists_of(needed: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, 
             lists[name] = list(value)
         except TypeError:
             raise ElementTypeError(
-                mismatch(
-                    name,
-                    expected="a list with an item for each product",
-                    got=type(value).__name__,
-                    hint="pass lists of tensors",
-                )
+                name,
+                expected="a list with an item for each product",
+                got=type(value).__name__,
+                hint="pass lists of tensors",
             ) from None
     counts = {len(items) for items in lists.values()}
     if len(counts) > 1 or 0 in counts:
         raise ArgumentError(
-            mismatch(
-                "lists of products",
-                expected="an item for each product, at least one",
-                got=", ".join(f"{len(items)} {name}" for name, items in lists.items()),
-                hint="pass lists of one length; a stacked tensor counts as a list of matrices",
-            )
+            "lists of products",
+            expected="an item for each product, at least one",
+            got=", ".join(f"{len(items)} {name}" for name, items in lists.items()),
+            hint="pass lists of one length; a stacked tensor counts as a list of matrices",
         )
     return lists
 
@@ -148,10 +144,8 @@ def _check_apart(members: Sequence[Members]) -> None:
             both = [(members[index], name), (members[other], its)]
             if overlaps(*(member._views[key] for member, key in both)):
                 raise ArgumentError(
-                    mismatch(
-                        " and ".join(f"{one._called(key)}{one._number}" for one, key in both),
-                        expected="separate memory, since products run side by side",
-                        got="tensors that overlap",
-                        hint="pass other tensors, or copies",
-                    )
+                    " and ".join(f"{one._called(key)}{one._number}" for one, key in both),
+                    expected="separate memory, since products run side by side",
+                    got="tensors that overlap",
+                    hint="pass other tensors, or copies",
                 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kronop.descriptions.tile import whole
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.gemm.vocabulary import Mode
 from kronop.frozen import dataclass
 
@@ -31,29 +31,25 @@ def check_mode(mode: object, slices: object, batch: object) -> Checked:
     """
     if not isinstance(mode, Mode):
         raise ElementTypeError(
-            mismatch(
-                "gemm_mode",
-                expected=f"one of {', '.join(f'kronop.gemm.Mode.{item.name}' for item in Mode)}",
-                got=repr(mode),
-                hint="for example kronop.gemm.Mode.Gemm",
-            )
+            "gemm_mode",
+            expected=f"one of {', '.join(f'kronop.gemm.Mode.{item.name}' for item in Mode)}",
+            got=repr(mode),
+            hint="for example kronop.gemm.Mode.Gemm",
         )
     numbers: dict[str, Any] = {"split_k_slices": whole(slices), "batch": whole(batch)}
     batched = mode in (Mode.Batched, Mode.Array)
     for name, value in numbers.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ArgumentError(
-                mismatch(name, expected="a positive integer", got=repr(value), hint="1 for none")
+                name, expected="a positive integer", got=repr(value), hint="1 for none"
             )
         if value != 1 and batched == (name == "split_k_slices"):
             others = "Gemm or GemmSplitKParallel" if batched else "Batched or Array"
             raise ArgumentError(
-                mismatch(
-                    f"{name} in mode {mode.name}",
-                    expected="1",
-                    got=value,
-                    hint=f"take gemm_mode=kronop.gemm.Mode.{others}",
-                )
+                f"{name} in mode {mode.name}",
+                expected="1",
+                got=value,
+                hint=f"take gemm_mode=kronop.gemm.Mode.{others}",
             )
     return Checked(mode=mode, slices=numbers["split_k_slices"], batch=numbers["batch"])
 
@@ -63,12 +59,10 @@ def refuse_lists(given: Mapping[str, object], mode: Checked) -> None:
     for name, item in given.items():
         if isinstance(item, (list, tuple)):
             raise ElementTypeError(
-                mismatch(
-                    f"{name} in mode {mode.mode.name}",
-                    expected="a tensor of NumPy, torch or CuPy, or one with __dlpack__",
-                    got=type(item).__name__,
-                    hint="lists of matrices are for gemm_mode=kronop.gemm.Mode.Array",
-                )
+                f"{name} in mode {mode.mode.name}",
+                expected="a tensor of NumPy, torch or CuPy, or one with __dlpack__",
+                got=type(item).__name__,
+                hint="lists of matrices are for gemm_mode=kronop.gemm.Mode.Array",
             )
 
 
@@ -76,20 +70,16 @@ def check_batch(lead: tuple[int, ...], mode: Checked) -> None:
     """Raises ArgumentError if the leading dimensions of A and B are not those of the mode."""
     if mode.slices > 1 and math.prod(lead) > 1:
         raise ArgumentError(
-            mismatch(
-                "split_k_slices",
-                expected="1, because A or B has leading dimensions",
-                got=mode.slices,
-                hint="a batch has blocks enough",
-            )
+            "split_k_slices",
+            expected="1, because A or B has leading dimensions",
+            got=mode.slices,
+            hint="a batch has blocks enough",
         )
     if mode.batch != 1 and math.prod(lead) != mode.batch:
         raise ArgumentError(
-            mismatch(
-                "batch",
-                expected=f"{math.prod(lead)}, as many products as A and B hold",
-                got=mode.batch,
-                hint="leave it out, or pass tensors (batch, M, K) and (batch, K, N), or flat ones"
-                " with a problem_size",
-            )
+            "batch",
+            expected=f"{math.prod(lead)}, as many products as A and B hold",
+            got=mode.batch,
+            hint="leave it out, or pass tensors (batch, M, K) and (batch, K, N), or flat ones"
+            " with a problem_size",
         )

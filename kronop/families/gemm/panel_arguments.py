@@ -15,7 +15,7 @@ from kronop.descriptions.datatype import (
     InterleavedLayout,
 )
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ElementTypeError, mismatch
+from kronop.errors import ElementTypeError
 from kronop.families.gemm.panels import DIMENSIONS, Ints
 from kronop.families.gemm.shape_arguments import check_whole, shape_error
 
@@ -122,22 +122,18 @@ def _read(tensor: Any, layout: InterleavedLayout, dimensions: int) -> tuple[bool
     """(whether panels cut columns, the tensor's view)."""
     if not isinstance(layout, InterleavedLayout):
         raise ElementTypeError(
-            mismatch(
-                "layout",
-                expected=" or ".join(map(repr, InterleavedLayout)),
-                got=repr(layout),
-                hint="A, C and D are the former, B is the latter",
-            )
+            "layout",
+            expected=" or ".join(map(repr, InterleavedLayout)),
+            got=repr(layout),
+            hint="A, C and D are the former, B is the latter",
         )
     seen = view(tensor, "the tensor")
     if seen.element not in INTERLEAVED_TYPES or seen.framework not in _FRAMEWORKS:
         raise ElementTypeError(
-            mismatch(
-                "an interleaved tensor",
-                expected="int8 or int32 of NumPy, torch or CuPy",
-                got=f"{seen.element.name} of {type(tensor).__name__}",
-                hint="convert it",
-            )
+            "an interleaved tensor",
+            expected="int8 or int32 of NumPy, torch or CuPy",
+            got=f"{seen.element.name} of {type(tensor).__name__}",
+            hint="convert it",
         )
     if len(seen.shape) < dimensions:
         raise shape_error("the tensor", f"at least {dimensions} dimensions", seen.shape)

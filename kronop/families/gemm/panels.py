@@ -16,7 +16,7 @@ from kronop.descriptions.datatype import (
     RowMajorInterleaved32,
 )
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError
 
 Ints = tuple[int, ...]
 
@@ -58,19 +58,15 @@ def check_layouts(described: Mapping[str, TensorDescription], *, visitor: bool) 
         if item.layout is not LAYOUTS[name]:
             names = ", ".join(map(repr, LAYOUTS.values()))
             raise DescriptionError(
-                mismatch(
-                    f"layout of {name} of an interleaved product",
-                    expected=repr(LAYOUTS[name]),
-                    got=repr(item.layout),
-                    hint=f"A, B and C of one are {names}",
-                )
+                f"layout of {name} of an interleaved product",
+                expected=repr(LAYOUTS[name]),
+                got=repr(item.layout),
+                hint=f"A, B and C of one are {names}",
             )
     if visitor:
         raise DescriptionError(
-            mismatch(
-                "epilogue_functor of an interleaved product",
-                expected="one of the four functors",
-                got="a visitor tree",
-                hint="describe row-major and column-major tensors",
-            )
+            "epilogue_functor of an interleaved product",
+            expected="one of the four functors",
+            got="a visitor tree",
+            hint="describe row-major and column-major tensors",
         )

@@ -16,7 +16,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, DescriptionError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, DescriptionError, ElementTypeError
 from kronop.families.gemm.arguments import GemmArguments
 from kronop.families.gemm.operation import GemmOperationUniversal
 from kronop.families.gemm.vocabulary import GemmCoord, MatrixCoord, Mode
@@ -71,12 +71,10 @@ class ReductionOperation:
     ) -> None:
         if not isinstance(epilogue_functor, Epilogue) or not isinstance(C, TensorDescription):
             raise ElementTypeError(
-                mismatch(
-                    "C and epilogue_functor",
-                    expected="a kronop.TensorDescription and an epilogue",
-                    got=f"{C!r} and {epilogue_functor!r}",
-                    hint="for example kronop.LinearCombination(...)",
-                )
+                "C and epilogue_functor",
+                expected="a kronop.TensorDescription and an epilogue",
+                got=f"{C!r} and {epilogue_functor!r}",
+                hint="for example kronop.LinearCombination(...)",
             )
         compute = element_compute or epilogue_functor.element_epilogue
         wanted = (C.element, element_accumulator, compute)
@@ -87,12 +85,10 @@ class ReductionOperation:
         )
         if wanted != found:
             raise DescriptionError(
-                mismatch(
-                    "types of epilogue_functor",
-                    expected=", ".join(map(repr, wanted)),
-                    got=", ".join(map(repr, found)),
-                    hint="use those of C, element_accumulator and element_compute",
-                )
+                "types of epilogue_functor",
+                expected=", ".join(map(repr, wanted)),
+                got=", ".join(map(repr, found)),
+                hint="use those of C, element_accumulator and element_compute",
             )
         self.C, self.epilogue_functor = C, epilogue_functor
 
@@ -120,12 +116,10 @@ class ReductionOperation:
         """
         if not isinstance(arguments, ReductionArguments) or arguments.reduction is not self:
             raise ElementTypeError(
-                mismatch(
-                    "run",
-                    expected="kronop.ReductionArguments that were made for this operation",
-                    got=repr(arguments),
-                    hint="build them with operation=this operation",
-                )
+                "run",
+                expected="kronop.ReductionArguments that were made for this operation",
+                got=repr(arguments),
+                hint="build them with operation=this operation",
             )
         product: Any = arguments.operation
         product.run(arguments, stream)
@@ -189,13 +183,11 @@ class ReductionArguments(GemmArguments):
         )
         if not isinstance(operation, ReductionOperation) or not is_sliced:
             raise ElementTypeError(
-                mismatch(
-                    "operation and workspace",
-                    expected="a ReductionOperation, and ptr_D of arguments in the mode"
-                    " GemmSplitKParallel",
-                    got=f"{operation!r} and {workspace!r}",
-                    hint="build kronop.GemmArguments with this gemm_mode",
-                )
+                "operation and workspace",
+                expected="a ReductionOperation, and ptr_D of arguments in the mode"
+                " GemmSplitKParallel",
+                got=f"{operation!r} and {workspace!r}",
+                hint="build kronop.GemmArguments with this gemm_mode",
             )
         product: Any = workspace.operation
         size, slices = workspace.size, workspace._mode.slices
@@ -205,12 +197,10 @@ class ReductionArguments(GemmArguments):
         given = (*problem_size, partitions, bias and not self.bias)
         if given != (size.m, size.n, slices, False):
             raise ArgumentError(
-                mismatch(
-                    "problem_size, partitions and bias",
-                    expected=f"[{size.m}, {size.n}], {slices} and {self.bias}, as of the product",
-                    got=f"{problem_size!r}, {partitions!r} and {bias!r}",
-                    hint="pass the product's M and N, its split_k_slices and its `bias`",
-                )
+                "problem_size, partitions and bias",
+                expected=f"[{size.m}, {size.n}], {slices} and {self.bias}, as of the product",
+                got=f"{problem_size!r}, {partitions!r} and {bias!r}",
+                hint="pass the product's M and N, its split_k_slices and its `bias`",
             )
         self.reduction = operation
         workspace._leave()

@@ -10,7 +10,7 @@ from kronop.args.strides import Broadcast, Shape, broadcast_shapes, broadcasts, 
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import INTERLEAVE, AnyLayout, InterleavedLayout, Layout
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.gemm.panels import DIMENSIONS, extents_of, shape_in_memory
 from kronop.families.gemm.vocabulary import GemmCoord
 
@@ -32,12 +32,10 @@ def shaped(
     """
     if not isinstance(size, GemmCoord):
         raise ElementTypeError(
-            mismatch(
-                "problem_size",
-                expected="a kronop.gemm.GemmCoord",
-                got=repr(size),
-                hint="kronop.gemm.GemmCoord(M, N, K), or None",
-            )
+            "problem_size",
+            expected="a kronop.gemm.GemmCoord",
+            got=repr(size),
+            hint="kronop.gemm.GemmCoord(M, N, K), or None",
         )
     if described("Y").interleaved:
         check_whole("K of the problem_size", size.k)
@@ -139,13 +137,10 @@ def check_panels(item: TensorView, name: str) -> None:
     follows = item.shape[-2] <= 1 or item.strides[-2] == INTERLEAVE
     if item.size and not (follows and item.strides[-1] == 1 and item.in_place):
         raise ArgumentError(
-            mismatch(
-                f"memory of {name}",
-                expected=f"panels without gaps: strides (any, {INTERLEAVE}, 1), in native byte"
-                " order",
-                got=f"strides {item.strides[-DIMENSIONS:]}",
-                hint=f"copy {name}, or make it with kronop.gemm.interleave",
-            )
+            f"memory of {name}",
+            expected=f"panels without gaps: strides (any, {INTERLEAVE}, 1), in native byte order",
+            got=f"strides {item.strides[-DIMENSIONS:]}",
+            hint=f"copy {name}, or make it with kronop.gemm.interleave",
         )
 
 
@@ -153,19 +148,17 @@ def check_whole(name: str, extent: int) -> None:
     """Raises ArgumentError if an extent that panels cut is no multiple of theirs."""
     if extent % INTERLEAVE:
         raise ArgumentError(
-            mismatch(
-                name,
-                expected=f"a multiple of {INTERLEAVE}, which a panel has",
-                got=extent,
-                hint="pad the tensors with zeros",
-            )
+            name,
+            expected=f"a multiple of {INTERLEAVE}, which a panel has",
+            got=extent,
+            hint="pad the tensors with zeros",
         )
 
 
 def shape_error(
     name: str, expected: str, got: object, hint: str = "check the tensors' shapes"
 ) -> ArgumentError:
-    return ArgumentError(mismatch(f"shape of {name}", expected=expected, got=got, hint=hint))
+    return ArgumentError(f"shape of {name}", expected=expected, got=got, hint=hint)
 
 
 def steps_forward(item: TensorView) -> bool:
@@ -179,11 +172,9 @@ def check_steps(item: TensorView, described: TensorDescription, name: str) -> No
     """Raises ArgumentError if an operand that was described as aligned does not step forward."""
     if described.alignment > 1 and not steps_forward(item):
         raise ArgumentError(
-            mismatch(
-                f"memory of {name}",
-                expected="positive strides of rows and columns, as an alignment above 1 promises"
-                " on a GPU",
-                got=f"shape {item.shape}, strides {item.strides}",
-                hint=f"describe {name} with alignment 1, or copy it",
-            )
+            f"memory of {name}",
+            expected="positive strides of rows and columns, as an alignment above 1 promises"
+            " on a GPU",
+            got=f"shape {item.shape}, strides {item.strides}",
+            hint=f"describe {name} with alignment 1, or copy it",
         )

@@ -12,7 +12,7 @@ from kronop.core import prepared
 from kronop.core.calls import describe_output, epilogue_of, finish, operand_of, operation_of, plain
 from kronop.core.prepared import Call
 from kronop.descriptions.shared import Array, beta_beside
-from kronop.errors import ElementTypeError, mismatch
+from kronop.errors import ElementTypeError
 from kronop.families.kron.arguments import KronMatmulArguments
 from kronop.families.kron.description import Side
 from kronop.families.kron.operation import KronMatmulOperation
@@ -176,11 +176,9 @@ def factors_of(factors: Any, side: Side) -> Sequence[Any]:
     found = listed(factors)
     if found is None:
         raise ElementTypeError(
-            mismatch(
-                "factors",
-                expected="a list or tuple of tensors",
-                got=type(factors).__name__,
-                hint=f"the order is {_ORDER[side]}; wrap a single factor in a list",
-            )
+            "factors",
+            expected="a list or tuple of tensors",
+            got=type(factors).__name__,
+            hint=f"the order is {_ORDER[side]}; wrap a single factor in a list",
         )
     return found

@@ -16,7 +16,7 @@ from kronop.args.view import TensorView
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
 from kronop.families.kron.shape_arguments import result_shape
 from kronop.size import Rows
@@ -105,12 +105,10 @@ class KronMatmulArguments(Arguments):
                     batch = broadcast_shapes(named)
         if "Y" in views and views["Y"].shape[:-2] != batch:
             raise ArgumentError(
-                mismatch(
-                    "shape of Y",
-                    expected=(*batch, *shown),
-                    got=self._without_rows(views["Y"].shape),
-                    hint="its leading dimensions are what X, the factors and Z broadcast to",
-                )
+                "shape of Y",
+                expected=(*batch, *shown),
+                got=self._without_rows(views["Y"].shape),
+                hint="its leading dimensions are what X, the factors and Z broadcast to",
             )
         return (*batch, *matrix)
 
@@ -119,12 +117,10 @@ class KronMatmulArguments(Arguments):
         needed = 1 if self._is_vector else 2
         if len(item.shape) < needed:
             raise ArgumentError(
-                mismatch(
-                    f"shape of {name}",
-                    expected=f"at least {needed} dimensions",
-                    got=item.shape,
-                    hint="only X of one dimension stands for a single row",
-                )
+                f"shape of {name}",
+                expected=f"at least {needed} dimensions",
+                got=item.shape,
+                hint="only X of one dimension stands for a single row",
             )
         if not self._is_vector:
             return item
@@ -206,10 +202,8 @@ def _check_shape(item: TensorView, name: str, matrix: Ints, shown: Ints) -> None
     if len(item.shape) < 2 or item.shape[-2:] != matrix:
         sizes = ", ".join(str(size) for size in shown)
         raise ArgumentError(
-            mismatch(
-                f"shape of {name}",
-                expected=f"(..., {sizes})",
-                got=item.shape,
-                hint="the last dimensions must fit",
-            )
+            f"shape of {name}",
+            expected=f"(..., {sizes})",
+            got=item.shape,
+            hint="the last dimensions must fit",
         )

@@ -36,7 +36,7 @@ from kronop.descriptions.shared import (
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.errors import DescriptionError, ElementTypeError, mismatch
+from kronop.errors import DescriptionError, ElementTypeError
 from kronop.frozen import dataclass
 
 
@@ -100,23 +100,19 @@ class KronMatmulDescription(Shaped):
         refuse_float8(self.math, "Kronecker product")
         if not self.factors:
             raise DescriptionError(
-                mismatch(
-                    "factors",
-                    expected="at least one (rows, columns)",
-                    got="none",
-                    hint="give the shape of every factor",
-                )
+                "factors",
+                expected="at least one (rows, columns)",
+                got="none",
+                hint="give the shape of every factor",
             )
         for index, shape in enumerate(self.factors):
             check_sizes(f"factors[{index}]", ("rows", "columns"), shape)
         if not isinstance(self.side, Side):
             raise ElementTypeError(
-                mismatch(
-                    "side",
-                    expected="kronop.Side.Right or kronop.Side.Left",
-                    got=repr(self.side),
-                    hint="name one",
-                )
+                "side",
+                expected="kronop.Side.Right or kronop.Side.Left",
+                got=repr(self.side),
+                hint="name one",
             )
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 
 from kronop.args.checks import count_text, product_text
 from kronop.args.strides import Broadcast, Shape, broadcast_shapes
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.kron.description import Side
 
 
@@ -51,7 +51,7 @@ def check_matrix(shape: Shape, index: int) -> tuple[Any, Any]:
     """
     if len(shape) < 2:
         raise ArgumentError(
-            mismatch(f"factors[{index}]", expected="(..., P, Q)", got=shape, hint="give a matrix")
+            f"factors[{index}]", expected="(..., P, Q)", got=shape, hint="give a matrix"
         )
     return shape[-2], shape[-1]
 
@@ -60,10 +60,8 @@ def _misfit(x: Shape, contracted: Sequence[Any], right: bool) -> ArgumentError:
     count = count_text(math.prod(contracted))
     shape = f"(..., M, {count})" if right else f"(..., {count}, M)"
     return ArgumentError(
-        mismatch(
-            "shape of X",
-            expected=f"{shape}, since {product_text(contracted)} = {count}",
-            got=tuple(x),
-            hint="check X against the factors",
-        )
+        "shape of X",
+        expected=f"{shape}, since {product_text(contracted)} = {count}",
+        got=tuple(x),
+        hint="check X against the factors",
     )

@@ -22,7 +22,7 @@ from kronop.core.prepared import Call
 from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.datatype import result_type
 from kronop.descriptions.shared import Array, beta_beside, check_flag
-from kronop.errors import ElementTypeError, mismatch
+from kronop.errors import ElementTypeError
 from kronop.families.ksparse import shape_arguments
 from kronop.families.ksparse.arguments import (
     KSparseArguments,
@@ -171,12 +171,10 @@ def _check_types(x: Any, chain: Sequence[Any]) -> None:
         other = view(weight, f"weights[{index}]").element
         if other != element:
             raise ElementTypeError(
-                mismatch(
-                    f"element types of X and weights[{index}]",
-                    expected="one type for X and all weights",
-                    got=f"{element.name} of X and {other.name} of weights[{index}]",
-                    hint="convert X to the type of the weights, or the weights to that of X",
-                )
+                f"element types of X and weights[{index}]",
+                expected="one type for X and all weights",
+                got=f"{element.name} of X and {other.name} of weights[{index}]",
+                hint="convert X to the type of the weights, or the weights to that of X",
             )
 
 
@@ -186,10 +184,8 @@ def _check_chained(x: Any) -> None:
     element = view(x, "X").element
     if result_type(element) != element:
         raise ElementTypeError(
-            mismatch(
-                "element type of X in a chain",
-                expected="a type that results have as well",
-                got=f"{element.name}, of which results are {result_type(element).name}",
-                hint="convert x and the weights to it, or apply one factor at a time",
-            )
+            "element type of X in a chain",
+            expected="a type that results have as well",
+            got=f"{element.name}, of which results are {result_type(element).name}",
+            hint="convert x and the weights to it, or apply one factor at a time",
         )

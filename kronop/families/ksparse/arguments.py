@@ -21,7 +21,7 @@ from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.strided import NOTHING, Strided
 from kronop.descriptions.summed import summed
 from kronop.descriptions.visitor_arguments import VisitorArguments
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.ksparse.chain_description import KSparseChainDescription, KSparseChainProblem
 from kronop.families.ksparse.description import KSparseDescription, KSparseProblem, OfFeatures
 from kronop.families.ksparse.shape_arguments import result_shape
@@ -57,12 +57,10 @@ class SparseArguments(Arguments):
         for name, item in views.items():
             if name != "X" and item.shape != expected[name]:
                 raise ArgumentError(
-                    mismatch(
-                        f"shape of {name}",
-                        expected=expected[name],
-                        got=item.shape,
-                        hint="check it against the pattern (a, b, c, d) and X",
-                    )
+                    f"shape of {name}",
+                    expected=expected[name],
+                    got=item.shape,
+                    hint="check it against the pattern (a, b, c, d) and X",
                 )
         return shape
 
@@ -139,12 +137,10 @@ class SparseArguments(Arguments):
         what, y, lead = self._description, views.pop("Y"), self._of_batch
         if what.batch_last and len(lead) > 1:
             raise ArgumentError(
-                mismatch(
-                    "X of an operation with batch_last and a visitor tree",
-                    expected="(features, batch), so that results have rows and columns",
-                    got=f"{1 + len(lead)} dimensions",
-                    hint="reshape it to two dimensions",
-                )
+                "X of an operation with batch_last and a visitor tree",
+                expected="(features, batch), so that results have rows and columns",
+                got=f"{1 + len(lead)} dimensions",
+                hint="reshape it to two dimensions",
             )
         if not lead:  # A batch of 1.
             y = y.reshaped(self._ordered(1, *y.shape), self._ordered(0, *y.strides))

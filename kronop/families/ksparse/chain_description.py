@@ -25,7 +25,7 @@ from kronop.descriptions.shared import (
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.errors import DescriptionError, KronopError, mismatch
+from kronop.errors import DescriptionError, KronopError
 from kronop.families.ksparse.description import (
     Ends,
     OfFeatures,
@@ -91,12 +91,10 @@ class KSparseChainDescription(OfFeatures):
         element = self.X.element
         if len(self.patterns) > 1 and result_type(element) != element:
             raise DescriptionError(
-                mismatch(
-                    "element of X in a chain",
-                    expected="a type that results have as well",
-                    got=f"{element!r}, of which results are {result_type(element)!r}",
-                    hint="use that type for all tensors, or a KSparseOperation for each factor",
-                )
+                "element of X in a chain",
+                expected="a type that results have as well",
+                got=f"{element!r}, of which results are {result_type(element)!r}",
+                hint="use that type for all tensors, or a KSparseOperation for each factor",
             )
 
     @property
@@ -107,12 +105,10 @@ class KSparseChainDescription(OfFeatures):
 def _check_patterns(patterns: object) -> None:
     if not isinstance(patterns, tuple) or not patterns:
         raise DescriptionError(
-            mismatch(
-                "patterns",
-                expected="at least one (a, b, c, d)",
-                got=repr(patterns),
-                hint="give the pattern of every factor, the right-most one first",
-            )
+            "patterns",
+            expected="at least one (a, b, c, d)",
+            got=repr(patterns),
+            hint="give the pattern of every factor, the right-most one first",
         )
     for index, pattern in enumerate(patterns):
         check_sizes(f"patterns[{index}]", ("a", "b", "c", "d"), pattern)
@@ -129,12 +125,10 @@ def check_chain(patterns: Sequence[Pattern], name: str, error: type[KronopError]
         given, taken = outputs_of(before), inputs_of(pattern)
         if given != taken:
             raise error(
-                mismatch(
-                    f"{name}[{index}]",
-                    expected=f"a c d = {given}, the outputs of {name}[{index - 1}]",
-                    got=f"{taken} from {pattern}",
-                    hint="list the right-most factor first",
-                )
+                f"{name}[{index}]",
+                expected=f"a c d = {given}, the outputs of {name}[{index - 1}]",
+                got=f"{taken} from {pattern}",
+                hint="list the right-most factor first",
             )
 
 

@@ -34,7 +34,7 @@ from kronop.descriptions.shared import (
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError
 from kronop.frozen import dataclass
 
 Pattern = tuple[int, int, int, int]
@@ -187,13 +187,11 @@ def check_weights(weights: TensorDescription, patterns: Sequence[Pattern]) -> No
     single = [pattern for pattern in patterns if pattern[at] == 1]
     if weights.alignment > 1 and single:
         raise DescriptionError(
-            mismatch(
-                "alignment of W",
-                expected=f"1 for {weights.layout.value} weights {single[0]}: a run along {along} is"
-                " one element",
-                got=weights.alignment,
-                hint="describe W with alignment 1",
-            )
+            "alignment of W",
+            expected=f"1 for {weights.layout.value} weights {single[0]}: a run along {along} is"
+            " one element",
+            got=weights.alignment,
+            hint="describe W with alignment 1",
         )
 
 

@@ -14,7 +14,7 @@ from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.shared import beta_beside
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError
 from kronop.families.ksparse.gradient_arguments import KSparseGradientArguments
 from kronop.families.ksparse.operation import KSparseGradientOperation
 
@@ -104,12 +104,10 @@ def gradient_arguments(
     x_view, g_view = view(x, "X"), view(g, "G")
     if x_view.device.is_host:
         raise DescriptionError(
-            mismatch(
-                "weight_gradient",
-                expected="tensors on a GPU, which alone has its kernels",
-                got="X on the host",
-                hint="there autograd of kronop.torch.ksmm, or of its gemkm, computes it",
-            )
+            "weight_gradient",
+            expected="tensors on a GPU, which alone has its kernels",
+            got="X on the host",
+            hint="there autograd of kronop.torch.ksmm, or of its gemkm, computes it",
         )
     element = result_type(x_view.element) if out is None else view(out, "Y").element
     accumulator = MathInstruction.simt(x_view.element).element_accumulator

@@ -12,7 +12,7 @@ from kronop.args.protocols import OperationLike, Places
 from kronop.args.view import TensorView
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.strided import NOTHING, Strided
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
     KSparseGradientProblem,
@@ -98,21 +98,17 @@ class KSparseGradientArguments(Arguments):
         for name, item in views.items():
             if item.shape != expected[name]:
                 raise ArgumentError(
-                    mismatch(
-                        f"shape of {name}",
-                        expected=expected[name],
-                        got=item.shape,
-                        hint="check it against the pattern (a, b, c, d) and the batch of X",
-                    )
+                    f"shape of {name}",
+                    expected=expected[name],
+                    got=item.shape,
+                    hint="check it against the pattern (a, b, c, d) and the batch of X",
                 )
         if self._batch_size > _MOST_ROWS:
             raise ArgumentError(
-                mismatch(
-                    "batch of X",
-                    expected=f"at most {_MOST_ROWS}",
-                    got=self._batch_size,
-                    hint="add up the gradients of parts with beta = 1",
-                )
+                "batch of X",
+                expected=f"at most {_MOST_ROWS}",
+                got=self._batch_size,
+                hint="add up the gradients of parts with beta = 1",
             )
         return what.y_shape(self._batch_size)
 

@@ -42,7 +42,7 @@ from kronop.descriptions.shared import (
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError
 from kronop.families.ksparse.description import inputs_of, outputs_of
 from kronop.frozen import dataclass
 
@@ -116,12 +116,10 @@ class KSparseGradientDescription(Shaped):
         single = self.tied and self.products is None and len(self.factors) > 1
         if not single or (rows, columns) != (c, b):
             raise DescriptionError(
-                mismatch(
-                    "factors",
-                    expected=f"at least two whose product is one tied matrix of {c} x {b}",
-                    got=self.factors,
-                    hint="leave them out for the gradient of the matrix itself",
-                )
+                "factors",
+                expected=f"at least two whose product is one tied matrix of {c} x {b}",
+                got=self.factors,
+                hint="leave them out for the gradient of the matrix itself",
             )
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kronop.args.strides import Shape
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.ksparse.chain_description import check_chain
 from kronop.families.ksparse.description import Pattern, inputs_of, outputs_of
 
@@ -21,22 +21,18 @@ def chain_patterns(weights: Sequence[Shape]) -> list[Pattern]:
     """
     if not weights:
         raise ArgumentError(
-            mismatch(
-                "weights",
-                expected="at least one (a, b, c, d) tensor",
-                got="an empty list",
-                hint="give the right-most factor first",
-            )
+            "weights",
+            expected="at least one (a, b, c, d) tensor",
+            got="an empty list",
+            hint="give the right-most factor first",
         )
     for index, shape in enumerate(weights):
         if len(shape) != 4:
             raise ArgumentError(
-                mismatch(
-                    f"weights[{index}]",
-                    expected="shape (a, b, c, d)",
-                    got=shape,
-                    hint="K is I_a x dense(b, c) x I_d in structure",
-                )
+                f"weights[{index}]",
+                expected="shape (a, b, c, d)",
+                got=shape,
+                hint="K is I_a x dense(b, c) x I_d in structure",
             )
     patterns = [(a, b, c, d) for a, b, c, d in weights]
     check_chain(patterns, "weights", ArgumentError)
@@ -49,12 +45,10 @@ def check_features(x: Shape, pattern: Pattern, batch_last: bool, name: str = "X"
         a, _, c, d = pattern
         where = "first" if batch_last else "last"
         raise ArgumentError(
-            mismatch(
-                f"shape of {name}",
-                expected=f"{a} x {c} x {d} = {inputs_of(pattern)} as {where} extent",
-                got=x,
-                hint=f"check {name} against the pattern (a, b, c, d)",
-            )
+            f"shape of {name}",
+            expected=f"{a} x {c} x {d} = {inputs_of(pattern)} as {where} extent",
+            got=x,
+            hint=f"check {name} against the pattern (a, b, c, d)",
         )
 
 

@@ -13,7 +13,7 @@ from kronop.core import prepared
 from kronop.core.calls import finish, operation_of, plain
 from kronop.descriptions.datatype import float32, int8
 from kronop.descriptions.shared import Array
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.kron.api import factors_of
 from kronop.families.kron.description import Side
 from kronop.families.quantized.arguments import QuantizedKronArguments, check_clip, result_shapes
@@ -154,20 +154,16 @@ def _given(out: Any, bits: int) -> tuple[Any, Any]:
     """
     if not isinstance(out, (tuple, list)) or len(out) != 2 or any(item is None for item in out):
         raise ElementTypeError(
-            mismatch(
-                "out", expected="(q, scales)", got=_told(out), hint="give two tensors, or none"
-            )
+            "out", expected="(q, scales)", got=_told(out), hint="give two tensors, or none"
         )
     q, scales = out
     if bits == 4:
         if str(getattr(q, "dtype", None)).rpartition(".")[2] != "uint8":
             raise ElementTypeError(
-                mismatch(
-                    "element type of q",
-                    expected="uint8, which holds two integers of 4 bits",
-                    got=str(getattr(q, "dtype", type(q).__name__)),
-                    hint="leave out for new tensors",
-                )
+                "element type of q",
+                expected="uint8, which holds two integers of 4 bits",
+                got=str(getattr(q, "dtype", type(q).__name__)),
+                hint="leave out for new tensors",
             )
         return _as(q, "int8"), scales
     check_element(view(q, "q").element, int8, "q")

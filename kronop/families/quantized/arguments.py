@@ -20,7 +20,7 @@ from kronop.args.view import Device, TensorView, contiguous_strides
 from kronop.descriptions.datatype import float32
 from kronop.descriptions.scalars import scalar
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.kron.arguments import KronMatmulArguments
 from kronop.families.kron.description import Side
 from kronop.families.kron.shape_arguments import result_shape
@@ -146,9 +146,7 @@ def result_shapes(
     """
     if not factors:
         raise ArgumentError(
-            mismatch(
-                "factors", expected="at least one factor", got="none", hint="list every factor"
-            )
+            "factors", expected="at least one factor", got="none", hint="list every factor"
         )
     *lead, columns = result_shape(x, factors, Side.Right, broadcast)
     check_bits(bits, columns, ArgumentError)
@@ -165,12 +163,10 @@ def check_clip(clip: Any) -> float:
     value = float(np.float32(scalar("clip", clip, float32)))
     if not np.float32(LEAST_CLIP) <= value <= 1:
         raise ArgumentError(
-            mismatch(
-                "clip",
-                expected=f"a number from {LEAST_CLIP:g} to 1",
-                got=repr(clip),
-                hint="it scales the largest magnitude of each row; 1 clips nothing",
-            )
+            "clip",
+            expected=f"a number from {LEAST_CLIP:g} to 1",
+            got=repr(clip),
+            hint="it scales the largest magnitude of each row; 1 clips nothing",
         )
     return value
 
@@ -179,20 +175,16 @@ def _check_result(item: TensorView, name: str, shape: Shape, device: Device) -> 
     """Refuses a tensor that is no place for a result of this shape."""
     if item.shape != shape or item.device != device:
         raise ArgumentError(
-            mismatch(
-                name,
-                expected=f"shape {shape} on {device}, for X and the factors",
-                got=f"{item.shape} on {item.device}",
-                hint="leave it out for a new tensor",
-            )
+            name,
+            expected=f"shape {shape} on {device}, for X and the factors",
+            got=f"{item.shape} on {item.device}",
+            hint="leave it out for a new tensor",
         )
     axes = zip(shape, item.strides, contiguous_strides(shape), strict=True)
     if math.prod(shape) and any(extent > 1 and own != want for extent, own, want in axes):
         raise ArgumentError(
-            mismatch(
-                f"memory of {name}",
-                expected="contiguous rows",
-                got=f"strides {item.strides} of shape {shape}",
-                hint="pass a new tensor, or none",
-            )
+            f"memory of {name}",
+            expected="contiguous rows",
+            got=f"strides {item.strides} of shape {shape}",
+            hint="pass a new tensor, or none",
         )

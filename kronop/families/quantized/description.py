@@ -33,7 +33,7 @@ from kronop.descriptions.epilogue import LinearCombination, LinearCombinationCla
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import DescriptionError, mismatch
+from kronop.errors import DescriptionError, KronopError
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
 from kronop.frozen import dataclass
 
@@ -80,21 +80,17 @@ class QuantizedKronDescription(KronMatmulDescription):
         check_element_of_x(self.X.element, DescriptionError)
         if self.side is not Side.Right:
             raise DescriptionError(
-                mismatch(
-                    "side of a quantized product",
-                    expected="Side.Right: a scale belongs to a row of X",
-                    got=str(self.side),
-                    hint="transpose X",
-                )
+                "side of a quantized product",
+                expected="Side.Right: a scale belongs to a row of X",
+                got=str(self.side),
+                hint="transpose X",
             )
         if type(self.epilogue) is not LinearCombinationClamp or self.Y.element != int8:
             raise DescriptionError(
-                mismatch(
-                    "epilogue of a quantized product",
-                    expected="a LinearCombinationClamp to int8",
-                    got=repr(self.epilogue),
-                    hint="results are bytes of rounded and clamped integers",
-                )
+                "epilogue of a quantized product",
+                expected="a LinearCombinationClamp to int8",
+                got=repr(self.epilogue),
+                hint="results are bytes of rounded and clamped integers",
             )
 
     @property
@@ -157,33 +153,27 @@ class QuantizedKronDescription(KronMatmulDescription):
         return integers.astype(np.int8), scales
 
 
-def check_bits(bits: object, columns: int, error: type[Exception]) -> None:
+def check_bits(bits: object, columns: int, error: type[KronopError]) -> None:
     """Raises `error` unless rows of `columns` integers of so many bits can be stored."""
     if type(bits) is not int or bits not in (4, 8):
-        raise error(
-            mismatch("bits", expected="4 or 8", got=repr(bits), hint="they are stored in bytes")
-        )
+        raise error("bits", expected="4 or 8", got=repr(bits), hint="they are stored in bytes")
     if columns * bits % 8:
         raise error(
-            mismatch(
-                "columns of a product in 4 bits",
-                expected="an even number, two for each byte",
-                got=columns,
-                hint="take bits=8, or factors with an even number of columns",
-            )
+            "columns of a product in 4 bits",
+            expected="an even number, two for each byte",
+            got=columns,
+            hint="take bits=8, or factors with an even number of columns",
         )
 
 
-def check_element_of_x(element: DataType, error: type[Exception]) -> None:
+def check_element_of_x(element: DataType, error: type[KronopError]) -> None:
     """Raises `error` unless products of this type are quantized."""
     if element not in ELEMENTS:
         raise error(
-            mismatch(
-                "element type of X",
-                expected=f"one of {', '.join(item.name for item in ELEMENTS)}",
-                got=element.name,
-                hint="convert all tensors to one of these",
-            )
+            "element type of X",
+            expected=f"one of {', '.join(item.name for item in ELEMENTS)}",
+            got=element.name,
+            hint="convert all tensors to one of these",
         )
 
 

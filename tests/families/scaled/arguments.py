@@ -9,7 +9,7 @@ from kronop.args.operands import Operand, results
 from kronop.args.protocols import OperationLike, Places
 from kronop.args.view import TensorView, contiguous_strides
 from kronop.descriptions.scalars import EpilogueArguments
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.size import Rows
 from kronop.tensors import Tensor
 from tests.families.scaled.description import ScaledDescription, ScaledProblem
@@ -38,10 +38,8 @@ class ScaledArguments(Arguments):
         shape: tuple[int, ...] = self._description.x_shape(views["X"].shape[0])
         for name, item in views.items():
             if (item.shape, item.strides) != (shape, contiguous_strides(shape)):
-                what = mismatch(
-                    name, expected=f"contiguous {shape}", got=item.shape, hint="copy it"
-                )
-                raise ArgumentError(what)
+                expected = f"contiguous {shape}"
+                raise ArgumentError(name, expected=expected, got=item.shape, hint="copy it")
         return shape
 
     @property

@@ -15,7 +15,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.design import Design
 from kronop.emit.plan import Plan, Step
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.gemm.cuda import warp_group_choice
 from kronop.families.gemm.cuda.blocks import GemmBlocks
 from kronop.families.gemm.cuda.mma_design import GemmMma
@@ -153,13 +153,11 @@ def plans(
     )
     if not found:
         raise ArgumentError(
-            mismatch(
-                "split_k_slices",
-                expected="1, since only warp groups have the described tile, and they add up whole"
-                " sums",
-                got=size.slices,
-                hint="leave out the tile, or its cluster and schedules",
-            )
+            "split_k_slices",
+            expected="1, since only warp groups have the described tile, and they add up whole"
+            " sums",
+            got=size.slices,
+            hint="leave out the tile, or its cluster and schedules",
         )
     return found
 

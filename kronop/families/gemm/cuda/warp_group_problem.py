@@ -11,7 +11,7 @@ from kronop.artifacts import Block
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.strided import NOTHING, Strided
 from kronop.emit.cuda import operands
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.gemm.description import GemmProblem
 from kronop.tensor_map import TensorMap
 
@@ -36,12 +36,10 @@ def check_extents(problem: GemmProblem) -> None:
     extents = (problem.m, problem.n, problem.k, problem.problems)
     if max(extents) > MOST:
         raise ArgumentError(
-            mismatch(
-                "extents of a product by warp groups",
-                expected=f"at most {MOST}",
-                got=max(extents),
-                hint="leave the tile to the planner, or compute the product in parts",
-            )
+            "extents of a product by warp groups",
+            expected=f"at most {MOST}",
+            got=max(extents),
+            hint="leave the tile to the planner, or compute the product in parts",
         )
 
 

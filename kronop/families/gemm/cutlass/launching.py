@@ -15,7 +15,7 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.strided import NOTHING, Strided, padded
 from kronop.emit.cuda import operands
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.gemm.cutlass.tile import CutlassTile
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
@@ -127,16 +127,14 @@ def _source(
     width = design.alignment_c * design.output.bytes
     if design.layout_c is not Layout.RowMajor or z is not None or bias.pointer % width:
         raise ArgumentError(
-            mismatch(
-                "bias",
-                expected="none beside C, a row-major result, and an address that is a multiple of"
-                f" {width} bytes, of a kernel of CUTLASS",
-                got=f"C {'given' if z else 'not given'}, {design.layout_c.name} results, address"
-                f" {bias.pointer:#x}",
-                hint="add it to each row of C"
-                if design.interleaved
-                else "describe the operation without a tile, whose kernels take any bias",
-            )
+            "bias",
+            expected="none beside C, a row-major result, and an address that is a multiple of"
+            f" {width} bytes, of a kernel of CUTLASS",
+            got=f"C {'given' if z else 'not given'}, {design.layout_c.name} results, address"
+            f" {bias.pointer:#x}",
+            hint="add it to each row of C"
+            if design.interleaved
+            else "describe the operation without a tile, whose kernels take any bias",
         )
     alpha, _, *more = problem.scalars
     return bias, (alpha, 1, *more)
@@ -156,12 +154,10 @@ def _leading(name: str, item: Strided, layout: AnyLayout, extents: tuple[int, in
     leading, along = (item.row, item.column) if by_rows else (item.column, item.row)
     if extents[by_rows] > 1 and along != 1:
         raise ArgumentError(
-            mismatch(
-                f"memory of {name}",
-                expected="the layout that was described, with unit stride, of a kernel of CUTLASS",
-                got=f"strides {item.row} and {item.column}",
-                hint="copy the tensor, or describe the operation without a tile",
-            )
+            f"memory of {name}",
+            expected="the layout that was described, with unit stride, of a kernel of CUTLASS",
+            got=f"strides {item.row} and {item.column}",
+            hint="copy the tensor, or describe the operation without a tile",
         )
     return leading
 
@@ -175,13 +171,11 @@ def _panel(name: str, item: Strided, layout: InterleavedLayout) -> int:
     columns = INTERLEAVE * INTERLEAVE
     if layout is RowMajorInterleaved32 and item.column % columns:
         raise ArgumentError(
-            mismatch(
-                f"memory of {name}",
-                expected=f"panels that are a multiple of {columns} elements apart, of a kernel of"
-                " CUTLASS",
-                got=item.column,
-                hint="copy the tensor",
-            )
+            f"memory of {name}",
+            expected=f"panels that are a multiple of {columns} elements apart, of a kernel of"
+            " CUTLASS",
+            got=item.column,
+            hint="copy the tensor",
         )
     return item.column
 
@@ -196,14 +190,12 @@ def _check_extents(design: CutlassTile, problem: GemmProblem) -> None:
     ):
         if extent > most:
             raise ArgumentError(
-                mismatch(
-                    f"{name} of {design.source.name}",
-                    expected=f"at most {most}, of a kernel of CUTLASS",
-                    got=extent,
-                    hint="cut K, and add up the products"
-                    if design.interleaved
-                    else "leave out the tile",
-                )
+                f"{name} of {design.source.name}",
+                expected=f"at most {most}, of a kernel of CUTLASS",
+                got=extent,
+                hint="cut K, and add up the products"
+                if design.interleaved
+                else "leave out the tile",
             )
     left, right = design.kernel_layouts
     first, second = design.kernel_alignments
@@ -217,11 +209,8 @@ def _check_extents(design: CutlassTile, problem: GemmProblem) -> None:
     for name, extent, multiple in wanted:
         if extent % multiple:
             raise ArgumentError(
-                mismatch(
-                    f"extent of {name} that is contiguous",
-                    expected=f"a multiple of {multiple}, as the alignment says, of a kernel of"
-                    " CUTLASS",
-                    got=extent,
-                    hint="describe a smaller alignment, pad the tensors, or leave out the tile",
-                )
+                f"extent of {name} that is contiguous",
+                expected=f"a multiple of {multiple}, as the alignment says, of a kernel of CUTLASS",
+                got=extent,
+                hint="describe a smaller alignment, pad the tensors, or leave out the tile",
             )

@@ -12,7 +12,7 @@ from kronop.emit.cuda.cutlass import hopper
 from kronop.emit.cuda.cutlass.words import HOPPER_ELEMENTS
 from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.design import Instantiation, package_folder
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError
 from kronop.families.gemm.cuda.warp_group_problem import (
     MOST,
     check_extents,
@@ -172,12 +172,10 @@ def _check(problem: GemmProblem) -> None:
     if wrong is not None:
         name, expected, got = wrong
         raise ArgumentError(
-            mismatch(
-                name,
-                expected=f"{expected}, of a kernel of CUTLASS 3.x",
-                got=got,
-                hint="describe the operation without a tile",
-            )
+            name,
+            expected=f"{expected}, of a kernel of CUTLASS 3.x",
+            got=got,
+            hint="describe the operation without a tile",
         )
 
 

@@ -14,14 +14,12 @@ import numpy as np
 
 from kronop.descriptions.datatype import float32, tfloat32
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, finish_visitor, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.shared import check_flag, check_operands
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
-from kronop.descriptions.tile import TileDescription
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.errors import DescriptionError, ElementTypeError
 from kronop.families.gemm import panels
@@ -37,8 +35,6 @@ _SAMPLE_COLUMNS, _SAMPLE_DEPTH = 37, 29
 class OfProducts(Shaped):
     """What is said of one product, and of each of a group."""
 
-    math: MathInstruction
-    tile: TileDescription | None
     A: TensorDescription
     B: TensorDescription
     Y: TensorDescription
@@ -80,13 +76,10 @@ class GemmDescription(OfProducts):
         if getattr(math, "element_a", None) is tfloat32:
             # In memory it is float32, whose last bits the tensor cores drop.
             math = dataclasses.replace(math, element_a=float32, element_b=float32)
-        inputs = {"A": self.A, "B": self.B}
         check_operands(
-            math,
-            self.tile,
-            self.epilogue,
-            inputs,
-            self.Y,
+            self,
+            "AB",
+            math=math,
             called="C",
             trees=True,
             schedules=True,
@@ -94,7 +87,7 @@ class GemmDescription(OfProducts):
             interleaved=True,
         )
         check_flag("visitor", self.visitor)
-        panels.check_layouts({**inputs, "C": self.Y}, visitor=self.visitor)
+        panels.check_layouts({"A": self.A, "B": self.B, "C": self.Y}, visitor=self.visitor)
         is_tree = isinstance(self.epilogue, VisitorEpilogue)
         if self.visitor != is_tree:
             raise DescriptionError(

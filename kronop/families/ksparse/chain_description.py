@@ -15,7 +15,6 @@ from typing import Any
 
 from kronop.descriptions.datatype import result_type
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.shared import (
     LISTS_OF_INTEGERS,
     check_flag,
@@ -24,7 +23,6 @@ from kronop.descriptions.shared import (
 )
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
-from kronop.descriptions.tile import TileDescription
 from kronop.errors import DescriptionError, KronopError
 from kronop.families.ksparse.description import (
     Ends,
@@ -72,8 +70,6 @@ class KSparseChainDescription(OfFeatures):
         32.0
     """
 
-    math: MathInstruction
-    tile: TileDescription | None
     X: TensorDescription
     W: TensorDescription
     Y: TensorDescription
@@ -82,9 +78,7 @@ class KSparseChainDescription(OfFeatures):
     batch_last: bool = False
 
     def __post_init__(self) -> None:
-        check_operands(
-            self.math, self.tile, self.epilogue, {"X": self.X, "W": self.W}, self.Y, trees=True
-        )
+        check_operands(self, ("X", "W"), trees=True)
         check_flag("batch_last", self.batch_last)
         _check_patterns(self.patterns)
         check_weights(self.W, self.patterns)

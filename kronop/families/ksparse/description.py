@@ -21,7 +21,6 @@ import numpy as np
 
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shaped import Shaped
@@ -33,7 +32,6 @@ from kronop.descriptions.shared import (
 )
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
-from kronop.descriptions.tile import TileDescription
 from kronop.errors import DescriptionError
 from kronop.frozen import dataclass
 
@@ -59,8 +57,6 @@ class OfFeatures(Shaped):
     """
 
     __slots__ = ()
-    math: MathInstruction
-    epilogue: Epilogue
     batch_last: bool
 
     @property
@@ -158,8 +154,6 @@ class KSparseDescription(OfFeatures):
         4.0
     """
 
-    math: MathInstruction
-    tile: TileDescription | None
     X: TensorDescription
     W: TensorDescription
     Y: TensorDescription
@@ -168,9 +162,7 @@ class KSparseDescription(OfFeatures):
     batch_last: bool = False
 
     def __post_init__(self) -> None:
-        check_operands(
-            self.math, self.tile, self.epilogue, {"X": self.X, "W": self.W}, self.Y, trees=True
-        )
+        check_operands(self, ("X", "W"), trees=True)
         check_sizes("pattern", ("a", "b", "c", "d"), self.pattern)
         check_weights(self.W, [self.pattern])
         check_flag("batch_last", self.batch_last)

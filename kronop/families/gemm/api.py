@@ -81,8 +81,7 @@ def matmul(
     result, lesson = prepared.repeat(("gemm", activation), alpha, beta, [a, b, bias, c, out])
     if result is not None:
         return result
-    arguments = arguments_of(a, b, c, alpha, beta, bias, activation, out)
-    return finish(arguments, lesson)
+    return finish(arguments_of(a, b, c, alpha, beta, bias, activation, out), lesson)
 
 
 def known_call(

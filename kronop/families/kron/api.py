@@ -131,8 +131,7 @@ def _kron(
     result, lesson = prepared.repeat(_NAMES[side], alpha, beta, [x, *factors, z, out])
     if result is not None:
         return result
-    arguments = kron_arguments(x, factors, side, alpha, beta, z, out)
-    return finish(arguments, lesson)
+    return finish(kron_arguments(x, factors, side, alpha, beta, z, out), lesson)
 
 
 def known_call(x: Any, factors: Sequence[Any], side: Side, alpha: float) -> Call | None:

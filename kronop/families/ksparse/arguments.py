@@ -219,8 +219,7 @@ class KSparseArguments(SparseArguments):
         bias: Tensor = None,
         output_op: EpilogueArguments | None = None,
     ) -> None:
-        super().__init__(operation, output_op)
-        self._accept(X=X, W=W, bias=bias, Z=Z, Y=Y)
+        super().__init__(operation, output_op, X=X, W=W, bias=bias, Z=Z, Y=Y)
 
     def _problem(self, places: Places, workspace: int) -> KSparseProblem:
         (weights,), ends = self._ends(places, workspace)
@@ -282,8 +281,7 @@ class KSparseChainArguments(SparseArguments):
         bias: Tensor = None,
         output_op: EpilogueArguments | None = None,
     ) -> None:
-        super().__init__(operation, output_op)
-        self._accept(X=X, weights=weights, bias=bias, Z=Z, Y=Y)
+        super().__init__(operation, output_op, X=X, weights=weights, bias=bias, Z=Z, Y=Y)
 
     def _problem(self, places: Places, workspace: int) -> KSparseChainProblem:
         weights, ends = self._ends(places, workspace)

@@ -85,8 +85,7 @@ class KSparseGradientArguments(Arguments):
         output_op: EpilogueArguments | None = None,
         factors: Sequence[Tensor] = (),
     ) -> None:
-        super().__init__(operation, output_op)
-        self._accept(X=X, G=G, factors=factors, Z=Z, Y=Y)
+        super().__init__(operation, output_op, X=X, G=G, factors=factors, Z=Z, Y=Y)
 
     def _fit(self, views: dict[str, TensorView]) -> Ints:
         what, shape = self._description, views["X"].shape

@@ -22,12 +22,7 @@ from kronop.families.distance.values import check_array
 
 
 def cdist_grad(
-    kernel_matrix: Any,
-    data_x: Any,
-    coefficients: Any,
-    data_z: Any,
-    p: Any = 2.0,
-    out: Any = None,
+    kernel_matrix: Any, data_x: Any, coefficients: Any, data_z: Any, p: Any = 2.0, out: Any = None
 ) -> Any:
     """Sums of the derivatives of powers of differences, as in gradients of distances and kernels::
 

@@ -47,10 +47,7 @@ def _check(tensor: Any, name: str, element: str) -> None:
                 " the last dimension, which leaves distances as they are"
             )
         raise ElementTypeError(
-            f"element type of {name}",
-            expected=f"one of {', '.join(TYPES)}",
-            got=element,
-            hint=hint,
+            f"element type of {name}", expected=f"one of {', '.join(TYPES)}", got=element, hint=hint
         )
 
 

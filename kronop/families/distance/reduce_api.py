@@ -25,12 +25,7 @@ _TILE_BYTES = {True: 1 << 23, False: 1 << 24}
 
 
 def kernel_reduce(
-    x1: Any,
-    x2: Any,
-    kernel: Kernel,
-    reduction: str,
-    k: int | None = None,
-    largest: bool = False,
+    x1: Any, x2: Any, kernel: Kernel, reduction: str, k: int | None = None, largest: bool = False
 ) -> Any:
     """A reduction over n of kernel(x1[m], x2[n]), for each m, without the matrix in memory.
 

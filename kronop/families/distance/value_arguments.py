@@ -72,11 +72,7 @@ def names_of(bound: Bound) -> dict[str, str]:
 
 
 def lead_with_values(
-    lead: Shape,
-    bound: Bound,
-    features: Any,
-    points: tuple[Any, Any],
-    broadcast: Broadcast,
+    lead: Shape, bound: Bound, features: Any, points: tuple[Any, Any], broadcast: Broadcast
 ) -> Shape:
     """The leading dimensions of a result, to which those of the points and the values broadcast.
 

@@ -117,13 +117,7 @@ def gekmm(
 
 
 def _kron(
-    x: Any,
-    factors: Sequence[Any],
-    side: Side,
-    alpha: float,
-    beta: float | None,
-    z: Any,
-    out: Any,
+    x: Any, factors: Sequence[Any], side: Side, alpha: float, beta: float | None, z: Any, out: Any
 ) -> Any:
     beta = beta_beside(z, beta)
     if type(factors) is not list and type(factors) is not tuple:

@@ -115,12 +115,7 @@ def ksmm(
 
 
 def known_call(
-    x: Any,
-    chain: Sequence[Any],
-    batch_last: bool,
-    bias: Any,
-    activation: str | None,
-    alpha: float,
+    x: Any, chain: Sequence[Any], batch_last: bool, bias: Any, activation: str | None, alpha: float
 ) -> Call | None:
     """The repeatable call that equals this `ksmm` (without z and out), if there was one before;
     else None."""

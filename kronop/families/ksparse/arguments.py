@@ -264,11 +264,7 @@ class KSparseChainArguments(SparseArguments):
     """
 
     describes: ClassVar[type] = KSparseChainDescription
-    operands = (
-        Operand("X", "mk"),
-        Operand("weights", "abcd", like="W", each="patterns"),
-        *_ENDS,
-    )
+    operands = (Operand("X", "mk"), Operand("weights", "abcd", like="W", each="patterns"), *_ENDS)
 
     def __init__(
         self,

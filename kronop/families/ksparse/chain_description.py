@@ -15,12 +15,7 @@ from typing import Any
 
 from kronop.descriptions.datatype import result_type
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.shared import (
-    LISTS_OF_INTEGERS,
-    check_flag,
-    check_operands,
-    check_sizes,
-)
+from kronop.descriptions.shared import LISTS_OF_INTEGERS, check_flag, check_operands, check_sizes
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import DescriptionError, KronopError

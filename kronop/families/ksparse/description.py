@@ -24,12 +24,7 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shaped import Shaped
-from kronop.descriptions.shared import (
-    INTEGERS,
-    check_flag,
-    check_operands,
-    check_sizes,
-)
+from kronop.descriptions.shared import INTEGERS, check_flag, check_operands, check_sizes
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import DescriptionError

@@ -8,9 +8,7 @@ from kronop.families.ksparse.chain_description import KSparseChainDescription
 from kronop.families.ksparse.declaration import CHAIN, GRADIENT, PRODUCT
 from kronop.families.ksparse.description import KSparseDescription
 from kronop.families.ksparse.gradient_arguments import KSparseGradientArguments
-from kronop.families.ksparse.gradient_description import (
-    KSparseGradientDescription,
-)
+from kronop.families.ksparse.gradient_description import KSparseGradientDescription
 
 
 class KSparseOperation(Operation[KSparseDescription, KSparseArguments], kind=PRODUCT):
@@ -92,8 +90,7 @@ class KSparseChainOperation(Operation[KSparseChainDescription, KSparseChainArgum
 
 
 class KSparseGradientOperation(
-    Operation[KSparseGradientDescription, KSparseGradientArguments],
-    kind=GRADIENT,
+    Operation[KSparseGradientDescription, KSparseGradientArguments], kind=GRADIENT
 ):
     """Y = epilogue(the gradient of a Kronecker-sparse product's weights, or of a factor).
 

@@ -111,12 +111,7 @@ def quantized_gemkm(
 
 
 def quantized_arguments(
-    x: Any,
-    factors: Sequence[Any],
-    bits: int,
-    clip: float = 1.0,
-    q: Any = None,
-    scales: Any = None,
+    x: Any, factors: Sequence[Any], bits: int, clip: float = 1.0, q: Any = None, scales: Any = None
 ) -> QuantizedKronArguments:
     """The arguments that `quantized_gemkm` runs for these tensors, with their operation; `q` holds
     bytes, of type int8 whatever `bits` are."""

@@ -24,7 +24,7 @@ from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError
 from kronop.families.ksparse.chain_description import KSparseChainDescription, KSparseChainProblem
 from kronop.families.ksparse.description import KSparseDescription, KSparseProblem, OfFeatures
-from kronop.families.ksparse.shape_arguments import result_shape
+from kronop.families.ksparse.shape_arguments import check_shapes, result_shape
 from kronop.size import Rows
 from kronop.tensors import Tensor
 
@@ -54,14 +54,7 @@ class SparseArguments(Arguments):
             "Z": shape,
             "Y": shape,
         }
-        for name, item in views.items():
-            if name != "X" and item.shape != expected[name]:
-                raise ArgumentError(
-                    f"shape of {name}",
-                    expected=expected[name],
-                    got=item.shape,
-                    hint="check it against the pattern (a, b, c, d) and X",
-                )
+        check_shapes(views, expected, "X")
         return shape
 
     def _lead_of(self, shape: Ints) -> Ints:

@@ -17,6 +17,7 @@ from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
     KSparseGradientProblem,
 )
+from kronop.families.ksparse.shape_arguments import check_shapes
 from kronop.size import Rows
 from kronop.tensors import Tensor
 
@@ -94,14 +95,7 @@ class KSparseGradientArguments(Arguments):
         expected = what.shapes(self._batch_size)
         expected |= {f"factors[{at}]": matrix for at, matrix in enumerate(what.factors)}
         expected["Z"] = expected["Y"]
-        for name, item in views.items():
-            if item.shape != expected[name]:
-                raise ArgumentError(
-                    f"shape of {name}",
-                    expected=expected[name],
-                    got=item.shape,
-                    hint="check it against the pattern (a, b, c, d) and the batch of X",
-                )
+        check_shapes(views, expected, "the batch of X")
         if self._batch_size > _MOST_ROWS:
             raise ArgumentError(
                 "batch of X",

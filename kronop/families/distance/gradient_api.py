@@ -83,5 +83,4 @@ def sums_of_slopes(operands: Sequence[Any], p: Any, largest: Any = None, out: An
     X, Y = (plain(each.element) for each in (a, a if out is None else view(out, "Y")))
     described = (X, X, X, X, Y, epilogue_of(a.element, Y, None), power, power is TermKind.Two)
     operation = operation_of(DistanceGradientOperation, target_of(a), *described)
-    arguments = DistanceGradientArguments(operation=operation, **given, Y=out, p=p)
-    return finish(arguments, lesson)
+    return finish(DistanceGradientArguments(operation=operation, **given, Y=out, p=p), lesson)

@@ -83,8 +83,7 @@ def weight_gradient(
         if result is not None:
             return result
     options = {"tied": tied, "batch_last": batch_last, "factors": factors, "z": z, "out": out}
-    arguments = gradient_arguments(x, g, pattern, alpha=alpha, beta=beta, **options)
-    return finish(arguments, lesson)
+    return finish(gradient_arguments(x, g, pattern, alpha=alpha, beta=beta, **options), lesson)
 
 
 def gradient_arguments(

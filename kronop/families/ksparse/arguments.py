@@ -22,8 +22,13 @@ from kronop.descriptions.strided import NOTHING, Strided
 from kronop.descriptions.summed import summed
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError
-from kronop.families.ksparse.chain_description import KSparseChainDescription, KSparseChainProblem
-from kronop.families.ksparse.description import KSparseDescription, KSparseProblem, OfFeatures
+from kronop.families.ksparse.description import (
+    KSparseChainDescription,
+    KSparseChainProblem,
+    KSparseDescription,
+    KSparseProblem,
+    OfFeatures,
+)
 from kronop.families.ksparse.shape_arguments import check_shapes, result_shape
 from kronop.size import Rows
 from kronop.tensors import Tensor

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from kronop.core.operation import Operation
 from kronop.families.ksparse.arguments import KSparseArguments, KSparseChainArguments
-from kronop.families.ksparse.chain_description import KSparseChainDescription
 from kronop.families.ksparse.declaration import CHAIN, GRADIENT, PRODUCT
-from kronop.families.ksparse.description import KSparseDescription
+from kronop.families.ksparse.description import KSparseChainDescription, KSparseDescription
 from kronop.families.ksparse.gradient_arguments import KSparseGradientArguments
 from kronop.families.ksparse.gradient_description import KSparseGradientDescription
 

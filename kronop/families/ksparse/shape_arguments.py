@@ -9,8 +9,7 @@ from typing import Any
 from kronop.args.strides import Shape
 from kronop.args.view import TensorView
 from kronop.errors import ArgumentError
-from kronop.families.ksparse.chain_description import check_chain
-from kronop.families.ksparse.description import Pattern, inputs_of, outputs_of
+from kronop.families.ksparse.description import Pattern, check_chain, inputs_of, outputs_of
 
 
 def chain_patterns(weights: Sequence[Shape]) -> list[Pattern]:

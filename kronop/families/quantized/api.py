@@ -17,9 +17,8 @@ from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.kron.api import factors_of
 from kronop.families.kron.description import Side
 from kronop.families.quantized.arguments import QuantizedKronArguments, check_clip, result_shapes
-from kronop.families.quantized.description import check_bits, check_element_of_x
+from kronop.families.quantized.description import EPILOGUE, Y, check_bits, check_element_of_x
 from kronop.families.quantized.operation import QuantizedKronOperation
-from kronop.families.quantized.samples import EPILOGUE, Y
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

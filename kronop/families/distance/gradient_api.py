@@ -16,8 +16,7 @@ from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_arguments import DistanceGradientArguments
 from kronop.families.distance.gradient_description import kind_of
 from kronop.families.distance.operation import DistanceGradientOperation
-from kronop.families.distance.point_arguments import view_of
-from kronop.families.distance.value_arguments import is_tensor, item_in_memory
+from kronop.families.distance.value_arguments import is_tensor, item_in_memory, view_of
 from kronop.families.distance.values import check_array
 
 

@@ -12,9 +12,9 @@ from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError
 from kronop.families.distance.api import batch_dims, matrix_of
 from kronop.families.distance.kernels import Kernel, PowerNorm, check_kernel
-from kronop.families.distance.point_arguments import alike
 from kronop.families.distance.selection_operation import Selection, joined
 from kronop.families.distance.shape_arguments import check_points, matrix_shape
+from kronop.families.distance.value_arguments import alike
 from kronop.families.distance.values import short
 
 _REDUCTIONS = ("logsumexp", "max", "min", "argmax", "argmin", "topk")

@@ -24,8 +24,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.families.gemm.arguments import GemmArguments, GemmGroupedArguments
 from kronop.families.gemm.member_arguments import lists_of
 from kronop.families.gemm.operation import GemmOperationGrouped, GemmOperationUniversal
-from kronop.families.gemm.shape_arguments import steps_forward
-from kronop.families.gemm.vector_api import are_vectors, multiplied
+from kronop.families.gemm.shape_arguments import are_vectors, multiplied, steps_forward
 
 _DIFFERENTIABLE = GemmArguments.differentiable
 

@@ -28,7 +28,6 @@ from kronop.families.gemm.description import (
     GemmProblem,
 )
 from kronop.families.gemm.member_arguments import Members, lists_of
-from kronop.families.gemm.modes import check_batch, check_mode, refuse_lists
 from kronop.families.gemm.panels import shape_in_memory
 from kronop.families.gemm.shape_arguments import (
     check_others,
@@ -39,7 +38,7 @@ from kronop.families.gemm.shape_arguments import (
     shaped,
 )
 from kronop.families.gemm.size import GemmSize
-from kronop.families.gemm.vocabulary import GemmCoord, Mode
+from kronop.families.gemm.vocabulary import GemmCoord, Mode, check_batch, check_mode, refuse_lists
 
 Ints = tuple[int, ...]
 # What arguments of one product call an item of a group's lists, where that is another name.

@@ -1,5 +1,5 @@
-"""The values of kernels among arguments: numbers, and tensors of any framework; views of points, and
-of what is multiplied with their kernels, in the types that these have."""
+"""The values of kernels among arguments: numbers, and tensors of any framework; views of points,
+and of what is multiplied with their kernels, in the types that these have."""
 
 from __future__ import annotations
 

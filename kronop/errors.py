@@ -28,8 +28,10 @@ class KronopError(Exception):
     def __init__(
         self, told: str = "", *, expected: object = None, got: object = None, hint: str = ""
     ) -> None:
-        """With a hint, `told` is the subject of a message: see `mismatch`."""
-        super().__init__(mismatch(told, expected=expected, got=got, hint=hint) if hint else told)
+        """If something was expected, `told` is the subject of a message: see `mismatch`."""
+        super().__init__(
+            mismatch(told, expected=expected, got=got, hint=hint) if expected is not None else told
+        )
 
 
 class DescriptionError(KronopError, ValueError):

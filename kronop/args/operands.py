@@ -122,7 +122,9 @@ class TakesOperands(TakesTrees):
     def slots(self) -> dict[str, int]:
         """The position of each tensor in the order of `operands`, with what `_fit` added in front
         of Z and Y; see `core.prepared`."""
-        inner = dict.fromkeys(name for name in (*self._named, *self._views) if name not in "ZY")
+        inner = dict.fromkeys(
+            name for name in (*self._named, *self._views) if name not in ("Z", "Y")
+        )
         return {name: slot for slot, name in enumerate((*inner, "Z", "Y"))}
 
     def _without_those_of_tree(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,14 +159,14 @@ class TakesOperands(TakesTrees):
                 name,
                 expected="a list or tuple of tensors",
                 got=type(value).__name__,
-                hint=f"pass one tensor for each of {list(each)}",
+                hint=f"pass one tensor for each of its {operand.each}, in their order",
             )
         if len(found) != len(each):
             raise ArgumentError(
                 name,
                 expected=f"{len(each)} tensors, for {list(each)}",
                 got=len(found),
-                hint="pass one tensor for each of them",
+                hint=f"pass one tensor for each of its {operand.each}, in their order",
             )
         return [(f"{name}[{index}]", item) for index, item in enumerate(found)]
 
@@ -210,9 +212,11 @@ class TakesOperands(TakesTrees):
         return self._made(like, self._shape)
 
     def _made(self, like: TensorView, shape: Ints) -> TensorView:
-        """Makes a Y of this shape, without gaps and in the layout that is described."""
+        """Makes a Y of this shape, without gaps and in the layout that is described: if that is
+        column-major, the last but one of the axes is contiguous."""
         described = self._described("Y")
-        turned = described.layout is Layout.ColumnMajor and len(shape) > 1
+        own = len(shape) - len(self._lead)
+        turned = described.layout is Layout.ColumnMajor and own > 1
         memory = (*shape[:-2], shape[-1], shape[-2]) if turned else shape
         made = empty(like, memory, described.element)
         self.Y = made.swapaxes(-1, -2) if turned else made

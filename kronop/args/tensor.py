@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from kronop.args.frameworks import DIFFERENTIABLE, view
+from kronop.args.frameworks import view
 from kronop.args.host import empty_array
 from kronop.args.view import CPU, Device, TensorView
 from kronop.cuda_line import cuda_extra
@@ -149,19 +149,6 @@ def check_promise(item: TensorView, description: TensorDescription, name: str) -
 def keeps_promise(item: TensorView, description: TensorDescription) -> bool:
     """Whether the memory satisfies layout and alignment; the element type is not compared."""
     return not _broken(item, description.layout, description.alignment)
-
-
-def views_of(
-    operands: Mapping[str, Any],
-    optional: Container[str] = ("Z", "Y"),
-    differentiable: str = DIFFERENTIABLE,
-) -> dict[str, TensorView]:
-    """Views of the operands, without optional ones that are None; `differentiable` as in `view`."""
-    return {
-        name: view(item, name, differentiable)
-        for name, item in operands.items()
-        if item is not None or name not in optional
-    }
 
 
 def empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:

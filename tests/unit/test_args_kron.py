@@ -282,6 +282,14 @@ def test_a_new_result_takes_the_described_layout() -> None:
     np.testing.assert_array_equal(arguments.Y, 6)
 
 
+def test_a_new_result_of_a_vector_beside_a_batch_has_no_columns() -> None:
+    description = kron(FACTORS, Y=TensorDescription(float64, ColumnMajor))
+    given = {"X": np.ones(6), "factors": [np.ones((3, *FACTORS[0])), np.ones(FACTORS[1])]}
+    y = KronMatmulArguments(operation=OperationDouble(description), **given).Y
+    assert y.flags.c_contiguous
+    assert y.shape[0] == 3
+
+
 def _good() -> dict[str, Any]:
     return {"X": np.ones((4, 6)), "factors": [np.ones(shape) for shape in FACTORS]}
 

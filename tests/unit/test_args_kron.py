@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -284,7 +285,9 @@ def test_a_new_result_takes_the_described_layout() -> None:
 
 def test_a_new_result_of_a_vector_beside_a_batch_has_no_columns() -> None:
     description = kron(FACTORS, Y=TensorDescription(float64, ColumnMajor))
-    given = {"X": np.ones(6), "factors": [np.ones((3, *FACTORS[0])), np.ones(FACTORS[1])]}
+    first, *others = FACTORS
+    factors = [np.ones((3, *first)), *map(np.ones, others)]
+    given = {"X": np.ones(math.prod(rows for rows, _ in FACTORS)), "factors": factors}
     y = KronMatmulArguments(operation=OperationDouble(description), **given).Y
     assert y.flags.c_contiguous
     assert y.shape[0] == 3

@@ -63,15 +63,9 @@ def check(result: tuple[Any, ...], doing: str, *, many: bool = False) -> Any:
     status, *values = result
     if int(status):
         kind = OutOfMemoryError if status.name == "CUDA_ERROR_OUT_OF_MEMORY" else DeviceError
-        raise kind(
-            doing,
-            expected="success",
-            got=status.name,
-            hint="see the CUDA documentation of this error",
-        )
-    if many:
-        return values
-    return values[0] if values else None
+        hint = "see the CUDA documentation of this error"
+        raise kind(doing, expected="success", got=status.name, hint=hint)
+    return values if many else next(iter(values), None)
 
 
 @contextlib.contextmanager
@@ -80,10 +74,7 @@ def current(index: int) -> Iterator[None]:
     context."""
     driver = cuda_driver()
     before = check(driver.cuCtxGetCurrent(), "asking for the current context")
-    if (
-        int(before)
-        and int(check(driver.cuCtxGetDevice(), "asking for the current device")) == index
-    ):
+    if int(before) and _current_index(driver) == index:
         yield
         return
     imported("cuda.core").Device(index).set_current()
@@ -102,7 +93,11 @@ def default_device() -> Device:
     driver = cuda_driver()
     if not int(check(driver.cuCtxGetCurrent(), "asking for the current context")):
         return Device("cuda", 0)
-    return Device("cuda", int(check(driver.cuCtxGetDevice(), "asking for the current device")))
+    return Device("cuda", _current_index(driver))
+
+
+def _current_index(driver: Any) -> int:
+    return int(check(driver.cuCtxGetDevice(), "asking for the current device"))
 
 
 def device_cc(device: int = 0) -> int:
@@ -129,10 +124,8 @@ def device_of_pointer(pointer: int) -> Device:
         return default_device()
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     with current(default_device().index):
-        return Device(
-            "cuda",
-            int(check(driver.cuPointerGetAttribute(attribute, pointer), "locating a GPU tensor")),
-        )
+        found = driver.cuPointerGetAttribute(attribute, pointer)
+        return Device("cuda", int(check(found, "locating a GPU tensor")))
 
 
 def target_of(view: TensorView) -> str | Target:
@@ -182,10 +175,8 @@ def card_of(index: int) -> Target:
     bandwidth = COPIED_SHARE * moved or typical.gpu.bandwidth
     hertz = hertz or typical.gpu.hertz
     card = dataclasses.replace(typical, shared_bytes=shared_bytes)
-    is_fast = (
-        abs(hertz / typical.gpu.hertz - 1) <= _ALIKE
-        and abs(bandwidth / typical.gpu.bandwidth - 1) <= _ALIKE
-    )
+    ratios = hertz / typical.gpu.hertz, bandwidth / typical.gpu.bandwidth
+    is_fast = all(abs(ratio - 1) <= _ALIKE for ratio in ratios)
     if cores == typical.cores and card == typical and is_fast:
         return typical
     return card.of_card(
@@ -237,9 +228,8 @@ def _abilities(index: int) -> tuple[int, int, int]:
 def _attribute(index: int, name: Any) -> int:
     driver = cuda_driver()
     handle = check(driver.cuDeviceGet(index), f"opening GPU {index}")
-    return int(
-        check(driver.cuDeviceGetAttribute(name, handle), f"asking GPU {index} for its abilities")
-    )
+    found = driver.cuDeviceGetAttribute(name, handle)
+    return int(check(found, f"asking GPU {index} for its abilities"))
 
 
 def name_of_device(index: int) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from kronop.args import dlpack
 from kronop.args.device import check, cuda_driver, current, device_of_pointer
 from kronop.args.storage import Storage, of_array, of_cupy, of_torch
-from kronop.args.strides import reach
+from kronop.args.strides import Ints, reach
 from kronop.args.view import CPU, Device, TensorView, contiguous_strides
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType
 from kronop.errors import ArgumentError, ElementTypeError, converting
@@ -96,16 +96,14 @@ def _element(dtype: Any) -> DataType | None:
     return TENSOR_TYPES.get(getattr(dtype, "name", str(dtype).removeprefix("torch.")))
 
 
-def _numpy_element(dtype: Any, name: str) -> DataType:
+def _known_element(dtype: Any, name: str) -> DataType:
     element = _element(dtype)
     if element is None:
         _unsupported(name, dtype)
     return element
 
 
-def _element_strides(
-    shape: tuple[int, ...], strides: tuple[int, ...], size: int
-) -> tuple[int, ...] | None:
+def _element_strides(shape: Ints, strides: Ints, size: int) -> Ints | None:
     """Byte strides as element strides; None if one of an extent above 1 is no multiple."""
     for stride, extent in zip(strides, shape, strict=True):
         if stride % size and extent > 1:
@@ -120,7 +118,7 @@ def _numpy(array: Any, name: str) -> TensorView:
         _unreadable(name, "a masked array", "fill it first: array.filled(0)")
     if type(array) is not np.ndarray:  # A subclass may override shape, strides or dtype.
         array = np.ndarray.view(array, np.ndarray)
-    element = _numpy_element(array.dtype, name)
+    element = _known_element(array.dtype, name)
     shape = array.shape
     strides = _element_strides(shape, array.strides, element.bytes)
     flags = array.flags
@@ -143,9 +141,7 @@ def _numpy(array: Any, name: str) -> TensorView:
 
 def _torch(torch: Any, tensor: Any, name: str, differentiable: str) -> TensorView:
     check_strided(tensor, name)
-    element = _element(tensor.dtype)
-    if element is None:
-        _unsupported(name, tensor.dtype)
+    element = _known_element(tensor.dtype, name)
     if tensor.is_cuda:
         device = Device("cuda", tensor.get_device())
     elif tensor.is_cpu:
@@ -225,8 +221,8 @@ def _has_tangent(torch: Any, tensor: Any) -> bool:
 def _check_inside(
     storage: Storage,
     pointer: int,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
+    shape: Ints,
+    strides: Ints,
     element: DataType,
     name: str,
 ) -> None:
@@ -244,17 +240,17 @@ def _check_inside(
 
 
 def _cupy(array: Any, name: str) -> TensorView:
-    element = _numpy_element(array.dtype, name)
-    return _device_view(
-        array,
-        name,
-        pointer=array.data.ptr,
-        shape=tuple(array.shape),
-        byte_strides=tuple(array.strides),
+    element = _known_element(array.dtype, name)
+    pointer, shape = array.data.ptr, tuple(array.shape)
+    return TensorView(
+        pointer=pointer,
+        shape=shape,
+        strides=_device_strides(name, pointer, shape, tuple(array.strides), element),
         element=element,
         device=Device("cuda", array.device.id),
         framework="cupy",
         writable=True,
+        owner=array,
         storage=of_cupy(array),
     )
 
@@ -275,7 +271,7 @@ def _cuda_array(tensor: Any, name: str) -> TensorView:
         _unreadable(
             name, f"element type {dtype} of foreign byte order", "convert it to native byte order"
         )
-    element = _numpy_element(dtype, name)
+    element = _known_element(dtype, name)
     shape = tuple(interface["shape"])
     pointer, read_only = interface["data"]
     strides = interface.get("strides")
@@ -283,16 +279,15 @@ def _cuda_array(tensor: Any, name: str) -> TensorView:
         strides = contiguous_strides(shape, element.bytes)
     device = device_of_pointer(pointer)
     _await_producer(interface.get("stream"), device, name)
-    return _device_view(
-        tensor,
-        name,
+    return TensorView(
         pointer=pointer,
         shape=shape,
-        byte_strides=tuple(strides),
+        strides=_device_strides(name, pointer, shape, tuple(strides), element),
         element=element,
         device=device,
         framework="dlpack",
         writable=not read_only,
+        owner=tensor,
     )
 
 
@@ -312,19 +307,9 @@ def _await_producer(stream: Any, device: Device, name: str) -> None:
         check(cuda_driver().cuStreamSynchronize(stream), f"waiting for the producer of {name}")
 
 
-def _device_view(
-    owner: Any,
-    name: str,
-    *,
-    pointer: int,
-    shape: tuple[int, ...],
-    byte_strides: tuple[int, ...],
-    element: DataType,
-    device: Device,
-    framework: str,
-    writable: bool,
-    storage: Storage | None = None,
-) -> TensorView:
+def _device_strides(
+    name: str, pointer: int, shape: Ints, byte_strides: Ints, element: DataType
+) -> Ints:
     strides = _element_strides(shape, byte_strides, element.bytes)
     if strides is None or pointer % element.bytes:
         _unreadable(
@@ -332,17 +317,7 @@ def _device_view(
             f"pointer or strides that are no multiple of {element.bytes} bytes",
             "copy it first",
         )
-    return TensorView(
-        pointer=pointer,
-        shape=shape,
-        strides=strides,
-        element=element,
-        device=device,
-        framework=framework,
-        writable=writable,
-        owner=owner,
-        storage=storage,
-    )
+    return strides
 
 
 def _dlpack(tensor: Any, name: str) -> TensorView:

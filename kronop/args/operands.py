@@ -16,6 +16,7 @@ from kronop.args.protocols import Places
 from kronop.args.tensor import check_promise, empty, listed
 from kronop.args.treed import TakesTrees
 from kronop.args.view import TensorView
+from kronop.args.visited import taken
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.summed import summed
@@ -130,9 +131,9 @@ class TakesOperands(TakesTrees):
         if not isinstance(self.output_op, VisitorArguments):
             return dict(given)
         names = [item.name for item in self.operands if item.of_tree]
-        others = ((self._called(name), given.get(name)) for name in names)
-        Y, *kept = self._given_result(given.get("Y"), *others)
-        return {**given, **dict(zip(names, kept, strict=True)), "Y": Y}
+        others = {self._called(name): given.get(name) for name in names}
+        Y = taken(self.output_op, given.get("Y"), others)
+        return {**given, **dict.fromkeys(names), "Y": Y}
 
     def _views_of(self, given: Mapping[str, Any]) -> dict[str, TensorView]:
         """Views by name of the tensors that are given; those of a list are called name[0] and so

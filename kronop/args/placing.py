@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from kronop.args.protocols import Places
 from kronop.args.staging import Form, form_for
@@ -50,8 +51,7 @@ class Placed:
             return self
         shape = self.view.shape
         full = (*lead, *shape[len(shape) - self.inner :])
-        form = form_for(self.view, self.described, device, full)
-        return Placed(view=self.view, described=self.described, inner=self.inner, form=form)
+        return replace(self, form=form_for(self.view, self.described, device, full))
 
     @property
     def own(self) -> Ints:

@@ -66,13 +66,7 @@ def address_reader(array: Any) -> Callable[[], int]:
 
 def _numpy(array: Any) -> Reading:
     address = address_of_array(array)
-    return address, (
-        array.dtype,
-        array.shape,
-        array.strides,
-        address & 15,
-        array.flags.writeable,
-    )
+    return address, (array.dtype, array.shape, array.strides, address & 15, array.flags.writeable)
 
 
 def _cupy(array: Any) -> Reading:
@@ -90,13 +84,7 @@ def _torch_reader(torch: Any) -> Callable[[Any], Reading | None]:
             return None
         if forward_ad._current_level >= 0:  # The tensor may have a tangent, which is refused.
             return None
-        return address, (
-            tensor.dtype,
-            tensor.shape,
-            tensor.stride(),
-            address & 15,
-            tensor.device,
-        )
+        return address, (tensor.dtype, tensor.shape, tensor.stride(), address & 15, tensor.device)
 
     return read
 

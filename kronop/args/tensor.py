@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from kronop.args.frameworks import DIFFERENTIABLE, view
+from kronop.args.frameworks import view
 from kronop.args.host import empty_array
 from kronop.args.view import CPU, Device, TensorView
 from kronop.cuda_line import cuda_extra
 from kronop.descriptions.datatype import AnyLayout, DataType, Layout, bfloat16
 from kronop.descriptions.shared import check_memory
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import (
-    ArgumentError,
-    ElementTypeError,
-    OutOfMemoryError,
-    installing,
-)
+from kronop.errors import ArgumentError, ElementTypeError, OutOfMemoryError, installing
 from kronop.late import imported, spec_of
 
 __all__ = [
@@ -151,19 +146,6 @@ def keeps_promise(item: TensorView, description: TensorDescription) -> bool:
     return not _broken(item, description.layout, description.alignment)
 
 
-def views_of(
-    operands: Mapping[str, Any],
-    optional: Container[str] = ("Z", "Y"),
-    differentiable: str = DIFFERENTIABLE,
-) -> dict[str, TensorView]:
-    """Views of the operands, without optional ones that are None; `differentiable` as in `view`."""
-    return {
-        name: view(item, name, differentiable)
-        for name, item in operands.items()
-        if item is not None or name not in optional
-    }
-
-
 def empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
     """A new row-major tensor of the framework and on the device of `like`.
 
@@ -218,12 +200,9 @@ def beside(array: Any, like: TensorView) -> Any:
 def _numpy_type(like: TensorView, element: DataType) -> Any:
     if element != bfloat16:
         return np.dtype(element.name)
-    if (
-        like.element == element
-        and hasattr(like.owner, "dtype")
-        and isinstance(like.owner.dtype, np.dtype)
-    ):
-        return like.owner.dtype
+    own = getattr(like.owner, "dtype", None)
+    if like.element == element and isinstance(own, np.dtype):
+        return own
     try:
         ml_dtypes = imported("ml_dtypes")
     except ImportError as error:

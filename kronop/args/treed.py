@@ -66,14 +66,12 @@ class Treed:
         described: TensorDescription,
         inputs: Mapping[str, TensorView],
         device: Device,
-        strides: Ints | None = None,
         rows: int = 1,
     ) -> Treed:
         """Checks the tensors of a tree.
 
         Args:
             inputs: what the family's kernels read.
-            strides: those of the sums; None for matrices one after the other.
             rows: how many axes of D are its rows: three of a convolution's (N, P, Q, K). The tree
                 then has the matrix (NPQ, K).
 
@@ -84,10 +82,10 @@ class Treed:
         items = visited.fitted(found, y.shape, output_op.problem_size, rows)
         y = visited.joined(_D, "tensor", y, rows)
         element = epilogue.element_accumulator
-        if strides is None:
-            strides = matrix_strides(y.shape, described.layout, sums_alignment(element))
+        strides = matrix_strides(y.shape, described.layout, sums_alignment(element))
         sums = dataclasses.replace(
-            y.reshaped(y.shape, strides),
+            y,
+            strides=strides,
             pointer=0,
             element=element,
             device=device,
@@ -145,6 +143,7 @@ class Treed:
         def pointer(key: str, item: Placed) -> int:
             return workspace if key == _SUMS else of_places(key, item)
 
+        of_sums = sums_bytes(self.sums.element, self.described.layout, self.y.shape)
         items, axes = batched(lead, self._items(same), self.device)
         matrices = placed(items, axes, pointer, self._strides)
         matrices |= {key: matrices[result] for key, result in same.items()}
@@ -154,13 +153,9 @@ class Treed:
             batch=tuple(extent for extent, _ in axes),
             sums=matrices[_SUMS],
             operands=tuple(matrices[item.key] for item in self.items if item.result is None),
-            results=(
-                matrices[_D],
-                *(matrices[item.key] for item in self.items if item.result is not None),
-            ),
+            results=tuple(matrices[key] for key in written),
             scalars=self.output_op.scalars,
-            workspace=workspace
-            + sums_bytes(self.sums.element, self.described.layout, self.y.shape),
+            workspace=workspace + of_sums,
             threads=threads,
         )
 
@@ -195,23 +190,8 @@ class TakesTrees:
         """The tensor of the result, by the name that it has for PyCUTLASS and in visitor trees."""
         return self.Y
 
-    def _given_result(self, Y: Any, *others: tuple[str, Any]) -> tuple[Any, ...]:
-        """The tensor of the result, which a visitor tree may have been given as D, and others.
-
-        Args:
-            others: (name, tensor) of what a tree may only have as its own operands: it reads them
-                itself, and what is returned in their place is None.
-        """
-        if not isinstance(self.output_op, VisitorArguments):
-            return (Y, *(item for _, item in others))
-        return (visited.taken(self.output_op, Y, dict(others)), *(None for _ in others))
-
     def _summed(
-        self,
-        y: TensorView,
-        described: TensorDescription,
-        inputs: Mapping[str, TensorView],
-        strides: tuple[int, ...] | None = None,
+        self, y: TensorView, described: TensorDescription, inputs: Mapping[str, TensorView]
     ) -> TensorView:
         """What the family's kernels write in place of D: the sums of a visitor tree, or D itself
         where the epilogue is no tree.
@@ -220,12 +200,11 @@ class TakesTrees:
             y: D, (..., M, N).
             described: its type and layout.
             inputs: what the family's kernels read.
-            strides: those of the sums; None for matrices one after the other.
         """
         if not isinstance(self.output_op, VisitorArguments):
             return y
         epilogue = self.operation.description.epilogue
-        self._tree = Treed.of(epilogue, self.output_op, y, described, inputs, self._device, strides)
+        self._tree = Treed.of(epilogue, self.output_op, y, described, inputs, self._device)
         self.output_op.attach(self)
         return self._tree.sums
 

@@ -10,13 +10,7 @@ from typing import Any
 from kronop.args.checks import check_writable
 from kronop.args.frameworks import DIFFERENTIABLE
 from kronop.args.overlap import overlaps, same_elements
-from kronop.args.strides import (
-    Shape,
-    broadcast_strides,
-    broadcasts,
-    flat_stride,
-    matrix_strides,
-)
+from kronop.args.strides import Shape, broadcast_strides, broadcasts, flat_stride, matrix_strides
 from kronop.args.tensor import check_element, view
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import AnyLayout, RowMajor
@@ -124,10 +118,7 @@ def visited(
 
 
 def fitted(
-    items: Sequence[Visited],
-    shape: Ints,
-    problem_size: tuple[int, int] | None,
-    rows: int = 1,
+    items: Sequence[Visited], shape: Ints, problem_size: tuple[int, int] | None, rows: int = 1
 ) -> tuple[Visited, ...]:
     """The same with the shapes that a result of `shape` wants: operands repeat over its leading
     dimensions, and tensors in one dimension are matrices without gaps.
@@ -245,11 +236,9 @@ def check_overlaps(
         ArgumentError: a result overlaps what else is read or written, other than an (M, N) operand
             that has the very same elements.
     """
-    matrices = [("D", y)]
-    matrices += [(item.name, item.view) for item in items if item.result and not item.result.axis]
-    written = matrices + [
-        (item.name, item.view) for item in items if item.result and item.result.axis
-    ]
+    results = [item for item in items if item.result]
+    matrices = [("D", y), *((item.name, item.view) for item in results if item.kind == "tensor")]
+    written = matrices + [(item.name, item.view) for item in results if item.kind != "tensor"]
     read = [(item.name, item.view, item.kind) for item in items if item.result is None]
     read += [(name, item, "") for name, item in inputs.items()]
     in_place = False

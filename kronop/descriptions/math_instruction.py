@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kronop.descriptions.datatype import (
     FLOAT8,
@@ -153,18 +154,12 @@ class MathInstruction:
         opcode_class: OpClass = OpClass.Simt,
         math_operation: MathOperation = MathOperation.multiply_add,
     ) -> None:
-        values = (
-            # A shape that is not a sequence is kept as it is: `__post_init__` then refuses it with
-            # the table of valid instructions, instead of a TypeError from tuple().
-            tuple(instruction_shape)
-            if isinstance(instruction_shape, Sequence)
-            else instruction_shape,
-            element_a,
-            element_b,
-            element_accumulator,
-            opcode_class,
-            math_operation,
-        )
+        # A shape that is not a sequence is kept as it is: `__post_init__` then refuses it with the
+        # table of valid instructions, instead of a TypeError from tuple().
+        shape: object = instruction_shape
+        shape = tuple(shape) if isinstance(shape, Sequence) else shape
+        types = (element_a, element_b, element_accumulator)
+        values = (shape, *types, opcode_class, math_operation)
         for name, value in zip(self.__slots__, values, strict=True):
             object.__setattr__(self, name, value)
         self.__post_init__()
@@ -203,14 +198,7 @@ class MathInstruction:
         if accumulator == self.element_accumulator:
             return self
         try:
-            return MathInstruction(
-                None,
-                self.element_a,
-                self.element_b,
-                accumulator,
-                self.opcode_class,
-                self.math_operation,
-            )
+            return replace(self, instruction_shape=None, element_accumulator=accumulator)
         except DescriptionError:
             return self
 
@@ -276,17 +264,10 @@ class MathInstruction:
     def __str__(self) -> str:
         given: object = self.instruction_shape
         shape = "x".join(map(str, given)) if isinstance(given, tuple) else repr(given)
-        names = [
-            getattr(item, "name", repr(item))
-            for item in (
-                self.opcode_class,
-                self.element_a,
-                self.element_b,
-                self.element_accumulator,
-                self.math_operation,
-            )
-        ]
-        return f"{names[0]} {shape} {names[1]} x {names[2]} -> {names[3]} {names[4]}"
+        types = (self.element_a, self.element_b, self.element_accumulator)
+        every = (self.opcode_class, *types, self.math_operation)
+        opclass, a, b, sums, operation = (getattr(item, "name", repr(item)) for item in every)
+        return f"{opclass} {shape} {a} x {b} -> {sums} {operation}"
 
 
 def valid_combinations() -> str:

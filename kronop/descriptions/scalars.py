@@ -69,9 +69,8 @@ def scalar(name: str, value: Any, element: DataType) -> float:
             got=repr(value),
             hint="pass a Python or NumPy scalar, or a 0-d tensor on the host",
         )
-    return (
-        _finite(name, value, element) if element.kind == "float" else _whole(name, value, element)
-    )
+    checked = _finite if element.kind == "float" else _whole
+    return checked(name, value, element)
 
 
 def _number(value: Any) -> Any:

@@ -98,13 +98,8 @@ def _of_inputs(expression: Expression, inputs: Mapping[str, Expression]) -> Expr
     return found[id(expression)]
 
 
-_OF_NUMPY = {
-    "add": "add",
-    "subtract": "subtract",
-    "multiply": "multiply",
-    "divide": "divide",
-    "true_divide": "divide",
-}
+_OF_NUMPY = {name: name for name in ("add", "subtract", "multiply", "divide")}
+_OF_NUMPY["true_divide"] = "divide"
 
 
 class Traced:

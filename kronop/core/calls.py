@@ -11,14 +11,7 @@ from kronop.args.frameworks import DIFFERENTIABLE
 from kronop.args.tensor import TensorView, check_element, describe, view
 from kronop.core.prepared import Lesson
 from kronop.descriptions import activation as activations
-from kronop.descriptions.datatype import (
-    FLOAT8,
-    RESULT_TYPES,
-    DataType,
-    Layout,
-    int8,
-    result_type,
-)
+from kronop.descriptions.datatype import FLOAT8, RESULT_TYPES, DataType, Layout, int8, result_type
 from kronop.descriptions.epilogue import (
     Epilogue,
     LinearCombination,

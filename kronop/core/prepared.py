@@ -26,9 +26,8 @@ from kronop.args.stream import stream_handle
 from kronop.args.tensor import view
 from kronop.args.view import Device, TensorView, contiguous_strides
 from kronop.core import winners
-from kronop.core.addressed import Product, Symbols, UnfitError
+from kronop.core.addressed import Product, Reach, Symbols, UnfitError
 from kronop.core.gathering import is_gathering
-from kronop.core.reach import Reach
 
 # Bounds of the memory that remembered calls hold, in tensors and launches. With more tensors in a
 # call the checks cost little beside the work.

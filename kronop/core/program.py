@@ -21,10 +21,9 @@ from kronop.args.stream import stream_handle
 from kronop.args.tensor import view
 from kronop.args.view import Device
 from kronop.core import prepared
-from kronop.core.addressed import Launches, Product, Symbols, UnfitError, symbol
+from kronop.core.addressed import Launches, Product, Reach, Symbols, UnfitError, symbol
 from kronop.core.gathering import is_gathering
 from kronop.core.prepared import Key, surroundings
-from kronop.core.reach import Reach
 
 __all__ = [
     "Maker",

@@ -74,11 +74,9 @@ class Result:
         Raises:
             ArgumentError: a result of the first run is not finite.
         """
+        before = _Tensor.restore if self._accumulates else _Tensor.poison
         for item in self._tensors:
-            if self._accumulates:
-                item.restore()
-            else:
-                item.poison()
+            before(item)
         run()
         if not self._is_first:
             return next(filter(None, (item.trouble() for item in self._tensors)), "")

@@ -88,5 +88,6 @@ def _math(
             hint=f"build a kronop.{kind}",
         )
     found, epilogue = emitter.instruction(operand.element, target), given.get("epilogue")
-    is_one = isinstance(epilogue, Epilogue)
-    return found.summed_in(epilogue.element_accumulator) if is_one else found
+    if isinstance(epilogue, Epilogue):
+        return found.summed_in(epilogue.element_accumulator)
+    return found

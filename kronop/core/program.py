@@ -44,6 +44,7 @@ _ALIGNMENT = 64
 # for scratch memory, of a number of bytes.
 Maker = signature.Maker
 ScratchMaker = Callable[[Any, int], Any]
+Made = Sequence[tuple[Any, Maker]]
 
 
 class _Regions(Symbols):
@@ -165,12 +166,7 @@ class Recording:
         """Records arguments that ran."""
         self._calls.append(arguments)
 
-    def end(
-        self,
-        results: Sequence[tuple[Any, Maker]],
-        scratch: Sequence[Any],
-        make_scratch: ScratchMaker,
-    ) -> None:
+    def end(self, results: Made, scratch: Sequence[Any], make_scratch: ScratchMaker) -> None:
         """Stores the recorded sequence, or None if such sequences must go the long way.
 
         Args:
@@ -188,10 +184,7 @@ class Recording:
         _programs[self._key] = found
 
     def _program(
-        self,
-        results: Sequence[tuple[Any, Maker]],
-        scratch: Sequence[Any],
-        make_scratch: ScratchMaker,
+        self, results: Made, scratch: Sequence[Any], make_scratch: ScratchMaker
     ) -> Program:
         if not 0 < len(self._calls) <= _MOST_CALLS:
             raise UnfitError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import replace
 
 from kronop.descriptions.datatype import (
     FLOAT8,
@@ -198,7 +197,8 @@ class MathInstruction:
         if accumulator == self.element_accumulator:
             return self
         try:
-            return replace(self, instruction_shape=None, element_accumulator=accumulator)
+            types = (self.element_a, self.element_b, accumulator)
+            return MathInstruction(None, *types, self.opcode_class, self.math_operation)
         except DescriptionError:
             return self
 

@@ -78,12 +78,8 @@ def check_strided(tensor: Any, name: str) -> None:
 
 
 def _unsupported(name: str, found: object) -> NoReturn:
-    raise ElementTypeError(
-        f"element type of {name}",
-        expected=_KNOWN,
-        got=str(found),
-        hint=converting(found, "convert the tensor to one of these"),
-    )
+    hint = converting(found, "convert the tensor to one of these")
+    raise ElementTypeError(f"element type of {name}", expected=_KNOWN, got=str(found), hint=hint)
 
 
 def _unreadable(name: str, got: str, hint: str) -> NoReturn:

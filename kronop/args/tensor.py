@@ -65,12 +65,8 @@ def describe(item: TensorView, name: str) -> TensorDescription:
         ArgumentError: the tensor has no dimensions.
     """
     if not item.shape:
-        raise ArgumentError(
-            name,
-            expected="at least one dimension",
-            got="shape ()",
-            hint="reshape it to a vector or a matrix",
-        )
+        hint = "reshape it to a vector or a matrix"
+        raise ArgumentError(name, expected="at least one dimension", got="shape ()", hint=hint)
     if len(item.shape) == 1:
         return TensorDescription(item.element)
     row_major, column_major = (

@@ -116,10 +116,6 @@ def _pair(operation: str, x: Any, y: Any) -> Traced:
 
 def _reduced(x: Any, reduction: str, axis: str) -> Reduced:
     if axis not in AXES:
-        raise DescriptionError(
-            "axis",
-            expected='"row" or "column"',
-            got=repr(axis),
-            hint="a reduction of each row, or of each column",
-        )
+        hint = "a reduction of each row, or of each column"
+        raise DescriptionError("axis", expected='"row" or "column"', got=repr(axis), hint=hint)
     return Reduced(_value(x, f"a {reduction} along an axis"), reduction, axis)

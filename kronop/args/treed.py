@@ -66,12 +66,14 @@ class Treed:
         described: TensorDescription,
         inputs: Mapping[str, TensorView],
         device: Device,
+        strides: Ints | None = None,
         rows: int = 1,
     ) -> Treed:
         """Checks the tensors of a tree.
 
         Args:
             inputs: what the family's kernels read.
+            strides: those of the sums; None for matrices one after the other.
             rows: how many axes of D are its rows: three of a convolution's (N, P, Q, K). The tree
                 then has the matrix (NPQ, K).
 
@@ -82,7 +84,8 @@ class Treed:
         items = visited.fitted(found, y.shape, output_op.problem_size, rows)
         y = visited.joined(_D, "tensor", y, rows)
         element = epilogue.element_accumulator
-        strides = matrix_strides(y.shape, described.layout, sums_alignment(element))
+        if strides is None:
+            strides = matrix_strides(y.shape, described.layout, sums_alignment(element))
         sums = dataclasses.replace(
             y,
             strides=strides,
@@ -191,7 +194,11 @@ class TakesTrees:
         return self.Y
 
     def _summed(
-        self, y: TensorView, described: TensorDescription, inputs: Mapping[str, TensorView]
+        self,
+        y: TensorView,
+        described: TensorDescription,
+        inputs: Mapping[str, TensorView],
+        strides: Ints | None = None,
     ) -> TensorView:
         """What the family's kernels write in place of D: the sums of a visitor tree, or D itself
         where the epilogue is no tree.
@@ -200,11 +207,12 @@ class TakesTrees:
             y: D, (..., M, N).
             described: its type and layout.
             inputs: what the family's kernels read.
+            strides: those of the sums; None for matrices one after the other.
         """
         if not isinstance(self.output_op, VisitorArguments):
             return y
         epilogue = self.operation.description.epilogue
-        self._tree = Treed.of(epilogue, self.output_op, y, described, inputs, self._device)
+        self._tree = Treed.of(epilogue, self.output_op, y, described, inputs, self._device, strides)
         self.output_op.attach(self)
         return self._tree.sums
 

@@ -166,12 +166,11 @@ def card_of(index: int) -> Target:
             f"GPU {index} has compute capability {major}.{minor}, newer than all targets; its"
             f" driver compiles kernels for {typical}"
         )
-    names = cuda_driver().CUdevice_attribute
-    cores = _attribute(index, names.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
-    hertz = 1e3 * _attribute(index, names.CU_DEVICE_ATTRIBUTE_CLOCK_RATE)
-    bits = _attribute(index, names.CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)
+    cores = _attribute(index, "MULTIPROCESSOR_COUNT")
+    hertz = 1e3 * _attribute(index, "CLOCK_RATE")
+    bits = _attribute(index, "GLOBAL_MEMORY_BUS_WIDTH")
     # Data come twice in a cycle; drivers of some cards don't know the clock of their memory.
-    moved = 1e3 * _attribute(index, names.CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) * 2 * bits / 8
+    moved = 1e3 * _attribute(index, "MEMORY_CLOCK_RATE") * 2 * bits / 8
     bandwidth = COPIED_SHARE * moved or typical.gpu.bandwidth
     hertz = hertz or typical.gpu.hertz
     card = dataclasses.replace(typical, shared_bytes=shared_bytes)
@@ -184,7 +183,7 @@ def card_of(index: int) -> Target:
         cores,
         hertz,
         bandwidth=bandwidth,
-        level_2_bytes=_attribute(index, names.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+        level_2_bytes=_attribute(index, "L2_CACHE_SIZE"),
     )
 
 
@@ -217,18 +216,15 @@ def runs_on(target: Target, index: int) -> bool:
 
 def _abilities(index: int) -> tuple[int, int, int]:
     """A GPU's compute capability, major and minor, and the most shared memory of a block."""
-    names = cuda_driver().CUdevice_attribute
-    return (
-        _attribute(index, names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-        _attribute(index, names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
-        _attribute(index, names.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
-    )
+    major, minor = (_attribute(index, f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
+    return major, minor, _attribute(index, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
 
 
-def _attribute(index: int, name: Any) -> int:
+def _attribute(index: int, name: str) -> int:
     driver = cuda_driver()
     handle = check(driver.cuDeviceGet(index), f"opening GPU {index}")
-    found = driver.cuDeviceGetAttribute(name, handle)
+    attribute = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+    found = driver.cuDeviceGetAttribute(attribute, handle)
     return int(check(found, f"asking GPU {index} for its abilities"))
 
 

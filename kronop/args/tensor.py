@@ -8,30 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from kronop.args.frameworks import view
+from kronop.args.frameworks import view as view
 from kronop.args.host import empty_array
-from kronop.args.view import CPU, Device, TensorView
+from kronop.args.view import CPU as CPU
+from kronop.args.view import Device as Device
+from kronop.args.view import TensorView as TensorView
 from kronop.cuda_line import cuda_extra
 from kronop.descriptions.datatype import AnyLayout, DataType, Layout, bfloat16
 from kronop.descriptions.shared import check_memory
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, OutOfMemoryError, installing
 from kronop.late import imported, spec_of
-
-__all__ = [
-    "CPU",
-    "Device",
-    "TensorView",
-    "as_matrix",
-    "beside",
-    "check_element",
-    "check_promise",
-    "describe",
-    "empty",
-    "keeps_promise",
-    "listed",
-    "view",
-]
 
 _MOST_BYTES = 16
 

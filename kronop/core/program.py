@@ -23,18 +23,8 @@ from kronop.args.view import Device
 from kronop.core import prepared
 from kronop.core.addressed import Launches, Product, Reach, Symbols, UnfitError, symbol
 from kronop.core.gathering import is_gathering
-from kronop.core.prepared import Key, surroundings
-
-__all__ = [
-    "Maker",
-    "Program",
-    "Recording",
-    "ScratchMaker",
-    "find",
-    "forget",
-    "repeat",
-    "surroundings",
-]
+from kronop.core.prepared import Key
+from kronop.core.prepared import surroundings as surroundings
 
 _MOST_PROGRAMS, _MOST_CALLS = 256, 64
 # The alignment in bytes that kernels of every target assume of their scratch memory.

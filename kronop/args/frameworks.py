@@ -19,6 +19,7 @@ from kronop.args.strides import Ints, reach
 from kronop.args.view import CPU, Device, TensorView, contiguous_strides
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType
 from kronop.errors import ArgumentError, ElementTypeError, converting
+from kronop.tensors import Tensor
 
 DIFFERENTIABLE = "kronop.torch.gemkm, gekmm and ksmm"
 NESTED = "call .to_padded_tensor(0) first, or pass the tensors of .unbind() one after the other"
@@ -29,7 +30,7 @@ SPREAD = (
 _KNOWN = f"one of {', '.join(TENSOR_TYPES)}"
 
 
-def view(tensor: Any, name: str, differentiable: str = DIFFERENTIABLE) -> TensorView:
+def view(tensor: Tensor, name: str, differentiable: str = DIFFERENTIABLE) -> TensorView:
     """A view of the memory of `tensor`, or `tensor` if it is one. `name` is its name in messages,
     in which `differentiable` are the functions with gradients.
 
@@ -61,13 +62,13 @@ def view(tensor: Any, name: str, differentiable: str = DIFFERENTIABLE) -> Tensor
     )
 
 
-def dims(tensor: Any) -> int:
+def dims(tensor: Tensor) -> int:
     """How many dimensions a tensor has, whether or not kernels read it; 0 of what is none."""
     found: int | None = getattr(tensor, "ndim", None)  # Nested tensors have no shape.
     return len(getattr(tensor, "shape", ())) if found is None else found
 
 
-def check_strided(tensor: Any, name: str) -> None:
+def check_strided(tensor: Tensor, name: str) -> None:
     """Refuses a torch tensor whose elements are not one block with strides."""
     if hasattr(tensor, "to_local"):
         _unreadable(name, "a DTensor", SPREAD)
@@ -107,7 +108,7 @@ def _element_strides(shape: Ints, strides: Ints, size: int) -> Ints | None:
     return tuple([stride // size for stride in strides])
 
 
-def _numpy(array: Any, name: str) -> TensorView:
+def _numpy(array: Tensor, name: str) -> TensorView:
     # Not imported here, which takes 15 ms: masked arrays exist only if it has been imported.
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(array, masked.MaskedArray):
@@ -135,7 +136,7 @@ def _numpy(array: Any, name: str) -> TensorView:
     )
 
 
-def _torch(torch: Any, tensor: Any, name: str, differentiable: str) -> TensorView:
+def _torch(torch: Any, tensor: Tensor, name: str, differentiable: str) -> TensorView:
     check_strided(tensor, name)
     element = _known_element(tensor.dtype, name)
     if tensor.is_cuda:
@@ -192,7 +193,7 @@ def _torch(torch: Any, tensor: Any, name: str, differentiable: str) -> TensorVie
     )
 
 
-def _check_tangent(torch: Any, tensor: Any, name: str, differentiable: str) -> None:
+def _check_tangent(torch: Any, tensor: Tensor, name: str, differentiable: str) -> None:
     """Refuses a tensor with a forward-mode tangent, which the result would silently lack."""
     if _has_tangent(torch, tensor):
         raise ArgumentError(
@@ -204,7 +205,7 @@ def _check_tangent(torch: Any, tensor: Any, name: str, differentiable: str) -> N
         )
 
 
-def _has_tangent(torch: Any, tensor: Any) -> bool:
+def _has_tangent(torch: Any, tensor: Tensor) -> bool:
     forward_ad = torch.autograd.forward_ad
     if forward_ad._current_level < 0 or not torch._C._is_fwd_grad_enabled():
         return False
@@ -235,7 +236,7 @@ def _check_inside(
         )
 
 
-def _cupy(array: Any, name: str) -> TensorView:
+def _cupy(array: Tensor, name: str) -> TensorView:
     element = _known_element(array.dtype, name)
     pointer, shape = array.data.ptr, tuple(array.shape)
     return TensorView(
@@ -251,7 +252,7 @@ def _cupy(array: Any, name: str) -> TensorView:
     )
 
 
-def _cuda_array(tensor: Any, name: str) -> TensorView:
+def _cuda_array(tensor: Tensor, name: str) -> TensorView:
     interface = tensor.__cuda_array_interface__
     missing = [key for key in ("shape", "typestr", "data") if key not in interface]
     if missing:
@@ -316,7 +317,7 @@ def _device_strides(
     return strides
 
 
-def _dlpack(tensor: Any, name: str) -> TensorView:
+def _dlpack(tensor: Tensor, name: str) -> TensorView:
     item = dlpack.read(tensor, name)
     element = TENSOR_TYPES.get(item.type_name)
     if element is None:

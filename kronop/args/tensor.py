@@ -19,11 +19,12 @@ from kronop.descriptions.shared import check_memory
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, OutOfMemoryError, installing
 from kronop.late import imported, spec_of
+from kronop.tensors import Tensor
 
 _MOST_BYTES = 16
 
 
-def listed(value: Any) -> Sequence[Any] | None:
+def listed(value: object) -> Sequence[Tensor] | None:
     """The tensors of a list, a tuple or torch's ParameterList; None if `value` is none of these."""
     if isinstance(value, (list, tuple)):
         return value
@@ -129,7 +130,7 @@ def keeps_promise(item: TensorView, description: TensorDescription) -> bool:
     return not _broken(item, description.layout, description.alignment)
 
 
-def empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
+def empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Tensor:
     """A new row-major tensor of the framework and on the device of `like`.
 
     If `like` is of another framework (read through DLPack), the result is a NumPy array on the
@@ -154,7 +155,7 @@ def empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
         ) from error
 
 
-def _empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
+def _empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Tensor:
     framework = like.framework
     if framework == "dlpack":
         framework = "numpy" if like.device.is_host else device_framework()
@@ -169,7 +170,7 @@ def _empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
         return cupy.empty(shape, _numpy_type(like, element))
 
 
-def beside(array: Any, like: TensorView) -> Any:
+def beside(array: Tensor, like: TensorView) -> Tensor:
     """The values of a NumPy array in a new tensor on the GPU of `like`: of torch if that is, else
     of CuPy."""
     if like.framework == "torch":

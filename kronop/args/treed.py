@@ -28,6 +28,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.frozen import dataclass
+from kronop.tensors import Tensor
 
 _D, _SUMS = "D", "sums"
 Ints = tuple[int, ...]
@@ -109,7 +110,7 @@ class Treed:
         )
 
     @property
-    def results(self) -> tuple[Any, ...]:
+    def results(self) -> tuple[Tensor, ...]:
         """The tensors of the auxiliary results."""
         return tuple(item.owner for item in self.items if item.result)
 
@@ -185,11 +186,11 @@ class TakesTrees:
     operation: OperationLike
     output_op: EpilogueArguments
     _device: Device
-    Y: Any
+    Y: Tensor
     _tree: Treed | None = None
 
     @property
-    def D(self) -> Any:
+    def D(self) -> Tensor:
         """The tensor of the result, by the name that it has for PyCUTLASS and in visitor trees."""
         return self.Y
 

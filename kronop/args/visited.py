@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from kronop.args.checks import check_writable
 from kronop.args.frameworks import DIFFERENTIABLE
@@ -19,6 +18,7 @@ from kronop.descriptions.visitor import Result, VisitorEpilogue
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError
 from kronop.frozen import dataclass
+from kronop.tensors import Tensor
 
 Ints = tuple[int, ...]
 OVER = "mn"
@@ -44,7 +44,7 @@ class Visited:
     view: TensorView
     described: TensorDescription
     result: Result | None
-    owner: Any
+    owner: Tensor
 
     @property
     def key(self) -> str:
@@ -57,7 +57,7 @@ class Visited:
         return _AXES[self.kind]
 
 
-def taken(output_op: VisitorArguments, D: Any, others: Mapping[str, Any]) -> Any:
+def taken(output_op: VisitorArguments, D: Tensor, others: Mapping[str, Tensor]) -> Tensor:
     """The tensor of D, or None for a new one.
 
     Args:

@@ -19,6 +19,7 @@ from kronop.compiler import Kernel
 from kronop.compiler.tensor_maps import write_block
 from kronop.frozen import dataclass
 from kronop.tensor_map import TensorMap
+from kronop.tensors import Tensor
 
 # The symbolic address of slot i is ((i + 1) << 48) + _MIDDLE: offsets of either sign then stay
 # within the slot's own range of 2^48 addresses.
@@ -88,14 +89,14 @@ class Reach:
         ends: (index in `tensors`, bytes from the tensor's address to the end of its memory).
     """
 
-    def __init__(self, tensors: Sequence[Any], ends: Iterable[tuple[int, int]]) -> None:
+    def __init__(self, tensors: Sequence[Tensor], ends: Iterable[tuple[int, int]]) -> None:
         self._ends = tuple(
             (place, above, tensors[place].element_size())
             for place, above in ends
             if hasattr(tensors[place], "untyped_storage")
         )
 
-    def holds(self, tensors: Sequence[Any]) -> bool:
+    def holds(self, tensors: Sequence[Tensor]) -> bool:
         """Whether the storages of these tensors, of the same shapes, are large enough."""
         for place, above, size in self._ends:
             tensor = tensors[place]

@@ -28,6 +28,7 @@ from kronop.args.view import Device, TensorView, contiguous_strides
 from kronop.core import winners
 from kronop.core.addressed import Product, Reach, Symbols, UnfitError
 from kronop.core.gathering import is_gathering
+from kronop.tensors import Tensor
 
 # Bounds of the memory that remembered calls hold, in tensors and launches. With more tensors in a
 # call the checks cost little beside the work.
@@ -59,7 +60,7 @@ class Call:
 
     def __init__(
         self,
-        tensors: Sequence[Any],
+        tensors: Sequence[Tensor],
         addresses: Sequence[int],
         results: int,
         beta: float,
@@ -89,7 +90,7 @@ class Call:
         self._counted = [slot for slot in written if changes.counted((tensors[slot],))]
         self._count_change = changes.counter(tensors[self._counted[0]]) if self._counted else None
 
-    def run(self, tensors: list[Any], addresses: list[int]) -> Any:
+    def run(self, tensors: list[Tensor], addresses: list[int]) -> Any:
         """The result, or the list of them where there are several; None, with nothing written to
         the caller's memory, if this call must go the long way and be checked.
 
@@ -120,7 +121,7 @@ class Call:
             return None
         return results if len(results) > 1 else results[0]
 
-    def _launch_with_scratch(self, addresses: list[int], stream: int, x: Any) -> bool:
+    def _launch_with_scratch(self, addresses: list[int], stream: int, x: Tensor) -> bool:
         """Launches the product; False if torch's allocator has no room for the scratch memory."""
         product = self.product
         if self._is_host:
@@ -174,7 +175,7 @@ def _bounds(spans: Sequence[_Span], addresses: Sequence[int]) -> list[tuple[int,
     return [(addresses[slot] + below, addresses[slot] + above) for slot, below, above in spans]
 
 
-def _span(slot: int, tensor: Any) -> _Span:
+def _span(slot: int, tensor: Tensor) -> _Span:
     item = view(tensor, "")
     low, high = span(item)
     return slot, low - item.pointer, high - item.pointer
@@ -184,7 +185,7 @@ class Lesson:
     """Records a call that goes the long way, so that later calls can repeat its launches."""
 
     def __init__(
-        self, key: Key, beta: float, tensors: Sequence[Any], addresses: list[int], results: int
+        self, key: Key, beta: float, tensors: Sequence[Tensor], addresses: list[int], results: int
     ) -> None:
         self._key, self._beta, self._tensors, self._given = key, beta, tensors, addresses
         self._results = results
@@ -218,7 +219,7 @@ class Lesson:
         return Call(tensors, self._given, self._results, self._beta, product, makes, *facts)
 
 
-def _maker(item: TensorView, framework: str, result: Any) -> signature.Maker:
+def _maker(item: TensorView, framework: str, result: Tensor) -> signature.Maker:
     """The function that makes a result like this one."""
     if (
         item.framework != framework
@@ -266,7 +267,7 @@ def outdate() -> None:
 
 
 def repeat(
-    form: object, alpha: Any, beta: Any, tensors: list[Any], results: int = 1
+    form: object, alpha: Any, beta: Any, tensors: list[Tensor], results: int = 1
 ) -> tuple[Any, Lesson | None]:
     """(the result, None) if the call was repeated; else (None, lesson), with nothing written.
 
@@ -289,7 +290,7 @@ def repeat(
     return None, _lesson(key, beta, tensors, addresses, results)
 
 
-def find(form: object, alpha: Any, beta: Any, tensors: Sequence[Any]) -> Call | None:
+def find(form: object, alpha: Any, beta: Any, tensors: Sequence[Tensor]) -> Call | None:
     """The remembered call for these arguments, or None; the arguments are those of `repeat`."""
     known = recognise(form, alpha, beta, tensors)
     call = None if known is None else _calls.get(known[0])
@@ -308,7 +309,7 @@ def surroundings() -> tuple[Any, ...]:
 
 
 def _lesson(
-    key: Key, beta: float, tensors: Sequence[Any], addresses: list[int], results: int
+    key: Key, beta: float, tensors: Sequence[Tensor], addresses: list[int], results: int
 ) -> Lesson | None:
     """A lesson from the second call with a signature on; None for the first.
 
@@ -328,7 +329,7 @@ def _lesson(
 
 
 def recognise(
-    form: object, alpha: Any, beta: Any, tensors: Sequence[Any], results: int = 1
+    form: object, alpha: Any, beta: Any, tensors: Sequence[Tensor], results: int = 1
 ) -> tuple[Key, list[int]] | None:
     """(the call's signature, the tensors' addresses); None if the call must go the long way.
 

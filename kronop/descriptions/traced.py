@@ -32,7 +32,7 @@ class Trace:
     def input(self, name: str) -> Traced:
         return self.value(variable(name))
 
-    def apply(self, operation: str, *operands: Any) -> Traced:
+    def apply(self, operation: str, *operands: object) -> Traced:
         """A value of these operands: values of this trace, or numbers.
 
         Raises:
@@ -58,7 +58,7 @@ class Trace:
             frame = frame.f_back
         self._frame = self._frame or frame
 
-    def lifted(self, operation: str, item: Any) -> Expression:
+    def lifted(self, operation: str, item: object) -> Expression:
         """An operand of an operation; see `apply`."""
         if isinstance(item, Traced):
             if item.trace is self:
@@ -118,41 +118,43 @@ class Traced:
     def __repr__(self) -> str:
         return f"<a value of an epilogue: {self.expression.operation}>"
 
-    def through(self, function: Callable[[Expression], Expression], **others: Any) -> Traced:
+    def through(self, function: Callable[[Expression], Expression], **others: object) -> Traced:
         """A function of this value; `others` are further inputs that its expression names."""
         inputs = {name: self.trace.lifted(name, item) for name, item in others.items()}
         inputs["x"] = self.expression
         return self.trace.value(_of_inputs(function(variable("x")), inputs))
 
-    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **named: Any) -> Traced:
+    def __array_ufunc__(
+        self, function: Any, method: str, *inputs: object, **named: object
+    ) -> Traced:
         """NumPy's own scalars leave their operators to this; its other functions are refused."""
         operation = _OF_NUMPY.get(function.__name__)
         if method != "__call__" or named or operation is None:
             return self._unknown()
         return self.trace.apply(operation, *inputs)
 
-    def __add__(self, other: Any) -> Traced:
+    def __add__(self, other: object) -> Traced:
         return self.trace.apply("add", self, other)
 
-    def __radd__(self, other: Any) -> Traced:
+    def __radd__(self, other: object) -> Traced:
         return self.trace.apply("add", other, self)
 
-    def __sub__(self, other: Any) -> Traced:
+    def __sub__(self, other: object) -> Traced:
         return self.trace.apply("subtract", self, other)
 
-    def __rsub__(self, other: Any) -> Traced:
+    def __rsub__(self, other: object) -> Traced:
         return self.trace.apply("subtract", other, self)
 
-    def __mul__(self, other: Any) -> Traced:
+    def __mul__(self, other: object) -> Traced:
         return self.trace.apply("multiply", self, other)
 
-    def __rmul__(self, other: Any) -> Traced:
+    def __rmul__(self, other: object) -> Traced:
         return self.trace.apply("multiply", other, self)
 
-    def __truediv__(self, other: Any) -> Traced:
+    def __truediv__(self, other: object) -> Traced:
         return self.trace.apply("divide", self, other)
 
-    def __rtruediv__(self, other: Any) -> Traced:
+    def __rtruediv__(self, other: object) -> Traced:
         return self.trace.apply("divide", other, self)
 
     def __neg__(self) -> Traced:

@@ -62,10 +62,8 @@ class Placed:
     @property
     def moving(self) -> Ints:
         """The same, with 0 for extents of 1."""
-        pairs = zip(self.shape, self.strides, strict=True)
-        return tuple(stride if extent > 1 else 0 for extent, stride in pairs)[
-            len(self.shape) - self.inner :
-        ]
+        pairs = zip(self.shape[len(self.shape) - self.inner :], self.own, strict=True)
+        return tuple(stride if extent > 1 else 0 for extent, stride in pairs)
 
     def steps(self, lead: Ints) -> Ints:
         """The strides of leading dimensions to which its own broadcast; 0 for what repeats."""

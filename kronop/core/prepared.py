@@ -147,7 +147,7 @@ class Call:
         """Whether the bounds of a result of the caller overlap those of an operand that is read, or
         of another result."""
         if len(self._written) > 1:
-            return _is_crossed(*(_bounds(of, addresses) for of in (self._read, self._written)))
+            return _is_crossed(self._read, self._written, addresses)
         ((slot, below, above),) = self._written
         low, high = addresses[slot] + below, addresses[slot] + above
         for slot, below, above in self._read:
@@ -157,10 +157,13 @@ class Call:
         return False
 
 
-def _is_crossed(read: list[tuple[int, int]], written: list[tuple[int, int]]) -> bool:
+def _is_crossed(read: list[_Span], written: list[_Span], addresses: Sequence[int]) -> bool:
     """Whether memory that is written overlaps other memory."""
-    every = [(*bounds, False) for bounds in read]
-    every += [(*bounds, True) for bounds in written]
+    every = [
+        (addresses[slot] + below, addresses[slot] + above, is_written)
+        for spans, is_written in ((read, False), (written, True))
+        for slot, below, above in spans
+    ]
     end = end_of_written = 0
     for low, high, is_written in sorted(every):
         if low < (end if is_written else end_of_written):
@@ -169,10 +172,6 @@ def _is_crossed(read: list[tuple[int, int]], written: list[tuple[int, int]]) -> 
         if is_written:
             end_of_written = high
     return False
-
-
-def _bounds(spans: Sequence[_Span], addresses: Sequence[int]) -> list[tuple[int, int]]:
-    return [(addresses[slot] + below, addresses[slot] + above) for slot, below, above in spans]
 
 
 def _span(slot: int, tensor: Tensor) -> _Span:

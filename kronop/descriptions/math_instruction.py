@@ -65,11 +65,7 @@ class MathOperation(enum.Enum):
 
 
 _MA, _SATURATE = MathOperation.multiply_add, MathOperation.multiply_add_saturate
-_FAST = (
-    MathOperation.multiply_add_fast_f32,
-    MathOperation.multiply_add_fast_f16,
-    MathOperation.multiply_add_fast_bf16,
-)
+_OF_FLOATS = tuple(item for item in MathOperation if item is not _SATURATE)
 _SIMT_SHAPE = (1, 1, 1)
 
 # Rows: class, shape, operand types, accumulator types, operations. The first two Simt rows and the
@@ -90,13 +86,7 @@ _VALID: tuple[_Row, ...] = (
     (OpClass.Simt, _SIMT_SHAPE, (int32, int8), (int32,), (_MA,)),
     (OpClass.Simt, _SIMT_SHAPE, (int64,), (int64,), (_MA,)),
     (OpClass.TensorOp, (8, 8, 4), (float64,), (float64,), (_MA,)),
-    (
-        OpClass.TensorOp,
-        (16, 8, 8),
-        (float32, tfloat32, float16, bfloat16),
-        (float32,),
-        (_MA, *_FAST),
-    ),
+    (OpClass.TensorOp, (16, 8, 8), (float32, tfloat32, float16, bfloat16), (float32,), _OF_FLOATS),
     (OpClass.TensorOp, (16, 8, 16), (float16,), (float16, float32), (_MA,)),
     (OpClass.TensorOp, (16, 8, 16), (bfloat16,), (float32,), (_MA,)),
     (OpClass.TensorOp, (16, 8, 32), (int8,), (int32,), (_SATURATE, _MA)),

@@ -102,6 +102,17 @@ _OF_NUMPY = {name: name for name in ("add", "subtract", "multiply", "divide")}
 _OF_NUMPY["true_divide"] = "divide"
 
 
+_Operator = Callable[["Traced", object], "Traced"]
+
+
+def _operators(operation: str) -> tuple[_Operator, _Operator]:
+    """The methods of an operator: with the value on its left, and on its right."""
+    return (
+        lambda self, other: self.trace.apply(operation, self, other),
+        lambda self, other: self.trace.apply(operation, other, self),
+    )
+
+
 class Traced:
     """A value of an epilogue that is being traced: an input, a constant or what was computed.
 
@@ -133,29 +144,10 @@ class Traced:
             return self._unknown()
         return self.trace.apply(operation, *inputs)
 
-    def __add__(self, other: object) -> Traced:
-        return self.trace.apply("add", self, other)
-
-    def __radd__(self, other: object) -> Traced:
-        return self.trace.apply("add", other, self)
-
-    def __sub__(self, other: object) -> Traced:
-        return self.trace.apply("subtract", self, other)
-
-    def __rsub__(self, other: object) -> Traced:
-        return self.trace.apply("subtract", other, self)
-
-    def __mul__(self, other: object) -> Traced:
-        return self.trace.apply("multiply", self, other)
-
-    def __rmul__(self, other: object) -> Traced:
-        return self.trace.apply("multiply", other, self)
-
-    def __truediv__(self, other: object) -> Traced:
-        return self.trace.apply("divide", self, other)
-
-    def __rtruediv__(self, other: object) -> Traced:
-        return self.trace.apply("divide", other, self)
+    __add__, __radd__ = _operators("add")
+    __sub__, __rsub__ = _operators("subtract")
+    __mul__, __rmul__ = _operators("multiply")
+    __truediv__, __rtruediv__ = _operators("divide")
 
     def __neg__(self) -> Traced:
         return self.trace.apply("multiply", self, -1.0)

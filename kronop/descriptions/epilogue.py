@@ -158,17 +158,10 @@ class Epilogue:
                 if named
                 else "leave out the last ones",
             )
-        given = [
-            scalar(name, value, self.element_epilogue)
-            for name, value in zip(self.scalar_names, scalars, strict=False)
-        ]
-        rest = [
-            scalar(name, value, self.element_epilogue)
-            for name, value in zip(
-                self.scalar_names[len(given) :], self._defaults[len(given) :], strict=True
-            )
-        ]
-        return EpilogueArguments(tuple(given + rest), has_beta=len(given) > 1)
+        values = (*scalars, *self._defaults[len(scalars) :])
+        pairs = zip(self.scalar_names, values, strict=True)
+        checked = tuple([scalar(name, value, self.element_epilogue) for name, value in pairs])
+        return EpilogueArguments(checked, has_beta=len(scalars) > 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def check_accumulator(element: object, subject: str, *, half_sums: bool = True) 
     if not isinstance(element, DataType) or element not in valid:
         raise DescriptionError(
             subject,
-            expected=f"one of {', '.join(item.name for item in valid)}",
+            expected=f"one of {', '.join(map(repr, valid))}",
             got=repr(element),
             hint="8-bit and 16-bit floats accumulate in float32, with"
             " kronop.MathInstruction.simt(element) for example, int8 in int32",

@@ -60,7 +60,7 @@ class TensorDescription:
         if not isinstance(self.element, DataType) or self.element.name not in TENSOR_TYPES:
             raise DescriptionError(
                 "element",
-                expected=f"one of {', '.join(TENSOR_TYPES)}",
+                expected=f"one of {', '.join(map(repr, TENSOR_TYPES.values()))}",
                 got=repr(self.element),
                 hint="a tensor must have one of these types",
             )

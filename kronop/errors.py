@@ -13,7 +13,7 @@ from typing import Any
 
 from kronop.late import imported
 
-_MOST_SHOWN = 400
+_MOST_SHOWN = 240
 
 
 class KronopError(Exception):

@@ -57,6 +57,8 @@ class Arguments(TakesOperands, TakesTurns, abc.ABC):
         **tensors: Any,
     ) -> None:
         """`tensors`: those of `operands`, unless a family accepts them when it knows more."""
+        if unknown := tensors.keys() - {item.name for item in self.operands}:
+            raise TypeError(f"{type(self).__name__} takes no argument {min(unknown)!r}")
         self._description = description_of(operation, self.describes, self.made_for)
         self.operation = operation
         self.output_op = check_scalars(operation, output_op)

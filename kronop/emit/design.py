@@ -44,7 +44,8 @@ class Instantiation:
 
     Attributes:
         header: the header to include, as in the quoted include.
-        template: the function template, `kronop::kron_tile`; its only argument is the trait struct.
+        template: the function template, whose only argument is the trait struct; "" for the one
+            with the header's name, `kronop::kron_tile` of "kron_tile.cuh".
         parameters: C++ name of the parameter struct in that header.
         types: alias -> C++ type, in the trait struct.
         constants: name -> value, in the trait struct; a tuple becomes an array. Values that follow
@@ -57,7 +58,7 @@ class Instantiation:
     """
 
     header: str
-    template: str
+    template: str = ""
     parameters: str
     types: tuple[tuple[str, str], ...]
     constants: tuple[tuple[str, Constant], ...]
@@ -67,6 +68,13 @@ class Instantiation:
     functors: tuple[Functor, ...] = ()
     cuda_headers: bool = False
     cutlass_headers: bool = False
+
+
+def named(values: object, names: str) -> tuple[tuple[str, Constant], ...]:
+    """Attributes as constants of a trait struct: "tile_m" is its `kTileM`."""
+    return tuple(
+        (f"k{name.title().replace('_', '')}", getattr(values, name)) for name in names.split()
+    )
 
 
 @functools.cache

@@ -87,6 +87,7 @@ class HostDesign(Design):
             threads are worth starting.
     """
 
+    threads = 0
     __slots__ = ()
 
     package: ClassVar[str]
@@ -108,10 +109,6 @@ class HostDesign(Design):
     @property
     def epilogue(self) -> Epilogue:
         return self.work.epilogue
-
-    @property
-    def threads(self) -> int:
-        return 0
 
     @property
     def arguments(self) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from kronop.emit.cuda.contraction.design import (
 )
 from kronop.emit.cuda.contraction.mma_room import SLAB, MmaRoom
 from kronop.emit.cuda.operands import View
-from kronop.emit.design import Constant
+from kronop.emit.design import Constant, named
 from kronop.frozen import dataclass, derived
 from kronop.late import imported
 from kronop.machine import BLOCK_THREADS, REGISTERS, THREAD_REGISTERS
@@ -28,7 +28,6 @@ class MmaContract(MmaRoom):
     """A contraction by the tensor cores of warps."""
 
     header: ClassVar[str] = "kronop/contract_mma.cuh"
-    template: ClassVar[str] = "kronop::contract_mma"
     styles = (*ContractDesign.styles, "plain", "split", "along k")
 
     def style(self, target: Target) -> Iterator[str]:
@@ -83,24 +82,17 @@ class MmaContract(MmaRoom):
         return (
             ("kThreads", self.threads),
             ("kBlocks", operands.affordable_blocks(blocks, self.threads, self.registers)),
-            ("kStages", self.stages),
-            ("kLanes", self.lanes),
+            *named(self, "stages lanes"),
             ("kTileM", self.m),
             ("kTileN", self.n),
             ("kTileK", self.k),
-            ("kWarpLanes", self.warp_lanes),
-            ("kWarpM", self.warp_m),
-            ("kWarpN", self.warp_n),
+            *named(self, "warp_lanes warp_m warp_n"),
             ("kWarpsLanes", along_lanes),
             ("kWarpsM", along_m),
             ("kWarpsN", along_n),
             ("kWarpsK", along_k),
             ("kSplit", bool(work.splits)),
-            ("kContracted", work.contracted),
-            ("kProduced", work.produced),
-            ("kXOrder", int(work.x_order)),
-            ("kWOrder", int(work.w_order)),
-            ("kYOrder", int(work.y_order)),
+            *named(work, "contracted produced x_order w_order y_order"),
             ("kXVector", x_vector),
             ("kWVector", w_vector),
             ("kXPairs", self.pairs[0]),

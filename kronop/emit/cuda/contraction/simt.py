@@ -9,7 +9,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.design import ContractDesign, offsets_bytes
 from kronop.emit.cuda.contraction.work import Order
 from kronop.emit.cuda.machine import bytes_of_multiply_adds, memory_rate
-from kronop.emit.design import Constant
+from kronop.emit.design import Constant, named
 from kronop.frozen import dataclass, derived
 from kronop.machine import BLOCK_THREADS, REGISTERS, THREAD_REGISTERS, WARP
 from kronop.target import Target
@@ -134,18 +134,12 @@ class SimtContract(ContractDesign):
         return (
             ("kThreads", self.threads),
             ("kBlocks", operands.affordable_blocks(blocks, self.threads, self.registers)),
-            ("kStages", self.stages),
-            ("kLanes", self.lanes),
+            *named(self, "stages lanes"),
             ("kTileM", self.m),
             ("kTileN", self.n),
             ("kTileK", self.k),
-            ("kThreadM", self.thread_m),
-            ("kThreadN", self.thread_n),
-            ("kContracted", work.contracted),
-            ("kProduced", work.produced),
-            ("kXOrder", int(work.x_order)),
-            ("kWOrder", int(work.w_order)),
-            ("kYOrder", int(work.y_order)),
+            *named(self, "thread_m thread_n"),
+            *named(work, "contracted produced x_order w_order y_order"),
             ("kXVector", x_vector),
             ("kWVector", w_vector),
             ("kYVector", y_vector),

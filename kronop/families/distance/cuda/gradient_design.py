@@ -10,7 +10,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.emit.design import Design, Instantiation, named, package_folder
 from kronop.families.distance import gradient_parts
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_description import GradientProblem
@@ -85,18 +85,13 @@ class GradientTile(GradientKernel):
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="gradient_tile.cuh",
-            template="kronop::gradient_tile",
             parameters=gradient_parts.parameters_of(operands.scalar_fields(self.epilogue)),
             types=operands.element_types(self.math, self.source, self.output, self.epilogue),
             constants=(
-                ("kThreads", self.threads),
-                ("kBlocks", self.blocks),
-                ("kPower", int(self.power)),
-                ("kOutputs", self.outputs),
+                *named(self, "threads blocks power outputs"),
                 ("kTileN", self.tile[0]),
                 ("kTileM", self.tile[1]),
-                ("kThreadsM", self.threads_m),
-                ("kDepth", self.depth),
+                *named(self, "threads_m depth"),
                 ("kStages", _STAGES),
             ),
             folders=(package_folder(__package__),),

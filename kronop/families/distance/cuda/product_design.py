@@ -12,7 +12,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.emit.cuda import operands
-from kronop.emit.design import Instantiation, InWorkspace, package_folder
+from kronop.emit.design import Instantiation, InWorkspace, named, package_folder
 from kronop.families.distance import parts
 from kronop.families.distance.cuda.product_places import PackedLayout, PlacedProduct, packed_batch
 from kronop.families.distance.form import Form, TermKind
@@ -158,7 +158,6 @@ class ProductTile(ProductKernel):
         form, (tile_m, tile_n) = self.form, self.tile
         return Instantiation(
             header="product_tile.cuh",
-            template="kronop::product_tile",
             parameters=self.parameters,
             types=(("Input", self.source.cxx), *self.types),
             constants=(
@@ -166,15 +165,11 @@ class ProductTile(ProductKernel):
                 ("kBlocks", self.blocks),
                 *terms_of(form),
                 *counts_of(form),
-                ("kThreadM", self.thread_m),
-                ("kThreadN", self.thread_n),
+                *named(self, "thread_m thread_n"),
                 ("kWarpsN", THREADS // 32 // self.warps_m),
                 ("kTileM", tile_m),
                 ("kTileN", tile_n),
-                ("kSlab", self.slab),
-                ("kColumns", self.columns),
-                ("kTogether", self.together),
-                ("kEither", self.either),
+                *named(self, "slab columns together either"),
             ),
             folders=(package_folder(__package__),),
             functors=parts.functors_of(form, self.math.element_accumulator, "Numbers"),

@@ -11,7 +11,7 @@ from kronop.descriptions.datatype import DataType, float32
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
 from kronop.emit.cuda import operands
-from kronop.emit.design import Instantiation, InWorkspace, package_folder
+from kronop.emit.design import Instantiation, InWorkspace, named, package_folder
 from kronop.families.distance import parts
 from kronop.families.distance.cuda.product_design import (
     THREADS,
@@ -101,7 +101,6 @@ class ProductMeasure(_OfPoints):
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="product_measure.cuh",
-            template="kronop::product_measure",
             parameters="kronop::ProductMeasureParameters",
             types=(("Input", self.source.cxx),),
             constants=(("kThreads", THREADS), ("kBlocks", 1), ("kDepth", self.depth)),
@@ -138,14 +137,12 @@ class ProductHalves(_OfPoints):
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="product_halves.cuh",
-            template="kronop::product_halves",
             parameters="kronop::ProductHalvesParameters",
             types=(("Input", self.source.cxx),),
             constants=(
                 ("kThreads", THREADS),
                 ("kBlocks", 1),
-                ("kDepth", self.depth),
-                ("kStacked", self.stacked),
+                *named(self, "depth stacked"),
                 ("kRows", ROWS),
                 ("kWarpRows", self.warp_rows),
             ),
@@ -213,22 +210,17 @@ class ProductMma(ProductKernel):
         tile_m, tile_n = self.tile
         return Instantiation(
             header="product_mma.cuh",
-            template="kronop::product_mma",
             parameters=self.parameters,
             types=self.types,
             constants=(
                 ("kThreads", THREADS),
                 ("kBlocks", self.blocks),
                 *counts_of(self.form),
-                ("kThreadM", self.thread_m),
-                ("kWarpRows", self.warp_rows),
+                *named(self, "thread_m warp_rows"),
                 ("kWarpsN", 1),
                 ("kTileM", tile_m),
                 ("kTileN", tile_n),
-                ("kDepth", self.depth),
-                ("kUnroll", self.unroll),
-                ("kStacked", self.stacked),
-                ("kColumns", self.columns),
+                *named(self, "depth unroll stacked columns"),
                 ("kTogether", self.instead.together),
                 ("kEither", True),
             ),

@@ -52,7 +52,6 @@ class ProductPack(InWorkspace):
         accumulator = self.math.element_accumulator.cxx
         return Instantiation(
             header="product_pack.cuh",
-            template="kronop::product_pack",
             parameters="kronop::ProductPackParameters",
             types=(("Input", self.source.cxx), ("Accumulator", accumulator)),
             constants=(("kThreads", _THREADS), ("kBlocks", 1), ("kPiece", _PIECE)),
@@ -125,7 +124,6 @@ class ProductSum(Design):
         scalar = operands.scalar_kind(self.epilogue).cxx
         return Instantiation(
             header="product_sum.cuh",
-            template="kronop::product_sum",
             parameters=f"kronop::ProductSumParameters<{scalar}>",
             types=operands.element_types(self.math, self.source, self.output, self.epilogue),
             constants=(

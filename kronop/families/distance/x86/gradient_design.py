@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from kronop.artifacts import KernelSignature, Launch
-from kronop.emit.design import Instantiation, package_folder
+from kronop.emit.design import Instantiation, named, package_folder
 from kronop.emit.x86 import planning
 from kronop.families.distance import gradient_parts
 from kronop.families.distance.form import TermKind
@@ -42,11 +42,7 @@ class GradientTiles(RegisterTiles):
             parameters=gradient_parts.parameters_of(self._scalars),
             types=self.types,
             constants=(
-                ("kPower", int(self.power)),
-                ("kOutputs", self.outputs),
-                ("kWidth", self.width),
-                ("kRows", self.rows),
-                ("kVectors", self.vectors),
+                *named(self, "power outputs width rows vectors"),
                 ("kDepth", _SLAB_BYTES // self.math.element_accumulator.bytes),
                 ("kBlockRows", _BLOCK_ROWS),
                 ("kBlockLanes", _BLOCK_LANES),

@@ -55,7 +55,6 @@ class ProductTiles(RegisterTiles):
         counts = f"{parts.room(form.values)}, {parts.room(form.vectors)}, {scalars.count}"
         return Instantiation(
             header="product.hpp",
-            template="kronop::product",
             parameters=f"kronop::ProductParameters<{counts}, {scalars.scalar.cxx}>",
             types=(*self.types, self.lanes),
             constants=(

@@ -20,7 +20,7 @@ from kronop.emit.cuda.machine import (
     memory_bytes_per_cycle,
 )
 from kronop.emit.cuda.visit_sums import shares_of_join
-from kronop.emit.design import Constant, Instantiation, package_folder
+from kronop.emit.design import Constant, Instantiation, named, package_folder
 from kronop.emit.visit_design import repeating
 from kronop.families.gemm.cuda import warp_group_cost, warp_group_stored, warp_group_visitor
 from kronop.families.gemm.cuda.blocks import TREE_STYLES, GemmDesign
@@ -68,6 +68,7 @@ class GemmWarpGroup(GemmDesign):
             that of pairs: see `warp_group_split`.
     """
 
+    threads = _TEAM * (_TEAMS + 1)
     styles: ClassVar[tuple[str, ...]] = (
         *("shared tiles", "tiles in turn", "clusters", "A along M", "B along N"),
         *("2-byte elements", "TF32", "int8", "8-bit floats", "swapped", "three TF32 products"),
@@ -97,10 +98,6 @@ class GemmWarpGroup(GemmDesign):
         split = " of operands in two planes" if self.split else ""
         tiles = f"tiles of {self.m} x {self.n} {teams}"
         return f"warp groups{split}, {tiles}, {self.stages} stages{clusters}"
-
-    @property
-    def threads(self) -> int:
-        return _TEAM * (_TEAMS + 1)
 
     @property
     def sizes(self) -> str:
@@ -213,7 +210,6 @@ class GemmWarpGroup(GemmDesign):
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="gemm_warp_group.cuh",
-            template="kronop::gemm_warp_group",
             parameters=self._parameters,
             types=(
                 ("Input", self.source.cxx),
@@ -225,17 +221,12 @@ class GemmWarpGroup(GemmDesign):
                 ("kBlocks", 1),
                 ("kTileM", self.m),
                 ("kTileN", self.n),
-                ("kStages", self.stages),
-                ("kLines", self.lines),
-                ("kCluster", self.cluster),
+                *named(self, "stages lines cluster"),
                 ("kBand", _BAND // self.cluster),
                 ("kSharedBytes", self.shared_bytes),
                 ("kCopyRegisters", _COPY_REGISTERS),
                 ("kProductRegisters", _PRODUCT_REGISTERS),
-                ("kAlternate", self.alternate),
-                ("kTurnedA", self.turned_a),
-                ("kTurnedB", self.turned_b),
-                ("kSplit", self.split),
+                *named(self, "alternate turned_a turned_b split"),
                 *self._end,
             ),
             cluster=self.cluster,

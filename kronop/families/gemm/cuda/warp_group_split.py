@@ -54,28 +54,19 @@ class SplitProblem:
 class GemmSplit(InWorkspace):
     """A kernel that splits one operand."""
 
-    @property
-    def threads(self) -> int:
-        return _THREADS
-
-    @property
-    def shared_bytes(self) -> int:
-        return 4 * _TILE * (_TILE + 1)
-
-    @property
-    def signature(self) -> KernelSignature:
-        return KernelSignature(
-            "GemmSplitParameters",
-            (
-                *(Field(name, Scalar.POINTER) for name in ("from", "to")),
-                *(Field(name, Scalar.INT64) for name in _NUMBERS),
-            ),
-        )
+    threads = _THREADS
+    shared_bytes = 4 * _TILE * (_TILE + 1)
+    signature = KernelSignature(
+        "GemmSplitParameters",
+        (
+            *(Field(name, Scalar.POINTER) for name in ("from", "to")),
+            *(Field(name, Scalar.INT64) for name in _NUMBERS),
+        ),
+    )
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="gemm_split.cuh",
-            template="kronop::gemm_split",
             parameters="kronop::GemmSplitParameters",
             types=(),
             constants=(("kThreads", _THREADS), ("kBlocks", _RESIDENT)),

@@ -57,7 +57,6 @@ class CutlassGemm(CutlassTile):
         scalar = operands.scalar_kind(self.epilogue).cxx
         return Instantiation(
             header="cutlass_gemm.cuh",
-            template="kronop::cutlass_gemm",
             parameters=f"kronop::CutlassParameters<{scalar}>",
             types=self._types(),
             constants=self._constants(),

@@ -11,7 +11,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, NOTHING, padded
 from kronop.descriptions.visitor import VisitorEpilogue
-from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.emit.design import Design, Instantiation, named, package_folder
 from kronop.emit.visit_design import visited_values
 from kronop.emit.x86 import planning
 from kronop.families.gemm.description import GemmProblem
@@ -40,6 +40,8 @@ class HostGemm(Design):
         depth: the most elements of k that are packed at once.
     """
 
+    threads = 0
+    shared_bytes = 0
     ends: ClassVar[tuple[str, ...]] = ("Y along rows", "Y along columns")
     template: ClassVar[str]
     header: ClassVar[str]
@@ -84,14 +86,6 @@ class HostGemm(Design):
     @abstractmethod
     def seconds(self, size: GemmSize, target: Target) -> float:
         """Modelled time of one thread for a problem of that size."""
-
-    @property
-    def threads(self) -> int:
-        return 0
-
-    @property
-    def shared_bytes(self) -> int:
-        return 0
 
     @property
     def width(self) -> int:
@@ -144,8 +138,7 @@ class HostGemm(Design):
                 ("Accumulator", self.accumulator.cxx),
             ),
             constants=(
-                ("kBlockRows", self.block_rows),
-                ("kWidth", self.width),
+                *named(self, "block_rows width"),
                 *self._constants,
             ),
             folders=(package_folder(__package__),),
@@ -235,6 +228,7 @@ class VectorGemm(HostGemm):
         vectors: vectors of columns of a tile.
     """
 
+    unit = 1
     styles: ClassVar[tuple[str, ...]] = (
         "operands as they are",
         "operands converted",
@@ -253,10 +247,6 @@ class VectorGemm(HostGemm):
     @property
     def tile(self) -> tuple[int, int]:
         return self.rows, self.width * self.vectors
-
-    @property
-    def unit(self) -> int:
-        return 1
 
     @property
     def packed_bytes(self) -> int:

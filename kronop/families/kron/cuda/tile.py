@@ -10,7 +10,7 @@ from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.cuda import operands
-from kronop.emit.design import ENDS, Constant
+from kronop.emit.design import ENDS, Constant, named
 from kronop.families.kron.cuda.banks import Phase, TileLayout, padding
 from kronop.families.kron.cuda.pass_design import (
     TiledPass,
@@ -185,8 +185,7 @@ class KronTile(TiledPass):
             ("kBlocks", self.blocks(target)),
             ("kXVector", x_vector),
             ("kYVector", y_vector),
-            ("kPadShift", self.pad_shift),
-            ("kPadAdds", self.pad_adds),
+            *named(self, "pad_shift pad_adds"),
             *self._tile_constants(),
             *_phase_constants(self.phases, self.work.accumulator),
         )
@@ -196,8 +195,7 @@ class KronTile(TiledPass):
         shape, layout = self.work.shape, self.layout
         factors_at = offset_bytes(self.rows)
         return (
-            ("kRows", self.rows),
-            ("kColumns", self.columns),
+            *named(self, "rows columns"),
             ("kContracted", tuple(p for p, _ in shape.factors)),
             ("kProduced", tuple(q for _, q in shape.factors)),
             ("kStride", layout.strides),

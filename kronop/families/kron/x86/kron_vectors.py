@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from kronop.emit.design import ENDS, Constant
+from kronop.emit.design import ENDS, Constant, named
 from kronop.emit.x86.planning import aligned, keeps_sums, panel_elements
 from kronop.families.kron.x86.kron_design import KronDesign
 from kronop.families.kron.x86.kron_parts import Kind, Pass
@@ -124,8 +124,7 @@ class KronVectors(KronDesign):
         every = [tiles[index] for index in range(len(self.digits))]
         return (
             ("kWidth", self.work.width),
-            ("kRowTile", self.row_tile),
-            ("kState", self.state),
+            *named(self, "row_tile state"),
             *self.digit_constants,
             ("kPanel", tuple(tile.panel for tile in every)),
             ("kTileRows", tuple(tile.rows for tile in every)),

@@ -15,7 +15,7 @@ from kronop.emit.cuda.contraction import banks
 from kronop.emit.cuda.contraction.design import offsets_bytes
 from kronop.emit.cuda.contraction.mma import MmaContract
 from kronop.emit.cuda.contraction.work import ORDERS, ROW_AXES, Contraction, Order, orders
-from kronop.emit.design import Constant, Design, Instantiation, package_folder
+from kronop.emit.design import Constant, Design, Instantiation, named, package_folder
 from kronop.families.ksparse.chain_description import KSparseChainProblem
 from kronop.families.ksparse.cuda.product import extents_of, matrix_view, weights_view
 from kronop.frozen import dataclass, derived
@@ -213,7 +213,6 @@ class ChainMma(Design):
         one, other, scalar = self.first.work, self.second.work, operands.scalar_kind(self.epilogue)
         return Instantiation(
             header="chain_mma.cuh",
-            template="kronop::chain_mma",
             parameters=f"kronop::ChainParameters<{scalar.cxx}>",
             types=operands.element_types(one.math, one.source, other.output, self.epilogue),
             constants=self._constants(target),
@@ -225,12 +224,10 @@ class ChainMma(Design):
         return (
             ("kThreads", self.threads),
             ("kBlocks", self.blocks(target)),
-            ("kStages", self.stages),
-            ("kResident", self.resident),
+            *named(self, "stages resident"),
             ("kTileM", self.m),
             ("kSplit", bool(one.work.splits)),
-            ("kParts", self.parts),
-            ("kCommonLanes", self.common_lanes),
+            *named(self, "parts common_lanes"),
             ("kPartLanes", self.lanes),
             ("kXOrder", int(one.work.x_order)),
             ("kYOrder", int(other.work.y_order)),

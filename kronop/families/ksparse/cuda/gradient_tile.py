@@ -10,7 +10,7 @@ from typing import ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import memory_share, warp_slowness
-from kronop.emit.design import Constant, Instantiation, package_folder
+from kronop.emit.design import Constant, Instantiation, named, package_folder
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums
 from kronop.families.ksparse.cuda.gradient_tile_sums import HALF, TileSums
 from kronop.families.ksparse.cuda.gradient_warp_group_cost import FIXED
@@ -184,7 +184,6 @@ class GradientTile(GradientSums):
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="ksparse_gradient.cuh",
-            template="kronop::ksparse_gradient",
             parameters="kronop::KSparseGradientParameters",
             types=self.types,
             constants=self._constants(target),
@@ -197,21 +196,12 @@ class GradientTile(GradientSums):
             ("kThreads", self.threads),
             ("kBlocks", self.blocks(target)),
             ("kStages", self.stages),
-            ("kP", work.p),
-            ("kQ", work.q),
+            *named(work, "p q"),
             ("kTileP", self.p),
             ("kTileQ", self.q),
-            ("kHalvesP", self.halves_p),
-            ("kHalvesQ", self.halves_q),
-            ("kWarpsP", self.warps_p),
-            ("kWarpsQ", self.warps_q),
-            ("kWarpsK", self.warps_k),
-            ("kAlongSums", work.along_sums),
-            ("kLanes", work.lanes),
-            ("kMatrices", work.matrices),
-            ("kVector", work.vector),
-            ("kPositions", self.positions),
-            ("kAcross", self.across),
+            *named(self, "halves_p halves_q warps_p warps_q warps_k"),
+            *named(work, "along_sums lanes matrices vector"),
+            *named(self, "positions across"),
             ("kBites", self.k // work.bite),
             ("kSteps", work.steps),
             ("kPitchP", _pitch(self.p, work)),

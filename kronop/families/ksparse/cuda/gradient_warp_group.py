@@ -12,7 +12,7 @@ from typing import ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import operands
-from kronop.emit.design import Constant, Instantiation, package_folder
+from kronop.emit.design import Constant, Instantiation, named, package_folder
 from kronop.emit.plan import Step
 from kronop.families.ksparse.cuda.gradient_room import REGISTERS, TEAM, GradientRoom
 from kronop.families.ksparse.cuda.lanes import Apart, LanesProblem, MoveLanes
@@ -102,7 +102,6 @@ class GradientWarpGroup(GradientRoom):
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="gradient_warp_group.cuh",
-            template="kronop::gradient_warp_group",
             parameters="kronop::GradientWarpGroupParameters",
             types=self.types,
             constants=self._constants(),
@@ -114,9 +113,7 @@ class GradientWarpGroup(GradientRoom):
         return (
             ("kThreads", self.threads),
             ("kBlocks", 1),
-            ("kStages", self.stages),
-            ("kTeams", self.teams),
-            ("kTeamP", self.team_p),
+            *named(self, "stages teams team_p"),
             ("kP", self.work.p),
             ("kQ", self.work.q),
             ("kTileP", self.p),

@@ -11,7 +11,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.cutlass import hopper
 from kronop.emit.cuda.cutlass.words import HOPPER_ELEMENTS
 from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
-from kronop.emit.design import Instantiation, package_folder
+from kronop.emit.design import Instantiation, named, package_folder
 from kronop.errors import ArgumentError
 from kronop.families.gemm.cuda.warp_group_problem import (
     MOST,
@@ -83,7 +83,6 @@ class CutlassHopper(HopperTile):
         sums = self.math.element_accumulator
         return Instantiation(
             header="hopper_gemm.cuh",
-            template="kronop::hopper_gemm",
             parameters=f"kronop::HopperParameters<{scalar}>",
             types=(
                 ("Element", HOPPER_ELEMENTS[self.source]),
@@ -96,12 +95,7 @@ class CutlassHopper(HopperTile):
             constants=(
                 ("kThreads", self.threads),
                 ("kBlocks", 1),
-                ("kTileM", self.tile_m),
-                ("kTileN", self.tile_n),
-                ("kTileK", self.tile_k),
-                ("kStages", self.stages),
-                ("kCluster", self.cluster),
-                ("kSharedBytes", self.shared_bytes),
+                *named(self, "tile_m tile_n tile_k stages cluster shared_bytes"),
                 ("kPreparedBytes", _PREPARED),
                 ("kAlternate", self.alternate),
             ),

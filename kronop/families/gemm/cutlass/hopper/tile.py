@@ -35,6 +35,8 @@ class HopperTile(Design):
         kernel_schedule, epilogue_schedule, tile_scheduler: as described.
     """
 
+    threads = _WARP_GROUP * _WARP_GROUPS
+
     math: MathInstruction
     source: DataType
     output: DataType
@@ -68,10 +70,6 @@ class HopperTile(Design):
     def cluster(self) -> int:
         """Blocks of a cluster, along M."""
         return self.cluster_shape[0]
-
-    @property
-    def threads(self) -> int:
-        return _WARP_GROUP * _WARP_GROUPS
 
     @property
     def stage_bytes(self) -> int:

@@ -204,9 +204,7 @@ def signature(
 
 
 def make_launch(
-    design: Design,
-    blocks: int,
-    values: Mapping[str, int | tuple[int, ...] | tuple[float, ...]],
+    design: Design, blocks: int, values: Mapping[str, int | tuple[int, ...] | tuple[float, ...]]
 ) -> Launch:
     """The launch of a kernel. The grid is limited: kernels loop, so that blocks within the limit do
     the work of those beyond it."""

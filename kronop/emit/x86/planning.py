@@ -129,11 +129,7 @@ def element_types(
     element: DataType, output: DataType, accumulator: DataType
 ) -> tuple[tuple[str, str], ...]:
     """The type aliases that every trait struct has; the epilogue is rendered separately."""
-    return (
-        ("Element", element.cxx),
-        ("Output", output.cxx),
-        ("Compute", accumulator.cxx),
-    )
+    return (("Element", element.cxx), ("Output", output.cxx), ("Compute", accumulator.cxx))
 
 
 def kernel_name(family: str, element: DataType, sizes: str, target: Target) -> str:

@@ -27,12 +27,7 @@ def step_of(
     the form's terms."""
     terms = "_".join(term.kind.name.lower() for term in what.kernel.terms)
     entry = f"{name}_{what.X1.element.short}_{terms}_{what.epilogue.name}_{target.arch}"
-    return Step(
-        entry=entry.replace("-", "_"),
-        design=design,
-        note=note,
-        least=least,
-    )
+    return Step(entry=entry.replace("-", "_"), design=design, note=note, least=least)
 
 
 def matrix_step(

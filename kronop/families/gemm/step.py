@@ -33,9 +33,4 @@ def product_step(
         multiplied=multiplied,
         products=products,
     )
-    return Step(
-        entry=entry,
-        design=design,
-        note=f"{note} {design}",
-        least=least,
-    )
+    return Step(entry=entry, design=design, note=f"{note} {design}", least=least)

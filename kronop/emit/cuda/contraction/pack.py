@@ -165,12 +165,7 @@ class PackWeights(Pack):
     def packed(self, sections: int) -> Packed:
         work, pitch = self.work, packed_depth(self.work)
         lane = work.terms * work.produced * pitch
-        strides = {
-            "contracted": 1,
-            "produced": pitch,
-            "lane": lane,
-            "section": work.lanes * lane,
-        }
+        strides = {"contracted": 1, "produced": pitch, "lane": lane, "section": work.lanes * lane}
         return Packed(pitch, work.produced, work.lanes, strides, sections * work.lanes * lane)
 
 

@@ -13,11 +13,7 @@ from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, InWorkspace, named, package_folder
 from kronop.families.distance import parts
-from kronop.families.distance.cuda.product_design import (
-    THREADS,
-    ProductKernel,
-    ProductTile,
-)
+from kronop.families.distance.cuda.product_design import THREADS, ProductKernel, ProductTile
 from kronop.families.distance.cuda.product_places import PlacedProduct, points_batch
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.parts import counts_of

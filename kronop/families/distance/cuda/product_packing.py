@@ -126,11 +126,7 @@ class ProductSum(Design):
             header="product_sum.cuh",
             parameters=f"kronop::ProductSumParameters<{scalar}>",
             types=operands.element_types(self.math, self.source, self.output, self.epilogue),
-            constants=(
-                ("kThreads", _THREADS),
-                ("kBlocks", 1),
-                ("kRegularized", self.regularized),
-            ),
+            constants=(("kThreads", _THREADS), ("kBlocks", 1), ("kRegularized", self.regularized)),
             folders=(package_folder(__package__),),
         )
 

@@ -18,10 +18,7 @@ def supports(description: KernelMatmulDescription, target: Target) -> Status:
 
 
 def plans(
-    description: KernelMatmulDescription,
-    target: Target,
-    count: int,
-    size: KernelMatmulSize | None,
+    description: KernelMatmulDescription, target: Target, count: int, size: KernelMatmulSize | None
 ) -> tuple[Plan, ...]:
     """The plan, which is the same for all sizes."""
     what = description

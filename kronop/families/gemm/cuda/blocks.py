@@ -15,10 +15,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.summed import parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import (
-    hertz,
-    memory_bytes_per_cycle,
-)
+from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.cuda.visit_sums import shared_bytes_of_tree, shares_of_join
 from kronop.emit.design import Constant, Design, named
 from kronop.families.gemm.cuda import parameters

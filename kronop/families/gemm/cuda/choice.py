@@ -252,7 +252,5 @@ def steps(what: GemmDescription, target: Target, found: AnyDesign) -> tuple[Step
 
 def _split_step(design: Design, target: Target) -> Step:
     return Step(
-        entry=f"gemm_split_{target.arch}",
-        design=design,
-        note="float32 as two TF32 numbers each",
+        entry=f"gemm_split_{target.arch}", design=design, note="float32 as two TF32 numbers each"
     )

@@ -7,13 +7,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from kronop.artifacts import Status
-from kronop.descriptions.datatype import (
-    FLOAT8,
-    DataType,
-    float16,
-    float32,
-    float64,
-)
+from kronop.descriptions.datatype import FLOAT8, DataType, float16, float32, float64
 from kronop.descriptions.math_instruction import MathOperation
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT, warp_products

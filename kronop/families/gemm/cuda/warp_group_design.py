@@ -15,10 +15,7 @@ from kronop.descriptions.strided import Strided
 from kronop.descriptions.summed import moved_bytes, parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import (
-    hertz,
-    memory_bytes_per_cycle,
-)
+from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.cuda.visit_sums import shares_of_join
 from kronop.emit.design import Constant, Instantiation, named, package_folder
 from kronop.emit.visit_design import repeating

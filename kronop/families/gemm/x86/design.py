@@ -137,10 +137,7 @@ class HostGemm(Design):
                 ("Output", self.output.cxx),
                 ("Accumulator", self.accumulator.cxx),
             ),
-            constants=(
-                *named(self, "block_rows width"),
-                *self._constants,
-            ),
+            constants=(*named(self, "block_rows width"), *self._constants),
             folders=(package_folder(__package__),),
         )
 

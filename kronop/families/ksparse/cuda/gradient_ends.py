@@ -114,11 +114,7 @@ class AddShares(_End):
             header="add_shares.cuh",
             parameters=f"kronop::AddSharesParameters<{scalar.cxx}>",
             types=self.types,
-            constants=(
-                ("kThreads", self.threads),
-                ("kBlocks", 4),
-                *named(self, "slices vector"),
-            ),
+            constants=(("kThreads", self.threads), ("kBlocks", 4), *named(self, "slices vector")),
             folders=(package_folder(__package__),),
         )
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 from kronop.descriptions.datatype import AnyLayout, DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.descriptions.tile import (
-    EpilogueScheduleType,
-    KernelScheduleType,
-    TileSchedulerType,
-)
+from kronop.descriptions.tile import EpilogueScheduleType, KernelScheduleType, TileSchedulerType
 from kronop.emit.design import Design
 from kronop.frozen import dataclass
 

@@ -77,6 +77,11 @@ def named(values: object, names: str) -> tuple[tuple[str, Constant], ...]:
     )
 
 
+def members(values: object, names: str) -> dict[str, Any]:
+    """Attributes as the members of a parameter struct that have their names."""
+    return {name: getattr(values, name) for name in names.split()}
+
+
 @functools.cache
 def package_folder(package: str) -> str:
     """The folder of a Python package (for its headers), found without importing it."""

@@ -258,6 +258,12 @@ def affordable_blocks(blocks: int, threads: int, registers: int) -> int:
     return max(1, min(blocks, warps // cover(threads, WARP)))
 
 
+def blocks_of(threads: int, registers: int, shared_bytes: int, target: Target) -> int:
+    """`resident_blocks`, or as many as leave every thread its registers."""
+    resident = resident_blocks(threads, registers, shared_bytes, target)
+    return affordable_blocks(resident, threads, registers)
+
+
 def cover(extent: int, size: int) -> int:
     """How many tiles of `size` cover `extent`."""
     return -(-extent // size)

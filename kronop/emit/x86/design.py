@@ -10,7 +10,7 @@ from kronop.artifacts import Decision, Launch
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import NOTHING, Strided
-from kronop.emit.design import Constant, Design, Instantiation, package_folder
+from kronop.emit.design import Constant, Design, Instantiation, members, package_folder
 from kronop.emit.plan import PerRow, Step
 from kronop.emit.x86.planning import element_types, is_far, parameter_arguments, passes_caches
 from kronop.frozen import dataclass
@@ -167,12 +167,10 @@ class HostDesign(Design):
             all_rows, written, self.work.vector_bytes, in_parts=self.stores_in_parts
         )
         values: Values = {
-            "workspace": problem.workspace,
-            "rows": problem.rows,
+            **members(problem, "workspace rows scalars"),
             "stream": int(passes),
             "ahead": int(is_far(all_rows, read)),
             "slice": self.shared_bytes,
-            "scalars": problem.scalars,
             **own,
         }
         for name, item in (("x", problem.x), ("z", problem.z), ("y", problem.y)):

@@ -89,14 +89,10 @@ def unroll_status(steps: int) -> Status:
     return Status.accept()
 
 
-def _blocks(outputs: int, tile: int) -> int:
-    return -(-outputs // tile)
-
-
 def panel_elements(contracted: int, outputs: int, tile: int) -> int:
     """Elements of a factor packed for tiles of `tile` outputs; the last tile may overlap the
     previous one."""
-    return contracted * tile * _blocks(outputs, tile)
+    return contracted * tile * -(-outputs // tile)
 
 
 def scalar_fields(epilogue: Epilogue) -> Field:

@@ -6,6 +6,7 @@ from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
+from kronop.emit.design import members
 from kronop.families.distance.gradient_description import GradientProblem
 from kronop.families.distance.parts import strided_values
 
@@ -43,7 +44,7 @@ def values_of(problem: GradientProblem, threads: int) -> dict[str, Any]:
     return {
         **strided_values(problem, _OPERANDS),
         "power": power.memory.pointer,
-        **{name: getattr(problem, name) for name in ("m", "n", "k", "o")},
+        **members(problem, "m n k o"),
         "batch": padded(problem.batch, 1),
         "power_batch": padded(power.memory.batch),
         "y_output": problem.y.strides[0],

@@ -9,7 +9,7 @@ from typing import Any
 from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.descriptions.datatype import DataType, float32
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, NOTHING, padded
-from kronop.emit.design import Constant, Functor
+from kronop.emit.design import Constant, Functor, members
 from kronop.families.distance.description import DistanceProblem, Value
 from kronop.families.distance.form import Form, TermKind, sum_of, value_of
 
@@ -83,13 +83,9 @@ def values_of(problem: DistanceProblem, threads: int) -> dict[str, Any]:
     return {
         **strided_values(problem, _OPERANDS),
         **kernel_values(problem.values, problem.vectors),
-        "m": problem.m,
-        "n": problem.n,
-        "k": problem.k,
+        **members(problem, "m n k diagonal scalars"),
         "batch": padded(problem.batch, 1),
-        "diagonal": problem.diagonal,
         "threads": threads,
-        "scalars": problem.scalars,
     }
 
 

@@ -77,11 +77,11 @@ class MmaContract(MmaRoom):
     def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
         work, (x_vector, w_vector, y_vector) = self.work, self.vectors
         x_pitch, w_pitch, y_pitch = (item.stride for item in self.pitches)
-        blocks = operands.resident_blocks(self.threads, self.registers, self.shared_bytes, target)
+        blocks = operands.blocks_of(self.threads, self.registers, self.shared_bytes, target)
         along_lanes, along_m, along_n, along_k = self.warps
         return (
             ("kThreads", self.threads),
-            ("kBlocks", operands.affordable_blocks(blocks, self.threads, self.registers)),
+            ("kBlocks", blocks),
             *named(self, "stages lanes"),
             ("kTileM", self.m),
             ("kTileN", self.n),

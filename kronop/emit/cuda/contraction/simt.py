@@ -130,10 +130,10 @@ class SimtContract(ContractDesign):
 
     def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
         work, (x_vector, w_vector, y_vector) = self.work, self.vectors
-        blocks = operands.resident_blocks(self.threads, self.registers, self.shared_bytes, target)
+        blocks = operands.blocks_of(self.threads, self.registers, self.shared_bytes, target)
         return (
             ("kThreads", self.threads),
-            ("kBlocks", operands.affordable_blocks(blocks, self.threads, self.registers)),
+            ("kBlocks", blocks),
             *named(self, "stages lanes"),
             ("kTileM", self.m),
             ("kTileN", self.n),

@@ -12,7 +12,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.emit.cuda import operands
-from kronop.emit.design import Instantiation, InWorkspace, named, package_folder
+from kronop.emit.design import Instantiation, InWorkspace, members, named, package_folder
 from kronop.families.distance import parts
 from kronop.families.distance.cuda.product_places import PackedLayout, PlacedProduct, packed_batch
 from kronop.families.distance.form import Form, TermKind
@@ -218,7 +218,7 @@ def _product_values(placed: PlacedProduct) -> dict[str, Any]:
         **packed,
         "partial": placed.partial,
         **{name: getattr(placed.points, name) for name in _POINTS},
-        **{name: getattr(p, name) for name in ("m", "c", "k")},
+        **members(p, "m c k"),
         "shares": placed.shares,
         "batch": padded(p.batch, 1),
         "points_batch": placed.points.batch,

@@ -10,7 +10,7 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.emit.cuda import operands
-from kronop.emit.design import Design, Instantiation, InWorkspace, package_folder
+from kronop.emit.design import Design, Instantiation, InWorkspace, members, package_folder
 from kronop.families.distance import parts
 from kronop.families.distance.cuda.product_places import PlacedProduct, packed_batch
 from kronop.families.distance.description import Value
@@ -141,7 +141,7 @@ class ProductSum(Design):
             "number": held.number,
             "shares": problem.shares,
             "problems": math.prod(p.batch),
-            **{name: getattr(p, name) for name in ("m", "n", "c", "scalars")},
+            **members(p, "m n c scalars"),
             "batch": padded(p.batch, 1),
         }
         blocks = operands.cover(math.prod(p.batch) * p.m * p.c, _THREADS)

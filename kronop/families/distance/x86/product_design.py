@@ -6,7 +6,7 @@ import math
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
-from kronop.emit.design import Instantiation, package_folder
+from kronop.emit.design import Instantiation, members, package_folder
 from kronop.emit.x86 import planning
 from kronop.families.distance import parts
 from kronop.families.distance.description import KernelMatmulProblem
@@ -96,7 +96,7 @@ class ProductTiles(RegisterTiles):
         threads = planning.shares(math.prod(p.batch) * p.m * p.n * each, blocks, p.threads)
         values = {
             **parts.strided_values(p, _OPERANDS),
-            **{name: getattr(p, name) for name in ("m", "n", "k", "c", "scalars")},
+            **members(p, "m n k c scalars"),
             **parts.kernel_values(p.values, p.vectors),
             "scratch": p.workspace,
             "rows": self._block_rows(p.c),

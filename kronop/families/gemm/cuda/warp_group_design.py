@@ -17,7 +17,7 @@ from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.cuda.visit_sums import shares_of_join
-from kronop.emit.design import Constant, Instantiation, named, package_folder
+from kronop.emit.design import Constant, Instantiation, members, named, package_folder
 from kronop.emit.visit_design import repeating
 from kronop.families.gemm.cuda import warp_group_cost, warp_group_stored, warp_group_visitor
 from kronop.families.gemm.cuda.blocks import TREE_STYLES, GemmDesign
@@ -300,13 +300,9 @@ class GemmWarpGroup(GemmDesign):
         return {
             "a_map": self._map(a, (part.k, part.m, part.problems), self.turned_a, self.m),
             "b_map": self._map(b, (part.k, part.n, part.problems), self.turned_b, share),
-            "m": part.m,
-            "n": part.n,
-            "k": part.k,
-            "problems": part.problems,
+            **members(part, "m n k problems scalars"),
             "a_repeats": int(not step_of(a)),
             "b_repeats": int(not step_of(b)),
-            "scalars": part.scalars,
             **stored,
         }
 

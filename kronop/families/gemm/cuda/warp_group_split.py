@@ -9,7 +9,14 @@ from kronop.descriptions.datatype import float32
 from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import memory_rate
-from kronop.emit.design import Instantiation, InWorkspace, Pipeline, Runnable, package_folder
+from kronop.emit.design import (
+    Instantiation,
+    InWorkspace,
+    Pipeline,
+    Runnable,
+    members,
+    package_folder,
+)
 from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
 from kronop.families.gemm.cuda.warp_group_problem import PLANES, step_of
 from kronop.families.gemm.description import GemmProblem
@@ -78,10 +85,8 @@ class GemmSplit(InWorkspace):
         values = {
             "from": item.pointer,
             "to": p.address,
-            "lines": p.lines,
-            "depth": p.depth,
+            **members(p, "lines depth problems"),
             "pitch": _pitch(p.depth),
-            "problems": p.problems,
             "line": item.row,
             "along": item.column,
             "batch": step_of(item),

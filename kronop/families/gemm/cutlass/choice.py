@@ -12,7 +12,7 @@ from kronop.families.gemm.cutlass.design import CutlassGemm
 from kronop.families.gemm.cutlass.hopper import choice as hopper_choice
 from kronop.families.gemm.cutlass.hopper.design import CutlassHopper
 from kronop.families.gemm.description import GemmDescription
-from kronop.families.gemm.step import product_step
+from kronop.families.gemm.floors import product_step
 from kronop.frozen import dataclass
 from kronop.target import Target
 

@@ -13,8 +13,8 @@ from kronop.emit.choice import cheapest_plans
 from kronop.emit.plan import Plan, Step
 from kronop.emit.x86 import amx, planning
 from kronop.families.gemm.description import GemmDescription
+from kronop.families.gemm.floors import product_step
 from kronop.families.gemm.size import USUAL, GemmSize
-from kronop.families.gemm.step import product_step
 from kronop.families.gemm.x86.design import HostGemm, VectorGemm
 from kronop.families.gemm.x86.pairs import PAIRED_BYTES, PairGemm
 from kronop.families.gemm.x86.tiles import TileGemm

@@ -11,7 +11,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, NOTHING, padded
 from kronop.descriptions.visitor import VisitorEpilogue
-from kronop.emit.design import Design, Instantiation, named, package_folder
+from kronop.emit.design import Design, Instantiation, members, named, package_folder
 from kronop.emit.visit_design import visited_values
 from kronop.emit.x86 import planning
 from kronop.families.gemm.description import GemmProblem
@@ -194,7 +194,7 @@ class HostGemm(Design):
             **{f"{name}_batch": padded(item.batch) for name, item in operands.items()},
             **{f"{name}_row": item.row for name, item in operands.items()},
             **{f"{name}_column": item.column for name, item in operands.items()},
-            **{name: getattr(p, name) for name in ("m", "n", "k", "workspace", "scalars")},
+            **members(p, "m n k workspace scalars"),
             **found.values,
             "batch": padded(p.batch, 1),
         }

@@ -205,9 +205,7 @@ class ChainMma(Design):
 
     def blocks(self, target: Target) -> int:
         """Blocks that a multiprocessor holds at once."""
-        held = self.registers
-        resident = operands.resident_blocks(self.threads, held, self.shared_bytes, target)
-        return operands.affordable_blocks(resident, self.threads, held)
+        return operands.blocks_of(self.threads, self.registers, self.shared_bytes, target)
 
     def instantiation(self, target: Target) -> Instantiation:
         one, other, scalar = self.first.work, self.second.work, operands.scalar_kind(self.epilogue)

@@ -14,7 +14,7 @@ from kronop.descriptions.epilogue import Epilogue, LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import operands
-from kronop.emit.design import Design, Instantiation, named, package_folder
+from kronop.emit.design import Design, Instantiation, members, named, package_folder
 from kronop.emit.plan import Step
 from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
@@ -129,15 +129,13 @@ class AddShares(_End):
     def launches(self, problem: AddProblem, target: Target) -> tuple[Launch, ...]:
         y, z = problem.y, problem.z or _NOWHERE
         values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
-            "partial": problem.partial,
+            **members(problem, "partial shares scalars"),
             "y": y.pointer,
             "z": z.pointer,
-            "shares": problem.shares,
             "y_vector": self._takes_vectors(y),
             "extent": self.extents,
             "y_stride": y.strides,
             "z_stride": z.strides,
-            "scalars": problem.scalars,
         }
         at_once = self.vector * self.threads // self.slices
         return (operands.make_launch(self, operands.cover(self.results, at_once), values),)

@@ -171,9 +171,7 @@ class GradientTile(GradientSums):
 
     def blocks(self, target: Target) -> int:
         """Blocks that a multiprocessor holds at once (occupancy)."""
-        held = self.registers
-        resident = operands.resident_blocks(self.threads, held, self.shared_bytes, target)
-        return operands.affordable_blocks(resident, self.threads, held)
+        return operands.blocks_of(self.threads, self.registers, self.shared_bytes, target)
 
     def _cycles(self, rows: int, target: Target) -> float:
         work = self.work

@@ -12,7 +12,7 @@ from typing import ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import operands
-from kronop.emit.design import Constant, Instantiation, named, package_folder
+from kronop.emit.design import Constant, Instantiation, members, named, package_folder
 from kronop.emit.plan import Step
 from kronop.families.ksparse.cuda.gradient_room import REGISTERS, TEAM, GradientRoom
 from kronop.families.ksparse.cuda.lanes import Apart, LanesProblem, MoveLanes
@@ -216,9 +216,7 @@ class GradientWarpGroup(GradientRoom):
         values: dict[str, int | tuple[int, ...]] = {
             "x": x.pointer,
             "g": g.pointer,
-            "partial": problem.partial,
-            "rows": problem.rows,
-            "shares": problem.shares,
+            **members(problem, "partial rows shares"),
             "x_own": x.own,
             "g_own": g.own,
             "x_row": x.row,

@@ -11,7 +11,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.cutlass import hopper
 from kronop.emit.cuda.cutlass.words import HOPPER_ELEMENTS
 from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
-from kronop.emit.design import Instantiation, named, package_folder
+from kronop.emit.design import Instantiation, members, named, package_folder
 from kronop.errors import ArgumentError
 from kronop.families.gemm.cuda.warp_group_problem import (
     MOST,
@@ -58,7 +58,7 @@ class CutlassHopper(HopperTile):
                 *map_blocks("ab"),
                 *(Field(name, Scalar.POINTER) for name in _POINTERS),
                 *(Field(name, Scalar.INT64) for name in _NUMBERS),
-                Field("scalars", operands.scalar_kind(self.epilogue), operands.SCALARS),
+                operands.scalar_fields(self.epilogue),
             ),
         )
 
@@ -143,15 +143,11 @@ class CutlassHopper(HopperTile):
             "a_map": tensor_map(a, extents_a, a.row, (depth, self.tile_m, 1), self.source, rounds),
             "b_map": tensor_map(b, extents_b, b.row, (depth, lines, 1), self.source, rounds),
             "prepared": part.workspace,
-            "m": part.m,
-            "n": part.n,
-            "k": part.k,
-            "problems": part.problems,
+            **members(part, "m n k problems scalars"),
             **strides_of("result", part.y),
             **strides_of("source", part.z),
             "cores": target.cores,
             "prepares": 0,
-            "scalars": part.scalars,
         }
 
 

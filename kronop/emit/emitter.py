@@ -77,6 +77,9 @@ class Emitter:
         status = self.supports(description, target)
         if not status:
             raise DescriptionError(status.reason)
+        return self._plans(description, target, count, size)
+
+    def _plans(self, description: Any, target: Target, count: int, size: Any) -> tuple[Plan, ...]:
         return self._search.plans(description, target, count, size)
 
     @property

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kronop.artifacts import Decision, KernelSignature, Launch
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.graph import Graph
+from kronop.descriptions.strided import NOTHING, padded
 from kronop.errors import DescriptionError
 from kronop.frozen import dataclass
 from kronop.late import spec_of
@@ -77,9 +78,29 @@ def named(values: object, names: str) -> tuple[tuple[str, Constant], ...]:
     )
 
 
+def arrays(values: Sequence[object], prefix: str, names: str) -> tuple[tuple[str, Constant], ...]:
+    """The same of several values: their "rows", with the prefix "kTile", are `kTileRows[]`."""
+    return tuple(
+        (prefix + name.title().replace("_", ""), tuple(int(getattr(it, name)) for it in values))
+        for name in names.split()
+    )
+
+
 def members(values: object, names: str) -> dict[str, Any]:
     """Attributes as the members of a parameter struct that have their names."""
     return {name: getattr(values, name) for name in names.split()}
+
+
+def strided_values(problem: object, names: Iterable[str]) -> dict[str, Any]:
+    """The members of parameter structs that say where a problem's operands of these names lie; all
+    are 0 for one that is not there."""
+    operands = {name: getattr(problem, name) or NOTHING for name in names}
+    return {
+        **{name: item.pointer for name, item in operands.items()},
+        **{f"{name}_batch": padded(item.batch) for name, item in operands.items()},
+        **{f"{name}_row": item.row for name, item in operands.items()},
+        **{f"{name}_column": item.column for name, item in operands.items()},
+    }
 
 
 @functools.cache

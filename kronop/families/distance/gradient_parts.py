@@ -6,9 +6,8 @@ from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
-from kronop.emit.design import members
+from kronop.emit.design import members, strided_values
 from kronop.families.distance.gradient_description import GradientProblem
-from kronop.families.distance.parts import strided_values
 
 _OPERANDS = ("a", "b", "c", "d", "y", "z", "largest")
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
 from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.descriptions.datatype import DataType, float32
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, NOTHING, padded
-from kronop.emit.design import Constant, Functor, members
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
+from kronop.emit.design import Constant, Functor, members, strided_values
 from kronop.families.distance.description import DistanceProblem, Value
 from kronop.families.distance.form import Form, TermKind, sum_of, value_of
 
@@ -86,18 +85,6 @@ def values_of(problem: DistanceProblem, threads: int) -> dict[str, Any]:
         **members(problem, "m n k diagonal scalars"),
         "batch": padded(problem.batch, 1),
         "threads": threads,
-    }
-
-
-def strided_values(problem: object, names: Iterable[str]) -> dict[str, Any]:
-    """The members of parameter structs that say where a problem's operands of these names lie; all
-    are 0 for one that is not there."""
-    operands = {name: getattr(problem, name) or NOTHING for name in names}
-    return {
-        **{name: item.pointer for name, item in operands.items()},
-        **{f"{name}_batch": padded(item.batch) for name, item in operands.items()},
-        **{f"{name}_row": item.row for name, item in operands.items()},
-        **{f"{name}_column": item.column for name, item in operands.items()},
     }
 
 

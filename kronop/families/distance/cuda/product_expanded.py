@@ -11,7 +11,14 @@ from kronop.descriptions.datatype import DataType, float32
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
 from kronop.emit.cuda import operands
-from kronop.emit.design import Instantiation, InWorkspace, members, named, package_folder
+from kronop.emit.design import (
+    Instantiation,
+    InWorkspace,
+    members,
+    named,
+    package_folder,
+    strided_values,
+)
 from kronop.families.distance import parts
 from kronop.families.distance.cuda.product_design import THREADS, ProductKernel, ProductTile
 from kronop.families.distance.cuda.product_places import PlacedProduct, points_batch
@@ -72,7 +79,7 @@ class _OfPoints(InWorkspace):
             **members(p, "m n k"),
             **{name: getattr(points, name) for name in self.pointers},
             **dict(zip(self.tiles, tiles, strict=True)),
-            **parts.strided_values(p, ("x1", "x2")),
+            **strided_values(p, ("x1", "x2")),
             "batch": extents,
         }
         blocks *= math.prod(extents)

@@ -10,8 +10,14 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.emit.cuda import operands
-from kronop.emit.design import Design, Instantiation, InWorkspace, members, package_folder
-from kronop.families.distance import parts
+from kronop.emit.design import (
+    Design,
+    Instantiation,
+    InWorkspace,
+    members,
+    package_folder,
+    strided_values,
+)
 from kronop.families.distance.cuda.product_places import PlacedProduct, packed_batch
 from kronop.families.distance.description import Value
 from kronop.frozen import dataclass
@@ -135,7 +141,7 @@ class ProductSum(Design):
         held = p.values[-1] if self.regularized else Value()
         values = {
             "partial": problem.partial,
-            **parts.strided_values(p, ("y", "z", "v")),
+            **strided_values(p, ("y", "z", "v")),
             "regularization": held.memory.pointer,
             "regularization_batch": padded(held.memory.batch),
             "number": held.number,

@@ -6,7 +6,7 @@ import math
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
-from kronop.emit.design import Instantiation, members, package_folder
+from kronop.emit.design import Instantiation, members, package_folder, strided_values
 from kronop.emit.x86 import planning
 from kronop.families.distance import parts
 from kronop.families.distance.description import KernelMatmulProblem
@@ -95,7 +95,7 @@ class ProductTiles(RegisterTiles):
         each = p.k * self.form.operations + p.c + _FUNCTION
         threads = planning.shares(math.prod(p.batch) * p.m * p.n * each, blocks, p.threads)
         values = {
-            **parts.strided_values(p, _OPERANDS),
+            **strided_values(p, _OPERANDS),
             **members(p, "m n k c scalars"),
             **parts.kernel_values(p.values, p.vectors),
             "scratch": p.workspace,

@@ -136,7 +136,6 @@ def plans(
         every = (item for item in every if item.product.has_slices)
     own = cheapest_plans(
         every,
-        lambda item: item.seconds(size, target),
         lambda item: steps(description, target, item),
         target=target,
         size=size,
@@ -144,7 +143,6 @@ def plans(
     )
     found = own or cheapest_plans(
         cutlass_choice.designs(description, target),
-        lambda item: item.seconds(size, target),
         lambda item: (cutlass_choice.step(description, target, item),),
         target=target,
         size=size,

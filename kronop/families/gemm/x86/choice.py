@@ -61,11 +61,11 @@ def plans(
     kept = min(able, key=lambda item: item.seconds(usual, target))
     return cheapest_plans(
         designs,
-        lambda item: item.seconds(size, target) * (_KEPT if item == kept else 1),
         lambda item: (_step(description, target, item),),
         target=target,
         size=size,
         count=count,
+        scale=lambda item: _KEPT if item == kept else 1,
     )
 
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, NOTHING, padded
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.descriptions.visitor import VisitorEpilogue
-from kronop.emit.design import Design, Instantiation, members, named, package_folder
+from kronop.emit.design import Design, Instantiation, members, named, package_folder, strided_values
 from kronop.emit.visit_design import visited_values
 from kronop.emit.x86 import planning
 from kronop.families.gemm.description import GemmProblem
@@ -188,12 +188,8 @@ class HostGemm(Design):
         """The members of the parameter struct, without those of trees only."""
         is_tree = isinstance(self.epilogue, VisitorEpilogue)
         names = _OPERANDS[:2] if is_tree else _OPERANDS
-        operands = {name: getattr(p, name) or NOTHING for name in names}
         return {
-            **{name: item.pointer for name, item in operands.items()},
-            **{f"{name}_batch": padded(item.batch) for name, item in operands.items()},
-            **{f"{name}_row": item.row for name, item in operands.items()},
-            **{f"{name}_column": item.column for name, item in operands.items()},
+            **strided_values(p, names),
             **members(p, "m n k workspace scalars"),
             **found.values,
             "batch": padded(p.batch, 1),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kronop.artifacts import Status
 from kronop.descriptions.epilogue import Epilogue
-from kronop.emit.design import ENDS, Constant, named
+from kronop.emit.design import ENDS, Constant, arrays, named
 from kronop.families.kron.cuda import half
 from kronop.families.kron.cuda.half import HalfStyle
 from kronop.families.kron.cuda.mma import MmaPhase, MmaTile
@@ -175,13 +175,7 @@ def _phase_constants(phases: Sequence[MmaPhase]) -> tuple[tuple[str, Constant], 
     return (
         ("kPhaseDigit", tuple(phase.digit for phase in phases)),
         ("kPhaseOther", tuple(-1 if phase.other is None else phase.other for phase in phases)),
-        ("kPhaseLanes", tuple(phase.lanes for phase in phases)),
-        ("kPhaseWgmma", tuple(int(phase.wgmma) for phase in phases)),
-        ("kPhaseNeighbours", tuple(int(phase.neighbours) for phase in phases)),
+        *arrays(phases, "kPhase", "lanes wgmma neighbours"),
         ("kPhaseAxis", tuple(ends)),
-        ("kAxisExtent", tuple(axis.extent for axis in axes)),
-        ("kAxisShared", tuple(axis.shared for axis in axes)),
-        ("kAxisRow", tuple(axis.row for axis in axes)),
-        ("kAxisDigit", tuple(axis.digit for axis in axes)),
-        ("kAxisColumn", tuple(axis.column for axis in axes)),
+        *arrays(axes, "kAxis", "extent shared row digit column"),
     )

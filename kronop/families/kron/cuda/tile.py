@@ -10,7 +10,7 @@ from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.cuda import operands
-from kronop.emit.design import ENDS, Constant, named
+from kronop.emit.design import ENDS, Constant, arrays, named
 from kronop.families.kron.cuda.banks import Phase, TileLayout, padding
 from kronop.families.kron.cuda.pass_design import (
     TiledPass,
@@ -252,10 +252,7 @@ def _phase_constants(
         ends.append(ends[-1] + len(phase.axes))
     return (
         ("kChunk", chunk_of(accumulator)),
-        ("kPhaseFirst", tuple(phase.first for phase in phases)),
-        ("kPhaseEnd", tuple(phase.end for phase in phases)),
-        ("kPhaseBlock", tuple(phase.block for phase in phases)),
-        ("kPhaseTogether", tuple(phase.together for phase in phases)),
+        *arrays(phases, "kPhase", "first end block together"),
         ("kPhaseAxis", tuple(ends)),
         ("kAxisExtent", tuple(extent for phase in phases for extent, _ in phase.axes)),
         ("kAxisStride", tuple(stride for phase in phases for _, stride in phase.axes)),

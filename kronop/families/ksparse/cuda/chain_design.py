@@ -15,7 +15,7 @@ from kronop.emit.cuda.contraction import banks
 from kronop.emit.cuda.contraction.design import offsets_bytes
 from kronop.emit.cuda.contraction.mma import MmaContract
 from kronop.emit.cuda.contraction.work import ORDERS, ROW_AXES, Contraction, Order, orders
-from kronop.emit.design import Constant, Design, Instantiation, named, package_folder
+from kronop.emit.design import Constant, Design, Instantiation, arrays, named, package_folder
 from kronop.families.ksparse.chain_description import KSparseChainProblem
 from kronop.families.ksparse.cuda.product import extents_of, matrix_view, weights_view
 from kronop.frozen import dataclass, derived
@@ -249,14 +249,10 @@ class ChainMma(Design):
         return (
             ("kPairSections", tuple(item.sections for item in products)),
             ("kPairAllLanes", tuple(item.lanes for item in products)),
-            ("kPairContracted", tuple(tile.work.contracted for tile in tiles)),
-            ("kPairProduced", tuple(tile.work.produced for tile in tiles)),
+            *arrays([tile.work for tile in tiles], "kPair", "contracted produced"),
             ("kPairLanes", tuple(tile.lanes for tile in tiles)),
-            ("kPairTileN", tuple(tile.n for tile in tiles)),
-            ("kPairTileK", tuple(tile.k for tile in tiles)),
-            ("kPairWarpLanes", tuple(tile.warp_lanes for tile in tiles)),
-            ("kPairWarpM", tuple(tile.warp_m for tile in tiles)),
-            ("kPairWarpN", tuple(tile.warp_n for tile in tiles)),
+            *arrays(tiles, "kPairTile", "n k"),
+            *arrays(tiles, "kPair", "warp_lanes warp_m warp_n"),
             ("kPairWarpsLanes", tuple(tile.warps[0] for tile in tiles)),
             ("kPairWarpsM", tuple(tile.warps[1] for tile in tiles)),
             ("kPairWarpsN", tuple(tile.warps[2] for tile in tiles)),

@@ -10,7 +10,6 @@ from kronop.descriptions.datatype import float32
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cutlass import hopper
 from kronop.emit.cuda.cutlass.words import HOPPER_ELEMENTS
-from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.design import Instantiation, members, named, package_folder
 from kronop.errors import ArgumentError
 from kronop.families.gemm.cuda.warp_group_problem import (
@@ -21,6 +20,7 @@ from kronop.families.gemm.cuda.warp_group_problem import (
     strides_of,
     tensor_map,
 )
+from kronop.families.gemm.cutlass.design import seconds_of_tiles
 from kronop.families.gemm.cutlass.hopper import checks
 from kronop.families.gemm.cutlass.hopper.checks import LINE_BYTES
 from kronop.families.gemm.cutlass.hopper.tile import HopperTile
@@ -68,15 +68,8 @@ class CutlassHopper(HopperTile):
 
     def seconds(self, size: GemmSize, target: Target) -> float:
         """Modelled time of a problem of that size."""
-        tiles = operands.cover(size.m, self.tile_m) * operands.cover(size.n, self.tile_n)
-        rounds = operands.cover(tiles * size.batch, target.cores)
-        steps = operands.round_up(size.k, self.tile_k)
         rate = _SHARE * MEASURED.warp_group_products[self.source.bytes]
-        multiply = rounds * self.tile_m * self.tile_n * steps / rate
-        elements = (size.m + size.n) * size.k * self.source.bytes
-        moved = size.batch * (elements + size.m * size.n * self.output.bytes)
-        memory = moved / (memory_bytes_per_cycle(target) * target.cores)
-        return max(multiply, memory) / hertz(target) + _SECONDS_OF_LAUNCHES
+        return seconds_of_tiles(self, size, target, rate) + _SECONDS_OF_LAUNCHES
 
     def instantiation(self, target: Target) -> Instantiation:
         scalar = operands.scalar_kind(self.epilogue).cxx

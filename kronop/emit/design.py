@@ -71,10 +71,10 @@ class Instantiation:
     cutlass_headers: bool = False
 
 
-def named(values: object, names: str) -> tuple[tuple[str, Constant], ...]:
+def named(values: object, names: str, prefix: str = "k") -> tuple[tuple[str, Any], ...]:
     """Attributes as constants of a trait struct: "tile_m" is its `kTileM`."""
     return tuple(
-        (f"k{name.title().replace('_', '')}", getattr(values, name)) for name in names.split()
+        (prefix + name.title().replace("_", ""), getattr(values, name)) for name in names.split()
     )
 
 

@@ -111,8 +111,7 @@ class VisitSums(VisitDesign):
             constants=(
                 ("kThreads", _THREADS),
                 ("kBlocks", 1),
-                ("kTileM", self.tile[0]),
-                ("kTileN", self.tile[1]),
+                *zip(("kTileM", "kTileN"), self.tile, strict=True),
                 ("kAlongRows", self.along_rows),
                 ("kRepeating", repeating(self.epilogue)),
             ),

@@ -76,21 +76,15 @@ class MmaContract(MmaRoom):
 
     def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
         work, (x_vector, w_vector, y_vector) = self.work, self.vectors
-        x_pitch, w_pitch, y_pitch = (item.stride for item in self.pitches)
+        pitches = (item.stride for item in self.pitches)
         blocks = operands.blocks_of(self.threads, self.registers, self.shared_bytes, target)
-        along_lanes, along_m, along_n, along_k = self.warps
         return (
             ("kThreads", self.threads),
             ("kBlocks", blocks),
             *named(self, "stages lanes"),
-            ("kTileM", self.m),
-            ("kTileN", self.n),
-            ("kTileK", self.k),
+            *named(self, "m n k", "kTile"),
             *named(self, "warp_lanes warp_m warp_n"),
-            ("kWarpsLanes", along_lanes),
-            ("kWarpsM", along_m),
-            ("kWarpsN", along_n),
-            ("kWarpsK", along_k),
+            *zip(("kWarpsLanes", "kWarpsM", "kWarpsN", "kWarpsK"), self.warps, strict=True),
             ("kSplit", bool(work.splits)),
             *named(work, "contracted produced x_order w_order y_order"),
             ("kXVector", x_vector),
@@ -98,9 +92,7 @@ class MmaContract(MmaRoom):
             ("kXPairs", self.pairs[0]),
             ("kWPairs", self.pairs[1]),
             ("kYVector", y_vector),
-            ("kXPitch", x_pitch),
-            ("kWPitch", w_pitch),
-            ("kYPitch", y_pitch),
+            *zip(("kXPitch", "kWPitch", "kYPitch"), pitches, strict=True),
             ("kTileBytesAt", offsets_bytes(self.m)),
         )
 

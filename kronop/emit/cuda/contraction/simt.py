@@ -129,20 +129,16 @@ class SimtContract(ContractDesign):
         return (x * (1 + 0.3 * again) + y + multiply_adds) * SIMT_OVERHEAD
 
     def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
-        work, (x_vector, w_vector, y_vector) = self.work, self.vectors
+        work = self.work
         blocks = operands.blocks_of(self.threads, self.registers, self.shared_bytes, target)
         return (
             ("kThreads", self.threads),
             ("kBlocks", blocks),
             *named(self, "stages lanes"),
-            ("kTileM", self.m),
-            ("kTileN", self.n),
-            ("kTileK", self.k),
+            *named(self, "m n k", "kTile"),
             *named(self, "thread_m thread_n"),
             *named(work, "contracted produced x_order w_order y_order"),
-            ("kXVector", x_vector),
-            ("kWVector", w_vector),
-            ("kYVector", y_vector),
+            *zip(("kXVector", "kWVector", "kYVector"), self.vectors, strict=True),
             ("kPad", operands.vector_of(work.accumulator)),
             ("kTileBytesAt", offsets_bytes(self.m)),
         )

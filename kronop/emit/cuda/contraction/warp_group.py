@@ -151,17 +151,14 @@ class WarpGroupContract(WarpGroupRoom):
 
     def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
         work, (x_vector, w_vector, y_vector) = self.work, self.vectors
-        x_pitch, y_pitch = self.pitches
-        copy_registers, product_registers, store_registers = self._shares
+        registers = ("kCopyRegisters", "kProductRegisters", "kStoreRegisters")
         return (
             ("kThreads", self.threads),
             ("kBlocks", 1),
             *named(self, "stages resident images packs direct"),
             ("kSplit", bool(work.splits)),
             ("kLanes", self.lanes),
-            ("kTileM", self.m),
-            ("kTileN", self.n),
-            ("kTileK", self.k),
+            *named(self, "m n k", "kTile"),
             ("kTogether", chains.together(self)),
             ("kChainSlabs", chains.slabs(self)),
             ("kChainN", chains.outputs(self)),
@@ -179,14 +176,11 @@ class WarpGroupContract(WarpGroupRoom):
             ("kWVector", w_vector),
             ("kWLanes", self.lanes_at_once),
             ("kYVector", y_vector),
-            ("kXPitch", x_pitch),
-            ("kYPitch", y_pitch),
+            *zip(("kXPitch", "kYPitch"), self.pitches, strict=True),
             ("kXSize", self.x_bytes // work.source.bytes),
             ("kWRoom", self.w_room // work.source.bytes),
             *named(self, "results_at barriers_at"),
-            ("kCopyRegisters", copy_registers),
-            ("kProductRegisters", product_registers),
-            ("kStoreRegisters", store_registers),
+            *zip(registers, self._shares, strict=True),
         )
 
     def allows_vectors(self, name: str, view: View, extents: Extents, width: int) -> int:

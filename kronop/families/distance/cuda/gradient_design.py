@@ -89,8 +89,7 @@ class GradientTile(GradientKernel):
             types=operands.element_types(self.math, self.source, self.output, self.epilogue),
             constants=(
                 *named(self, "threads blocks power outputs"),
-                ("kTileN", self.tile[0]),
-                ("kTileM", self.tile[1]),
+                *zip(("kTileN", "kTileM"), self.tile, strict=True),
                 *named(self, "threads_m depth"),
                 ("kStages", _STAGES),
             ),

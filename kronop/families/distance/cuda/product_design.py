@@ -155,7 +155,7 @@ class ProductTile(ProductKernel):
         return operands.accept_math(self.math)
 
     def instantiation(self, target: Target) -> Instantiation:
-        form, (tile_m, tile_n) = self.form, self.tile
+        form = self.form
         return Instantiation(
             header="product_tile.cuh",
             parameters=self.parameters,
@@ -167,8 +167,7 @@ class ProductTile(ProductKernel):
                 *counts_of(form),
                 *named(self, "thread_m thread_n"),
                 ("kWarpsN", THREADS // 32 // self.warps_m),
-                ("kTileM", tile_m),
-                ("kTileN", tile_n),
+                *zip(("kTileM", "kTileN"), self.tile, strict=True),
                 *named(self, "slab columns together either"),
             ),
             folders=(package_folder(__package__),),

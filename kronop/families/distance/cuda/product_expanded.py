@@ -210,7 +210,6 @@ class ProductMma(ProductKernel):
         return operands.accept_math(self.math)
 
     def instantiation(self, target: Target) -> Instantiation:
-        tile_m, tile_n = self.tile
         return Instantiation(
             header="product_mma.cuh",
             parameters=self.parameters,
@@ -221,8 +220,7 @@ class ProductMma(ProductKernel):
                 *counts_of(self.form),
                 *named(self, "thread_m warp_rows"),
                 ("kWarpsN", 1),
-                ("kTileM", tile_m),
-                ("kTileN", tile_n),
+                *zip(("kTileM", "kTileN"), self.tile, strict=True),
                 *named(self, "depth unroll stacked columns"),
                 ("kTogether", self.instead.together),
                 ("kEither", True),

@@ -216,8 +216,7 @@ class GemmWarpGroup(GemmDesign):
             constants=(
                 ("kThreads", self.threads),
                 ("kBlocks", 1),
-                ("kTileM", self.m),
-                ("kTileN", self.n),
+                *named(self, "m n", "kTile"),
                 *named(self, "stages lines cluster"),
                 ("kBand", _BAND // self.cluster),
                 ("kSharedBytes", self.shared_bytes),

@@ -109,20 +109,16 @@ class GradientWarpGroup(GradientRoom):
         )
 
     def _constants(self) -> tuple[tuple[str, Constant], ...]:
-        copies, products = REGISTERS[self.teams, self.copiers]
+        registers = REGISTERS[self.teams, self.copiers]
         return (
             ("kThreads", self.threads),
             ("kBlocks", 1),
             *named(self, "stages teams team_p"),
-            ("kP", self.work.p),
-            ("kQ", self.work.q),
-            ("kTileP", self.p),
-            ("kTileQ", self.q),
-            ("kTileK", self.k),
+            *named(self.work, "p q"),
+            *named(self, "p q k", "kTile"),
             ("kAlongSums", self.work.by_rows),
             ("kCopyThreads", self.copiers * TEAM),
-            ("kCopyRegisters", copies),
-            ("kProductRegisters", products),
+            *zip(("kCopyRegisters", "kProductRegisters"), registers, strict=True),
             ("kBarriersAt", self.stages * self.stage_bytes),
         )
 

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
-from kronop.emit.design import Constant, named
+from kronop.emit.design import named
 from kronop.emit.x86.design import HostDesign, HostWork, Values
 from kronop.emit.x86.planning import aligned, core_of, keeps_sums, scalar_fields, shares
 from kronop.families.ksparse.description import KSparseProblem, inputs_of, outputs_of
@@ -174,7 +174,7 @@ class KSparseDesign(HostDesign):
         return -(-a // self.blocks) * (d // self.slices) * -(-b // self.outputs)
 
     @property
-    def constants(self) -> tuple[tuple[str, Constant], ...]:
+    def constants(self) -> tuple[tuple[str, int], ...]:
         scratch = self.scratch
         return (
             ("kWidth", self.work.width),

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import float32
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.cutlass import hopper
+from kronop.emit.cuda.cutlass.design import HOPPER_FOLDER, HOPPER_OPTIONS
 from kronop.emit.cuda.cutlass.words import HOPPER_ELEMENTS
 from kronop.emit.design import Instantiation, members, named, package_folder
 from kronop.errors import ArgumentError
@@ -93,8 +93,8 @@ class CutlassHopper(HopperTile):
                 ("kAlternate", self.alternate),
             ),
             cluster=self.cluster,
-            folders=(package_folder(__package__), hopper.FOLDER),
-            options=hopper.OPTIONS,
+            folders=(package_folder(__package__), HOPPER_FOLDER),
+            options=HOPPER_OPTIONS,
             cuda_headers=True,
             cutlass_headers=True,
         )

@@ -11,9 +11,11 @@ from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.emit.design import Constant, Functor, members, strided_values
 from kronop.families.distance.description import DistanceProblem, Value
 from kronop.families.distance.form import Form, TermKind, sum_of, value_of
+from kronop.families.distance.gradient_description import GradientProblem
 
 # Leading dimensions that kernels walk.
 _OPERANDS = ("x1", "x2", "y", "z")
+_OF_GRADIENTS = ("a", "b", "c", "d", "y", "z", "largest")
 _LENGTHS = (TermKind.NormA, TermKind.NormB)
 
 
@@ -85,6 +87,52 @@ def values_of(problem: DistanceProblem, threads: int) -> dict[str, Any]:
         **members(problem, "m n k diagonal scalars"),
         "batch": padded(problem.batch, 1),
         "threads": threads,
+    }
+
+
+def gradient_parameters_of(scalars: Field) -> str:
+    """The C++ name of the parameter struct of gradients."""
+    return f"kronop::powers_of_distances::Parameters<{scalars.count}, {scalars.scalar.cxx}>"
+
+
+def gradient_signature(scalars: Field) -> KernelSignature:
+    integer = Scalar.INT64
+    return KernelSignature(
+        "powers_of_distances::Parameters",
+        (
+            *(Field(name, Scalar.POINTER) for name in (*_OF_GRADIENTS, "power")),
+            *(Field(name, integer) for name in ("m", "n", "k", "o")),
+            Field("batch", integer, MOST_BATCH_DIMENSIONS),
+            *(
+                Field(f"{name}_batch", integer, MOST_BATCH_DIMENSIONS)
+                for name in (*_OF_GRADIENTS, "power")
+            ),
+            *(
+                Field(f"{name}_{way}", integer)
+                for name in _OF_GRADIENTS
+                for way in ("row", "column")
+            ),
+            *(Field(name, integer) for name in ("y_output", "z_output", "threads")),
+            Field("number", Scalar.FLOAT64),
+            scalars,
+        ),
+    )
+
+
+def gradient_values_of(problem: GradientProblem, threads: int) -> dict[str, Any]:
+    """The members of the parameter struct."""
+    power = problem.power
+    return {
+        **strided_values(problem, _OF_GRADIENTS),
+        "power": power.memory.pointer,
+        **members(problem, "m n k o"),
+        "batch": padded(problem.batch, 1),
+        "power_batch": padded(power.memory.batch),
+        "y_output": problem.y.strides[0],
+        "z_output": problem.z.strides[0] if problem.z else 0,
+        "threads": threads,
+        "number": power.number,
+        "scalars": problem.scalars,
     }
 
 

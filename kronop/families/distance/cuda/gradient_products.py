@@ -6,7 +6,7 @@ from kronop.artifacts import Status
 from kronop.descriptions.datatype import float32
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, named, package_folder
-from kronop.families.distance import gradient_parts
+from kronop.families.distance import parts
 from kronop.families.distance.cuda.gradient_design import GradientKernel
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_description import DistanceGradientDescription
@@ -47,7 +47,7 @@ class GradientProducts(GradientKernel):
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="gradient_products.cuh",
-            parameters=gradient_parts.parameters_of(operands.scalar_fields(self.epilogue)),
+            parameters=parts.gradient_parameters_of(operands.scalar_fields(self.epilogue)),
             types=operands.element_types(
                 self.math, float32, self.epilogue.element_output, self.epilogue
             ),

@@ -58,10 +58,11 @@ class _OfPoints(InWorkspace):
     source: DataType
     depth: int
 
-    def _signature(self, name: str) -> KernelSignature:
+    @property
+    def signature(self) -> KernelSignature:
         whole = Scalar.INT64
         return KernelSignature(
-            name,
+            f"{type(self).__name__}Parameters",
             (
                 *(Field(item, Scalar.POINTER) for item in ("x1", "x2", *self.pointers)),
                 *(Field(item, whole) for item in ("m", "n", "k", *self.tiles)),
@@ -97,10 +98,6 @@ class ProductMeasure(_OfPoints):
     def shared_bytes(self) -> int:
         return 4 * (self.depth + THREADS)
 
-    @property
-    def signature(self) -> KernelSignature:
-        return self._signature("ProductMeasureParameters")
-
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="product_measure.cuh",
@@ -132,10 +129,6 @@ class ProductHalves(_OfPoints):
     @property
     def shared_bytes(self) -> int:
         return 4 * ROWS * (self.depth + 1)
-
-    @property
-    def signature(self) -> KernelSignature:
-        return self._signature("ProductHalvesParameters")
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(

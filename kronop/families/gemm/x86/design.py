@@ -44,7 +44,6 @@ class HostGemm(Design):
     shared_bytes = 0
     ends: ClassVar[tuple[str, ...]] = ("Y along rows", "Y along columns")
     template: ClassVar[str]
-    header: ClassVar[str]
     # Multiply-adds that take as long as packing an element, and as long as one on vectors.
     packing: ClassVar[int] = 24
     speed: ClassVar[int] = 1
@@ -129,8 +128,7 @@ class HostGemm(Design):
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
-            header=self.header,
-            template=f"kronop::{self.template}",
+            header=f"{self.template}.hpp",
             parameters=self._parameters,
             types=(
                 ("Input", self.source.cxx),
@@ -228,7 +226,6 @@ class VectorGemm(HostGemm):
         "a visitor tree",
     )
     template: ClassVar[str] = "gemm_vectors"
-    header: ClassVar[str] = "gemm_vectors.hpp"
 
     rows: int
     vectors: int

@@ -22,7 +22,6 @@ class PairGemm(VectorGemm):
     packed_bytes = PAIRED_BYTES
     styles: ClassVar[tuple[str, ...]] = ("plain",)
     template: ClassVar[str] = "gemm_pairs"
-    header: ClassVar[str] = "gemm_pairs.hpp"
 
     def status(self, target: Target) -> Status:
         """As other designs, but panels fit in the first-level cache of every processor.

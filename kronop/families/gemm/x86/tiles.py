@@ -25,7 +25,6 @@ class TileGemm(HostGemm):
     tile = 2 * amx.TILE, 2 * amx.TILE
     styles: ClassVar[tuple[str, ...]] = ("bfloat16", "int8")
     template: ClassVar[str] = "gemm_tiles"
-    header: ClassVar[str] = "gemm_tiles.hpp"
     packing: ClassVar[int] = 64
     speed: ClassVar[int] = 16
 

@@ -10,12 +10,12 @@ from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.contraction.design import offsets_bytes
 from kronop.emit.design import ENDS, Constant, arrays, named
 from kronop.families.kron.cuda.banks import Phase, TileLayout, padding
 from kronop.families.kron.cuda.pass_design import (
     TiledPass,
     accept_sizes,
-    offset_bytes,
     reject_threads,
 )
 from kronop.families.kron.cuda.shapes import Shape, product, shrinking
@@ -100,7 +100,7 @@ class KronTile(TiledPass):
         layout = self.layout
         padded = layout.elements + (layout.elements >> self.pad_shift if self.pad_shift else 0)
         return (
-            offset_bytes(self.rows)
+            offsets_bytes(self.rows)
             + self._factor_bytes(layout)
             + padded * self.work.accumulator.bytes
         )
@@ -193,7 +193,7 @@ class KronTile(TiledPass):
     def _tile_constants(self) -> tuple[tuple[str, Constant], ...]:
         """Sizes of the tile and offsets of its parts in shared memory."""
         shape, layout = self.work.shape, self.layout
-        factors_at = offset_bytes(self.rows)
+        factors_at = offsets_bytes(self.rows)
         return (
             *named(self, "rows columns"),
             ("kContracted", tuple(p for p, _ in shape.factors)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from typing import ClassVar
@@ -44,6 +43,18 @@ _SHARPNESS, _MEMORY_SHARPNESS = 1.5, 5.0
 # if a few lanes are processed at a time: this factor makes the estimate comparable with that of
 # `gradient_warp_group`.
 _TAKEN = 1.4
+_SIGNATURE = KernelSignature(
+    "KSparseGradientParameters",
+    (
+        *(Field(name, Scalar.POINTER) for name in ("x", "g", "partial")),
+        *(Field(name, Scalar.INT64) for name in ("shares", "tiles")),
+        *(Field(name, Scalar.INT64, _AXES) for name in ("extent", "x_sum", "g_sum")),
+        Field("run", Scalar.INT64),
+        *(Field(name, Scalar.INT64, _AXES) for name in ("pass_step", "tile_step")),
+        *(Field(name, Scalar.INT64) for name in ("x_own", "g_own", "x_lane", "g_lane")),
+        *(Field(name, Scalar.INT64, _AXES) for name in ("matrix", "x_matrix", "g_matrix")),
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +62,7 @@ class GradientTile(GradientSums):
     """A block's tile. Each warp has 8 halves_p x 8 halves_q results, and adds up `k` indices of the
     sums at a time."""
 
+    signature = _SIGNATURE
     lets_next_begin: ClassVar[bool] = False
     styles = ("along", "across", "lanes", "tied", "apart", "plain", "split")
 
@@ -91,10 +103,6 @@ class GradientTile(GradientSums):
     @property
     def threads(self) -> int:
         return 32 * self.warps_p * self.warps_q * self.warps_k
-
-    @property
-    def signature(self) -> KernelSignature:
-        return _signature()
 
     @derived
     def stage_bytes(self) -> tuple[int, int]:
@@ -290,20 +298,3 @@ def _digits(position: int, extents: tuple[int, int, int]) -> tuple[int, int, int
     rest, last = divmod(position, extents[2])
     first, middle = divmod(rest, extents[1])
     return first, middle, last
-
-
-@functools.cache
-def _signature() -> KernelSignature:
-    whole = Scalar.INT64
-    return KernelSignature(
-        "KSparseGradientParameters",
-        (
-            *(Field(name, Scalar.POINTER) for name in ("x", "g", "partial")),
-            *(Field(name, whole) for name in ("shares", "tiles")),
-            *(Field(name, whole, _AXES) for name in ("extent", "x_sum", "g_sum")),
-            Field("run", whole),
-            *(Field(name, whole, _AXES) for name in ("pass_step", "tile_step")),
-            *(Field(name, whole) for name in ("x_own", "g_own", "x_lane", "g_lane")),
-            *(Field(name, whole, _AXES) for name in ("matrix", "x_matrix", "g_matrix")),
-        ),
-    )

@@ -5,7 +5,6 @@ Teams are warp groups. If the operands have several lanes, these are separated f
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -25,6 +24,15 @@ from kronop.target import Target
 # rows are a multiple of _ROWS.
 _MOST_APART, _ROWS = 1 << 30, 512
 _ALIGNMENT = 256
+_SIGNATURE = KernelSignature(
+    "GradientWarpGroupParameters",
+    (
+        *(Field(name, Scalar.POINTER) for name in ("x", "g", "partial")),
+        *(Field(name, Scalar.INT64) for name in ("rows", "shares")),
+        *(Field(name, Scalar.INT64) for name in ("x_own", "g_own", "x_row", "g_row")),
+        *(Field(name, Scalar.INT64, 3) for name in ("matrix", "x_matrix", "g_matrix")),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,7 @@ class WarpGroupProblem:
 class GradientWarpGroup(GradientRoom):
     """Sums by warp groups: some copy X and G to shared memory while the others multiply."""
 
+    signature = _SIGNATURE
     lets_next_begin: ClassVar[bool] = True
     styles = ("1 teams", "2 teams", "3 teams", "along", "across", "moved")
 
@@ -88,10 +97,6 @@ class GradientWarpGroup(GradientRoom):
         work = self.work
         order = "last" if work.by_rows else "first"
         return f"gradient_warp_group_{work.element.short}_{work.p}x{work.q}_{order}"
-
-    @property
-    def signature(self) -> KernelSignature:
-        return _signature()
 
     def _cycles(self, rows: int, target: Target) -> float:
         imported("kronop.families.ksparse.cuda.gradient_warp_group_cost")
@@ -229,17 +234,3 @@ class GradientWarpGroup(GradientRoom):
 def _apart(item: Apart) -> _Operand:
     """X or G with separated lanes, in the workspace."""
     return _Operand(item.pointer, 1, item.row, (0, item.section, item.lane))
-
-
-@functools.cache
-def _signature() -> KernelSignature:
-    whole = Scalar.INT64
-    return KernelSignature(
-        "GradientWarpGroupParameters",
-        (
-            *(Field(name, Scalar.POINTER) for name in ("x", "g", "partial")),
-            *(Field(name, whole) for name in ("rows", "shares")),
-            *(Field(name, whole) for name in ("x_own", "g_own", "x_row", "g_row")),
-            *(Field(name, whole, 3) for name in ("matrix", "x_matrix", "g_matrix")),
-        ),
-    )

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+import kronop
 from kronop.args.tensor import describe, view
+from kronop.core import calls
 from kronop.descriptions.datatype import DataType
+from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.design import Design
 from kronop.emit.plan import Plan
-from kronop.families.kron import api as functional
 from kronop.families.kron.description import Side
-from kronop.families.ksparse import api as functional_ksparse
-from kronop.families.ksparse import gradient_api as gradients
 from kronop.target import Target
 from tests import support
 from tests.fuzz.arrays import array_over
@@ -58,11 +58,14 @@ def operation_of(problem: Problem, call: Call) -> Any:
     x = describe(_seen(call.x, problem.element), "X")
     if problem.is_weight_gradient:
         assert call.g is not None
-        return gradients._operation(
+        sums = MathInstruction.simt(problem.element).element_accumulator
+        return calls.operation_of(
+            kronop.KSparseGradientOperation,
             problem.target,
             x,
             describe(_seen(call.g, problem.element), "G"),
-            call.output,
+            calls.plain(call.output),
+            kronop.LinearCombination(call.output, 1, sums, sums),
             problem.shapes[0],
             problem.tied,
             problem.batch_last,
@@ -71,16 +74,18 @@ def operation_of(problem: Problem, call: Call) -> Any:
         )
     inner = _inner(problem, call)
     z, out = (None if item is None else _array(item, call.output) for item in (call.z, call.out))
-    y = functional.describe_output(problem.element, inner, z, out)
+    y = calls.describe_output(problem.element, inner, z, out)
+    activation = None if problem.of_kron else call.activation
+    ends = (x, calls.plain(x.element), y, calls.epilogue_of(x.element, y, activation))
     if problem.of_kron:
         side = Side.Left if problem.left else Side.Right
-        return functional._kron_operation(problem.target, x, y, problem.shapes, side)
-    options = (problem.batch_last, call.activation)
-    if len(problem.shapes) == 1:
-        return functional_ksparse._ksparse_operation(
-            problem.target, x, y, problem.shapes[0], *options
-        )
-    return functional_ksparse._chain_operation(problem.target, x, y, problem.shapes, *options)
+        own = (kronop.KronMatmulOperation, problem.target, *ends, problem.shapes, side)
+    elif len(problem.shapes) == 1:
+        own = (kronop.KSparseOperation, problem.target, *ends, *problem.shapes, problem.batch_last)
+    else:
+        chain = (problem.shapes, problem.batch_last)
+        own = (kronop.KSparseChainOperation, problem.target, *ends, *chain)
+    return calls.operation_of(*own)
 
 
 def _inner(problem: Problem, call: Call) -> int:

@@ -12,9 +12,7 @@ import pytest
 import kronop
 from kronop import compiler
 from kronop.compiler import build
-from kronop.core import gathering, prepared, program
-from kronop.families.kron import api as kron
-from kronop.families.ksparse import api as ksparse
+from kronop.core import calls, gathering, prepared, program
 
 _MATRIX = kronop.TensorDescription(kronop.float32)
 _EPILOGUE = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
@@ -36,8 +34,7 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     compiler.forget()
     for forget in (prepared.forget, program.forget):
         forget()
-    for operations in (kron._kron_operation, ksparse._ksparse_operation, ksparse._chain_operation):
-        operations.cache_clear()  # They hold loaded kernels.
+    calls.operation_of.cache_clear()  # They hold loaded kernels.
     return found
 
 

@@ -4,41 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kronop.artifacts import Launch, Status
-from kronop.emit.design import Pipeline, Runnable
+from kronop.artifacts import Status
 from kronop.emit.emitter import Search
 from kronop.emit.plan import Plan
 from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
 from kronop.families.gemm.cuda.warp_group_many import GemmMany
-from kronop.families.gemm.grouped_description import GemmGroupedDescription, GemmGroupedProblem
+from kronop.families.gemm.each import Each
+from kronop.families.gemm.grouped_description import GemmGroupedDescription
 from kronop.families.gemm.size import GemmSize
-from kronop.frozen import dataclass
 from kronop.late import imported
 from kronop.target import Target
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Each(Pipeline):
-    """Computes products one after the other, in the scratch memory of one.
-
-    Attributes:
-        product: what computes one.
-    """
-
-    product: Runnable
-
-    @property
-    def parts(self) -> tuple[Runnable, ...]:
-        return (self.product,)
-
-    def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
-        """Bytes for the largest product."""
-        return self.product.workspace(size, target, threads)
-
-    def launches(self, problem: GemmGroupedProblem, target: Target) -> tuple[Launch, ...]:
-        return tuple(
-            launch for item in problem.problems for launch in self.launches_of(0, item, target)
-        )
 
 
 def _of_one(target: Target) -> Search:

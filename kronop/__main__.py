@@ -6,7 +6,6 @@ import argparse
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from types import ModuleType
 from typing import Any
 
 from kronop import knobs
@@ -34,13 +33,8 @@ def parser(prog: str) -> argparse.ArgumentParser:
     whole.add_argument("--version", action="version", version=f"kronop {__version__}")
     commands = whole.add_subparsers(dest="command", required=True)
     for name in _COMMANDS:
-        parsing.add_module(commands, name, _module_of(name))
+        parsing.add_module(commands, name, imported(f"kronop.commands.{name}"))
     return whole
-
-
-def _module_of(command: str) -> ModuleType:
-    module: ModuleType = imported(f"kronop.commands.{command}")
-    return module
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +61,7 @@ def _execute(arguments: Sequence[str] | None) -> int:
     try:
         options = parser(_program()).parse_args(arguments)
         knobs.current()  # Every command reports a KRONOP_* variable with a wrong name or value.
-        _module_of(options.command).execute(options)
+        imported(f"kronop.commands.{options.command}").execute(options)
     except KronopError as error:
         print(f"kronop: {error}", file=sys.stderr)
         return 1

@@ -13,6 +13,8 @@ from typing import Any
 
 from kronop.late import imported
 
+_MOST_SHOWN = 240
+
 
 class KronopError(Exception):
     """Root of every error that kronop raises.
@@ -28,8 +30,10 @@ class KronopError(Exception):
     def __init__(
         self, told: str = "", *, expected: object = None, got: object = None, hint: str = ""
     ) -> None:
-        """With a hint, `told` is the subject of a message: see `mismatch`."""
-        super().__init__(mismatch(told, expected=expected, got=got, hint=hint) if hint else told)
+        """If something was expected, `told` is the subject of a message: see `mismatch`."""
+        super().__init__(
+            mismatch(told, expected=expected, got=got, hint=hint) if expected is not None else told
+        )
 
 
 class DescriptionError(KronopError, ValueError):
@@ -107,8 +111,14 @@ class CompileError(KronopError, RuntimeError):
 
 
 def mismatch(subject: str, *, expected: object, got: object, hint: str) -> str:
-    """An error message in kronop's form: what was expected, what was given, what to do."""
-    return f"{subject}: expected {expected}, got {got}; {hint}"
+    """An error message in kronop's form: what was expected, what was given, what to do.
+
+    What is given may be a whole array: no more of it is shown than a reader takes in.
+    """
+    given = str(got)
+    if len(given) > _MOST_SHOWN:
+        given = " ".join(given[:_MOST_SHOWN].split()) + " ..."
+    return f"{subject}: expected {expected}, got {given}; {hint}"
 
 
 def meant(given: str, known: Iterable[str], prefix: str = "") -> str:

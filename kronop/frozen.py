@@ -82,8 +82,8 @@ def _methods(cls: type, slots: bool, eq: bool) -> Sequence[tuple[str, Callable[.
     found: list[tuple[str, Callable[..., Any]]] = [
         ("__init__", _constructor(cls, fields)),
         ("__repr__", _representation([item.name for item in fields if item.repr])),
-        ("__setattr__", _assignment(cls, names)),
-        ("__delattr__", _deletion(cls, names)),
+        ("__setattr__", _guarded(cls, names, "__setattr__", "assign to")),
+        ("__delattr__", _guarded(cls, names, "__delattr__", "delete")),
     ]
     if eq:
         compared = _values([item.name for item in fields if item.compare])
@@ -149,24 +149,15 @@ def _representation(names: Sequence[str]) -> Callable[[Any], str]:
     return told
 
 
-def _assignment(cls: Any, names: frozenset[str]) -> Callable[[Any, str, Any], None]:
+def _guarded(cls: type, names: frozenset[str], method: str, doing: str) -> Callable[..., None]:
     """Refuses the fields; a subclass that is no dataclass may have attributes of its own."""
 
-    def assign(self: Any, name: str, value: Any) -> None:
+    def guarded(self: Any, name: str, *value: Any) -> None:
         if type(self) is cls or name in names:
-            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
-        super(cls, self).__setattr__(name, value)
+            raise dataclasses.FrozenInstanceError(f"cannot {doing} field {name!r}")
+        getattr(super(cls, self), method)(name, *value)
 
-    return assign
-
-
-def _deletion(cls: Any, names: frozenset[str]) -> Callable[[Any, str], None]:
-    def delete(self: Any, name: str) -> None:
-        if type(self) is cls or name in names:
-            raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
-        super(cls, self).__delattr__(name)
-
-    return delete
+    return guarded
 
 
 # Of the instance's class, which may be a child with more fields.

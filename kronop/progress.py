@@ -7,7 +7,6 @@ import math
 import sys
 import time
 from collections.abc import Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from kronop.late import imported
@@ -44,12 +43,7 @@ class Progress:
             self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 

@@ -78,6 +78,10 @@ def bucket_of(extent: int) -> int:
     return 1 << max(extent, 1).bit_length() - 1
 
 
+def round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
 def extent_of(name: str, value: Any, hint: str) -> int:
     """The extent as an int.
 

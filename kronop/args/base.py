@@ -21,6 +21,7 @@ from kronop.args.view import Device
 from kronop.artifacts import Launch
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.size import Size
+from kronop.tensors import Tensor
 
 
 class Arguments(TakesOperands, TakesTurns, abc.ABC):
@@ -57,8 +58,8 @@ class Arguments(TakesOperands, TakesTurns, abc.ABC):
         self._begin_anew()
         self._steps: tuple[Launcher, ...] | None = None
         self._placement: Placement | None = None
-        self._count_change: Callable[[tuple[Any, ...]], None] | None = None
-        self._written: tuple[Any, ...] = ()
+        self._count_change: Callable[[tuple[Tensor, ...]], None] | None = None
+        self._written: tuple[Tensor, ...] = ()
         self._kept: tuple[Kept, ...] = ()
         self._stream = 0
         self._ran = False
@@ -135,7 +136,7 @@ class Arguments(TakesOperands, TakesTurns, abc.ABC):
         return self._stream
 
     @property
-    def results(self) -> tuple[Any, ...]:
+    def results(self) -> tuple[Tensor, ...]:
         """The tensors that a run writes, the result, then auxiliary results of a visitor tree."""
         return (self.Y,) if self._tree is None else (self.Y, *self._tree.results)
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+
+from kronop.tensors import Tensor
 
 
-def counted(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+def counted(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Those of the tensors whose changes torch counts."""
     torch = sys.modules.get("torch")
     return () if torch is None else tuple(it for it in tensors if isinstance(it, torch.Tensor))
 
 
-def counter(tensor: Any) -> Callable[[tuple[Any, ...]], None] | None:
+def counter(tensor: Tensor) -> Callable[[tuple[Tensor, ...]], None] | None:
     """The function that counts a change of tensors like this one, which it takes in a tuple; None
     for tensors of other frameworks, which count no changes.
 
@@ -32,5 +33,5 @@ def counter(tensor: Any) -> Callable[[tuple[Any, ...]], None] | None:
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(tensor, torch.Tensor):
         return None
-    count: Callable[[tuple[Any, ...]], None] = torch._C._increment_version.__call__
+    count: Callable[[tuple[Tensor, ...]], None] = torch._C._increment_version.__call__
     return count

@@ -63,15 +63,9 @@ def check(result: tuple[Any, ...], doing: str, *, many: bool = False) -> Any:
     status, *values = result
     if int(status):
         kind = OutOfMemoryError if status.name == "CUDA_ERROR_OUT_OF_MEMORY" else DeviceError
-        raise kind(
-            doing,
-            expected="success",
-            got=status.name,
-            hint="see the CUDA documentation of this error",
-        )
-    if many:
-        return values
-    return values[0] if values else None
+        hint = "see the CUDA documentation of this error"
+        raise kind(doing, expected="success", got=status.name, hint=hint)
+    return values if many else next(iter(values), None)
 
 
 @contextlib.contextmanager
@@ -80,10 +74,7 @@ def current(index: int) -> Iterator[None]:
     context."""
     driver = cuda_driver()
     before = check(driver.cuCtxGetCurrent(), "asking for the current context")
-    if (
-        int(before)
-        and int(check(driver.cuCtxGetDevice(), "asking for the current device")) == index
-    ):
+    if int(before) and _current_index(driver) == index:
         yield
         return
     imported("cuda.core").Device(index).set_current()
@@ -102,7 +93,11 @@ def default_device() -> Device:
     driver = cuda_driver()
     if not int(check(driver.cuCtxGetCurrent(), "asking for the current context")):
         return Device("cuda", 0)
-    return Device("cuda", int(check(driver.cuCtxGetDevice(), "asking for the current device")))
+    return Device("cuda", _current_index(driver))
+
+
+def _current_index(driver: Any) -> int:
+    return int(check(driver.cuCtxGetDevice(), "asking for the current device"))
 
 
 def device_cc(device: int = 0) -> int:
@@ -129,10 +124,8 @@ def device_of_pointer(pointer: int) -> Device:
         return default_device()
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     with current(default_device().index):
-        return Device(
-            "cuda",
-            int(check(driver.cuPointerGetAttribute(attribute, pointer), "locating a GPU tensor")),
-        )
+        found = driver.cuPointerGetAttribute(attribute, pointer)
+        return Device("cuda", int(check(found, "locating a GPU tensor")))
 
 
 def target_of(view: TensorView) -> str | Target:
@@ -173,19 +166,16 @@ def card_of(index: int) -> Target:
             f"GPU {index} has compute capability {major}.{minor}, newer than all targets; its"
             f" driver compiles kernels for {typical}"
         )
-    names = cuda_driver().CUdevice_attribute
-    cores = _attribute(index, names.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
-    hertz = 1e3 * _attribute(index, names.CU_DEVICE_ATTRIBUTE_CLOCK_RATE)
-    bits = _attribute(index, names.CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)
+    cores = _attribute(index, "MULTIPROCESSOR_COUNT")
+    hertz = 1e3 * _attribute(index, "CLOCK_RATE")
+    bits = _attribute(index, "GLOBAL_MEMORY_BUS_WIDTH")
     # Data come twice in a cycle; drivers of some cards don't know the clock of their memory.
-    moved = 1e3 * _attribute(index, names.CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) * 2 * bits / 8
+    moved = 1e3 * _attribute(index, "MEMORY_CLOCK_RATE") * 2 * bits / 8
     bandwidth = COPIED_SHARE * moved or typical.gpu.bandwidth
     hertz = hertz or typical.gpu.hertz
     card = dataclasses.replace(typical, shared_bytes=shared_bytes)
-    is_fast = (
-        abs(hertz / typical.gpu.hertz - 1) <= _ALIKE
-        and abs(bandwidth / typical.gpu.bandwidth - 1) <= _ALIKE
-    )
+    ratios = hertz / typical.gpu.hertz, bandwidth / typical.gpu.bandwidth
+    is_fast = all(abs(ratio - 1) <= _ALIKE for ratio in ratios)
     if cores == typical.cores and card == typical and is_fast:
         return typical
     return card.of_card(
@@ -193,7 +183,7 @@ def card_of(index: int) -> Target:
         cores,
         hertz,
         bandwidth=bandwidth,
-        level_2_bytes=_attribute(index, names.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+        level_2_bytes=_attribute(index, "L2_CACHE_SIZE"),
     )
 
 
@@ -226,20 +216,16 @@ def runs_on(target: Target, index: int) -> bool:
 
 def _abilities(index: int) -> tuple[int, int, int]:
     """A GPU's compute capability, major and minor, and the most shared memory of a block."""
-    names = cuda_driver().CUdevice_attribute
-    return (
-        _attribute(index, names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-        _attribute(index, names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
-        _attribute(index, names.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
-    )
+    major, minor = (_attribute(index, f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
+    return major, minor, _attribute(index, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
 
 
-def _attribute(index: int, name: Any) -> int:
+def _attribute(index: int, name: str) -> int:
     driver = cuda_driver()
     handle = check(driver.cuDeviceGet(index), f"opening GPU {index}")
-    return int(
-        check(driver.cuDeviceGetAttribute(name, handle), f"asking GPU {index} for its abilities")
-    )
+    attribute = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+    found = driver.cuDeviceGetAttribute(attribute, handle)
+    return int(check(found, f"asking GPU {index} for its abilities"))
 
 
 def name_of_device(index: int) -> str:

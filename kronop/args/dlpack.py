@@ -9,6 +9,7 @@ from typing import Any
 from kronop.args.view import CPU, Device, contiguous_strides
 from kronop.errors import ArgumentError, ElementTypeError
 from kronop.frozen import dataclass
+from kronop.tensors import Tensor
 
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
 # NOTE: DLPack 1.1 has one type code for each 8-bit float format; the code implies the width.
@@ -67,7 +68,7 @@ def _api() -> tuple[Any, Any]:
 _is_valid, _get_pointer = _api()
 
 
-def refuse_jax(tensor: Any, name: str) -> None:
+def refuse_jax(tensor: Tensor, name: str) -> None:
     """Refuses JAX's arrays and tracers, which DLPack would read too: the result would be of another
     framework, without derivatives, and a function under jax.jit would not have the call in it."""
     jax = sys.modules.get("jax")
@@ -81,7 +82,7 @@ def refuse_jax(tensor: Any, name: str) -> None:
         )
 
 
-def read(tensor: Any, name: str) -> DLPackTensor:
+def read(tensor: Tensor, name: str) -> DLPackTensor:
     """The memory behind `tensor.__dlpack__()`.
 
     A GPU tensor is exported for the legacy default stream, because kronop runs such tensors on that
@@ -106,7 +107,7 @@ def read(tensor: Any, name: str) -> DLPackTensor:
     )
 
 
-def _export(tensor: Any, name: str) -> Any:
+def _export(tensor: Tensor, name: str) -> Any:
     try:
         on_gpu = hasattr(tensor, "__dlpack_device__") and tensor.__dlpack_device__()[0] in (
             _CUDA,

@@ -15,10 +15,11 @@ import numpy as np
 from kronop.args import dlpack
 from kronop.args.device import check, cuda_driver, current, device_of_pointer
 from kronop.args.storage import Storage, of_array, of_cupy, of_torch
-from kronop.args.strides import reach
+from kronop.args.strides import Ints, reach
 from kronop.args.view import CPU, Device, TensorView, contiguous_strides
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType
 from kronop.errors import ArgumentError, ElementTypeError, converting
+from kronop.tensors import Tensor
 
 DIFFERENTIABLE = "kronop.torch.gemkm, gekmm and ksmm"
 NESTED = "call .to_padded_tensor(0) first, or pass the tensors of .unbind() one after the other"
@@ -29,7 +30,7 @@ SPREAD = (
 _KNOWN = f"one of {', '.join(TENSOR_TYPES)}"
 
 
-def view(tensor: Any, name: str, differentiable: str = DIFFERENTIABLE) -> TensorView:
+def view(tensor: Tensor, name: str, differentiable: str = DIFFERENTIABLE) -> TensorView:
     """A view of the memory of `tensor`, or `tensor` if it is one. `name` is its name in messages,
     in which `differentiable` are the functions with gradients.
 
@@ -61,13 +62,13 @@ def view(tensor: Any, name: str, differentiable: str = DIFFERENTIABLE) -> Tensor
     )
 
 
-def dims(tensor: Any) -> int:
+def dims(tensor: Tensor) -> int:
     """How many dimensions a tensor has, whether or not kernels read it; 0 of what is none."""
     found: int | None = getattr(tensor, "ndim", None)  # Nested tensors have no shape.
     return len(getattr(tensor, "shape", ())) if found is None else found
 
 
-def check_strided(tensor: Any, name: str) -> None:
+def check_strided(tensor: Tensor, name: str) -> None:
     """Refuses a torch tensor whose elements are not one block with strides."""
     if hasattr(tensor, "to_local"):
         _unreadable(name, "a DTensor", SPREAD)
@@ -78,12 +79,8 @@ def check_strided(tensor: Any, name: str) -> None:
 
 
 def _unsupported(name: str, found: object) -> NoReturn:
-    raise ElementTypeError(
-        f"element type of {name}",
-        expected=_KNOWN,
-        got=str(found),
-        hint=converting(found, "convert the tensor to one of these"),
-    )
+    hint = converting(found, "convert the tensor to one of these")
+    raise ElementTypeError(f"element type of {name}", expected=_KNOWN, got=str(found), hint=hint)
 
 
 def _unreadable(name: str, got: str, hint: str) -> NoReturn:
@@ -96,16 +93,14 @@ def _element(dtype: Any) -> DataType | None:
     return TENSOR_TYPES.get(getattr(dtype, "name", str(dtype).removeprefix("torch.")))
 
 
-def _numpy_element(dtype: Any, name: str) -> DataType:
+def _known_element(dtype: Any, name: str) -> DataType:
     element = _element(dtype)
     if element is None:
         _unsupported(name, dtype)
     return element
 
 
-def _element_strides(
-    shape: tuple[int, ...], strides: tuple[int, ...], size: int
-) -> tuple[int, ...] | None:
+def _element_strides(shape: Ints, strides: Ints, size: int) -> Ints | None:
     """Byte strides as element strides; None if one of an extent above 1 is no multiple."""
     for stride, extent in zip(strides, shape, strict=True):
         if stride % size and extent > 1:
@@ -113,14 +108,14 @@ def _element_strides(
     return tuple([stride // size for stride in strides])
 
 
-def _numpy(array: Any, name: str) -> TensorView:
+def _numpy(array: Tensor, name: str) -> TensorView:
     # Not imported here, which takes 15 ms: masked arrays exist only if it has been imported.
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(array, masked.MaskedArray):
         _unreadable(name, "a masked array", "fill it first: array.filled(0)")
     if type(array) is not np.ndarray:  # A subclass may override shape, strides or dtype.
         array = np.ndarray.view(array, np.ndarray)
-    element = _numpy_element(array.dtype, name)
+    element = _known_element(array.dtype, name)
     shape = array.shape
     strides = _element_strides(shape, array.strides, element.bytes)
     flags = array.flags
@@ -141,11 +136,9 @@ def _numpy(array: Any, name: str) -> TensorView:
     )
 
 
-def _torch(torch: Any, tensor: Any, name: str, differentiable: str) -> TensorView:
+def _torch(torch: Any, tensor: Tensor, name: str, differentiable: str) -> TensorView:
     check_strided(tensor, name)
-    element = _element(tensor.dtype)
-    if element is None:
-        _unsupported(name, tensor.dtype)
+    element = _known_element(tensor.dtype, name)
     if tensor.is_cuda:
         device = Device("cuda", tensor.get_device())
     elif tensor.is_cpu:
@@ -200,7 +193,7 @@ def _torch(torch: Any, tensor: Any, name: str, differentiable: str) -> TensorVie
     )
 
 
-def _check_tangent(torch: Any, tensor: Any, name: str, differentiable: str) -> None:
+def _check_tangent(torch: Any, tensor: Tensor, name: str, differentiable: str) -> None:
     """Refuses a tensor with a forward-mode tangent, which the result would silently lack."""
     if _has_tangent(torch, tensor):
         raise ArgumentError(
@@ -212,7 +205,7 @@ def _check_tangent(torch: Any, tensor: Any, name: str, differentiable: str) -> N
         )
 
 
-def _has_tangent(torch: Any, tensor: Any) -> bool:
+def _has_tangent(torch: Any, tensor: Tensor) -> bool:
     forward_ad = torch.autograd.forward_ad
     if forward_ad._current_level < 0 or not torch._C._is_fwd_grad_enabled():
         return False
@@ -225,8 +218,8 @@ def _has_tangent(torch: Any, tensor: Any) -> bool:
 def _check_inside(
     storage: Storage,
     pointer: int,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
+    shape: Ints,
+    strides: Ints,
     element: DataType,
     name: str,
 ) -> None:
@@ -243,23 +236,23 @@ def _check_inside(
         )
 
 
-def _cupy(array: Any, name: str) -> TensorView:
-    element = _numpy_element(array.dtype, name)
-    return _device_view(
-        array,
-        name,
-        pointer=array.data.ptr,
-        shape=tuple(array.shape),
-        byte_strides=tuple(array.strides),
+def _cupy(array: Tensor, name: str) -> TensorView:
+    element = _known_element(array.dtype, name)
+    pointer, shape = array.data.ptr, tuple(array.shape)
+    return TensorView(
+        pointer=pointer,
+        shape=shape,
+        strides=_device_strides(name, pointer, shape, tuple(array.strides), element),
         element=element,
         device=Device("cuda", array.device.id),
         framework="cupy",
         writable=True,
+        owner=array,
         storage=of_cupy(array),
     )
 
 
-def _cuda_array(tensor: Any, name: str) -> TensorView:
+def _cuda_array(tensor: Tensor, name: str) -> TensorView:
     interface = tensor.__cuda_array_interface__
     missing = [key for key in ("shape", "typestr", "data") if key not in interface]
     if missing:
@@ -275,7 +268,7 @@ def _cuda_array(tensor: Any, name: str) -> TensorView:
         _unreadable(
             name, f"element type {dtype} of foreign byte order", "convert it to native byte order"
         )
-    element = _numpy_element(dtype, name)
+    element = _known_element(dtype, name)
     shape = tuple(interface["shape"])
     pointer, read_only = interface["data"]
     strides = interface.get("strides")
@@ -283,16 +276,15 @@ def _cuda_array(tensor: Any, name: str) -> TensorView:
         strides = contiguous_strides(shape, element.bytes)
     device = device_of_pointer(pointer)
     _await_producer(interface.get("stream"), device, name)
-    return _device_view(
-        tensor,
-        name,
+    return TensorView(
         pointer=pointer,
         shape=shape,
-        byte_strides=tuple(strides),
+        strides=_device_strides(name, pointer, shape, tuple(strides), element),
         element=element,
         device=device,
         framework="dlpack",
         writable=not read_only,
+        owner=tensor,
     )
 
 
@@ -312,19 +304,9 @@ def _await_producer(stream: Any, device: Device, name: str) -> None:
         check(cuda_driver().cuStreamSynchronize(stream), f"waiting for the producer of {name}")
 
 
-def _device_view(
-    owner: Any,
-    name: str,
-    *,
-    pointer: int,
-    shape: tuple[int, ...],
-    byte_strides: tuple[int, ...],
-    element: DataType,
-    device: Device,
-    framework: str,
-    writable: bool,
-    storage: Storage | None = None,
-) -> TensorView:
+def _device_strides(
+    name: str, pointer: int, shape: Ints, byte_strides: Ints, element: DataType
+) -> Ints:
     strides = _element_strides(shape, byte_strides, element.bytes)
     if strides is None or pointer % element.bytes:
         _unreadable(
@@ -332,20 +314,10 @@ def _device_view(
             f"pointer or strides that are no multiple of {element.bytes} bytes",
             "copy it first",
         )
-    return TensorView(
-        pointer=pointer,
-        shape=shape,
-        strides=strides,
-        element=element,
-        device=device,
-        framework=framework,
-        writable=writable,
-        owner=owner,
-        storage=storage,
-    )
+    return strides
 
 
-def _dlpack(tensor: Any, name: str) -> TensorView:
+def _dlpack(tensor: Tensor, name: str) -> TensorView:
     item = dlpack.read(tensor, name)
     element = TENSOR_TYPES.get(item.type_name)
     if element is None:

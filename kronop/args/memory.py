@@ -241,9 +241,8 @@ def _relaxed_capture() -> Iterator[None]:
 
 
 def _is_capturing(stream: int) -> bool:
-    driver = cuda_driver()
-    status = check(driver.cuStreamIsCapturing(stream), "asking whether a stream is captured")
-    return bool(int(status))
+    found = cuda_driver().cuStreamIsCapturing(stream)
+    return bool(int(check(found, "asking whether a stream is captured")))
 
 
 class DeviceBuffer:
@@ -318,10 +317,8 @@ class DeviceBuffer:
             event = self._uses.get(stream)
             if event is None:
                 event = self._uses[stream] = _new_event(self.device)
-            check(
-                driver.cuEventRecord(int(event.handle), stream),
-                "recording the use of device memory",
-            )
+            recorded = driver.cuEventRecord(int(event.handle), stream)
+            check(recorded, "recording the use of device memory")
         self._latest, self._ordered = event, stream
 
     def close(self) -> None:
@@ -359,8 +356,6 @@ def _release(pool: Pool, pointer: int, nbytes: int, uses: dict[int, Any]) -> Non
     driver = cuda_driver()
     with current(pool.device), _relaxed_capture():
         for event in uses.values():
-            check(
-                driver.cuStreamWaitEvent(int(pool.stream.handle), int(event.handle), 0),
-                "freeing device memory",
-            )
+            waits = driver.cuStreamWaitEvent(int(pool.stream.handle), int(event.handle), 0)
+            check(waits, "freeing device memory")
         pool.free(pointer, nbytes)

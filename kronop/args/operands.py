@@ -16,6 +16,7 @@ from kronop.args.protocols import Places
 from kronop.args.tensor import check_promise, empty, listed
 from kronop.args.treed import TakesTrees
 from kronop.args.view import TensorView
+from kronop.args.visited import taken
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.summed import summed
@@ -94,7 +95,7 @@ class TakesOperands(TakesTrees):
     _number: str = ""  # What follows names of operands for kernels, of one of several products.
     _table: dict[str, Operand]
 
-    def _accept(self, **given: Any) -> None:
+    def _accept(self, **given: Tensor) -> None:
         """Checks the tensors of a call, makes Y if it is not given, and finds how kernels read
         them.
 
@@ -122,19 +123,21 @@ class TakesOperands(TakesTrees):
     def slots(self) -> dict[str, int]:
         """The position of each tensor in the order of `operands`, with what `_fit` added in front
         of Z and Y; see `core.prepared`."""
-        inner = dict.fromkeys(name for name in (*self._named, *self._views) if name not in "ZY")
+        inner = dict.fromkeys(
+            name for name in (*self._named, *self._views) if name not in ("Z", "Y")
+        )
         return {name: slot for slot, name in enumerate((*inner, "Z", "Y"))}
 
-    def _without_those_of_tree(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _without_those_of_tree(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors without those that a visitor tree reads itself, and with its D as Y."""
         if not isinstance(self.output_op, VisitorArguments):
             return dict(given)
         names = [item.name for item in self.operands if item.of_tree]
-        others = ((self._called(name), given.get(name)) for name in names)
-        Y, *kept = self._given_result(given.get("Y"), *others)
-        return {**given, **dict(zip(names, kept, strict=True)), "Y": Y}
+        others = {self._called(name): given.get(name) for name in names}
+        Y = taken(self.output_op, given.get("Y"), others)
+        return {**given, **dict.fromkeys(names), "Y": Y}
 
-    def _views_of(self, given: Mapping[str, Any]) -> dict[str, TensorView]:
+    def _views_of(self, given: Mapping[str, Tensor]) -> dict[str, TensorView]:
         """Views by name of the tensors that are given; those of a list are called name[0] and so
         on."""
         table: dict[str, Operand] = {}
@@ -148,7 +151,7 @@ class TakesOperands(TakesTrees):
         self._table, self._named = table, tuple(table)
         return views
 
-    def _listed(self, operand: Operand, value: Any) -> list[tuple[str, Tensor]]:
+    def _listed(self, operand: Operand, value: object) -> list[tuple[str, Tensor]]:
         """The tensors of a list, with their names."""
         name, each = operand.name, getattr(self._description, operand.each)
         found = listed(value)
@@ -157,14 +160,14 @@ class TakesOperands(TakesTrees):
                 name,
                 expected="a list or tuple of tensors",
                 got=type(value).__name__,
-                hint=f"pass one tensor for each of {list(each)}",
+                hint=f"pass one tensor for each of its {operand.each}, in their order",
             )
         if len(found) != len(each):
             raise ArgumentError(
                 name,
                 expected=f"{len(each)} tensors, for {list(each)}",
                 got=len(found),
-                hint="pass one tensor for each of them",
+                hint=f"pass one tensor for each of its {operand.each}, in their order",
             )
         return [(f"{name}[{index}]", item) for index, item in enumerate(found)]
 
@@ -210,9 +213,11 @@ class TakesOperands(TakesTrees):
         return self._made(like, self._shape)
 
     def _made(self, like: TensorView, shape: Ints) -> TensorView:
-        """Makes a Y of this shape, without gaps and in the layout that is described."""
+        """Makes a Y of this shape, without gaps and in the layout that is described: if that is
+        column-major, the last but one of the axes is contiguous."""
         described = self._described("Y")
-        turned = described.layout is Layout.ColumnMajor and len(shape) > 1
+        own = len(shape) - len(self._lead)
+        turned = described.layout is Layout.ColumnMajor and own > 1
         memory = (*shape[:-2], shape[-1], shape[-2]) if turned else shape
         made = empty(like, memory, described.element)
         self.Y = made.swapaxes(-1, -2) if turned else made

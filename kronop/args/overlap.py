@@ -3,12 +3,13 @@ decides."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from kronop.args.strides import reach
-from kronop.args.view import TensorView
+from kronop.args.strides import Ints, reach
+from kronop.args.view import CPU, TensorView
 
 _RAW_TYPES = {1: "|i1", 2: "<i2", 4: "<i4", 8: "<i8"}
 
@@ -28,11 +29,8 @@ class RawMemory:
             "version": 3,
             "strides": tuple(stride * size for stride in item.strides),
         }
-        setattr(
-            self,
-            "__array_interface__" if item.device.is_host else "__cuda_array_interface__",
-            interface,
-        )
+        kind = "array" if item.device.is_host else "cuda_array"
+        setattr(self, f"__{kind}_interface__", interface)
         self.owner = item.owner
 
 
@@ -41,20 +39,9 @@ def raw_array(item: TensorView) -> Any:
     return np.asarray(RawMemory(item))
 
 
-def _addresses(
-    item: TensorView, start: int, shape: tuple[int, ...], strides: tuple[int, ...]
-) -> Any:
+def _addresses(item: TensorView, start: int, shape: Ints, strides: Ints) -> Any:
     """An array with these addresses for NumPy's overlap solver; its memory is never accessed."""
-    fake = TensorView(
-        pointer=start,
-        shape=shape,
-        strides=strides,
-        element=item.element,
-        device=type(item.device)("cpu"),
-        framework="numpy",
-        writable=False,
-        owner=None,
-    )
+    fake = replace(item, pointer=start, shape=shape, strides=strides, device=CPU, owner=None)
     return raw_array(fake)
 
 
@@ -122,12 +109,8 @@ def _overlaps_itself_exactly(axes: list[tuple[int, int]], item: TensorView) -> b
     extents = tuple(extent for _, extent in axes)
     for axis, (stride, extent) in enumerate(axes):
         here = _addresses(item, base, extents[axis + 1 :], strides[axis + 1 :])
-        there = _addresses(
-            item,
-            base + stride * item.element.bytes,
-            (extent - 1, *extents[axis + 1 :]),
-            strides[axis:],
-        )
+        start, others = base + stride * item.element.bytes, (extent - 1, *extents[axis + 1 :])
+        there = _addresses(item, start, others, strides[axis:])
         if np.shares_memory(here, there):
             return True
     return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from kronop.args.protocols import Places
 from kronop.args.staging import Form, form_for
@@ -50,8 +51,7 @@ class Placed:
             return self
         shape = self.view.shape
         full = (*lead, *shape[len(shape) - self.inner :])
-        form = form_for(self.view, self.described, device, full)
-        return Placed(view=self.view, described=self.described, inner=self.inner, form=form)
+        return replace(self, form=form_for(self.view, self.described, device, full))
 
     @property
     def own(self) -> Ints:
@@ -62,10 +62,8 @@ class Placed:
     @property
     def moving(self) -> Ints:
         """The same, with 0 for extents of 1."""
-        pairs = zip(self.shape, self.strides, strict=True)
-        return tuple(stride if extent > 1 else 0 for extent, stride in pairs)[
-            len(self.shape) - self.inner :
-        ]
+        pairs = zip(self.shape[len(self.shape) - self.inner :], self.own, strict=True)
+        return tuple(stride if extent > 1 else 0 for extent, stride in pairs)
 
     def steps(self, lead: Ints) -> Ints:
         """The strides of leading dimensions to which its own broadcast; 0 for what repeats."""

@@ -18,12 +18,13 @@ import numpy as np
 
 from kronop.args.host import empty_array
 from kronop.late import imported
+from kronop.tensors import Tensor
 
 ALIGNMENT = 16  # No kernel asks more of an operand's address: accesses have at most 16 bytes.
 
 Facts = tuple[Any, ...]
 Reading = tuple[int, Facts]
-Maker = Callable[[Any], Any]
+Maker = Callable[[Tensor], Tensor]
 
 _at = ctypes.c_size_t.from_address
 # NOTE: reading the address through `__array_interface__` takes 0.9 microseconds, reading it from
@@ -32,16 +33,16 @@ _at = ctypes.c_size_t.from_address
 _DATA = object.__basicsize__
 
 
-def _struct_address(array: Any) -> int:
+def _struct_address(array: Tensor) -> int:
     return _at(id(array) + _DATA).value
 
 
-def _interface_address(array: Any) -> int:
+def _interface_address(array: Tensor) -> int:
     address: int = array.__array_interface__["data"][0]
     return address
 
 
-def _array_address() -> Callable[[Any], int]:
+def _array_address() -> Callable[[Tensor], int]:
     """The fast reader if it gives right addresses in this interpreter, else the public one.
 
     Only CPython's ids are addresses of objects.
@@ -57,54 +58,42 @@ def _array_address() -> Callable[[Any], int]:
 address_of_array = _array_address()
 
 
-def address_reader(array: Any) -> Callable[[], int]:
+def address_reader(array: Tensor) -> Callable[[], int]:
     """A function that returns the array's current address; the array must outlive it."""
     if address_of_array is _struct_address:
         return functools.partial(getattr, _at(id(array) + _DATA), "value")
     return functools.partial(_interface_address, array)
 
 
-def _numpy(array: Any) -> Reading:
+def _numpy(array: Tensor) -> Reading:
     address = address_of_array(array)
-    return address, (
-        array.dtype,
-        array.shape,
-        array.strides,
-        address & 15,
-        array.flags.writeable,
-    )
+    return address, (array.dtype, array.shape, array.strides, address & 15, array.flags.writeable)
 
 
-def _cupy(array: Any) -> Reading:
+def _cupy(array: Tensor) -> Reading:
     address = array.data.ptr
     return address, (array.dtype, array.shape, array.strides, address & 15, array.device.id, "cupy")
 
 
-def _torch_reader(torch: Any) -> Callable[[Any], Reading | None]:
+def _torch_reader(torch: Any) -> Callable[[Tensor], Reading | None]:
     forward_ad = imported("torch.autograd.forward_ad")
     records = torch.is_grad_enabled
 
-    def read(tensor: Any) -> Reading | None:
+    def read(tensor: Tensor) -> Reading | None:
         address = tensor.data_ptr()
         if tensor.is_neg() or not address or (tensor.requires_grad and records()):
             return None
         if forward_ad._current_level >= 0:  # The tensor may have a tangent, which is refused.
             return None
-        return address, (
-            tensor.dtype,
-            tensor.shape,
-            tensor.stride(),
-            address & 15,
-            tensor.device,
-        )
+        return address, (tensor.dtype, tensor.shape, tensor.stride(), address & 15, tensor.device)
 
     return read
 
 
-_readers: dict[type, Callable[[Any], Reading | None]] = {np.ndarray: _numpy}
+_readers: dict[type, Callable[[Tensor], Reading | None]] = {np.ndarray: _numpy}
 
 
-def _learn(kind: type) -> Callable[[Any], Reading | None] | None:
+def _learn(kind: type) -> Callable[[Tensor], Reading | None] | None:
     """The reader of a type that is met for the first time, or None.
 
     Frameworks are only looked up: a tensor of one can exist only if it has been imported.
@@ -117,7 +106,7 @@ def _learn(kind: type) -> Callable[[Any], Reading | None] | None:
     return _readers.get(kind)
 
 
-def read(tensors: Sequence[Any]) -> tuple[list[Any], list[int]] | None:
+def read(tensors: Sequence[Tensor]) -> tuple[list[Any], list[int]] | None:
     """(the facts of each tensor, its address), with None and 0 for a tensor that is None.
 
     The result is None if a tensor has no signature.
@@ -142,7 +131,7 @@ def read(tensors: Sequence[Any]) -> tuple[list[Any], list[int]] | None:
     return facts, addresses
 
 
-def maker(framework: str, shape: tuple[int, ...], result: Any) -> Maker:
+def maker(framework: str, shape: tuple[int, ...], result: Tensor) -> Maker:
     """A function that makes a new tensor like `result`, on the device of the X it is given."""
     dtype = result.dtype
     if framework == "numpy":
@@ -151,7 +140,7 @@ def maker(framework: str, shape: tuple[int, ...], result: Any) -> Maker:
         return torch_maker(shape, dtype)
     cupy = imported("cupy")
 
-    def make(x: Any) -> Any:
+    def make(x: Tensor) -> Tensor:
         with cupy.cuda.Device(index):
             return cupy.empty(shape, dtype)
 
@@ -170,7 +159,7 @@ def torch_maker(shape: Sequence[int], dtype: Any) -> Maker:
     return lambda x: empty(sizes, strides, dtype=dtype, device=x.device)
 
 
-def scratch_maker(framework: str) -> Callable[[Any, int], Any] | None:
+def scratch_maker(framework: str) -> Callable[[Tensor, int], Tensor] | None:
     """A function of X and a number of bytes that allocates scratch memory on X's device.
 
     The memory comes from the framework's allocator. None for frameworks other than torch: their
@@ -185,11 +174,11 @@ def scratch_maker(framework: str) -> Callable[[Any, int], Any] | None:
     return lambda x, nbytes: x.new_empty(nbytes, dtype=torch.uint8)
 
 
-def addresser(framework: str) -> Callable[[Any], int]:
+def addresser(framework: str) -> Callable[[Tensor], int]:
     """The function that reads the address of a tensor of `framework`."""
     if framework == "numpy":
         return address_of_array
     if framework == "torch":
-        read: Callable[[Any], int] = sys.modules["torch"].Tensor.data_ptr
+        read: Callable[[Tensor], int] = sys.modules["torch"].Tensor.data_ptr
         return read
     return lambda array: int(array.data.ptr)

@@ -16,26 +16,25 @@ import numpy as np
 from kronop.args.device import check, cuda_driver, current
 from kronop.args.host import HostBuffer
 from kronop.args.memory import DeviceBuffer
-from kronop.args.overlap import RawMemory, raw_array
+from kronop.args.overlap import RawMemory, raw_array, span
 from kronop.args.storage import Kept, check_kept
 from kronop.args.stream import torch_stream
 from kronop.args.strides import is_gapless, matrix_strides, reach
 from kronop.args.tensor import device_framework
 from kronop.args.view import CPU, Device, TensorView
 from kronop.descriptions.tensor import TensorDescription
+from kronop.frozen import dataclass
 from kronop.late import imported
 
 Step = Callable[[int], None]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Form:
     """The shape and strides of a dense copy of an operand; the operand broadcasts to the shape."""
 
-    __slots__ = ("shape", "strides")
-
-    def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
-        self.shape = shape
-        self.strides = strides
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
 
 
 def form_for(
@@ -281,30 +280,25 @@ def _device_copy(target: TensorView, source: TensorView) -> Step:
     return copy_arrays
 
 
-def _image(item: TensorView) -> tuple[int, int]:
-    """The address of the lowest element, and the bytes from there to the end of the highest."""
-    low, high = reach(item.shape, item.strides)
-    return item.pointer + low * item.element.bytes, (high - low + 1) * item.element.bytes
-
-
 def _upload(target: TensorView, source: TensorView) -> Step:
-    driver, index = cuda_driver(), target.device.index
-    (to, nbytes), (of, _) = _image(target), _image(source)
-
-    def copy(stream: int) -> None:
-        with current(index):
-            check(driver.cuMemcpyHtoDAsync(to, of, nbytes, stream), "copying a tensor to the GPU")
-
-    return copy
+    transfer = cuda_driver().cuMemcpyHtoDAsync
+    return _transfer(transfer, target, source, target.device, "copying a tensor to the GPU")
 
 
 def _download(target: TensorView, source: TensorView) -> Step:
-    driver, index = cuda_driver(), source.device.index
-    (to, nbytes), (of, _) = _image(target), _image(source)
+    transfer = cuda_driver().cuMemcpyDtoHAsync
+    return _transfer(transfer, target, source, source.device, "copying a result from the GPU")
+
+
+def _transfer(
+    transfer: Any, target: TensorView, source: TensorView, gpu: Device, doing: str
+) -> Step:
+    """Copies all bytes from the lowest to the highest element."""
+    (to, end), (of, _) = span(target), span(source)
 
     def copy(stream: int) -> None:
-        with current(index):
-            check(driver.cuMemcpyDtoHAsync(to, of, nbytes, stream), "copying a result from the GPU")
+        with current(gpu.index):
+            check(transfer(to, of, end - to, stream), doing)
 
     return copy
 

@@ -16,6 +16,7 @@ import numpy as np
 from kronop.args.signature import address_reader
 from kronop.errors import ArgumentError
 from kronop.frozen import dataclass
+from kronop.tensors import Tensor
 
 # (the functions that give its address and size now, its address and size when the tensor was read,
 # the tensor's name for messages).
@@ -63,7 +64,7 @@ _base_of: Any = np.ndarray.base.__get__
 _nbytes_of: Any = np.ndarray.nbytes.__get__
 
 
-def of_array(array: Any) -> Storage:
+def of_array(array: Tensor) -> Storage:
     """The storage of a NumPy array: the last array in its chain of bases owns the memory."""
     holder = base = array
     while (base := _behind(base)) is not None:
@@ -73,7 +74,7 @@ def of_array(array: Any) -> Storage:
     return Storage(holder, where, size, where(), size())
 
 
-def _behind(item: Any) -> Any:
+def _behind(item: object) -> object:
     """The next object in a chain of bases: an array's base, or an object between two arrays."""
     if isinstance(item, np.ndarray):
         return _base_of(item)  # ndarray's own `base`: a subclass may override the attribute.
@@ -84,14 +85,14 @@ def _behind(item: Any) -> Any:
     return None
 
 
-def of_torch(tensor: Any) -> Storage:
+def of_torch(tensor: Tensor) -> Storage:
     """The storage of a torch tensor."""
     holder = tensor.untyped_storage()
     where, size = holder.data_ptr, holder.nbytes
     return Storage(holder, where, size, where(), size())
 
 
-def of_cupy(array: Any) -> Storage:
+def of_cupy(array: Tensor) -> Storage:
     """The allocation that a CuPy array lies in."""
     holder = array.data.mem
     where, size = (functools.partial(getattr, holder, name) for name in ("ptr", "size"))

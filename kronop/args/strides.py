@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kronop.descriptions.datatype import AnyLayout, Layout
 from kronop.errors import ArgumentError
 from kronop.frozen import dataclass
+from kronop.size import round_up
 
 Ints = tuple[int, ...]
 Shape = tuple[Any, ...]
@@ -184,25 +186,14 @@ def matrix_strides(shape: Ints, layout: AnyLayout, alignment: int) -> Ints:
     return (*reversed(outer), row, column)
 
 
-def round_up(value: int, multiple: int) -> int:
-    return -(-value // multiple) * multiple
-
-
 def reach(shape: Ints, strides: Ints) -> tuple[int, int]:
     """The lowest and highest offset in elements, both inclusive; no extent may be 0."""
-    low = sum(
-        (extent - 1) * stride for extent, stride in zip(shape, strides, strict=True) if stride < 0
-    )
-    high = sum(
-        (extent - 1) * stride for extent, stride in zip(shape, strides, strict=True) if stride > 0
-    )
-    return low, high
+    ends = [(stride, (extent - 1) * stride) for extent, stride in zip(shape, strides, strict=True)]
+    return sum(end for step, end in ends if step < 0), sum(end for step, end in ends if step > 0)
 
 
 def is_gapless(shape: Ints, strides: Ints) -> bool:
     """Whether the elements fill the memory from the lowest to the highest of them."""
     low, high = reach(shape, strides)
-    distinct = 1
-    for extent, stride in zip(shape, strides, strict=True):
-        distinct *= extent if stride else 1
-    return high - low + 1 == distinct
+    pairs = zip(shape, strides, strict=True)
+    return high - low + 1 == math.prod(extent for extent, stride in pairs if stride)

@@ -3,45 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from kronop.args.frameworks import DIFFERENTIABLE, view
+from kronop.args.frameworks import view as view
 from kronop.args.host import empty_array
-from kronop.args.view import CPU, Device, TensorView
+from kronop.args.view import CPU as CPU
+from kronop.args.view import Device as Device
+from kronop.args.view import TensorView as TensorView
 from kronop.cuda_line import cuda_extra
 from kronop.descriptions.datatype import AnyLayout, DataType, Layout, bfloat16
 from kronop.descriptions.shared import check_memory
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import (
-    ArgumentError,
-    ElementTypeError,
-    OutOfMemoryError,
-    installing,
-)
+from kronop.errors import ArgumentError, ElementTypeError, OutOfMemoryError, installing
 from kronop.late import imported, spec_of
-
-__all__ = [
-    "CPU",
-    "Device",
-    "TensorView",
-    "as_matrix",
-    "beside",
-    "check_element",
-    "check_promise",
-    "describe",
-    "empty",
-    "keeps_promise",
-    "listed",
-    "view",
-]
+from kronop.tensors import Tensor
 
 _MOST_BYTES = 16
 
 
-def listed(value: Any) -> Sequence[Any] | None:
+def listed(value: object) -> Sequence[Tensor] | None:
     """The tensors of a list, a tuple or torch's ParameterList; None if `value` is none of these."""
     if isinstance(value, (list, tuple)):
         return value
@@ -70,12 +53,8 @@ def describe(item: TensorView, name: str) -> TensorDescription:
         ArgumentError: the tensor has no dimensions.
     """
     if not item.shape:
-        raise ArgumentError(
-            name,
-            expected="at least one dimension",
-            got="shape ()",
-            hint="reshape it to a vector or a matrix",
-        )
+        hint = "reshape it to a vector or a matrix"
+        raise ArgumentError(name, expected="at least one dimension", got="shape ()", hint=hint)
     if len(item.shape) == 1:
         return TensorDescription(item.element)
     row_major, column_major = (
@@ -151,20 +130,7 @@ def keeps_promise(item: TensorView, description: TensorDescription) -> bool:
     return not _broken(item, description.layout, description.alignment)
 
 
-def views_of(
-    operands: Mapping[str, Any],
-    optional: Container[str] = ("Z", "Y"),
-    differentiable: str = DIFFERENTIABLE,
-) -> dict[str, TensorView]:
-    """Views of the operands, without optional ones that are None; `differentiable` as in `view`."""
-    return {
-        name: view(item, name, differentiable)
-        for name, item in operands.items()
-        if item is not None or name not in optional
-    }
-
-
-def empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
+def empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Tensor:
     """A new row-major tensor of the framework and on the device of `like`.
 
     If `like` is of another framework (read through DLPack), the result is a NumPy array on the
@@ -189,7 +155,7 @@ def empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
         ) from error
 
 
-def _empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
+def _empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Tensor:
     framework = like.framework
     if framework == "dlpack":
         framework = "numpy" if like.device.is_host else device_framework()
@@ -204,7 +170,7 @@ def _empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
         return cupy.empty(shape, _numpy_type(like, element))
 
 
-def beside(array: Any, like: TensorView) -> Any:
+def beside(array: Tensor, like: TensorView) -> Tensor:
     """The values of a NumPy array in a new tensor on the GPU of `like`: of torch if that is, else
     of CuPy."""
     if like.framework == "torch":
@@ -218,12 +184,9 @@ def beside(array: Any, like: TensorView) -> Any:
 def _numpy_type(like: TensorView, element: DataType) -> Any:
     if element != bfloat16:
         return np.dtype(element.name)
-    if (
-        like.element == element
-        and hasattr(like.owner, "dtype")
-        and isinstance(like.owner.dtype, np.dtype)
-    ):
-        return like.owner.dtype
+    own = getattr(like.owner, "dtype", None)
+    if like.element == element and isinstance(own, np.dtype):
+        return own
     try:
         ml_dtypes = imported("ml_dtypes")
     except ImportError as error:

@@ -28,6 +28,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.frozen import dataclass
+from kronop.tensors import Tensor
 
 _D, _SUMS = "D", "sums"
 Ints = tuple[int, ...]
@@ -87,7 +88,8 @@ class Treed:
         if strides is None:
             strides = matrix_strides(y.shape, described.layout, sums_alignment(element))
         sums = dataclasses.replace(
-            y.reshaped(y.shape, strides),
+            y,
+            strides=strides,
             pointer=0,
             element=element,
             device=device,
@@ -108,7 +110,7 @@ class Treed:
         )
 
     @property
-    def results(self) -> tuple[Any, ...]:
+    def results(self) -> tuple[Tensor, ...]:
         """The tensors of the auxiliary results."""
         return tuple(item.owner for item in self.items if item.result)
 
@@ -145,6 +147,7 @@ class Treed:
         def pointer(key: str, item: Placed) -> int:
             return workspace if key == _SUMS else of_places(key, item)
 
+        of_sums = sums_bytes(self.sums.element, self.described.layout, self.y.shape)
         items, axes = batched(lead, self._items(same), self.device)
         matrices = placed(items, axes, pointer, self._strides)
         matrices |= {key: matrices[result] for key, result in same.items()}
@@ -154,13 +157,9 @@ class Treed:
             batch=tuple(extent for extent, _ in axes),
             sums=matrices[_SUMS],
             operands=tuple(matrices[item.key] for item in self.items if item.result is None),
-            results=(
-                matrices[_D],
-                *(matrices[item.key] for item in self.items if item.result is not None),
-            ),
+            results=tuple(matrices[key] for key in written),
             scalars=self.output_op.scalars,
-            workspace=workspace
-            + sums_bytes(self.sums.element, self.described.layout, self.y.shape),
+            workspace=workspace + of_sums,
             threads=threads,
         )
 
@@ -187,31 +186,20 @@ class TakesTrees:
     operation: OperationLike
     output_op: EpilogueArguments
     _device: Device
-    Y: Any
+    Y: Tensor
     _tree: Treed | None = None
 
     @property
-    def D(self) -> Any:
+    def D(self) -> Tensor:
         """The tensor of the result, by the name that it has for PyCUTLASS and in visitor trees."""
         return self.Y
-
-    def _given_result(self, Y: Any, *others: tuple[str, Any]) -> tuple[Any, ...]:
-        """The tensor of the result, which a visitor tree may have been given as D, and others.
-
-        Args:
-            others: (name, tensor) of what a tree may only have as its own operands: it reads them
-                itself, and what is returned in their place is None.
-        """
-        if not isinstance(self.output_op, VisitorArguments):
-            return (Y, *(item for _, item in others))
-        return (visited.taken(self.output_op, Y, dict(others)), *(None for _ in others))
 
     def _summed(
         self,
         y: TensorView,
         described: TensorDescription,
         inputs: Mapping[str, TensorView],
-        strides: tuple[int, ...] | None = None,
+        strides: Ints | None = None,
     ) -> TensorView:
         """What the family's kernels write in place of D: the sums of a visitor tree, or D itself
         where the epilogue is no tree.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from kronop.args.storage import Storage
@@ -70,18 +70,7 @@ class TensorView:
 
     def reshaped(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> TensorView:
         """The same memory seen with another shape and other strides."""
-        return TensorView(
-            pointer=self.pointer,
-            shape=shape,
-            strides=strides,
-            element=self.element,
-            device=self.device,
-            framework=self.framework,
-            writable=self.writable,
-            owner=self.owner,
-            in_place=self.in_place,
-            storage=self.storage,
-        )
+        return replace(self, shape=shape, strides=strides)
 
 
 def contiguous_strides(shape: tuple[int, ...], unit: int = 1) -> tuple[int, ...]:

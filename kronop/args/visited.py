@@ -5,18 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from kronop.args.checks import check_writable
 from kronop.args.frameworks import DIFFERENTIABLE
 from kronop.args.overlap import overlaps, same_elements
-from kronop.args.strides import (
-    Shape,
-    broadcast_strides,
-    broadcasts,
-    flat_stride,
-    matrix_strides,
-)
+from kronop.args.strides import Shape, broadcast_strides, broadcasts, flat_stride, matrix_strides
 from kronop.args.tensor import check_element, view
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import AnyLayout, RowMajor
@@ -25,6 +18,7 @@ from kronop.descriptions.visitor import Result, VisitorEpilogue
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError
 from kronop.frozen import dataclass
+from kronop.tensors import Tensor
 
 Ints = tuple[int, ...]
 OVER = "mn"
@@ -50,7 +44,7 @@ class Visited:
     view: TensorView
     described: TensorDescription
     result: Result | None
-    owner: Any
+    owner: Tensor
 
     @property
     def key(self) -> str:
@@ -63,7 +57,7 @@ class Visited:
         return _AXES[self.kind]
 
 
-def taken(output_op: VisitorArguments, D: Any, others: Mapping[str, Any]) -> Any:
+def taken(output_op: VisitorArguments, D: Tensor, others: Mapping[str, Tensor]) -> Tensor:
     """The tensor of D, or None for a new one.
 
     Args:
@@ -124,10 +118,7 @@ def visited(
 
 
 def fitted(
-    items: Sequence[Visited],
-    shape: Ints,
-    problem_size: tuple[int, int] | None,
-    rows: int = 1,
+    items: Sequence[Visited], shape: Ints, problem_size: tuple[int, int] | None, rows: int = 1
 ) -> tuple[Visited, ...]:
     """The same with the shapes that a result of `shape` wants: operands repeat over its leading
     dimensions, and tensors in one dimension are matrices without gaps.
@@ -245,11 +236,9 @@ def check_overlaps(
         ArgumentError: a result overlaps what else is read or written, other than an (M, N) operand
             that has the very same elements.
     """
-    matrices = [("D", y)]
-    matrices += [(item.name, item.view) for item in items if item.result and not item.result.axis]
-    written = matrices + [
-        (item.name, item.view) for item in items if item.result and item.result.axis
-    ]
+    results = [item for item in items if item.result]
+    matrices = [("D", y), *((item.name, item.view) for item in results if item.kind == "tensor")]
+    written = matrices + [(item.name, item.view) for item in results if item.kind != "tensor"]
     read = [(item.name, item.view, item.kind) for item in items if item.result is None]
     read += [(name, item, "") for name, item in inputs.items()]
     in_place = False

@@ -7,7 +7,7 @@ each operand, so a packed word tells which operand it points into and at which o
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kronop.args import signature
@@ -19,6 +19,7 @@ from kronop.compiler import Kernel
 from kronop.compiler.tensor_maps import write_block
 from kronop.frozen import dataclass
 from kronop.tensor_map import TensorMap
+from kronop.tensors import Tensor
 
 # The symbolic address of slot i is ((i + 1) << 48) + _MIDDLE: offsets of either sign then stay
 # within the slot's own range of 2^48 addresses.
@@ -77,6 +78,31 @@ class Symbols:
     def workspace(self, nbytes: int) -> int:
         self.nbytes = nbytes
         return symbol(self._slots[""], 0) if nbytes else 0
+
+
+class Reach:
+    """How far into its storage each torch tensor of a call reaches: a storage may be shrunk
+    (`untyped_storage().resize_`) while a tensor's shape and strides stay.
+
+    Args:
+        tensors: the tensors of a call that ran; no reference to them is kept.
+        ends: (index in `tensors`, bytes from the tensor's address to the end of its memory).
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], ends: Iterable[tuple[int, int]]) -> None:
+        self._ends = tuple(
+            (place, above, tensors[place].element_size())
+            for place, above in ends
+            if hasattr(tensors[place], "untyped_storage")
+        )
+
+    def holds(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether the storages of these tensors, of the same shapes, are large enough."""
+        for place, above, size in self._ends:
+            tensor = tensors[place]
+            if len(tensor.untyped_storage()) < tensor.storage_offset() * size + above:
+                return False
+        return True
 
 
 def symbol(slot: int, low: int) -> int:

@@ -11,14 +11,7 @@ from kronop.args.frameworks import DIFFERENTIABLE
 from kronop.args.tensor import TensorView, check_element, describe, view
 from kronop.core.prepared import Lesson
 from kronop.descriptions import activation as activations
-from kronop.descriptions.datatype import (
-    FLOAT8,
-    RESULT_TYPES,
-    DataType,
-    Layout,
-    int8,
-    result_type,
-)
+from kronop.descriptions.datatype import FLOAT8, RESULT_TYPES, DataType, Layout, int8, result_type
 from kronop.descriptions.epilogue import (
     Epilogue,
     LinearCombination,
@@ -30,6 +23,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.errors import ArgumentError, ElementTypeError
 from kronop.target import Target
+from kronop.tensors import Tensor
 
 if TYPE_CHECKING:
     from kronop.core.operation import Operation
@@ -40,7 +34,7 @@ _NO_SLOTS: Mapping[str, int] = {}
 AnyOperation = TypeVar("AnyOperation", bound="Operation[Any, Any]")
 
 
-def operand_of(tensor: Any, name: str = "X", differentiable: str = DIFFERENTIABLE) -> TensorView:
+def operand_of(tensor: Tensor, name: str = "X", differentiable: str = DIFFERENTIABLE) -> TensorView:
     """A view of an operand.
 
     Args:
@@ -64,8 +58,8 @@ def operand_of(tensor: Any, name: str = "X", differentiable: str = DIFFERENTIABL
 def describe_output(
     x: DataType,
     inner: int,
-    z: Any,
-    out: Any,
+    z: Tensor,
+    out: Tensor,
     called: Mapping[str, str] = _NAMES,
     differentiable: str = DIFFERENTIABLE,
 ) -> TensorDescription:

@@ -8,7 +8,6 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from kronop.core.family import Kind
-from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
@@ -29,26 +28,19 @@ _ARCH = "arch"
 def signature_of(kind: Kind) -> inspect.Signature:
     """The signature of an operation's constructor: target, tile, and the description's fields."""
     public = _PUBLIC_NAMES | {**kind.names}
-    first = [
-        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        for name in ("target", "tile_description")
-    ]
-    others = [
-        inspect.Parameter(
-            public.get(item.name, item.name),
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=inspect.Parameter.empty if item.default is MISSING else item.default,
-        )
+    none = inspect.Parameter.empty
+    defaults = {"target": none, "tile_description": none} | {
+        public.get(item.name, item.name): none if item.default is MISSING else item.default
         for item in fields(kind.description.get())
         if item.name not in _OF_MATH
-    ]
-    return inspect.Signature([*first, *others])
+    }
+    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    every = [inspect.Parameter(name, either, default=it) for name, it in defaults.items()]
+    return inspect.Signature(every)
 
 
 def arguments_of(
-    operation: type,
-    described: tuple[Any, ...],
-    by_name: Mapping[str, Any],
+    operation: type, described: tuple[Any, ...], by_name: Mapping[str, Any]
 ) -> dict[str, Any]:
     """An operation's constructor arguments by their public names; `arch` is the target too."""
     if _ARCH in by_name and not described and "target" not in by_name:
@@ -60,10 +52,7 @@ def arguments_of(
 
 
 def description_from(
-    kind: Kind,
-    emitter: Emitter,
-    target: Target,
-    arguments: Mapping[str, Any],
+    kind: Kind, emitter: Emitter, target: Target, arguments: Mapping[str, Any]
 ) -> Any:
     """The description that an operation's constructor arguments, but the target, spell."""
     made = kind.description.get()
@@ -98,11 +87,7 @@ def _math(
             got=repr(value),
             hint=f"build a kronop.{kind}",
         )
-    found, sums = emitter.instruction(operand.element, target), _sums(given)
-    return found if sums is None else found.summed_in(sums)
-
-
-def _sums(given: Mapping[str, Any]) -> DataType | None:
-    """The type of the sums that the epilogue takes, if there is one."""
-    epilogue = given.get("epilogue")
-    return epilogue.element_accumulator if isinstance(epilogue, Epilogue) else None
+    found, epilogue = emitter.instruction(operand.element, target), given.get("epilogue")
+    if isinstance(epilogue, Epilogue):
+        return found.summed_in(epilogue.element_accumulator)
+    return found

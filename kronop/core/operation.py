@@ -112,9 +112,7 @@ class Operation(Generic[AnyDescription, AnyArguments]):
         Those of a visitor tree, its operands and its results have names: see
         `VisitorEpilogue.epilogue_type`.
         """
-        epilogue: Any = self.description.epilogue
-        found: EpilogueArguments = epilogue.epilogue_type(*scalars, **operands)
-        return found
+        return self.description.epilogue.epilogue_type(*scalars, **operands)
 
     @derived
     def sources(self) -> tuple[Source, ...]:
@@ -211,9 +209,7 @@ class Operation(Generic[AnyDescription, AnyArguments]):
         The first one is the plan that runs without tuning.
         """
         size = None if rows is None else self._size(rows)
-        found: tuple[Plan, ...]
-        found = self._emitter.candidates(self.description, self.target, count, size)
-        return found
+        return self._emitter.candidates(self.description, self.target, count, size)
 
     def launches(self, problem: Any) -> tuple[Launch, ...]:
         """The kernel calls of `plan` that compute `problem`, which has results, in order."""

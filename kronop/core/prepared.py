@@ -26,9 +26,9 @@ from kronop.args.stream import stream_handle
 from kronop.args.tensor import view
 from kronop.args.view import Device, TensorView, contiguous_strides
 from kronop.core import winners
-from kronop.core.addressed import Product, Symbols, UnfitError
+from kronop.core.addressed import Product, Reach, Symbols, UnfitError
 from kronop.core.gathering import is_gathering
-from kronop.core.reach import Reach
+from kronop.tensors import Tensor
 
 # Bounds of the memory that remembered calls hold, in tensors and launches. With more tensors in a
 # call the checks cost little beside the work.
@@ -60,7 +60,7 @@ class Call:
 
     def __init__(
         self,
-        tensors: Sequence[Any],
+        tensors: Sequence[Tensor],
         addresses: Sequence[int],
         results: int,
         beta: float,
@@ -90,7 +90,7 @@ class Call:
         self._counted = [slot for slot in written if changes.counted((tensors[slot],))]
         self._count_change = changes.counter(tensors[self._counted[0]]) if self._counted else None
 
-    def run(self, tensors: list[Any], addresses: list[int]) -> Any:
+    def run(self, tensors: list[Tensor], addresses: list[int]) -> Any:
         """The result, or the list of them where there are several; None, with nothing written to
         the caller's memory, if this call must go the long way and be checked.
 
@@ -121,7 +121,7 @@ class Call:
             return None
         return results if len(results) > 1 else results[0]
 
-    def _launch_with_scratch(self, addresses: list[int], stream: int, x: Any) -> bool:
+    def _launch_with_scratch(self, addresses: list[int], stream: int, x: Tensor) -> bool:
         """Launches the product; False if torch's allocator has no room for the scratch memory."""
         product = self.product
         if self._is_host:
@@ -147,7 +147,7 @@ class Call:
         """Whether the bounds of a result of the caller overlap those of an operand that is read, or
         of another result."""
         if len(self._written) > 1:
-            return _is_crossed(*(_bounds(of, addresses) for of in (self._read, self._written)))
+            return _is_crossed(self._read, self._written, addresses)
         ((slot, below, above),) = self._written
         low, high = addresses[slot] + below, addresses[slot] + above
         for slot, below, above in self._read:
@@ -157,10 +157,13 @@ class Call:
         return False
 
 
-def _is_crossed(read: list[tuple[int, int]], written: list[tuple[int, int]]) -> bool:
+def _is_crossed(read: list[_Span], written: list[_Span], addresses: Sequence[int]) -> bool:
     """Whether memory that is written overlaps other memory."""
-    every = [(*bounds, False) for bounds in read]
-    every += [(*bounds, True) for bounds in written]
+    every = [
+        (addresses[slot] + below, addresses[slot] + above, is_written)
+        for spans, is_written in ((read, False), (written, True))
+        for slot, below, above in spans
+    ]
     end = end_of_written = 0
     for low, high, is_written in sorted(every):
         if low < (end if is_written else end_of_written):
@@ -171,11 +174,7 @@ def _is_crossed(read: list[tuple[int, int]], written: list[tuple[int, int]]) -> 
     return False
 
 
-def _bounds(spans: Sequence[_Span], addresses: Sequence[int]) -> list[tuple[int, int]]:
-    return [(addresses[slot] + below, addresses[slot] + above) for slot, below, above in spans]
-
-
-def _span(slot: int, tensor: Any) -> _Span:
+def _span(slot: int, tensor: Tensor) -> _Span:
     item = view(tensor, "")
     low, high = span(item)
     return slot, low - item.pointer, high - item.pointer
@@ -185,7 +184,7 @@ class Lesson:
     """Records a call that goes the long way, so that later calls can repeat its launches."""
 
     def __init__(
-        self, key: Key, beta: float, tensors: Sequence[Any], addresses: list[int], results: int
+        self, key: Key, beta: float, tensors: Sequence[Tensor], addresses: list[int], results: int
     ) -> None:
         self._key, self._beta, self._tensors, self._given = key, beta, tensors, addresses
         self._results = results
@@ -219,7 +218,7 @@ class Lesson:
         return Call(tensors, self._given, self._results, self._beta, product, makes, *facts)
 
 
-def _maker(item: TensorView, framework: str, result: Any) -> signature.Maker:
+def _maker(item: TensorView, framework: str, result: Tensor) -> signature.Maker:
     """The function that makes a result like this one."""
     if (
         item.framework != framework
@@ -267,7 +266,7 @@ def outdate() -> None:
 
 
 def repeat(
-    form: object, alpha: Any, beta: Any, tensors: list[Any], results: int = 1
+    form: object, alpha: Any, beta: Any, tensors: list[Tensor], results: int = 1
 ) -> tuple[Any, Lesson | None]:
     """(the result, None) if the call was repeated; else (None, lesson), with nothing written.
 
@@ -290,7 +289,7 @@ def repeat(
     return None, _lesson(key, beta, tensors, addresses, results)
 
 
-def find(form: object, alpha: Any, beta: Any, tensors: Sequence[Any]) -> Call | None:
+def find(form: object, alpha: Any, beta: Any, tensors: Sequence[Tensor]) -> Call | None:
     """The remembered call for these arguments, or None; the arguments are those of `repeat`."""
     known = recognise(form, alpha, beta, tensors)
     call = None if known is None else _calls.get(known[0])
@@ -309,7 +308,7 @@ def surroundings() -> tuple[Any, ...]:
 
 
 def _lesson(
-    key: Key, beta: float, tensors: Sequence[Any], addresses: list[int], results: int
+    key: Key, beta: float, tensors: Sequence[Tensor], addresses: list[int], results: int
 ) -> Lesson | None:
     """A lesson from the second call with a signature on; None for the first.
 
@@ -329,7 +328,7 @@ def _lesson(
 
 
 def recognise(
-    form: object, alpha: Any, beta: Any, tensors: Sequence[Any], results: int = 1
+    form: object, alpha: Any, beta: Any, tensors: Sequence[Tensor], results: int = 1
 ) -> tuple[Key, list[int]] | None:
     """(the call's signature, the tensors' addresses); None if the call must go the long way.
 

@@ -21,21 +21,11 @@ from kronop.args.stream import stream_handle
 from kronop.args.tensor import view
 from kronop.args.view import Device
 from kronop.core import prepared
-from kronop.core.addressed import Launches, Product, Symbols, UnfitError, symbol
+from kronop.core.addressed import Launches, Product, Reach, Symbols, UnfitError, symbol
 from kronop.core.gathering import is_gathering
-from kronop.core.prepared import Key, surroundings
-from kronop.core.reach import Reach
-
-__all__ = [
-    "Maker",
-    "Program",
-    "Recording",
-    "ScratchMaker",
-    "find",
-    "forget",
-    "repeat",
-    "surroundings",
-]
+from kronop.core.prepared import Key
+from kronop.core.prepared import surroundings as surroundings
+from kronop.tensors import Tensor
 
 _MOST_PROGRAMS, _MOST_CALLS = 256, 64
 # The alignment in bytes that kernels of every target assume of their scratch memory.
@@ -44,7 +34,8 @@ _ALIGNMENT = 64
 # A Maker allocates a result on the device of the tensor it is given. A ScratchMaker does the same
 # for scratch memory, of a number of bytes.
 Maker = signature.Maker
-ScratchMaker = Callable[[Any, int], Any]
+ScratchMaker = Callable[[Tensor, int], Tensor]
+Made = Sequence[tuple[Tensor, Maker]]
 
 
 class _Regions(Symbols):
@@ -128,7 +119,7 @@ class Program:
         self._is_host, self._device, self._framework = device.is_host, device.index, framework
         self._address = signature.addresser(framework)
 
-    def run(self, tensors: Sequence[Any], addresses: list[int]) -> list[Any] | None:
+    def run(self, tensors: Sequence[Tensor], addresses: list[int]) -> list[Tensor] | None:
         """The results; None, with nothing launched, if the sequence must go the long way.
 
         Args:
@@ -158,7 +149,7 @@ class Program:
 class Recording:
     """Records the calls of a sequence that goes the long way, so that it can be repeated."""
 
-    def __init__(self, key: Key, tensors: Sequence[Any], addresses: Sequence[int]) -> None:
+    def __init__(self, key: Key, tensors: Sequence[Tensor], addresses: Sequence[int]) -> None:
         self._key, self._tensors, self._addresses = key, tensors, addresses
         self._calls: list[Arguments] = []
 
@@ -166,12 +157,7 @@ class Recording:
         """Records arguments that ran."""
         self._calls.append(arguments)
 
-    def end(
-        self,
-        results: Sequence[tuple[Any, Maker]],
-        scratch: Sequence[Any],
-        make_scratch: ScratchMaker,
-    ) -> None:
+    def end(self, results: Made, scratch: Sequence[Tensor], make_scratch: ScratchMaker) -> None:
         """Stores the recorded sequence, or None if such sequences must go the long way.
 
         Args:
@@ -189,10 +175,7 @@ class Recording:
         _programs[self._key] = found
 
     def _program(
-        self,
-        results: Sequence[tuple[Any, Maker]],
-        scratch: Sequence[Any],
-        make_scratch: ScratchMaker,
+        self, results: Made, scratch: Sequence[Tensor], make_scratch: ScratchMaker
     ) -> Program:
         if not 0 < len(self._calls) <= _MOST_CALLS:
             raise UnfitError
@@ -227,7 +210,7 @@ def forget() -> None:
     _seen.clear()
 
 
-def find(form: object, alpha: Any, tensors: Sequence[Any]) -> Program | None:
+def find(form: object, alpha: Any, tensors: Sequence[Tensor]) -> Program | None:
     """The remembered program for this sequence, or None; arguments as of `repeat`.
 
     None also if two of the tensors have the same address.
@@ -239,7 +222,7 @@ def find(form: object, alpha: Any, tensors: Sequence[Any]) -> Program | None:
     return found if found is not None and found.knobs is knobs.current() else None
 
 
-def _recognise(form: object, alpha: Any, tensors: Sequence[Any]) -> tuple[Key, list[int]] | None:
+def _recognise(form: object, alpha: Any, tensors: Sequence[Tensor]) -> tuple[Key, list[int]] | None:
     known = prepared.recognise(form, alpha, 0, [*tensors, None, None])
     if known is None:
         return None
@@ -251,8 +234,8 @@ def _recognise(form: object, alpha: Any, tensors: Sequence[Any]) -> tuple[Key, l
 
 
 def repeat(
-    form: object, alpha: Any, tensors: Sequence[Any]
-) -> tuple[list[Any] | None, Recording | None]:
+    form: object, alpha: Any, tensors: Sequence[Tensor]
+) -> tuple[list[Tensor] | None, Recording | None]:
     """(the results, None) if the sequence was repeated; else (None, recording), nothing written.
 
     The caller then runs the sequence the long way and records it, if there is a recording.

@@ -160,11 +160,10 @@ def _stamp(folders: tuple[str, ...]) -> str | None:
         for file in itertools.chain.from_iterable(map(_files, folders)):
             found = file.stat()
             # Tools that restore the modification time of an edited file can't set its ctime.
-            if max(found.st_mtime_ns, found.st_ctime_ns) >= IMPORTED_AT:
+            times = found.st_mtime_ns, found.st_ctime_ns
+            if max(times) >= IMPORTED_AT:
                 return None
-            stamps.append(
-                (file.path, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
-            )
+            stamps.append((file.path, found.st_size, *times, found.st_ino))
     except OSError:
         return None
     return hashlib.sha256(repr(sorted(stamps)).encode()).hexdigest() if stamps else None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from kronop.args.base import Arguments
 from kronop.args.frameworks import view
 from kronop.errors import ArgumentError, ElementTypeError
+from kronop.tensors import Tensor
 
 # Bits of the significand, with the implicit one, of the types that products are rounded to.
 _MANTISSA = {"float64": 53, "float32": 24, "tfloat32": 11, "float16": 11, "bfloat16": 8}
@@ -19,7 +19,7 @@ _MOST_DIFFERENCE = 0.1
 class _Tensor:
     """One result, handled by the library that made it (NumPy, CuPy or torch)."""
 
-    def __init__(self, tensor: Any, bits: int) -> None:
+    def __init__(self, tensor: Tensor, bits: int) -> None:
         """`bits` are those of the significand of what is multiplied."""
         element = view(tensor, "a result").element
         self._tensor, self._is_integer = tensor, element.kind == "int"
@@ -46,7 +46,7 @@ class _Tensor:
             return ""
         return f"its result is {distance:.2g} away from the first one's"
 
-    def _copied(self) -> Any:
+    def _copied(self) -> Tensor:
         return self._tensor.copy() if hasattr(self._tensor, "copy") else self._tensor.clone()
 
     def _distance(self) -> float:
@@ -62,7 +62,7 @@ class _Tensor:
 class Result:
     """All tensors that a run of some arguments writes."""
 
-    def __init__(self, tensors: Sequence[Any], bits: int, *, accumulates: bool) -> None:
+    def __init__(self, tensors: Sequence[Tensor], bits: int, *, accumulates: bool) -> None:
         self._tensors = [_Tensor(item, bits) for item in tensors]
         self._accumulates = accumulates
         self._is_first = True
@@ -74,11 +74,9 @@ class Result:
         Raises:
             ArgumentError: a result of the first run is not finite.
         """
+        before = _Tensor.restore if self._accumulates else _Tensor.poison
         for item in self._tensors:
-            if self._accumulates:
-                item.restore()
-            else:
-                item.poison()
+            before(item)
         run()
         if not self._is_first:
             return next(filter(None, (item.trouble() for item in self._tensors)), "")
@@ -99,7 +97,7 @@ class Result:
             item.restore()
 
 
-def _norm(values: Any) -> float:
+def _norm(values: Tensor) -> float:
     """The 2-norm, computed on values scaled by their largest magnitude so that no square
     overflows."""
     if hasattr(values, "copy"):

@@ -9,8 +9,7 @@ import functools
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from kronop import compiler
 from kronop.args.base import Arguments
@@ -81,8 +80,11 @@ def tune(
     _check(operation, arguments, candidates)
     plans = _distinct(operation.candidates(candidates, arguments.size.bucket()))
     binaries = _compile_all(plans, shown=progress)
-    with _kept(arguments) as result:
+    result = result_of(arguments)
+    try:
         times, reasons = _measure_all(operation, arguments, plans, binaries, result, shown=progress)
+    finally:
+        result.restore()  # Y gets its old values back.
     outcomes = tuple(
         Outcome(
             place=place,
@@ -265,13 +267,3 @@ def _lead(index: int, seconds: float) -> None:
     if torch is not None and torch.cuda.is_available():
         with torch.cuda.device(index):
             torch.cuda._sleep(int(min(seconds, _MOST_LEAD_SECONDS) * GPU_HERTZ))
-
-
-@contextmanager
-def _kept(arguments: Arguments) -> Iterator[Result]:
-    """The result of the arguments; when the block ends, Y gets its old values back."""
-    result = result_of(arguments)
-    try:
-        yield result
-    finally:
-        result.restore()

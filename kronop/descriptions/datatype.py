@@ -65,27 +65,15 @@ int64 = DataType("int64", 64, "int", "kronop::int64_t")
 int32 = DataType("int32", 32, "int", "kronop::int32_t")
 int8 = DataType("int8", 8, "int", "kronop::int8_t")
 
-# The types a tensor can have; tfloat32 exists only inside a tensor core.
-TENSOR_TYPES = {
-    item.name: item
-    for item in (
-        float64,
-        float32,
-        float16,
-        bfloat16,
-        float8_e4m3fn,
-        float8_e5m2,
-        int64,
-        int32,
-        int8,
-    )
-}
-DataTypeSize: Mapping[DataType, int] = MappingProxyType(
-    {item: item.bits for item in (*TENSOR_TYPES.values(), tfloat32)}
-)
-"""Bits, not bytes, of an element of each type: PyCUTLASS's name for what `DataType.bits` says."""
 # Operands of Kronecker-sparse products and of matrix products have these types; results are wider.
 FLOAT8 = (float8_e4m3fn, float8_e5m2)
+# The types a tensor can have; tfloat32 exists only inside a tensor core.
+_OF_TENSORS = (float64, float32, float16, bfloat16, *FLOAT8, int64, int32, int8)
+TENSOR_TYPES = {item.name: item for item in _OF_TENSORS}
+DataTypeSize: Mapping[DataType, int] = MappingProxyType(
+    {item: item.bits for item in (*_OF_TENSORS, tfloat32)}
+)
+"""Bits, not bytes, of an element of each type: PyCUTLASS's name for what `DataType.bits` says."""
 RESULT_TYPES = {name: item for name, item in TENSOR_TYPES.items() if item not in FLOAT8}
 
 

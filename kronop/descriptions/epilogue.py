@@ -57,7 +57,7 @@ def check_accumulator(element: object, subject: str, *, half_sums: bool = True) 
     if not isinstance(element, DataType) or element not in valid:
         raise DescriptionError(
             subject,
-            expected=f"one of {', '.join(item.name for item in valid)}",
+            expected=f"one of {', '.join(map(repr, valid))}",
             got=repr(element),
             hint="8-bit and 16-bit floats accumulate in float32, with"
             " kronop.MathInstruction.simt(element) for example, int8 in int32",
@@ -158,17 +158,10 @@ class Epilogue:
                 if named
                 else "leave out the last ones",
             )
-        given = [
-            scalar(name, value, self.element_epilogue)
-            for name, value in zip(self.scalar_names, scalars, strict=False)
-        ]
-        rest = [
-            scalar(name, value, self.element_epilogue)
-            for name, value in zip(
-                self.scalar_names[len(given) :], self._defaults[len(given) :], strict=True
-            )
-        ]
-        return EpilogueArguments(tuple(given + rest), has_beta=len(given) > 1)
+        values = (*scalars, *self._defaults[len(scalars) :])
+        pairs = zip(self.scalar_names, values, strict=True)
+        checked = tuple([scalar(name, value, self.element_epilogue) for name, value in pairs])
+        return EpilogueArguments(checked, has_beta=len(scalars) > 1)
 
 
 @dataclass(frozen=True, slots=True)

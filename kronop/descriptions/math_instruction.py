@@ -65,11 +65,7 @@ class MathOperation(enum.Enum):
 
 
 _MA, _SATURATE = MathOperation.multiply_add, MathOperation.multiply_add_saturate
-_FAST = (
-    MathOperation.multiply_add_fast_f32,
-    MathOperation.multiply_add_fast_f16,
-    MathOperation.multiply_add_fast_bf16,
-)
+_OF_FLOATS = tuple(item for item in MathOperation if item is not _SATURATE)
 _SIMT_SHAPE = (1, 1, 1)
 
 # Rows: class, shape, operand types, accumulator types, operations. The first two Simt rows and the
@@ -90,13 +86,7 @@ _VALID: tuple[_Row, ...] = (
     (OpClass.Simt, _SIMT_SHAPE, (int32, int8), (int32,), (_MA,)),
     (OpClass.Simt, _SIMT_SHAPE, (int64,), (int64,), (_MA,)),
     (OpClass.TensorOp, (8, 8, 4), (float64,), (float64,), (_MA,)),
-    (
-        OpClass.TensorOp,
-        (16, 8, 8),
-        (float32, tfloat32, float16, bfloat16),
-        (float32,),
-        (_MA, *_FAST),
-    ),
+    (OpClass.TensorOp, (16, 8, 8), (float32, tfloat32, float16, bfloat16), (float32,), _OF_FLOATS),
     (OpClass.TensorOp, (16, 8, 16), (float16,), (float16, float32), (_MA,)),
     (OpClass.TensorOp, (16, 8, 16), (bfloat16,), (float32,), (_MA,)),
     (OpClass.TensorOp, (16, 8, 32), (int8,), (int32,), (_SATURATE, _MA)),
@@ -153,18 +143,12 @@ class MathInstruction:
         opcode_class: OpClass = OpClass.Simt,
         math_operation: MathOperation = MathOperation.multiply_add,
     ) -> None:
-        values = (
-            # A shape that is not a sequence is kept as it is: `__post_init__` then refuses it with
-            # the table of valid instructions, instead of a TypeError from tuple().
-            tuple(instruction_shape)
-            if isinstance(instruction_shape, Sequence)
-            else instruction_shape,
-            element_a,
-            element_b,
-            element_accumulator,
-            opcode_class,
-            math_operation,
-        )
+        # A shape that is not a sequence is kept as it is: `__post_init__` then refuses it with the
+        # table of valid instructions, instead of a TypeError from tuple().
+        shape: object = instruction_shape
+        shape = tuple(shape) if isinstance(shape, Sequence) else shape
+        types = (element_a, element_b, element_accumulator)
+        values = (shape, *types, opcode_class, math_operation)
         for name, value in zip(self.__slots__, values, strict=True):
             object.__setattr__(self, name, value)
         self.__post_init__()
@@ -203,14 +187,8 @@ class MathInstruction:
         if accumulator == self.element_accumulator:
             return self
         try:
-            return MathInstruction(
-                None,
-                self.element_a,
-                self.element_b,
-                accumulator,
-                self.opcode_class,
-                self.math_operation,
-            )
+            types = (self.element_a, self.element_b, accumulator)
+            return MathInstruction(None, *types, self.opcode_class, self.math_operation)
         except DescriptionError:
             return self
 
@@ -276,17 +254,10 @@ class MathInstruction:
     def __str__(self) -> str:
         given: object = self.instruction_shape
         shape = "x".join(map(str, given)) if isinstance(given, tuple) else repr(given)
-        names = [
-            getattr(item, "name", repr(item))
-            for item in (
-                self.opcode_class,
-                self.element_a,
-                self.element_b,
-                self.element_accumulator,
-                self.math_operation,
-            )
-        ]
-        return f"{names[0]} {shape} {names[1]} x {names[2]} -> {names[3]} {names[4]}"
+        types = (self.element_a, self.element_b, self.element_accumulator)
+        every = (self.opcode_class, *types, self.math_operation)
+        opclass, a, b, sums, operation = (getattr(item, "name", repr(item)) for item in every)
+        return f"{opclass} {shape} {a} x {b} -> {sums} {operation}"
 
 
 def valid_combinations() -> str:

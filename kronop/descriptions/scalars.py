@@ -63,15 +63,10 @@ def scalar(name: str, value: Any, element: DataType) -> float:
     """
     value = _number(value)
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
-        raise ElementTypeError(
-            name,
-            expected="a real number",
-            got=repr(value),
-            hint="pass a Python or NumPy scalar, or a 0-d tensor on the host",
-        )
-    return (
-        _finite(name, value, element) if element.kind == "float" else _whole(name, value, element)
-    )
+        hint = "pass a Python or NumPy scalar, or a 0-d tensor on the host"
+        raise ElementTypeError(name, expected="a real number", got=repr(value), hint=hint)
+    checked = _finite if element.kind == "float" else _whole
+    return checked(name, value, element)
 
 
 def _number(value: Any) -> Any:
@@ -102,10 +97,6 @@ def _finite(name: str, value: Any, element: DataType) -> float:
     bound = FINITE_MAX[element]
     # Comparing is exact for integers of any size and false for NaN; float() may raise.
     if not -bound <= value <= bound:
-        raise ArgumentError(
-            name,
-            expected=f"a finite {element.name}",
-            got=repr(value),
-            hint="check where it was computed",
-        )
+        hint = "check where it was computed"
+        raise ArgumentError(name, expected=f"a finite {element.name}", got=repr(value), hint=hint)
     return float(value)

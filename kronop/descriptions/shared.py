@@ -13,12 +13,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription, whole
 from kronop.descriptions.visitor import VisitorEpilogue, VisitorTree
-from kronop.errors import (
-    ArgumentError,
-    DescriptionError,
-    ElementTypeError,
-    OutOfMemoryError,
-)
+from kronop.errors import ArgumentError, DescriptionError, ElementTypeError, OutOfMemoryError
 
 _MOST_MEMORY = 1 << 62
 
@@ -158,16 +153,16 @@ def _check_types(
             got=" and ".join(given),
             hint="describe all with the type that the tensors have",
         )
-    name, result = output
+    (name, result), sums = output, epilogue.element_accumulator
     agreements = [
-        *(
-            (f"element of {name}", item.element, "math.element_a", math.element_a)
-            for name, item in inputs.items()
-        ),
+        (f"element of {name}", item.element, "math.element_a", math.element_a)
+        for name, item in inputs.items()
+    ]
+    agreements += [
         (f"element of {name}", result.element, "epilogue.element_output", epilogue.element_output),
         (
             "epilogue.element_accumulator",
-            epilogue.element_accumulator,
+            sums,
             "math.element_accumulator",
             math.element_accumulator,
         ),

@@ -12,6 +12,7 @@ from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.frozen import dataclass
+from kronop.size import round_up
 
 _VECTOR_BYTES = 16
 AnyDescription = TypeVar("AnyDescription", bound=Any)
@@ -83,8 +84,8 @@ def sums_bytes(sums: DataType, layout: AnyLayout, shape: tuple[int, ...]) -> int
     """The most bytes that sums take, for a result of this layout and shape, (..., M, N)."""
     *lead, m, n = shape
     line, lines = (n, m) if layout is Layout.RowMajor else (m, n)
-    pitch = _rounded(line, sums_alignment(sums))
-    return _rounded(math.prod(lead) * lines * pitch * sums.bytes, ALIGNMENT)
+    pitch = round_up(line, sums_alignment(sums))
+    return round_up(math.prod(lead) * lines * pitch * sums.bytes, ALIGNMENT)
 
 
 def bytes_beside(epilogue: VisitorEpilogue, layout: AnyLayout, shape: tuple[int, ...]) -> int:
@@ -120,9 +121,5 @@ def parts_of(
         begins.append(end)
         if item.axis:
             parts = math.ceil(n / tile[1]) * m if item.axis == "row" else math.ceil(m / tile[0]) * n
-            end += _rounded(problems * parts * epilogue.element_epilogue.bytes, ALIGNMENT)
+            end += round_up(problems * parts * epilogue.element_epilogue.bytes, ALIGNMENT)
     return tuple(begins), end
-
-
-def _rounded(value: int, multiple: int) -> int:
-    return -(-value // multiple) * multiple

@@ -23,12 +23,8 @@ def widest(subject: str, count: object, element: DataType) -> int:
         DescriptionError: `count` is no power of two.
     """
     if type(count) is not int or count < 1 or count & (count - 1):
-        raise DescriptionError(
-            subject,
-            expected="a power of two",
-            got=repr(count),
-            hint=f"for example 4; more than {_MOST_BYTES} bytes mean {_MOST_BYTES}",
-        )
+        hint = f"for example 4; more than {_MOST_BYTES} bytes mean {_MOST_BYTES}"
+        raise DescriptionError(subject, expected="a power of two", got=repr(count), hint=hint)
     return min(count, _MOST_BYTES // element.bytes)
 
 
@@ -64,7 +60,7 @@ class TensorDescription:
         if not isinstance(self.element, DataType) or self.element.name not in TENSOR_TYPES:
             raise DescriptionError(
                 "element",
-                expected=f"one of {', '.join(TENSOR_TYPES)}",
+                expected=f"one of {', '.join(map(repr, TENSOR_TYPES.values()))}",
                 got=repr(self.element),
                 hint="a tensor must have one of these types",
             )

@@ -116,9 +116,8 @@ class TileDescription:
         epilogue_schedule: EpilogueScheduleType = EpilogueScheduleType.ScheduleAuto,
         tile_scheduler: TileSchedulerType = TileSchedulerType.Default,
     ) -> None:
-        object.__setattr__(
-            self, "threadblock_shape", _three("threadblock_shape", threadblock_shape)
-        )
+        shape = _three("threadblock_shape", threadblock_shape)
+        object.__setattr__(self, "threadblock_shape", shape)
         count = None if stages is None else _positive("stages", stages)
         object.__setattr__(self, "stages", count)
         object.__setattr__(self, "warp_count", _three_or_none("warp_count", warp_count))

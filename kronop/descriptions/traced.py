@@ -32,7 +32,7 @@ class Trace:
     def input(self, name: str) -> Traced:
         return self.value(variable(name))
 
-    def apply(self, operation: str, *operands: Any) -> Traced:
+    def apply(self, operation: str, *operands: object) -> Traced:
         """A value of these operands: values of this trace, or numbers.
 
         Raises:
@@ -58,7 +58,7 @@ class Trace:
             frame = frame.f_back
         self._frame = self._frame or frame
 
-    def lifted(self, operation: str, item: Any) -> Expression:
+    def lifted(self, operation: str, item: object) -> Expression:
         """An operand of an operation; see `apply`."""
         if isinstance(item, Traced):
             if item.trace is self:
@@ -98,13 +98,19 @@ def _of_inputs(expression: Expression, inputs: Mapping[str, Expression]) -> Expr
     return found[id(expression)]
 
 
-_OF_NUMPY = {
-    "add": "add",
-    "subtract": "subtract",
-    "multiply": "multiply",
-    "divide": "divide",
-    "true_divide": "divide",
-}
+_OF_NUMPY = {name: name for name in ("add", "subtract", "multiply", "divide")}
+_OF_NUMPY["true_divide"] = "divide"
+
+
+_Operator = Callable[["Traced", object], "Traced"]
+
+
+def _operators(operation: str) -> tuple[_Operator, _Operator]:
+    """The methods of an operator: with the value on its left, and on its right."""
+    return (
+        lambda self, other: self.trace.apply(operation, self, other),
+        lambda self, other: self.trace.apply(operation, other, self),
+    )
 
 
 class Traced:
@@ -123,42 +129,25 @@ class Traced:
     def __repr__(self) -> str:
         return f"<a value of an epilogue: {self.expression.operation}>"
 
-    def through(self, function: Callable[[Expression], Expression], **others: Any) -> Traced:
+    def through(self, function: Callable[[Expression], Expression], **others: object) -> Traced:
         """A function of this value; `others` are further inputs that its expression names."""
         inputs = {name: self.trace.lifted(name, item) for name, item in others.items()}
         inputs["x"] = self.expression
         return self.trace.value(_of_inputs(function(variable("x")), inputs))
 
-    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **named: Any) -> Traced:
+    def __array_ufunc__(
+        self, function: Any, method: str, *inputs: object, **named: object
+    ) -> Traced:
         """NumPy's own scalars leave their operators to this; its other functions are refused."""
         operation = _OF_NUMPY.get(function.__name__)
         if method != "__call__" or named or operation is None:
             return self._unknown()
         return self.trace.apply(operation, *inputs)
 
-    def __add__(self, other: Any) -> Traced:
-        return self.trace.apply("add", self, other)
-
-    def __radd__(self, other: Any) -> Traced:
-        return self.trace.apply("add", other, self)
-
-    def __sub__(self, other: Any) -> Traced:
-        return self.trace.apply("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Traced:
-        return self.trace.apply("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Traced:
-        return self.trace.apply("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Traced:
-        return self.trace.apply("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> Traced:
-        return self.trace.apply("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Traced:
-        return self.trace.apply("divide", other, self)
+    __add__, __radd__ = _operators("add")
+    __sub__, __rsub__ = _operators("subtract")
+    __mul__, __rmul__ = _operators("multiply")
+    __truediv__, __rtruediv__ = _operators("divide")
 
     def __neg__(self) -> Traced:
         return self.trace.apply("multiply", self, -1.0)

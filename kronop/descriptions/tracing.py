@@ -131,12 +131,8 @@ class EpilogueVisitTree:
         written.element_compute = element_compute
         written.element_output = element_output
         if cls.__init__ is not object.__init__:
-            raise DescriptionError(
-                cls.__name__,
-                expected="no __init__",
-                got="one",
-                hint="__call__ is traced when an object is made; take what varies as scalars",
-            )
+            hint = "__call__ is traced when an object is made; take what varies as scalars"
+            raise DescriptionError(cls.__name__, expected="no __init__", got="one", hint=hint)
         if not callable(written):
             raise DescriptionError(
                 cls.__name__,

@@ -10,7 +10,7 @@ from kronop.descriptions.visitor import AXES
 from kronop.errors import DescriptionError, ElementTypeError
 
 
-def exp(x: Any) -> Any:
+def exp(x: object) -> Traced:
     """e^x of a value in a visitor tree.
 
     Raises:
@@ -25,7 +25,7 @@ def exp(x: Any) -> Any:
     return _value(x, "kronop.exp").through(lambda value: apply("exp", value))
 
 
-def maximum(x: Any, y: Any = None, *, axis: str | None = None) -> Any:
+def maximum(x: object, y: object = None, *, axis: str | None = None) -> Any:
     """The larger one of two values in a visitor tree, or the largest one of each row or column.
 
     Args:
@@ -56,7 +56,7 @@ def maximum(x: Any, y: Any = None, *, axis: str | None = None) -> Any:
     return _pair("max", x, y) if axis is None else _reduced(x, "max", axis)
 
 
-def minimum(x: Any, y: Any = None, *, axis: str | None = None) -> Any:
+def minimum(x: object, y: object = None, *, axis: str | None = None) -> Traced:
     """The smaller one of two values in a visitor tree, one of which may be a number.
 
     Raises:
@@ -79,7 +79,7 @@ def minimum(x: Any, y: Any = None, *, axis: str | None = None) -> Any:
     return _pair("min", x, y)
 
 
-def sum(x: Any, *, axis: str) -> Any:
+def sum(x: object, *, axis: str) -> Reduced:
     """The sum of each row (axis "row", giving (M)) or of each column ("column", giving (N)) of a
     value in a visitor tree. It can only be returned.
 
@@ -96,7 +96,7 @@ def sum(x: Any, *, axis: str) -> Any:
     return _reduced(x, "sum", axis)
 
 
-def _value(x: Any, called: str) -> Traced:
+def _value(x: object, called: str) -> Traced:
     if isinstance(x, Reduced):
         x.refuse()
     if not isinstance(x, Traced):
@@ -109,17 +109,13 @@ def _value(x: Any, called: str) -> Traced:
     return x
 
 
-def _pair(operation: str, x: Any, y: Any) -> Traced:
+def _pair(operation: str, x: object, y: object) -> Traced:
     leader = _value(y if isinstance(y, (Traced, Reduced)) else x, f"kronop.{operation}imum")
     return leader.trace.apply(operation, x, y)
 
 
-def _reduced(x: Any, reduction: str, axis: str) -> Reduced:
+def _reduced(x: object, reduction: str, axis: str) -> Reduced:
     if axis not in AXES:
-        raise DescriptionError(
-            "axis",
-            expected='"row" or "column"',
-            got=repr(axis),
-            hint="a reduction of each row, or of each column",
-        )
+        hint = "a reduction of each row, or of each column"
+        raise DescriptionError("axis", expected='"row" or "column"', got=repr(axis), hint=hint)
     return Reduced(_value(x, f"a {reduction} along an axis"), reduction, axis)

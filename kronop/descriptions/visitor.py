@@ -352,9 +352,5 @@ class VisitorEpilogue(Epilogue):
 
 
 def _refused(expected: str, got: object) -> DescriptionError:
-    return DescriptionError(
-        "a visitor tree",
-        expected=expected,
-        got=shown(got),
-        hint="kronop.epilogue_visitor makes trees of functions",
-    )
+    hint = "kronop.epilogue_visitor makes trees of functions"
+    return DescriptionError("a visitor tree", expected=expected, got=shown(got), hint=hint)

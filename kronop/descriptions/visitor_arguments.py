@@ -10,6 +10,7 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.scalars import EpilogueArguments, scalar
 from kronop.descriptions.tile import whole
 from kronop.errors import ArgumentError
+from kronop.tensors import Tensor
 
 
 class VisitorArguments(EpilogueArguments):
@@ -26,8 +27,8 @@ class VisitorArguments(EpilogueArguments):
 
     epilogue: Epilogue
     first: str
-    tensors: Mapping[str, Any]
-    results: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+    results: Mapping[str, Tensor]
     problem_size: tuple[int, int] | None
 
     @classmethod
@@ -97,7 +98,7 @@ class VisitorArguments(EpilogueArguments):
             arguments.sync()
 
 
-def _checked(size: Any) -> tuple[int, int]:
+def _checked(size: object) -> tuple[int, int]:
     found = [whole(item) for item in size] if isinstance(size, Sequence) else []
     extents = [item for item in found if isinstance(item, int) and item >= 0]
     if len(found) != 2 or found != extents:

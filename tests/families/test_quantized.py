@@ -68,6 +68,19 @@ def test_integers_are_exact(name: str, bits: int) -> None:
     any_size()
 
 
+def test_new_results_lie_in_rows_whatever_is_described() -> None:
+    random = np.random.default_rng(0)
+    x, factors = whole(random, (3, 16), np.float32), [whole(random, (4, 4), np.float32)] * 2
+    matrix = kronop.TensorDescription(kronop.float32)
+    result = kronop.TensorDescription(kronop.int8, kronop.ColumnMajor)
+    described = (matrix, matrix, result, EPILOGUE, ((4, 4), (4, 4)))
+    operation = kronop.QuantizedKronOperation("x86", None, *described, bits=8)
+    arguments = kronop.QuantizedKronArguments(operation=operation, X=x, factors=factors)
+    operation.run(arguments)
+    for found, want in zip(arguments.results, expected(x, factors, 8), strict=True):
+        assert np.array_equal(found, want)
+
+
 def test_batches_broadcast() -> None:
     random = np.random.default_rng(0)
     x = whole(random, (3, 1, 5, 12), np.float16)

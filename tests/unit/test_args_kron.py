@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -280,6 +281,16 @@ def test_a_new_result_takes_the_described_layout() -> None:
     assert arguments.Y.shape == (3, 4, 6)
     assert arguments.Y.strides == (192, 8, 32)
     np.testing.assert_array_equal(arguments.Y, 6)
+
+
+def test_a_new_result_of_a_vector_beside_a_batch_has_no_columns() -> None:
+    description = kron(FACTORS, Y=TensorDescription(float64, ColumnMajor))
+    first, *others = FACTORS
+    factors = [np.ones((3, *first)), *map(np.ones, others)]
+    given = {"X": np.ones(math.prod(rows for rows, _ in FACTORS)), "factors": factors}
+    y = KronMatmulArguments(operation=OperationDouble(description), **given).Y
+    assert y.flags.c_contiguous
+    assert y.shape[0] == 3
 
 
 def _good() -> dict[str, Any]:

@@ -53,7 +53,8 @@ class DistanceArguments(Arguments):
         X2: (..., N, K); leading dimensions broadcast. None for X1 itself, if the operation is
             symmetric.
         Z: like Y; needed where beta is not 0, and read only there. It may be Y itself.
-        Y: (..., M, N), where the result goes; None for a new tensor like X1.
+        Y: (..., M, N), where the result goes; None for a new tensor like X1,
+            in the described layout.
         kernel: a kernel of the operation's form, whose values count; None if it has no values. Its
             tensors have the type that sums have (float64 for float64, else float32), and broadcast
             over the leading dimensions.
@@ -187,7 +188,8 @@ class KernelMatmulArguments(DistanceArguments):
         X2: (..., N, K); leading dimensions broadcast.
         V: (..., N, C), likewise.
         Z: like Y; needed where beta is not 0, and read only there. It may be Y itself.
-        Y: (..., M, C), where the result goes; None for a new tensor like X1.
+        Y: (..., M, C), where the result goes; None for a new tensor like X1,
+            in the described layout.
         kernel: a kernel of the operation's form, whose values count; None if it has no values. Its
             tensors have the type that sums have (float64 for float64, else float32), and broadcast
             over the leading dimensions.

@@ -49,7 +49,8 @@ class DistanceGradientArguments(Arguments):
         C: (..., O, K); None for ones.
         L: (..., K, M), the largest difference of each pair; for a Relative power alone.
         Z: like Y; needed where beta is not 0, and read only there. It may be Y itself.
-        Y: (..., O, N, M), or (..., N, M) if C is None; None for a new tensor like A.
+        Y: (..., O, N, M), or (..., N, M) if C is None; None for a new tensor like A,
+            in the described layout.
         p: the power, of the operation's kind: a number, or a tensor that broadcasts over the
             leading dimensions, of the type that sums have (float64 for float64, else float32),
             whose values are not checked; None for that of the operation, unless it is General.

@@ -145,7 +145,7 @@ class GemmArguments(Members):
         check_batch(batch, self._mode)
         self._size = GemmSize(m, n, k, math.prod(batch), self._mode.slices)
         own = shape_in_memory((m, n), what.Y.layout)
-        others = {name: item.shape for name, item in views.items() if name not in "AB"}
+        others = {name: item.shape for name, item in views.items() if name not in ("A", "B")}
         whole = len(own) if what.interleaved else 0
         check_others(others, (*batch, *own), n, whole)
         if whole:  # The extents of D are those of panels.

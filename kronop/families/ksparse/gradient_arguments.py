@@ -33,7 +33,7 @@ class KSparseGradientArguments(Arguments):
         G: (B, a b d), or (a b d, B) with batch_last.
         Z: like Y; needed where beta is not 0, and read only there. It may be Y itself.
         Y: where the result goes: (a, b, c, d), or (c, b) where weights are tied; any strides. None
-            for a new tensor like X.
+            for a new tensor like X, in the described layout.
         output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults, without Z.
         factors: a (rows, columns) matrix for each factor of the operation, if it has any; Y is
             then a vector of all of their gradients.

@@ -11,13 +11,13 @@ import numpy as np
 
 from kronop.args.base import Arguments
 from kronop.args.checks import check_overlap, check_writable
-from kronop.args.operands import Operand
+from kronop.args.operands import Operand, results
 from kronop.args.placing import Placed, Results
 from kronop.args.protocols import OperationLike, Places
 from kronop.args.strides import Broadcast, Shape, broadcast_shapes
 from kronop.args.tensor import empty, view
 from kronop.args.view import Device, TensorView, contiguous_strides
-from kronop.descriptions.datatype import float32
+from kronop.descriptions.datatype import float32, int8
 from kronop.descriptions.scalars import scalar
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError
@@ -68,8 +68,9 @@ class QuantizedKronArguments(KronMatmulArguments):
 
     describes: ClassVar[type] = QuantizedKronDescription
     operands = (
-        *KronMatmulArguments.operands,
+        *KronMatmulArguments.operands[:-2],
         Operand("scales", "ms", like=TensorDescription(float32), optional=True),
+        *results("mn"),
     )
     called: ClassVar[Mapping[str, str]] = MappingProxyType({"Y": "q"})
     _description: QuantizedKronDescription
@@ -99,17 +100,22 @@ class QuantizedKronArguments(KronMatmulArguments):
     def _fit(self, views: dict[str, TensorView]) -> Shape:
         """As for products, but with results of other shapes."""
         given = {name: views.pop(name) for name in self._outputs if name in views}
-        shapes = [item.shape for name, item in views.items() if name != "X"]
-        bytes_of, scales = result_shapes(views["X"].shape, shapes, self._description.bits)
+        shapes, x = [item.shape for name, item in views.items() if name != "X"], views["X"].shape
+        product = super()._fit(views)
+        bytes_of, scales = result_shapes(x, shapes, self._description.bits)
         for name, shape in (("Y", bytes_of), ("scales", scales)):
             if name in given:
                 _check_result(given[name], self._called(name), shape, views["X"].device)
-        product = super()._fit(views)
         views |= given
         if "Y" in given:
             views["Y"] = self._with_rows(given["Y"], "Y")
         self._shape_of_scales = scales
         return (*product[:-1], self._description.row_bytes)
+
+    def _new_result(self, like: TensorView) -> TensorView:
+        """The bytes of a row follow each other, whatever the layout that is described."""
+        self.Y = empty(like, self._without_rows(self._shape), int8)
+        return self._with_rows(view(self.Y, "Y"), "Y")
 
     def _end(self, views: dict[str, TensorView]) -> None:
         if "scales" in views:

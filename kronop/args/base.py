@@ -50,7 +50,15 @@ class Arguments(TakesOperands, TakesTurns, abc.ABC):
     launchers: tuple[Launcher, ...] | None = None
     _source_is_result: bool
 
-    def __init__(self, operation: OperationLike, output_op: EpilogueArguments | None) -> None:
+    def __init__(
+        self,
+        operation: OperationLike,
+        output_op: EpilogueArguments | None = None,
+        **tensors: Any,
+    ) -> None:
+        """`tensors`: those of `operands`, unless a family accepts them when it knows more."""
+        if unknown := tensors.keys() - {item.name for item in self.operands}:
+            raise TypeError(f"{type(self).__name__} takes no argument {min(unknown)!r}")
         self._description = description_of(operation, self.describes, self.made_for)
         self.operation = operation
         self.output_op = check_scalars(operation, output_op)
@@ -63,6 +71,8 @@ class Arguments(TakesOperands, TakesTurns, abc.ABC):
         self._kept: tuple[Kept, ...] = ()
         self._stream = 0
         self._ran = False
+        if tensors:
+            self._accept(**tensors)
 
     @property
     @abc.abstractmethod

@@ -11,8 +11,7 @@ from kronop.bench.patterns import Case
 from kronop.core.operation import AnyOperation
 from kronop.cpus import cpu_count
 from kronop.errors import KronopError
-from kronop.families.ksparse.api import sparse_arguments
-from kronop.families.ksparse.gradient_api import gradient_arguments
+from kronop.families.ksparse.api import gradient_arguments, sparse_arguments
 from kronop.progress import Progress
 from kronop.tensors import Tensor
 

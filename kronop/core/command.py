@@ -71,7 +71,8 @@ class Command(Protocol):
     def examples(self) -> Mapping[str, str]: ...
 
     @property
-    def flags(self) -> Mapping[str, Flag]: ...
+    def flags(self) -> Mapping[str, Flag]:
+        return {}
 
     def operation(
         self, options: argparse.Namespace, shapes: Sequence[str], common: Common

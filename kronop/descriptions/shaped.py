@@ -1,16 +1,29 @@
-"""The shapes of an operation's operands, which descriptions of all families tell."""
+"""What descriptions of all families have: their first fields, and the shapes of operands."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
+from kronop.frozen import dataclass
 
 Shape = tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shaped:
     """A base of descriptions."""
 
-    __slots__ = ()
+    math: MathInstruction
+    tile: TileDescription | None
+
+    if TYPE_CHECKING:
+        # Fields of all descriptions, which come behind those of a family's operands.
+        Y: TensorDescription
+        epilogue: Epilogue
 
     def shapes(self, size: Any) -> dict[str, Any]:
         """Shapes of the operands by name, in the order of `reference`, then of "Y", without batch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any, TypeVar
 
@@ -10,6 +10,7 @@ from kronop.descriptions.activation import Activation
 from kronop.descriptions.datatype import FLOAT8, DataType
 from kronop.descriptions.epilogue import Epilogue, check_accumulator
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription, whole
 from kronop.descriptions.visitor import VisitorEpilogue, VisitorTree
@@ -23,23 +24,23 @@ Array = TypeVar("Array", bound=Any)
 
 
 def check_operands(
-    math: MathInstruction,
-    tile: TileDescription | None,
-    epilogue: Epilogue,
-    inputs: Mapping[str, TensorDescription],
-    output: TensorDescription,
+    what: Shaped,
+    operands: Iterable[str],
     *,
+    math: MathInstruction | None = None,
     called: str = "Y",
     trees: bool = False,
     schedules: bool = False,
     half_sums: bool = False,
     interleaved: bool = False,
 ) -> None:
-    """Checks that all types agree: those of the inputs with the math instruction, and that of the
-    output with the epilogue.
+    """Checks that all types of a description agree: those of the operands with the math
+    instruction, and that of Y with the epilogue.
 
     Args:
-        called: the output's name for the caller.
+        operands: the names of the operands.
+        math: in place of the description's own.
+        called: Y's name for the caller.
         trees: whether the epilogue may be a visitor tree.
         schedules: whether a tile may have clusters and schedules.
         half_sums: whether sums may be of float16.
@@ -49,11 +50,13 @@ def check_operands(
         ElementTypeError: an argument has the wrong class.
         DescriptionError: types or alignments do not agree, or the epilogue is a tree.
     """
-    _check_classes(math, tile, epilogue, {**inputs, called: output})
+    math, epilogue, output = math or what.math, what.epilogue, what.Y
+    inputs = {name: getattr(what, name) for name in operands}
+    _check_classes(math, what.tile, epilogue, {**inputs, called: output})
     if not trees:
         _refuse_trees(epilogue)
     if not schedules:
-        _refuse_schedules(tile)
+        _refuse_schedules(what.tile)
     if not interleaved:
         _refuse_interleaved({**inputs, called: output})
     if epilogue.epilogue_vector_length > output.alignment:

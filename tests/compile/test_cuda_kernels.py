@@ -43,8 +43,8 @@ from kronop.families.kron.declaration import MATMUL
 from kronop.families.kron.description import KronMatmulDescription, Side
 from kronop.families.ksparse.declaration import PRODUCT
 from kronop.families.ksparse.description import KSparseDescription
+from kronop.families.quantized.description import EPILOGUE, Y
 from kronop.families.quantized.operation import QuantizedKronOperation
-from kronop.families.quantized.samples import EPILOGUE, Y
 from kronop.target import Target
 from tests import support
 

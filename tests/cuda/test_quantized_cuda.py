@@ -10,7 +10,7 @@ import pytest
 
 import kronop
 from kronop.families.quantized.api import quantized_arguments
-from kronop.families.quantized.samples import EPILOGUE, Y
+from kronop.families.quantized.description import EPILOGUE, Y
 from tests import support
 
 torch: Any = pytest.importorskip("torch")

@@ -10,7 +10,7 @@ from kronop import kernels
 from kronop.core.operation import Operation
 from kronop.descriptions.datatype import result_type
 from kronop.families import FAMILIES
-from kronop.families.quantized import samples as samples_of
+from kronop.families.quantized import description as samples_of
 from tests import support
 from tests.families import samples
 

@@ -25,14 +25,14 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan
 from kronop.families.ksparse import chains
-from kronop.families.ksparse.chain_description import (
+from kronop.families.ksparse.cuda import chain_choice
+from kronop.families.ksparse.cuda.chain_design import ChainMma
+from kronop.families.ksparse.declaration import CHAIN
+from kronop.families.ksparse.description import (
     KSparseChainDescription,
     KSparseChainProblem,
     Pattern,
 )
-from kronop.families.ksparse.cuda import chain_choice
-from kronop.families.ksparse.cuda.chain_design import ChainMma
-from kronop.families.ksparse.declaration import CHAIN
 from kronop.target import Target
 from tests import support
 from tests.emulation.emulator import Emulator

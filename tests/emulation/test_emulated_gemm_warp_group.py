@@ -38,8 +38,7 @@ from kronop.emit.plan import Plan
 from kronop.families.gemm.cuda import choice, warp_group_choice, warp_group_split
 from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
 from kronop.families.gemm.cuda.warp_group_many import GemmMany
-from kronop.families.gemm.description import GemmDescription, GemmProblem
-from kronop.families.gemm.grouped_description import GemmGroupedProblem
+from kronop.families.gemm.description import GemmDescription, GemmGroupedProblem, GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
 from tests.emulation.emulator import Emulator

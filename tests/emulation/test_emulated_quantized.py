@@ -14,8 +14,7 @@ import pytest
 import kronop
 from kronop.descriptions.strided import Strided
 from kronop.families.kron.description import KronProblem
-from kronop.families.quantized.description import QuantizedKronProblem
-from kronop.families.quantized.samples import EPILOGUE, Y
+from kronop.families.quantized.description import EPILOGUE, QuantizedKronProblem, Y
 from tests.emulation.emulator import Emulator
 
 _NUMPY = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "float32": np.float32}

@@ -10,7 +10,7 @@ import numpy as np
 
 import kronop
 from kronop.emit.plan import Plan
-from kronop.families.quantized.samples import EPILOGUE, Y
+from kronop.families.quantized.description import EPILOGUE, Y
 from tests.families.distances import drawn
 
 # Of so many factors, the largest one.

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import kronop
 from kronop.__main__ import main
 from kronop.families.quantized.api import quantized_arguments
-from kronop.families.quantized.samples import EPILOGUE, Y
+from kronop.families.quantized.description import EPILOGUE, Y
 from tests import support
 
 _TYPES = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "float32": np.float32}

@@ -12,7 +12,7 @@ from kronop.core import prepared, program
 from kronop.descriptions.tensor import TensorDescription
 from kronop.families.kron import api as functional
 from kronop.families.ksparse import api as functional_ksparse
-from kronop.families.ksparse import gradient_api as gradients
+from kronop.families.ksparse import api as gradients
 from tests.fuzz.case import Call
 from tests.fuzz.tensors import Tensors
 

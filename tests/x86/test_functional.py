@@ -11,7 +11,7 @@ import pytest
 
 import kronop
 from kronop import kernels
-from kronop.families.ksparse.gradient_api import weight_gradient
+from kronop.families.ksparse.api import weight_gradient
 from tests import support
 
 

@@ -18,13 +18,14 @@ from kronop.emit.x86 import planning
 from kronop.families.kron.declaration import MATMUL
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
 from kronop.families.kron.x86.kron_parts import Kind
-from kronop.families.ksparse.chain_description import (
-    KSparseChainDescription,
-    KSparseChainProblem,
-)
 from kronop.families.ksparse.declaration import CHAIN as CHAINS
 from kronop.families.ksparse.declaration import PRODUCT
-from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
+from kronop.families.ksparse.description import (
+    KSparseChainDescription,
+    KSparseChainProblem,
+    KSparseDescription,
+    KSparseProblem,
+)
 from kronop.target import Target
 from tests import support
 from tests.support import chain_operation, cpu_targets, templates

@@ -8,9 +8,7 @@ if TYPE_CHECKING:
     from kronop.families.distance.api import kernel_matrix as kernel_matrix
     from kronop.families.distance.api import kernels as kernels
     from kronop.families.distance.arguments import DistanceArguments as DistanceArguments
-    from kronop.families.distance.arguments import (
-        KernelMatmulArguments as KernelMatmulArguments,
-    )
+    from kronop.families.distance.arguments import KernelMatmulArguments as KernelMatmulArguments
     from kronop.families.distance.description import DistanceDescription as DistanceDescription
     from kronop.families.distance.description import (
         KernelMatmulDescription as KernelMatmulDescription,
@@ -31,9 +29,7 @@ if TYPE_CHECKING:
     from kronop.families.distance.descriptor import (
         kernel_descriptor_laplace_l2 as kernel_descriptor_laplace_l2,
     )
-    from kronop.families.distance.descriptor import (
-        kernel_descriptor_mma as kernel_descriptor_mma,
-    )
+    from kronop.families.distance.descriptor import kernel_descriptor_mma as kernel_descriptor_mma
     from kronop.families.distance.descriptor import (
         kernel_descriptor_p_norm as kernel_descriptor_p_norm,
     )
@@ -48,11 +44,7 @@ if TYPE_CHECKING:
         DistanceGradientOperation as DistanceGradientOperation,
     )
     from kronop.families.distance.operation import DistanceOperation as DistanceOperation
-    from kronop.families.distance.operation import (
-        KernelMatmulOperation as KernelMatmulOperation,
-    )
+    from kronop.families.distance.operation import KernelMatmulOperation as KernelMatmulOperation
     from kronop.families.distance.reduce_api import kernel_reduce as kernel_reduce
-    from kronop.families.distance.run_api import (
-        pre_compile_descriptors as pre_compile_descriptors,
-    )
+    from kronop.families.distance.run_api import pre_compile_descriptors as pre_compile_descriptors
     from kronop.families.distance.run_api import run_kernel as run_kernel

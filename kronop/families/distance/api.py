@@ -22,9 +22,14 @@ from kronop.families.distance.composed import bound_of
 from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel, PowerNorm
 from kronop.families.distance.operation import DistanceOperation, KernelMatmulOperation
-from kronop.families.distance.point_arguments import alike, view_of
 from kronop.families.distance.shape_arguments import check_columns, check_points
-from kronop.families.distance.value_arguments import in_memory, is_tensor, tensors_of
+from kronop.families.distance.value_arguments import (
+    alike,
+    in_memory,
+    is_tensor,
+    tensors_of,
+    view_of,
+)
 
 __all__ = ["cdist", "kernel_matmul", "kernel_matrix", "kernels"]
 

@@ -26,11 +26,11 @@ from kronop.families.distance.description import (
 )
 from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel
-from kronop.families.distance.point_arguments import DIFFERENTIABLE
 from kronop.families.distance.product_size import KernelMatmulSize
 from kronop.families.distance.shape_arguments import check_points, matrix_shape, product_shape
 from kronop.families.distance.size import DistanceSize
 from kronop.families.distance.value_arguments import (
+    DIFFERENTIABLE,
     checked,
     in_memory,
     is_tensor,

@@ -16,14 +16,12 @@ from typing import Any
 import numpy as np
 
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.shared import check_flag, check_operands
 from kronop.descriptions.strided import NOTHING, Strided
 from kronop.descriptions.tensor import TensorDescription
-from kronop.descriptions.tile import TileDescription
 from kronop.errors import DescriptionError, ElementTypeError
 from kronop.families.distance.form import Form
 from kronop.families.distance.kernels import Kernel
@@ -104,8 +102,6 @@ class DistanceDescription(Shaped):
         [[0.0], [5.0]]
     """
 
-    math: MathInstruction
-    tile: TileDescription | None
     X1: TensorDescription
     X2: TensorDescription
     Y: TensorDescription
@@ -115,9 +111,7 @@ class DistanceDescription(Shaped):
     expanded: bool = False
 
     def __post_init__(self) -> None:
-        check_operands(
-            self.math, self.tile, self.epilogue, {"X1": self.X1, "X2": self.X2}, self.Y, trees=True
-        )
+        check_operands(self, ("X1", "X2"), trees=True)
         check_floats(self.X1)
         check_form(self.kernel)
         check_flag("symmetric", self.symmetric)
@@ -182,8 +176,6 @@ class KernelMatmulDescription(Shaped):
         [[12.0], [12.0]]
     """
 
-    math: MathInstruction
-    tile: TileDescription | None
     X1: TensorDescription
     X2: TensorDescription
     V: TensorDescription
@@ -192,8 +184,7 @@ class KernelMatmulDescription(Shaped):
     kernel: Form = field(metadata={"plain": form_of})
 
     def __post_init__(self) -> None:
-        inputs = {"X1": self.X1, "X2": self.X2, "V": self.V}
-        check_operands(self.math, self.tile, self.epilogue, inputs, self.Y)
+        check_operands(self, ("X1", "X2", "V"))
         check_floats(self.X1)
         check_form(self.kernel)
 

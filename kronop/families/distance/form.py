@@ -14,7 +14,7 @@ import enum
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass  # torch.compile can trace its constructors.
+from dataclasses import dataclass, replace  # torch.compile can trace its constructors.
 from typing import Any
 
 import numpy as np
@@ -207,17 +207,8 @@ class Form(Decision):
     def turned(self) -> Form:
         """The form of the transposed matrix: the points have changed places."""
         other = {TermKind.NormA: TermKind.NormB, TermKind.NormB: TermKind.NormA}
-        terms = tuple(
-            Term(kind=other.get(item.kind, item.kind), value=item.value, vector=item.vector)
-            for item in self.terms
-        )
-        return Form(
-            terms=terms,
-            expression=self.expression,
-            values=self.values,
-            vectors=self.vectors,
-            regularized=self.regularized,
-        )
+        terms = [replace(item, kind=other.get(item.kind, item.kind)) for item in self.terms]
+        return replace(self, terms=tuple(terms))
 
     def text(self) -> str:
         """The form as text, for `from_text`."""

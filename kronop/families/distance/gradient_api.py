@@ -16,18 +16,12 @@ from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_arguments import DistanceGradientArguments
 from kronop.families.distance.gradient_description import kind_of
 from kronop.families.distance.operation import DistanceGradientOperation
-from kronop.families.distance.point_arguments import view_of
-from kronop.families.distance.value_arguments import is_tensor, item_in_memory
+from kronop.families.distance.value_arguments import is_tensor, item_in_memory, view_of
 from kronop.families.distance.values import check_array
 
 
 def cdist_grad(
-    kernel_matrix: Any,
-    data_x: Any,
-    coefficients: Any,
-    data_z: Any,
-    p: Any = 2.0,
-    out: Any = None,
+    kernel_matrix: Any, data_x: Any, coefficients: Any, data_z: Any, p: Any = 2.0, out: Any = None
 ) -> Any:
     """Sums of the derivatives of powers of differences, as in gradients of distances and kernels::
 
@@ -88,5 +82,4 @@ def sums_of_slopes(operands: Sequence[Any], p: Any, largest: Any = None, out: An
     X, Y = (plain(each.element) for each in (a, a if out is None else view(out, "Y")))
     described = (X, X, X, X, Y, epilogue_of(a.element, Y, None), power, power is TermKind.Two)
     operation = operation_of(DistanceGradientOperation, target_of(a), *described)
-    arguments = DistanceGradientArguments(operation=operation, **given, Y=out, p=p)
-    return finish(arguments, lesson)
+    return finish(DistanceGradientArguments(operation=operation, **given, Y=out, p=p), lesson)

@@ -24,9 +24,9 @@ from kronop.families.distance.gradient_description import (
     power_of,
 )
 from kronop.families.distance.gradient_size import GradientSize
-from kronop.families.distance.point_arguments import DIFFERENTIABLE
 from kronop.families.distance.shape_arguments import gradient_shape
 from kronop.families.distance.value_arguments import (
+    DIFFERENTIABLE,
     bounded_power,
     is_tensor,
     item_in_memory,

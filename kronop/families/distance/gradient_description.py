@@ -17,14 +17,12 @@ from typing import Any
 import numpy as np
 
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.shared import check_flag, check_operands
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
-from kronop.descriptions.tile import TileDescription
 from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.distance.description import Value, check_floats, extents_of
 from kronop.families.distance.form import POWERS, TermKind
@@ -95,8 +93,6 @@ class DistanceGradientDescription(Shaped):
         1.5
     """
 
-    math: MathInstruction
-    tile: TileDescription | None
     A: TensorDescription
     B: TensorDescription
     C: TensorDescription
@@ -107,8 +103,7 @@ class DistanceGradientDescription(Shaped):
     expanded: bool = False
 
     def __post_init__(self) -> None:
-        operands = {"A": self.A, "B": self.B, "C": self.C, "D": self.D}
-        check_operands(self.math, self.tile, self.epilogue, operands, self.Y)
+        check_operands(self, "ABCD")
         check_floats(self.A, of="distances", what="tensors")
         check_flag("expanded", self.expanded)
         kinds = [*range(TermKind.Half, TermKind.General + 1), TermKind.Relative]

@@ -43,8 +43,7 @@ class DistanceOperation(Operation[DistanceDescription, DistanceArguments], kind=
 
 
 class DistanceGradientOperation(
-    Operation[DistanceGradientDescription, DistanceGradientArguments],
-    kind=GRADIENT,
+    Operation[DistanceGradientDescription, DistanceGradientArguments], kind=GRADIENT
 ):
     """Sums of derivatives of powers of differences:
     `Y[o, n, m] = epilogue(sum over k of C[o, k] A[k, m] sgn(t) |t|^(p - 1))` with

@@ -12,9 +12,9 @@ from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError
 from kronop.families.distance.api import batch_dims, matrix_of
 from kronop.families.distance.kernels import Kernel, PowerNorm, check_kernel
-from kronop.families.distance.point_arguments import alike
 from kronop.families.distance.selection_operation import Selection, joined
 from kronop.families.distance.shape_arguments import check_points, matrix_shape
+from kronop.families.distance.value_arguments import alike
 from kronop.families.distance.values import short
 
 _REDUCTIONS = ("logsumexp", "max", "min", "argmax", "argmin", "topk")
@@ -25,12 +25,7 @@ _TILE_BYTES = {True: 1 << 23, False: 1 << 24}
 
 
 def kernel_reduce(
-    x1: Any,
-    x2: Any,
-    kernel: Kernel,
-    reduction: str,
-    k: int | None = None,
-    largest: bool = False,
+    x1: Any, x2: Any, kernel: Kernel, reduction: str, k: int | None = None, largest: bool = False
 ) -> Any:
     """A reduction over n of kernel(x1[m], x2[n]), for each m, without the matrix in memory.
 

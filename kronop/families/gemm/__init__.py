@@ -4,11 +4,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kronop.families.gemm.arguments import GemmArguments as GemmArguments
+    from kronop.families.gemm.arguments import GemmGroupedArguments as GemmGroupedArguments
     from kronop.families.gemm.description import GemmDescription as GemmDescription
-    from kronop.families.gemm.grouped_arguments import GemmGroupedArguments as GemmGroupedArguments
-    from kronop.families.gemm.grouped_description import (
-        GemmGroupedDescription as GemmGroupedDescription,
-    )
+    from kronop.families.gemm.description import GemmGroupedDescription as GemmGroupedDescription
     from kronop.families.gemm.operation import GemmOperationGrouped as GemmOperationGrouped
     from kronop.families.gemm.operation import GemmOperationUniversal as GemmOperationUniversal
     from kronop.families.gemm.public_api import gemm as gemm

@@ -1,11 +1,12 @@
-"""Arguments of matrix products: tensors of any framework -> GemmProblem."""
+"""Arguments of matrix products: tensors of any framework -> GemmProblem; of groups of products:
+lists of tensors -> GemmGroupedProblem."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from kronop.args import visited
@@ -20,9 +21,13 @@ from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError
 from kronop.families.gemm import panel_arguments
-from kronop.families.gemm.description import GemmDescription, GemmProblem
+from kronop.families.gemm.description import (
+    GemmDescription,
+    GemmGroupedDescription,
+    GemmGroupedProblem,
+    GemmProblem,
+)
 from kronop.families.gemm.member_arguments import Members, lists_of
-from kronop.families.gemm.modes import check_batch, check_mode, refuse_lists
 from kronop.families.gemm.panels import shape_in_memory
 from kronop.families.gemm.shape_arguments import (
     check_others,
@@ -33,9 +38,11 @@ from kronop.families.gemm.shape_arguments import (
     shaped,
 )
 from kronop.families.gemm.size import GemmSize
-from kronop.families.gemm.vocabulary import GemmCoord, Mode
+from kronop.families.gemm.vocabulary import GemmCoord, Mode, check_batch, check_mode, refuse_lists
 
 Ints = tuple[int, ...]
+# What arguments of one product call an item of a group's lists, where that is another name.
+_OWN = {"problem_sizes": "problem_size", "biases": "bias"}
 
 
 class GemmArguments(Members):
@@ -260,3 +267,67 @@ class GemmArguments(Members):
             slices=self._size.slices,
             workspace=workspace,
         )
+
+
+class GemmGroupedArguments(Members):
+    """The tensors and scalars of a group of matrix products, `D_g = epilogue(A_g B_g, C_g)` for
+    each product g.
+
+    Args:
+        operation: a GemmOperationGrouped.
+        problem_sizes: a `kronop.gemm.GemmCoord` for each product; None for what the tensors'
+            shapes say. With it, tensors may be flat, as of GemmArguments.
+        A, B: lists of tensors (M, K) and (K, N), each of its own sizes; or a stacked tensor.
+        C: a list of tensors (M, N), or a stacked one; needed where beta is not 0.
+        D: where the results go, likewise; None for new tensors.
+        output_op: `operation.epilogue_type(alpha, beta, ...)`, of all products.
+        biases: a list of tensors (N), likewise; None for none.
+
+    Raises:
+        ElementTypeError: not a list, a tensor's element type, or what is no tensor.
+        ArgumentError: lists of other lengths, results that overlap, or a product whose arguments do
+            not fit: the message has its number.
+        OutOfMemoryError: no room for a result.
+
+    Example:
+        >>> matrix = kronop.TensorDescription(kronop.float32)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.GemmOperationGrouped("x86", None, matrix, matrix, matrix, epilogue)
+        >>> As = [np.ones((2, 3), np.float32), np.ones((1, 5), np.float32)]
+        >>> Bs = [np.ones((3, 2), np.float32), np.ones((5, 4), np.float32)]
+        >>> arguments = kronop.GemmGroupedArguments(operation=operation, A=As, B=Bs)
+        >>> [product.shape for product in arguments.D]
+        [(2, 2), (1, 4)]
+    """
+
+    describes: ClassVar[type] = GemmGroupedDescription
+    made_for = "GemmOperationGrouped"
+
+    def __init__(
+        self,
+        operation: OperationLike,
+        problem_sizes: Sequence[GemmCoord] | None = None,
+        A: Any = None,
+        B: Any = None,
+        C: Any = None,
+        D: Any = None,
+        output_op: EpilogueArguments | None = None,
+        biases: Any = None,
+    ) -> None:
+        super().__init__(operation, output_op)
+        others = {"problem_sizes": problem_sizes, "C": C, "D": D, "biases": biases}
+        lists = lists_of({"A": A, "B": B}, others)
+        product: Any = operation
+        make = functools.partial(GemmArguments, product.product, output_op=self.output_op)
+        self._take_members(
+            make, {_OWN.get(name, name): items for name, items in lists.items()}, "the group"
+        )
+
+    @property
+    def D(self) -> tuple[Any, ...]:
+        """The tensors of the results."""
+        return self.results
+
+    def _problem(self, places: Places, workspace: int) -> GemmGroupedProblem:
+        problems = tuple(member._problem(places, workspace) for member in self._sizes)
+        return GemmGroupedProblem(problems=problems)

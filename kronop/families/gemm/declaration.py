@@ -28,7 +28,7 @@ UNIVERSAL = Kind(
 )
 GROUPED = Kind(
     name="groups of matrix products",
-    description=Later(f"{_HERE}.grouped_description", "GemmGroupedDescription"),
+    description=Later(f"{_HERE}.description", "GemmGroupedDescription"),
     operation=Later(f"{_HERE}.operation", "GemmOperationGrouped"),
     emitters={name: Emitter(f"{_HERE}.grouped_choice", math) for name, math in _MATH.items()},
     inputs=("A", "B"),
@@ -40,8 +40,8 @@ FAMILY = Family(
     name="gemm",
     kinds=(UNIVERSAL, GROUPED),
     exports={
-        "GemmGroupedArguments": f"{_HERE}.grouped_arguments",
-        "GemmGroupedDescription": f"{_HERE}.grouped_description",
+        "GemmGroupedArguments": f"{_HERE}.arguments",
+        "GemmGroupedDescription": f"{_HERE}.description",
         "GemmOperationGrouped": f"{_HERE}.operation",
         "GemmArguments": f"{_HERE}.arguments",
         "GemmDescription": f"{_HERE}.description",

@@ -1,7 +1,7 @@
-"""D = epilogue(A B, C, bias).
+"""D = epilogue(A B, C, bias), and D_g = epilogue(A_g B_g, C_g) for the products g of a group.
 
 A is (M, K), B is (K, N), C and D are (M, N), bias is (N) and is added to each row. M, N and K vary
-between runs of one operation. Leading dimensions are batches.
+between runs of one operation, and between the products of a group. Leading dimensions are batches.
 """
 
 from __future__ import annotations
@@ -14,31 +14,27 @@ import numpy as np
 
 from kronop.descriptions.datatype import float32, tfloat32
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, finish_visitor, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.shared import check_flag, check_operands
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
-from kronop.descriptions.tile import TileDescription
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.errors import DescriptionError, ElementTypeError
 from kronop.families.gemm import panels
 from kronop.families.gemm.size import GemmSize
-from kronop.families.gemm.vocabulary import IdentitySwizzle1, Swizzle
+from kronop.families.gemm.vocabulary import IdentitySwizzle1, SchedulerMode, Swizzle
 from kronop.frozen import dataclass
 
 # What a description's test data have where its sizes leave a choice.
-_SAMPLE_COLUMNS, _SAMPLE_DEPTH = 37, 29
+_SAMPLE_COLUMNS, _SAMPLE_DEPTH, _SAMPLE_PRODUCTS = 37, 29, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfProducts(Shaped):
     """What is said of one product, and of each of a group."""
 
-    math: MathInstruction
-    tile: TileDescription | None
     A: TensorDescription
     B: TensorDescription
     Y: TensorDescription
@@ -80,13 +76,10 @@ class GemmDescription(OfProducts):
         if getattr(math, "element_a", None) is tfloat32:
             # In memory it is float32, whose last bits the tensor cores drop.
             math = dataclasses.replace(math, element_a=float32, element_b=float32)
-        inputs = {"A": self.A, "B": self.B}
         check_operands(
-            math,
-            self.tile,
-            self.epilogue,
-            inputs,
-            self.Y,
+            self,
+            "AB",
+            math=math,
             called="C",
             trees=True,
             schedules=True,
@@ -94,7 +87,7 @@ class GemmDescription(OfProducts):
             interleaved=True,
         )
         check_flag("visitor", self.visitor)
-        panels.check_layouts({**inputs, "C": self.Y}, visitor=self.visitor)
+        panels.check_layouts({"A": self.A, "B": self.B, "C": self.Y}, visitor=self.visitor)
         is_tree = isinstance(self.epilogue, VisitorEpilogue)
         if self.visitor != is_tree:
             raise DescriptionError(
@@ -211,3 +204,68 @@ class GemmProblem:
         """A visitor tree's operands, then its results, D first."""
         count = len(epilogue.tree.tensors)
         return (*self.visited[:count], self.y, *self.visited[count:])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmGroupedDescription(OfProducts):
+    """The frozen description of a group of matrix products.
+
+    Attributes:
+        math, tile, A, B, Y, epilogue, swizzling_functor: those of each product, as in a
+            GemmDescription.
+        precompute_mode: where PyCUTLASS decides which block computes which tile. Launches here hold
+            that in their parameters, so both modes run the same kernels.
+
+    Raises:
+        DescriptionError: types, or what was promised of tensors, do not agree.
+        ElementTypeError: an argument has the wrong class.
+
+    Example:
+        >>> matrix = kronop.TensorDescription(kronop.float16, kronop.RowMajor, 8)
+        >>> epilogue = kronop.LinearCombination(kronop.float16, 8, kronop.float32, kronop.float32)
+        >>> operation = kronop.GemmOperationGrouped(90, None, matrix, matrix, matrix, epilogue)
+        >>> operation.description.precompute_mode.name, operation.description.product.A.alignment
+        ('Device', 8)
+    """
+
+    precompute_mode: SchedulerMode = SchedulerMode.Device
+
+    def __post_init__(self) -> None:
+        if isinstance(self.epilogue, VisitorEpilogue):
+            raise DescriptionError(
+                "epilogue of a group",
+                expected="one of the four functors",
+                got="a visitor tree",
+                hint="only kronop.GemmOperationUniversal, with visitor=True, takes trees",
+            )
+        _ = self.product  # Checks what it shares with each product.
+        if not isinstance(self.precompute_mode, SchedulerMode):
+            raise ElementTypeError(
+                "precompute_mode",
+                expected="kronop.SchedulerMode.Device or .Host",
+                got=repr(self.precompute_mode),
+                hint="name one of the two",
+            )
+
+    @property
+    def product(self) -> GemmDescription:
+        """The description of each product."""
+        shared = dataclasses.fields(OfProducts)
+        return GemmDescription(**{item.name: getattr(self, item.name) for item in shared})
+
+    def shapes(self, size: Any) -> dict[str, Any]:
+        """Those of stacked operands."""
+        return {name: (_SAMPLE_PRODUCTS, *own) for name, own in self.product.shapes(size).items()}
+
+    def reference(
+        self, a: Any, b: Any, z: Any = None, output_op: EpilogueArguments | None = None
+    ) -> Any:
+        """The results in NumPy, of stacked operands: (products, M, N)."""
+        return self.product.reference(a, b, z, output_op)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmGroupedProblem:
+    """The products of a group, with their memory; they share a workspace, one after the other."""
+
+    problems: tuple[GemmProblem, ...]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kronop.artifacts import Launch
 from kronop.emit.design import Pipeline, Runnable
-from kronop.families.gemm.grouped_description import GemmGroupedProblem
+from kronop.families.gemm.description import GemmGroupedProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
 from kronop.target import Target

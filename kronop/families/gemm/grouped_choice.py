@@ -9,8 +9,8 @@ from kronop.emit.emitter import Search
 from kronop.emit.plan import Plan
 from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
 from kronop.families.gemm.cuda.warp_group_many import GemmMany
+from kronop.families.gemm.description import GemmGroupedDescription
 from kronop.families.gemm.each import Each
-from kronop.families.gemm.grouped_description import GemmGroupedDescription
 from kronop.families.gemm.size import GemmSize
 from kronop.late import imported
 from kronop.target import Target

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from kronop.core.operation import Operation
-from kronop.families.gemm.arguments import GemmArguments
+from kronop.families.gemm.arguments import GemmArguments, GemmGroupedArguments
 from kronop.families.gemm.declaration import GROUPED, UNIVERSAL
-from kronop.families.gemm.description import GemmDescription
-from kronop.families.gemm.grouped_arguments import GemmGroupedArguments
-from kronop.families.gemm.grouped_description import GemmGroupedDescription
+from kronop.families.gemm.description import GemmDescription, GemmGroupedDescription
 from kronop.frozen import derived
 
 

@@ -1,4 +1,5 @@
-"""Shapes of the operands of matrix products."""
+"""Shapes of the operands of matrix products, and vectors and single numbers among them, as
+torch.matmul takes them."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.gemm.panels import DIMENSIONS, extents_of, shape_in_memory
 from kronop.families.gemm.vocabulary import GemmCoord
 
+_HINT = "a vector a is one row and b one column, of which the result has none"
 # The names of operands for callers, where these are others.
 CALLED: Mapping[str, str] = {"Z": "C", "Y": "D"}
 
@@ -127,10 +129,9 @@ def check_panels(item: TensorView, name: str) -> None:
     """Raises ArgumentError unless a tensor holds panels, each of them without gaps."""
     width = item.shape[-1] if item.shape else None
     if len(item.shape) < DIMENSIONS or width != INTERLEAVE:
-        expected = {
-            "A": "(..., K/32, M, 32)",
-            "B": "(..., K/32, N, 32)",
-        }.get(name, "(..., N/32, M, 32)")
+        expected = {"A": "(..., K/32, M, 32)", "B": "(..., K/32, N, 32)"}.get(
+            name, "(..., N/32, M, 32)"
+        )
         hint = "flat tensors need a problem_size; kronop.gemm.interleave makes panels of a matrix"
         raise shape_error(name, f"{expected}, interleaved", item.shape, hint)
     # Of extents above 1, strides tell where elements are.
@@ -178,3 +179,55 @@ def check_steps(item: TensorView, described: TensorDescription, name: str) -> No
             got=f"shape {item.shape}, strides {item.strides}",
             hint=f"describe {name} with alignment 1, or copy it",
         )
+
+
+def are_vectors(a: Any, b: Any, c: Any) -> bool:
+    """Whether a or b has one dimension, or c none."""
+    # What has no such attribute is refused, or read, later.
+    vectors = getattr(a, "ndim", 2) == 1 or getattr(b, "ndim", 2) == 1
+    return vectors or (c is not None and getattr(c, "ndim", 2) == 0)
+
+
+def multiplied(
+    multiply: Callable[[Any, Any, Any, Any], Any], a: Any, b: Any, c: Any, out: Any = None
+) -> Any:
+    """The product of a and b, of which either or both may be vectors.
+
+    Args:
+        multiply: the product of matrices a and b with c and out, which may be None.
+        a: (..., M, K), or (K,) for a result without M.
+        b: (..., K, N), or (K,) for a result without N.
+        c: what broadcasts to the result; also a tensor without dimensions.
+        out: of the result's shape; maybe c itself.
+
+    Raises:
+        ArgumentError: shapes that do not fit.
+    """
+    row, column = (getattr(item, "ndim", 2) == 1 for item in (a, b))
+    if row or column:
+        _check_vectors(a, b, c, out)
+    c, result = (_with_left_out(item, row, column) for item in (c, out))
+    found = multiply(a[None] if row else a, b[..., None] if column else b, c, result)
+    if out is not None:
+        return out
+    found = found[..., 0] if column else found
+    return (found[..., 0] if column else found[..., 0, :]) if row else found
+
+
+def _with_left_out(item: Any, row: bool, column: bool) -> Any:
+    """C or the result with the dimensions that a row a and a column b leave out, at least one."""
+    if not hasattr(item, "ndim"):  # None, or what is no tensor, which the product refuses.
+        return item
+    item = item[..., None] if column or not item.ndim else item
+    return item[..., None, :] if row else item
+
+
+def _check_vectors(a: Any, b: Any, c: Any, out: Any) -> None:
+    left, right = tuple(a.shape), tuple(b.shape)
+    if min(len(left), len(right)) < 1 or left[-1] != right[-2:][0]:
+        raise shape_error("A and B", "(..., M, K) or (K,), and (..., K, N) or (K,)", (left, right))
+    shape: Shape = left[:-1] if len(right) == 1 else (*right[:-2], right[-1])
+    if c is not None and not broadcasts(getattr(c, "shape", ()), shape):
+        raise shape_error("C", f"{shape}, or what broadcasts to it", tuple(c.shape), _HINT)
+    if out is not None and tuple(getattr(out, "shape", shape)) != shape:
+        raise shape_error("D", f"{shape}: leading dimensions, M, N", tuple(out.shape), _HINT)

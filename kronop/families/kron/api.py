@@ -117,13 +117,7 @@ def gekmm(
 
 
 def _kron(
-    x: Any,
-    factors: Sequence[Any],
-    side: Side,
-    alpha: float,
-    beta: float | None,
-    z: Any,
-    out: Any,
+    x: Any, factors: Sequence[Any], side: Side, alpha: float, beta: float | None, z: Any, out: Any
 ) -> Any:
     beta = beta_beside(z, beta)
     if type(factors) is not list and type(factors) is not tuple:
@@ -131,8 +125,7 @@ def _kron(
     result, lesson = prepared.repeat(_NAMES[side], alpha, beta, [x, *factors, z, out])
     if result is not None:
         return result
-    arguments = kron_arguments(x, factors, side, alpha, beta, z, out)
-    return finish(arguments, lesson)
+    return finish(kron_arguments(x, factors, side, alpha, beta, z, out), lesson)
 
 
 def known_call(x: Any, factors: Sequence[Any], side: Side, alpha: float) -> Call | None:

@@ -77,8 +77,7 @@ class KronMatmulArguments(Arguments):
         Y: Tensor = None,
         output_op: EpilogueArguments | None = None,
     ) -> None:
-        super().__init__(operation, output_op)
-        self._accept(X=X, factors=factors, Z=Z, Y=Y)
+        super().__init__(operation, output_op, X=X, factors=factors, Z=Z, Y=Y)
 
     @property
     def _right(self) -> bool:

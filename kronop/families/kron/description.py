@@ -22,7 +22,6 @@ import numpy as np
 
 from kronop.descriptions.datatype import float64
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shaped import Shaped
@@ -35,7 +34,6 @@ from kronop.descriptions.shared import (
 )
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
-from kronop.descriptions.tile import TileDescription
 from kronop.errors import DescriptionError, ElementTypeError
 from kronop.frozen import dataclass
 
@@ -84,8 +82,6 @@ class KronMatmulDescription(Shaped):
         [32.0, 32.0, 32.0, 32.0, 32.0, 32.0]
     """
 
-    math: MathInstruction
-    tile: TileDescription | None
     X: TensorDescription
     F: TensorDescription
     Y: TensorDescription
@@ -94,9 +90,7 @@ class KronMatmulDescription(Shaped):
     side: Side = Side.Right
 
     def __post_init__(self) -> None:
-        check_operands(
-            self.math, self.tile, self.epilogue, {"X": self.X, "F": self.F}, self.Y, trees=True
-        )
+        check_operands(self, ("X", "F"), trees=True)
         refuse_float8(self.math, "Kronecker product")
         if not self.factors:
             raise DescriptionError(

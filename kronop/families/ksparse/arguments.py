@@ -22,9 +22,14 @@ from kronop.descriptions.strided import NOTHING, Strided
 from kronop.descriptions.summed import summed
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError
-from kronop.families.ksparse.chain_description import KSparseChainDescription, KSparseChainProblem
-from kronop.families.ksparse.description import KSparseDescription, KSparseProblem, OfFeatures
-from kronop.families.ksparse.shape_arguments import result_shape
+from kronop.families.ksparse.description import (
+    KSparseChainDescription,
+    KSparseChainProblem,
+    KSparseDescription,
+    KSparseProblem,
+    OfFeatures,
+)
+from kronop.families.ksparse.shape_arguments import check_shapes, result_shape
 from kronop.size import Rows
 from kronop.tensors import Tensor
 
@@ -54,14 +59,7 @@ class SparseArguments(Arguments):
             "Z": shape,
             "Y": shape,
         }
-        for name, item in views.items():
-            if name != "X" and item.shape != expected[name]:
-                raise ArgumentError(
-                    f"shape of {name}",
-                    expected=expected[name],
-                    got=item.shape,
-                    hint="check it against the pattern (a, b, c, d) and X",
-                )
+        check_shapes(views, expected, "X")
         return shape
 
     def _lead_of(self, shape: Ints) -> Ints:
@@ -219,8 +217,7 @@ class KSparseArguments(SparseArguments):
         bias: Tensor = None,
         output_op: EpilogueArguments | None = None,
     ) -> None:
-        super().__init__(operation, output_op)
-        self._accept(X=X, W=W, bias=bias, Z=Z, Y=Y)
+        super().__init__(operation, output_op, X=X, W=W, bias=bias, Z=Z, Y=Y)
 
     def _problem(self, places: Places, workspace: int) -> KSparseProblem:
         (weights,), ends = self._ends(places, workspace)
@@ -265,11 +262,7 @@ class KSparseChainArguments(SparseArguments):
     """
 
     describes: ClassVar[type] = KSparseChainDescription
-    operands = (
-        Operand("X", "mk"),
-        Operand("weights", "abcd", like="W", each="patterns"),
-        *_ENDS,
-    )
+    operands = (Operand("X", "mk"), Operand("weights", "abcd", like="W", each="patterns"), *_ENDS)
 
     def __init__(
         self,
@@ -282,8 +275,7 @@ class KSparseChainArguments(SparseArguments):
         bias: Tensor = None,
         output_op: EpilogueArguments | None = None,
     ) -> None:
-        super().__init__(operation, output_op)
-        self._accept(X=X, weights=weights, bias=bias, Z=Z, Y=Y)
+        super().__init__(operation, output_op, X=X, weights=weights, bias=bias, Z=Z, Y=Y)
 
     def _problem(self, places: Places, workspace: int) -> KSparseChainProblem:
         weights, ends = self._ends(places, workspace)

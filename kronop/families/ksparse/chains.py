@@ -19,8 +19,13 @@ from kronop.descriptions.strided import NOTHING, Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.design import Pipeline, Runnable
 from kronop.emit.plan import Plan
-from kronop.families.ksparse.chain_description import KSparseChainDescription, KSparseChainProblem
-from kronop.families.ksparse.description import Ends, KSparseDescription, KSparseProblem
+from kronop.families.ksparse.description import (
+    Ends,
+    KSparseChainDescription,
+    KSparseChainProblem,
+    KSparseDescription,
+    KSparseProblem,
+)
 from kronop.frozen import dataclass
 from kronop.target import Target
 

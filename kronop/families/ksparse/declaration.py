@@ -23,7 +23,7 @@ PRODUCT = Kind(
 )
 CHAIN = Kind(
     name="chain of Kronecker-sparse",
-    description=Later(f"{_HERE}.chain_description", "KSparseChainDescription"),
+    description=Later(f"{_HERE}.description", "KSparseChainDescription"),
     arguments=Later(f"{_HERE}.arguments", "KSparseChainArguments"),
     emitters={
         "cuda": Emitter(f"{_HERE}.cuda.chain_cuts", _FLOATS),
@@ -48,7 +48,7 @@ FAMILY = Family(
     exports={
         "KSparseArguments": f"{_HERE}.arguments",
         "KSparseChainArguments": f"{_HERE}.arguments",
-        "KSparseChainDescription": f"{_HERE}.chain_description",
+        "KSparseChainDescription": f"{_HERE}.description",
         "KSparseChainOperation": f"{_HERE}.operation",
         "KSparseDescription": f"{_HERE}.description",
         "KSparseGradientArguments": f"{_HERE}.gradient_arguments",
@@ -56,7 +56,7 @@ FAMILY = Family(
         "KSparseGradientOperation": f"{_HERE}.operation",
         "KSparseOperation": f"{_HERE}.operation",
         "ksmm": f"{_HERE}.api",
-        "weight_gradient": f"{_HERE}.gradient_api",
+        "weight_gradient": f"{_HERE}.api",
     },
     torch={"ksmm": f"{_HERE}.torch.functional"},
     layers={"KSLinear": "kronop.torch.nn.kslinear"},

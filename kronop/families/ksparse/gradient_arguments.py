@@ -17,6 +17,7 @@ from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
     KSparseGradientProblem,
 )
+from kronop.families.ksparse.shape_arguments import check_shapes
 from kronop.size import Rows
 from kronop.tensors import Tensor
 
@@ -85,8 +86,7 @@ class KSparseGradientArguments(Arguments):
         output_op: EpilogueArguments | None = None,
         factors: Sequence[Tensor] = (),
     ) -> None:
-        super().__init__(operation, output_op)
-        self._accept(X=X, G=G, factors=factors, Z=Z, Y=Y)
+        super().__init__(operation, output_op, X=X, G=G, factors=factors, Z=Z, Y=Y)
 
     def _fit(self, views: dict[str, TensorView]) -> Ints:
         what, shape = self._description, views["X"].shape
@@ -95,14 +95,7 @@ class KSparseGradientArguments(Arguments):
         expected = what.shapes(self._batch_size)
         expected |= {f"factors[{at}]": matrix for at, matrix in enumerate(what.factors)}
         expected["Z"] = expected["Y"]
-        for name, item in views.items():
-            if item.shape != expected[name]:
-                raise ArgumentError(
-                    f"shape of {name}",
-                    expected=expected[name],
-                    got=item.shape,
-                    hint="check it against the pattern (a, b, c, d) and the batch of X",
-                )
+        check_shapes(views, expected, "the batch of X")
         if self._batch_size > _MOST_ROWS:
             raise ArgumentError(
                 "batch of X",

@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shaped import Shaped
@@ -41,7 +40,6 @@ from kronop.descriptions.shared import (
 )
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
-from kronop.descriptions.tile import TileDescription
 from kronop.errors import DescriptionError
 from kronop.families.ksparse.description import inputs_of, outputs_of
 from kronop.frozen import dataclass
@@ -85,8 +83,6 @@ class KSparseGradientDescription(Shaped):
         16.0
     """
 
-    math: MathInstruction
-    tile: TileDescription | None
     X: TensorDescription
     G: TensorDescription
     Y: TensorDescription
@@ -98,7 +94,7 @@ class KSparseGradientDescription(Shaped):
     factors: tuple[tuple[int, int], ...] = field(default=(), metadata=LISTS_OF_INTEGERS)
 
     def __post_init__(self) -> None:
-        check_operands(self.math, self.tile, self.epilogue, {"X": self.X, "G": self.G}, self.Y)
+        check_operands(self, ("X", "G"))
         refuse_float8(self.math, "gradient of weights")
         check_sizes("pattern", ("a", "b", "c", "d"), self.pattern)
         if self.products is not None:

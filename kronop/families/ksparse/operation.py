@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from kronop.core.operation import Operation
 from kronop.families.ksparse.arguments import KSparseArguments, KSparseChainArguments
-from kronop.families.ksparse.chain_description import KSparseChainDescription
 from kronop.families.ksparse.declaration import CHAIN, GRADIENT, PRODUCT
-from kronop.families.ksparse.description import KSparseDescription
+from kronop.families.ksparse.description import KSparseChainDescription, KSparseDescription
 from kronop.families.ksparse.gradient_arguments import KSparseGradientArguments
-from kronop.families.ksparse.gradient_description import (
-    KSparseGradientDescription,
-)
+from kronop.families.ksparse.gradient_description import KSparseGradientDescription
 
 
 class KSparseOperation(Operation[KSparseDescription, KSparseArguments], kind=PRODUCT):
@@ -92,8 +89,7 @@ class KSparseChainOperation(Operation[KSparseChainDescription, KSparseChainArgum
 
 
 class KSparseGradientOperation(
-    Operation[KSparseGradientDescription, KSparseGradientArguments],
-    kind=GRADIENT,
+    Operation[KSparseGradientDescription, KSparseGradientArguments], kind=GRADIENT
 ):
     """Y = epilogue(the gradient of a Kronecker-sparse product's weights, or of a factor).
 

@@ -3,13 +3,13 @@ JAX's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kronop.args.strides import Shape
+from kronop.args.view import TensorView
 from kronop.errors import ArgumentError
-from kronop.families.ksparse.chain_description import check_chain
-from kronop.families.ksparse.description import Pattern, inputs_of, outputs_of
+from kronop.families.ksparse.description import Pattern, check_chain, inputs_of, outputs_of
 
 
 def chain_patterns(weights: Sequence[Shape]) -> list[Pattern]:
@@ -50,6 +50,18 @@ def check_features(x: Shape, pattern: Pattern, batch_last: bool, name: str = "X"
             got=x,
             hint=f"check {name} against the pattern (a, b, c, d)",
         )
+
+
+def check_shapes(views: Mapping[str, TensorView], expected: Mapping[str, Shape], by: str) -> None:
+    """Raises ArgumentError for a tensor of another shape than the pattern and `by` ask for."""
+    for name, item in views.items():
+        if item.shape != expected.get(name, item.shape):
+            raise ArgumentError(
+                f"shape of {name}",
+                expected=expected[name],
+                got=item.shape,
+                hint=f"check it against the pattern (a, b, c, d) and {by}",
+            )
 
 
 def with_features(x: Shape, features: Any, batch_last: bool) -> Shape:

@@ -17,9 +17,8 @@ from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.kron.api import factors_of
 from kronop.families.kron.description import Side
 from kronop.families.quantized.arguments import QuantizedKronArguments, check_clip, result_shapes
-from kronop.families.quantized.description import check_bits, check_element_of_x
+from kronop.families.quantized.description import EPILOGUE, Y, check_bits, check_element_of_x
 from kronop.families.quantized.operation import QuantizedKronOperation
-from kronop.families.quantized.samples import EPILOGUE, Y
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -111,12 +110,7 @@ def quantized_gemkm(
 
 
 def quantized_arguments(
-    x: Any,
-    factors: Sequence[Any],
-    bits: int,
-    clip: float = 1.0,
-    q: Any = None,
-    scales: Any = None,
+    x: Any, factors: Sequence[Any], bits: int, clip: float = 1.0, q: Any = None, scales: Any = None
 ) -> QuantizedKronArguments:
     """The arguments that `quantized_gemkm` runs for these tensors, with their operation; `q` holds
     bytes, of type int8 whatever `bits` are."""

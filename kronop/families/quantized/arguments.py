@@ -137,10 +137,7 @@ class QuantizedKronArguments(KronMatmulArguments):
 
 
 def result_shapes(
-    x: Shape,
-    factors: Sequence[Shape],
-    bits: int,
-    broadcast: Broadcast = broadcast_shapes,
+    x: Shape, factors: Sequence[Shape], bits: int, broadcast: Broadcast = broadcast_shapes
 ) -> tuple[Shape, Shape]:
     """The shapes of the integers' bytes and of the scales, for operands of these shapes.
 

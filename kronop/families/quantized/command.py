@@ -11,8 +11,8 @@ from kronop.errors import ArgumentError
 from kronop.families.kron.command import one_shape, shape_of
 from kronop.families.quantized.api import quantized_arguments
 from kronop.families.quantized.arguments import QuantizedKronArguments
+from kronop.families.quantized.description import EPILOGUE, Y
 from kronop.families.quantized.operation import QuantizedKronOperation
-from kronop.families.quantized.samples import EPILOGUE, Y
 
 _DEFAULT_BITS = 4
 

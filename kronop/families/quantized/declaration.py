@@ -20,8 +20,8 @@ QUANTIZED = Kind(
     sample={
         "factors": ((8, 8), (8, 8)),
         "bits": 8,
-        "Y": Later(f"{_HERE}.samples", "Y"),
-        "epilogue": Later(f"{_HERE}.samples", "EPILOGUE"),
+        "Y": Later(f"{_HERE}.description", "Y"),
+        "epilogue": Later(f"{_HERE}.description", "EPILOGUE"),
     },
 )
 FAMILY = Family(

@@ -44,6 +44,8 @@ LEAST_SCALE = 2.0**-100
 # The least clip, for which quotients are still finite.
 LEAST_CLIP = 1e-6
 _ALIGNMENT = 16
+# What every small description of this family has in common.
+Y, EPILOGUE = TensorDescription(int8), LinearCombinationClamp(int8, 1, float32, float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

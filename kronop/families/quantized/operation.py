@@ -9,8 +9,7 @@ from kronop.families.quantized.description import QuantizedKronDescription
 
 
 class QuantizedKronOperation(
-    Operation[QuantizedKronDescription, QuantizedKronArguments],
-    kind=QUANTIZED,
+    Operation[QuantizedKronDescription, QuantizedKronArguments], kind=QUANTIZED
 ):
     """A quantized Kronecker product: rows of X (F1 x ... x FN) as integers with a scale each.
 

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from kronop.descriptions.tile import whole
 from kronop.errors import ArgumentError, ElementTypeError, converting
-from kronop.families.ksparse.chain_description import check_chain
-from kronop.families.ksparse.description import Pattern, inputs_of, outputs_of
+from kronop.families.ksparse.description import Pattern, check_chain, inputs_of, outputs_of
 from kronop.families.ksparse.shape_arguments import check_features
 from kronop.torch.autocasting import is_casting
 from kronop.torch.checks import LISTS

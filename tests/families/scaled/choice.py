@@ -17,24 +17,13 @@ def supports(what: ScaledDescription, target: Target) -> Status:
 def plans(
     what: ScaledDescription, target: Target, count: int, size: Rows | None
 ) -> tuple[Plan, ...]:
-    name = f"scaled_{what.X.element.short}_{what.epilogue.name}_{target.arch}"
-    step = Step(
-        entry=name.replace("-", "_"),
-        design=_design(what, target),
-        per_row=PerRow(
-            bytes=what.columns * (2 * what.X.element.bytes + what.Y.element.bytes),
-            operations=what.columns,
-        ),
-        note="X times W",
-    )
+    name = f"scaled_{what.X.element.short}_{what.epilogue.name}_{target.arch}".replace("-", "_")
+    moved = what.columns * (2 * what.X.element.bytes + what.Y.element.bytes)
+    least = PerRow(bytes=moved, operations=what.columns)
+    step = Step(entry=name, design=_design(what, target), per_row=least, note="X times W")
     return (Plan(target=target, steps=(step,)),)
 
 
 def _design(what: ScaledDescription, target: Target) -> ScaledDesign:
-    return ScaledDesign(
-        math=what.math,
-        source=what.X.element,
-        output=what.Y.element,
-        epilogue=what.epilogue,
-        threads=256 if target.backend == "cuda" else 0,
-    )
+    threads = 256 if target.backend == "cuda" else 0
+    return ScaledDesign(math=what.math, epilogue=what.epilogue, threads=threads)

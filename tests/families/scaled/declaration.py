@@ -23,11 +23,11 @@ FAMILY = Family(
     name="scaled",
     kinds=(SCALED,),
     exports={
-        "ScaledArguments": f"{_HERE}.arguments",
+        "ScaledArguments": f"{_HERE}.operation",
         "ScaledDescription": f"{_HERE}.description",
         "ScaledOperation": f"{_HERE}.operation",
         "scaled": f"{_HERE}.api",
     },
     torch={"scaled": f"{_HERE}.torch"},
-    command=Later(f"{_HERE}.command", "COMMAND"),
+    command=Later(f"{_HERE}.api", "COMMAND"),
 )

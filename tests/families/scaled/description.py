@@ -8,21 +8,17 @@ from typing import Any
 import numpy as np
 
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.shared import check_operands, check_sizes
 from kronop.descriptions.tensor import TensorDescription
-from kronop.descriptions.tile import TileDescription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaledDescription(Shaped):
     """Attributes: as of other families; `columns`: N."""
 
-    math: MathInstruction
-    tile: TileDescription | None
     X: TensorDescription
     W: TensorDescription
     Y: TensorDescription
@@ -30,7 +26,7 @@ class ScaledDescription(Shaped):
     columns: int
 
     def __post_init__(self) -> None:
-        check_operands(self.math, self.tile, self.epilogue, {"X": self.X, "W": self.W}, self.Y)
+        check_operands(self, "XW")
         check_sizes("columns", ("N",), (self.columns,))
 
     def shapes(self, size: int) -> dict[str, Any]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
-from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.design import Constant, Design, Instantiation, package_folder
+from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.emit.x86 import planning
 from kronop.target import Target
 from tests.families.scaled.description import ScaledProblem
 
-_POINTERS = ("x", "w", "z", "y")
+_POINTERS, _INTEGERS = ("x", "w", "z", "y"), ("items", "threads")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,46 +21,34 @@ class ScaledDesign(Design):
     """A loop over all elements on the host; on a GPU a thread for each.
 
     Attributes:
-        source, output: types of the operands and of the result.
         threads: of a block; 0 on the host.
     """
 
     math: MathInstruction
-    source: DataType
-    output: DataType
     epilogue: Epilogue
     threads: int
 
-    @property
-    def shared_bytes(self) -> int:
-        return 0
+    shared_bytes = 0
 
     @property
     def signature(self) -> KernelSignature:
-        integers = ("items", "threads")
-        return KernelSignature(
-            "ScaledParameters",
-            (
-                *(Field(name, Scalar.POINTER) for name in _POINTERS),
-                *(Field(name, Scalar.INT64) for name in integers),
-                planning.scalar_fields(self.epilogue),
-            ),
-        )
+        fields = [Field(name, Scalar.POINTER) for name in _POINTERS]
+        fields += [Field(name, Scalar.INT64) for name in _INTEGERS]
+        scalars = planning.scalar_fields(self.epilogue)
+        return KernelSignature("ScaledParameters", (*fields, scalars))
 
     def status(self, target: Target) -> Status:
         return operands.accept_math(self.math)
 
     def instantiation(self, target: Target) -> Instantiation:
         scalars = planning.scalar_fields(self.epilogue)
-        of_blocks: tuple[tuple[str, Constant], ...] = ()
-        if self.threads:
-            of_blocks = (("kThreads", self.threads), ("kBlocks", 1))
+        types = (self.math, self.math.element_a, self.epilogue.element_output, self.epilogue)
         return Instantiation(
             header="scaled.cuh" if self.threads else "scaled.hpp",
             template="kronop::scaled",
             parameters=f"kronop::ScaledParameters<{scalars.count}, {scalars.scalar.cxx}>",
-            types=operands.element_types(self.math, self.source, self.output, self.epilogue),
-            constants=of_blocks,
+            types=operands.element_types(*types),
+            constants=(("kThreads", self.threads), ("kBlocks", 1)) if self.threads else (),
             folders=(package_folder(__package__),),
         )
 

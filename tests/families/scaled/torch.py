@@ -14,7 +14,7 @@ from tests.families.scaled import api
 
 
 def scaled(x: Any, w: Any, *, alpha: float = 1.0, beta: float | None = None, z: Any = None) -> Any:
-    """alpha x * w + beta z, of (M, N) tensors; differentiable in x, w and z."""
+    """alpha x * w + beta z, of (..., M, N) tensors that broadcast; differentiable in x, w and z."""
     beta = beta_beside(z, beta)
     for name, item in {"x": x, "w": w, **({} if z is None else {"z": z})}.items():
         check_tensor(name, item, 2, "kronop.scaled does")
@@ -23,13 +23,20 @@ def scaled(x: Any, w: Any, *, alpha: float = 1.0, beta: float | None = None, z: 
 
 
 def _compute(given: Named) -> Any:
-    x, w, z = (None if item is None else item.contiguous() for item in (given.x, given.w, given.z))
-    return api.scaled(x, w, alpha=given.alpha, beta=None if z is None else given.beta, z=z)
+    found = torch.broadcast_tensors(*_tensors(given))
+    x, w, *z = (item.flatten(0, -2).contiguous() for item in found)
+    source = {"beta": given.beta, "z": z[0]} if z else {}
+    return api.scaled(x, w, alpha=given.alpha, **source).view(found[0].shape)
 
 
 def _fake(given: Named) -> Any:
-    x = given.x
-    return x.new_empty(x.shape, dtype=torch.int32 if x.dtype is torch.int8 else x.dtype)
+    shape = torch.broadcast_shapes(*(item.shape for item in _tensors(given)))
+    kind = torch.int32 if given.x.dtype is torch.int8 else given.x.dtype
+    return given.x.new_empty(shape, dtype=kind)
+
+
+def _tensors(given: Named) -> list[Any]:
+    return [item for item in (given.x, given.w, given.z) if item is not None]
 
 
 def _backward(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
@@ -42,27 +49,11 @@ def _backward(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
 
 
 def _tangent(given: Named, tangents: Named) -> Any:
-    found, beta = tangents.z, given.beta
+    terms = [] if tangents.z is None else [tangents.z * given.beta]
     for direction, other in ((tangents.x, given.w), (tangents.w, given.x)):
         if direction is not None:
-            found = _operator(direction, other, found, given.alpha, 0 if found is None else beta)
-            beta = 1
-    return found * beta if found is not None and found is tangents.z else found
-
-
-def _mapped(count: int, given: Named, dims: Named) -> tuple[Any, int]:
-    """Products of the rows of all maps at once."""
-    rows = [
-        None if item is None else _rows(count, item, dim)
-        for item, dim in ((given.x, dims.x), (given.w, dims.w), (given.z, dims.z))
-    ]
-    result = _operator.library(*rows, given.alpha, given.beta)
-    return result.view(count, -1, result.shape[-1]), 0
-
-
-def _rows(count: int, item: Any, dim: int | None) -> Any:
-    whole = item.expand(count, *item.shape) if dim is None else item.movedim(dim, 0)
-    return whole.reshape(-1, whole.shape[-1])
+            terms.append(_operator(direction, other, None, given.alpha, 0))
+    return sum(terms[1:], terms[0])
 
 
 _operator = register(
@@ -73,6 +64,6 @@ _operator = register(
         saved=("x", "w"),
         backward=_backward,
         jvp=_tangent,
-        vmap=_mapped,
+        vmap={"x": 2, "w": 2, "z": 2},
     )
 )

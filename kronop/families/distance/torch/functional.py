@@ -12,13 +12,13 @@ from torch import Tensor
 from kronop.families.distance import api
 from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel, PowerNorm, check_kernel
-from kronop.families.distance.point_arguments import check_kind
 from kronop.families.distance.shape_arguments import matrix_shape
 from kronop.families.distance.torch.operators import matrix
 from kronop.families.distance.torch.products import product
 from kronop.families.distance.torch.terms import Values
 from kronop.families.distance.value_arguments import (
     check_bandwidths,
+    check_kind,
     check_type,
     names_of,
     tensors_of,

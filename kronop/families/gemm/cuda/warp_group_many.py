@@ -12,8 +12,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, Wrapping
 from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
 from kronop.families.gemm.cuda.warp_group_stored import scalars_of
-from kronop.families.gemm.description import GemmProblem
-from kronop.families.gemm.grouped_description import GemmGroupedProblem
+from kronop.families.gemm.description import GemmGroupedProblem, GemmProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
 from kronop.tensor_map import TensorMap

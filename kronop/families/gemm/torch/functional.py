@@ -11,8 +11,8 @@ from torch import Tensor
 from kronop.core.calls import check_activation
 from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.shared import beta_beside
+from kronop.families.gemm.shape_arguments import are_vectors, multiplied
 from kronop.families.gemm.torch.operators import activated, composed, product
-from kronop.families.gemm.vector_api import are_vectors, multiplied
 from kronop.torch.checks import are_symbols, check_source, check_tensor, number
 from kronop.torch.direct import needs_gradient
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from kronop.families.kron.formed import kronecker_product
 from kronop.families.kron.runs import Run, permutes
-from kronop.families.ksparse.gradient_api import gradient_arguments, weight_gradient
+from kronop.families.ksparse.api import gradient_arguments, weight_gradient
 from kronop.torch.memory import Calls, kind_of, on_gpu
 
 

@@ -12,10 +12,10 @@ from kronop.artifacts import Status
 from kronop.emit.cuda.operands import gains_much
 from kronop.emit.plan import Plan
 from kronop.families.ksparse import chains
-from kronop.families.ksparse.chain_description import KSparseChainDescription
 from kronop.families.ksparse.cuda import chain_cost, choice
 from kronop.families.ksparse.cuda.chain_choice import Fused, candidates, chain_step
 from kronop.families.ksparse.cuda.chain_cost import OF_A_LAUNCH
+from kronop.families.ksparse.description import KSparseChainDescription
 from kronop.frozen import dataclass
 from kronop.target import Target
 

@@ -16,8 +16,8 @@ from kronop.emit.cuda.contraction.design import offsets_bytes
 from kronop.emit.cuda.contraction.mma import MmaContract
 from kronop.emit.cuda.contraction.work import ORDERS, ROW_AXES, Contraction, Order, orders
 from kronop.emit.design import Constant, Design, Instantiation, arrays, named, package_folder
-from kronop.families.ksparse.chain_description import KSparseChainProblem
 from kronop.families.ksparse.cuda.product import extents_of, matrix_view, weights_view
+from kronop.families.ksparse.description import KSparseChainProblem
 from kronop.frozen import dataclass, derived
 from kronop.machine import REGISTERS, THREAD_REGISTERS
 from kronop.target import Target

@@ -12,7 +12,7 @@ from torch import Tensor
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 from kronop.errors import ArgumentError, ElementTypeError, converting
 from kronop.families.ksparse import api as functional_ksparse
-from kronop.families.ksparse.gradient_api import weight_gradient
+from kronop.families.ksparse.api import weight_gradient
 from kronop.families.ksparse.shape_arguments import chain_patterns, check_features, result_shape
 from kronop.torch import checks
 from kronop.torch.autocasting import without_autocast

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from kronop.core import program
 from kronop.errors import ElementTypeError
-from kronop.families.ksparse.api import chain_patterns, ksmm, sparse_arguments
+from kronop.families.ksparse.api import chain_patterns, gradient_arguments, ksmm, sparse_arguments
 from kronop.families.ksparse.description import inputs_of
-from kronop.families.ksparse.gradient_api import gradient_arguments
 from kronop.families.ksparse.gradient_arguments import KSparseGradientArguments
 from kronop.families.ksparse.shape_arguments import with_features
 from kronop.families.ksparse.torch.computing import as_matrix, check_types, compute_gradient, turned

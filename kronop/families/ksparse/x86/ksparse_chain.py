@@ -10,7 +10,7 @@ from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.emit.design import Constant, named
 from kronop.emit.x86.design import HostDesign, Values
 from kronop.emit.x86.planning import aligned, scalar_fields, shares
-from kronop.families.ksparse.chain_description import KSparseChainProblem
+from kronop.families.ksparse.description import KSparseChainProblem
 from kronop.families.ksparse.x86.ksparse_design import KSparseWork
 from kronop.families.ksparse.x86.ksparse_vectors import KSparseVectors
 from kronop.frozen import dataclass

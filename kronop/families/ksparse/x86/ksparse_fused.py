@@ -10,8 +10,7 @@ from kronop.descriptions.datatype import ColumnMajor, RowMajor
 from kronop.emit.plan import Plan
 from kronop.emit.x86.planning import common_status, kernel_name
 from kronop.families.ksparse import chains
-from kronop.families.ksparse.chain_description import KSparseChainDescription
-from kronop.families.ksparse.description import KSparseDescription
+from kronop.families.ksparse.description import KSparseChainDescription, KSparseDescription
 from kronop.families.ksparse.x86 import ksparse_choice
 from kronop.families.ksparse.x86.ksparse_chain import KSparseChain, buffer_columns
 from kronop.families.ksparse.x86.ksparse_vectors import KSparseVectors

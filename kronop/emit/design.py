@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kronop.artifacts import Decision, KernelSignature, Launch
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.graph import Graph
+from kronop.descriptions.strided import NOTHING, padded
 from kronop.errors import DescriptionError
 from kronop.frozen import dataclass
 from kronop.late import spec_of
@@ -44,7 +45,8 @@ class Instantiation:
 
     Attributes:
         header: the header to include, as in the quoted include.
-        template: the function template, `kronop::kron_tile`; its only argument is the trait struct.
+        template: the function template, whose only argument is the trait struct; "" for the one
+            with the header's name, `kronop::kron_tile` of "kron_tile.cuh".
         parameters: C++ name of the parameter struct in that header.
         types: alias -> C++ type, in the trait struct.
         constants: name -> value, in the trait struct; a tuple becomes an array. Values that follow
@@ -57,7 +59,7 @@ class Instantiation:
     """
 
     header: str
-    template: str
+    template: str = ""
     parameters: str
     types: tuple[tuple[str, str], ...]
     constants: tuple[tuple[str, Constant], ...]
@@ -67,6 +69,38 @@ class Instantiation:
     functors: tuple[Functor, ...] = ()
     cuda_headers: bool = False
     cutlass_headers: bool = False
+
+
+def named(values: object, names: str, prefix: str = "k") -> tuple[tuple[str, Any], ...]:
+    """Attributes as constants of a trait struct: "tile_m" is its `kTileM`."""
+    return tuple(
+        (prefix + name.title().replace("_", ""), getattr(values, name)) for name in names.split()
+    )
+
+
+def arrays(values: Sequence[object], prefix: str, names: str) -> tuple[tuple[str, Constant], ...]:
+    """The same of several values: their "rows", with the prefix "kTile", are `kTileRows[]`."""
+    return tuple(
+        (prefix + name.title().replace("_", ""), tuple(int(getattr(it, name)) for it in values))
+        for name in names.split()
+    )
+
+
+def members(values: object, names: str) -> dict[str, Any]:
+    """Attributes as the members of a parameter struct that have their names."""
+    return {name: getattr(values, name) for name in names.split()}
+
+
+def strided_values(problem: object, names: Iterable[str]) -> dict[str, Any]:
+    """The members of parameter structs that say where a problem's operands of these names lie; all
+    are 0 for one that is not there."""
+    operands = {name: getattr(problem, name) or NOTHING for name in names}
+    return {
+        **{name: item.pointer for name, item in operands.items()},
+        **{f"{name}_batch": padded(item.batch) for name, item in operands.items()},
+        **{f"{name}_row": item.row for name, item in operands.items()},
+        **{f"{name}_column": item.column for name, item in operands.items()},
+    }
 
 
 @functools.cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from kronop.artifacts import Decision, Launch
@@ -121,8 +120,5 @@ class Plan:
 
     def _describe(self, size: Any = None) -> str:
         steps = [f"  {step.describe(self.target, size)}" for step in self.steps]
-        return "\n".join([f"plan for {self.target}: {_count(self.steps)}", *steps])
-
-
-def _count(steps: Sequence[Step]) -> str:
-    return "1 step" if len(steps) == 1 else f"{len(steps)} steps"
+        count = f"{len(steps)} step{'s' * (len(steps) > 1)}"
+        return "\n".join([f"plan for {self.target}: {count}", *steps])

@@ -11,7 +11,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, Strided, padded
 from kronop.descriptions.summed import VisitProblem
 from kronop.descriptions.visitor import VisitorEpilogue
-from kronop.emit.design import Design
+from kronop.emit.design import Design, members
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -90,8 +90,7 @@ class VisitDesign(Design):
         return {
             "sums": sums.pointer,
             workspace: problem.workspace,
-            "m": problem.m,
-            "n": problem.n,
+            **members(problem, "m n scalars"),
             "batch": padded(problem.batch, 1),
             "sums_batch": padded(sums.batch),
             "sums_row": sums.row,
@@ -99,7 +98,6 @@ class VisitDesign(Design):
             **visited_values((*problem.operands, *problem.results)),
             **own,
             "folds": folds,
-            "scalars": problem.scalars,
         }
 
 

@@ -204,9 +204,7 @@ def signature(
 
 
 def make_launch(
-    design: Design,
-    blocks: int,
-    values: Mapping[str, int | tuple[int, ...] | tuple[float, ...]],
+    design: Design, blocks: int, values: Mapping[str, int | tuple[int, ...] | tuple[float, ...]]
 ) -> Launch:
     """The launch of a kernel. The grid is limited: kernels loop, so that blocks within the limit do
     the work of those beyond it."""
@@ -258,6 +256,12 @@ def affordable_blocks(blocks: int, threads: int, registers: int) -> int:
     """
     warps = REGISTERS // (WARP * round_up(registers, 8)) // QUARTERS * QUARTERS
     return max(1, min(blocks, warps // cover(threads, WARP)))
+
+
+def blocks_of(threads: int, registers: int, shared_bytes: int, target: Target) -> int:
+    """`resident_blocks`, or as many as leave every thread its registers."""
+    resident = resident_blocks(threads, registers, shared_bytes, target)
+    return affordable_blocks(resident, threads, registers)
 
 
 def cover(extent: int, size: int) -> int:

@@ -66,9 +66,7 @@ def shares_of_join(m: int, n: int, tile: tuple[int, int]) -> int:
 class VisitSums(VisitDesign):
     """Applies the tree; a block has a tile of the result."""
 
-    @property
-    def threads(self) -> int:
-        return _THREADS
+    threads = _THREADS
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -107,15 +105,13 @@ class VisitSums(VisitDesign):
         scalar = operands.scalar_kind(self.epilogue).cxx
         return Instantiation(
             header="kronop/visit_sums.cuh",
-            template="kronop::visit_sums",
             parameters=f"kronop::VisitSumsParameters<{self._scalars}, {scalar}, {visited},"
             f" {results}>",
             types=(("Accumulator", self.sums.cxx),),
             constants=(
                 ("kThreads", _THREADS),
                 ("kBlocks", 1),
-                ("kTileM", self.tile[0]),
-                ("kTileN", self.tile[1]),
+                *zip(("kTileM", "kTileN"), self.tile, strict=True),
                 ("kAlongRows", self.along_rows),
                 ("kRepeating", repeating(self.epilogue)),
             ),

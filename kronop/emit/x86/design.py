@@ -10,7 +10,7 @@ from kronop.artifacts import Decision, Launch
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import NOTHING, Strided
-from kronop.emit.design import Constant, Design, Instantiation, package_folder
+from kronop.emit.design import Constant, Design, Instantiation, members, package_folder
 from kronop.emit.plan import PerRow, Step
 from kronop.emit.x86.planning import element_types, is_far, parameter_arguments, passes_caches
 from kronop.frozen import dataclass
@@ -87,6 +87,7 @@ class HostDesign(Design):
             threads are worth starting.
     """
 
+    threads = 0
     __slots__ = ()
 
     package: ClassVar[str]
@@ -108,10 +109,6 @@ class HostDesign(Design):
     @property
     def epilogue(self) -> Epilogue:
         return self.work.epilogue
-
-    @property
-    def threads(self) -> int:
-        return 0
 
     @property
     def arguments(self) -> tuple[int, ...]:
@@ -170,12 +167,10 @@ class HostDesign(Design):
             all_rows, written, self.work.vector_bytes, in_parts=self.stores_in_parts
         )
         values: Values = {
-            "workspace": problem.workspace,
-            "rows": problem.rows,
+            **members(problem, "workspace rows scalars"),
             "stream": int(passes),
             "ahead": int(is_far(all_rows, read)),
             "slice": self.shared_bytes,
-            "scalars": problem.scalars,
             **own,
         }
         for name, item in (("x", problem.x), ("z", problem.z), ("y", problem.y)):

@@ -89,14 +89,10 @@ def unroll_status(steps: int) -> Status:
     return Status.accept()
 
 
-def _blocks(outputs: int, tile: int) -> int:
-    return -(-outputs // tile)
-
-
 def panel_elements(contracted: int, outputs: int, tile: int) -> int:
     """Elements of a factor packed for tiles of `tile` outputs; the last tile may overlap the
     previous one."""
-    return contracted * tile * _blocks(outputs, tile)
+    return contracted * tile * -(-outputs // tile)
 
 
 def scalar_fields(epilogue: Epilogue) -> Field:
@@ -129,11 +125,7 @@ def element_types(
     element: DataType, output: DataType, accumulator: DataType
 ) -> tuple[tuple[str, str], ...]:
     """The type aliases that every trait struct has; the epilogue is rendered separately."""
-    return (
-        ("Element", element.cxx),
-        ("Output", output.cxx),
-        ("Compute", accumulator.cxx),
-    )
+    return (("Element", element.cxx), ("Output", output.cxx), ("Compute", accumulator.cxx))
 
 
 def kernel_name(family: str, element: DataType, sizes: str, target: Target) -> str:

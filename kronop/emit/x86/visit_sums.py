@@ -26,13 +26,8 @@ _WORK = 4
 class HostVisitSums(VisitDesign):
     """Applies the tree row by row; a work item is some rows of the result."""
 
-    @property
-    def threads(self) -> int:
-        return 0
-
-    @property
-    def shared_bytes(self) -> int:
-        return 0
+    threads = 0
+    shared_bytes = 0
 
     def status(self, target: Target) -> Status:
         """Every tree is supported."""
@@ -47,7 +42,6 @@ class HostVisitSums(VisitDesign):
         scalars = planning.parameter_arguments(self.epilogue)
         return Instantiation(
             header="kronop_x86/visit_sums.hpp",
-            template="kronop::visit_sums",
             parameters=f"kronop::VisitSumsParameters<{scalars}, {visited}, {results}>",
             types=(("Accumulator", self.sums.cxx),),
             constants=(("kPanel", _PANEL),),

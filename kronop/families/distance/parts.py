@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
 from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
 from kronop.descriptions.datatype import DataType, float32
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, NOTHING, padded
-from kronop.emit.design import Constant, Functor
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
+from kronop.emit.design import Constant, Functor, members, strided_values
 from kronop.families.distance.description import DistanceProblem, Value
 from kronop.families.distance.form import Form, TermKind, sum_of, value_of
+from kronop.families.distance.gradient_description import GradientProblem
 
 # Leading dimensions that kernels walk.
 _OPERANDS = ("x1", "x2", "y", "z")
+_OF_GRADIENTS = ("a", "b", "c", "d", "y", "z", "largest")
 _LENGTHS = (TermKind.NormA, TermKind.NormB)
 
 
@@ -83,25 +84,55 @@ def values_of(problem: DistanceProblem, threads: int) -> dict[str, Any]:
     return {
         **strided_values(problem, _OPERANDS),
         **kernel_values(problem.values, problem.vectors),
-        "m": problem.m,
-        "n": problem.n,
-        "k": problem.k,
+        **members(problem, "m n k diagonal scalars"),
         "batch": padded(problem.batch, 1),
-        "diagonal": problem.diagonal,
         "threads": threads,
-        "scalars": problem.scalars,
     }
 
 
-def strided_values(problem: object, names: Iterable[str]) -> dict[str, Any]:
-    """The members of parameter structs that say where a problem's operands of these names lie; all
-    are 0 for one that is not there."""
-    operands = {name: getattr(problem, name) or NOTHING for name in names}
+def gradient_parameters_of(scalars: Field) -> str:
+    """The C++ name of the parameter struct of gradients."""
+    return f"kronop::powers_of_distances::Parameters<{scalars.count}, {scalars.scalar.cxx}>"
+
+
+def gradient_signature(scalars: Field) -> KernelSignature:
+    integer = Scalar.INT64
+    return KernelSignature(
+        "powers_of_distances::Parameters",
+        (
+            *(Field(name, Scalar.POINTER) for name in (*_OF_GRADIENTS, "power")),
+            *(Field(name, integer) for name in ("m", "n", "k", "o")),
+            Field("batch", integer, MOST_BATCH_DIMENSIONS),
+            *(
+                Field(f"{name}_batch", integer, MOST_BATCH_DIMENSIONS)
+                for name in (*_OF_GRADIENTS, "power")
+            ),
+            *(
+                Field(f"{name}_{way}", integer)
+                for name in _OF_GRADIENTS
+                for way in ("row", "column")
+            ),
+            *(Field(name, integer) for name in ("y_output", "z_output", "threads")),
+            Field("number", Scalar.FLOAT64),
+            scalars,
+        ),
+    )
+
+
+def gradient_values_of(problem: GradientProblem, threads: int) -> dict[str, Any]:
+    """The members of the parameter struct."""
+    power = problem.power
     return {
-        **{name: item.pointer for name, item in operands.items()},
-        **{f"{name}_batch": padded(item.batch) for name, item in operands.items()},
-        **{f"{name}_row": item.row for name, item in operands.items()},
-        **{f"{name}_column": item.column for name, item in operands.items()},
+        **strided_values(problem, _OF_GRADIENTS),
+        "power": power.memory.pointer,
+        **members(problem, "m n k o"),
+        "batch": padded(problem.batch, 1),
+        "power_batch": padded(power.memory.batch),
+        "y_output": problem.y.strides[0],
+        "z_output": problem.z.strides[0] if problem.z else 0,
+        "threads": threads,
+        "number": power.number,
+        "scalars": problem.scalars,
     }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kronop.descriptions.datatype import float32
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
-from kronop.emit.design import Design
+from kronop.emit.design import Design, members
 from kronop.emit.floor import LeastWork
 from kronop.emit.plan import Plan, Step
 from kronop.families.distance.description import DistanceDescription, KernelMatmulDescription
@@ -27,12 +27,7 @@ def step_of(
     the form's terms."""
     terms = "_".join(term.kind.name.lower() for term in what.kernel.terms)
     entry = f"{name}_{what.X1.element.short}_{terms}_{what.epilogue.name}_{target.arch}"
-    return Step(
-        entry=entry.replace("-", "_"),
-        design=design,
-        note=note,
-        least=least,
-    )
+    return Step(entry=entry.replace("-", "_"), design=design, note=note, least=least)
 
 
 def matrix_step(
@@ -47,6 +42,16 @@ def matrix_step(
 def least_of_matmul(what: KernelMatmulDescription, **how: Any) -> LeastOfMatmul:
     """The least work of a kernel matrix times columns; `how` as in `matrix_step`."""
     return LeastOfMatmul(**_pairs(what), **how)
+
+
+def fields_of(what: DistanceDescription | KernelMatmulDescription) -> dict[str, Any]:
+    """The fields that follow from the description, of designs that store results."""
+    return {
+        **members(what, "math epilogue"),
+        "source": what.X1.element,
+        "output": what.Y.element,
+        "form": what.kernel,
+    }
 
 
 def _pairs(what: DistanceDescription | KernelMatmulDescription) -> dict[str, Any]:

@@ -49,13 +49,7 @@ _REPLACED = {"float32": (6, 11, 10), "float64": (9, 16, 15)}
 
 
 def work_of_pairs(
-    form: Form,
-    pairs: int,
-    features: int,
-    *,
-    sums: str,
-    units: bool,
-    expanded: bool = False,
+    form: Form, pairs: int, features: int, *, sums: str, units: bool, expanded: bool = False
 ) -> Work:
     """The work of the kernel of so many pairs of points, without its bytes.
 
@@ -106,13 +100,7 @@ def work_of_matrix(
 
 
 def work_of_matmul(
-    form: Form,
-    size: KernelMatmulSize,
-    *,
-    element: int,
-    sums: str,
-    units: bool,
-    expanded: bool,
+    form: Form, size: KernelMatmulSize, *, element: int, sums: str, units: bool, expanded: bool
 ) -> Work:
     """The work of a kernel matrix times columns; arguments as for `work_of_matrix`."""
     m, n, k, c = size.m, size.n, size.k, size.c

@@ -9,8 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kronop.descriptions.datatype import DataType, float32, float64
+from kronop.emit.design import Design
 from kronop.emit.floor import Floor, LeastWork
+from kronop.emit.plan import Step
 from kronop.emit.x86 import amx
+from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.size import USUAL, GemmSize
 from kronop.frozen import dataclass
 from kronop.late import imported
@@ -58,6 +61,33 @@ class LeastOfReduction(LeastWork):
 
     def floor(self, target: Target, size: Any = None) -> Floor:
         return _floor_of_reduction(self, target, size)
+
+
+def product_step(
+    entry: str,
+    what: GemmDescription,
+    design: Design,
+    *,
+    multiplied: DataType | None,
+    products: int = 1,
+    sums: DataType | None = None,
+    note: str = "a matrix product by",
+) -> Step:
+    """The step of a design.
+
+    Args:
+        entry: the kernel's name.
+        multiplied, products, sums: as in `LeastOfGemm`; sums of None are those of the description.
+        note: what stands before the design in the step's note.
+    """
+    least = LeastOfGemm(
+        element=what.A.element,
+        output=what.Y.element,
+        sums=sums or what.math.element_accumulator,
+        multiplied=multiplied,
+        products=products,
+    )
+    return Step(entry=entry, design=design, note=f"{note} {design}", least=least)
 
 
 def _floor_of_products(least: LeastOfGemm, target: Target, size: GemmSize | None) -> Floor:

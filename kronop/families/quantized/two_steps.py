@@ -50,13 +50,11 @@ class RowsProblem:
 class RowsDesign(Design):
     """A way to round rows that are in the workspace; its problems are RowsProblems."""
 
+    epilogue = None
+
     element: DataType
     columns: int
     bits: int
-
-    @property
-    def epilogue(self) -> None:
-        return None
 
     @property
     def row_bytes(self) -> int:

@@ -77,11 +77,7 @@ def units(tile: MmaRoom) -> tuple[float, ...]:
     cycles = tile.warp_m * ROWS * x_pitch.cycles + tile.warp_n * OUTPUTS * w_pitch.cycles
     loads = warps * slabs * tile.warp_lanes * SLAB * cycles
     shared = loads + (x + w + 2 * results * work.accumulator.bytes) / SHARED_BYTES_PER_CYCLE
-    return (
-        *_streams(tile),
-        shared,
-        _instructions(tile, fragments, products) / QUARTERS,
-    )
+    return (*_streams(tile), shared, _instructions(tile, fragments, products) / QUARTERS)
 
 
 def _on(used: tuple[float, ...], target: Target) -> tuple[float, ...]:

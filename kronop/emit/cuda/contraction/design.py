@@ -61,7 +61,7 @@ class ContractDesign(Design):
 
     counts_call: ClassVar[bool] = False
     header: ClassVar[str]
-    template: ClassVar[str]
+    template: ClassVar[str] = ""  # That of the header's name.
     styles = ("alone", *ORDERS, "lanes")
 
     work: Contraction

@@ -16,7 +16,7 @@ from kronop.emit.cuda.contraction.design import (
 )
 from kronop.emit.cuda.contraction.mma_room import SLAB, MmaRoom
 from kronop.emit.cuda.operands import View
-from kronop.emit.design import Constant
+from kronop.emit.design import Constant, named
 from kronop.frozen import dataclass, derived
 from kronop.late import imported
 from kronop.machine import BLOCK_THREADS, REGISTERS, THREAD_REGISTERS
@@ -28,7 +28,6 @@ class MmaContract(MmaRoom):
     """A contraction by the tensor cores of warps."""
 
     header: ClassVar[str] = "kronop/contract_mma.cuh"
-    template: ClassVar[str] = "kronop::contract_mma"
     styles = (*ContractDesign.styles, "plain", "split", "along k")
 
     def style(self, target: Target) -> Iterator[str]:
@@ -77,38 +76,23 @@ class MmaContract(MmaRoom):
 
     def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
         work, (x_vector, w_vector, y_vector) = self.work, self.vectors
-        x_pitch, w_pitch, y_pitch = (item.stride for item in self.pitches)
-        blocks = operands.resident_blocks(self.threads, self.registers, self.shared_bytes, target)
-        along_lanes, along_m, along_n, along_k = self.warps
+        pitches = (item.stride for item in self.pitches)
+        blocks = operands.blocks_of(self.threads, self.registers, self.shared_bytes, target)
         return (
             ("kThreads", self.threads),
-            ("kBlocks", operands.affordable_blocks(blocks, self.threads, self.registers)),
-            ("kStages", self.stages),
-            ("kLanes", self.lanes),
-            ("kTileM", self.m),
-            ("kTileN", self.n),
-            ("kTileK", self.k),
-            ("kWarpLanes", self.warp_lanes),
-            ("kWarpM", self.warp_m),
-            ("kWarpN", self.warp_n),
-            ("kWarpsLanes", along_lanes),
-            ("kWarpsM", along_m),
-            ("kWarpsN", along_n),
-            ("kWarpsK", along_k),
+            ("kBlocks", blocks),
+            *named(self, "stages lanes"),
+            *named(self, "m n k", "kTile"),
+            *named(self, "warp_lanes warp_m warp_n"),
+            *zip(("kWarpsLanes", "kWarpsM", "kWarpsN", "kWarpsK"), self.warps, strict=True),
             ("kSplit", bool(work.splits)),
-            ("kContracted", work.contracted),
-            ("kProduced", work.produced),
-            ("kXOrder", int(work.x_order)),
-            ("kWOrder", int(work.w_order)),
-            ("kYOrder", int(work.y_order)),
+            *named(work, "contracted produced x_order w_order y_order"),
             ("kXVector", x_vector),
             ("kWVector", w_vector),
             ("kXPairs", self.pairs[0]),
             ("kWPairs", self.pairs[1]),
             ("kYVector", y_vector),
-            ("kXPitch", x_pitch),
-            ("kWPitch", w_pitch),
-            ("kYPitch", y_pitch),
+            *zip(("kXPitch", "kWPitch", "kYPitch"), pitches, strict=True),
             ("kTileBytesAt", offsets_bytes(self.m)),
         )
 

@@ -14,7 +14,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.warp_group import WarpGroupContract, packed_depth, weight_lanes
 from kronop.emit.cuda.contraction.work import Contraction
 from kronop.emit.cuda.operands import View
-from kronop.emit.design import Constant, Instantiation, InWorkspace
+from kronop.emit.design import Constant, Instantiation, InWorkspace, named
 from kronop.emit.plan import Step
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -74,6 +74,9 @@ class Pack(InWorkspace):
         product: the design that reads the packed weights.
     """
 
+    threads = _THREADS
+    shared_bytes = 0
+    signature = _SIGNATURE
     template: ClassVar[str]
 
     product: WarpGroupContract
@@ -81,18 +84,6 @@ class Pack(InWorkspace):
     @property
     def work(self) -> Contraction:
         return self.product.work
-
-    @property
-    def threads(self) -> int:
-        return _THREADS
-
-    @property
-    def shared_bytes(self) -> int:
-        return 0
-
-    @property
-    def signature(self) -> KernelSignature:
-        return _SIGNATURE
 
     @property
     def lanes(self) -> int:
@@ -123,8 +114,7 @@ class Pack(InWorkspace):
                 ("kLanes", self.lanes),
                 ("kPlanes", work.terms),
                 *self.own_constants,
-                ("kContracted", work.contracted),
-                ("kProduced", work.produced),
+                *named(work, "contracted produced"),
             ),
         )
 
@@ -175,12 +165,7 @@ class PackWeights(Pack):
     def packed(self, sections: int) -> Packed:
         work, pitch = self.work, packed_depth(self.work)
         lane = work.terms * work.produced * pitch
-        strides = {
-            "contracted": 1,
-            "produced": pitch,
-            "lane": lane,
-            "section": work.lanes * lane,
-        }
+        strides = {"contracted": 1, "produced": pitch, "lane": lane, "section": work.lanes * lane}
         return Packed(pitch, work.produced, work.lanes, strides, sections * work.lanes * lane)
 
 

@@ -9,7 +9,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.design import ContractDesign, offsets_bytes
 from kronop.emit.cuda.contraction.work import Order
 from kronop.emit.cuda.machine import bytes_of_multiply_adds, memory_rate
-from kronop.emit.design import Constant
+from kronop.emit.design import Constant, named
 from kronop.frozen import dataclass, derived
 from kronop.machine import BLOCK_THREADS, REGISTERS, THREAD_REGISTERS, WARP
 from kronop.target import Target
@@ -129,26 +129,16 @@ class SimtContract(ContractDesign):
         return (x * (1 + 0.3 * again) + y + multiply_adds) * SIMT_OVERHEAD
 
     def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
-        work, (x_vector, w_vector, y_vector) = self.work, self.vectors
-        blocks = operands.resident_blocks(self.threads, self.registers, self.shared_bytes, target)
+        work = self.work
+        blocks = operands.blocks_of(self.threads, self.registers, self.shared_bytes, target)
         return (
             ("kThreads", self.threads),
-            ("kBlocks", operands.affordable_blocks(blocks, self.threads, self.registers)),
-            ("kStages", self.stages),
-            ("kLanes", self.lanes),
-            ("kTileM", self.m),
-            ("kTileN", self.n),
-            ("kTileK", self.k),
-            ("kThreadM", self.thread_m),
-            ("kThreadN", self.thread_n),
-            ("kContracted", work.contracted),
-            ("kProduced", work.produced),
-            ("kXOrder", int(work.x_order)),
-            ("kWOrder", int(work.w_order)),
-            ("kYOrder", int(work.y_order)),
-            ("kXVector", x_vector),
-            ("kWVector", w_vector),
-            ("kYVector", y_vector),
+            ("kBlocks", blocks),
+            *named(self, "stages lanes"),
+            *named(self, "m n k", "kTile"),
+            *named(self, "thread_m thread_n"),
+            *named(work, "contracted produced x_order w_order y_order"),
+            *zip(("kXVector", "kWVector", "kYVector"), self.vectors, strict=True),
             ("kPad", operands.vector_of(work.accumulator)),
             ("kTileBytesAt", offsets_bytes(self.m)),
         )

@@ -15,7 +15,7 @@ from kronop.emit.cuda.contraction.warp_group_room import TEAM, WarpGroupRoom
 from kronop.emit.cuda.contraction.work import Contraction
 from kronop.emit.cuda.machine import hertz
 from kronop.emit.cuda.operands import View
-from kronop.emit.design import Constant
+from kronop.emit.design import Constant, named
 from kronop.frozen import dataclass
 from kronop.late import imported
 from kronop.machine import Feature
@@ -55,7 +55,6 @@ class WarpGroupContract(WarpGroupRoom):
 
     counts_call: ClassVar[bool] = True
     header: ClassVar[str] = "kronop/contract_warp_group.cuh"
-    template: ClassVar[str] = "kronop::contract_warp_group"
     styles = (
         *(*ContractDesign.styles, "resident", "images", "stages", "halves", "packs"),
         *("teams along rows", "teams along lanes", "teams along outputs", "plain", "split"),
@@ -152,21 +151,14 @@ class WarpGroupContract(WarpGroupRoom):
 
     def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
         work, (x_vector, w_vector, y_vector) = self.work, self.vectors
-        x_pitch, y_pitch = self.pitches
-        copy_registers, product_registers, store_registers = self._shares
+        registers = ("kCopyRegisters", "kProductRegisters", "kStoreRegisters")
         return (
             ("kThreads", self.threads),
             ("kBlocks", 1),
-            ("kStages", self.stages),
-            ("kResident", self.resident),
-            ("kImages", self.images),
-            ("kPacks", self.packs),
-            ("kDirect", self.direct),
+            *named(self, "stages resident images packs direct"),
             ("kSplit", bool(work.splits)),
             ("kLanes", self.lanes),
-            ("kTileM", self.m),
-            ("kTileN", self.n),
-            ("kTileK", self.k),
+            *named(self, "m n k", "kTile"),
             ("kTogether", chains.together(self)),
             ("kChainSlabs", chains.slabs(self)),
             ("kChainN", chains.outputs(self)),
@@ -177,24 +169,18 @@ class WarpGroupContract(WarpGroupRoom):
             ("kPartM", self.part_rows),
             ("kPartN", self.part_outputs),
             ("kKept", self.kept),
-            ("kContracted", work.contracted),
-            ("kProduced", work.produced),
+            *named(work, "contracted produced"),
             ("kPlane", work.produced * packed_depth(work)),
-            ("kXOrder", int(work.x_order)),
-            ("kYOrder", int(work.y_order)),
+            *named(work, "x_order y_order"),
             ("kXVector", x_vector),
             ("kWVector", w_vector),
             ("kWLanes", self.lanes_at_once),
             ("kYVector", y_vector),
-            ("kXPitch", x_pitch),
-            ("kYPitch", y_pitch),
+            *zip(("kXPitch", "kYPitch"), self.pitches, strict=True),
             ("kXSize", self.x_bytes // work.source.bytes),
             ("kWRoom", self.w_room // work.source.bytes),
-            ("kResultsAt", self.results_at),
-            ("kBarriersAt", self.barriers_at),
-            ("kCopyRegisters", copy_registers),
-            ("kProductRegisters", product_registers),
-            ("kStoreRegisters", store_registers),
+            *named(self, "results_at barriers_at"),
+            *zip(registers, self._shares, strict=True),
         )
 
     def allows_vectors(self, name: str, view: View, extents: Extents, width: int) -> int:

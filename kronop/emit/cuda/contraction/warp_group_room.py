@@ -55,6 +55,8 @@ class WarpGroupRoom(ContractDesign):
             all of them.
     """
 
+    threads = (TEAMS + 2) * TEAM
+
     n: int
     team_m: int
     along_lanes: int
@@ -81,10 +83,6 @@ class WarpGroupRoom(ContractDesign):
     @derived
     def team_n(self) -> int:
         return self.n // self.along_outputs
-
-    @property
-    def threads(self) -> int:
-        return (TEAMS + 2) * TEAM
 
     @derived
     def team_lanes(self) -> int:

@@ -8,12 +8,17 @@ from typing import ClassVar
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
-from kronop.emit.design import Design
+from kronop.emit.design import Design, package_folder
 from kronop.frozen import dataclass
 from kronop.machine import WARP
 
 # NVRTC warns that some of CUTLASS's constants become definitions.
 OPTIONS = ("-diag-suppress=20044",)
+# Of CUTLASS 3.x also of defaulted functions and of unused variables. Assertions are calls, which
+# would serialise products of warp groups (wgmma).
+HOPPER_OPTIONS = ("-DNDEBUG", *OPTIONS, "-diag-suppress=20012", "-diag-suppress=177")
+# Replacements for headers of CUTLASS 3.x, which must be found before the originals.
+HOPPER_FOLDER = f"{package_folder(__package__)}/overrides"
 # In shared memory, at most: bytes of what one thread computes for all; padding of a row of results,
 # in elements; rows of results for each row of warps.
 _PREPARED, _PADDING, _ROWS = 512, 16, 16

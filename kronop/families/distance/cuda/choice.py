@@ -12,7 +12,7 @@ from kronop.families.distance.cuda.design import DistanceTile
 from kronop.families.distance.cuda.warp_group_pipeline import PackedDistances
 from kronop.families.distance.description import DistanceDescription
 from kronop.families.distance.size import USUAL, DistanceSize
-from kronop.families.distance.steps import matrix_step
+from kronop.families.distance.steps import fields_of, matrix_step
 from kronop.target import Target
 
 # Rows, columns and features of a tile, then rows and columns of a thread.
@@ -49,7 +49,6 @@ def plans(
     size = size or USUAL[target.backend]
     return cheapest_plans(
         _candidates(description, target),
-        lambda item: item.seconds(size, target),
         lambda item: _steps(description, target, item),
         target=target,
         size=size,
@@ -75,11 +74,7 @@ def _tiles(
             if what.tile and what.tile.threadblock_shape != (tile_m, tile_n, tile_k):
                 continue
             yield DistanceTile(
-                math=what.math,
-                source=what.X1.element,
-                output=what.Y.element,
-                epilogue=what.epilogue,
-                form=what.kernel,
+                **fields_of(what),
                 tile_m=tile_m,
                 tile_n=tile_n,
                 tile_k=tile_k,

@@ -12,7 +12,7 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import gpu_of
-from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.emit.design import Design, Instantiation, named, package_folder
 from kronop.families.distance import parts
 from kronop.families.distance.description import DistanceProblem
 from kronop.families.distance.form import GENERAL_POWERS, Form, TermKind
@@ -235,17 +235,10 @@ class DistanceTile(Design):
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="distance_tile.cuh",
-            template="kronop::distance_tile",
             parameters=parts.parameters_of(self.form, operands.scalar_fields(self.epilogue)),
             types=operands.element_types(self.math, self.source, self.output, self.epilogue),
             constants=(
-                ("kThreads", self.threads),
-                ("kBlocks", self.blocks),
-                ("kTileM", self.tile_m),
-                ("kTileN", self.tile_n),
-                ("kTileK", self.tile_k),
-                ("kThreadM", self.thread_m),
-                ("kThreadN", self.thread_n),
+                *named(self, "threads blocks tile_m tile_n tile_k thread_m thread_n"),
                 *parts.constants_of(self.form),
                 ("kSymmetric", self.symmetric),
             ),

@@ -27,10 +27,7 @@ def supports(description: DistanceGradientDescription, target: Target) -> Status
 
 
 def plans(
-    description: DistanceGradientDescription,
-    target: Target,
-    count: int,
-    size: GradientSize | None,
+    description: DistanceGradientDescription, target: Target, count: int, size: GradientSize | None
 ) -> tuple[Plan, ...]:
     """The plan for a size."""
     what, size = description, size or USUAL

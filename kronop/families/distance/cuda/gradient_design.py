@@ -10,8 +10,8 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.design import Design, Instantiation, package_folder
-from kronop.families.distance import gradient_parts
+from kronop.emit.design import Design, Instantiation, named, package_folder
+from kronop.families.distance import parts
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_description import GradientProblem
 from kronop.frozen import dataclass
@@ -43,13 +43,13 @@ class GradientKernel(Design):
 
     @property
     def signature(self) -> KernelSignature:
-        return gradient_parts.signature(operands.scalar_fields(self.epilogue))
+        return parts.gradient_signature(operands.scalar_fields(self.epilogue))
 
     def launches(self, problem: GradientProblem, target: Target) -> tuple[Launch, ...]:
         tile_n, tile_m = self.tile
         tiles = operands.cover(problem.n, tile_n) * operands.cover(problem.m, tile_m)
         blocks = tiles * operands.cover(problem.o, self.outputs) * math.prod(problem.batch)
-        return (operands.make_launch(self, blocks, gradient_parts.values_of(problem, 0)),)
+        return (operands.make_launch(self, blocks, parts.gradient_values_of(problem, 0)),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,18 +85,12 @@ class GradientTile(GradientKernel):
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="gradient_tile.cuh",
-            template="kronop::gradient_tile",
-            parameters=gradient_parts.parameters_of(operands.scalar_fields(self.epilogue)),
+            parameters=parts.gradient_parameters_of(operands.scalar_fields(self.epilogue)),
             types=operands.element_types(self.math, self.source, self.output, self.epilogue),
             constants=(
-                ("kThreads", self.threads),
-                ("kBlocks", self.blocks),
-                ("kPower", int(self.power)),
-                ("kOutputs", self.outputs),
-                ("kTileN", self.tile[0]),
-                ("kTileM", self.tile[1]),
-                ("kThreadsM", self.threads_m),
-                ("kDepth", self.depth),
+                *named(self, "threads blocks power outputs"),
+                *zip(("kTileN", "kTileM"), self.tile, strict=True),
+                *named(self, "threads_m depth"),
                 ("kStages", _STAGES),
             ),
             folders=(package_folder(__package__),),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import float32
 from kronop.emit.cuda import operands
-from kronop.emit.design import Instantiation, package_folder
-from kronop.families.distance import gradient_parts
+from kronop.emit.design import Instantiation, named, package_folder
+from kronop.families.distance import parts
 from kronop.families.distance.cuda.gradient_design import GradientKernel
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_description import DistanceGradientDescription
@@ -32,13 +32,10 @@ class GradientProducts(GradientKernel):
         depth: indices k of a stage in shared memory.
     """
 
+    tile = _TILE_N, _TILE_M
     threads = _THREADS
 
     depth: int = 16
-
-    @property
-    def tile(self) -> tuple[int, int]:
-        return _TILE_N, _TILE_M
 
     @property
     def shared_bytes(self) -> int:
@@ -50,16 +47,14 @@ class GradientProducts(GradientKernel):
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="gradient_products.cuh",
-            template="kronop::gradient_products",
-            parameters=gradient_parts.parameters_of(operands.scalar_fields(self.epilogue)),
+            parameters=parts.gradient_parameters_of(operands.scalar_fields(self.epilogue)),
             types=operands.element_types(
                 self.math, float32, self.epilogue.element_output, self.epilogue
             ),
             constants=(
                 ("kThreads", _THREADS),
                 ("kBlocks", 1),
-                ("kOutputs", self.outputs),
-                ("kDepth", self.depth),
+                *named(self, "outputs depth"),
                 ("kTogether", _TOGETHER),
             ),
             folders=(package_folder(__package__),),

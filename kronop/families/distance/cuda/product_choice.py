@@ -40,10 +40,7 @@ def supports(description: KernelMatmulDescription, target: Target) -> Status:
 
 
 def plans(
-    description: KernelMatmulDescription,
-    target: Target,
-    count: int,
-    size: KernelMatmulSize | None,
+    description: KernelMatmulDescription, target: Target, count: int, size: KernelMatmulSize | None
 ) -> tuple[Plan, ...]:
     """The plan for a size."""
     what, size = description, size or USUAL

@@ -12,7 +12,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.emit.cuda import operands
-from kronop.emit.design import Instantiation, InWorkspace, package_folder
+from kronop.emit.design import Instantiation, InWorkspace, members, named, package_folder
 from kronop.families.distance import parts
 from kronop.families.distance.cuda.product_places import PackedLayout, PlacedProduct, packed_batch
 from kronop.families.distance.form import Form, TermKind
@@ -155,10 +155,9 @@ class ProductTile(ProductKernel):
         return operands.accept_math(self.math)
 
     def instantiation(self, target: Target) -> Instantiation:
-        form, (tile_m, tile_n) = self.form, self.tile
+        form = self.form
         return Instantiation(
             header="product_tile.cuh",
-            template="kronop::product_tile",
             parameters=self.parameters,
             types=(("Input", self.source.cxx), *self.types),
             constants=(
@@ -166,15 +165,10 @@ class ProductTile(ProductKernel):
                 ("kBlocks", self.blocks),
                 *terms_of(form),
                 *counts_of(form),
-                ("kThreadM", self.thread_m),
-                ("kThreadN", self.thread_n),
+                *named(self, "thread_m thread_n"),
                 ("kWarpsN", THREADS // 32 // self.warps_m),
-                ("kTileM", tile_m),
-                ("kTileN", tile_n),
-                ("kSlab", self.slab),
-                ("kColumns", self.columns),
-                ("kTogether", self.together),
-                ("kEither", self.either),
+                *zip(("kTileM", "kTileN"), self.tile, strict=True),
+                *named(self, "slab columns together either"),
             ),
             folders=(package_folder(__package__),),
             functors=parts.functors_of(form, self.math.element_accumulator, "Numbers"),
@@ -223,7 +217,7 @@ def _product_values(placed: PlacedProduct) -> dict[str, Any]:
         **packed,
         "partial": placed.partial,
         **{name: getattr(placed.points, name) for name in _POINTS},
-        **{name: getattr(p, name) for name in ("m", "c", "k")},
+        **members(p, "m c k"),
         "shares": placed.shares,
         "batch": padded(p.batch, 1),
         "points_batch": placed.points.batch,

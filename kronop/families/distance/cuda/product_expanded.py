@@ -11,13 +11,16 @@ from kronop.descriptions.datatype import DataType, float32
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
 from kronop.emit.cuda import operands
-from kronop.emit.design import Instantiation, InWorkspace, package_folder
-from kronop.families.distance import parts
-from kronop.families.distance.cuda.product_design import (
-    THREADS,
-    ProductKernel,
-    ProductTile,
+from kronop.emit.design import (
+    Instantiation,
+    InWorkspace,
+    members,
+    named,
+    package_folder,
+    strided_values,
 )
+from kronop.families.distance import parts
+from kronop.families.distance.cuda.product_design import THREADS, ProductKernel, ProductTile
 from kronop.families.distance.cuda.product_places import PlacedProduct, points_batch
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.parts import counts_of
@@ -55,10 +58,11 @@ class _OfPoints(InWorkspace):
     source: DataType
     depth: int
 
-    def _signature(self, name: str) -> KernelSignature:
+    @property
+    def signature(self) -> KernelSignature:
         whole = Scalar.INT64
         return KernelSignature(
-            name,
+            f"{type(self).__name__}Parameters",
             (
                 *(Field(item, Scalar.POINTER) for item in ("x1", "x2", *self.pointers)),
                 *(Field(item, whole) for item in ("m", "n", "k", *self.tiles)),
@@ -73,10 +77,10 @@ class _OfPoints(InWorkspace):
         p, points = placed.problem, placed.points
         extents, _ = points_batch(p)
         values: dict[str, Any] = {
-            **{name: getattr(p, name) for name in ("m", "n", "k")},
+            **members(p, "m n k"),
             **{name: getattr(points, name) for name in self.pointers},
             **dict(zip(self.tiles, tiles, strict=True)),
-            **parts.strided_values(p, ("x1", "x2")),
+            **strided_values(p, ("x1", "x2")),
             "batch": extents,
         }
         blocks *= math.prod(extents)
@@ -94,14 +98,9 @@ class ProductMeasure(_OfPoints):
     def shared_bytes(self) -> int:
         return 4 * (self.depth + THREADS)
 
-    @property
-    def signature(self) -> KernelSignature:
-        return self._signature("ProductMeasureParameters")
-
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="product_measure.cuh",
-            template="kronop::product_measure",
             parameters="kronop::ProductMeasureParameters",
             types=(("Input", self.source.cxx),),
             constants=(("kThreads", THREADS), ("kBlocks", 1), ("kDepth", self.depth)),
@@ -131,21 +130,15 @@ class ProductHalves(_OfPoints):
     def shared_bytes(self) -> int:
         return 4 * ROWS * (self.depth + 1)
 
-    @property
-    def signature(self) -> KernelSignature:
-        return self._signature("ProductHalvesParameters")
-
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="product_halves.cuh",
-            template="kronop::product_halves",
             parameters="kronop::ProductHalvesParameters",
             types=(("Input", self.source.cxx),),
             constants=(
                 ("kThreads", THREADS),
                 ("kBlocks", 1),
-                ("kDepth", self.depth),
-                ("kStacked", self.stacked),
+                *named(self, "depth stacked"),
                 ("kRows", ROWS),
                 ("kWarpRows", self.warp_rows),
             ),
@@ -210,25 +203,18 @@ class ProductMma(ProductKernel):
         return operands.accept_math(self.math)
 
     def instantiation(self, target: Target) -> Instantiation:
-        tile_m, tile_n = self.tile
         return Instantiation(
             header="product_mma.cuh",
-            template="kronop::product_mma",
             parameters=self.parameters,
             types=self.types,
             constants=(
                 ("kThreads", THREADS),
                 ("kBlocks", self.blocks),
                 *counts_of(self.form),
-                ("kThreadM", self.thread_m),
-                ("kWarpRows", self.warp_rows),
+                *named(self, "thread_m warp_rows"),
                 ("kWarpsN", 1),
-                ("kTileM", tile_m),
-                ("kTileN", tile_n),
-                ("kDepth", self.depth),
-                ("kUnroll", self.unroll),
-                ("kStacked", self.stacked),
-                ("kColumns", self.columns),
+                *zip(("kTileM", "kTileN"), self.tile, strict=True),
+                *named(self, "depth unroll stacked columns"),
                 ("kTogether", self.instead.together),
                 ("kEither", True),
             ),

@@ -10,8 +10,14 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.emit.cuda import operands
-from kronop.emit.design import Design, Instantiation, InWorkspace, package_folder
-from kronop.families.distance import parts
+from kronop.emit.design import (
+    Design,
+    Instantiation,
+    InWorkspace,
+    members,
+    package_folder,
+    strided_values,
+)
 from kronop.families.distance.cuda.product_places import PlacedProduct, packed_batch
 from kronop.families.distance.description import Value
 from kronop.frozen import dataclass
@@ -52,7 +58,6 @@ class ProductPack(InWorkspace):
         accumulator = self.math.element_accumulator.cxx
         return Instantiation(
             header="product_pack.cuh",
-            template="kronop::product_pack",
             parameters="kronop::ProductPackParameters",
             types=(("Input", self.source.cxx), ("Accumulator", accumulator)),
             constants=(("kThreads", _THREADS), ("kBlocks", 1), ("kPiece", _PIECE)),
@@ -125,14 +130,9 @@ class ProductSum(Design):
         scalar = operands.scalar_kind(self.epilogue).cxx
         return Instantiation(
             header="product_sum.cuh",
-            template="kronop::product_sum",
             parameters=f"kronop::ProductSumParameters<{scalar}>",
             types=operands.element_types(self.math, self.source, self.output, self.epilogue),
-            constants=(
-                ("kThreads", _THREADS),
-                ("kBlocks", 1),
-                ("kRegularized", self.regularized),
-            ),
+            constants=(("kThreads", _THREADS), ("kBlocks", 1), ("kRegularized", self.regularized)),
             folders=(package_folder(__package__),),
         )
 
@@ -141,13 +141,13 @@ class ProductSum(Design):
         held = p.values[-1] if self.regularized else Value()
         values = {
             "partial": problem.partial,
-            **parts.strided_values(p, ("y", "z", "v")),
+            **strided_values(p, ("y", "z", "v")),
             "regularization": held.memory.pointer,
             "regularization_batch": padded(held.memory.batch),
             "number": held.number,
             "shares": problem.shares,
             "problems": math.prod(p.batch),
-            **{name: getattr(p, name) for name in ("m", "n", "c", "scalars")},
+            **members(p, "m n c scalars"),
             "batch": padded(p.batch, 1),
         }
         blocks = operands.cover(math.prod(p.batch) * p.m * p.c, _THREADS)

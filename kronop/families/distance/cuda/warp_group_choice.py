@@ -11,7 +11,7 @@ from kronop.families.distance.cuda.warp_group_design import ROW_BYTES, ROWS, Dis
 from kronop.families.distance.cuda.warp_group_pipeline import PackedDistances
 from kronop.families.distance.description import DistanceDescription
 from kronop.families.distance.floors import LeastOfPack
-from kronop.families.distance.steps import matrix_step, step_of
+from kronop.families.distance.steps import fields_of, matrix_step, step_of
 from kronop.target import Target
 
 # Columns of a tile, for split elements and for others: sums of split elements take two registers.
@@ -27,11 +27,7 @@ def pipelines(what: DistanceDescription, target: Target) -> Iterator[PackedDista
         for n in _COLUMNS[what.X1.element is float32]:
             stage = (ROWS + n) * ROW_BYTES
             design = DistanceWarpGroup(
-                math=what.math,
-                source=what.X1.element,
-                output=what.Y.element,
-                epilogue=what.epilogue,
-                form=what.kernel,
+                **fields_of(what),
                 symmetric=symmetric,
                 expanded=what.expanded,
                 n=n,

@@ -20,7 +20,7 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.emit.cuda import operands
-from kronop.emit.design import Design, Instantiation, InWorkspace, package_folder
+from kronop.emit.design import Design, Instantiation, InWorkspace, named, package_folder
 from kronop.families.distance import parts
 from kronop.families.distance.description import DistanceProblem
 from kronop.families.distance.form import Form, TermKind
@@ -172,7 +172,6 @@ class DistanceWarpGroup(Design):
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="distance_warp_group.cuh",
-            template="kronop::distance_warp_group",
             parameters=self.parameters,
             types=self.types,
             constants=(
@@ -180,12 +179,10 @@ class DistanceWarpGroup(Design):
                 ("kBlocks", 1),
                 ("kTileM", ROWS),
                 ("kTileN", self.n),
-                ("kStages", self.stages),
-                ("kSharedBytes", self.shared_bytes),
+                *named(self, "stages shared_bytes"),
                 ("kProductRegisters", _PRODUCT_REGISTERS),
                 ("kCopyRegisters", _COPY_REGISTERS),
-                ("kSplit", self.split),
-                ("kSymmetric", self.symmetric),
+                *named(self, "split symmetric"),
                 *(item for item in parts.constants_of(self.form) if item[0] in _READ),
             ),
             folders=(package_folder(__package__),),
@@ -238,14 +235,12 @@ class DistancePack(InWorkspace):
         product = self.product
         return Instantiation(
             header="distance_pack.cuh",
-            template="kronop::distance_pack",
             parameters=product.parameters,
             types=product.types,
             constants=(
                 ("kThreads", _PACK_THREADS),
                 ("kBlocks", _PACK_BLOCKS),
-                ("kSplit", product.split),
-                ("kCentred", product.centred),
+                *named(product, "split centred"),
                 ("kLengths", parts.widens(product.form, product.math.element_accumulator)),
                 ("kSymmetric", product.symmetric),
             ),

@@ -11,7 +11,7 @@ from kronop.emit.plan import Plan, Step
 from kronop.emit.x86.planning import common_status
 from kronop.families.distance.description import DistanceDescription
 from kronop.families.distance.size import USUAL, DistanceSize
-from kronop.families.distance.steps import matrix_step
+from kronop.families.distance.steps import fields_of, matrix_step
 from kronop.families.distance.x86.design import DistanceTiles
 from kronop.target import Target
 
@@ -30,7 +30,6 @@ def plans(
     size = size or USUAL[target.backend]
     return cheapest_plans(
         _designs(description, target),
-        lambda item: item.seconds(size, target),
         lambda item: (_step(description, target, item),),
         target=target,
         size=size,
@@ -42,11 +41,7 @@ def _designs(what: DistanceDescription, target: Target) -> Iterator[DistanceTile
     expanding, symmetric = [False, True][: 1 + what.expanded], [False, True][: 1 + what.symmetric]
     for expanded, once, rows, vectors in itertools.product(expanding, symmetric, _ROWS, _VECTORS):
         yield DistanceTiles(
-            math=what.math,
-            source=what.X1.element,
-            output=what.Y.element,
-            epilogue=what.epilogue,
-            form=what.kernel,
+            **fields_of(what),
             vector_bytes=target.vector_bytes,
             rows=rows,
             vectors=vectors,

@@ -11,7 +11,7 @@ from kronop.artifacts import Field, KernelSignature, Launch, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.emit.design import Design, Instantiation, named, package_folder
 from kronop.emit.x86 import planning
 from kronop.families.distance import parts
 from kronop.families.distance.description import DistanceProblem
@@ -192,7 +192,6 @@ class DistanceTiles(RegisterTiles):
         rows, columns = self.block
         return Instantiation(
             header="distance.hpp",
-            template="kronop::distance",
             parameters=parts.parameters_of(self.form, self._scalars),
             types=(*self.types, self.lanes),
             constants=(
@@ -203,8 +202,7 @@ class DistanceTiles(RegisterTiles):
                 ("kDepth", _SLAB_BYTES // accumulator.bytes),
                 ("kBlockRows", rows),
                 ("kBlockColumns", columns),
-                ("kSymmetric", self.symmetric),
-                ("kExpanded", self.expanded),
+                *named(self, "symmetric expanded"),
             ),
             folders=(package_folder(__package__),),
             functors=parts.functors_of(self.form, accumulator, "Numbers"),

@@ -20,10 +20,7 @@ def supports(description: DistanceGradientDescription, target: Target) -> Status
 
 
 def plans(
-    description: DistanceGradientDescription,
-    target: Target,
-    count: int,
-    size: GradientSize | None,
+    description: DistanceGradientDescription, target: Target, count: int, size: GradientSize | None
 ) -> tuple[Plan, ...]:
     """The plan for a size."""
     what, outputs = description, (size or USUAL).outputs

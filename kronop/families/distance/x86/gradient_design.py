@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from kronop.artifacts import KernelSignature, Launch
-from kronop.emit.design import Instantiation, package_folder
+from kronop.emit.design import Instantiation, named, package_folder
 from kronop.emit.x86 import planning
-from kronop.families.distance import gradient_parts
+from kronop.families.distance import parts
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_description import GradientProblem
 from kronop.families.distance.x86.design import RegisterTiles
@@ -33,20 +33,16 @@ class GradientTiles(RegisterTiles):
 
     @property
     def signature(self) -> KernelSignature:
-        return gradient_parts.signature(self._scalars)
+        return parts.gradient_signature(self._scalars)
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="gradient.hpp",
             template="kronop::distance_gradient",
-            parameters=gradient_parts.parameters_of(self._scalars),
+            parameters=parts.gradient_parameters_of(self._scalars),
             types=self.types,
             constants=(
-                ("kPower", int(self.power)),
-                ("kOutputs", self.outputs),
-                ("kWidth", self.width),
-                ("kRows", self.rows),
-                ("kVectors", self.vectors),
+                *named(self, "power outputs width rows vectors"),
                 ("kDepth", _SLAB_BYTES // self.math.element_accumulator.bytes),
                 ("kBlockRows", _BLOCK_ROWS),
                 ("kBlockLanes", _BLOCK_LANES),
@@ -58,5 +54,5 @@ class GradientTiles(RegisterTiles):
         pairs = problem.m * problem.n * math.prod(problem.batch)
         operations = pairs * max(problem.k, 1) * problem.o
         threads = planning.shares(operations, pairs * problem.o, problem.threads)
-        values = gradient_parts.values_of(problem, threads)
+        values = parts.gradient_values_of(problem, threads)
         return (Launch(parameters=self.signature.pack(values)),)

@@ -7,7 +7,7 @@ from kronop.emit.plan import Plan
 from kronop.emit.x86.planning import common_status
 from kronop.families.distance.description import KernelMatmulDescription
 from kronop.families.distance.product_size import KernelMatmulSize
-from kronop.families.distance.steps import least_of_matmul, step_of
+from kronop.families.distance.steps import fields_of, least_of_matmul, step_of
 from kronop.families.distance.x86.product_design import ProductTiles
 from kronop.target import Target
 
@@ -18,19 +18,12 @@ def supports(description: KernelMatmulDescription, target: Target) -> Status:
 
 
 def plans(
-    description: KernelMatmulDescription,
-    target: Target,
-    count: int,
-    size: KernelMatmulSize | None,
+    description: KernelMatmulDescription, target: Target, count: int, size: KernelMatmulSize | None
 ) -> tuple[Plan, ...]:
     """The plan, which is the same for all sizes."""
     what = description
     design = ProductTiles(
-        math=what.math,
-        source=what.X1.element,
-        output=what.Y.element,
-        epilogue=what.epilogue,
-        form=what.kernel,
+        **fields_of(what),
         vector_bytes=target.vector_bytes,
         rows=4 if len(what.kernel.terms) == 1 else 2,
         vectors=2,

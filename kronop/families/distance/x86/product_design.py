@@ -6,7 +6,7 @@ import math
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
-from kronop.emit.design import Instantiation, package_folder
+from kronop.emit.design import Instantiation, members, package_folder, strided_values
 from kronop.emit.x86 import planning
 from kronop.families.distance import parts
 from kronop.families.distance.description import KernelMatmulProblem
@@ -55,7 +55,6 @@ class ProductTiles(RegisterTiles):
         counts = f"{parts.room(form.values)}, {parts.room(form.vectors)}, {scalars.count}"
         return Instantiation(
             header="product.hpp",
-            template="kronop::product",
             parameters=f"kronop::ProductParameters<{counts}, {scalars.scalar.cxx}>",
             types=(*self.types, self.lanes),
             constants=(
@@ -96,8 +95,8 @@ class ProductTiles(RegisterTiles):
         each = p.k * self.form.operations + p.c + _FUNCTION
         threads = planning.shares(math.prod(p.batch) * p.m * p.n * each, blocks, p.threads)
         values = {
-            **parts.strided_values(p, _OPERANDS),
-            **{name: getattr(p, name) for name in ("m", "n", "k", "c", "scalars")},
+            **strided_values(p, _OPERANDS),
+            **members(p, "m n k c scalars"),
             **parts.kernel_values(p.values, p.vectors),
             "scratch": p.workspace,
             "rows": self._block_rows(p.c),

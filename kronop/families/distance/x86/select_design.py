@@ -52,21 +52,18 @@ class SelectProblem:
 class SelectRows(InWorkspace):
     """One pass over a contiguous matrix, whose rows are divided among threads."""
 
+    signature = SIGNATURE
+
     element: DataType
     vector_bytes: int
 
     threads = 0
     shared_bytes = 0
 
-    @property
-    def signature(self) -> KernelSignature:
-        return SIGNATURE
-
     def instantiation(self, target: Target) -> Instantiation:
         compute = MathInstruction.simt(self.element).element_accumulator
         return Instantiation(
             header="select.hpp",
-            template="kronop::select",
             parameters="kronop::SelectParameters",
             types=(("Element", self.element.cxx), ("Compute", compute.cxx)),
             constants=(("kWidth", self.vector_bytes // compute.bytes), ("kMost", MOST)),

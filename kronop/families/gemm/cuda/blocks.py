@@ -15,12 +15,9 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.summed import parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import (
-    hertz,
-    memory_bytes_per_cycle,
-)
+from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.cuda.visit_sums import shared_bytes_of_tree, shares_of_join
-from kronop.emit.design import Constant, Design
+from kronop.emit.design import Constant, Design, named
 from kronop.families.gemm.cuda import parameters
 from kronop.families.gemm.cuda.parameters import Slicing
 from kronop.families.gemm.description import GemmProblem
@@ -147,15 +144,7 @@ class GemmBlocks(GemmDesign):
     def constants(self) -> tuple[tuple[str, Constant], ...]:
         """The constants that both kernels have."""
         return (
-            ("kThreads", self.threads),
-            ("kTileM", self.tile_m),
-            ("kTileN", self.tile_n),
-            ("kTileK", self.tile_k),
-            ("kAcrossA", self.across_a),
-            ("kAcrossB", self.across_b),
-            ("kVectorA", self.vector_a),
-            ("kVectorB", self.vector_b),
-            ("kBand", self.band),
+            *named(self, "threads tile_m tile_n tile_k across_a across_b vector_a vector_b band"),
         )
 
     @property

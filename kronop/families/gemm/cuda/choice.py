@@ -13,7 +13,6 @@ from kronop.descriptions.tile import TileDescription
 from kronop.emit.choice import cheapest_plans
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
-from kronop.emit.design import Design
 from kronop.emit.plan import Plan, Step
 from kronop.errors import ArgumentError
 from kronop.families.gemm.cuda import warp_group_choice
@@ -24,8 +23,8 @@ from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
 from kronop.families.gemm.cuda.warp_group_split import SplitProduct
 from kronop.families.gemm.cutlass import choice as cutlass_choice
 from kronop.families.gemm.description import GemmDescription
+from kronop.families.gemm.floors import product_step
 from kronop.families.gemm.size import USUAL, GemmSize
-from kronop.families.gemm.step import product_step
 from kronop.target import Target
 
 AnyDesign = GemmBlocks | GemmWarpGroup | SplitProduct
@@ -137,7 +136,6 @@ def plans(
         every = (item for item in every if item.product.has_slices)
     own = cheapest_plans(
         every,
-        lambda item: item.seconds(size, target),
         lambda item: steps(description, target, item),
         target=target,
         size=size,
@@ -145,7 +143,6 @@ def plans(
     )
     found = own or cheapest_plans(
         cutlass_choice.designs(description, target),
-        lambda item: item.seconds(size, target),
         lambda item: (cutlass_choice.step(description, target, item),),
         target=target,
         size=size,
@@ -247,12 +244,6 @@ def steps(what: GemmDescription, target: Target, found: AnyDesign) -> tuple[Step
         products=PRODUCTS_OF_SPLIT if splits else 1,
         sums=design.math.element_accumulator,
     )
-    return (*(_split_step(item, target) for item in found.designs[:-1]), product)
-
-
-def _split_step(design: Design, target: Target) -> Step:
-    return Step(
-        entry=f"gemm_split_{target.arch}",
-        design=design,
-        note="float32 as two TF32 numbers each",
-    )
+    entry, note = f"gemm_split_{target.arch}", "float32 as two TF32 numbers each"
+    splitting = (Step(entry=entry, design=item, note=note) for item in found.designs[:-1])
+    return (*splitting, product)

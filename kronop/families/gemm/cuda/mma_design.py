@@ -7,17 +7,11 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from kronop.artifacts import Status
-from kronop.descriptions.datatype import (
-    FLOAT8,
-    DataType,
-    float16,
-    float32,
-    float64,
-)
+from kronop.descriptions.datatype import FLOAT8, DataType, float16, float32, float64
 from kronop.descriptions.math_instruction import MathOperation
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT, warp_products
-from kronop.emit.design import Instantiation, package_folder
+from kronop.emit.design import Instantiation, named, package_folder
 from kronop.families.gemm.cuda import parameters
 from kronop.families.gemm.cuda.blocks import TREE_STYLES, GemmBlocks
 from kronop.frozen import dataclass
@@ -255,14 +249,12 @@ class GemmMma(GemmBlocks):
         m, n = self.warp_tile
         return Instantiation(
             header="gemm_mma.cuh",
-            template="kronop::gemm_mma",
             parameters=parameters.parameters_of(self.epilogue),
             types=(*self.types, ("Rounded", self.multiplied.cxx)),
             constants=(
                 *self.constants,
                 ("kBlocks", self.blocks(target)),
-                ("kStages", self.stages),
-                ("kWarpsM", self.warps_m),
+                *named(self, "stages warps_m"),
                 ("kWarpM", m),
                 ("kWarpN", n),
                 ("kWay", int(self.way)),

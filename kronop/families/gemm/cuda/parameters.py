@@ -1,4 +1,4 @@
-"""The parameter struct of products of blocks and warps; see gemm_parameters.cuh."""
+"""The parameter struct of products of blocks and warps: gemm_parameters.cuh, gemm_visitor.cuh."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, NOTHING, padded
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
-from kronop.emit.visit_design import visited_values
-from kronop.families.gemm.cuda import visitor
+from kronop.emit.design import members
+from kronop.emit.visit_design import visited_strides, visited_values
 from kronop.families.gemm.description import GemmProblem
 from kronop.frozen import dataclass
 
@@ -35,17 +35,25 @@ class Slicing:
     adds_up: int
 
 
+def counts_of(epilogue: VisitorEpilogue) -> tuple[int, int, int]:
+    """How many scalars the struct has, how many operands and results, and how many results."""
+    tree = epilogue.tree
+    results = len(tree.results)
+    return max(1, len(tree.scalars)), len(tree.tensors) + results, results
+
+
 def parameters_of(epilogue: Epilogue) -> str:
     """The C++ name of the parameter struct."""
+    scalar = operands.scalar_kind(epilogue).cxx
     if isinstance(epilogue, VisitorEpilogue):
-        return visitor.parameters_of(epilogue)
-    scalar = operands.scalar_kind(epilogue)
-    return f"kronop::GemmParameters<{operands.SCALARS}, {scalar.cxx}>"
+        scalars, visited, results = counts_of(epilogue)
+        return f"kronop::GemmVisitorParameters<{scalars}, {scalar}, {visited}, {results}>"
+    return f"kronop::GemmParameters<{operands.SCALARS}, {scalar}>"
 
 
 def signature(epilogue: Epilogue) -> KernelSignature:
     if isinstance(epilogue, VisitorEpilogue):
-        return visitor.signature(epilogue)
+        return _visitor_signature(epilogue)
     whole = Scalar.INT64
     pointers = ("a", "b", "y", "z", "bias", "partial")
     return KernelSignature(
@@ -61,7 +69,26 @@ def signature(epilogue: Epilogue) -> KernelSignature:
                 for way in ("row", "column")
             ),
             *(Field(name, whole) for name in ("slices", "depth", "adds_up")),
-            Field("scalars", operands.scalar_kind(epilogue), operands.SCALARS),
+            operands.scalar_fields(epilogue),
+        ),
+    )
+
+
+def _visitor_signature(epilogue: VisitorEpilogue) -> KernelSignature:
+    whole, batch = Scalar.INT64, MOST_BATCH_DIMENSIONS
+    scalars, visited, results = counts_of(epilogue)
+    return KernelSignature(
+        "GemmVisitorParameters",
+        (
+            *(Field(name, Scalar.POINTER) for name in ("a", "b", "partial")),
+            Field("visited", Scalar.POINTER, visited),
+            *(Field(name, whole) for name in ("m", "n", "k")),
+            *(Field(name, whole, batch) for name in ("batch", "a_batch", "b_batch")),
+            *(Field(name, whole) for name in ("a_row", "a_column", "b_row", "b_column")),
+            *visited_strides(visited),
+            *(Field(name, whole) for name in ("slices", "depth", "adds_up")),
+            Field("folds", whole, results),
+            Field("scalars", operands.scalar_kind(epilogue), scalars),
         ),
     )
 
@@ -77,15 +104,11 @@ def values_of(epilogue: Epilogue, problem: GemmProblem, slicing: Slicing) -> dic
     strided = found if more else {**found, "bias": bias}
     return {
         **{name: item.pointer for name, item in strided.items()},
-        "partial": slicing.partial,
-        **{name: getattr(p, name) for name in ("m", "n", "k")},
+        **members(slicing, "partial slices depth adds_up"),
+        **members(p, "m n k scalars"),
         "batch": padded(p.batch, 1),
         **{f"{name}_batch": padded(item.batch, 0) for name, item in found.items()},
         **{f"{name}_row": item.row for name, item in strided.items()},
         **{f"{name}_column": item.column for name, item in strided.items()},
-        "slices": slicing.slices,
-        "depth": slicing.depth,
-        "adds_up": slicing.adds_up,
-        "scalars": p.scalars,
         **more,
     }

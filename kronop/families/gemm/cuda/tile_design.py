@@ -8,7 +8,7 @@ from typing import ClassVar
 from kronop.artifacts import Status
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import ordinary_products
-from kronop.emit.design import Instantiation, package_folder
+from kronop.emit.design import Instantiation, named, package_folder
 from kronop.families.gemm.cuda import parameters
 from kronop.families.gemm.cuda.blocks import TREE_STYLES, GemmBlocks
 from kronop.frozen import dataclass
@@ -133,14 +133,12 @@ class GemmTile(GemmBlocks):
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="gemm_tile.cuh",
-            template="kronop::gemm_tile",
             parameters=parameters.parameters_of(self.epilogue),
             types=self.types,
             constants=(
                 *self.constants,
                 ("kBlocks", self.blocks(target)),
-                ("kThreadM", self.thread_m),
-                ("kThreadN", self.thread_n),
+                *named(self, "thread_m thread_n"),
             ),
             folders=(package_folder(__package__),),
         )

@@ -6,14 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kronop.artifacts import Status
-from kronop.descriptions.datatype import (
-    FLOAT8,
-    ColumnMajor,
-    DataType,
-    RowMajor,
-    float32,
-    tfloat32,
-)
+from kronop.descriptions.datatype import FLOAT8, ColumnMajor, DataType, RowMajor, float32, tfloat32
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.descriptions.tile import (
     EpilogueScheduleType,
@@ -92,10 +85,7 @@ def _multiplies(math: MathInstruction) -> bool:
         return False
     if math.element_a in (float32, tfloat32):
         return math.math_operation is MathOperation.multiply_add
-    plain = math.math_operation in (
-        MathOperation.multiply_add,
-        MathOperation.multiply_add_saturate,
-    )
+    plain = math.math_operation in (MathOperation.multiply_add, MathOperation.multiply_add_saturate)
     return plain and math.element_accumulator.bytes == 4
 
 
@@ -131,11 +121,7 @@ def _every(what: GemmDescription, target: Target) -> Iterator[GemmWarpGroup]:
 
 
 def _design(
-    what: GemmDescription,
-    target: Target,
-    tile: tuple[int, int, int],
-    alternate: bool,
-    split: bool,
+    what: GemmDescription, target: Target, tile: tuple[int, int, int], alternate: bool, split: bool
 ) -> GemmWarpGroup:
     m, n, cluster = tile
     swapped = what.Y.layout is ColumnMajor

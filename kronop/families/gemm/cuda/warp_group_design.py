@@ -15,12 +15,9 @@ from kronop.descriptions.strided import Strided
 from kronop.descriptions.summed import moved_bytes, parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import (
-    hertz,
-    memory_bytes_per_cycle,
-)
+from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.cuda.visit_sums import shares_of_join
-from kronop.emit.design import Constant, Instantiation, package_folder
+from kronop.emit.design import Constant, Instantiation, members, named, package_folder
 from kronop.emit.visit_design import repeating
 from kronop.families.gemm.cuda import warp_group_cost, warp_group_stored, warp_group_visitor
 from kronop.families.gemm.cuda.blocks import TREE_STYLES, GemmDesign
@@ -68,6 +65,7 @@ class GemmWarpGroup(GemmDesign):
             that of pairs: see `warp_group_split`.
     """
 
+    threads = _TEAM * (_TEAMS + 1)
     styles: ClassVar[tuple[str, ...]] = (
         *("shared tiles", "tiles in turn", "clusters", "A along M", "B along N"),
         *("2-byte elements", "TF32", "int8", "8-bit floats", "swapped", "three TF32 products"),
@@ -97,10 +95,6 @@ class GemmWarpGroup(GemmDesign):
         split = " of operands in two planes" if self.split else ""
         tiles = f"tiles of {self.m} x {self.n} {teams}"
         return f"warp groups{split}, {tiles}, {self.stages} stages{clusters}"
-
-    @property
-    def threads(self) -> int:
-        return _TEAM * (_TEAMS + 1)
 
     @property
     def sizes(self) -> str:
@@ -213,7 +207,6 @@ class GemmWarpGroup(GemmDesign):
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="gemm_warp_group.cuh",
-            template="kronop::gemm_warp_group",
             parameters=self._parameters,
             types=(
                 ("Input", self.source.cxx),
@@ -223,19 +216,13 @@ class GemmWarpGroup(GemmDesign):
             constants=(
                 ("kThreads", self.threads),
                 ("kBlocks", 1),
-                ("kTileM", self.m),
-                ("kTileN", self.n),
-                ("kStages", self.stages),
-                ("kLines", self.lines),
-                ("kCluster", self.cluster),
+                *named(self, "m n", "kTile"),
+                *named(self, "stages lines cluster"),
                 ("kBand", _BAND // self.cluster),
                 ("kSharedBytes", self.shared_bytes),
                 ("kCopyRegisters", _COPY_REGISTERS),
                 ("kProductRegisters", _PRODUCT_REGISTERS),
-                ("kAlternate", self.alternate),
-                ("kTurnedA", self.turned_a),
-                ("kTurnedB", self.turned_b),
-                ("kSplit", self.split),
+                *named(self, "alternate turned_a turned_b split"),
                 *self._end,
             ),
             cluster=self.cluster,
@@ -312,13 +299,9 @@ class GemmWarpGroup(GemmDesign):
         return {
             "a_map": self._map(a, (part.k, part.m, part.problems), self.turned_a, self.m),
             "b_map": self._map(b, (part.k, part.n, part.problems), self.turned_b, share),
-            "m": part.m,
-            "n": part.n,
-            "k": part.k,
-            "problems": part.problems,
+            **members(part, "m n k problems scalars"),
             "a_repeats": int(not step_of(a)),
             "b_repeats": int(not step_of(b)),
-            "scalars": part.scalars,
             **stored,
         }
 

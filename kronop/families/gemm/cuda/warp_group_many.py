@@ -58,8 +58,7 @@ class GemmMany(Wrapping):
     def instantiation(self, target: Target) -> Instantiation:
         counts = f"{scalars_of(self.epilogue)}, {_MEMBERS}"
         return replace(
-            self.wrapped.instantiation(target),
-            parameters=f"kronop::GemmManyParameters<{counts}>",
+            self.wrapped.instantiation(target), parameters=f"kronop::GemmManyParameters<{counts}>"
         )
 
     def launches(self, problem: GemmGroupedProblem, target: Target) -> tuple[Launch, ...]:

@@ -44,11 +44,7 @@ def check_extents(problem: GemmProblem) -> None:
 
 
 def parts(
-    problem: GemmProblem,
-    source: int,
-    output: int,
-    most: int = MOST,
-    visited: tuple[int, ...] = (),
+    problem: GemmProblem, source: int, output: int, most: int = MOST, visited: tuple[int, ...] = ()
 ) -> Iterator[GemmProblem]:
     """Strided batches of one dimension (or none): along the longest dimension of the batch, for
     each index of the others. Along dimensions with negative strides of A, B or Y, which no map has,

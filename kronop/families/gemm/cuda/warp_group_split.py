@@ -9,7 +9,14 @@ from kronop.descriptions.datatype import float32
 from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import memory_rate
-from kronop.emit.design import Instantiation, InWorkspace, Pipeline, Runnable, package_folder
+from kronop.emit.design import (
+    Instantiation,
+    InWorkspace,
+    Pipeline,
+    Runnable,
+    members,
+    package_folder,
+)
 from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
 from kronop.families.gemm.cuda.warp_group_problem import PLANES, step_of
 from kronop.families.gemm.description import GemmProblem
@@ -54,28 +61,19 @@ class SplitProblem:
 class GemmSplit(InWorkspace):
     """A kernel that splits one operand."""
 
-    @property
-    def threads(self) -> int:
-        return _THREADS
-
-    @property
-    def shared_bytes(self) -> int:
-        return 4 * _TILE * (_TILE + 1)
-
-    @property
-    def signature(self) -> KernelSignature:
-        return KernelSignature(
-            "GemmSplitParameters",
-            (
-                *(Field(name, Scalar.POINTER) for name in ("from", "to")),
-                *(Field(name, Scalar.INT64) for name in _NUMBERS),
-            ),
-        )
+    threads = _THREADS
+    shared_bytes = 4 * _TILE * (_TILE + 1)
+    signature = KernelSignature(
+        "GemmSplitParameters",
+        (
+            *(Field(name, Scalar.POINTER) for name in ("from", "to")),
+            *(Field(name, Scalar.INT64) for name in _NUMBERS),
+        ),
+    )
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="gemm_split.cuh",
-            template="kronop::gemm_split",
             parameters="kronop::GemmSplitParameters",
             types=(),
             constants=(("kThreads", _THREADS), ("kBlocks", _RESIDENT)),
@@ -87,10 +85,8 @@ class GemmSplit(InWorkspace):
         values = {
             "from": item.pointer,
             "to": p.address,
-            "lines": p.lines,
-            "depth": p.depth,
+            **members(p, "lines depth problems"),
             "pitch": _pitch(p.depth),
-            "problems": p.problems,
             "line": item.row,
             "along": item.column,
             "batch": step_of(item),

@@ -11,7 +11,7 @@ from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.visit_sums import places_of_tree
 from kronop.emit.visit_design import visited_strides, visited_values
-from kronop.families.gemm.cuda.visitor import counts_of
+from kronop.families.gemm.cuda.parameters import counts_of
 from kronop.families.gemm.cuda.warp_group_problem import LINE_BYTES, map_blocks
 from kronop.families.gemm.description import GemmProblem
 

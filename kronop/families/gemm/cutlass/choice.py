@@ -1,4 +1,4 @@
-"""Matrix products by CUTLASS 2.x: the candidate tiles, and their steps."""
+"""Matrix products by CUTLASS: the candidate tiles, and their steps."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Iterator
 
 from kronop.descriptions.math_instruction import MathOperation, OpClass
+from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.plan import Step
 from kronop.families.gemm.cutlass.design import CutlassGemm
-from kronop.families.gemm.cutlass.hopper import choice as hopper_choice
 from kronop.families.gemm.cutlass.hopper.design import CutlassHopper
 from kronop.families.gemm.description import GemmDescription
-from kronop.families.gemm.step import product_step
+from kronop.families.gemm.floors import product_step
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -52,6 +52,8 @@ _SIMT = (
 # Warps that a user's tile may leave open; of equally fast ones, the first is chosen.
 _WARPS = ((2, 2, 1), (4, 2, 1), (2, 4, 1), (4, 4, 1), (2, 1, 1), (1, 2, 1), (1, 1, 1))
 _STAGES = (4, 3, 2)
+# The same for CUTLASS 3.x, with stages; of equally fast ones, the first is chosen.
+_GROUPS, _GROUP_STAGES = ((8, 1, 1), (4, 1, 1)), range(8, 1, -1)
 _SIMT_VECTOR, _DOUBLE_BYTES = 1, 8
 # Elements that a thread stores to a panel, and bytes of the widest access.
 _PANEL_STORE, _WIDEST_ACCESS = 8, 16
@@ -66,11 +68,49 @@ def designs(what: GemmDescription, target: Target) -> Iterator[CutlassGemm | Cut
     """
     if what.visitor:
         return
-    yield from hopper_choice.designs(what)
+    yield from _hopper_designs(what)
     if what.tile is not None and what.tile.has_schedules:
         return
     for shape in _shapes(what):
         yield _design(what, shape)
+
+
+def _hopper_designs(what: GemmDescription) -> Iterator[CutlassHopper]:
+    """Those of CUTLASS 3.x for the user's tile, whose cluster or schedules ask for warp groups."""
+    tile = what.tile
+    if tile is None or (tile.cluster_shape is None and not tile.has_schedules):
+        return
+    if what.interleaved:
+        return
+    for warps, stages in itertools.product(
+        tile.warp_counts_among(_GROUPS), tile.stages_among(_GROUP_STAGES)
+    ):
+        yield _hopper_design(what, tile, warps, stages)
+
+
+def _hopper_design(
+    what: GemmDescription, tile: TileDescription, warps: tuple[int, int, int], stages: int
+) -> CutlassHopper:
+    m, n, k = tile.threadblock_shape
+    return CutlassHopper(
+        math=what.math,
+        source=what.A.element,
+        output=what.Y.element,
+        epilogue=what.epilogue,
+        layout_a=what.A.layout,
+        layout_b=what.B.layout,
+        alignment_a=what.A.alignment,
+        alignment_b=what.B.alignment,
+        tile_m=m,
+        tile_n=n,
+        tile_k=k,
+        stages=stages,
+        warps=warps,
+        cluster_shape=tile.cluster_shape or (1, 1, 1),
+        kernel_schedule=tile.kernel_schedule,
+        epilogue_schedule=tile.epilogue_schedule,
+        tile_scheduler=tile.tile_scheduler,
+    )
 
 
 def _shapes(what: GemmDescription) -> tuple[Shape, ...]:

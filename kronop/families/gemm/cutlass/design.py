@@ -9,6 +9,7 @@ from kronop.emit.cuda.cutlass.design import OPTIONS
 from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.design import Instantiation, package_folder
 from kronop.families.gemm.cutlass import checks, launching
+from kronop.families.gemm.cutlass.hopper.tile import HopperTile
 from kronop.families.gemm.cutlass.tile import CutlassTile
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
@@ -34,14 +35,7 @@ class CutlassGemm(CutlassTile):
 
     def seconds(self, size: GemmSize, target: Target) -> float:
         """Modelled time of a problem of that size."""
-        tiles = operands.cover(size.m, self.tile_m) * operands.cover(size.n, self.tile_n)
-        rounds = operands.cover(tiles * size.batch, target.cores)
-        steps = operands.round_up(size.k, self.tile_k)
-        multiply = rounds * self.tile_m * self.tile_n * steps / self._rate
-        elements = (size.m + size.n) * size.k * self.source.bytes
-        moved = size.batch * (elements + size.m * size.n * self.output.bytes)
-        memory = moved / (memory_bytes_per_cycle(target) * target.cores)
-        return max(multiply, memory) / hertz(target) + _SECONDS_OF_LAUNCH
+        return seconds_of_tiles(self, size, target, self._rate) + _SECONDS_OF_LAUNCH
 
     @property
     def _rate(self) -> float:
@@ -57,7 +51,6 @@ class CutlassGemm(CutlassTile):
         scalar = operands.scalar_kind(self.epilogue).cxx
         return Instantiation(
             header="cutlass_gemm.cuh",
-            template="kronop::cutlass_gemm",
             parameters=f"kronop::CutlassParameters<{scalar}>",
             types=self._types(),
             constants=self._constants(),
@@ -121,3 +114,17 @@ class CutlassGemm(CutlassTile):
             ArgumentError: a stride or an extent is not supported by CUTLASS's kernels.
         """
         return launching.launches(self, problem, target)
+
+
+def seconds_of_tiles(
+    tile: CutlassTile | HopperTile, size: GemmSize, target: Target, rate: float
+) -> float:
+    """Modelled time of a kernel whose multiprocessors do `rate` multiply-adds in a cycle."""
+    tiles = operands.cover(size.m, tile.tile_m) * operands.cover(size.n, tile.tile_n)
+    rounds = operands.cover(tiles * size.batch, target.cores)
+    steps = operands.round_up(size.k, tile.tile_k)
+    multiply = rounds * tile.tile_m * tile.tile_n * steps / rate
+    elements = (size.m + size.n) * size.k * tile.source.bytes
+    moved = size.batch * (elements + size.m * size.n * tile.output.bytes)
+    memory = moved / (memory_bytes_per_cycle(target) * target.cores)
+    return max(multiply, memory) / hertz(target)

@@ -15,6 +15,7 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.strided import NOTHING, Strided, padded
 from kronop.emit.cuda import operands
+from kronop.emit.design import members
 from kronop.errors import ArgumentError
 from kronop.families.gemm.cutlass.tile import CutlassTile
 from kronop.families.gemm.description import GemmProblem
@@ -84,30 +85,22 @@ def _values(design: CutlassTile, problem: GemmProblem, cut: Cut) -> dict[str, An
     result = design.result_layout
     rows, columns = problem.m, problem.n
     sliced = cut.slices > 1
+    strided = {"a": problem.a, "b": problem.b, "source": source, "result": problem.y}
     return {
-        "a": problem.a.pointer,
-        "b": problem.b.pointer,
-        "result": problem.y.pointer,
-        "source": source.pointer,
+        **{name: item.pointer for name, item in strided.items()},
+        **{f"{name}_batch": padded(item.batch, 0) for name, item in strided.items()},
         "bias": bias.pointer if sliced else 0,
         "partial": problem.workspace if sliced else 0,
-        "m": rows,
-        "n": columns,
-        "k": problem.k,
+        **members(problem, "m n k"),
         "ld_a": _leading(names[0], problem.a, left, (rows, problem.k)),
         "ld_b": _leading(names[1], problem.b, right, (problem.k, columns)),
         "ld_source": _leading(of_source, source, result, (rows, columns)),
         "ld_result": _leading("D", problem.y, result, (rows, columns)),
         "ld_partial": operands.round_up(columns, _LINE),
         "batch": padded(problem.batch, 1),
-        "a_batch": padded(problem.a.batch, 0),
-        "b_batch": padded(problem.b.batch, 0),
-        "source_batch": padded(source.batch, 0),
-        "result_batch": padded(problem.y.batch, 0),
         "bias_row": bias.row,
         "bias_column": bias.column,
-        "slices": cut.slices,
-        "depth": cut.depth,
+        **members(cut, "slices depth"),
         "adds_up": 0,
         "scalars": scalars,
     }

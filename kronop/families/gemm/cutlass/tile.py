@@ -67,7 +67,6 @@ class CutlassTile(CutlassDesign):
 
     @property
     def signature(self) -> KernelSignature:
-        scalars = Field("scalars", operands.scalar_kind(self.epilogue), operands.SCALARS)
         return KernelSignature(
             "CutlassParameters",
             (
@@ -75,6 +74,6 @@ class CutlassTile(CutlassDesign):
                 *(Field(name, Scalar.INT64) for name in _NUMBERS),
                 *(Field(name, Scalar.INT64, MOST_BATCH_DIMENSIONS) for name in _BATCHES),
                 *(Field(name, Scalar.INT64) for name in _REST),
-                scalars,
+                operands.scalar_fields(self.epilogue),
             ),
         )

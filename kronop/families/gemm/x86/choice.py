@@ -13,8 +13,8 @@ from kronop.emit.choice import cheapest_plans
 from kronop.emit.plan import Plan, Step
 from kronop.emit.x86 import amx, planning
 from kronop.families.gemm.description import GemmDescription
+from kronop.families.gemm.floors import product_step
 from kronop.families.gemm.size import USUAL, GemmSize
-from kronop.families.gemm.step import product_step
 from kronop.families.gemm.x86.design import HostGemm, VectorGemm
 from kronop.families.gemm.x86.pairs import PAIRED_BYTES, PairGemm
 from kronop.families.gemm.x86.tiles import TileGemm
@@ -61,11 +61,11 @@ def plans(
     kept = min(able, key=lambda item: item.seconds(usual, target))
     return cheapest_plans(
         designs,
-        lambda item: item.seconds(size, target) * (_KEPT if item == kept else 1),
         lambda item: (_step(description, target, item),),
         target=target,
         size=size,
         count=count,
+        scale=lambda item: _KEPT if item == kept else 1,
     )
 
 

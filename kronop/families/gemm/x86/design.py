@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, NOTHING, padded
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.descriptions.visitor import VisitorEpilogue
-from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.emit.design import Design, Instantiation, members, named, package_folder, strided_values
 from kronop.emit.visit_design import visited_values
 from kronop.emit.x86 import planning
 from kronop.families.gemm.description import GemmProblem
@@ -40,9 +40,10 @@ class HostGemm(Design):
         depth: the most elements of k that are packed at once.
     """
 
+    threads = 0
+    shared_bytes = 0
     ends: ClassVar[tuple[str, ...]] = ("Y along rows", "Y along columns")
     template: ClassVar[str]
-    header: ClassVar[str]
     # Multiply-adds that take as long as packing an element, and as long as one on vectors.
     packing: ClassVar[int] = 24
     speed: ClassVar[int] = 1
@@ -86,14 +87,6 @@ class HostGemm(Design):
         """Modelled time of one thread for a problem of that size."""
 
     @property
-    def threads(self) -> int:
-        return 0
-
-    @property
-    def shared_bytes(self) -> int:
-        return 0
-
-    @property
     def width(self) -> int:
         """Sums in a vector."""
         return self.vector_bytes // self.accumulator.bytes
@@ -135,19 +128,14 @@ class HostGemm(Design):
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
-            header=self.header,
-            template=f"kronop::{self.template}",
+            header=f"{self.template}.hpp",
             parameters=self._parameters,
             types=(
                 ("Input", self.source.cxx),
                 ("Output", self.output.cxx),
                 ("Accumulator", self.accumulator.cxx),
             ),
-            constants=(
-                ("kBlockRows", self.block_rows),
-                ("kWidth", self.width),
-                *self._constants,
-            ),
+            constants=(*named(self, "block_rows width"), *self._constants),
             folders=(package_folder(__package__),),
         )
 
@@ -198,13 +186,9 @@ class HostGemm(Design):
         """The members of the parameter struct, without those of trees only."""
         is_tree = isinstance(self.epilogue, VisitorEpilogue)
         names = _OPERANDS[:2] if is_tree else _OPERANDS
-        operands = {name: getattr(p, name) or NOTHING for name in names}
         return {
-            **{name: item.pointer for name, item in operands.items()},
-            **{f"{name}_batch": padded(item.batch) for name, item in operands.items()},
-            **{f"{name}_row": item.row for name, item in operands.items()},
-            **{f"{name}_column": item.column for name, item in operands.items()},
-            **{name: getattr(p, name) for name in ("m", "n", "k", "workspace", "scalars")},
+            **strided_values(p, names),
+            **members(p, "m n k workspace scalars"),
             **found.values,
             "batch": padded(p.batch, 1),
         }
@@ -235,13 +219,13 @@ class VectorGemm(HostGemm):
         vectors: vectors of columns of a tile.
     """
 
+    unit = 1
     styles: ClassVar[tuple[str, ...]] = (
         "operands as they are",
         "operands converted",
         "a visitor tree",
     )
     template: ClassVar[str] = "gemm_vectors"
-    header: ClassVar[str] = "gemm_vectors.hpp"
 
     rows: int
     vectors: int
@@ -253,10 +237,6 @@ class VectorGemm(HostGemm):
     @property
     def tile(self) -> tuple[int, int]:
         return self.rows, self.width * self.vectors
-
-    @property
-    def unit(self) -> int:
-        return 1
 
     @property
     def packed_bytes(self) -> int:

@@ -18,17 +18,10 @@ PAIRED_BYTES = 2  # Bytes of a number that is packed for a pair.
 class PairGemm(VectorGemm):
     """Register tiles of int8: an instruction multiplies pairs of neighbours along k and adds up."""
 
+    unit = 2
+    packed_bytes = PAIRED_BYTES
     styles: ClassVar[tuple[str, ...]] = ("plain",)
     template: ClassVar[str] = "gemm_pairs"
-    header: ClassVar[str] = "gemm_pairs.hpp"
-
-    @property
-    def unit(self) -> int:
-        return 2
-
-    @property
-    def packed_bytes(self) -> int:
-        return PAIRED_BYTES
 
     def status(self, target: Target) -> Status:
         """As other designs, but panels fit in the first-level cache of every processor.

@@ -22,19 +22,15 @@ _PACK, _FINISH, _BLOCK = 0.15, 8.0, 100
 class TileGemm(HostGemm):
     """AMX: the sums of a block of two by two tiles stay in tile registers."""
 
+    tile = 2 * amx.TILE, 2 * amx.TILE
     styles: ClassVar[tuple[str, ...]] = ("bfloat16", "int8")
     template: ClassVar[str] = "gemm_tiles"
-    header: ClassVar[str] = "gemm_tiles.hpp"
     packing: ClassVar[int] = 64
     speed: ClassVar[int] = 16
 
     def __str__(self) -> str:
         blocks = f"{self.most_rows} by {self.most_columns} by {self.depth}"
         return f"AMX tiles in blocks of {blocks}"
-
-    @property
-    def tile(self) -> tuple[int, int]:
-        return 2 * amx.TILE, 2 * amx.TILE
 
     @property
     def multiplied(self) -> DataType:

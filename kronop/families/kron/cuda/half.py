@@ -34,6 +34,8 @@ _REGISTERS_PLAIN, _REGISTERS_OTHERS = 40, 64
 class HalfStyle(MmaStyle):
     """Styles of tiles of 16-bit elements: each phase contracts one digit, without clusters."""
 
+    element_bytes = BYTES
+    exchanges = False
     # Before the tile: a row of zeros to read, and a dummy row for out of bounds stores.
     spare_bytes: ClassVar[int] = 2 * operands.VECTOR_BYTES
     # Every row is aligned to 16 bytes.
@@ -43,17 +45,8 @@ class HalfStyle(MmaStyle):
 
     __hash__ = MmaStyle.__hash__
 
-    @property
-    def element_bytes(self) -> int:
-        return BYTES
-
     def widest(self, size: int) -> int:
         return vector(size)
-
-    @property
-    def exchanges(self) -> bool:
-        # The 16-bit phases don't divide their loops into chunks that could be exchanged.
-        return False
 
     @remembered
     def strides(self, columns: int) -> tuple[int, ...]:

@@ -49,14 +49,7 @@ def _plan(
         entry, note = _names(description, way, index, len(passes), target)
         epilogue = description.epilogue if index == len(passes) - 1 else None
         placed.append(way.placed(epilogue))
-        steps.append(
-            Step(
-                entry=entry,
-                design=placed[-1],
-                per_row=work.per_row,
-                note=note,
-            )
-        )
+        steps.append(Step(entry=entry, design=placed[-1], per_row=work.per_row, note=note))
     pipeline = KronPasses(passes=tuple(placed))
     return Plan(target=target, steps=tuple(steps), rejected=rejected, pipeline=pipeline)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kronop.artifacts import Status
 from kronop.descriptions.epilogue import Epilogue
-from kronop.emit.design import ENDS, Constant
+from kronop.emit.design import ENDS, Constant, arrays, named
 from kronop.families.kron.cuda import half
 from kronop.families.kron.cuda.half import HalfStyle
 from kronop.families.kron.cuda.mma import MmaPhase, MmaTile
@@ -153,13 +153,10 @@ def _tile_constants(tile: MmaTile) -> tuple[tuple[str, Constant], ...]:
     at, sizes = tile.offset_tiles * tile.offset_bytes, style.factors_bytes()
     ins, outs = [p for p, _ in style.digits], [q for _, q in style.digits]
     return (
-        ("kStagedIn", style.staged_in),
-        ("kStagedOut", style.staged_out),
+        *named(style, "staged_in staged_out"),
         ("kRegular", tile.powers),
         ("kCluster", style.cluster),
-        ("kOffsetBytes", tile.offset_bytes),
-        ("kRows", tile.rows),
-        ("kColumns", tile.columns),
+        *named(tile, "offset_bytes rows columns"),
         ("kContracted", tuple(ins)),
         ("kProduced", tuple(outs)),
         ("kStride", tile.strides),
@@ -178,13 +175,7 @@ def _phase_constants(phases: Sequence[MmaPhase]) -> tuple[tuple[str, Constant], 
     return (
         ("kPhaseDigit", tuple(phase.digit for phase in phases)),
         ("kPhaseOther", tuple(-1 if phase.other is None else phase.other for phase in phases)),
-        ("kPhaseLanes", tuple(phase.lanes for phase in phases)),
-        ("kPhaseWgmma", tuple(int(phase.wgmma) for phase in phases)),
-        ("kPhaseNeighbours", tuple(int(phase.neighbours) for phase in phases)),
+        *arrays(phases, "kPhase", "lanes wgmma neighbours"),
         ("kPhaseAxis", tuple(ends)),
-        ("kAxisExtent", tuple(axis.extent for axis in axes)),
-        ("kAxisShared", tuple(axis.shared for axis in axes)),
-        ("kAxisRow", tuple(axis.row for axis in axes)),
-        ("kAxisDigit", tuple(axis.digit for axis in axes)),
-        ("kAxisColumn", tuple(axis.column for axis in axes)),
+        *arrays(axes, "kAxis", "extent shared row digit column"),
     )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kronop.artifacts import Decision, Status
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.contraction.design import offsets_bytes
 from kronop.families.kron.cuda.mma_style import (
     MOST_CONTRACTED,
     MmaStyle,
@@ -19,7 +20,7 @@ from kronop.families.kron.cuda.mma_style import (
     parts_of,
     remembered,
 )
-from kronop.families.kron.cuda.pass_design import accept_sizes, offset_bytes, reject_threads
+from kronop.families.kron.cuda.pass_design import accept_sizes, reject_threads
 from kronop.frozen import dataclass, derived
 from kronop.machine import BLOCK_THREADS, WARP
 from kronop.target import Target
@@ -123,7 +124,7 @@ class MmaTile(Decision):
     @property
     def offset_bytes(self) -> int:
         """Bytes of the row offsets of one of the tiles that are in flight."""
-        return offset_bytes(self.rows)
+        return offsets_bytes(self.rows)
 
     @property
     def offset_tiles(self) -> int:

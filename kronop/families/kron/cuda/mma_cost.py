@@ -13,22 +13,13 @@ from typing import NamedTuple
 
 from kronop.descriptions.datatype import DataType
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import (
-    PRODUCTS_OF_SPLIT,
-    memory_bytes_per_cycle,
-    warp_slowness,
-)
+from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT, memory_bytes_per_cycle, warp_slowness
 from kronop.families.kron.cuda import bytewise, half
 from kronop.families.kron.cuda.bytewise import ByteStyle
 from kronop.families.kron.cuda.half import HalfStyle
 from kronop.families.kron.cuda.kron_mma import KronMma
 from kronop.families.kron.cuda.mma import MmaPhase, MmaTile
-from kronop.families.kron.cuda.mma_style import (
-    HELD_FACTOR_BYTES,
-    MmaStyle,
-    parts_of,
-    remembered,
-)
+from kronop.families.kron.cuda.mma_style import HELD_FACTOR_BYTES, MmaStyle, parts_of, remembered
 from kronop.machine import SHARED_BYTES_PER_CYCLE
 from kronop.target import Target
 

@@ -20,8 +20,6 @@ from kronop.frozen import dataclass
 from kronop.machine import BLOCK_THREADS, REGISTERS, WARP
 from kronop.target import Target
 
-_OFFSETS_OF_A_ROW = 3 * 8
-
 Values = dict[str, int | tuple[int, ...] | tuple[float, ...]]
 
 
@@ -229,11 +227,6 @@ class TiledPass(KronPass):
 def four(strides: Sequence[int], filler: int = 0) -> tuple[int, ...]:
     """`strides`, followed by `filler` up to the number of batch dimensions of a launch."""
     return (*strides, *([filler] * (MOST_BATCH_DIMENSIONS - len(strides))))
-
-
-def offset_bytes(rows: int) -> int:
-    """Bytes of a tile's row offsets in shared memory."""
-    return operands.round_up(_OFFSETS_OF_A_ROW * rows, operands.VECTOR_BYTES)
 
 
 def _absorbed(

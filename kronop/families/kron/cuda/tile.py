@@ -10,12 +10,12 @@ from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.cuda import operands
-from kronop.emit.design import ENDS, Constant
+from kronop.emit.cuda.contraction.design import offsets_bytes
+from kronop.emit.design import ENDS, Constant, arrays, named
 from kronop.families.kron.cuda.banks import Phase, TileLayout, padding
 from kronop.families.kron.cuda.pass_design import (
     TiledPass,
     accept_sizes,
-    offset_bytes,
     reject_threads,
 )
 from kronop.families.kron.cuda.shapes import Shape, product, shrinking
@@ -100,7 +100,7 @@ class KronTile(TiledPass):
         layout = self.layout
         padded = layout.elements + (layout.elements >> self.pad_shift if self.pad_shift else 0)
         return (
-            offset_bytes(self.rows)
+            offsets_bytes(self.rows)
             + self._factor_bytes(layout)
             + padded * self.work.accumulator.bytes
         )
@@ -185,8 +185,7 @@ class KronTile(TiledPass):
             ("kBlocks", self.blocks(target)),
             ("kXVector", x_vector),
             ("kYVector", y_vector),
-            ("kPadShift", self.pad_shift),
-            ("kPadAdds", self.pad_adds),
+            *named(self, "pad_shift pad_adds"),
             *self._tile_constants(),
             *_phase_constants(self.phases, self.work.accumulator),
         )
@@ -194,10 +193,9 @@ class KronTile(TiledPass):
     def _tile_constants(self) -> tuple[tuple[str, Constant], ...]:
         """Sizes of the tile and offsets of its parts in shared memory."""
         shape, layout = self.work.shape, self.layout
-        factors_at = offset_bytes(self.rows)
+        factors_at = offsets_bytes(self.rows)
         return (
-            ("kRows", self.rows),
-            ("kColumns", self.columns),
+            *named(self, "rows columns"),
             ("kContracted", tuple(p for p, _ in shape.factors)),
             ("kProduced", tuple(q for _, q in shape.factors)),
             ("kStride", layout.strides),
@@ -254,10 +252,7 @@ def _phase_constants(
         ends.append(ends[-1] + len(phase.axes))
     return (
         ("kChunk", chunk_of(accumulator)),
-        ("kPhaseFirst", tuple(phase.first for phase in phases)),
-        ("kPhaseEnd", tuple(phase.end for phase in phases)),
-        ("kPhaseBlock", tuple(phase.block for phase in phases)),
-        ("kPhaseTogether", tuple(phase.together for phase in phases)),
+        *arrays(phases, "kPhase", "first end block together"),
         ("kPhaseAxis", tuple(ends)),
         ("kAxisExtent", tuple(extent for phase in phases for extent, _ in phase.axes)),
         ("kAxisStride", tuple(stride for phase in phases for _, stride in phase.axes)),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
-from kronop.emit.design import Constant
+from kronop.emit.design import Constant, arrays
 from kronop.emit.x86.design import HostDesign, Values
 from kronop.emit.x86.planning import scalar_fields, shares
 from kronop.families.kron.description import KronProblem
@@ -61,8 +61,7 @@ class KronDesign(HostDesign):
             ("kFactorRows", tuple(p for p, _ in work.contractions)),
             ("kFactorColumns", tuple(q for _, q in work.contractions)),
             ("kDigitFactor", (*(digit.first for digit in digits), factors)),
-            ("kContracted", tuple(digit.contracted for digit in digits)),
-            ("kProduced", tuple(digit.produced for digit in digits)),
+            *arrays(digits, "k", "contracted produced"),
         )
 
     @abstractmethod

@@ -88,11 +88,7 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
 
 
 def _of_cut(
-    digits: tuple[Digit, ...],
-    shapes: Sequence[Shape],
-    rows: int,
-    rows_mode: bool,
-    setting: Setting,
+    digits: tuple[Digit, ...], shapes: Sequence[Shape], rows: int, rows_mode: bool, setting: Setting
 ) -> Iterator[Candidate]:
     middle = _middle(shapes)
     # Intermediates are read line by line in an order that the hardware prefetches, so a cache

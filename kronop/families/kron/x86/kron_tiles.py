@@ -30,6 +30,7 @@ class KronTiles(KronDesign):
         at_once: rows whose last digit is contracted at once.
     """
 
+    stores_in_parts = True
     header: ClassVar[str] = "kron_amx.hpp"
     template: ClassVar[str] = "kron_amx_matmul"
     has_teams: ClassVar[bool] = False
@@ -72,10 +73,6 @@ class KronTiles(KronDesign):
     @property
     def keeps_sums(self) -> bool:
         return keeps_sums(self.work.epilogue, rounded=True)
-
-    @property
-    def stores_in_parts(self) -> bool:
-        return True
 
     @property
     def constants(self) -> tuple[tuple[str, Constant], ...]:

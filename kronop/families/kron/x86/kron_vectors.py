@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from kronop.emit.design import ENDS, Constant
+from kronop.emit.design import ENDS, Constant, arrays, named
 from kronop.emit.x86.planning import aligned, keeps_sums, panel_elements
 from kronop.families.kron.x86.kron_design import KronDesign
 from kronop.families.kron.x86.kron_parts import Kind, Pass
@@ -124,20 +124,14 @@ class KronVectors(KronDesign):
         every = [tiles[index] for index in range(len(self.digits))]
         return (
             ("kWidth", self.work.width),
-            ("kRowTile", self.row_tile),
-            ("kState", self.state),
+            *named(self, "row_tile state"),
             *self.digit_constants,
             ("kPanel", tuple(tile.panel for tile in every)),
-            ("kTileRows", tuple(tile.rows for tile in every)),
-            ("kTileVectors", tuple(tile.vectors for tile in every)),
-            ("kTileWidth", tuple(tile.width for tile in every)),
+            *arrays(every, "kTile", "rows vectors width"),
             ("kUnroll", tuple(tile.unroll for tile in every)),
             ("kPassKind", tuple(int(item.kind) for item in self.passes)),
             ("kPassEnd", tuple(ends)),
-            ("kLanes", tuple(item.lanes for item in self.passes)),
-            ("kPad", tuple(item.pad for item in self.passes)),
+            *arrays(self.passes, "k", "lanes pad"),
             ("kOrder", tuple(product.digit for product in products)),
-            ("kLeft", tuple(product.left for product in products)),
-            ("kRight", tuple(product.right for product in products)),
-            ("kInPlace", tuple(int(product.in_place) for product in products)),
+            *arrays(products, "k", "left right in_place"),
         )

@@ -15,7 +15,7 @@ from kronop.emit.cuda.contraction import banks
 from kronop.emit.cuda.contraction.design import offsets_bytes
 from kronop.emit.cuda.contraction.mma import MmaContract
 from kronop.emit.cuda.contraction.work import ORDERS, ROW_AXES, Contraction, Order, orders
-from kronop.emit.design import Constant, Design, Instantiation, package_folder
+from kronop.emit.design import Constant, Design, Instantiation, arrays, named, package_folder
 from kronop.families.ksparse.cuda.product import extents_of, matrix_view, weights_view
 from kronop.families.ksparse.description import KSparseChainProblem
 from kronop.frozen import dataclass, derived
@@ -205,15 +205,12 @@ class ChainMma(Design):
 
     def blocks(self, target: Target) -> int:
         """Blocks that a multiprocessor holds at once."""
-        held = self.registers
-        resident = operands.resident_blocks(self.threads, held, self.shared_bytes, target)
-        return operands.affordable_blocks(resident, self.threads, held)
+        return operands.blocks_of(self.threads, self.registers, self.shared_bytes, target)
 
     def instantiation(self, target: Target) -> Instantiation:
         one, other, scalar = self.first.work, self.second.work, operands.scalar_kind(self.epilogue)
         return Instantiation(
             header="chain_mma.cuh",
-            template="kronop::chain_mma",
             parameters=f"kronop::ChainParameters<{scalar.cxx}>",
             types=operands.element_types(one.math, one.source, other.output, self.epilogue),
             constants=self._constants(target),
@@ -225,12 +222,10 @@ class ChainMma(Design):
         return (
             ("kThreads", self.threads),
             ("kBlocks", self.blocks(target)),
-            ("kStages", self.stages),
-            ("kResident", self.resident),
+            *named(self, "stages resident"),
             ("kTileM", self.m),
             ("kSplit", bool(one.work.splits)),
-            ("kParts", self.parts),
-            ("kCommonLanes", self.common_lanes),
+            *named(self, "parts common_lanes"),
             ("kPartLanes", self.lanes),
             ("kXOrder", int(one.work.x_order)),
             ("kYOrder", int(other.work.y_order)),
@@ -254,14 +249,10 @@ class ChainMma(Design):
         return (
             ("kPairSections", tuple(item.sections for item in products)),
             ("kPairAllLanes", tuple(item.lanes for item in products)),
-            ("kPairContracted", tuple(tile.work.contracted for tile in tiles)),
-            ("kPairProduced", tuple(tile.work.produced for tile in tiles)),
+            *arrays([tile.work for tile in tiles], "kPair", "contracted produced"),
             ("kPairLanes", tuple(tile.lanes for tile in tiles)),
-            ("kPairTileN", tuple(tile.n for tile in tiles)),
-            ("kPairTileK", tuple(tile.k for tile in tiles)),
-            ("kPairWarpLanes", tuple(tile.warp_lanes for tile in tiles)),
-            ("kPairWarpM", tuple(tile.warp_m for tile in tiles)),
-            ("kPairWarpN", tuple(tile.warp_n for tile in tiles)),
+            *arrays(tiles, "kPairTile", "n k"),
+            *arrays(tiles, "kPair", "warp_lanes warp_m warp_n"),
             ("kPairWarpsLanes", tuple(tile.warps[0] for tile in tiles)),
             ("kPairWarpsM", tuple(tile.warps[1] for tile in tiles)),
             ("kPairWarpsN", tuple(tile.warps[2] for tile in tiles)),

@@ -14,7 +14,7 @@ from kronop.descriptions.epilogue import Epilogue, LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import operands
-from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.emit.design import Design, Instantiation, members, named, package_folder
 from kronop.emit.plan import Step
 from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
@@ -40,13 +40,11 @@ class _End(Design):
         epilogue: the epilogue that is applied to the sums.
     """
 
+    threads = 256
+
     math: MathInstruction
     output: DataType
     epilogue: Epilogue
-
-    @property
-    def threads(self) -> int:
-        return 256
 
     @property
     def accumulator(self) -> DataType:
@@ -114,15 +112,9 @@ class AddShares(_End):
         scalar = operands.scalar_kind(self.epilogue)
         return Instantiation(
             header="add_shares.cuh",
-            template="kronop::add_shares",
             parameters=f"kronop::AddSharesParameters<{scalar.cxx}>",
             types=self.types,
-            constants=(
-                ("kThreads", self.threads),
-                ("kBlocks", 4),
-                ("kSlices", self.slices),
-                ("kVector", self.vector),
-            ),
+            constants=(("kThreads", self.threads), ("kBlocks", 4), *named(self, "slices vector")),
             folders=(package_folder(__package__),),
         )
 
@@ -137,15 +129,13 @@ class AddShares(_End):
     def launches(self, problem: AddProblem, target: Target) -> tuple[Launch, ...]:
         y, z = problem.y, problem.z or _NOWHERE
         values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
-            "partial": problem.partial,
+            **members(problem, "partial shares scalars"),
             "y": y.pointer,
             "z": z.pointer,
-            "shares": problem.shares,
             "y_vector": self._takes_vectors(y),
             "extent": self.extents,
             "y_stride": y.strides,
             "z_stride": z.strides,
-            "scalars": problem.scalars,
         }
         at_once = self.vector * self.threads // self.slices
         return (operands.make_launch(self, operands.cover(self.results, at_once), values),)
@@ -181,7 +171,6 @@ class FactorGradients(_End):
         rows, columns = zip(*self.factors, strict=True)
         return Instantiation(
             header="factor_gradients.cuh",
-            template="kronop::factor_gradients",
             parameters=f"kronop::FactorGradientsParameters<{scalar.cxx}, {count}>",
             types=self.types,
             constants=(

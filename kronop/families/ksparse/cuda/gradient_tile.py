@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from typing import ClassVar
@@ -10,7 +9,7 @@ from typing import ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import memory_share, warp_slowness
-from kronop.emit.design import Constant, Instantiation, package_folder
+from kronop.emit.design import Constant, Instantiation, named, package_folder
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums
 from kronop.families.ksparse.cuda.gradient_tile_sums import HALF, TileSums
 from kronop.families.ksparse.cuda.gradient_warp_group_cost import FIXED
@@ -44,6 +43,18 @@ _SHARPNESS, _MEMORY_SHARPNESS = 1.5, 5.0
 # if a few lanes are processed at a time: this factor makes the estimate comparable with that of
 # `gradient_warp_group`.
 _TAKEN = 1.4
+_SIGNATURE = KernelSignature(
+    "KSparseGradientParameters",
+    (
+        *(Field(name, Scalar.POINTER) for name in ("x", "g", "partial")),
+        *(Field(name, Scalar.INT64) for name in ("shares", "tiles")),
+        *(Field(name, Scalar.INT64, _AXES) for name in ("extent", "x_sum", "g_sum")),
+        Field("run", Scalar.INT64),
+        *(Field(name, Scalar.INT64, _AXES) for name in ("pass_step", "tile_step")),
+        *(Field(name, Scalar.INT64) for name in ("x_own", "g_own", "x_lane", "g_lane")),
+        *(Field(name, Scalar.INT64, _AXES) for name in ("matrix", "x_matrix", "g_matrix")),
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +62,7 @@ class GradientTile(GradientSums):
     """A block's tile. Each warp has 8 halves_p x 8 halves_q results, and adds up `k` indices of the
     sums at a time."""
 
+    signature = _SIGNATURE
     lets_next_begin: ClassVar[bool] = False
     styles = ("along", "across", "lanes", "tied", "apart", "plain", "split")
 
@@ -91,10 +103,6 @@ class GradientTile(GradientSums):
     @property
     def threads(self) -> int:
         return 32 * self.warps_p * self.warps_q * self.warps_k
-
-    @property
-    def signature(self) -> KernelSignature:
-        return _signature()
 
     @derived
     def stage_bytes(self) -> tuple[int, int]:
@@ -171,9 +179,7 @@ class GradientTile(GradientSums):
 
     def blocks(self, target: Target) -> int:
         """Blocks that a multiprocessor holds at once (occupancy)."""
-        held = self.registers
-        resident = operands.resident_blocks(self.threads, held, self.shared_bytes, target)
-        return operands.affordable_blocks(resident, self.threads, held)
+        return operands.blocks_of(self.threads, self.registers, self.shared_bytes, target)
 
     def _cycles(self, rows: int, target: Target) -> float:
         work = self.work
@@ -184,7 +190,6 @@ class GradientTile(GradientSums):
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="ksparse_gradient.cuh",
-            template="kronop::ksparse_gradient",
             parameters="kronop::KSparseGradientParameters",
             types=self.types,
             constants=self._constants(target),
@@ -197,21 +202,11 @@ class GradientTile(GradientSums):
             ("kThreads", self.threads),
             ("kBlocks", self.blocks(target)),
             ("kStages", self.stages),
-            ("kP", work.p),
-            ("kQ", work.q),
-            ("kTileP", self.p),
-            ("kTileQ", self.q),
-            ("kHalvesP", self.halves_p),
-            ("kHalvesQ", self.halves_q),
-            ("kWarpsP", self.warps_p),
-            ("kWarpsQ", self.warps_q),
-            ("kWarpsK", self.warps_k),
-            ("kAlongSums", work.along_sums),
-            ("kLanes", work.lanes),
-            ("kMatrices", work.matrices),
-            ("kVector", work.vector),
-            ("kPositions", self.positions),
-            ("kAcross", self.across),
+            *named(work, "p q"),
+            *named(self, "p q", "kTile"),
+            *named(self, "halves_p halves_q warps_p warps_q warps_k"),
+            *named(work, "along_sums lanes matrices vector"),
+            *named(self, "positions across"),
             ("kBites", self.k // work.bite),
             ("kSteps", work.steps),
             ("kPitchP", _pitch(self.p, work)),
@@ -303,20 +298,3 @@ def _digits(position: int, extents: tuple[int, int, int]) -> tuple[int, int, int
     rest, last = divmod(position, extents[2])
     first, middle = divmod(rest, extents[1])
     return first, middle, last
-
-
-@functools.cache
-def _signature() -> KernelSignature:
-    whole = Scalar.INT64
-    return KernelSignature(
-        "KSparseGradientParameters",
-        (
-            *(Field(name, Scalar.POINTER) for name in ("x", "g", "partial")),
-            *(Field(name, whole) for name in ("shares", "tiles")),
-            *(Field(name, whole, _AXES) for name in ("extent", "x_sum", "g_sum")),
-            Field("run", whole),
-            *(Field(name, whole, _AXES) for name in ("pass_step", "tile_step")),
-            *(Field(name, whole) for name in ("x_own", "g_own", "x_lane", "g_lane")),
-            *(Field(name, whole, _AXES) for name in ("matrix", "x_matrix", "g_matrix")),
-        ),
-    )

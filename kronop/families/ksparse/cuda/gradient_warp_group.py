@@ -5,14 +5,13 @@ Teams are warp groups. If the operands have several lanes, these are separated f
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import operands
-from kronop.emit.design import Constant, Instantiation, package_folder
+from kronop.emit.design import Constant, Instantiation, members, named, package_folder
 from kronop.emit.plan import Step
 from kronop.families.ksparse.cuda.gradient_room import REGISTERS, TEAM, GradientRoom
 from kronop.families.ksparse.cuda.lanes import Apart, LanesProblem, MoveLanes
@@ -25,6 +24,15 @@ from kronop.target import Target
 # rows are a multiple of _ROWS.
 _MOST_APART, _ROWS = 1 << 30, 512
 _ALIGNMENT = 256
+_SIGNATURE = KernelSignature(
+    "GradientWarpGroupParameters",
+    (
+        *(Field(name, Scalar.POINTER) for name in ("x", "g", "partial")),
+        *(Field(name, Scalar.INT64) for name in ("rows", "shares")),
+        *(Field(name, Scalar.INT64) for name in ("x_own", "g_own", "x_row", "g_row")),
+        *(Field(name, Scalar.INT64, 3) for name in ("matrix", "x_matrix", "g_matrix")),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,7 @@ class WarpGroupProblem:
 class GradientWarpGroup(GradientRoom):
     """Sums by warp groups: some copy X and G to shared memory while the others multiply."""
 
+    signature = _SIGNATURE
     lets_next_begin: ClassVar[bool] = True
     styles = ("1 teams", "2 teams", "3 teams", "along", "across", "moved")
 
@@ -89,10 +98,6 @@ class GradientWarpGroup(GradientRoom):
         order = "last" if work.by_rows else "first"
         return f"gradient_warp_group_{work.element.short}_{work.p}x{work.q}_{order}"
 
-    @property
-    def signature(self) -> KernelSignature:
-        return _signature()
-
     def _cycles(self, rows: int, target: Target) -> float:
         imported("kronop.families.ksparse.cuda.gradient_warp_group_cost")
         from kronop.families.ksparse.cuda import gradient_warp_group_cost
@@ -102,7 +107,6 @@ class GradientWarpGroup(GradientRoom):
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="gradient_warp_group.cuh",
-            template="kronop::gradient_warp_group",
             parameters="kronop::GradientWarpGroupParameters",
             types=self.types,
             constants=self._constants(),
@@ -110,22 +114,16 @@ class GradientWarpGroup(GradientRoom):
         )
 
     def _constants(self) -> tuple[tuple[str, Constant], ...]:
-        copies, products = REGISTERS[self.teams, self.copiers]
+        registers = REGISTERS[self.teams, self.copiers]
         return (
             ("kThreads", self.threads),
             ("kBlocks", 1),
-            ("kStages", self.stages),
-            ("kTeams", self.teams),
-            ("kTeamP", self.team_p),
-            ("kP", self.work.p),
-            ("kQ", self.work.q),
-            ("kTileP", self.p),
-            ("kTileQ", self.q),
-            ("kTileK", self.k),
+            *named(self, "stages teams team_p"),
+            *named(self.work, "p q"),
+            *named(self, "p q k", "kTile"),
             ("kAlongSums", self.work.by_rows),
             ("kCopyThreads", self.copiers * TEAM),
-            ("kCopyRegisters", copies),
-            ("kProductRegisters", products),
+            *zip(("kCopyRegisters", "kProductRegisters"), registers, strict=True),
             ("kBarriersAt", self.stages * self.stage_bytes),
         )
 
@@ -219,9 +217,7 @@ class GradientWarpGroup(GradientRoom):
         values: dict[str, int | tuple[int, ...]] = {
             "x": x.pointer,
             "g": g.pointer,
-            "partial": problem.partial,
-            "rows": problem.rows,
-            "shares": problem.shares,
+            **members(problem, "partial rows shares"),
             "x_own": x.own,
             "g_own": g.own,
             "x_row": x.row,
@@ -238,17 +234,3 @@ class GradientWarpGroup(GradientRoom):
 def _apart(item: Apart) -> _Operand:
     """X or G with separated lanes, in the workspace."""
     return _Operand(item.pointer, 1, item.row, (0, item.section, item.lane))
-
-
-@functools.cache
-def _signature() -> KernelSignature:
-    whole = Scalar.INT64
-    return KernelSignature(
-        "GradientWarpGroupParameters",
-        (
-            *(Field(name, Scalar.POINTER) for name in ("x", "g", "partial")),
-            *(Field(name, whole) for name in ("rows", "shares")),
-            *(Field(name, whole) for name in ("x_own", "g_own", "x_row", "g_row")),
-            *(Field(name, whole, 3) for name in ("matrix", "x_matrix", "g_matrix")),
-        ),
-    )

@@ -9,7 +9,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import operands
-from kronop.emit.design import Instantiation, InWorkspace, package_folder
+from kronop.emit.design import Instantiation, InWorkspace, named, package_folder
 from kronop.emit.plan import PerRow, Step
 from kronop.frozen import dataclass, derived
 from kronop.target import Target
@@ -73,6 +73,8 @@ class MoveLanes(InWorkspace):
         join: whether lanes are joined; otherwise they are separated.
     """
 
+    threads = _THREADS
+    signature = _SIGNATURE
     styles = ("together", "apart")
 
     math: MathInstruction
@@ -86,14 +88,6 @@ class MoveLanes(InWorkspace):
 
     def __str__(self) -> str:
         return f"{self.lanes} lanes of {self.own} {'together' if self.join else 'apart'}"
-
-    @property
-    def threads(self) -> int:
-        return _THREADS
-
-    @property
-    def signature(self) -> KernelSignature:
-        return _SIGNATURE
 
     @property
     def piece(self) -> int:
@@ -140,13 +134,7 @@ class MoveLanes(InWorkspace):
             constants=(
                 ("kThreads", _THREADS),
                 ("kBlocks", _BLOCKS),
-                ("kJoin", self.join),
-                ("kOwn", self.own),
-                ("kLanes", self.lanes),
-                ("kMatrices", self.matrices),
-                ("kOctets", self.octets),
-                ("kRun", self.run),
-                ("kPitch", self.pitch),
+                *named(self, "join own lanes matrices octets run pitch"),
                 ("kStartsAt", self.tile_bytes),
             ),
             folders=(package_folder(__package__),),

@@ -28,20 +28,12 @@ def design(work: KSparseWork) -> KSparseTiles:
     made: KSparseTiles
     if work.pattern[3] == 1 and not (work.x_by_rows or work.y_by_rows):
         made = TilesAlongOutputs(
-            work=work,
-            blocks=1,
-            slices=1,
-            outputs=_outputs(work, 1),
-            row_tile=_ROWS_ALONG_OUTPUTS,
+            work=work, blocks=1, slices=1, outputs=_outputs(work, 1), row_tile=_ROWS_ALONG_OUTPUTS
         )
     else:
         slices = work.slices_along_batch
         made = TilesAlongBatch(
-            work=work,
-            blocks=1,
-            slices=slices,
-            outputs=_outputs(work, slices),
-            row_tile=LANES,
+            work=work, blocks=1, slices=slices, outputs=_outputs(work, slices), row_tile=LANES
         )
         fitting = max(1, _STATE_BYTES // made.state_bytes)
         made = dataclasses.replace(made, row_tile=min(_ROWS_ALONG_BATCH, fitting * LANES))

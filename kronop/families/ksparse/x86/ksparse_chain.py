@@ -7,7 +7,7 @@ import itertools
 from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
-from kronop.emit.design import Constant
+from kronop.emit.design import Constant, named
 from kronop.emit.x86.design import HostDesign, Values
 from kronop.emit.x86.planning import aligned, scalar_fields, shares
 from kronop.families.ksparse.description import KSparseChainProblem
@@ -103,8 +103,7 @@ class KSparseChain(HostDesign):
             earlier["kStreams"] = False
         return (
             ("kFactors", count),
-            ("kLanes", self.lanes),
-            ("kChunk", self.chunk),
+            *named(self, "lanes chunk"),
             ("kPackedAt", tuple(itertools.accumulate(packed[:-1], initial=0))),
             ("kSlicesAt", sum(packed)),
             ("kMiddleAt", tuple(index % 2 * even for index in range(count - 1))),

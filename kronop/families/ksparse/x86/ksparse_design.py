@@ -11,6 +11,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
+from kronop.emit.design import named
 from kronop.emit.x86.design import HostDesign, HostWork, Values
 from kronop.emit.x86.planning import aligned, core_of, keeps_sums, scalar_fields, shares
 from kronop.families.ksparse.description import KSparseProblem, inputs_of, outputs_of
@@ -177,16 +178,9 @@ class KSparseDesign(HostDesign):
         scratch = self.scratch
         return (
             ("kWidth", self.work.width),
-            ("kVectors", self.vectors),
-            ("kDirect", self.direct),
-            ("kStreams", self.streams),
+            *named(self, "vectors direct streams"),
             *zip(("kA", "kB", "kC", "kD"), self.work.pattern, strict=True),
-            ("kBlocks", self.blocks),
-            ("kSlices", self.slices),
-            ("kOutputs", self.outputs),
-            ("kDepth", self.depth),
-            ("kTile", self.tile),
-            ("kPitch", self.pitch),
+            *named(self, "blocks slices outputs depth tile pitch"),
             ("kBiasAt", scratch.bias),
             ("kInputAt", scratch.input),
             ("kResultsAt", scratch.results),

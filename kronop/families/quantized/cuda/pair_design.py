@@ -13,7 +13,7 @@ from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, Strided
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import memory_bytes_per_cycle, warp_products
 from kronop.emit.cuda.operands import View
-from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.emit.design import Design, Instantiation, named, package_folder
 from kronop.families.quantized.description import QuantizedKronProblem
 from kronop.frozen import dataclass
 from kronop.machine import KEPT_BYTES, REGISTERS
@@ -42,6 +42,7 @@ class PairDesign(Design):
         stages: tiles of rows in shared memory: 2 if the next ones are copied during the product.
     """
 
+    epilogue = None
     styles: ClassVar[tuple[str, ...]] = (
         "one stage",
         "two stages",
@@ -60,10 +61,6 @@ class PairDesign(Design):
     split: int
     bits: int
     stages: int
-
-    @property
-    def epilogue(self) -> None:
-        return None
 
     @property
     def contracted(self) -> tuple[int, int]:
@@ -214,7 +211,6 @@ class PairDesign(Design):
         keeps_a, keeps_b = self.kept
         return Instantiation(
             header="quantized_pair.cuh",
-            template="kronop::quantized_pair",
             parameters=f"kronop::QuantizedPairParameters<{len(self.factors)}>",
             types=(("Input", self.element.cxx),),
             constants=(
@@ -224,13 +220,7 @@ class PairDesign(Design):
                 ("kSplit", self.split),
                 ("kFactorRows", tuple(rows for rows, _ in self.factors)),
                 ("kFactorColumns", tuple(columns for _, columns in self.factors)),
-                ("kContracted", self.contracted),
-                ("kProduced", self.produced),
-                ("kBits", self.bits),
-                ("kRows", self.rows),
-                ("kTiles", self.tiles),
-                ("kStages", self.stages),
-                ("kSharedBytes", self.shared_bytes),
+                *named(self, "contracted produced bits rows tiles stages shared_bytes"),
                 ("kKeepsA", keeps_a),
                 ("kKeepsB", keeps_b),
             ),

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.emit.cuda import operands
-from kronop.emit.design import Instantiation, package_folder
+from kronop.emit.design import Instantiation, named, package_folder
 from kronop.families.quantized.two_steps import RowsDesign, RowsProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -31,19 +31,10 @@ SIGNATURE = KernelSignature(
 class CudaRows(RowsDesign):
     """A warp for each row or, if rows are long, a block."""
 
+    threads = THREADS
+    shared_bytes = 4 * _WARPS
+    signature = SIGNATURE
     styles: ClassVar[tuple[str, ...]] = ("short rows", "long rows", "vectors", "single numbers")
-
-    @property
-    def threads(self) -> int:
-        return THREADS
-
-    @property
-    def shared_bytes(self) -> int:
-        return 4 * _WARPS
-
-    @property
-    def signature(self) -> KernelSignature:
-        return SIGNATURE
 
     @property
     def warps(self) -> int:
@@ -57,15 +48,12 @@ class CudaRows(RowsDesign):
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="quantized_rows.cuh",
-            template="kronop::quantized_rows",
             parameters="kronop::QuantizedRowsParameters",
             types=(("Input", self.element.cxx),),
             constants=(
                 ("kThreads", THREADS),
                 ("kBlocks", _RESIDENT),
-                ("kWarps", self.warps),
-                ("kColumns", self.columns),
-                ("kBits", self.bits),
+                *named(self, "warps columns bits"),
             ),
             folders=(package_folder(__package__),),
         )

@@ -29,19 +29,10 @@ SIGNATURE = KernelSignature(
 class HostRows(RowsDesign):
     """A loop over the rows, divided among threads."""
 
+    threads = 0
+    shared_bytes = 0
+    signature = SIGNATURE
     styles: ClassVar[tuple[str, ...]] = ("4 bits", "8 bits")
-
-    @property
-    def threads(self) -> int:
-        return 0
-
-    @property
-    def shared_bytes(self) -> int:
-        return 0
-
-    @property
-    def signature(self) -> KernelSignature:
-        return SIGNATURE
 
     def style(self, target: Target) -> Iterator[str]:
         yield f"{self.bits} bits"
@@ -49,7 +40,6 @@ class HostRows(RowsDesign):
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="quantized_rows.hpp",
-            template="kronop::quantized_rows",
             parameters="kronop::QuantizedRowsParameters",
             types=(("Element", self.element.cxx),),
             constants=(("kColumns", self.columns), ("kBits", self.bits)),

@@ -19,11 +19,7 @@ from kronop.descriptions.datatype import (
     int32,
 )
 from kronop.descriptions.math_instruction import MathOperation, OpClass
-from kronop.descriptions.tile import (
-    EpilogueScheduleType,
-    KernelScheduleType,
-    TileSchedulerType,
-)
+from kronop.descriptions.tile import EpilogueScheduleType, KernelScheduleType, TileSchedulerType
 from kronop.emit.cuda.cutlass import checks
 from kronop.families.gemm.cutlass.hopper.tile import IN_TURN, HopperTile
 from kronop.machine import Feature

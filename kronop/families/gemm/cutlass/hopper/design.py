@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import float32
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.cutlass import hopper
+from kronop.emit.cuda.cutlass.design import HOPPER_FOLDER, HOPPER_OPTIONS
 from kronop.emit.cuda.cutlass.words import HOPPER_ELEMENTS
-from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
-from kronop.emit.design import Instantiation, package_folder
+from kronop.emit.design import Instantiation, members, named, package_folder
 from kronop.errors import ArgumentError
 from kronop.families.gemm.cuda.warp_group_problem import (
     MOST,
@@ -21,6 +20,7 @@ from kronop.families.gemm.cuda.warp_group_problem import (
     strides_of,
     tensor_map,
 )
+from kronop.families.gemm.cutlass.design import seconds_of_tiles
 from kronop.families.gemm.cutlass.hopper import checks
 from kronop.families.gemm.cutlass.hopper.checks import LINE_BYTES
 from kronop.families.gemm.cutlass.hopper.tile import HopperTile
@@ -58,7 +58,7 @@ class CutlassHopper(HopperTile):
                 *map_blocks("ab"),
                 *(Field(name, Scalar.POINTER) for name in _POINTERS),
                 *(Field(name, Scalar.INT64) for name in _NUMBERS),
-                Field("scalars", operands.scalar_kind(self.epilogue), operands.SCALARS),
+                operands.scalar_fields(self.epilogue),
             ),
         )
 
@@ -68,22 +68,14 @@ class CutlassHopper(HopperTile):
 
     def seconds(self, size: GemmSize, target: Target) -> float:
         """Modelled time of a problem of that size."""
-        tiles = operands.cover(size.m, self.tile_m) * operands.cover(size.n, self.tile_n)
-        rounds = operands.cover(tiles * size.batch, target.cores)
-        steps = operands.round_up(size.k, self.tile_k)
         rate = _SHARE * MEASURED.warp_group_products[self.source.bytes]
-        multiply = rounds * self.tile_m * self.tile_n * steps / rate
-        elements = (size.m + size.n) * size.k * self.source.bytes
-        moved = size.batch * (elements + size.m * size.n * self.output.bytes)
-        memory = moved / (memory_bytes_per_cycle(target) * target.cores)
-        return max(multiply, memory) / hertz(target) + _SECONDS_OF_LAUNCHES
+        return seconds_of_tiles(self, size, target, rate) + _SECONDS_OF_LAUNCHES
 
     def instantiation(self, target: Target) -> Instantiation:
         scalar = operands.scalar_kind(self.epilogue).cxx
         sums = self.math.element_accumulator
         return Instantiation(
             header="hopper_gemm.cuh",
-            template="kronop::hopper_gemm",
             parameters=f"kronop::HopperParameters<{scalar}>",
             types=(
                 ("Element", HOPPER_ELEMENTS[self.source]),
@@ -96,18 +88,13 @@ class CutlassHopper(HopperTile):
             constants=(
                 ("kThreads", self.threads),
                 ("kBlocks", 1),
-                ("kTileM", self.tile_m),
-                ("kTileN", self.tile_n),
-                ("kTileK", self.tile_k),
-                ("kStages", self.stages),
-                ("kCluster", self.cluster),
-                ("kSharedBytes", self.shared_bytes),
+                *named(self, "tile_m tile_n tile_k stages cluster shared_bytes"),
                 ("kPreparedBytes", _PREPARED),
                 ("kAlternate", self.alternate),
             ),
             cluster=self.cluster,
-            folders=(package_folder(__package__), hopper.FOLDER),
-            options=hopper.OPTIONS,
+            folders=(package_folder(__package__), HOPPER_FOLDER),
+            options=HOPPER_OPTIONS,
             cuda_headers=True,
             cutlass_headers=True,
         )
@@ -149,15 +136,11 @@ class CutlassHopper(HopperTile):
             "a_map": tensor_map(a, extents_a, a.row, (depth, self.tile_m, 1), self.source, rounds),
             "b_map": tensor_map(b, extents_b, b.row, (depth, lines, 1), self.source, rounds),
             "prepared": part.workspace,
-            "m": part.m,
-            "n": part.n,
-            "k": part.k,
-            "problems": part.problems,
+            **members(part, "m n k problems scalars"),
             **strides_of("result", part.y),
             **strides_of("source", part.z),
             "cores": target.cores,
             "prepares": 0,
-            "scalars": part.scalars,
         }
 
 

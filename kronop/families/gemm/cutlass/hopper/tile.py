@@ -5,11 +5,7 @@ from __future__ import annotations
 from kronop.descriptions.datatype import AnyLayout, DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.descriptions.tile import (
-    EpilogueScheduleType,
-    KernelScheduleType,
-    TileSchedulerType,
-)
+from kronop.descriptions.tile import EpilogueScheduleType, KernelScheduleType, TileSchedulerType
 from kronop.emit.design import Design
 from kronop.frozen import dataclass
 
@@ -34,6 +30,8 @@ class HopperTile(Design):
         cluster_shape: blocks of a cluster, each of which multicasts its share of B.
         kernel_schedule, epilogue_schedule, tile_scheduler: as described.
     """
+
+    threads = _WARP_GROUP * _WARP_GROUPS
 
     math: MathInstruction
     source: DataType
@@ -68,10 +66,6 @@ class HopperTile(Design):
     def cluster(self) -> int:
         """Blocks of a cluster, along M."""
         return self.cluster_shape[0]
-
-    @property
-    def threads(self) -> int:
-        return _WARP_GROUP * _WARP_GROUPS
 
     @property
     def stage_bytes(self) -> int:

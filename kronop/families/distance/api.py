@@ -30,6 +30,7 @@ from kronop.families.distance.value_arguments import (
     tensors_of,
     view_of,
 )
+from kronop.tensors import Tensor
 
 __all__ = ["cdist", "kernel_matmul", "kernel_matrix", "kernels"]
 
@@ -46,11 +47,11 @@ DIRECT = MODES[2]
 
 def cdist(
     x1: Array,
-    x2: Any,
+    x2: Tensor,
     p: Any = 2.0,
     compute_mode: str = MODES[0],
     skip_epilogue: bool = False,
-    out: Any = None,
+    out: Tensor = None,
 ) -> Array:
     """The p-norm distances of all pairs of points:
     `(sum over k of |x1[m, k] - x2[n, k]|^p)^(1/p)`.
@@ -129,7 +130,7 @@ def kernel_matrix(
 
 
 def kernel_matmul(
-    x1: Any, x2: Any, v: Array, kernel: Kernel, regularization: Any = None, out: Any = None
+    x1: Tensor, x2: Any, v: Array, kernel: Kernel, regularization: Any = None, out: Any = None
 ) -> Array:
     """The product of the kernel matrix of all pairs of points and a matrix, without the former::
 
@@ -226,7 +227,7 @@ def batch_dims(*operands: Any) -> int:
 
 
 def matrix_of(
-    x1: Any, x2: Any, bound: Bound, mode: str = DIRECT, out: Any = None, diagonal: int = 0
+    x1: Tensor, x2: Any, bound: Bound, mode: str = DIRECT, out: Any = None, diagonal: int = 0
 ) -> Any:
     """The matrix of a form and its values, as of `kernel_matrix`; `mode` as in `cdist`.
 
@@ -256,7 +257,7 @@ def _run(key: Key, operands: list[Any], bound: Bound, out: Any, make: Callable[.
 
 
 def distance_arguments(
-    x1: Any, x2: Any, bound: Bound, mode: str = DIRECT, out: Any = None, diagonal: int = 0
+    x1: Tensor, x2: Any, bound: Bound, mode: str = DIRECT, out: Any = None, diagonal: int = 0
 ) -> DistanceArguments:
     """The arguments of `kernel_matrix` for these tensors, with their operation."""
     first, second = alike({"X1": x1, "X2": x2})
@@ -272,7 +273,7 @@ def distance_arguments(
 
 
 def product_arguments(
-    x1: Any, x2: Any, v: Any, bound: Bound, out: Any = None
+    x1: Tensor, x2: Any, v: Any, bound: Bound, out: Any = None
 ) -> KernelMatmulArguments:
     """The arguments of `kernel_matmul` for these tensors, with their operation."""
     first, second, third = alike({"X1": x1, "X2": x2, "V": v})

@@ -25,19 +25,20 @@ from kronop.families.gemm.arguments import GemmArguments, GemmGroupedArguments
 from kronop.families.gemm.member_arguments import lists_of
 from kronop.families.gemm.operation import GemmOperationGrouped, GemmOperationUniversal
 from kronop.families.gemm.shape_arguments import are_vectors, multiplied, steps_forward
+from kronop.tensors import Tensor
 
 _DIFFERENTIABLE = GemmArguments.differentiable
 
 
 def matmul(
     a: Array,
-    b: Any,
-    c: Any = None,
+    b: Tensor,
+    c: Tensor = None,
     alpha: float = 1.0,
     beta: float | None = None,
-    bias: Any = None,
+    bias: Tensor = None,
     activation: ActivationName | None = None,
-    out: Any = None,
+    out: Tensor = None,
 ) -> Array:
     """A matrix product, `activation(alpha a b + beta c + bias)`, as one operation.
 
@@ -86,7 +87,7 @@ def matmul(
 
 
 def known_call(
-    a: Any, b: Any, bias: Any, c: Any, alpha: Any, beta: Any, activation: str | None
+    a: Tensor, b: Any, bias: Any, c: Any, alpha: Any, beta: Any, activation: str | None
 ) -> prepared.Call | None:
     """The repeatable call that equals this `matmul` (without out), if there was one before; else
     None. Its tensors are a, b, bias, c and the result, in this order."""
@@ -94,14 +95,14 @@ def known_call(
 
 
 def arguments_of(
-    a: Any,
-    b: Any,
-    c: Any = None,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor = None,
     alpha: float = 1.0,
     beta: float | None = None,
-    bias: Any = None,
+    bias: Tensor = None,
     activation: str | None = None,
-    out: Any = None,
+    out: Tensor = None,
 ) -> GemmArguments:
     """The arguments of `matmul` for these tensors, with their operation."""
     beta = beta_beside(c, beta, "c")
@@ -116,7 +117,7 @@ def arguments_of(
 
 
 def described(
-    a: Any, b: Any, called: Sequence[str] = ("a", "b"), like: tuple[str, Any] | None = None
+    a: Tensor, b: Any, called: Sequence[str] = ("a", "b"), like: tuple[str, Any] | None = None
 ) -> tuple[list[TensorView], list[TensorDescription]]:
     """The views of a product's operands, and what is true of them: the largest alignment that each
     keeps, which is none where maps of GPUs can't follow it.
@@ -139,14 +140,14 @@ def described(
 
 
 def grouped_matmul(
-    As: Sequence[Any],
-    Bs: Sequence[Any],
-    Cs: Sequence[Any] | None = None,
+    As: Sequence[Tensor],
+    Bs: Sequence[Tensor],
+    Cs: Sequence[Tensor] | None = None,
     alpha: float = 1.0,
     beta: float | None = None,
-    biases: Sequence[Any] | None = None,
+    biases: Sequence[Tensor] | None = None,
     activation: str | None = None,
-    outs: Sequence[Any] | None = None,
+    outs: Sequence[Tensor] | None = None,
 ) -> list[Any]:
     """Matrix products of several sizes, `activation(alpha A_g B_g + beta C_g + bias_g)` for each
     product g, as one operation.
@@ -195,7 +196,7 @@ def grouped_matmul(
     return list(arguments.D)
 
 
-def _described(lists: Sequence[Sequence[Any]], activation: str | None) -> tuple[Any, ...]:
+def _described(lists: Sequence[Sequence[Tensor]], activation: str | None) -> tuple[Any, ...]:
     """The fields of the operation that serves all products, of lists of A, B, biases, C and D."""
     first = operand_of(lists[0][0], "As[0]", _DIFFERENTIABLE)
     found = []

@@ -17,6 +17,7 @@ from kronop.families.kron.arguments import KronMatmulArguments
 from kronop.families.kron.description import Side
 from kronop.families.kron.operation import KronMatmulOperation
 from kronop.families.kron.shape_arguments import check_matrix
+from kronop.tensors import Tensor
 
 _NAMES = {Side.Right: "gemkm", Side.Left: "gekmm"}
 _ORDER = {Side.Right: "gemkm(x, factors)", Side.Left: "gekmm(factors, x)"}
@@ -24,12 +25,12 @@ _ORDER = {Side.Right: "gemkm(x, factors)", Side.Left: "gekmm(factors, x)"}
 
 def gemkm(
     x: Array,
-    factors: Sequence[Any],
+    factors: Sequence[Tensor],
     alpha: float = 1.0,
     beta: float | None = None,
-    z: Any = None,
+    z: Tensor = None,
     *,
-    out: Any = None,
+    out: Tensor = None,
 ) -> Array:
     """alpha x (F1 x ... x FN) + beta z, without forming the Kronecker product.
 
@@ -73,13 +74,13 @@ def gemkm(
 
 
 def gekmm(
-    factors: Sequence[Any],
+    factors: Sequence[Tensor],
     x: Array,
     alpha: float = 1.0,
     beta: float | None = None,
-    z: Any = None,
+    z: Tensor = None,
     *,
-    out: Any = None,
+    out: Tensor = None,
 ) -> Array:
     """alpha (F1 x ... x FN) x + beta z, without forming the Kronecker product.
 
@@ -117,7 +118,13 @@ def gekmm(
 
 
 def _kron(
-    x: Any, factors: Sequence[Any], side: Side, alpha: float, beta: float | None, z: Any, out: Any
+    x: Tensor,
+    factors: Sequence[Tensor],
+    side: Side,
+    alpha: float,
+    beta: float | None,
+    z: Any,
+    out: Any,
 ) -> Any:
     beta = beta_beside(z, beta)
     if type(factors) is not list and type(factors) is not tuple:
@@ -128,20 +135,20 @@ def _kron(
     return finish(kron_arguments(x, factors, side, alpha, beta, z, out), lesson)
 
 
-def known_call(x: Any, factors: Sequence[Any], side: Side, alpha: float) -> Call | None:
+def known_call(x: Any, factors: Sequence[Tensor], side: Side, alpha: float) -> Call | None:
     """The repeatable call that equals this `gemkm` or `gekmm` (without z and out), if there was one
     before; else None."""
     return prepared.find(_NAMES[side], alpha, 0.0, [x, *factors, None, None])
 
 
 def kron_arguments(
-    x: Any,
-    factors: Sequence[Any],
+    x: Tensor,
+    factors: Sequence[Tensor],
     side: Side,
     alpha: float = 1.0,
     beta: float | None = None,
-    z: Any = None,
-    out: Any = None,
+    z: Tensor = None,
+    out: Tensor = None,
 ) -> KronMatmulArguments:
     """The arguments that `gemkm` or `gekmm` runs for these tensors, with their operation."""
     factors = factors_of(factors, side)
@@ -164,7 +171,7 @@ def kron_arguments(
     )
 
 
-def factors_of(factors: Any, side: Side) -> Sequence[Any]:
+def factors_of(factors: Any, side: Side) -> Sequence[Tensor]:
     """The factors of a call that are in a list, a tuple or a ParameterList."""
     found = listed(factors)
     if found is None:

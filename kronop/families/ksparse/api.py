@@ -40,6 +40,7 @@ from kronop.families.ksparse.operation import (
     KSparseGradientOperation,
     KSparseOperation,
 )
+from kronop.tensors import Tensor
 
 
 def ksmm(
@@ -47,12 +48,12 @@ def ksmm(
     weights: Any,
     *,
     batch_last: bool = False,
-    bias: Any = None,
+    bias: Tensor = None,
     activation: ActivationName | None = None,
     alpha: float = 1.0,
     beta: float | None = None,
-    z: Any = None,
-    out: Any = None,
+    z: Tensor = None,
+    out: Tensor = None,
 ) -> Array:
     """activation(alpha x K' + beta z + bias), K Kronecker-sparse or a product of such factors.
 
@@ -124,7 +125,12 @@ def ksmm(
 
 
 def known_call(
-    x: Any, chain: Sequence[Any], batch_last: bool, bias: Any, activation: str | None, alpha: float
+    x: Tensor,
+    chain: Sequence[Tensor],
+    batch_last: bool,
+    bias: Any,
+    activation: str | None,
+    alpha: float,
 ) -> Call | None:
     """The repeatable call that equals this `ksmm` (without z and out), if there was one before;
     else None."""
@@ -133,14 +139,14 @@ def known_call(
 
 
 def sparse_arguments(
-    x: Any,
-    chain: Sequence[Any],
+    x: Tensor,
+    chain: Sequence[Tensor],
     batch_last: bool,
-    bias: Any = None,
+    bias: Tensor = None,
     activation: str | None = None,
     scalars: tuple[float, float] = (1.0, 0.0),
-    z: Any = None,
-    out: Any = None,
+    z: Tensor = None,
+    out: Tensor = None,
 ) -> SparseArguments:
     """The arguments that `ksmm` runs for these tensors, with their operation."""
     patterns = chain_patterns(chain)
@@ -161,13 +167,13 @@ def sparse_arguments(
     return KSparseChainArguments(operation=several, weights=chain, **given)
 
 
-def chain_patterns(chain: Sequence[Any]) -> list[Pattern]:
+def chain_patterns(chain: Sequence[Tensor]) -> list[Pattern]:
     """The patterns of a list of weights, as of `shape_arguments.chain_patterns`."""
     named = ((f"weights[{index}]", item) for index, item in enumerate(chain))
     return shape_arguments.chain_patterns([view(item, name).shape for name, item in named])
 
 
-def _check_types(x: Any, chain: Sequence[Any]) -> None:
+def _check_types(x: Any, chain: Sequence[Tensor]) -> None:
     """Refuses operands of different types. The message names both, as either may be the wrong
     one."""
     element = operand_of(x).element
@@ -196,17 +202,17 @@ def _check_chained(x: Any) -> None:
 
 
 def weight_gradient(
-    x: Any,
-    g: Any,
+    x: Tensor,
+    g: Tensor,
     pattern: Sequence[int],
     *,
     tied: bool = False,
     batch_last: bool = False,
     alpha: float = 1.0,
     beta: float | None = None,
-    z: Any = None,
-    out: Any = None,
-    factors: Sequence[Any] = (),
+    z: Tensor = None,
+    out: Tensor = None,
+    factors: Sequence[Tensor] = (),
 ) -> Any:
     """alpha times the gradient of the weights of `ksmm`, or of a factor of `gemkm`, plus beta z.
 
@@ -263,17 +269,17 @@ def weight_gradient(
 
 
 def gradient_arguments(
-    x: Any,
-    g: Any,
+    x: Tensor,
+    g: Tensor,
     pattern: Sequence[int],
     *,
     tied: bool = False,
     batch_last: bool = False,
     alpha: float = 1.0,
     beta: float | None = None,
-    z: Any = None,
-    out: Any = None,
-    factors: Sequence[Any] = (),
+    z: Tensor = None,
+    out: Tensor = None,
+    factors: Sequence[Tensor] = (),
 ) -> KSparseGradientArguments:
     """The arguments that `weight_gradient` runs for these tensors, with their operation."""
     x_view, g_view = view(x, "X"), view(g, "G")

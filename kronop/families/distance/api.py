@@ -13,7 +13,6 @@ from kronop.args.device import target_of
 from kronop.args.frameworks import dims
 from kronop.core import prepared
 from kronop.core.calls import describe_output, epilogue_of, finish, operation_of, plain
-from kronop.core.prepared import Key
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.shared import Array, check_flag
 from kronop.errors import ArgumentError
@@ -234,17 +233,29 @@ def matrix_of(
     The regularization is added where m + diagonal = n.
     """
     key = ("distance", mode, x1 is x2, diagonal)
-    make = functools.partial(distance_arguments, x1, x2, mode=mode, out=out, diagonal=diagonal)
-    return _run(key, [x1, x2], bound, out, make)
+    return _run(
+        key,
+        [x1, x2],
+        bound,
+        out,
+        lambda values: distance_arguments(x1, x2, values, mode, out, diagonal),
+    )
 
 
 def product_of(x1: Any, x2: Any, v: Any, bound: Bound, out: Any = None) -> Any:
     """The product of a form and its values, as of `kernel_matmul`."""
-    make = functools.partial(product_arguments, x1, x2, v, out=out)
-    return _run(("kernel_matmul",), [x1, x2, v], bound, out, make)
+    return _run(
+        "kernel_matmul",
+        [x1, x2, v],
+        bound,
+        out,
+        lambda values: product_arguments(x1, x2, v, values, out),
+    )
 
 
-def _run(key: Key, operands: list[Any], bound: Bound, out: Any, make: Callable[..., Any]) -> Any:
+def _run(
+    key: object, operands: list[Any], bound: Bound, out: Any, make: Callable[[Bound], Any]
+) -> Any:
     """Runs the arguments that are made for these values, or repeats their launches."""
     if any(isinstance(item, np.ndarray) for item in (*bound.values, *bound.vectors)):
         # Here, so that a repeated call reads the converted arrays.
@@ -252,8 +263,8 @@ def _run(key: Key, operands: list[Any], bound: Bound, out: Any, make: Callable[.
         bound = in_memory(bound, MathInstruction.simt(points.element).element_accumulator, points)
     numbers = tuple(None if is_tensor(item) else item for item in bound.values)
     tensors = [*operands, *tensors_of(bound).values(), None, out]
-    result, lesson = prepared.repeat((*key, bound.form, numbers), 1.0, 0.0, tensors)
-    return finish(make(bound=bound), lesson) if result is None else result
+    result, lesson = prepared.repeat((key, bound.form, numbers), 1.0, 0.0, tensors)
+    return finish(make(bound), lesson) if result is None else result
 
 
 def distance_arguments(

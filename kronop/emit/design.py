@@ -70,6 +70,11 @@ class Instantiation:
     cuda_headers: bool = False
     cutlass_headers: bool = False
 
+    def __post_init__(self) -> None:
+        if not self.template:
+            stem = self.header.rpartition("/")[2].partition(".")[0]
+            object.__setattr__(self, "template", f"kronop::{stem}")
+
 
 def named(values: object, names: str, prefix: str = "k") -> tuple[tuple[str, Any], ...]:
     """Attributes as constants of a trait struct: "tile_m" is its `kTileM`."""

@@ -86,7 +86,7 @@ def _text(step: Step, made: Instantiation, target: Target) -> str:
             "",
             _ENTRY[backend].format(
                 entry=step.entry,
-                template=made.template or f"kronop::{Path(made.header).stem}",
+                template=made.template,
                 cluster=" __cluster_dims__(Step::kCluster)" if made.cluster > 1 else "",
             ),
         ]

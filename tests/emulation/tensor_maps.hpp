@@ -70,6 +70,8 @@ EMULATION_INLINE void for_each_of_box(const Map& map, unsigned char* shared, con
   const int line_bytes = map.line_bytes(), element = map.element(), lines = map.lines();
   const bool swizzled = line_bytes == 128;
   if (reinterpret_cast<std::size_t>(shared) % (swizzled ? 1024 : 128) != 0) std::abort();
+  // NOTE: a GPU stops with an illegal instruction (H200).
+  if (first.at[0] * element % 16 != 0) std::abort();
   check_pixel(map, first);
   const long long row_bytes = (map.extents[0] * map.strides[0] + granule - 1) / granule * granule;
   MapPlace place = first;

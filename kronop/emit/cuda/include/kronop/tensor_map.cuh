@@ -17,7 +17,8 @@ struct alignas(64) TensorMap {
   unsigned char bytes[128];
 };
 
-// Where a box or a column of pixels begins, in elements along each axis of the tensor.
+// Where a box or a column of pixels begins, in elements along each axis of the tensor: along the
+// first one after whole 16 bytes, which may be negative.
 template <int kAxes>
 struct BoxPlace {
   int at[kAxes];

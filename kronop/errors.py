@@ -113,10 +113,10 @@ class CompileError(KronopError, RuntimeError):
 def mismatch(subject: str, *, expected: object, got: object, hint: str) -> str:
     """An error message in kronop's form: what was expected, what was given, what to do.
 
-    What is given may be a whole array: no more of it is shown than a reader takes in.
+    What is given may be an array of many lines: no more of it is shown than a reader takes in.
     """
     given = str(got)
-    if len(given) > _MOST_SHOWN:
+    if "\n" in given and len(given) > _MOST_SHOWN:
         given = " ".join(given[:_MOST_SHOWN].split()) + " ..."
     return f"{subject}: expected {expected}, got {given}; {hint}"
 

@@ -16,7 +16,7 @@ from kronop.errors import ElementTypeError
 from kronop.families.kron.arguments import KronMatmulArguments
 from kronop.families.kron.description import Side
 from kronop.families.kron.operation import KronMatmulOperation
-from kronop.families.kron.shape_arguments import check_matrix
+from kronop.families.kron.shape_arguments import check_matrix, check_some
 from kronop.tensors import Tensor
 
 _NAMES = {Side.Right: "gemkm", Side.Left: "gekmm"}
@@ -181,4 +181,5 @@ def factors_of(factors: Any, side: Side) -> Sequence[Tensor]:
             got=type(factors).__name__,
             hint=f"the order is {_ORDER[side]}; wrap a single factor in a list",
         )
+    check_some(found)
     return found

@@ -24,6 +24,7 @@ def result_shape(
     Raises:
         ArgumentError: the shapes do not fit each other.
     """
+    check_some(factors)
     matrices = [check_matrix(shape, at) for at, shape in enumerate(factors)]
     right = side is Side.Right
     rows, columns = ([matrix[axis] for matrix in matrices] for axis in (0, 1))
@@ -41,6 +42,14 @@ def result_shape(
     if is_vector:
         return (*lead, made)
     return (*lead, x[-2], made) if right else (*lead, made, x[-1])
+
+
+def check_some(factors: Sequence[object]) -> None:
+    """Raises ArgumentError if there are no factors."""
+    if not factors:
+        raise ArgumentError(
+            "factors", expected="at least one factor", got="none", hint="list every factor"
+        )
 
 
 def check_matrix(shape: Shape, index: int) -> tuple[Any, Any]:

@@ -147,10 +147,6 @@ def result_shapes(
     Raises:
         ArgumentError: the shapes do not fit each other or the bits, or there are no factors.
     """
-    if not factors:
-        raise ArgumentError(
-            "factors", expected="at least one factor", got="none", hint="list every factor"
-        )
     *lead, columns = result_shape(x, factors, Side.Right, broadcast)
     check_bits(bits, columns, ArgumentError)
     return (*lead, columns * bits // 8), (*lead, 1)

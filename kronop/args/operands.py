@@ -36,12 +36,12 @@ class Operand:
     Attributes:
         name: of the argument, and in messages; "Z" and "Y" are the source and the result.
         axes: a letter for each of its own axes, behind leading dimensions: "mk".
-        like: the field of descriptions that says its type and layout, or these themselves; the one
-            of its name where empty.
+        like: the field of descriptions that says its type and layout; empty if that has the name of
+            the operand. Or the type and layout themselves.
         optional: may be None.
-        typed: only the type of that field counts, and its memory may have any strides.
+        typed: of that field only the type counts; the tensor may have any strides.
         each: it is a list, with a tensor for each item of this field of descriptions.
-        over: the axes that kernels read it along, where it repeats along some.
+        over: the axes along which kernels read it, if it repeats along some of them.
         of_tree: a visitor tree reads it in place of the family's kernels.
     """
 
@@ -92,7 +92,7 @@ class TakesOperands(TakesTrees):
     _placed: Mapping[str, Placed]
     _batch: Axes
     _same: Mapping[str, str] = MappingProxyType({})
-    _number: str = ""  # What follows names of operands for kernels, of one of several products.
+    _number: str = ""  # The end of the operands' names if this is one of several products: "[3]".
     _table: dict[str, Operand]
 
     def _accept(self, **given: Tensor) -> None:
@@ -121,8 +121,8 @@ class TakesOperands(TakesTrees):
 
     @property
     def slots(self) -> dict[str, int]:
-        """The position of each tensor in the order of `operands`, with what `_fit` added in front
-        of Z and Y; see `core.prepared`."""
+        """The position of each tensor among those of a repeated call (`core.prepared`): the order
+        of `operands`, with what `_fit` added in front of Z and Y."""
         inner = dict.fromkeys(
             name for name in (*self._named, *self._views) if name not in ("Z", "Y")
         )
@@ -174,7 +174,7 @@ class TakesOperands(TakesTrees):
     def _fit(self, views: dict[str, TensorView]) -> Ints:
         """The shape of Y, by the family's rule, which checks all shapes.
 
-        It may reshape views, and add some besides, with an entry in `_table`.
+        It may reshape views, and add views of further tensors, with an entry in `_table` for each.
         """
         raise NotImplementedError
 

@@ -25,8 +25,10 @@ import kronop
 from kronop import kernels
 from tests import support
 from tests.cuda import test_quantized_cuda as quantized
-from tests.families.distances import drawn, gradients, matrices
-from tests.families.distances import products as matrix_free
+from tests.families.distances import drawn
+from tests.families.distances import gradients_cases as gradients
+from tests.families.distances import matrices_cases as matrices
+from tests.families.distances import products_cases as matrix_free
 
 Case = Callable[[np.random.Generator], None]
 

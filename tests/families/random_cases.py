@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
 import zlib
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tests.families import gemm_cases, quantized_cases, tree_cases
-from tests.families.distances import gradients, matrices, products
+_HERE = Path(__file__).parent
+_END = "_cases.py"
 
-KINDS = {
-    "matrices": matrices.make,
-    "products": products.make,
-    "gradients": gradients.make,
-    "quantized": quantized_cases.make,
-    "gemm": gemm_cases.make,
-    "trees": tree_cases.make,
-}
+
+def _kinds() -> dict[str, Callable[[np.random.Generator], Any]]:
+    """What makes a case of each kind: the `make` of each file `KIND_cases.py` below this folder, so
+    that a new family adds a file and no line here."""
+    found = {}
+    for path in sorted(_HERE.rglob(f"*{_END}")):
+        if not path.name.startswith(("random_", "test_")):
+            name = ".".join((__package__, *path.relative_to(_HERE).with_suffix("").parts))
+            found[path.name.removesuffix(_END)] = importlib.import_module(name).make
+    return found
+
+
+KINDS = _kinds()
 
 
 def make(name: str) -> Any:

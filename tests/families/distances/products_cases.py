@@ -15,7 +15,8 @@ from kronop.families.distance import api
 from kronop.families.distance.form import Bound
 from kronop.families.distance.product_size import KernelMatmulSize
 from tests import support
-from tests.families.distances import drawn, matrices
+from tests.families.distances import drawn
+from tests.families.distances import matrices_cases as matrices
 
 _COLUMNS = (0, 1, 1, 2, 3, 5, 8, 16, 17, 33)
 # So many points on both sides that squared distances may come from products, and how many of

@@ -113,7 +113,8 @@ def strides(item: Placed, described: TensorDescription, device: Device) -> tuple
 
 
 def _turned(values: Ints) -> Ints:
-    """Those of panels (..., P, R, 32) for R lines of P pieces each: (..., R, P, 32)."""
+    """Extents or strides of panels (..., P, R, 32) in the order (..., R, P, 32): R lines of P
+    pieces each."""
     *lead, panels, rows, width = values
     return (*lead, rows, panels, width)
 

@@ -113,8 +113,13 @@ def product_of(
 
 
 def check_others(others: Mapping[str, Shape], shape: Shape, columns: Any, whole: int = 0) -> None:
-    """Raises ArgumentError unless a bias, Y and Z, as far as there are any, have shapes that fit a
-    result of a shape and so many columns, of which Z repeats `whole` dimensions only as a whole."""
+    """Raises ArgumentError unless a bias, Y and Z, as far as there are any, fit a result of this
+    shape and number of columns.
+
+    Args:
+        whole: how many of its last dimensions Z must have as the result has them; the others may
+            broadcast.
+    """
     if "bias" in others and others["bias"] != (columns,):
         raise shape_error("bias", f"({columns},): a number for each column", others["bias"])
     if "Y" in others and others["Y"] != shape:

@@ -26,10 +26,12 @@ _ARCH = "arch"
 
 
 def signature_of(kind: Kind) -> inspect.Signature:
-    """The signature of an operation's constructor: target, tile, and the description's fields."""
+    """The signature of an operation's constructor: target, tile, and the description's fields, of
+    which some may come first."""
     public = _PUBLIC_NAMES | {**kind.names}
     none = inspect.Parameter.empty
-    defaults = {"target": none, "tile_description": none} | {
+    first = (*kind.ahead, "target", "tile_description")
+    defaults = dict.fromkeys(first, none) | {
         public.get(item.name, item.name): none if item.default is MISSING else item.default
         for item in fields(kind.description.get())
         if item.name not in _OF_MATH
@@ -43,10 +45,12 @@ def arguments_of(
     operation: type, described: tuple[Any, ...], by_name: Mapping[str, Any]
 ) -> dict[str, Any]:
     """An operation's constructor arguments by their public names; `arch` is the target too."""
-    if _ARCH in by_name and not described and "target" not in by_name:
+    signature = inspect.signature(operation)
+    names = [*signature.parameters][: len(described)]
+    if _ARCH in by_name and "target" not in (*names, *by_name):
         by_name = {"target" if name == _ARCH else name: it for name, it in by_name.items()}
     try:
-        return inspect.signature(operation).bind(*described, **by_name).arguments
+        return signature.bind(*described, **by_name).arguments
     except TypeError as error:
         raise TypeError(f"{operation.__name__}: {error}") from None
 

@@ -38,6 +38,7 @@ class Kind:
         operation: the class of its operations; None if it is named like the description.
         names: what operations call a field of descriptions, where that is another name.
         argument_names: what arguments call Z and Y, likewise.
+        ahead: the fields of descriptions that operations take before the target.
         visits: whether its own kernels take visitor trees; else a pass over their sums does.
     """
 
@@ -51,6 +52,7 @@ class Kind:
     operation: Later | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     argument_names: Mapping[str, str] = field(default_factory=dict)
+    ahead: tuple[str, ...] = ()
     visits: bool = False
 
     @property

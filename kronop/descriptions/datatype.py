@@ -87,7 +87,22 @@ def result_type(element: DataType) -> DataType:
     return int32 if element == int8 else element
 
 
-class Layout(enum.Enum):
+class AnyLayout(enum.Enum):
+    """A base of layouts: those below, and those that families declare for tensors of their own.
+
+    Of a family's, the last axis is contiguous.
+    """
+
+    def __repr__(self) -> str:
+        return f"kronop.{self.name}"
+
+    @property
+    def elements(self) -> tuple[DataType, ...]:
+        """The element types that tensors of this layout may have."""
+        return tuple(TENSOR_TYPES.values())
+
+
+class Layout(AnyLayout):
     """Which index of a matrix is contiguous in memory.
 
     RowMajor: the last one, as in NumPy's order "C"; ColumnMajor: the one before it, as in "F".
@@ -102,15 +117,12 @@ class Layout(enum.Enum):
     RowMajor = "row-major"
     ColumnMajor = "column-major"
 
-    def __repr__(self) -> str:
-        return f"kronop.{self.name}"
-
 
 RowMajor = Layout.RowMajor
 ColumnMajor = Layout.ColumnMajor
 
 
-class InterleavedLayout(enum.Enum):
+class InterleavedLayout(AnyLayout):
     """How a matrix of int8, or one of its products, lies in memory as panels of 32 rows or columns.
 
     A panel of ColumnMajorInterleaved32 has 32 columns and is as high as the matrix; the 32 elements
@@ -133,12 +145,12 @@ class InterleavedLayout(enum.Enum):
     ColumnMajorInterleaved32 = "panels of 32 columns"
     RowMajorInterleaved32 = "panels of 32 rows"
 
-    def __repr__(self) -> str:
-        return f"kronop.{self.name}"
+    @property
+    def elements(self) -> tuple[DataType, ...]:
+        return INTERLEAVED_TYPES
 
 
 ColumnMajorInterleaved32 = InterleavedLayout.ColumnMajorInterleaved32
 RowMajorInterleaved32 = InterleavedLayout.RowMajorInterleaved32
 # Rows or columns of a panel; types of operands and results that are interleaved.
 INTERLEAVE, INTERLEAVED_TYPES = 32, (int8, int32)
-AnyLayout = Layout | InterleavedLayout

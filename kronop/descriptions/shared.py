@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, TypeVar
 
 from kronop.descriptions.activation import Activation
-from kronop.descriptions.datatype import FLOAT8, DataType
+from kronop.descriptions.datatype import FLOAT8, AnyLayout, DataType, Layout
 from kronop.descriptions.epilogue import Epilogue, check_accumulator
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.shaped import Shaped
@@ -32,7 +32,7 @@ def check_operands(
     trees: bool = False,
     schedules: bool = False,
     half_sums: bool = False,
-    interleaved: bool = False,
+    layouts: tuple[type[AnyLayout], ...] = (Layout,),
 ) -> None:
     """Checks that all types of a description agree: those of the operands with the math
     instruction, and that of Y with the epilogue.
@@ -44,7 +44,7 @@ def check_operands(
         trees: whether the epilogue may be a visitor tree.
         schedules: whether a tile may have clusters and schedules.
         half_sums: whether sums may be of float16.
-        interleaved: whether tensors may be interleaved.
+        layouts: the classes of their layouts.
 
     Raises:
         ElementTypeError: an argument has the wrong class.
@@ -57,8 +57,7 @@ def check_operands(
         _refuse_trees(epilogue)
     if not schedules:
         _refuse_schedules(what.tile)
-    if not interleaved:
-        _refuse_interleaved({**inputs, called: output})
+    _check_layouts({**inputs, called: output}, layouts)
     if epilogue.epilogue_vector_length > output.alignment:
         raise DescriptionError(
             "epilogue_vector_length",
@@ -129,15 +128,17 @@ def _refuse_schedules(tile: TileDescription | None) -> None:
         )
 
 
-def _refuse_interleaved(tensors: Mapping[str, TensorDescription]) -> None:
+def _check_layouts(
+    tensors: Mapping[str, TensorDescription], layouts: tuple[type[AnyLayout], ...]
+) -> None:
     for name, item in tensors.items():
-        if item.interleaved:
+        if not isinstance(item.layout, layouts):
             raise DescriptionError(
                 f"layout of {name}",
-                expected="kronop.RowMajor or kronop.ColumnMajor",
+                expected=" or ".join(map(repr, layouts[0])),
                 got=repr(item.layout),
                 hint="only matrix products (kronop.GemmOperationUniversal) take interleaved"
-                " tensors",
+                " matrices, and only convolutions (kronop.Conv2dOperation) tensors of images",
             )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kronop.descriptions.datatype import (
-    INTERLEAVED_TYPES,
     TENSOR_TYPES,
     AnyLayout,
     DataType,
@@ -74,13 +73,15 @@ class TensorDescription:
         return isinstance(self.layout, InterleavedLayout)
 
     def _check_layout(self) -> None:
-        names = ["kronop.RowMajor", "kronop.ColumnMajor"]
-        if self.element in INTERLEAVED_TYPES:
-            names += map(repr, InterleavedLayout)
-        if not isinstance(self.layout, AnyLayout) or repr(self.layout) not in names:
-            raise DescriptionError(
-                f"layout of {self.element.name}",
-                expected=f"one of {', '.join(names)}",
-                got=repr(self.layout),
-                hint="interleaved are operands of products of int8, and their results",
-            )
+        layouts = [*Layout, *InterleavedLayout]
+        if isinstance(self.layout, AnyLayout):
+            if self.element in self.layout.elements:
+                return
+            layouts += type(self.layout)
+        taking = [item for item in dict.fromkeys(layouts) if self.element in item.elements]
+        raise DescriptionError(
+            f"layout of {self.element.name}",
+            expected=f"one of {', '.join(map(repr, taking))}",
+            got=repr(self.layout),
+            hint="interleaved are operands of products of int8, and their results",
+        )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kronop.descriptions.datatype import float32, tfloat32
+from kronop.descriptions.datatype import InterleavedLayout, Layout, float32, tfloat32
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.numeric import finish, finish_visitor, widen
 from kronop.descriptions.scalars import EpilogueArguments
@@ -84,7 +84,7 @@ class GemmDescription(OfProducts):
             trees=True,
             schedules=True,
             half_sums=True,
-            interleaved=True,
+            layouts=(Layout, InterleavedLayout),
         )
         check_flag("visitor", self.visitor)
         panels.check_layouts({"A": self.A, "B": self.B, "C": self.Y}, visitor=self.visitor)

@@ -1,0 +1,53 @@
+"""The declaration of the family of convolutions."""
+
+from __future__ import annotations
+
+from kronop.core.family import Family, Kind
+from kronop.emit.emitter import Emitter
+from kronop.families.conv2d.size import Conv2dSize
+from kronop.late import Later
+
+_HERE = __package__
+# The default multiply-add for each backend.
+_MATH = {
+    backend: Later(f"kronop.emit.{backend}.default_math", name)
+    for backend, name in (("cuda", "tensor_cores_where_faster"), ("x86", "tiles"))
+}
+_WORDS = Later(f"{_HERE}.vocabulary", "Operator")
+
+CONV2D = Kind(
+    name="convolutions",
+    description=Later(f"{_HERE}.description", "Conv2dDescription"),
+    operation=Later(f"{_HERE}.operation", "Conv2dOperation"),
+    arguments=Later(f"{_HERE}.arguments", "Conv2dArguments"),
+    emitters={name: Emitter(f"{_HERE}.{name}.choice", math) for name, math in _MATH.items()},
+    inputs=("A", "B"),
+    names={"Y": "C"},
+    argument_names={"Z": "C", "Y": "D"},
+    size=Conv2dSize,
+    visits=True,
+    ahead=("conv_kind", "iterator_algorithm"),
+)
+FAMILY = Family(
+    name="conv2d",
+    kinds=(CONV2D,),
+    bases=("gemm",),
+    exports={
+        "Conv2dArguments": f"{_HERE}.arguments",
+        "Conv2dDescription": f"{_HERE}.description",
+        "Conv2dOperation": f"{_HERE}.operation",
+        **dict.fromkeys(
+            (
+                "StridedDgradIdentitySwizzle1",
+                "StridedDgradIdentitySwizzle4",
+                "Tensor4DCoord",
+                "TensorC32RSK32",
+                "TensorLayout",
+                "TensorNC32HW32",
+                "TensorNHWC",
+            ),
+            f"{_HERE}.vocabulary",
+        ),
+        "conv": f"{_HERE}.public_api",
+    },
+)

@@ -104,12 +104,6 @@ Sum* partial_sums(const Parameters& p, index_t problem, index_t slice, index_t m
   return reinterpret_cast<Sum*>(first) + ((problem * p.slices + slice) * p.m + m) * p.pitch;
 }
 
-// The scratch memory of a share.
-template <class Parameters>
-char* scratch_of(const Parameters& p, index_t share) {
-  return static_cast<char*>(p.workspace) + share * p.scratch_bytes;
-}
-
 // Computes items, one after the other, from what Feed packs.
 template <class Step, class Feed, class Parameters>
 class Worker {
@@ -247,14 +241,12 @@ void add_slices(const Parameters& p, index_t problem, index_t m) {
   }
 }
 
-// Computes a problem; a worker's feed is made from `operands` and the end of its scratch memory.
-template <class Step, class Feed, class Operands, class Parameters>
-int run_fed(const Operands& operands, const Parameters& p, bool alone) {
+// Computes a problem; make(scratch) is a worker.
+template <class Step, class Parameters, class Make>
+int run_workers(const Parameters& p, bool alone, const Make& make) {
   const Items<Parameters> items{p};
   share_out(items.count(), p.threads, alone, [&](index_t share, index_t first, index_t end) {
-    char* scratch = scratch_of(p, share);
-    const Feed feed(operands, scratch + p.scratch_bytes);
-    Worker<Step, Feed, Parameters> worker(p, feed, scratch);
+    auto worker = make(static_cast<char*>(p.workspace) + share * p.scratch_bytes);
     for (index_t index = first; index < end; ++index) worker.run(items.at(index));
   });
   if (p.slices > 1) {
@@ -271,6 +263,14 @@ int run_fed(const Operands& operands, const Parameters& p, bool alone) {
     join_parts<VisitorResults<Step, Parameters>>(p, items.problems(), alone);
   }
   return 0;
+}
+
+// The same by what Feed packs, which is made from `operands` and the end of a share's scratch.
+template <class Step, class Feed, class Operands, class Parameters>
+int run_fed(const Operands& operands, const Parameters& p, bool alone) {
+  return run_workers<Step>(p, alone, [&](char* scratch) {
+    return Worker<Step, Feed, Parameters>(p, Feed(operands, scratch + p.scratch_bytes), scratch);
+  });
 }
 
 template <class Step, class Parameters>

@@ -6,6 +6,33 @@
 
 namespace kronop::gemm {
 
+// What indices add to the offset and to the coordinates of an element.
+struct Position {
+  index_t offset, u, v;
+};
+
+// Whether there is an element, and its offset.
+struct Spot {
+  bool exists;
+  index_t offset;
+};
+
+// Whether a coordinate is a multiple of `every`, by which it is divided.
+KRONOP_INLINE bool divide(index_t& coordinate, index_t every) {
+  if (every == 1) return true;
+  const index_t quotient = coordinate / every, rest = coordinate - quotient * every;
+  coordinate = quotient;
+  return rest == 0;
+}
+
+// The element of a row and a column.
+KRONOP_INLINE Spot find(const Gathering& g, const Position& a, const Position& b) {
+  index_t u = g.first[0] + a.u + b.u, v = g.first[1] + a.v + b.v;
+  if (u < 0 || v < 0 || !divide(u, g.every[0]) || !divide(v, g.every[1])) return {false, 0};
+  if (u >= g.extents[0] || v >= g.extents[1]) return {false, 0};
+  return {true, a.offset + b.offset + u * g.strides[0] + v * g.strides[1]};
+}
+
 // Iterates over the values of an index without divisions.
 class Walk {
  public:
@@ -15,9 +42,7 @@ class Walk {
     for (int i = 0; i < 3; ++i) add(i, at_[i]);
   }
 
-  index_t offset() const { return offset_; }
-  index_t u() const { return u_; }
-  index_t v() const { return v_; }
+  const Position& position() const { return position_; }
   index_t last_digit() const { return at_[2]; }
   // How many values, from this one on, are step() apart and in one row of pixels.
   index_t run() const { return is_run(d_) ? d_.extents[2] - at_[2] : 1; }
@@ -40,13 +65,14 @@ class Walk {
 
  private:
   KRONOP_INLINE void add(int digit, index_t count) {
-    offset_ += count * d_.steps[digit];
-    u_ += count * d_.u[digit];
-    v_ += count * d_.v[digit];
+    position_.offset += count * d_.steps[digit];
+    position_.u += count * d_.u[digit];
+    position_.v += count * d_.v[digit];
   }
 
   const Digits& d_;
-  index_t at_[3], offset_ = 0, u_ = 0, v_ = 0;
+  index_t at_[3];
+  Position position_{};
 };
 
 // Parts of a slab outside which a panel is 0, in order.
@@ -147,11 +173,6 @@ class Gatherer {
  private:
   static constexpr int kMostClasses = 16;
 
-  struct Spot {
-    bool exists;
-    index_t offset;
-  };
-
   // Copies `width` elements of a line from `inner` on, with zeros up to `whole`; a line that is
   // null is 0.
   KRONOP_INLINE void copy_line(const Element* from, const Walk* line, Walk inner, index_t width,
@@ -177,39 +198,27 @@ class Gatherer {
   // A run that is longer than a pixel may begin or end outside the image.
   KRONOP_INLINE void copy_pixels(const Element* from, const Walk& line, const Walk& inner,
                                  index_t count, Element* to) const {
-    const index_t v = g_.first[1] + line.v() + inner.v();
-    const index_t begin = greater(0, -v * inner.pixel() - inner.last_digit());
-    const index_t end = lesser(count, (g_.extents[1] - v) * inner.pixel() - inner.last_digit());
-    const index_t u = g_.first[0] + line.u() + inner.u();
-    index_t row = u;
-    if (end <= begin || u < 0 || !divide(row, g_.every[0]) || row >= g_.extents[0])
+    const Position &a = line.position(), &b = inner.position();
+    index_t u = g_.first[0] + a.u + b.u;
+    const index_t v = g_.first[1] + a.v + b.v, pixel = inner.pixel(), done = inner.last_digit();
+    const index_t begin = greater(0, -v * pixel - done);
+    const index_t end = lesser(count, (g_.extents[1] - v) * pixel - done);
+    if (end <= begin || u < 0 || !divide(u, g_.every[0]) || u >= g_.extents[0])
       return fill(to, count);
     fill(to, begin);
-    const index_t offset =
-        line.offset() + inner.offset() + row * g_.strides[0] + v * g_.strides[1];
+    const index_t offset = a.offset + b.offset + u * g_.strides[0] + v * g_.strides[1];
     copy(from + offset + begin, 1, end - begin, to + begin);
     fill(to + end, count - end);
   }
 
-  // The element at the place of two indices.
   KRONOP_INLINE Spot at(const Walk& a, const Walk& b) const {
-    index_t u = g_.first[0] + a.u() + b.u(), v = g_.first[1] + a.v() + b.v();
-    if (u < 0 || v < 0 || !divide(u, g_.every[0]) || !divide(v, g_.every[1])) return {false, 0};
-    if (u >= g_.extents[0] || v >= g_.extents[1]) return {false, 0};
-    return {true, a.offset() + b.offset() + u * g_.strides[0] + v * g_.strides[1]};
-  }
-
-  // Whether a coordinate is a multiple of `every`, by which it is divided.
-  KRONOP_INLINE static bool divide(index_t& coordinate, index_t every) {
-    if (every == 1) return true;
-    const index_t quotient = coordinate / every, rest = coordinate - quotient * every;
-    coordinate = quotient;
-    return rest == 0;
+    return find(g_, a.position(), b.position());
   }
 
   // Lines of one class have elements at the same places of a slab, but for the borders.
   index_t class_of(const Walk& line) const {
-    return line.u() % g_.every[0] * g_.every[1] + line.v() % g_.every[1];
+    const Position& at = line.position();
+    return at.u % g_.every[0] * g_.every[1] + at.v % g_.every[1];
   }
 
   KRONOP_INLINE static void copy(const Element* from, index_t step, index_t count, Element* to) {

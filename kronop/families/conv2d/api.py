@@ -25,7 +25,7 @@ from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.conv2d.arguments import Conv2dArguments
 from kronop.families.conv2d.geometry import Extents, Geometry, Padding, Shape
 from kronop.families.conv2d.operation import Conv2dOperation
-from kronop.families.conv2d.size import Conv2dSize
+from kronop.families.conv2d.size import Conv2dSize, shapes_of
 from kronop.families.conv2d.vocabulary import Operator, TensorNHWC
 from kronop.tensors import Tensor
 
@@ -193,35 +193,40 @@ def _arguments(
 ) -> Conv2dArguments:
     """The arguments of a convolution of A and B, and maybe a result, by their names."""
     (a_name, a), (b_name, b), (_, out) = given.items()
-    operands = {a_name: _channels_last(a, a_name), b_name: _channels_last(b, b_name)}
-    (first, A), (_, B) = (_described(item, name) for name, item in operands.items())
     D = None if out is None else _channels_last(out, "out")
-    columns = {
-        Operator.fprop: size.k,
-        Operator.dgrad: size.c,
-        Operator.wgrad: size.channels,
-    }[kind]
-    result = describe_output(
-        first.element, columns, None, D, {"Z": "C", "Y": "out"}, _DIFFERENTIABLE
-    )
-    alignment = math.gcd(columns, 16 // result.element.bytes) if D is None else _aligned(D)
-    C = TensorDescription(result.element, TensorNHWC, alignment)
-    operation = operation_of(
-        Conv2dOperation,
-        target_of(first),
-        *(kind, None, A, B, C, None, epilogue_of(first.element, C, activation)),
-    )
-    a, b = operands.values()
-    return Conv2dArguments(operation, size, a, b, D=D, bias=bias)
+    a, b = _channels_last(a, a_name), _channels_last(b, b_name)
+    return arguments_of(kind, a, b, size, bias, activation, D, (a_name, b_name))
+
+
+def arguments_of(
+    kind: Operator,
+    a: Tensor,
+    b: Tensor,
+    size: Conv2dSize,
+    bias: Tensor = None,
+    activation: str | None = None,
+    out: Tensor = None,
+    called: Sequence[str] = ("A", "B"),
+) -> Conv2dArguments:
+    """The arguments of a convolution of tensors in shapes with the channels last, with their
+    operation; `called` are the names of the operands."""
+    (first, A), (_, B) = (_described(*item) for item in zip((a, b), called, strict=True))
+    columns = shapes_of(size)[kind.tensors[2]][-1]
+    names = {"Z": "C", "Y": "out"}
+    result = describe_output(first.element, columns, None, out, names, _DIFFERENTIABLE).element
+    alignment = math.gcd(columns, 16 // result.bytes)
+    if out is not None:
+        alignment = _described(out, "out")[1].alignment
+    C = TensorDescription(result, TensorNHWC, alignment)
+    epilogue = epilogue_of(first.element, C, activation)
+    words = (kind, None, A, B, C, None, epilogue)
+    operation = operation_of(Conv2dOperation, target_of(first), *words)
+    return Conv2dArguments(operation, size, a, b, D=out, bias=bias)
 
 
 def _described(tensor: Tensor, name: str) -> tuple[TensorView, TensorDescription]:
     item = operand_of(tensor, name, _DIFFERENTIABLE)
     return item, TensorDescription(item.element, TensorNHWC, alignment_of(item, TensorNHWC))
-
-
-def _aligned(tensor: Tensor) -> int:
-    return alignment_of(operand_of(tensor, "out", _DIFFERENTIABLE), TensorNHWC)
 
 
 def _channels_last(tensor: Tensor, name: str) -> Tensor:

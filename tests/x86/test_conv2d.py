@@ -151,6 +151,7 @@ _DEPTHWISE = (
 def test_depthwise(element: kronop.DataType, kind: Operator) -> None:
     what = _description(element, kind)
     for at, size in enumerate(_DEPTHWISE):
-        (plan,) = choice.plans(what, _HERE, 1, size)
-        assert isinstance(plan.steps[0].design, HostDepthwise)
+        plans = choice.plans(what, _HERE, 99, size)
+        (plan,) = [it for it in plans if isinstance(it.steps[0].design, HostDepthwise)]
+        assert plan is plans[0] or size.c < 16  # Vectors of few channels are not full.
         _check(plan, what, size, added=at % 2 == 1)

@@ -99,24 +99,32 @@ class DepthwiseWorker {
   // The sums of kRows rows from the i-th one of the item on.
   void channels(const gemm::Item& item, index_t i, index_t depth, bool joins, bool is_last) {
     const index_t panels = parts(item.columns, kPanel);
-    const bool is_contiguous = p_.a_column == 1;
     alignas(64) Sum own[kTile];
     for (index_t panel = 0; panel < panels; ++panel) {
       const index_t j = panel * kPanel, columns = lesser(item.columns - j, kPanel);
       Sum* sums = joins || !is_last ? sums_ + (i / kRows * panels + panel) * kTile : own;
-      if (columns == kPanel && is_contiguous) {
+      if (p_.a_column != 1 || item.columns < kWidth) {
+        one_by_one(j, columns, item.columns, depth, sums, joins);
+      } else if (columns == kPanel) {
         multiply<Step::kVectors>(j, item.columns, depth, sums, joins);
       } else {
-        for (index_t c = 0; c < columns; c += kWidth) {
-          const index_t count = is_contiguous ? lesser(columns - c, kWidth) : 1;
-          if (count == kWidth) {
-            multiply<1>(j + c, item.columns, depth, sums + c, joins);
-          } else {
-            few(j + c, lesser(columns - c, kWidth), item.columns, depth, sums + c, joins);
-          }
-        }
+        vectors(j, columns, item.columns, depth, sums, joins, is_last);
       }
       if (is_last) finish(item, i, j, columns, sums);
+    }
+  }
+
+  // Vectors of fewer channels than a panel has. The last vector ends at the last channel.
+  void vectors(index_t j, index_t columns, index_t pitch, index_t depth, Sum* sums, bool joins,
+               bool is_last) const {
+    for (index_t c = 0; c < columns; c += kWidth) {
+      const index_t before = c + kWidth > columns ? c + kWidth - columns : 0;
+      multiply<1>(j + c - before, pitch, depth, sums + c, joins);
+      if (before == 0 || !is_last) continue;
+      for (int r = 0; r < kRows; ++r) {
+        Sum* to = sums + r * kPanel + c;
+        __builtin_memmove(to, to + before, (kWidth - before) * sizeof(Sum));
+      }
     }
   }
 
@@ -162,8 +170,9 @@ class DepthwiseWorker {
     }
   }
 
-  // Fewer channels than vectors have, or channels that are not contiguous.
-  void few(index_t j, index_t count, index_t pitch, index_t depth, Sum* to, bool joins) const {
+  // Fewer channels than a vector has, or channels that are not contiguous.
+  void one_by_one(index_t j, index_t count, index_t pitch, index_t depth, Sum* to,
+                  bool joins) const {
     for (int r = 0; r < kRows; ++r, to += kPanel) {
       for (index_t c = 0; c < count; ++c) {
         Sum sum = joins ? to[c] : Sum(0);

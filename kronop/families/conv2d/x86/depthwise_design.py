@@ -19,8 +19,9 @@ from kronop.families.gemm.x86.design import HostGemm
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# Cycles to find an element of a row; and, for a vector of results, the epilogue.
-_FIND, _FINISH = 1.0, 8.0
+# Cycles to find the channels of a pixel; for a product of one channel; and, for a vector of results,
+# the epilogue.
+_FIND, _ALONE, _FINISH = 1.0, 4.0, 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +84,8 @@ class HostDepthwise(HostGemm):
     def seconds(self, size: Any, target: Target) -> float:
         """Modelled time of one thread for a problem of that size."""
         m, n, k = self._extents(size)
-        loads = 2 * k + k / self.rows
-        cycles = -(-n // self.width) * (loads / 2 + _FINISH) + k * _FIND
+        vectors, alone = (-(-n // self.width), 0) if n >= self.width else (0, n)
+        cycles = vectors * (k + k / self.rows / 2 + _FINISH) + alone * k * _ALONE + k * _FIND
         return m * cycles / planning.core_of(target).hertz
 
     def launches(self, problem: Any, target: Target) -> tuple[Launch, ...]:

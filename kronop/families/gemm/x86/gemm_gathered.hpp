@@ -20,7 +20,9 @@ struct Spot {
 // Whether a coordinate is a multiple of `every`, by which it is divided.
 KRONOP_INLINE bool divide(index_t& coordinate, index_t every) {
   if (every == 1) return true;
-  const index_t quotient = coordinate / every, rest = coordinate - quotient * every;
+  // Strides are mostly 2, and divisions take many cycles.
+  const index_t quotient = every == 2 ? coordinate / 2 : coordinate / every;
+  const index_t rest = coordinate - quotient * every;
   coordinate = quotient;
   return rest == 0;
 }

@@ -12,6 +12,7 @@ import pytest
 
 import kronop
 from kronop.descriptions.datatype import (
+    FLOAT8,
     DataType,
     bfloat16,
     float8_e4m3fn,
@@ -77,7 +78,7 @@ _MATH = {
 def _tile(math: MathInstruction) -> kronop.TileDescription:
     if math.opcode_class is OpClass.Simt:
         return kronop.TileDescription([32, 32, 16], 2, [2, 1, 1], math)
-    depth = 64 // min(math.element_a.bytes, 4)
+    depth = 32 if math.element_a in FLOAT8 else 64 // min(math.element_a.bytes, 4)
     return kronop.TileDescription([64, 64, depth], 3, [2, 2, 1], math)
 
 

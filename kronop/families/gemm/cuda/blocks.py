@@ -161,16 +161,12 @@ class GemmBlocks(GemmDesign):
         )
         return sum(0 if across else count * of.place_bytes for count, across, of in sides)
 
-    @property
-    def instructions_of_places(self) -> float:
-        """Instructions of a thread that finds the places of gathered elements, for a contracted
-        index of a slab."""
+    def instructions_of_places(self, units: tuple[int, int]) -> float:
+        """Instructions of threads that find the places of gathered elements, for a contracted index
+        of a slab, in units of so many elements of A and of B."""
         if not self.is_gathered:
             return 0.0
-        sides = (
-            (self.tile_m, self.across_a, self.vector_a),
-            (self.tile_n, self.across_b, self.vector_b),
-        )
+        sides = zip((self.tile_m, self.tile_n), (self.across_a, self.across_b), units, strict=True)
         return sum(rows / unit * _OF_PLACE[across] for rows, across, unit in sides)
 
     @property

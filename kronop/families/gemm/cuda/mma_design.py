@@ -138,13 +138,21 @@ class GemmMma(GemmBlocks):
         return vector * self.source.bytes >= _LEAST_COPY
 
     @property
+    def _units(self) -> tuple[int, int]:
+        """Elements of A and of B that are copied at once."""
+        unit_a, unit_b = (
+            vector if self._copies(vector) else 1 for vector in (self.vector_a, self.vector_b)
+        )
+        return unit_a, unit_b
+
+    @property
     def cycles_of_copies(self) -> float:
         sides = ((self.tile_m, self.vector_a), (self.tile_n, self.vector_b))
         cycles = sum(
             rows * (_CYCLES_OF_COPY / vector if self._copies(vector) else _CYCLES_OF_HELD)
             for rows, vector in sides
         )
-        return (cycles + self.instructions_of_places) / ISSUED
+        return (cycles + self.instructions_of_places(self._units)) / ISSUED
 
     @property
     def slowing(self) -> float:
@@ -218,9 +226,7 @@ class GemmMma(GemmBlocks):
             )
         if self.stages < 2:
             return Status.reject("1 stage: copies need another one while a slab is multiplied")
-        vectors = (self.vector_a, self.vector_b)
-        unit_a, unit_b = (vector if self._copies(vector) else 1 for vector in vectors)
-        return self.status_of_copies((unit_a, unit_b))
+        return self.status_of_copies(self._units)
 
     @property
     def _across(self) -> tuple[bool, bool]:

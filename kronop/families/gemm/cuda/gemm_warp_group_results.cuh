@@ -28,6 +28,8 @@ struct WarpGroupStep : Decided {
                                    detail::same<typename Decided::Input, float_e5m2_t>;
   static constexpr int kPlaneBytes = (Decided::kTileM + Decided::kTileN) * kLineBytes;
   static constexpr int kStageBytes = kPlanes * kPlaneBytes;
+  // Columns of B that each block of a cluster brings.
+  static constexpr int kShare = Decided::kTileN / Decided::kCluster;
   // Results in a line of shared memory, and lines that a team stores at once.
   static constexpr int kResults = kLineBytes / int(sizeof(typename Decided::Output));
   static constexpr int kPiece = kResults * Decided::kLines;
@@ -56,6 +58,16 @@ KRONOP_INLINE unsigned char* place_in_lines(unsigned char* lines, int row, int c
   const int byte = column % Step::kResults * int(sizeof(typename Step::Output));
   return lines + column / Step::kResults * kBlock + row * kLineBytes +
          ((byte / 16 ^ row % 8) * 16 + byte % 16);
+}
+
+// The row of C and D in memory that has row m of a product: another one where a member says so.
+template <class Member>
+KRONOP_INLINE long long row_in_memory(const Member& p, long long m) {
+  if constexpr (requires { p.row_in_memory(m); }) {
+    return p.row_in_memory(m);
+  } else {
+    return m;
+  }
 }
 
 // Stores a team's sums: the epilogue is applied in registers, and results go through shared memory,
@@ -143,9 +155,10 @@ class WarpGroupResults {
     const long long left = p.n - n - first - column, down = p.m - m - row;
     const int columns = int(left < Step::kTileN ? left : Step::kTileN),
               rows = int(down < 9 ? down : 9);
-    const Operand<kSource> source(p.z, problem * p.z_batch, m + row, n + first + column, p.z_row,
+    const long long own = row_in_memory(p, m + row), apart = row_in_memory(p, m + row + 8) - own;
+    const Operand<kSource> source(p.z, problem * p.z_batch, own, apart, n + first + column, p.z_row,
                                   p.z_column);
-    const Operand<kBias> bias(p.bias, 0, m + row, n + first + column, p.bias_row, p.bias_column);
+    const Operand<kBias> bias(p.bias, 0, own, apart, n + first + column, p.bias_row, p.bias_column);
     Pair sources[2][4], biases[2][4];
     source.load(sources[0], 0, rows, columns);
     bias.load(biases[0], 0, rows, columns);
@@ -199,12 +212,13 @@ class WarpGroupResults {
   template <Reads kReads>
   struct Operand {
     const Output *start, *own;
-    long long row, column;
+    long long down, column;
 
-    KRONOP_INLINE Operand(const void* from, long long offset, long long m, long long n,
-                          long long row, long long column)
+    // Row `m` and the one `apart` rows below.
+    KRONOP_INLINE Operand(const void* from, long long offset, long long m, long long apart,
+                          long long n, long long row, long long column)
         : start(static_cast<const Output*>(from) + offset), own(start + m * row + n * column),
-          row(row), column(column) {}
+          down(apart * row), column(column) {}
 
     // Loads rows 0 and 8 and 16 columns from `at` on. For results that are out of bounds, any valid
     // element is loaded: conditions would serialise the loads.
@@ -219,10 +233,10 @@ class WarpGroupResults {
       } else if constexpr (kReads == Reads::kAny) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const int along = at + i / 2 * 8, down = i % 2 * 8;
-          const bool first = rows > down && columns > along,
-                     second = rows > down && columns > along + 1;
-          const Output* const from = own + down * row + along * column;
+          const int along = at + i / 2 * 8, below = i % 2 * 8;
+          const bool first = rows > below && columns > along,
+                     second = rows > below && columns > along + 1;
+          const Output* const from = own + i % 2 * down + along * column;
           pairs[i].data[0] = *(first ? from : start);
           pairs[i].data[1] = *(second ? from + column : start);
         }
@@ -233,9 +247,15 @@ class WarpGroupResults {
   template <class Member>
   KRONOP_INLINE void store_lines(const Member& p, long long m, long long n, int problem) const {
 #pragma unroll
-    for (int line = 0; line < Step::kLines; ++line)
-      store_box(own_ + line * kBlock, p.y_map,
-                BoxPlace{int(n) + line * Step::kResults, int(m), problem});
+    for (int line = 0; line < Step::kLines; ++line) {
+      const void* const from = own_ + line * kBlock;
+      const int column = int(n) + line * Step::kResults;
+      if constexpr (requires { p.store_rows(from, column, m); }) {
+        p.store_rows(from, column, m);
+      } else {
+        store_box(from, p.y_map, BoxPlace{column, int(m), problem});
+      }
+    }
     commit_stores();
   }
 
@@ -248,7 +268,7 @@ class WarpGroupResults {
       const int row = by_rows ? i / Step::kPiece : i % 64,
                 column = by_rows ? i % Step::kPiece : i / 64;
       if (m + row < p.m && n + column < p.n) {
-        to[(m + row) * p.y_row + (n + column) * p.y_column] =
+        to[row_in_memory(p, m + row) * p.y_row + (n + column) * p.y_column] =
             *reinterpret_cast<const Output*>(place(row, column));
       }
     }

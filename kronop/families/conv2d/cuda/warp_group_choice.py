@@ -10,9 +10,11 @@ from kronop.descriptions.datatype import ColumnMajor, RowMajor
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import VisitorEpilogue
+from kronop.emit.plan import Step
 from kronop.families.conv2d.cuda.warp_group_design import PHASES, Conv2dWarpGroup
 from kronop.families.conv2d.cuda.warp_group_slices import Conv2dAddSlices, Conv2dSlices
 from kronop.families.conv2d.description import Conv2dDescription
+from kronop.families.conv2d.floors import convolution_step
 from kronop.families.conv2d.vocabulary import Operator, StrideSupport
 from kronop.families.gemm.cuda import warp_group_choice
 from kronop.families.gemm.description import GemmDescription
@@ -97,3 +99,19 @@ def _product(what: Conv2dDescription) -> GemmDescription:
         epilogue=what.epilogue,
         visitor=isinstance(what.epilogue, VisitorEpilogue),
     )
+
+
+def steps(what: Conv2dDescription, target: Target, found: AnyConv2d) -> tuple[Step, ...]:
+    """The steps of a plan: the product, then what adds up its slices if it has some."""
+    product = found.product if isinstance(found, Conv2dSlices) else found
+    kinds = f"{what.conv_kind.name}_{what.A.element.short}_{what.epilogue.name}"
+    first = convolution_step(
+        f"conv2d_warp_group_{kinds}_{product.wrapped.sizes}_{target.arch}",
+        what,
+        product,
+        multiplied=product.wrapped.multiplied,
+    )
+    if not isinstance(found, Conv2dSlices):
+        return (first,)
+    name = f"conv2d_add_slices_{what.Y.element.short}_{what.epilogue.name}_{target.arch}"
+    return first, Step(entry=name, design=found.adding, note="adds up slices of sums")

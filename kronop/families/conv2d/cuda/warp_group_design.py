@@ -259,7 +259,9 @@ class Conv2dWarpGroup(Wrapping):
             bias=problem.bias and self._of_group(problem.bias, group, 1),
             scalars=problem.scalars,
             threads=problem.threads,
-            visited=problem.visited,
+            visited=tuple(
+                replace(item, batch=item.batch if count > 1 else ()) for item in problem.visited
+            ),
             workspace=problem.workspace,
         )
         values = self.wrapped.values_beside_operands(part)

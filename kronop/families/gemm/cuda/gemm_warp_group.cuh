@@ -110,9 +110,8 @@ template <class Step, class Walk>
 class BoxFeed {
  public:
   KRONOP_INLINE BoxFeed(const Walk& walk, int rank)
-      : p_(walk.member()), a_first_(walk.row * Step::kTileM),
-        b_first_(walk.column * Step::kTileN + rank * Step::kShare), rank_(rank),
-        a_problem_(p_.a_repeats ? 0 : walk.problem), b_problem_(p_.b_repeats ? 0 : walk.problem) {}
+      : walk_(walk), p_(walk.member()), rank_(rank), a_problem_(p_.a_repeats ? 0 : walk.problem),
+        b_problem_(p_.b_repeats ? 0 : walk.problem) {}
 
   KRONOP_INLINE void bring(int slab, unsigned char* stage, Barrier& filled) const {
 #pragma unroll
@@ -121,20 +120,22 @@ class BoxFeed {
                 of_b = b_problem_ * Step::kPlanes + plane;
       unsigned char* const a = stage + plane * Step::kPlaneBytes;
       load_slab<Step::kTileM, Step::kTurnedA>(
-          a, slab * Step::kSlab, a_first_, [&](void* to, int along, int across) {
+          a, slab * Step::kSlab, walk_.row * Step::kTileM, [&](void* to, int along, int across) {
             load_box(to, p_.a_map, filled, BoxPlace{along, across, of_a});
           });
       unsigned char* const b = a + (Step::kTileM + rank_ * Step::kShare) * kLineBytes;
       load_slab<Step::kShare, Step::kTurnedB>(
-          b, slab * Step::kSlab, b_first_, [&](void* to, int along, int across) {
+          b, slab * Step::kSlab, walk_.column * Step::kTileN + rank_ * Step::kShare,
+          [&](void* to, int along, int across) {
             load_share<Step>(to, p_.b_map, filled, BoxPlace{along, across, of_b});
           });
     }
   }
 
  private:
+  const Walk& walk_;
   const typename Walk::Member& p_;
-  int a_first_, b_first_, rank_, a_problem_, b_problem_;
+  int rank_, a_problem_, b_problem_;
 };
 
 template <class Step, template <class, class> class Feed, class Parameters>

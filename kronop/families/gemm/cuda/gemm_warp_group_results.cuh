@@ -60,10 +60,14 @@ KRONOP_INLINE unsigned char* place_in_lines(unsigned char* lines, int row, int c
          ((byte / 16 ^ row % 8) * 16 + byte % 16);
 }
 
-// The row of C and D in memory that has row m of a product: another one where a member says so.
+// Whether rows of C and D are elsewhere in memory than those of a product.
+template <class Member>
+inline constexpr bool kScattered = requires(const Member& p) { p.row_in_memory(0); };
+
+// Where they are.
 template <class Member>
 KRONOP_INLINE long long row_in_memory(const Member& p, long long m) {
-  if constexpr (requires { p.row_in_memory(m); }) {
+  if constexpr (kScattered<Member>) {
     return p.row_in_memory(m);
   } else {
     return m;
@@ -155,10 +159,10 @@ class WarpGroupResults {
     const long long left = p.n - n - first - column, down = p.m - m - row;
     const int columns = int(left < Step::kTileN ? left : Step::kTileN),
               rows = int(down < 9 ? down : 9);
-    const long long own = row_in_memory(p, m + row), apart = row_in_memory(p, m + row + 8) - own;
-    const Operand<kSource> source(p.z, problem * p.z_batch, own, apart, n + first + column, p.z_row,
-                                  p.z_column);
-    const Operand<kBias> bias(p.bias, 0, own, apart, n + first + column, p.bias_row, p.bias_column);
+    const Operand<kSource, Member> source(p, p.z, problem * p.z_batch, m + row, n + first + column,
+                                          p.z_row, p.z_column);
+    const Operand<kBias, Member> bias(p, p.bias, 0, m + row, n + first + column, p.bias_row,
+                                      p.bias_column);
     Pair sources[2][4], biases[2][4];
     source.load(sources[0], 0, rows, columns);
     bias.load(biases[0], 0, rows, columns);
@@ -209,16 +213,17 @@ class WarpGroupResults {
   }
 
   // C, or the bias, from a thread's first result on; empty if there is none.
-  template <Reads kReads>
+  template <Reads kReads, class Member>
   struct Operand {
     const Output *start, *own;
-    long long down, column;
+    long long row, column;
+    long long scattered;  // From row 0 to row 8, where rows are scattered.
 
-    // Row `m` and the one `apart` rows below.
-    KRONOP_INLINE Operand(const void* from, long long offset, long long m, long long apart,
+    KRONOP_INLINE Operand(const Member& p, const void* from, long long offset, long long m,
                           long long n, long long row, long long column)
-        : start(static_cast<const Output*>(from) + offset), own(start + m * row + n * column),
-          down(apart * row), column(column) {}
+        : start(static_cast<const Output*>(from) + offset),
+          own(start + row_in_memory(p, m) * row + n * column), row(row), column(column),
+          scattered((row_in_memory(p, m + 8) - row_in_memory(p, m)) * row) {}
 
     // Loads rows 0 and 8 and 16 columns from `at` on. For results that are out of bounds, any valid
     // element is loaded: conditions would serialise the loads.
@@ -233,10 +238,11 @@ class WarpGroupResults {
       } else if constexpr (kReads == Reads::kAny) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const int along = at + i / 2 * 8, below = i % 2 * 8;
-          const bool first = rows > below && columns > along,
-                     second = rows > below && columns > along + 1;
-          const Output* const from = own + i % 2 * down + along * column;
+          const int along = at + i / 2 * 8, down = i % 2 * 8;
+          const bool first = rows > down && columns > along,
+                     second = rows > down && columns > along + 1;
+          const long long below = kScattered<Member> ? i % 2 * scattered : down * row;
+          const Output* const from = own + below + along * column;
           pairs[i].data[0] = *(first ? from : start);
           pairs[i].data[1] = *(second ? from + column : start);
         }

@@ -78,7 +78,9 @@ _MATH = {
 def _tile(math: MathInstruction) -> kronop.TileDescription:
     if math.opcode_class is OpClass.Simt:
         return kronop.TileDescription([32, 32, 16], 2, [2, 1, 1], math)
-    depth = 32 if math.element_a in FLOAT8 else 64 // min(math.element_a.bytes, 4)
+    if math.element_a in FLOAT8:  # Of which more threads bring fewer elements each.
+        return kronop.TileDescription([128, 64, 32], 3, [4, 2, 1], math)
+    depth = 64 // min(math.element_a.bytes, 4)
     return kronop.TileDescription([64, 64, depth], 3, [2, 2, 1], math)
 
 

@@ -14,6 +14,7 @@ from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.choice import cheapest_plans
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.plan import Plan, Step
+from kronop.errors import ArgumentError
 from kronop.families.conv2d.cuda.design import Conv2dBlocks, contiguous
 from kronop.families.conv2d.description import Conv2dDescription
 from kronop.families.conv2d.floors import convolution_step
@@ -37,8 +38,7 @@ def supports(description: Conv2dDescription, target: Target) -> Status:
     """Whether any design can compute the description; else why the last one can't."""
     if description.interleaved:
         return Status.reject("kernels of kronop's own read kronop.TensorNHWC")
-    product = _product(description, (1, 1))
-    status = products.status_of_tile(product, target)
+    status = products.status_of_tile(_product(description, (1, 1)), target)
     for design in _designs(description, target, USUAL[target.backend]):
         status = design.status(target)
         if status:
@@ -49,25 +49,42 @@ def supports(description: Conv2dDescription, target: Target) -> Status:
 def plans(
     description: Conv2dDescription, target: Target, count: int, size: Conv2dSize | None
 ) -> tuple[Plan, ...]:
-    """The plans of the `count` cheapest candidates for the size: see `cheapest_plans`."""
+    """The plans of the `count` cheapest candidates for the size: see `cheapest_plans`.
+
+    Raises:
+        ArgumentError: the user's tile is not possible for a size of so few or so odd channels.
+    """
     size = size or USUAL[target.backend]
-    return cheapest_plans(
+    found = cheapest_plans(
         _designs(description, target, size),
         lambda item: (_step(description, target, item),),
         target=target,
         size=size,
         count=count,
     )
+    if found:
+        return found
+    reasons = (item.status(target).reason for item in _designs(description, target, size))
+    raise ArgumentError(
+        "channels and filters",
+        expected="numbers for which the described tile is possible",
+        got=f"{size.told()}: {next(reasons, '')}",
+        hint="leave out the tile",
+    )
 
 
 def _designs(what: Conv2dDescription, target: Target, size: Conv2dSize) -> Iterator[Conv2dBlocks]:
-    """Those that serve the size."""
-    if what.interleaved:
-        return
-    kind = what.conv_kind
+    """All candidates for the size."""
+    if not what.interleaved:
+        yield from _blocks_and_warps(what, target, size)
+
+
+def _blocks_and_warps(
+    what: Conv2dDescription, target: Target, size: Conv2dSize
+) -> Iterator[Conv2dBlocks]:
+    kind, (access_a, access_b) = what.conv_kind, _access(what, size)
     product = _product(what, contiguous(kind, size))
     for design in products.blocks_and_warps(product, target):
-        access_a, access_b = _access(what, size)
         gathered = dataclasses.replace(design, access_a=access_a, access_b=access_b)
         yield Conv2dBlocks(kind=kind, wrapped=gathered)
 
@@ -105,7 +122,7 @@ def _product(what: Conv2dDescription, extents: tuple[int, int]) -> GemmDescripti
 
 
 def _step(what: Conv2dDescription, target: Target, design: Conv2dBlocks) -> Step:
-    of = design.wrapped
+    of = design.product
     kinds = f"{what.A.element.short}_{what.epilogue.name}"
     splits = of.math.math_operation is MathOperation.multiply_add_fast_f32
     return convolution_step(

@@ -104,13 +104,14 @@ def _description(
 
 
 class Kernel:
-    """A plan for a size that runs emulated."""
+    """A plan of blocks and warps for a size, which runs emulated."""
 
     def __init__(self, folder: Path, what: Conv2dDescription, size: Conv2dSize) -> None:
         status = choice.supports(what, _TARGET)
         assert status, status.reason
         self.what, self.size, self.kind = what, size, what.conv_kind
-        (self.plan,) = choice.plans(what, _TARGET, 1, size)
+        plans = choice.plans(what, _TARGET, 99, size)
+        self.plan = next(it for it in plans if isinstance(it.steps[-1].design, Conv2dBlocks))
         self.random = np.random.default_rng(3)
         self._emulator = Emulator(self.plan, folder)
         self.gathered = self._emulator.gathered

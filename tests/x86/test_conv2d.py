@@ -22,6 +22,7 @@ from kronop.families.conv2d.description import (
 from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator, TensorNHWC
 from kronop.families.conv2d.x86 import choice
+from kronop.families.conv2d.x86.depthwise_design import HostDepthwise
 from kronop.target import Target
 from tests import support
 
@@ -132,4 +133,25 @@ def test_values(element: kronop.DataType, kind: Operator) -> None:
     what = _description(element, kind)
     (plan,) = choice.plans(what, _HERE, 1, None)
     for at, size in enumerate(_SIZES):
+        _check(plan, what, size, added=at % 2 == 1)
+
+
+# More pixels of a filter than are tabulated at once; more channels than an item has, and fewer than
+# vectors have; strides, dilation and padding.
+_DEPTHWISE = (
+    Conv2dSize(2, 8, 9, 37, 37, 3, 3, pad_h=1, pad_w=1, groups=37),
+    Conv2dSize(1, 12, 14, 3, 3, 9, 8, pad_h=4, pad_w=7, dilation_w=2, groups=3),
+    Conv2dSize(1, 6, 7, 600, 600, 3, 2, stride_h=2, stride_w=2, pad_w=1, groups=600),
+    Conv2dSize(2, 30, 29, 64, 64, 3, 3, pad_h=1, pad_w=1, groups=64, flipped=True),
+)
+
+
+@pytest.mark.parametrize("kind", Operator)
+@pytest.mark.parametrize("element", _ELEMENTS)
+def test_depthwise(element: kronop.DataType, kind: Operator) -> None:
+    what = _description(element, kind)
+    for at, size in enumerate(_DEPTHWISE):
+        plans = choice.plans(what, _HERE, 99, size)
+        (plan,) = [it for it in plans if isinstance(it.steps[0].design, HostDepthwise)]
+        assert plan is plans[0] or size.c < 16  # Vectors of few channels are not full.
         _check(plan, what, size, added=at % 2 == 1)

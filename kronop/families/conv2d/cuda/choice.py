@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
+from typing import Any
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import ColumnMajor, Layout, RowMajor
@@ -15,6 +16,7 @@ from kronop.emit.choice import cheapest_plans
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.plan import Plan, Step
 from kronop.errors import ArgumentError
+from kronop.families.conv2d.cuda import warp_group_choice
 from kronop.families.conv2d.cuda.design import Conv2dBlocks, contiguous
 from kronop.families.conv2d.description import Conv2dDescription
 from kronop.families.conv2d.floors import convolution_step
@@ -39,7 +41,7 @@ def supports(description: Conv2dDescription, target: Target) -> Status:
     if description.interleaved:
         return Status.reject("kernels of kronop's own read kronop.TensorNHWC")
     status = products.status_of_tile(_product(description, (1, 1)), target)
-    for design in _designs(description, target, USUAL[target.backend]):
+    for design in _every(description, target, USUAL[target.backend]):
         status = design.status(target)
         if status:
             return status
@@ -52,39 +54,43 @@ def plans(
     """The plans of the `count` cheapest candidates for the size: see `cheapest_plans`.
 
     Raises:
-        ArgumentError: the user's tile is not possible for a size of so few or so odd channels.
+        ArgumentError: the described tile is not possible for a size of such channels.
     """
     size = size or USUAL[target.backend]
+    every = _every(description, target, size)
     found = cheapest_plans(
-        _designs(description, target, size),
-        lambda item: (_step(description, target, item),),
+        every,
+        lambda item: every[item](description, target, item),
         target=target,
         size=size,
         count=count,
     )
-    if found:
-        return found
-    reasons = (item.status(target).reason for item in _designs(description, target, size))
-    raise ArgumentError(
-        "channels and filters",
-        expected="numbers for which the described tile is possible",
-        got=f"{size.told()}: {next(reasons, '')}",
-        hint="leave out the tile",
-    )
+    if not found:
+        reasons = (item.status(target).reason for item in every)
+        raise ArgumentError(
+            "channels and filters",
+            expected="numbers for which the described tile is possible",
+            got=f"{size.told()}: {next(reasons, 'no tile')}",
+            hint="leave out the tile",
+        )
+    return found
+
+
+def _every(what: Conv2dDescription, target: Target, size: Conv2dSize) -> dict[Any, Any]:
+    """The designs that serve the size, each with the function that gives its steps."""
+    groups = (item for item in warp_group_choice.designs(what, target) if item.status_of(size))
+    blocks = _designs(what, target, size)
+    return dict.fromkeys(groups, warp_group_choice.steps) | dict.fromkeys(blocks, _steps)
 
 
 def _designs(what: Conv2dDescription, target: Target, size: Conv2dSize) -> Iterator[Conv2dBlocks]:
-    """All candidates for the size."""
-    if not what.interleaved:
-        yield from _blocks_and_warps(what, target, size)
-
-
-def _blocks_and_warps(
-    what: Conv2dDescription, target: Target, size: Conv2dSize
-) -> Iterator[Conv2dBlocks]:
-    kind, (access_a, access_b) = what.conv_kind, _access(what, size)
+    """Those that serve the size."""
+    if what.interleaved:
+        return
+    kind = what.conv_kind
     product = _product(what, contiguous(kind, size))
     for design in products.blocks_and_warps(product, target):
+        access_a, access_b = _access(what, size)
         gathered = dataclasses.replace(design, access_a=access_a, access_b=access_b)
         yield Conv2dBlocks(kind=kind, wrapped=gathered)
 
@@ -121,11 +127,11 @@ def _product(what: Conv2dDescription, extents: tuple[int, int]) -> GemmDescripti
     )
 
 
-def _step(what: Conv2dDescription, target: Target, design: Conv2dBlocks) -> Step:
-    of = design.product
+def _steps(what: Conv2dDescription, target: Target, design: Conv2dBlocks) -> tuple[Step, ...]:
+    of = design.wrapped
     kinds = f"{what.A.element.short}_{what.epilogue.name}"
     splits = of.math.math_operation is MathOperation.multiply_add_fast_f32
-    return convolution_step(
+    step = convolution_step(
         f"conv2d_{what.conv_kind.name}_{of.kind}_{kinds}_{of.sizes}_{target.arch}",
         what,
         design,
@@ -133,3 +139,4 @@ def _step(what: Conv2dDescription, target: Target, design: Conv2dBlocks) -> Step
         products=PRODUCTS_OF_SPLIT if splits else 1,
         sums=of.math.element_accumulator,
     )
+    return (step,)

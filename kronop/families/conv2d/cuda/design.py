@@ -37,11 +37,6 @@ class Conv2dBlocks(Wrapping):
     def epilogue(self) -> Epilogue:
         return self.wrapped.epilogue
 
-    @property
-    def product(self) -> GemmBlocks:
-        """The design that multiplies."""
-        return self.wrapped
-
     def status(self, target: Target) -> Status:
         return self.wrapped.status(target)
 

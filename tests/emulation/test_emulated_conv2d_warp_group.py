@@ -1,0 +1,255 @@
+"""Convolutions by warp groups, run on the CPU from the same headers, against the reference."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kronop.descriptions.activation import gelu
+from kronop.descriptions.datatype import (
+    FLOAT8,
+    DataType,
+    RowMajor,
+    bfloat16,
+    float16,
+    float32,
+    int8,
+    result_type,
+)
+from kronop.descriptions.epilogue import Epilogue, LinearCombination, LinearCombinationGeneric
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.strided import Strided
+from kronop.descriptions.tensor import TensorDescription
+from kronop.emit.design import Pipeline
+from kronop.emit.plan import Plan
+from kronop.families.conv2d.cuda import warp_group_choice
+from kronop.families.conv2d.cuda.warp_group_choice import AnyConv2d
+from kronop.families.conv2d.cuda.warp_group_design import Conv2dWarpGroup
+from kronop.families.conv2d.cuda.warp_group_slices import Conv2dSlices
+from kronop.families.conv2d.description import Conv2dDescription, Conv2dProblem
+from kronop.families.conv2d.size import Conv2dSize, shapes_of
+from kronop.families.conv2d.vocabulary import Operator, StrideSupport, TensorNHWC
+from kronop.target import Target
+from tests.emulation.emulator import Emulator
+from tests.emulation.test_emulated_gemm_warp_group import math_of
+from tests.emulation.test_emulated_kernels import agree, poisoned, stored, values, wide
+
+# Few multiprocessors: blocks take several tiles.
+_TARGET = replace(Target.parse("sm_90a"), cores=4)
+Tile = tuple[int, int, bool]
+_SHARED: Tile = (128, 128, False)
+
+
+def run(
+    folder: Path,
+    kind: Operator,
+    size: Conv2dSize,
+    *,
+    element: DataType = float16,
+    tile: Tile = _SHARED,
+    cluster: int = 1,
+    source: bool = False,
+    bias: bool = False,
+    epilogue: Epilogue | None = None,
+    slices: bool = False,
+    unity: bool = False,
+    gap: int = 0,
+) -> None:
+    """Runs a tile (rows, columns, whether teams take tiles in turn), and compares.
+
+    Args:
+        slices: sums are cut into slices.
+        unity: strides of 1 are promised.
+        gap: channels of the result that are left alone behind those that are written.
+    """
+    random = np.random.default_rng(11)
+    math_instruction = math_of(element, False)
+    sums = math_instruction.element_accumulator
+    epilogue = epilogue or LinearCombination(result_type(element), 1, sums, sums)
+    output, full = epilogue.element_output, 16 // element.bytes
+    what = Conv2dDescription(
+        conv_kind=kind,
+        iterator_algorithm=None,
+        math=math_instruction,
+        tile=None,
+        A=TensorDescription(element, TensorNHWC, full),
+        B=TensorDescription(element, TensorNHWC, full),
+        Y=TensorDescription(output, TensorNHWC),
+        stride_support=StrideSupport.Unity if unity else None,
+        epilogue=epilogue,
+    )
+    design = next(
+        item
+        for item in warp_group_choice.designs(what, _TARGET)
+        if isinstance(item, Conv2dSlices) == slices and _is(item, tile, cluster)
+    )
+    assert design.status(_TARGET)
+    assert design.status_of(size), design.status_of(size)
+    plan = Plan(
+        target=_TARGET,
+        steps=warp_group_choice.steps(what, _TARGET, design),
+        pipeline=design if isinstance(design, Pipeline) else None,
+    )
+    emulator = Emulator(plan, folder)
+    if emulator.gathered:
+        return
+    shapes = shapes_of(size)
+    a, b = (stored(values(random, shapes[of], element), RowMajor) for of in kind.tensors[:2])
+    *lead, last = shapes[kind.tensors[2]]
+    room = poisoned((*lead, last + gap), output)
+    y = room[..., :last]
+    z = stored(values(random, y.shape, output), RowMajor) if source else None
+    added = values(random, (last,), output) if bias else None
+    scalars = epilogue.epilogue_type(2, 3 if source else 0)
+    workspace = np.full(plan.workspace_bytes(size, 1) + 256, 255, np.uint8)
+    problem = Conv2dProblem(
+        kind=kind,
+        size=size,
+        a=_strided(a),
+        b=_strided(b),
+        y=_strided(y),
+        z=None if z is None else _matrix(kind, z, size),
+        bias=None if added is None else _row(kind, added, size),
+        scalars=scalars.scalars,
+        threads=1,
+        workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
+    )
+    emulator.run(plan.launches(problem))
+    expected = what.reference(
+        wide(a),
+        wide(b),
+        None if z is None else wide(z),
+        scalars,
+        None if added is None else wide(added),
+        size,
+    )
+    print(kind, y.shape, np.abs(wide(y) - expected).max(), np.abs(expected).max())
+    agree(y, expected, output, float16 if element is float32 else sums)
+    if gap and output.kind == "float":
+        assert np.isnan(wide(room[..., last:])).all()
+
+
+def _is(design: AnyConv2d, tile: Tile, cluster: int) -> bool:
+    product = design.product if isinstance(design, Conv2dSlices) else design
+    own = product.wrapped
+    return (own.m, own.n, own.alternate) == tile and own.cluster == cluster
+
+
+def _strided(array: Any) -> Strided:
+    return Strided(
+        pointer=array.ctypes.data, strides=tuple(item // array.itemsize for item in array.strides)
+    )
+
+
+def _matrix(kind: Operator, array: Any, size: Conv2dSize) -> Strided:
+    """A matrix like the result, with the stride between groups."""
+    row = array.shape[-1] if kind is not Operator.wgrad else math.prod(array.shape[1:])
+    each = {
+        Operator.fprop: size.filters,
+        Operator.dgrad: size.channels,
+        Operator.wgrad: size.filters * row,
+    }[kind]
+    return Strided(pointer=array.ctypes.data, strides=(row, 1), batch=(each,))
+
+
+def _row(kind: Operator, array: Any, size: Conv2dSize) -> Strided:
+    each = size.filters if kind is Operator.fprop else size.channels
+    return Strided(pointer=array.ctypes.data, strides=(0, 1), batch=(each,))
+
+
+# Every kind of geometry: (N, H, W, C, K, R, S) and the rest by name.
+_SIZES = (
+    Conv2dSize(2, 9, 7, 64, 72, 3, 3, pad_h=1, pad_w=1),
+    Conv2dSize(3, 8, 9, 40, 16, 3, 2, pad_h=2, pad_w=0, stride_h=2, stride_w=3),
+    Conv2dSize(2, 11, 10, 72, 8, 3, 3, pad_h=1, pad_w=2, dilation_h=2, dilation_w=3, flipped=True),
+    Conv2dSize(2, 10, 11, 16, 136, 2, 3, pad_h=1, stride_h=2, dilation_w=2, flipped=True),
+    Conv2dSize(5, 9, 9, 72, 64, 1, 1, stride_h=2, stride_w=2),
+    Conv2dSize(1, 7, 8, 8, 8, 3, 3, p=9, q=5, pad_h=1, pad_w=1, dilation_h=2, stride_w=2),
+)
+
+
+@pytest.mark.parametrize("kind", Operator)
+def test_geometries(folder: Path, kind: Operator) -> None:
+    for index, size in enumerate(_SIZES):
+        source, bias = index % 2 == 0, index % 3 == 0 and kind is not Operator.wgrad
+        slices = kind is Operator.wgrad
+        run(folder, kind, size, source=source, bias=bias, slices=slices)
+
+
+@pytest.mark.parametrize("tile", [(256, 64, False), (128, 64, True), (256, 128, False)])
+@pytest.mark.parametrize("kind", Operator)
+def test_tiles_of_convolutions(folder: Path, kind: Operator, tile: Tile) -> None:
+    slices = kind is Operator.wgrad
+    run(folder, kind, _SIZES[0], element=bfloat16, tile=tile, slices=slices)
+
+
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.dgrad])
+def test_clusters(folder: Path, kind: Operator) -> None:
+    for size in _SIZES[:2]:
+        run(folder, kind, size, tile=(128, 256, False), cluster=2, bias=True)
+
+
+@pytest.mark.parametrize("kind", Operator)
+def test_groups(folder: Path, kind: Operator) -> None:
+    size = Conv2dSize(2, 6, 5, 128, 192, 3, 2, pad_h=1, stride_w=2, groups=2)
+    size = size if kind is not Operator.dgrad else replace(size, k=256)
+    for slices in (False, True) if kind is Operator.wgrad else (False,):
+        bias = kind is not Operator.wgrad
+        run(folder, kind, size, source=True, bias=bias, slices=slices)
+
+
+def test_strides_of_1_and_results_with_gaps(folder: Path) -> None:
+    run(folder, Operator.dgrad, _SIZES[0], unity=True, source=True, gap=1)
+    run(folder, Operator.dgrad, _SIZES[1], source=True, gap=3)
+    run(folder, Operator.fprop, replace(_SIZES[0], k=31), gap=2, bias=True)
+
+
+@pytest.mark.parametrize("element", [float32, int8, *FLOAT8])
+def test_other_types(folder: Path, element: DataType) -> None:
+    run(folder, Operator.fprop, replace(_SIZES[0], c=176), element=element, bias=True)
+
+
+def test_an_activation(folder: Path) -> None:
+    epilogue = LinearCombinationGeneric(gelu(float32), float16, 1, float32, float32)
+    for kind in Operator:
+        slices = kind is Operator.wgrad
+        run(folder, kind, _SIZES[0], epilogue=epilogue, slices=slices)
+
+
+def test_sums_of_one_piece(folder: Path) -> None:
+    for tile in (_SHARED, (64, 256, True)):
+        run(folder, Operator.wgrad, _SIZES[0], tile=tile, source=True)
+    run(folder, Operator.wgrad, replace(_SIZES[0], slices=3), slices=True)
+
+
+def test_what_copies_of_pixels_do_not_reach() -> None:
+    math_instruction = MathInstruction.tensor_op(float16)
+    tensor = TensorDescription(float16, TensorNHWC, 8)
+    what = Conv2dDescription(
+        conv_kind=Operator.fprop,
+        iterator_algorithm=None,
+        math=math_instruction,
+        tile=None,
+        A=tensor,
+        B=tensor,
+        Y=tensor,
+        stride_support=None,
+        epilogue=LinearCombination(float16, 1, float32, float32),
+    )
+    design = next(warp_group_choice.designs(what, _TARGET))
+    assert isinstance(design, Conv2dWarpGroup)
+    size = Conv2dSize(1, 300, 300, 64, 64, 3, 3)
+    for changed, why in (
+        (replace(size, c=60), "C = 60"),
+        (replace(size, stride_h=9), "stride of 9"),
+        (replace(size, pad_w=130), "beyond the end along W"),
+        (replace(size, dilation_h=130, p=180), "260 behind"),
+        (replace(size, groups=2, c=80), "next group"),
+    ):
+        assert why in design.status_of(changed).reason
+        assert design.seconds(changed, _TARGET) == math.inf

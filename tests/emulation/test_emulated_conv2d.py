@@ -78,7 +78,9 @@ _MATH = {
 def _tile(math: MathInstruction) -> kronop.TileDescription:
     if math.opcode_class is OpClass.Simt:
         return kronop.TileDescription([32, 32, 16], 2, [2, 1, 1], math)
-    depth = 32 if math.element_a in FLOAT8 else 64 // min(math.element_a.bytes, 4)
+    if math.element_a in FLOAT8:  # Of which more threads bring fewer elements each.
+        return kronop.TileDescription([128, 64, 32], 3, [4, 2, 1], math)
+    depth = 64 // min(math.element_a.bytes, 4)
     return kronop.TileDescription([64, 64, depth], 3, [2, 2, 1], math)
 
 
@@ -102,13 +104,14 @@ def _description(
 
 
 class Kernel:
-    """A plan for a size that runs emulated."""
+    """A plan of blocks and warps for a size, which runs emulated."""
 
     def __init__(self, folder: Path, what: Conv2dDescription, size: Conv2dSize) -> None:
         status = choice.supports(what, _TARGET)
         assert status, status.reason
         self.what, self.size, self.kind = what, size, what.conv_kind
-        (self.plan,) = choice.plans(what, _TARGET, 1, size)
+        plans = choice.plans(what, _TARGET, 99, size)
+        self.plan = next(it for it in plans if isinstance(it.steps[-1].design, Conv2dBlocks))
         self.random = np.random.default_rng(3)
         self._emulator = Emulator(self.plan, folder)
         self.gathered = self._emulator.gathered

@@ -15,6 +15,7 @@ from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.choice import cheapest_plans
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.plan import Plan, Step
+from kronop.errors import ArgumentError
 from kronop.families.conv2d.cuda import warp_group_choice
 from kronop.families.conv2d.cuda.design import Conv2dBlocks, contiguous
 from kronop.families.conv2d.description import Conv2dDescription
@@ -50,16 +51,29 @@ def supports(description: Conv2dDescription, target: Target) -> Status:
 def plans(
     description: Conv2dDescription, target: Target, count: int, size: Conv2dSize | None
 ) -> tuple[Plan, ...]:
-    """The plans of the `count` cheapest candidates for the size: see `cheapest_plans`."""
+    """The plans of the `count` cheapest candidates for the size: see `cheapest_plans`.
+
+    Raises:
+        ArgumentError: the described tile is not possible for a size of such channels.
+    """
     size = size or USUAL[target.backend]
     every = _every(description, target, size)
-    return cheapest_plans(
+    found = cheapest_plans(
         every,
         lambda item: every[item](description, target, item),
         target=target,
         size=size,
         count=count,
     )
+    if not found:
+        reasons = (item.status(target).reason for item in every)
+        raise ArgumentError(
+            "channels and filters",
+            expected="numbers for which the described tile is possible",
+            got=f"{size.told()}: {next(reasons, 'no tile')}",
+            hint="leave out the tile",
+        )
+    return found
 
 
 def _every(what: Conv2dDescription, target: Target, size: Conv2dSize) -> dict[Any, Any]:

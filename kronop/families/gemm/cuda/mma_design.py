@@ -123,7 +123,9 @@ class GemmMma(GemmBlocks):
         others = _REGISTERS_OF_DOUBLES if self.source is float64 else _REGISTERS
         others += _QUARTERS * (self.source in FLOAT8) * loaded
         others += _TURNED * (self.source.bytes == 1) * sum(self._across)
-        least = sums + 2 * loaded + self._held + others
+        # Of gathered elements, addresses besides.
+        held = self._held * (3 if self.is_gathered else 2) // 2
+        least = sums + 2 * loaded + held + others
         most = least + int(_MORE[self.way] * loaded)
         return most if self.way is Way.SplitTf32 else max(least, min(most, THREAD_REGISTERS))
 

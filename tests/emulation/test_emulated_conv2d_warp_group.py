@@ -22,7 +22,6 @@ from kronop.descriptions.datatype import (
     result_type,
 )
 from kronop.descriptions.epilogue import Epilogue, LinearCombination, LinearCombinationGeneric
-from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.design import Pipeline
@@ -31,13 +30,15 @@ from kronop.families.conv2d.cuda import warp_group_choice
 from kronop.families.conv2d.cuda.warp_group_choice import AnyConv2d
 from kronop.families.conv2d.cuda.warp_group_design import Conv2dWarpGroup
 from kronop.families.conv2d.cuda.warp_group_slices import Conv2dSlices
-from kronop.families.conv2d.description import Conv2dDescription, Conv2dProblem
+from kronop.families.conv2d.description import Conv2dDescription, Conv2dProblem, convolved
 from kronop.families.conv2d.size import Conv2dSize, shapes_of
 from kronop.families.conv2d.vocabulary import Operator, StrideSupport, TensorNHWC
 from kronop.target import Target
 from tests.emulation.emulator import Emulator
 from tests.emulation.test_emulated_gemm_warp_group import math_of
 from tests.emulation.test_emulated_kernels import agree, poisoned, stored, values, wide
+from tests.emulation.test_emulated_visitor import operands_of, results_of, strided
+from tests.trees import several
 
 # Few multiprocessors: blocks take several tiles.
 _TARGET = replace(Target.parse("sm_90a"), cores=4)
@@ -68,21 +69,10 @@ def run(
         gap: channels of the result that are left alone behind those that are written.
     """
     random = np.random.default_rng(11)
-    math_instruction = math_of(element, False)
-    sums = math_instruction.element_accumulator
+    sums = math_of(element, False).element_accumulator
     epilogue = epilogue or LinearCombination(result_type(element), 1, sums, sums)
-    output, full = epilogue.element_output, 16 // element.bytes
-    what = Conv2dDescription(
-        conv_kind=kind,
-        iterator_algorithm=None,
-        math=math_instruction,
-        tile=None,
-        A=TensorDescription(element, TensorNHWC, full),
-        B=TensorDescription(element, TensorNHWC, full),
-        Y=TensorDescription(output, TensorNHWC),
-        stride_support=StrideSupport.Unity if unity else None,
-        epilogue=epilogue,
-    )
+    output = epilogue.element_output
+    what = _description(kind, element, epilogue, unity=unity)
     design = next(
         item
         for item in warp_group_choice.designs(what, _TARGET)
@@ -132,6 +122,23 @@ def run(
     agree(y, expected, output, float16 if element is float32 else sums)
     if gap and output.kind == "float":
         assert np.isnan(wide(room[..., last:])).all()
+
+
+def _description(
+    kind: Operator, element: DataType, epilogue: Epilogue, *, unity: bool = False
+) -> Conv2dDescription:
+    operand = TensorDescription(element, TensorNHWC, 16 // element.bytes)
+    return Conv2dDescription(
+        conv_kind=kind,
+        iterator_algorithm=None,
+        math=math_of(element, False),
+        tile=None,
+        A=operand,
+        B=operand,
+        Y=TensorDescription(epilogue.element_output, TensorNHWC),
+        stride_support=StrideSupport.Unity if unity else None,
+        epilogue=epilogue,
+    )
 
 
 def _is(design: AnyConv2d, tile: Tile, cluster: int) -> bool:
@@ -227,20 +234,58 @@ def test_sums_of_one_piece(folder: Path) -> None:
     run(folder, Operator.wgrad, replace(_SIZES[0], slices=3), slices=True)
 
 
-def test_what_copies_of_pixels_do_not_reach() -> None:
-    math_instruction = MathInstruction.tensor_op(float16)
-    tensor = TensorDescription(float16, TensorNHWC, 8)
-    what = Conv2dDescription(
-        conv_kind=Operator.fprop,
-        iterator_algorithm=None,
-        math=math_instruction,
-        tile=None,
-        A=tensor,
-        B=tensor,
-        Y=tensor,
-        stride_support=None,
-        epilogue=LinearCombination(float16, 1, float32, float32),
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.dgrad])
+def test_visitor_trees(folder: Path, kind: Operator) -> None:
+    """With reductions."""
+    size, random = _SIZES[0], np.random.default_rng(5)
+    epilogue = several(float16, 1, float32, float32)
+    what = _description(kind, float16, epilogue, unity=True)
+    design = next(it for it in warp_group_choice.designs(what, _TARGET) if _is(it, _SHARED, 1))
+    assert isinstance(design, Conv2dWarpGroup)
+    plan = Plan(target=_TARGET, steps=warp_group_choice.steps(what, _TARGET, design))
+    emulator = Emulator(plan, folder)
+    if emulator.gathered:
+        return
+    shapes = shapes_of(size)
+    a, b = (stored(values(random, shapes[of], float16), RowMajor) for of in kind.tensors[:2])
+    m, n, _ = kind.extents(size)
+    given = operands_of(epilogue, random, (m, n))
+    results = results_of(epilogue, (m, n), RowMajor)
+    tree = epilogue.tree
+    tensors = [_visited(item.kind, given[item.name]) for item in tree.tensors]
+    written = [_visited(item.kind, results[item.name]) for item in tree.results]
+    workspace = np.full(plan.workspace_bytes(size, 1) + 256, 255, np.uint8)
+    shape = shapes[kind.tensors[2]]
+    problem = Conv2dProblem(
+        kind=kind,
+        size=size,
+        a=_strided(a),
+        b=_strided(b),
+        y=_strided(results[tree.results[0].name].reshape(shape)),
+        z=None,
+        bias=None,
+        visited=(*tensors, *written[1:]),
+        scalars=tuple(given[name] for name in tree.scalars),
+        threads=1,
+        workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
     )
+    emulator.run(plan.launches(problem))
+    sums = convolved(kind, wide(a), wide(b), size).reshape(m, n)
+    inputs = {name: item if np.ndim(item) == 0 else wide(item) for name, item in given.items()}
+    expected = epilogue.evaluate(sums, inputs)
+    for item in tree.results:
+        agree(results[item.name], expected[item.name], epilogue.element_of(item), float32)
+
+
+def _visited(kind: str, array: Any) -> Strided:
+    """A tensor, a row or a column of one group."""
+    found = strided(kind, array, ())
+    return replace(found, batch=(0,))
+
+
+def test_what_copies_of_pixels_do_not_reach() -> None:
+    epilogue = LinearCombination(float16, 1, float32, float32)
+    what = _description(Operator.fprop, float16, epilogue)
     design = next(warp_group_choice.designs(what, _TARGET))
     assert isinstance(design, Conv2dWarpGroup)
     size = Conv2dSize(1, 300, 300, 64, 64, 3, 3)

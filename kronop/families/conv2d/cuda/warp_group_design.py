@@ -159,16 +159,20 @@ class Conv2dWarpGroup(Wrapping):
             rounds = operands.cover(tiles, at_once) if len(parts) == 1 else tiles / at_once
             cycles += rounds * each
             last += each if len(parts) > 1 else 0
-        m, n, _ = self.kind.extents(size)
+        return product.seconds_of(cycles + last, self._moved(size, slices), target)
+
+    def _moved(self, size: Conv2dSize, slices: int) -> int:
+        """Bytes of memory traffic: pixels that strides step over are not read."""
+        images, taps = size.n * size.h * size.w, size.n * size.p * size.q * size.r * size.s
         elements = {
-            "images": size.n * size.h * size.w * size.c,
+            "images": min(images, taps) * size.c,
             "filters": size.k * size.r * size.s * size.channels,
             "results": size.n * size.p * size.q * size.k,
         }
         a, b, _ = self.kind.tensors
-        moved = (elements[a] + elements[b]) * product.source.bytes
-        moved += m * n * size.groups * slices * product.bytes_of_result
-        return product.seconds_of(cycles + last, moved, target)
+        m, n, _ = self.kind.extents(size)
+        read = (elements[a] + elements[b]) * self.wrapped.source.bytes
+        return read + m * n * size.groups * slices * self.wrapped.bytes_of_result
 
     def _extents(self, size: Conv2dSize, h: Taps, w: Taps, slices: int = 1) -> tuple[int, int, int]:
         """M, N and K of a product; K counts whole slabs, N of wgrad whole blocks of channels."""

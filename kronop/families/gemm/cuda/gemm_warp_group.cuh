@@ -91,7 +91,9 @@ KRONOP_INLINE void prefetch_next(Walk walk) {
     prefetch_map(walk.member().a_map);
     prefetch_map(walk.member().b_map);
   }
-  if (walk.member().maps_y) prefetch_map(walk.member().y_map);
+  if constexpr (requires { walk.member().y_map; }) {
+    if (walk.member().maps_y) prefetch_map(walk.member().y_map);
+  }
 }
 
 // Starts a copy of a share of B, to all blocks of the cluster.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
+from typing import Any
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import ColumnMajor, Layout, RowMajor
@@ -14,6 +15,7 @@ from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.choice import cheapest_plans
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.plan import Plan, Step
+from kronop.families.conv2d.cuda import warp_group_choice
 from kronop.families.conv2d.cuda.design import Conv2dBlocks, contiguous
 from kronop.families.conv2d.description import Conv2dDescription
 from kronop.families.conv2d.floors import convolution_step
@@ -37,9 +39,8 @@ def supports(description: Conv2dDescription, target: Target) -> Status:
     """Whether any design can compute the description; else why the last one can't."""
     if description.interleaved:
         return Status.reject("kernels of kronop's own read kronop.TensorNHWC")
-    product = _product(description, (1, 1))
-    status = products.status_of_tile(product, target)
-    for design in _designs(description, target, USUAL[target.backend]):
+    status = products.status_of_tile(_product(description, (1, 1)), target)
+    for design in _every(description, target, USUAL[target.backend]):
         status = design.status(target)
         if status:
             return status
@@ -51,13 +52,21 @@ def plans(
 ) -> tuple[Plan, ...]:
     """The plans of the `count` cheapest candidates for the size: see `cheapest_plans`."""
     size = size or USUAL[target.backend]
+    every = _every(description, target, size)
     return cheapest_plans(
-        _designs(description, target, size),
-        lambda item: (_step(description, target, item),),
+        every,
+        lambda item: every[item](description, target, item),
         target=target,
         size=size,
         count=count,
     )
+
+
+def _every(what: Conv2dDescription, target: Target, size: Conv2dSize) -> dict[Any, Any]:
+    """The designs that serve the size, each with the function that gives its steps."""
+    groups = (item for item in warp_group_choice.designs(what, target) if item.status_of(size))
+    blocks = _designs(what, target, size)
+    return dict.fromkeys(groups, warp_group_choice.steps) | dict.fromkeys(blocks, _steps)
 
 
 def _designs(what: Conv2dDescription, target: Target, size: Conv2dSize) -> Iterator[Conv2dBlocks]:
@@ -104,11 +113,11 @@ def _product(what: Conv2dDescription, extents: tuple[int, int]) -> GemmDescripti
     )
 
 
-def _step(what: Conv2dDescription, target: Target, design: Conv2dBlocks) -> Step:
+def _steps(what: Conv2dDescription, target: Target, design: Conv2dBlocks) -> tuple[Step, ...]:
     of = design.wrapped
     kinds = f"{what.A.element.short}_{what.epilogue.name}"
     splits = of.math.math_operation is MathOperation.multiply_add_fast_f32
-    return convolution_step(
+    step = convolution_step(
         f"conv2d_{what.conv_kind.name}_{of.kind}_{kinds}_{of.sizes}_{target.arch}",
         what,
         design,
@@ -116,3 +125,4 @@ def _step(what: Conv2dDescription, target: Target, design: Conv2dBlocks) -> Step
         products=PRODUCTS_OF_SPLIT if splits else 1,
         sums=of.math.element_accumulator,
     )
+    return (step,)

@@ -117,7 +117,10 @@ def _index(item: Digits, operand: Gathered) -> tuple[int, ...]:
         found.append(_Digit(pixels * each, 1, 0, 0, pixel=each))
     found = [_Digit(1, 0, 0, 0)] * (DIGITS - len(found)) + found
     members = ((it.extent, it.step, it.u, it.v) for it in found)
-    return (*(number for member in zip(*members, strict=True) for number in member), found[-1].pixel)
+    return (
+        *(number for member in zip(*members, strict=True) for number in member),
+        found[-1].pixel,
+    )
 
 
 def _continues(slow: _Digit, fast: _Digit) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -30,9 +31,11 @@ from kronop.families.conv2d.cuda import warp_group_choice
 from kronop.families.conv2d.cuda.warp_group_choice import AnyConv2d
 from kronop.families.conv2d.cuda.warp_group_design import Conv2dWarpGroup
 from kronop.families.conv2d.cuda.warp_group_slices import Conv2dSlices
+from kronop.families.conv2d.cuda.warp_group_split import split_problems
 from kronop.families.conv2d.description import Conv2dDescription, Conv2dProblem, convolved
 from kronop.families.conv2d.size import Conv2dSize, shapes_of
 from kronop.families.conv2d.vocabulary import Operator, StrideSupport, TensorNHWC
+from kronop.families.gemm.cuda.warp_group_split import SplitProblem, pitch_of
 from kronop.target import Target
 from tests.emulation.emulator import Emulator
 from tests.emulation.test_emulated_gemm_warp_group import math_of
@@ -60,6 +63,7 @@ def run(
     slices: bool = False,
     unity: bool = False,
     gap: int = 0,
+    split: bool = False,
 ) -> None:
     """Runs a tile (rows, columns, whether teams take tiles in turn), and compares.
 
@@ -67,12 +71,13 @@ def run(
         slices: sums are cut into slices.
         unity: strides of 1 are promised.
         gap: channels of the result that are left alone behind those that are written.
+        split: of three TF32 products.
     """
     random = np.random.default_rng(11)
-    sums = math_of(element, False).element_accumulator
+    sums = math_of(element, split).element_accumulator
     epilogue = epilogue or LinearCombination(result_type(element), 1, sums, sums)
     output = epilogue.element_output
-    what = _description(kind, element, epilogue, unity=unity)
+    what = _description(kind, element, epilogue, unity=unity, split=split)
     design = next(
         item
         for item in warp_group_choice.designs(what, _TARGET)
@@ -119,19 +124,24 @@ def run(
         size,
     )
     print(kind, y.shape, np.abs(wide(y) - expected).max(), np.abs(expected).max())
-    agree(y, expected, output, float16 if element is float32 else sums)
+    agree(y, expected, output, float16 if element is float32 and not split else sums)
     if gap and output.kind == "float":
         assert np.isnan(wide(room[..., last:])).all()
 
 
 def _description(
-    kind: Operator, element: DataType, epilogue: Epilogue, *, unity: bool = False
+    kind: Operator,
+    element: DataType,
+    epilogue: Epilogue,
+    *,
+    unity: bool = False,
+    split: bool = False,
 ) -> Conv2dDescription:
     operand = TensorDescription(element, TensorNHWC, 16 // element.bytes)
     return Conv2dDescription(
         conv_kind=kind,
         iterator_algorithm=None,
-        math=math_of(element, False),
+        math=math_of(element, split),
         tile=None,
         A=operand,
         B=operand,
@@ -142,7 +152,7 @@ def _description(
 
 
 def _is(design: AnyConv2d, tile: Tile, cluster: int) -> bool:
-    product = design.product if isinstance(design, Conv2dSlices) else design
+    product = design if isinstance(design, Conv2dWarpGroup) else design.product
     own = product.wrapped
     return (own.m, own.n, own.alternate) == tile and own.cluster == cluster
 
@@ -219,6 +229,44 @@ def test_strides_of_1_and_results_with_gaps(folder: Path) -> None:
 @pytest.mark.parametrize("element", [float32, int8, *FLOAT8])
 def test_other_types(folder: Path, element: DataType) -> None:
     run(folder, Operator.fprop, replace(_SIZES[0], c=176), element=element, bias=True)
+
+
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.dgrad])
+def test_three_products(folder: Path, kind: Operator) -> None:
+    for size in (*_SIZES, Conv2dSize(1, 9, 8, 3, 5, 3, 3)):
+        run(folder, kind, size, element=float32, split=True, bias=True, cluster=2)
+    size = Conv2dSize(2, 6, 5, 64, 64, 3, 2, pad_h=1, stride_w=2, groups=2)
+    run(folder, kind, size, element=float32, split=True, source=True)
+
+
+def test_split_operands_with_gaps(folder: Path) -> None:
+    """Problems that split, of lines that do not follow each other."""
+    random = np.random.default_rng(2)
+    room = random.standard_normal((3, 5, 8, 7), np.float32)
+    for part in (room, room[:, :4], room[:, :, :6], room[:2, 1:4, 2:6, :5], room[:1, :, :1]):
+        found = np.zeros((2, *part.shape[:3], pitch_of(part.shape[3])), np.float32)
+        for item in split_problems(_strided(part), part.shape, found.ctypes.data):
+            assert item.depth == part.shape[3]
+            _copy(item)
+        np.testing.assert_array_equal(found[0, ..., : part.shape[3]], part)
+        np.testing.assert_array_equal(found[1, ..., : part.shape[3]], part)
+
+
+def _copy(item: SplitProblem) -> None:
+    """What the kernel does, but the same in both planes."""
+    shape = (item.problems, item.lines, item.depth)
+
+    def at(pointer: int, steps: tuple[int, ...]) -> Any:
+        own = (ctypes.c_float * 1).from_address(pointer)
+        strides = tuple(4 * step for step in steps)
+        return np.lib.stride_tricks.as_strided(np.ctypeslib.as_array(own), shape, strides)
+
+    batch, steps = item.matrix.batch[-1], item.matrix.strides
+    for plane in range(2):
+        to = item.address + 4 * plane * item.plane
+        at(to, (item.apart, pitch_of(item.depth), 1))[...] = at(
+            item.matrix.pointer, (batch, *steps)
+        )
 
 
 def test_an_activation(folder: Path) -> None:

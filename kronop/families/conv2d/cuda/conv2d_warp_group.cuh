@@ -42,8 +42,8 @@ class PatchFeed {
     for (int plane = 0; plane < Step::kPlanes; ++plane) {
       unsigned char* const a = stage + plane * Step::kPlaneBytes;
       const int image = image_ + plane * int(p_.images);
-      load_pixels(a, p_.a_map, filled,
-                  BoxPlace{int(p_.channels) * group_ + channel, w_, h_, image}, offset);
+      load_pixels(a, p_.a_map, filled, BoxPlace{int(p_.channels) * group_ + channel, w_, h_, image},
+                  offset);
       unsigned char* const b = a + (Step::kTileM + rank_ * Step::kShare) * kLineBytes;
       if constexpr (Step::kSplit) {
         load_share<Step>(b, p_.b_map, filled, BoxPlace{deep, s, r, line, plane});
@@ -82,8 +82,8 @@ class PixelFeed {
                 s = tap % int(p_.taps_w), r = tap / int(p_.taps_w);
       // Beyond the last tap: any one, of channels that do not exist or are not stored.
       const bool exists = r < p_.taps_h;
-      channel_[part] = int(p_.channels) * group_ +
-                       (exists ? block % int(p_.blocks) : int(p_.blocks)) * kLine;
+      channel_[part] =
+          int(p_.channels) * group_ + (exists ? block % int(p_.blocks) : int(p_.blocks)) * kLine;
       offset_w_[part] = exists ? int(p_.apart_w * (p_.filter_w + s * p_.filter_step_w)) : 0;
       offset_h_[part] = exists ? int(p_.apart_h * (p_.filter_h + r * p_.filter_step_h)) : 0;
     }

@@ -10,7 +10,8 @@ struct GemmSplitParameters {
   void* from;
   void* to;
   long long lines, depth, pitch, problems;
-  // Distances of the two planes of a problem, whose lines are `pitch` apart, and of problems' planes.
+  // Distances of the two planes of a problem, whose lines are `pitch` apart, and of problems'
+  // planes.
   long long plane, planes;
   // Strides in elements: from a line to the next, along the contracted index, between problems.
   long long line, along, batch;

@@ -273,7 +273,8 @@ struct WarpGroupSums {
 template <class Step, class Parameters>
 KRONOP_INLINE void use_slabs(const Parameters& parameters, WarpGroupRoom<Step>& room) {
   const int team = threadIdx.x / kTeam;
-  typename WarpGroupEnd<Step, typename Parameters::Member>::Type results(parameters.member(0), room);
+  typename WarpGroupEnd<Step, typename Parameters::Member>::Type results(parameters.member(0),
+                                                                         room);
   Turn<Step::kStages> turn;
   unsigned parity = team == 0;  // Nobody is before the first tile.
 #pragma unroll 1

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from kronop.descriptions.tile import whole
 from kronop.errors import ArgumentError
 from kronop.families.conv2d.size import Conv2dSize
-from kronop.frozen import dataclass
 
 Shape = Sequence[int]
 Extents = int | Sequence[int]
@@ -16,8 +15,7 @@ Padding = Extents | Literal["same", "valid"]
 _AXES = ("H", "W")
 
 
-@dataclass(frozen=True, slots=True)
-class Geometry:
+class Geometry(NamedTuple):  # Which torch.compile traces.
     """Strides, padding, dilation and groups, as torch's conv2d takes them.
 
     Attributes:

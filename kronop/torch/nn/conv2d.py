@@ -87,11 +87,8 @@ class Conv2d(torch.nn.Conv2d):  # type: ignore[misc]  # torch is Any to mypy.
             pads = self._reversed_padding_repeated_twice
             input = torch.nn.functional.pad(input, pads, mode=self.padding_mode)
             padding = 0
-        is_alone = input.dim() == len("CHW")
-        x = input[None] if is_alone else input
         how = (self.stride, padding, self.dilation, self.groups, self.activation)
-        found = convolved(x, self.weight, self.bias, *how)
-        return found[0] if is_alone else found
+        return convolved(input, self.weight, self.bias, *how)
 
     def extra_repr(self) -> str:
         """The layer's settings, for print."""

@@ -40,7 +40,8 @@ def conv2d(
     these.
 
     Args:
-        x: (N, C, H, W), in memory with the channels last (torch.channels_last).
+        x: (N, C, H, W), in memory with the channels last (torch.channels_last); (C, H, W) is one
+            image.
         w: (K, C / groups, R, S), of the same type, likewise.
         bias: (K), of the result's type.
         stride, dilation: one number, or a pair (along H, along W).
@@ -51,8 +52,8 @@ def conv2d(
             refuses them. Gradients are converted in any case.
 
     Returns:
-        (N, K, P, Q), of x's type; int32 of int8, without gradients. In memory the channels are
-        last, or with layout "NCHW" it is contiguous.
+        (N, K, P, Q), or (K, P, Q) of one image, of x's type; int32 of int8, without gradients. In
+        memory the channels are last, or with layout "NCHW" it is contiguous.
 
     Raises:
         ArgumentError: shapes, devices, numbers, memory or an activation that do not fit.
@@ -92,6 +93,9 @@ def convolved(
 ) -> Tensor:
     """As `conv2d`, of tensors in any layout; in the result the channels are last."""
     given, how = (x, w, bias), (stride, padding, dilation, groups)
+    if isinstance(x, Tensor) and x.dim() == len("CHW"):
+        found = convolved(x.unsqueeze(0), w, bias, *how, activation)
+        return found.squeeze(0)
     named = () if activation is None else (activation,)
     operator = convolve if activation is None else convolve_activated
     words = None
@@ -141,6 +145,8 @@ def _remembered(x: Tensor, w: Tensor, how: tuple[Any, ...]) -> tuple[Any, ...] |
 
 def _check_memory(item: object, name: str) -> None:
     """Refuses a tensor whose channels are not last in memory."""
-    is_tensor = isinstance(item, Tensor) and not item.is_nested and item.dim() == len("NCHW")
-    if is_tensor and item.shape[1] > 1 and item.stride(1) != 1 and item.numel():
-        raise misplaced(name, tuple(item.shape), item.stride(1))
+    if not isinstance(item, Tensor) or item.is_nested or item.dim() < len("CHW"):
+        return  # Refused with what is wrong.
+    axis = item.dim() - len("CHW")
+    if item.shape[axis] > 1 and item.stride(axis) != 1 and item.numel():
+        raise misplaced(name, tuple(item.shape), item.stride(axis))

@@ -12,7 +12,6 @@ of D times f'(Y).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -90,12 +89,13 @@ def _fake(given: Named) -> Tensor:
 
 def _check_channels(form: Form, a: Tensor, b: Tensor) -> None:
     """Refuses operands whose channels, filters or groups don't fit each other."""
-    groups, found = form.groups, (a.shape[1], b.shape[0], b.shape[1])
-    fits = {
-        "fprop": a.shape[1] == b.shape[1] * groups and not b.shape[0] % groups,
-        "dgrad": a.shape[1] == b.shape[0] and not b.shape[0] % groups,
-        "wgrad": a.shape[0] == b.shape[0] and not (a.shape[1] % groups or b.shape[1] % groups),
-    }[form.kind]
+    groups = form.groups
+    if form.kind == "fprop":
+        fits = a.shape[1] == b.shape[1] * groups and not b.shape[0] % groups
+    elif form.kind == "dgrad":
+        fits = a.shape[1] == b.shape[0] and not b.shape[0] % groups
+    else:
+        fits = a.shape[0] == b.shape[0] and not (a.shape[1] % groups or b.shape[1] % groups)
     if not fits:
         first, second = form.called
         raise ArgumentError(
@@ -122,7 +122,7 @@ def _gradients(
     """The gradients of kronop::conv2d, from that of its result; products are its own, or those of
     `multiply`."""
     form, operands, found = _form(given), (given.a, given.b), {}
-    multiply, grad = multiply or _convolve, placed(grad)
+    multiply = multiply or _convolve
     for at, name in enumerate(("a", "b")):
         if getattr(needs, name):
             pixels = operands[at].shape[2:]
@@ -145,6 +145,10 @@ def _tangent(given: Named, tangents: Named) -> Tensor | None:
 def _linear(given: Named) -> Tensor:
     """What the activation of kronop::conv2d_activated is applied to."""
     return _convolve(_form(given)._replace(activation=None), given.a, given.b, given.bias)
+
+
+def _backward(given: Named, needs: Named, grad: Tensor) -> Gradients:
+    return _gradients(given, needs, placed(grad), _directly)  # Copied once, if it has to be.
 
 
 def _gradients_activated(given: Named, needs: Named, grad: Tensor) -> Gradients:
@@ -253,7 +257,7 @@ def _forward_activated(given: Named, needs: Named) -> tuple[Tensor, tuple[Tensor
 
 def _backward_activated(given: Named, needs: Named, grad: Tensor) -> Gradients:
     inner = RULES[given.activation].kept_slope(grad, given.kept[0])
-    return _gradients(given, needs, inner, _directly)
+    return _backward(given, needs, inner)
 
 
 def _prepare_activated(given: Named, needs: Named) -> Prepared | None:
@@ -277,7 +281,7 @@ convolve = register(
         autocast=Autocast.Narrow,
         prepare=_prepare,
         decomposed=_decomposed,
-        direct=Direct(backward=functools.partial(_gradients, multiply=_directly)),
+        direct=Direct(backward=_backward),
     )
 )
 convolve_activated = register(

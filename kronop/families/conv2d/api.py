@@ -196,9 +196,7 @@ def convolve(form: Form, a: Tensor, b: Tensor, bias: Tensor, out: Tensor) -> Non
     finish(_arguments(form.operator, given, size, bias, form.activation), lesson)
 
 
-def known_call(
-    form: Form, a: Tensor, b: Tensor, bias: Tensor, out: Tensor
-) -> prepared.Call | None:
+def known_call(form: Form, a: Tensor, b: Tensor, bias: Tensor, out: Tensor) -> prepared.Call | None:
     """The repeatable call that equals this `convolve`, if there was one before; else None. Its
     tensors are a, b, bias, None and out, in this order."""
     return prepared.find(form, 1.0, 0.0, [a, b, bias, None, out])

@@ -61,46 +61,19 @@ class CutlassGemm(CutlassTile):
         )
 
     def _types(self) -> tuple[tuple[str, str], ...]:
-        sums, element = self.math.element_accumulator, words.ELEMENTS[self.source]
         left, right = self.kernel_layouts
         return (
-            ("ElementA", element),
-            ("ElementB", element),
-            ("ElementOutput", words.ELEMENTS[self.output]),
-            ("ElementAccumulator", words.ELEMENTS[sums]),
+            *self.element_types,
             ("LayoutA", words.LAYOUTS[left]),
             ("LayoutB", words.LAYOUTS[right]),
             ("LayoutC", words.LAYOUTS[self.result_layout]),
-            ("OperatorClass", words.CLASSES[self.math.opcode_class]),
-            ("Operator", words.operator_of(self.math)),
-            ("Output", self.output.cxx),
-            ("Accumulator", sums.cxx),
-            ("Sum", self.math.added_in.cxx),
         )
 
     def _constants(self) -> tuple[tuple[str, int | bool], ...]:
-        (m, n, k), warps = self.tile, self.warps
-        left, right = self.kernel_alignments
-        shape = self.math.instruction_shape
         return (
-            ("kThreads", self.threads),
-            ("kBlocks", 1),
-            ("kTileM", m),
-            ("kTileN", n),
-            ("kTileK", k),
-            ("kWarpM", m // warps[0]),
-            ("kWarpN", n // warps[1]),
-            ("kWarpK", k // warps[2]),
-            ("kInstructionM", shape[0]),
-            ("kInstructionN", shape[1]),
-            ("kInstructionK", shape[2]),
-            ("kStages", self.stages),
-            ("kAlignmentA", left),
-            ("kAlignmentB", right),
-            ("kAlignmentC", self.alignment_c),
+            *self.tile_constants,
             ("kInterleave", self.panel),
             ("kSwizzle", self.swizzle.width),
-            ("kSharedBytes", self.shared_bytes),
         )
 
     def workspace(self, size: GemmSize, target: Target, threads: int) -> int:

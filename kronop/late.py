@@ -26,6 +26,7 @@ import importlib.util
 # At a fork it takes its lock, which the imports of many packages take too. Hooks run in the reverse
 # order of their registration: ours has to wait before that lock is held, so it comes later.
 import logging  # noqa: F401
+import operator
 import os
 import sys
 import threading
@@ -72,13 +73,14 @@ def imported(name: str) -> ModuleType:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """An object of a module that is imported when the object is first asked for."""
+    """An object of a module that is imported when the object is first asked for: "function", or a
+    member of one, as "Color.red"."""
 
     module: str
     name: str
 
     def get(self) -> Any:
-        return getattr(imported(self.module), self.name)
+        return operator.attrgetter(self.name)(imported(self.module))
 
 
 def spec_of(name: str) -> ModuleSpec | None:

@@ -58,7 +58,7 @@ def describe(item: TensorView, name: str) -> TensorDescription:
     if len(item.shape) == 1:
         return TensorDescription(item.element)
     row_major, column_major = (
-        _alignment(item, layout) for layout in (Layout.RowMajor, Layout.ColumnMajor)
+        alignment_of(item, layout) for layout in (Layout.RowMajor, Layout.ColumnMajor)
     )
     if column_major > row_major or (column_major == row_major == 1 and _leans_to_columns(item)):
         return TensorDescription(item.element, Layout.ColumnMajor, column_major)
@@ -70,7 +70,7 @@ def _leans_to_columns(item: TensorView) -> bool:
     return rows > 1 and columns > 1 and abs(row) < abs(column)
 
 
-def _alignment(item: TensorView, layout: Layout) -> int:
+def alignment_of(item: TensorView, layout: AnyLayout) -> int:
     """The largest alignment that `check_promise` accepts for this layout, in elements."""
     alignment = _MOST_BYTES // item.element.bytes
     while alignment > 1 and _broken(item, layout, alignment):

@@ -46,10 +46,10 @@ def add(
             description=f"{parser.description} Here: {command.products}.",
         )
         own.add_argument("shape", nargs="+", help=f"{several}{command.shapes}")
-        for family, flag, told in _flags(commands):
+        # A flag of another family is known, to be refused in words.
+        for flag, told in {flag: told for _, flag, told in _flags(commands)}.items():
             how: dict[str, Any] = {"metavar": told.takes} if told.takes else {}
-            # A flag of another family is known, to be refused in words.
-            text = told.text if family == name else argparse.SUPPRESS
+            text = command.flags[flag].text if flag in command.flags else argparse.SUPPRESS
             own.add_argument(flag, help=text, **how or {"action": "store_true"})
         configure(own)
 

@@ -83,9 +83,9 @@ def _description(kind: Kind, element: DataType, math: kronop.MathInstruction) ->
     """
     accumulator, output = math.element_accumulator, result_type(element)
     fields = {
-        "Y": kronop.TensorDescription(output),
+        "Y": kind.tensor(output),
         "epilogue": kronop.LinearCombination(output, 1, accumulator, accumulator),
-        **dict.fromkeys(kind.inputs, kronop.TensorDescription(element)),
+        **dict.fromkeys(kind.inputs, kind.tensor(element)),
         **kind.sample_fields,
     }
     return kind.description.get()(math=math, tile=None, **fields)

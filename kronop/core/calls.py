@@ -168,4 +168,5 @@ def operation_of(
     **named: Any,
 ) -> AnyOperation:
     """The operation of a class that has these fields; one-line calls share it."""
-    return made(target, tile, *fields, **named)
+    ahead = len(made.kind.ahead)
+    return made(*fields[:ahead], target, tile, *fields[ahead:], **named)

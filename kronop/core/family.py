@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+from kronop.descriptions.datatype import DataType, Layout
+from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.emitter import Emitter
 from kronop.errors import DescriptionError
 from kronop.frozen import dataclass
@@ -38,6 +40,7 @@ class Kind:
         operation: the class of its operations; None if it is named like the description.
         names: what operations call a field of descriptions, where that is another name.
         argument_names: what arguments call Z and Y, likewise.
+        layout: that of all its tensors, of a class of its own; None for matrices.
         ahead: the fields of descriptions that operations take before the target.
         visits: whether its own kernels take visitor trees; else a pass over their sums does.
     """
@@ -52,6 +55,7 @@ class Kind:
     operation: Later | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     argument_names: Mapping[str, str] = field(default_factory=dict)
+    layout: Later | None = None
     ahead: tuple[str, ...] = ()
     visits: bool = False
 
@@ -69,6 +73,11 @@ class Kind:
             name: item.get() if isinstance(item, Later) else item
             for name, item in self.sample.items()
         }
+
+    def tensor(self, element: DataType, alignment: int = 1) -> TensorDescription:
+        """The usual description of a tensor of operations of this kind."""
+        layout = Layout.RowMajor if self.layout is None else self.layout.get()
+        return TensorDescription(element, layout, alignment)
 
     def emitter(self, target: Target) -> Emitter:
         """The emitter that plans this kind for a target.

@@ -33,16 +33,16 @@ def scale_and_add(kind: Kind) -> bool:
 
 def operation(kind: Kind, target: str, element: kronop.DataType) -> Any:
     """The operation of a kind's sample."""
-    tensor = kronop.TensorDescription(element)
     fields = {
-        **dict.fromkeys(kind.inputs, tensor),
-        "Y": kronop.TensorDescription(result_type(element)),
+        **dict.fromkeys(kind.inputs, kind.tensor(element)),
+        "Y": kind.tensor(result_type(element)),
         "epilogue": support.linear(element),
         **kind.sample_fields,
     }
     names = {"epilogue": "epilogue_functor", **kind.names}
     named = {names.get(name, name): value for name, value in fields.items()}
-    return _exported(kind, kind.operation_name)(target, None, **named)
+    made = _exported(kind, kind.operation_name)
+    return made(target=target, tile_description=None, **named)
 
 
 def check(

@@ -13,7 +13,6 @@ _MATH = {
     backend: Later(f"kronop.emit.{backend}.default_math", name)
     for backend, name in (("cuda", "tensor_cores_where_faster"), ("x86", "tiles"))
 }
-_WORDS = Later(f"{_HERE}.vocabulary", "Operator")
 
 CONV2D = Kind(
     name="convolutions",
@@ -26,6 +25,12 @@ CONV2D = Kind(
     argument_names={"Z": "C", "Y": "D"},
     size=Conv2dSize,
     visits=True,
+    layout=Later(f"{_HERE}.vocabulary", "TensorNHWC"),
+    sample={
+        "conv_kind": Later(f"{_HERE}.vocabulary", "Operator.fprop"),
+        "iterator_algorithm": None,
+        "stride_support": None,
+    },
     ahead=("conv_kind", "iterator_algorithm"),
 )
 FAMILY = Family(
@@ -50,4 +55,5 @@ FAMILY = Family(
         ),
         "conv": f"{_HERE}.public_api",
     },
+    command=Later(f"{_HERE}.command", "COMMAND"),
 )

@@ -28,7 +28,7 @@ from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.errors import DescriptionError, ElementTypeError
-from kronop.families.conv2d.size import Conv2dSize, as_size
+from kronop.families.conv2d.size import Conv2dSize, as_size, shapes_of
 from kronop.families.conv2d.vocabulary import (
     DgradSwizzle,
     IteratorAlgorithm,
@@ -43,15 +43,6 @@ from kronop.frozen import dataclass
 Shape = tuple[int, ...]
 PANEL = 32
 """Channels of a panel of an interleaved tensor."""
-
-
-def shapes_of(size: Conv2dSize) -> dict[str, Shape]:
-    """The shapes of images, filters and results, channels last."""
-    return {
-        "images": (size.n, size.h, size.w, size.c),
-        "filters": (size.k, size.r, size.s, size.channels),
-        "results": (size.n, size.p, size.q, size.k),
-    }
 
 
 def shape_in_memory(shape: Shape, layout: Any) -> Shape:
@@ -115,14 +106,15 @@ class Conv2dDescription(Shaped):
             layouts=(TensorLayout, Layout),
         )
         self._check_layouts()
-        self._check_iterator()
+        self._check_kind()
 
     def _check_layouts(self) -> None:
         layouts = {"A": self.A.layout, "B": self.B.layout, "C": self.Y.layout}
+        is_tree = isinstance(self.epilogue, VisitorEpilogue)
         panels, filters = TensorLayout.TensorNC32HW32, TensorLayout.TensorC32RSK32
         if set(layouts.values()) == {TensorLayout.TensorNHWC}:
             return
-        is_fprop = self.conv_kind is Operator.fprop
+        is_fprop = self.conv_kind is Operator.fprop and not is_tree
         if is_fprop and layouts == {"A": panels, "B": filters, "C": panels}:
             return
         raise DescriptionError(
@@ -133,14 +125,23 @@ class Conv2dDescription(Shaped):
             hint="channels are the last axis; torch's tensors: .to(memory_format=channels_last)",
         )
 
-    def _check_iterator(self) -> None:
+    def _check_kind(self) -> None:
+        """Refuses what only some kinds have."""
         few = (IteratorAlgorithm.fixed_channels, IteratorAlgorithm.few_channels)
-        if self.iterator_algorithm in few and self.conv_kind is not Operator.fprop:
+        kind = self.conv_kind
+        if self.iterator_algorithm in few and kind is not Operator.fprop:
             raise DescriptionError(
                 "iterator_algorithm",
-                expected=f"analytic or optimized, for {self.conv_kind.name}",
+                expected=f"analytic or optimized, for {kind.name}",
                 got=self.iterator_algorithm.name,
                 hint="iterators for few channels are those of fprop",
+            )
+        if kind is Operator.wgrad and isinstance(self.epilogue, VisitorEpilogue):
+            raise DescriptionError(
+                "epilogue_functor of wgrad",
+                expected="one of the four functors",
+                got="a visitor tree",
+                hint="visitor trees end fprop and dgrad",
             )
 
     @property
@@ -391,8 +392,8 @@ class Conv2dProblem:
         )
 
     def _filters(self, depth: int, width: int, *, deep: int, wide: int) -> Gathered:
-        """The filters as a matrix: rows are their pixels and `depth` indices of axis `deep`, columns
-        are `width` indices of axis `wide`. A group has as many further filters."""
+        """The filters as a matrix: rows are pixels and `depth` indices of axis `deep`, columns are
+        `width` indices of axis `wide`. A group has as many further filters."""
         s, of = self.size, self.b.strides
         whole = Gathered(
             pointer=self.b.pointer,

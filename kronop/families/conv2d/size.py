@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, Self
 
 from kronop.errors import ArgumentError
@@ -80,12 +81,13 @@ class Conv2dSize:
             for name in (axis, f"pad_{axis}", f"stride_{axis}", f"dilation_{axis}")
         )
         try:
-            return max(0, (along + 2 * pad - dilation * (extent - 1) - 1) // stride + 1)
+            count: int = (along + 2 * pad - dilation * (extent - 1) - 1) // stride + 1
         except (TypeError, ZeroDivisionError):
             return 0  # What is wrong is found below.
+        return max(0, count)
 
     def __bool__(self) -> bool:
-        return bool(self.n and self.p and self.q and self.k and self.c and self.h and self.w)
+        return any(map(math.prod, shapes_of(self).values()))
 
     @property
     def rows(self) -> int:
@@ -136,6 +138,15 @@ class Conv2dSize:
 def as_size(size: Any) -> Conv2dSize:
     """The size, or that of small images if only their number is given."""
     return size if isinstance(size, Conv2dSize) else Conv2dSize(size)
+
+
+def shapes_of(size: Conv2dSize) -> dict[str, tuple[int, ...]]:
+    """The shapes of images, filters and results, channels last."""
+    return {
+        "images": (size.n, size.h, size.w, size.c),
+        "filters": (size.k, size.r, size.s, size.channels),
+        "results": (size.n, size.p, size.q, size.k),
+    }
 
 
 # What plans are made for where no size is known, for GPUs and for CPUs.

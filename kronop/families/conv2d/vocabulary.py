@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
+import math
 from typing import Any
 
 from kronop.descriptions.datatype import INTERLEAVED_TYPES, TENSOR_TYPES, AnyLayout, DataType
 from kronop.errors import ArgumentError, ElementTypeError
-from kronop.families.conv2d.size import Conv2dSize
-from kronop.families.gemm.vocabulary import Extent, MatrixCoord
+from kronop.families.conv2d.size import Conv2dSize, shapes_of
+from kronop.families.gemm.vocabulary import Extent, GemmCoord, MatrixCoord
 from kronop.frozen import dataclass
 from kronop.size import extent_of
 
@@ -165,3 +166,160 @@ class Tensor4DCoord:
     def at(self, index: int) -> int:
         """The extent with this number."""
         return int((self.n, self.h, self.w, self.c)[index])
+
+    @property
+    def elements(self) -> int:
+        """The product of the extents."""
+        return math.prod(self.at(index) for index in range(4))
+
+
+@dataclass(frozen=True, slots=True)
+class Conv2dProblemSize:
+    """The extents of a convolution, in CUTLASS's words.
+
+    P = (H + 2 pad_h - R dilation_h) / stride_h + 1, rounded down, and Q likewise. With a dilation
+    of 1 these are torch's numbers; with more, CUTLASS has fewer results.
+
+    Args:
+        input_size: (N, H, W, C) of the images.
+        filter_size: (K, R, S, C / groups).
+        padding: of which the first and the third count.
+        stride, dilation: (along H, along W).
+        mode: whether filters are flipped.
+        split_k_slices: into how many slices GPUs cut the sum.
+        groups: the channels and filters are divided in so many groups.
+
+    Raises:
+        ElementTypeError: an argument has the wrong class.
+        ArgumentError: an extent is too small, or channels do not fit.
+
+    Example:
+        >>> four, two = kronop.Tensor4DCoord, kronop.MatrixCoord
+        >>> size = kronop.conv.Conv2dProblemSize(
+        ...     four(1, 8, 9, 32), four(16, 3, 3, 32), four(1, 1, 1, 1), two(2, 2), two(1, 1)
+        ... )
+        >>> size.P, size.Q, size.K
+        (4, 5, 16)
+    """
+
+    size: Conv2dSize
+
+    def __init__(
+        self,
+        input_size: Tensor4DCoord,
+        filter_size: Tensor4DCoord,
+        padding: Tensor4DCoord,
+        stride: MatrixCoord,
+        dilation: MatrixCoord,
+        mode: Mode = Mode.cross_correlation,
+        split_k_slices: int = 1,
+        groups: int = 1,
+    ) -> None:
+        four = {"input_size": input_size, "filter_size": filter_size, "padding": padding}
+        two = {"stride": stride, "dilation": dilation}
+        for given, kind in ((four, Tensor4DCoord), (two, MatrixCoord), ({"mode": mode}, Mode)):
+            for name, value in given.items():
+                if not isinstance(value, kind):
+                    raise ElementTypeError(
+                        name,
+                        expected=f"a {kind.__name__}",
+                        got=repr(value),
+                        hint="see kronop.conv.Conv2dProblemSize",
+                    )
+        n, h, w, c = (input_size.at(index) for index in range(4))
+        k, r, s, channels = (filter_size.at(index) for index in range(4))
+        pads, steps = (padding.at(0), padding.at(2)), (int(stride.row), int(stride.column))
+        apart = (int(dilation.row), int(dilation.column))
+        counts = [
+            max(0, (along + 2 * pad - taps * gap) // max(step, 1) + 1)
+            for along, pad, taps, gap, step in zip((h, w), pads, (r, s), apart, steps, strict=True)
+        ]
+        found = Conv2dSize(
+            *(n, h, w, c, k, r, s),
+            p=counts[0],
+            q=counts[1],
+            pad_h=pads[0],
+            pad_w=pads[1],
+            stride_h=steps[0],
+            stride_w=steps[1],
+            dilation_h=apart[0],
+            dilation_w=apart[1],
+            groups=groups,
+            slices=split_k_slices,
+            flipped=mode is Mode.convolution,
+        )
+        if found.channels != channels:
+            raise ArgumentError(
+                "channels of filter_size",
+                expected=f"{found.channels}, the {c} channels of images in {groups} groups",
+                got=channels,
+                hint="kronop.Tensor4DCoord(K, R, S, C / groups)",
+            )
+        object.__setattr__(self, "size", found)
+
+    def __getattr__(self, name: str) -> Any:
+        """CUTLASS's names of the extents: N, H, W, C, K, R, S, P, Q in capitals, stride_h, pad_w,
+        dilation_h and so on, groups and split_k_slices."""
+        own = {"split_k_slices": "slices"}.get(name, name.lower() if len(name) == 1 else name)
+        if name.startswith("_") or (len(name) == 1 and not name.isupper()):
+            raise AttributeError(name)
+        return getattr(self.size, own)
+
+    @property
+    def mode(self) -> Mode:
+        """Whether filters are flipped."""
+        return Mode.convolution if self.size.flipped else Mode.cross_correlation
+
+
+def implicit_gemm_problem_size(operator: Operator, problem_size: Conv2dProblemSize) -> GemmCoord:
+    """M, N and K of the matrix product, of each group, as which a convolution is computed.
+
+    Example:
+        >>> four, two = kronop.Tensor4DCoord, kronop.MatrixCoord(1, 1)
+        >>> size = kronop.conv.Conv2dProblemSize(
+        ...     four(1, 8, 8, 32), four(16, 3, 3, 32), four(1, 1, 1, 1), two, two
+        ... )
+        >>> kronop.conv.implicit_gemm_problem_size(kronop.conv.Operator.fprop, size)
+        GemmCoord(m=64, n=16, k=288)
+    """
+    return GemmCoord(*operator.extents(problem_size.size))
+
+
+def implicit_gemm_tensor_a_extent(
+    operator: Operator, problem_size: Conv2dProblemSize
+) -> Tensor4DCoord:
+    """The shape of A, channels last."""
+    return _extent(operator, problem_size, 0)
+
+
+def implicit_gemm_tensor_b_extent(
+    operator: Operator, problem_size: Conv2dProblemSize
+) -> Tensor4DCoord:
+    """The shape of B, channels last."""
+    return _extent(operator, problem_size, 1)
+
+
+def implicit_gemm_tensor_c_extent(
+    operator: Operator, problem_size: Conv2dProblemSize
+) -> Tensor4DCoord:
+    """The shape of C and D, channels last."""
+    return _extent(operator, problem_size, 2)
+
+
+def implicit_gemm_tensor_a_size(operator: Operator, problem_size: Conv2dProblemSize) -> int:
+    """How many elements A has."""
+    return _extent(operator, problem_size, 0).elements
+
+
+def implicit_gemm_tensor_b_size(operator: Operator, problem_size: Conv2dProblemSize) -> int:
+    """How many elements B has."""
+    return _extent(operator, problem_size, 1).elements
+
+
+def implicit_gemm_tensor_c_size(operator: Operator, problem_size: Conv2dProblemSize) -> int:
+    """How many elements C and D have."""
+    return _extent(operator, problem_size, 2).elements
+
+
+def _extent(operator: Operator, problem: Conv2dProblemSize, index: int) -> Tensor4DCoord:
+    return Tensor4DCoord(*shapes_of(problem.size)[operator.tensors[index]])

@@ -17,6 +17,7 @@ from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.size import USUAL, GemmSize
 from kronop.frozen import dataclass
 from kronop.late import imported
+from kronop.size import Size
 from kronop.target import Target
 
 if TYPE_CHECKING:
@@ -96,6 +97,11 @@ def _floor_of_products(least: LeastOfGemm, target: Target, size: GemmSize | None
     count = size.batch * size.m * size.n * size.k * least.products
     operands = (size.m + size.n) * size.k * least.element.bytes
     moved = size.batch * (operands + size.m * size.n * least.output.bytes)
+    return floor_of(least, target, count, moved, size)
+
+
+def floor_of(least: LeastOfGemm, target: Target, count: int, moved: int, size: Size) -> Floor:
+    """The floor of `count` multiply-adds, of operands and results of `moved` bytes."""
     unit, rate = _unit(least, target)
     busy, memory = count / rate, moved / _memory(target)
     if memory > busy:
@@ -148,7 +154,7 @@ def _memory(target: Target) -> float:
     return _pipes(target, float32).memory
 
 
-def _of_memory(moved: float, seconds: float, size: GemmSize) -> Floor:
+def _of_memory(moved: float, seconds: float, size: Size) -> Floor:
     load = f"{moved / 1e9:.3g} GB" if moved >= 1e9 else f"{moved / 1e6:.3g} MB"
     return Floor(seconds=seconds, unit="memory", load=load, size=size.told())
 

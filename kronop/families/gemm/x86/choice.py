@@ -29,7 +29,7 @@ _BLOCK_ROWS = 192
 # The most rows and columns of a work item.
 _MOST_ROWS, _MOST_COLUMNS = 768, 1024
 # A kernel is compiled for a size only if its time is less than this fraction of the usual one's.
-_KEPT = 0.8
+KEPT = 0.8
 
 
 def supports(description: GemmDescription, target: Target) -> Status:
@@ -45,7 +45,7 @@ def supports(description: GemmDescription, target: Target) -> Status:
             "the tile has a cluster_shape, schedules or a tile_scheduler, which are of warp groups"
             " on sm_90a; leave them out"
         )
-    every = [(item, item.status(target)) for item in _designs(description, target)]
+    every = [(item, item.status(target)) for item in designs_of(description, target)]
     # The reason of the last, least demanding design is reported against a user's tile.
     return next((found for _, found in every if found), every[-1][1])
 
@@ -56,7 +56,7 @@ def plans(
     """The plans of the `count` cheapest candidates: see `cheapest_plans`."""
     usual = USUAL[target.backend]
     size = size or usual
-    designs = list(_designs(description, target))
+    designs = list(designs_of(description, target))
     able = [item for item in designs if item.status(target)]
     kept = min(able, key=lambda item: item.seconds(usual, target))
     return cheapest_plans(
@@ -65,26 +65,34 @@ def plans(
         target=target,
         size=size,
         count=count,
-        scale=lambda item: _KEPT if item == kept else 1,
+        scale=lambda item: KEPT if item == kept else 1,
     )
 
 
-def _designs(what: GemmDescription, target: Target) -> Iterator[HostGemm]:
+def designs_of(
+    what: GemmDescription, target: Target, *, gathered: bool = False
+) -> Iterator[HostGemm]:
+    """The candidates; those for operands that are `gathered` serve families of their own."""
     if amx.asks_for_tiles(what.math, target):
         extent = 2 * amx.TILE
-        yield TileGemm(**_common(what, target, extent, extent, what.A.element.bytes))
+        yield TileGemm(**_common(what, target, extent, extent, what.A.element.bytes, gathered))
         return
     sums = what.math.added_in.bytes
     fitting = [rows for rows in _ROWS if rows * sums % _ROW_BYTES == 0]
     kind, packed = (PairGemm, PAIRED_BYTES) if what.A.element is int8 else (VectorGemm, sums)
     for rows, vectors in itertools.product(fitting, _VECTORS):
         columns = vectors * target.vector_bytes // sums
-        common = _common(what, target, rows, columns, packed)
+        common = _common(what, target, rows, columns, packed, gathered)
         yield kind(**common, rows=rows, vectors=vectors)
 
 
 def _common(
-    what: GemmDescription, target: Target, rows: int, columns: int, packed_bytes: int
+    what: GemmDescription,
+    target: Target,
+    rows: int,
+    columns: int,
+    packed_bytes: int,
+    gathered: bool,
 ) -> dict[str, Any]:
     """The fields that all designs have. Blocks are the user's, or consist of whole tiles."""
     given = what.tile.threadblock_shape if what.tile else None
@@ -103,6 +111,7 @@ def _common(
         "most_rows": most_rows,
         "most_columns": most_columns,
         "depth": depth,
+        "gathered": gathered,
     }
 
 

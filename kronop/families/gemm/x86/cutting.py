@@ -29,6 +29,8 @@ class Blocking(Decision):
         packed_bytes, sum_bytes: of a packed element, and of a sum.
         packing: multiply-adds that take as long as packing an element.
         speed: multiply-adds that take as long as one on vectors.
+        staged_bytes: of the lines of a panel that are gathered before they are packed, for each
+            element of k; 0 for operands that are strided.
     """
 
     rows: int
@@ -42,6 +44,7 @@ class Blocking(Decision):
     sum_bytes: int
     packing: int = 24
     speed: int = 1
+    staged_bytes: int = 0
 
     def status(self) -> Status:
         """Whether blocks consist of whole tiles, and their scratch memory is not too large."""
@@ -66,6 +69,7 @@ class Cut:
 
     Attributes:
         items: work items, which threads process.
+        staged: bytes at the end of a thread's scratch memory for lines that are gathered.
         workspace_bytes: scratch memory of all threads.
     """
 
@@ -81,6 +85,7 @@ class Cut:
     pitch: int
     threads: int
     items: int
+    staged: int
     workspace_bytes: int
 
     @property
@@ -125,12 +130,14 @@ def _laid_out(
     slices: int,
     threads: int,
 ) -> Cut:
-    """A thread's scratch memory: packed rows, packed columns and sums, one after the other."""
+    """A thread's scratch memory: packed rows, packed columns, sums and gathered lines, one after the
+    other."""
     high = min(blocking.block_rows, rows)
     packed_columns = planning.aligned(high * depth * blocking.packed_bytes)
     sums = packed_columns + planning.aligned(columns * depth * blocking.packed_bytes)
     kept = rows * columns * blocking.sum_bytes if part > depth else 0
-    scratch = sums + planning.aligned(kept)
+    staged = planning.aligned(blocking.staged_bytes * depth)
+    scratch = sums + planning.aligned(kept) + staged
     items = problems * slices * -(-m // rows) * -(-n // columns)
     threads = min(threads, items)
     pitch = _whole(n, blocking.columns)
@@ -148,6 +155,7 @@ def _laid_out(
         pitch=pitch,
         threads=threads,
         items=items,
+        staged=staged,
         workspace_bytes=threads * scratch + partial,
     )
 

@@ -16,7 +16,7 @@ from kronop.emit.visit_design import visited_values
 from kronop.emit.x86 import planning
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
-from kronop.families.gemm.x86 import visitor
+from kronop.families.gemm.x86 import gathering, visitor
 from kronop.families.gemm.x86.cutting import Blocking, Cut, cut
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -38,6 +38,7 @@ class HostGemm(Design):
         block_rows: rows that are packed at once.
         most_rows, most_columns: the most rows and columns of a work item.
         depth: the most elements of k that are packed at once.
+        gathered: whether A and B are `Gathered`.
     """
 
     threads = 0
@@ -57,6 +58,7 @@ class HostGemm(Design):
     most_rows: int
     most_columns: int
     depth: int
+    gathered: bool = False
 
     @property
     @abstractmethod
@@ -93,6 +95,11 @@ class HostGemm(Design):
 
     @property
     def signature(self) -> KernelSignature:
+        return gathering.signature(self._plain) if self.gathered else self._plain
+
+    @property
+    def _plain(self) -> KernelSignature:
+        """The signature for operands that are strided."""
         if isinstance(self.epilogue, VisitorEpilogue):
             return visitor.signature(self.epilogue)
         whole, batch = Scalar.INT64, MOST_BATCH_DIMENSIONS
@@ -124,6 +131,7 @@ class HostGemm(Design):
             sum_bytes=self.accumulator.bytes,
             packing=self.packing,
             speed=self.speed,
+            staged_bytes=max(rows, columns) * self.source.bytes if self.gathered else 0,
         )
 
     def instantiation(self, target: Target) -> Instantiation:
@@ -142,8 +150,10 @@ class HostGemm(Design):
     @property
     def _parameters(self) -> str:
         if isinstance(self.epilogue, VisitorEpilogue):
-            return f"kronop::GemmVisitorParameters<{visitor.arguments(self.epilogue)}>"
-        return f"kronop::GemmParameters<{planning.parameter_arguments(self.epilogue)}>"
+            plain = f"kronop::GemmVisitorParameters<{visitor.arguments(self.epilogue)}>"
+        else:
+            plain = f"kronop::GemmParameters<{planning.parameter_arguments(self.epilogue)}>"
+        return f"kronop::GatheredParameters<{plain}>" if self.gathered else plain
 
     @property
     def _constants(self) -> tuple[tuple[str, int], ...]:
@@ -180,14 +190,17 @@ class HostGemm(Design):
             values |= visited_values(p.in_memory(self.epilogue))
             values["turned"] = int(turned)
             values["folds"] = self._folds(found, p.m, p.n, p.problems, turned=turned)[0]
+        if self.gathered:
+            values = gathering.values(p, found, self._plain.pack(values))
         return (Launch(parameters=self.signature.pack(values)),)
 
     def _values(self, p: GemmProblem, found: Cut) -> dict[str, Any]:
         """The members of the parameter struct, without those of trees only."""
         is_tree = isinstance(self.epilogue, VisitorEpilogue)
         names = _OPERANDS[:2] if is_tree else _OPERANDS
+        where = gathering.in_memory(p) if self.gathered else p
         return {
-            **strided_values(p, names),
+            **strided_values(where, names),
             **members(p, "m n k workspace scalars"),
             **found.values,
             "batch": padded(p.batch, 1),

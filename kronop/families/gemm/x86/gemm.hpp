@@ -9,6 +9,7 @@
 // small.
 #pragma once
 
+#include "gemm_gathered.hpp"
 #include "gemm_results.hpp"
 #include "kronop_x86/parallel.hpp"
 #include "kronop_x86/visitor_results.hpp"
@@ -53,12 +54,57 @@ struct ResultsFor<Step, Parameters> {
 template <class Step, class Parameters>
 using ResultsOf = typename ResultsFor<Step, Parameters>::Type;
 
-// Computes items, one after the other.
+// Packs operands that are strided.
 template <class Step, class Parameters>
+class StridedFeed {
+ public:
+  using Packed = typename Step::Packed;
+
+  StridedFeed(const Parameters& parameters, char*) : p_(parameters) {}
+
+  // Moves on to another problem of the batch.
+  void enter(const Place& place) {
+    a_ = static_cast<const Input*>(p_.a) + place.offset(p_.a_batch);
+    b_ = static_cast<const Input*>(p_.b) + place.offset(p_.b_batch);
+  }
+  // The operand B of the problem: problems that have the same one share its packed columns.
+  const void* b() const { return b_; }
+
+  // Panels of `count` rows from m on, or columns from n on, of `depth` elements from k on.
+  KRONOP_INLINE void rows(Packed* to, index_t m, index_t k, index_t count, index_t depth) const {
+    Step::pack_rows(to, a_ + m * p_.a_row + k * p_.a_column, p_.a_row, p_.a_column, count, depth);
+  }
+  KRONOP_INLINE void columns(Packed* to, index_t n, index_t k, index_t count, index_t depth) const {
+    Step::pack_columns(to, b_ + n * p_.b_column + k * p_.b_row, p_.b_column, p_.b_row, count,
+                       depth);
+  }
+
+ private:
+  using Input = typename Step::Input;
+
+  const Parameters& p_;
+  const Input *a_ = nullptr, *b_ = nullptr;
+};
+
+// The sums of a slice in row m.
+template <class Sum, class Parameters>
+Sum* partial_sums(const Parameters& p, index_t problem, index_t slice, index_t m) {
+  char* first = static_cast<char*>(p.workspace) + p.partial;
+  return reinterpret_cast<Sum*>(first) + ((problem * p.slices + slice) * p.m + m) * p.pitch;
+}
+
+// The scratch memory of a share.
+template <class Parameters>
+char* scratch_of(const Parameters& p, index_t share) {
+  return static_cast<char*>(p.workspace) + share * p.scratch_bytes;
+}
+
+// Computes items, one after the other, from what Feed packs.
+template <class Step, class Feed, class Parameters>
 class Worker {
  public:
-  Worker(const Parameters& parameters, index_t share) : p_(parameters), results_(parameters) {
-    char* scratch = static_cast<char*>(p_.workspace) + share * p_.scratch_bytes;
+  Worker(const Parameters& parameters, const Feed& feed, char* scratch)
+      : p_(parameters), feed_(feed), results_(parameters) {
     rows_ = reinterpret_cast<Packed*>(scratch);
     columns_ = reinterpret_cast<Packed*>(scratch + p_.packed_columns);
     sums_ = reinterpret_cast<Sum*>(scratch + p_.sums);
@@ -66,8 +112,7 @@ class Worker {
 
   void run(const Item& item) {
     const Place place(item.problem, p_.batch);
-    a_ = static_cast<const Input*>(p_.a) + place.offset(p_.a_batch);
-    b_ = static_cast<const Input*>(p_.b) + place.offset(p_.b_batch);
+    feed_.enter(place);
     results_.enter(item.problem, place);
     const index_t first = item.slice * p_.slice, end = lesser(p_.k, first + p_.slice);
     index_t k = first;
@@ -81,30 +126,31 @@ class Worker {
   }
 
  private:
-  using Input = typename Step::Input;
   using Packed = typename Step::Packed;
   using Sum = typename Step::Accumulator;
   static constexpr int kTile = Step::kRows * Step::kPanel;
 
+  // Which columns are packed, and where along k.
+  struct Held {
+    const void* b;
+    index_t n, k, depth;
+    bool operator==(const Held&) const = default;
+  };
+
   // Packs the item's columns of a slab, unless they were packed last.
   void pack_columns(const Item& item, index_t k, index_t depth) {
-    const Input* from = b_ + item.n * p_.b_column + k * p_.b_row;
-    if (from == held_ && depth == held_depth_ && item.columns <= held_columns_) return;
-    held_ = from, held_depth_ = depth, held_columns_ = item.columns;
-    for (index_t j = 0; j < item.columns; j += Step::kPanel) {
-      Step::pack_columns(columns_ + j * padded(depth), from + j * p_.b_column, p_.b_column,
-                         p_.b_row, item.columns - j, depth);
-    }
+    const Held wanted{feed_.b(), item.n, k, depth};
+    if (wanted == held_ && item.columns <= held_columns_) return;
+    held_ = wanted, held_columns_ = item.columns;
+    for (index_t j = 0; j < item.columns; j += Step::kPanel)
+      feed_.columns(columns_ + j * padded(depth), item.n + j, k, item.columns - j, depth);
   }
 
   // The rows of a block from i on, for a slab; `joins`: it is not the first one of the item.
   void block(const Item& item, index_t i, index_t k, index_t depth, bool joins, bool is_last) {
     const index_t end = lesser(item.rows, i + Step::kBlockRows), length = padded(depth);
-    const Input* from = a_ + item.m * p_.a_row + k * p_.a_column;
-    for (index_t row = i; row < end; row += Step::kRows) {
-      Step::pack_rows(rows_ + (row - i) * length, from + row * p_.a_row, p_.a_row, p_.a_column,
-                      end - row, depth);
-    }
+    for (index_t row = i; row < end; row += Step::kRows)
+      feed_.rows(rows_ + (row - i) * length, item.m + row, k, end - row, depth);
     const index_t panels = parts(item.columns, Step::kPanel);
     alignas(64) Sum own[kTile];
     for (index_t j = 0; j < panels; ++j) {
@@ -131,7 +177,7 @@ class Worker {
   void finish(const Item& item, index_t i, index_t rows, index_t j, const Sum* sums) const {
     const index_t m = item.m + i, n = item.n + j, columns = lesser(item.columns - j, Step::kPanel);
     if (p_.slices > 1) {
-      Sum* to = partial(p_, item.problem, item.slice, m) + n;
+      Sum* to = partial_sums<Sum>(p_, item.problem, item.slice, m) + n;
       for (index_t r = 0; r < rows; ++r) {
         __builtin_memcpy(to + r * p_.pitch, sums + r * Step::kPanel, columns * sizeof(Sum));
       }
@@ -140,21 +186,14 @@ class Worker {
     }
   }
 
- public:
-  // Row m of the sums of a slice.
-  static Sum* partial(const Parameters& p, index_t problem, index_t slice, index_t m) {
-    char* first = static_cast<char*>(p.workspace) + p.partial;
-    return reinterpret_cast<Sum*>(first) + ((problem * p.slices + slice) * p.m + m) * p.pitch;
-  }
-
- private:
   static constexpr index_t padded(index_t depth) { return parts(depth, Step::kUnit) * Step::kUnit; }
 
   const Parameters& p_;
+  Feed feed_;
   ResultsOf<Step, Parameters> results_;
   typename Step::State state_;
-  const Input *a_ = nullptr, *b_ = nullptr, *held_ = nullptr;
-  index_t held_depth_ = 0, held_columns_ = 0;
+  Held held_{};
+  index_t held_columns_ = 0;
   Packed *rows_, *columns_;
   Sum* sums_;
 };
@@ -169,18 +208,21 @@ void add_slices(const Parameters& p, index_t problem, index_t m) {
     const index_t columns = lesser(p.n - n, Step::kPanel);
     alignas(64) Sum sums[Step::kPanel] = {};
     for (index_t slice = 0; slice < p.slices; ++slice) {
-      const Sum* from = Worker<Step, Parameters>::partial(p, problem, slice, m) + n;
+      const Sum* from = partial_sums<Sum>(p, problem, slice, m) + n;
       for (index_t c = 0; c < columns; ++c) sums[c] += from[c];
     }
     results.row(sums, m, n, columns);
   }
 }
 
-template <class Step, class Parameters>
-int run(const Parameters& p, bool alone) {
+// Computes a problem; a worker's feed is made from `operands` and the end of its scratch memory.
+template <class Step, class Feed, class Operands, class Parameters>
+int run_fed(const Operands& operands, const Parameters& p, bool alone) {
   const Items<Parameters> items{p};
   share_out(items.count(), p.threads, alone, [&](index_t share, index_t first, index_t end) {
-    Worker<Step, Parameters> worker(p, share);
+    char* scratch = scratch_of(p, share);
+    const Feed feed(operands, scratch + p.scratch_bytes);
+    Worker<Step, Feed, Parameters> worker(p, feed, scratch);
     for (index_t index = first; index < end; ++index) worker.run(items.at(index));
   });
   if (p.slices > 1) {
@@ -197,6 +239,16 @@ int run(const Parameters& p, bool alone) {
     join_parts<VisitorResults<Step, Parameters>>(p, items.problems(), alone);
   }
   return 0;
+}
+
+template <class Step, class Parameters>
+int run(const Parameters& p, bool alone) {
+  return run_fed<Step, StridedFeed<Step, Parameters>>(p, p, alone);
+}
+
+template <class Step, class Plain>
+int run(const GatheredParameters<Plain>& p, bool alone) {
+  return run_fed<Step, GatheredFeed<Step, Plain>>(p, p.plain, alone);
 }
 
 }  // namespace kronop::gemm

@@ -43,4 +43,27 @@ struct GemmVisitorParameters {
   Scalar scalars[kScalars];
 };
 
+// An index as a number of three digits, the last one fastest: how many values each has, and what
+// one more of it adds to an element's offset and to its coordinates u and v.
+struct Digits {
+  index_t extents[3], steps[3], u[3], v[3];
+};
+
+// A matrix whose element is at the sum of the steps of all digits of its row and column, plus u /
+// every[0] times strides[0], plus v / every[1] times strides[1]. Coordinates begin at `first`. It
+// is 0 unless u and v are multiples of `every`, and the quotients are in [0, extents).
+struct Gathering {
+  Digits rows, columns;
+  index_t first[2], extents[2], strides[2], every[2];
+};
+
+// The same with gathered operands: strides of rows and columns of A and B are not used. At the end
+// of a thread's scratch memory are `staged` bytes for lines that are gathered.
+template <class Plain>
+struct GatheredParameters {
+  Plain plain;
+  Gathering a_gathering, b_gathering;
+  index_t staged;
+};
+
 }  // namespace kronop

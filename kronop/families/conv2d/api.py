@@ -1,0 +1,303 @@
+"""Convolutions in one line, on plain tensors in torch's shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, cast
+
+from kronop.args.device import target_of
+from kronop.args.tensor import alignment_of
+from kronop.args.view import TensorView
+from kronop.core import prepared
+from kronop.core.calls import (
+    check_activation,
+    describe_output,
+    epilogue_of,
+    finish,
+    operand_of,
+    operation_of,
+)
+from kronop.descriptions.activation import ActivationName
+from kronop.descriptions.shared import Array
+from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import ArgumentError, ElementTypeError
+from kronop.families.conv2d.arguments import Conv2dArguments
+from kronop.families.conv2d.geometry import Extents, Geometry, Padding, Shape
+from kronop.families.conv2d.operation import Conv2dOperation
+from kronop.families.conv2d.size import Conv2dSize, shapes_of
+from kronop.families.conv2d.vocabulary import Operator, TensorNHWC
+from kronop.tensors import Tensor
+
+_DIFFERENTIABLE = Conv2dArguments.differentiable
+_LAST, _FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
+Layout = Literal["NHWC", "NCHW"] | None
+
+
+def conv2d(
+    x: Array,
+    w: Tensor,
+    bias: Tensor = None,
+    stride: Extents = 1,
+    padding: Padding = 0,
+    dilation: Extents = 1,
+    groups: int = 1,
+    activation: ActivationName | None = None,
+    layout: Layout = None,
+    out: Tensor = None,
+) -> Array:
+    """A convolution of images with filters, `activation(x * w + bias)`, as one operation.
+
+    The results are those of torch.nn.functional.conv2d: filters are not flipped.
+
+    Args:
+        x: (N, C, H, W), of NumPy, torch or CuPy, in float64, 32 or 16, bfloat16 or integers of 64,
+            32 or 8 bits; in memory the channels are last.
+        w: (K, C / groups, R, S), of the same type, likewise.
+        bias: (K), of the result's type.
+        stride, dilation: one number, or a pair (along H, along W).
+        padding: likewise, zeros on both sides; or "same", or "valid" for none.
+        groups: the channels and filters are divided in so many groups.
+        activation: "relu", "leaky_relu", "tanh", "sigmoid", "silu", "hardswish", "gelu" or None.
+        layout: "NCHW" converts tensors whose channels are not last, and the result back; None
+            refuses them.
+        out: where to write the result; a new tensor like `x` if None. int8 gives int32, or int8
+            where `out` has that.
+
+    Returns:
+        (N, K, P, Q), of x's kind and device; in memory the channels are last.
+
+    Raises:
+        ArgumentError: shapes, devices, numbers, memory or overlaps that do not fit.
+        ElementTypeError: no tensor, or element types that do not fit.
+        DescriptionError: this device has no kernel for these types.
+        CompileError, DeviceError: no compiler, or a kernel that does not load or run here.
+        OutOfMemoryError: no room for the result.
+
+    Example:
+        >>> x = np.ones((1, 4, 4, 2), np.float32).transpose(0, 3, 1, 2)
+        >>> w = np.ones((3, 3, 3, 2), np.float32).transpose(0, 3, 1, 2)
+        >>> y = kronop.conv.conv2d(x, w, np.array([0, 1, -20], np.float32), activation="relu")
+        >>> y[0, :, 0, 0].tolist()
+        [18.0, 19.0, 0.0]
+    """
+    check_activation(activation)
+    if _converts(layout):
+        found = conv2d(
+            _with_channels_last(x, "x"),
+            _with_channels_last(w, "w"),
+            bias,
+            stride,
+            padding,
+            dilation,
+            groups,
+            activation,
+            out=out,
+        )
+        return found if out is not None else _contiguous(found)
+    form = ("conv2d", *_plain(stride, padding, dilation, groups), activation)
+    result, lesson = prepared.repeat(form, 1.0, 0.0, [x, w, bias, None, out])
+    if result is None:
+        geometry = Geometry.of(stride, padding, dilation, groups)
+        size = geometry.size(_shape(x, "x"), _shape(w, "w"))
+        given = {"x": x, "w": w, "out": out}
+        arguments = _arguments(Operator.fprop, given, size, bias, activation)
+        result = finish(arguments, lesson)
+    return out if out is not None else _permuted(result, _FIRST)
+
+
+def conv2d_input(
+    input_size: Sequence[int],
+    w: Array,
+    grad: Tensor,
+    stride: Extents = 1,
+    padding: Padding = 0,
+    dilation: Extents = 1,
+    groups: int = 1,
+) -> Array:
+    """The gradient of `conv2d` in its images, as torch.nn.grad.conv2d_input has it.
+
+    Args:
+        input_size: (N, C, H, W), the shape of the images.
+        w: (K, C / groups, R, S), the filters, in memory with the channels last.
+        grad: (N, K, P, Q), the gradient of the results, likewise.
+        stride, padding, dilation, groups: those of the convolution.
+
+    Returns:
+        (N, C, H, W), of grad's kind and device; in memory the channels are last.
+
+    Raises:
+        As of `conv2d`.
+
+    Example:
+        >>> w = np.ones((3, 3, 3, 2), np.float32).transpose(0, 3, 1, 2)
+        >>> grad = np.ones((1, 2, 2, 3), np.float32).transpose(0, 3, 1, 2)
+        >>> kronop.conv.conv2d_input((1, 2, 4, 4), w, grad)[0, 0].tolist()[1]
+        [6.0, 12.0, 12.0, 6.0]
+    """
+    geometry = Geometry.of(stride, padding, dilation, groups)
+    size = geometry.size(tuple(input_size), _shape(w, "w"))
+    _check_results(grad, size)
+    return cast("Array", _gradient(Operator.dgrad, {"grad": grad, "w": w}, size))
+
+
+def conv2d_weight(
+    x: Array,
+    weight_size: Sequence[int],
+    grad: Tensor,
+    stride: Extents = 1,
+    padding: Padding = 0,
+    dilation: Extents = 1,
+    groups: int = 1,
+) -> Array:
+    """The gradient of `conv2d` in its filters, as torch.nn.grad.conv2d_weight has it.
+
+    Args:
+        x: (N, C, H, W), the images, in memory with the channels last.
+        weight_size: (K, C / groups, R, S), the shape of the filters.
+        grad: (N, K, P, Q), the gradient of the results, likewise.
+        stride, padding, dilation, groups: those of the convolution.
+
+    Returns:
+        (K, C / groups, R, S), of grad's kind and device; in memory the channels are last.
+
+    Raises:
+        As of `conv2d`.
+
+    Example:
+        >>> x = np.ones((1, 4, 4, 2), np.float32).transpose(0, 3, 1, 2)
+        >>> grad = np.ones((1, 2, 2, 3), np.float32).transpose(0, 3, 1, 2)
+        >>> kronop.conv.conv2d_weight(x, (3, 2, 3, 3), grad)[0, 0].tolist()[0]
+        [4.0, 4.0, 4.0]
+    """
+    geometry = Geometry.of(stride, padding, dilation, groups)
+    size = geometry.size(_shape(x, "x"), tuple(weight_size))
+    _check_results(grad, size)
+    return cast("Array", _gradient(Operator.wgrad, {"grad": grad, "x": x}, size))
+
+
+def _gradient(kind: Operator, given: dict[str, Tensor], size: Conv2dSize) -> Any:
+    tensors = [*given.values(), None, None, None]
+    result, lesson = prepared.repeat((kind, size), 1.0, 0.0, tensors)
+    if result is None:
+        result = finish(_arguments(kind, {**given, "out": None}, size), lesson)
+    return _permuted(result, _FIRST)
+
+
+def _arguments(
+    kind: Operator,
+    given: dict[str, Tensor],
+    size: Conv2dSize,
+    bias: Tensor = None,
+    activation: str | None = None,
+) -> Conv2dArguments:
+    """The arguments of a convolution of A and B, and maybe a result, by their names."""
+    (a_name, a), (b_name, b), (_, out) = given.items()
+    D = None if out is None else _channels_last(out, "out")
+    a, b = _channels_last(a, a_name), _channels_last(b, b_name)
+    return arguments_of(kind, a, b, size, bias, activation, D, (a_name, b_name))
+
+
+def arguments_of(
+    kind: Operator,
+    a: Tensor,
+    b: Tensor,
+    size: Conv2dSize,
+    bias: Tensor = None,
+    activation: str | None = None,
+    out: Tensor = None,
+    called: Sequence[str] = ("A", "B"),
+) -> Conv2dArguments:
+    """The arguments of a convolution of tensors in shapes with the channels last, with their
+    operation; `called` are the names of the operands."""
+    (first, A), (_, B) = (_described(*item) for item in zip((a, b), called, strict=True))
+    columns = shapes_of(size)[kind.tensors[2]][-1]
+    names = {"Z": "C", "Y": "out"}
+    result = describe_output(first.element, columns, None, out, names, _DIFFERENTIABLE).element
+    alignment = math.gcd(columns, 16 // result.bytes)
+    if out is not None:
+        alignment = _described(out, "out")[1].alignment
+    C = TensorDescription(result, TensorNHWC, alignment)
+    epilogue = epilogue_of(first.element, C, activation)
+    words = (kind, None, A, B, C, None, epilogue)
+    operation = operation_of(Conv2dOperation, target_of(first), *words)
+    return Conv2dArguments(operation, size, a, b, D=out, bias=bias)
+
+
+def _described(tensor: Tensor, name: str) -> tuple[TensorView, TensorDescription]:
+    item = operand_of(tensor, name, _DIFFERENTIABLE)
+    return item, TensorDescription(item.element, TensorNHWC, alignment_of(item, TensorNHWC))
+
+
+def _channels_last(tensor: Tensor, name: str) -> Tensor:
+    """The tensor as (N, H, W, C).
+
+    Raises:
+        ArgumentError: the channels are not last in memory.
+    """
+    found = _permuted(tensor, _LAST)
+    item = operand_of(found, name, _DIFFERENTIABLE)
+    if item.in_place and item.size and item.shape[-1] > 1 and item.strides[-1] != 1:
+        raise ArgumentError(
+            f"memory of {name}",
+            expected="the channels last",
+            got=f"a tensor {_shape(tensor, name)} whose channels are {item.strides[-1]} apart",
+            hint="of torch: .to(memory_format=torch.channels_last); or pass layout='NCHW'",
+        )
+    return found
+
+
+def _shape(tensor: Tensor, name: str) -> Shape:
+    return operand_of(tensor, name, _DIFFERENTIABLE).shape
+
+
+def _check_results(grad: Tensor, size: Conv2dSize) -> None:
+    expected = (size.n, size.k, size.p, size.q)
+    if (shape := _shape(grad, "grad")) != expected:
+        raise ArgumentError(
+            "shape of grad",
+            expected=expected,
+            got=shape,
+            hint="it is that of the results of the convolution",
+        )
+
+
+def _plain(*numbers: Any) -> tuple[Any, ...]:
+    """Numbers and pairs of them as keys of remembered calls."""
+    return tuple(tuple(item) if isinstance(item, list) else item for item in numbers)
+
+
+def _converts(layout: object) -> bool:
+    if layout not in (None, "NHWC", "NCHW"):
+        raise ArgumentError(
+            "layout",
+            expected="'NHWC' or 'NCHW', or None for the former",
+            got=repr(layout),
+            hint="shapes are (N, C, H, W) in both; 'NHWC' has the channels last in memory",
+        )
+    return layout == "NCHW"
+
+
+def _permuted(tensor: Tensor, order: tuple[int, ...]) -> Any:
+    """The tensor with its axes in this order."""
+    permute = getattr(tensor, "permute", None) or getattr(tensor, "transpose", None)
+    if permute is None:
+        raise ElementTypeError(
+            "a tensor of a convolution",
+            expected="NumPy's, torch's or CuPy's",
+            got=type(tensor).__name__,
+            hint="convert it, as with torch.from_dlpack",
+        )
+    if len(getattr(tensor, "shape", ())) != len(order):
+        return tensor  # Its shape is refused with its name.
+    return permute(order)
+
+
+def _with_channels_last(tensor: Tensor, name: str) -> Any:
+    """The tensor itself, or a copy whose channels are last in memory."""
+    found = _permuted(tensor, _LAST)
+    return _permuted(_contiguous(found), _FIRST) if len(_shape(tensor, name)) == 4 else tensor
+
+
+def _contiguous(tensor: Any) -> Any:
+    return tensor.contiguous() if hasattr(tensor, "contiguous") else tensor.copy(order="C")

@@ -1,0 +1,412 @@
+"""Arguments of convolutions: tensors of any framework -> Conv2dProblem."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from kronop.args import visited
+from kronop.args.base import Arguments
+from kronop.args.operands import Operand, results
+from kronop.args.placing import Placed, Results
+from kronop.args.protocols import OperationLike, Places
+from kronop.args.staging import form_for
+from kronop.args.strides import broadcast_strides, broadcasts, flat_stride
+from kronop.args.tensor import check_element
+from kronop.args.view import TensorView, contiguous_strides
+from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.strided import Strided
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.visitor_arguments import VisitorArguments
+from kronop.errors import ArgumentError, ElementTypeError
+from kronop.families.conv2d.description import (
+    PANEL,
+    Conv2dDescription,
+    Conv2dProblem,
+    shape_in_memory,
+)
+from kronop.families.conv2d.size import Conv2dSize, shapes_of
+from kronop.families.conv2d.vocabulary import (
+    Conv2dProblemSize,
+    Operator,
+    SplitKMode,
+    StrideSupport,
+)
+
+Ints = tuple[int, ...]
+AXES, _PANELS = "abcd", "abcde"
+# The axes of interleaved images and results, and of filters, in the order of channels last.
+_ORDERS = ((0, 2, 3, 1, 4), (3, 1, 2, 0, 4))
+# Axes of images and results that are the rows of a matrix.
+_ROWS = 3
+_HINT = "shapes are (N, H, W, C), (K, R, S, C / groups) and (N, P, Q, K), channels last"
+
+
+class Conv2dArguments(Arguments):
+    """The tensors and scalars of a convolution, `D = epilogue(A * B, C, bias)`.
+
+    Args:
+        operation: a Conv2dOperation.
+        problem_size: a `kronop.conv.Conv2dProblemSize`; None for what the shapes of A and B say,
+            with strides of 1, no padding, no dilation and one group. With it, tensors may be flat,
+            as PyCUTLASS's are: they then hold the elements without gaps.
+        A, B: of fprop images (N, H, W, C) and filters (K, R, S, C / groups); of dgrad results
+            (N, P, Q, K) and filters; of wgrad results and images. Any strides. Interleaved ones are
+            (N, C/32, H, W, 32) and (C/32, R, S, K, 32), without gaps.
+        C: like D, or what broadcasts to it; needed where beta is not 0, and read only there. It may
+            be D itself. One number for each channel repeats: as in PyCUTLASS, a bias times beta.
+        D: of fprop results, of dgrad images, of wgrad filters, where the result goes; None for a
+            new tensor like A, without gaps.
+        output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults, without C.
+            That of a visitor tree has names, and holds C, a bias and D, as far as there are any. A
+            tree has D as a matrix: (N P Q, K) of fprop, (N H W, C) of dgrad.
+        split_k_mode: PyCUTLASS's word for who adds slices up: here an operation does it, or a
+            `ReductionOperation` that takes it over.
+        split_k_slices: into how many slices GPUs cut the sum; 1 for what the problem size says.
+        bias: one number for each channel of D, of its type, added before an activation; None for
+            none. The attribute of this name says whether C is a vector.
+
+    Everything is checked here; nothing is computed, and nothing but D is allocated, before the
+    first run.
+
+    Raises:
+        ElementTypeError: not a tensor, or another element type than the operation's.
+        ArgumentError: shapes, sizes, devices or overlaps that do not fit.
+        OutOfMemoryError: no room for D.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32, kronop.TensorNHWC)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> fprop = kronop.conv.Operator.fprop
+        >>> operation = kronop.Conv2dOperation(
+        ...     fprop, None, "x86", None, tensor, tensor, tensor, None, epilogue
+        ... )
+        >>> images, filters = np.ones((1, 4, 4, 2), np.float32), np.ones((3, 3, 3, 2), np.float32)
+        >>> arguments = kronop.Conv2dArguments(operation, A=images, B=filters)
+        >>> operation.run(arguments)
+        >>> arguments.D.shape, float(arguments.D[0, 0, 0, 0])
+        ((1, 2, 2, 3), 18.0)
+    """
+
+    describes: ClassVar[type] = Conv2dDescription
+    made_for = "Conv2dOperation"
+    operands: ClassVar[tuple[Operand, ...]] = (
+        Operand("A", AXES),
+        Operand("B", AXES),
+        Operand("bias", "n", like="Y", optional=True, typed=True, over=visited.OVER, of_tree=True),
+        *results(AXES),
+    )
+    differentiable = "kronop.torch.conv2d"
+    called: ClassVar[Mapping[str, str]] = {"Z": "C", "Y": "D"}
+    _description: Conv2dDescription
+    _visited: tuple[visited.Visited, ...] = ()
+
+    def __init__(
+        self,
+        operation: OperationLike,
+        problem_size: Conv2dProblemSize | Conv2dSize | None = None,
+        A: Any = None,
+        B: Any = None,
+        C: Any = None,
+        D: Any = None,
+        output_op: EpilogueArguments | None = None,
+        split_k_mode: SplitKMode = SplitKMode.Serial,
+        split_k_slices: int = 1,
+        bias: Any = None,
+    ) -> None:
+        super().__init__(operation, output_op)
+        self._given = _size_of(problem_size, split_k_mode, split_k_slices)
+        self._slices = split_k_slices
+        self.split_k_mode, self._tensors = split_k_mode, (A, B)
+        self._accept(A=A, B=B, bias=bias, Z=C, Y=D)
+
+    @property
+    def _kind(self) -> Operator:
+        return self._description.conv_kind
+
+    def _fit(self, views: dict[str, TensorView]) -> Ints:
+        """The shape of D in memory; flat tensors beside a problem size get their shapes."""
+        what, tree = self._description, self.output_op
+        self._size = size = self._size_from(views)
+        if what.stride_support is StrideSupport.Unity and (size.stride_h, size.stride_w) != (1, 1):
+            raise ArgumentError(
+                "strides of the problem",
+                expected="1, as stride_support is Unity",
+                got=(size.stride_h, size.stride_w),
+                hint="describe the operation with kronop.conv.StrideSupport.Strided",
+            )
+        if what.interleaved:
+            _check_panels(size)
+            for name in ("A", "B", "Z", "Y"):
+                self._table[name] = dataclasses.replace(self._table[name], axes=_PANELS)
+        shapes = shapes_of(size)
+        own = {name: shapes[of] for name, of in zip("ABY", self._kind.tensors, strict=True)}
+        for name, shape in own.items():
+            if name in views:
+                wanted = shape_in_memory(shape, self._described(name).layout)
+                views[name] = self._shaped(name, views[name], wanted)
+        last = own["Y"][-1]
+        found = shape_in_memory(own["Y"], what.Y.layout)
+        if "Z" in views:
+            views["Z"] = self._source(views["Z"], found, last)
+        if "bias" in views:
+            self._check_bias(views["bias"], last)
+        if isinstance(tree, VisitorArguments):
+            epilogue, layout = self.operation.description.epilogue, what.Y.layout
+            self._visited = visited.visited(epilogue, tree, layout, self.differentiable)
+        return found
+
+    def _size_from(self, views: Mapping[str, TensorView]) -> Conv2dSize:
+        """The size that is given, or that the shapes of A and B say."""
+        if self._given is not None:
+            return self._given
+        shapes = [views[name].shape for name in ("A", "B")]
+        if self._description.interleaved:
+            shapes = [
+                _plain_shape(shape, axes) for shape, axes in zip(shapes, _ORDERS, strict=True)
+            ]
+        for name, shape in zip("AB", shapes, strict=True):
+            if len(shape) != len(AXES):
+                raise _misfit(
+                    name, "four dimensions", views[name].shape, "; or pass a problem_size"
+                )
+        size = self._description.size_of(*shapes)
+        return dataclasses.replace(size, slices=self._slices)
+
+    def _shaped(self, name: str, item: TensorView, shape: Ints) -> TensorView:
+        """A tensor of this shape; a flat one that holds its elements gets it."""
+        if item.shape == shape:
+            return item
+        is_flat = self._given is not None and len(item.shape) == 1 and item.in_place
+        if not is_flat or item.size != math.prod(shape):
+            raise _misfit(self._called(name), shape, item.shape)
+        steps = contiguous_strides(shape)
+        return item.reshaped(shape, tuple(item.strides[0] * step for step in steps))
+
+    def _source(self, item: TensorView, shape: Ints, last: int) -> TensorView:
+        """C, which repeats over D."""
+        if len(item.shape) == 1 and item.size not in (1, last) and self._given is not None:
+            item = self._shaped("Z", item, shape)
+        elif self._description.interleaved and item.shape == (last,):
+            step = item.strides[0]
+            item = item.reshaped((last // PANEL, 1, 1, PANEL), (PANEL * step, 0, 0, step))
+        if not broadcasts(item.shape, shape):
+            raise _misfit("C", shape, item.shape)
+        return item.reshaped(shape, broadcast_strides(item.shape, item.strides, shape))
+
+    def _check_bias(self, item: TensorView, last: int) -> None:
+        if self._kind is Operator.wgrad:
+            raise ArgumentError(
+                "bias of wgrad", expected="None", got="a tensor", hint="add it to the result"
+            )
+        if item.shape != (last,):
+            raise _misfit("bias", (last,), item.shape)
+
+    def _settle(self, views: Mapping[str, TensorView]) -> None:
+        super()._settle({**views, **{item.key: item.view for item in self._visited}})
+
+    def _check(self, name: str, item: TensorView) -> None:
+        if name == "bias":
+            check_element(item.element, self._description.Y.element, name, ", the type of D")
+        super()._check(name, item)
+
+    def _end(self, views: dict[str, TensorView]) -> None:
+        """Accepts what else a visitor tree reads and writes."""
+        if isinstance(self.output_op, VisitorArguments):
+            size = self.output_op.problem_size
+            self._visited = visited.fitted(self._visited, self._shape, size, rows=_ROWS)
+            visited.check_overlaps(self._visited, views["Y"], {"A": views["A"], "B": views["B"]})
+            for item in self._visited:
+                views[item.key] = item.view
+                like, over = item.described, visited.OVER
+                self._table[item.key] = Operand(item.key, item.axes, like=like, over=over)
+            self.output_op.attach(self)
+
+    def _read_again(self, views: Mapping[str, TensorView]) -> Mapping[str, str]:
+        """C, or operands of a visitor tree, where they are results."""
+        written = {name: views[name] for name in self._outputs}
+        return {**super()._read_again(views), **visited.read_again(self._visited, written)}
+
+    @property
+    def _outputs(self) -> Results:
+        names = ("Y", *(item.key for item in self._visited if item.result))
+        return {name: name in self._same.values() for name in names}
+
+    def _lead_of(self, shape: Ints) -> Ints:
+        return ()
+
+    def _placed_of(self, name: str, item: TensorView) -> Placed:
+        """How kernels read or write it: a copy without gaps if they can't use its strides."""
+        described, axes = self._described(name), len(self._table[name].axes)
+        if name in ("A", "B", "Z", "Y"):
+            if self._description.interleaved and self._is_host:
+                return self._channels_last(item, _ORDERS[name == "B"], described)
+            found = Placed.of(item, described, self._device, axes)
+            if item.size and not self._is_usable(name, found):
+                form = form_for(item, described, self._device, item.shape)
+                return dataclasses.replace(found, form=form)
+            return found
+        return super()._placed_of(name, item)
+
+    def _is_usable(self, name: str, item: Placed) -> bool:
+        """Whether kernels can use the strides of a tensor."""
+        if self._description.interleaved:
+            return item.strides == contiguous_strides(item.shape)
+        if name in ("Y", "Z"):
+            return self._matrix(item) is not None
+        pairs = zip(item.shape, item.strides, strict=True)
+        return self._is_host or all(step > 0 for extent, step in pairs if extent > 1)
+
+    def _channels_last(self, item: TensorView, order: Ints, described: TensorDescription) -> Placed:
+        """An interleaved tensor as kernels of CPUs read it: a copy with the channels last."""
+        shape, strides = (tuple(of[axis] for axis in order) for of in (item.shape, item.strides))
+        lines, plain = item.reshaped(shape, strides), TensorDescription(described.element)
+        form = form_for(lines, plain, self._device, shape)
+        return Placed(view=lines, described=plain, inner=len(shape), form=form)
+
+    def _matrix(self, item: Placed) -> tuple[int, int] | None:
+        """The strides of rows and columns of D, or of C, as a matrix; None if it is none."""
+        rows = 1 if self._kind is Operator.wgrad else _ROWS
+        parts = (slice(rows), slice(rows, None))
+        row, column = (flat_stride(item.shape[part], item.strides[part]) for part in parts)
+        return None if row is None or column is None else (row, column)
+
+    def _strides(self, name: str, item: Placed) -> Ints:
+        if name not in ("A", "B", "Z", "Y"):
+            return super()._strides(name, item)
+        if self._description.interleaved and not self._is_host:
+            return item.strides
+        if name in ("A", "B"):
+            return _along(item.shape, item.strides)
+        found = self._matrix(item)
+        assert found is not None
+        return found
+
+    @property
+    def results(self) -> tuple[Any, ...]:
+        """The tensors that a run writes, D, then auxiliary results of a visitor tree."""
+        return (self.Y, *(item.owner for item in self._visited if item.result))
+
+    @property
+    def bias(self) -> bool:
+        """Whether C has one number for each channel, which repeats: a bias, times beta."""
+        source = self._views.get("Z")
+        return source is not None and not any(source.strides[:_ROWS])
+
+    @property
+    def D(self) -> Any:
+        """The tensor of the result."""
+        return self.Y
+
+    @property
+    def problem_size(self) -> Conv2dSize:
+        """The extents of the convolution."""
+        return self._size
+
+    @property
+    def size(self) -> Conv2dSize:
+        return self._size
+
+    @property
+    def _is_empty(self) -> bool:
+        return 0 in self._shape
+
+    def _problem(self, places: Places, workspace: int) -> Conv2dProblem:
+        _, found = self._place(places)
+        return Conv2dProblem(
+            kind=self._kind,
+            size=self._size,
+            a=found["A"],
+            b=found["B"],
+            y=self._four(found["Y"]),
+            z=self._grouped(found["Z"]) if "Z" in found else None,
+            bias=self._grouped(found["bias"]) if "bias" in found else None,
+            visited=tuple(self._grouped(found[item.key]) for item in self._visited),
+            scalars=self.output_op.scalars,
+            threads=self._threads,
+            workspace=workspace,
+        )
+
+    def _four(self, matrix: Strided) -> Strided:
+        """The result with a stride for each of its four axes."""
+        if len(matrix.strides) > 2:
+            return matrix
+        (row, column), shape = matrix.strides, shapes_of(self._size)[self._kind.tensors[2]]
+        _, b, c, d = shape
+        if self._kind is Operator.wgrad:
+            strides = (row, c * d * column, d * column, column)
+        else:
+            strides = (b * c * row, c * row, row, column)
+        return dataclasses.replace(matrix, strides=strides)
+
+    def _grouped(self, matrix: Strided) -> Strided:
+        """A matrix like the result with the stride from a group to the next one."""
+        if len(matrix.strides) > 2:
+            return matrix
+        size, (row, column) = self._size, matrix.strides
+        step = {
+            Operator.fprop: size.filters * column,
+            Operator.dgrad: size.channels * column,
+            Operator.wgrad: size.filters * row,
+        }[self._kind]
+        return dataclasses.replace(matrix, batch=(step,))
+
+
+def _along(shape: Ints, strides: Ints) -> Ints:
+    """The strides of four axes, of extents of 1 those of a tensor without gaps; of panels, whose
+    channels are in order, as of a tensor with the channels last."""
+    if len(shape) > len(AXES):
+        return (*strides[:_ROWS], 1)
+    found: list[int] = []
+    unit = 1
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        found.append(unit if extent == 1 else stride)
+        unit = found[-1] * extent
+    return tuple(reversed(found))
+
+
+def _plain_shape(shape: Ints, order: Ints) -> Ints:
+    """The shape with the channels last of a tensor of panels; as it is if it is none."""
+    if len(shape) != len(order):
+        return shape
+    *lead, panels, width = (shape[axis] for axis in order)
+    return (*lead, panels * width)
+
+
+def _size_of(given: object, mode: object, slices: object) -> Conv2dSize | None:
+    """The size that a user gave, with its slices."""
+    if not isinstance(mode, SplitKMode) or type(slices) is not int or slices < 1:
+        raise ElementTypeError(
+            "split_k_mode and split_k_slices",
+            expected="one of kronop.conv.SplitKMode, and a positive integer",
+            got=f"{mode!r} and {slices!r}",
+            hint="for example kronop.conv.SplitKMode.Serial and 1",
+        )
+    if given is None:
+        return None
+    size = given.size if isinstance(given, Conv2dProblemSize) else given
+    if not isinstance(size, Conv2dSize):
+        raise ElementTypeError(
+            "problem_size",
+            expected="a kronop.conv.Conv2dProblemSize",
+            got=repr(given),
+            hint="or None, for strides of 1, without padding",
+        )
+    return dataclasses.replace(size, slices=max(slices, size.slices))
+
+
+def _check_panels(size: Conv2dSize) -> None:
+    """Raises ArgumentError unless channels and filters fill panels, in one group."""
+    if size.c % PANEL or size.k % PANEL or size.groups != 1:
+        raise ArgumentError(
+            "interleaved tensors",
+            expected=f"C and K multiples of {PANEL}, in one group",
+            got=f"C {size.c}, K {size.k}, {size.groups} groups",
+            hint="take kronop.TensorNHWC",
+        )
+
+
+def _misfit(name: str, expected: object, got: object, more: str = "") -> ArgumentError:
+    return ArgumentError(f"shape of {name}", expected=expected, got=got, hint=f"{_HINT}{more}")

@@ -1,0 +1,126 @@
+"""torch's words for the geometry of a convolution -> Conv2dSize."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from kronop.descriptions.tile import whole
+from kronop.errors import ArgumentError
+from kronop.families.conv2d.size import Conv2dSize
+from kronop.frozen import dataclass
+
+Shape = Sequence[int]
+Extents = int | Sequence[int]
+Padding = Extents | Literal["same", "valid"]
+_AXES = ("H", "W")
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Strides, padding, dilation and groups, as torch's conv2d takes them.
+
+    Attributes:
+        stride, dilation: (along H, along W).
+        padding: likewise, on both sides; or "same".
+        groups: the channels and filters are divided in so many groups.
+    """
+
+    stride: tuple[int, int]
+    padding: tuple[int, int] | Literal["same"]
+    dilation: tuple[int, int]
+    groups: int
+
+    @classmethod
+    def of(cls, stride: Extents, padding: Padding, dilation: Extents, groups: int) -> Geometry:
+        """From what a caller gives.
+
+        Raises:
+            ArgumentError: a number is no integer, or too small; or the padding is "same" and a
+                stride is not 1.
+        """
+        steps, apart = _pair("stride", stride, 1), _pair("dilation", dilation, 1)
+        count, _ = _pair("groups", groups, 1)
+        if padding == "same" and steps != (1, 1):
+            raise ArgumentError(
+                "stride",
+                expected="1, since padding is 'same'",
+                got=steps,
+                hint="give the padding as numbers",
+            )
+        if isinstance(padding, str):
+            if padding not in ("same", "valid"):
+                raise ArgumentError(
+                    "padding", expected="numbers, 'same' or 'valid'", got=repr(padding), hint="0"
+                )
+            return cls(steps, (0, 0) if padding == "valid" else "same", apart, count)
+        return cls(steps, _pair("padding", padding, 0), apart, count)
+
+    def size(self, x: Shape, w: Shape) -> Conv2dSize:
+        """The size for images (N, C, H, W) and filters (K, C / groups, R, S).
+
+        Raises:
+            ArgumentError: shapes that do not fit, or a filter that is larger than the padded image.
+        """
+        for name, shape in (("x", x), ("w", w)):
+            if len(shape) != len("NCHW"):
+                raise ArgumentError(
+                    f"shape of {name}",
+                    expected="(N, C, H, W)" if name == "x" else "(K, C / groups, R, S)",
+                    got=tuple(shape),
+                    hint="an image alone: x[None]",
+                )
+        (n, c, *image), (k, channels, *taps) = x, w
+        if c % self.groups or k % self.groups or c // self.groups != channels:
+            raise ArgumentError(
+                "channels of w",
+                expected=f"{c} / {self.groups}, the channels of x in a group, and so many filters"
+                " that groups have equal numbers",
+                got=f"w of shape {tuple(w)}",
+                hint="w is (K, C / groups, R, S)",
+            )
+        pads, counts = [], []
+        for axis in range(len(_AXES)):
+            reach = self.dilation[axis] * (taps[axis] - 1)
+            if self.padding == "same":
+                # As in torch, the smaller half of the zeros is above and left of an image.
+                pads.append(reach // 2)
+                counts.append(image[axis])
+                continue
+            pad = self.padding[axis]
+            left = image[axis] + 2 * pad - reach - 1
+            if left < 0 or not taps[axis]:
+                raise ArgumentError(
+                    f"pixels along {_AXES[axis]}",
+                    expected=f"1 to {image[axis] + 2 * pad} of a filter, as of x with its padding",
+                    got=f"{taps[axis]}, {self.dilation[axis]} apart",
+                    hint="pad more, or take smaller filters",
+                )
+            pads.append(pad)
+            counts.append(left // self.stride[axis] + 1)
+        return Conv2dSize(
+            *(n, image[0], image[1], c, k, taps[0], taps[1]),
+            p=counts[0],
+            q=counts[1],
+            pad_h=pads[0],
+            pad_w=pads[1],
+            stride_h=self.stride[0],
+            stride_w=self.stride[1],
+            dilation_h=self.dilation[0],
+            dilation_w=self.dilation[1],
+            groups=self.groups,
+        )
+
+
+def _pair(name: str, value: Any, least: int) -> tuple[int, int]:
+    """A number for both axes, or one for each."""
+    items = value if isinstance(value, (tuple, list)) else (value, value)
+    found: tuple[Any, ...] = tuple(map(whole, items))
+    if len(found) != len(_AXES) or any(type(item) is not int or item < least for item in found):
+        raise ArgumentError(
+            name,
+            expected=f"an integer of at least {least}, or a pair of them",
+            got=repr(value),
+            hint="along H and W",
+        )
+    return found[0], found[1]

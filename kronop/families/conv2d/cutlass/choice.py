@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 from kronop.descriptions.datatype import float64
 from kronop.descriptions.math_instruction import MathOperation, OpClass
+from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda.cutlass import tiles
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.plan import Step
 from kronop.families.conv2d.cutlass.design import Conv2dCutlass
 from kronop.families.conv2d.description import Conv2dDescription
+from kronop.families.conv2d.floors import convolution_step
 from kronop.families.conv2d.vocabulary import (
     DgradSwizzle,
     IteratorAlgorithm,
@@ -31,7 +33,9 @@ def designs(what: Conv2dDescription, target: Target) -> Iterator[Conv2dCutlass]:
 
     Problems have to meet more conditions than for kronop's own designs: `Conv2dCutlass.status_of`.
     """
-    if what.visitor or (what.tile is not None and what.tile.has_schedules):
+    if isinstance(what.epilogue, VisitorEpilogue):
+        return
+    if what.tile is not None and what.tile.has_schedules:
         return
     asked = what.iterator_algorithm
     iterators = _ITERATORS if asked is None else (asked,)
@@ -89,5 +93,11 @@ def step(what: Conv2dDescription, target: Target, design: Conv2dCutlass) -> Step
     element, operation = what.A.element, what.math.math_operation
     tile = f"{design.tile_m}x{design.tile_n}x{design.tile_k}"
     splits = operation is MathOperation.multiply_add_fast_f32
-    entry = f"cutlass_{what.conv_kind.name}_{element.short}_{what.epilogue.name}_{tile}"
-    raise NotImplementedError(entry, splits, PRODUCTS_OF_SPLIT)
+    name = f"cutlass_{design.kind}_{what.conv_kind.name}_{element.short}_{what.epilogue.name}"
+    return convolution_step(
+        f"{name}_{tile}_{target.arch}",
+        what,
+        design,
+        multiplied=None if design.is_simt else operation.rounded or what.math.element_a,
+        products=PRODUCTS_OF_SPLIT if splits else 1,
+    )

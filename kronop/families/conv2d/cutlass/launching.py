@@ -90,8 +90,8 @@ def _values(design: Conv2dTile, problem: Conv2dProblem, cut: Cut) -> dict[str, A
     )
     bias = problem.bias or NOTHING
     m, n, _ = problem.kind.extents(size)
-    _check_contiguous("C", source, n)
-    _check_contiguous("D", result, n)
+    for name, matrix in (("C", source), ("D", result)):
+        _check_rows(design, name, matrix, n)
     return {
         **{"a": problem.a.pointer, "b": problem.b.pointer, "result": result.pointer},
         "source": source.pointer,
@@ -145,11 +145,16 @@ def _steps(design: Conv2dTile, name: str, tensor: Strided, width: int) -> tuple[
     return tuple(reversed(outer))
 
 
-def _check_contiguous(name: str, matrix: Strided, columns: int) -> None:
-    if matrix.pointer and columns > 1 and matrix.column != 1:
+def _check_rows(design: Conv2dTile, name: str, matrix: Strided, columns: int) -> None:
+    """Refuses rows that are not contiguous, or not as far apart as whole vectors."""
+    if design.panels or not matrix.pointer:
+        return
+    width = design.alignment_c
+    if (columns > 1 and matrix.column != 1) or matrix.row % width:
         raise ArgumentError(
             f"memory of {name}",
-            expected="channels with unit stride, of a kernel of CUTLASS",
-            got=f"a stride of {matrix.column}",
+            expected=f"channels with unit stride, and rows that are a multiple of {width} apart, of"
+            " a kernel of CUTLASS",
+            got=f"strides {matrix.row} and {matrix.column}",
             hint="copy the tensor, or describe the operation without a tile",
         )

@@ -61,6 +61,10 @@ class Conv2dTile(CutlassDesign):
         return self.conv_kind is Operator.dgrad and is_strided
 
     @property
+    def is_analytic(self) -> bool:
+        return self.iterator_algorithm is IteratorAlgorithm.analytic
+
+    @property
     def is_for_few(self) -> bool:
         """Whether sums run over pixels and channels of a filter as one index."""
         few = (IteratorAlgorithm.fixed_channels, IteratorAlgorithm.few_channels)

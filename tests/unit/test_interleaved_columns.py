@@ -19,9 +19,7 @@ _PROGRAM = """
 #include "kronop/cutlass_interleaved_columns.cuh"
 struct Given {
   using Params = int;
-  using Pointer = char*;
-  using AccessType = char;
-  using TensorCoord = long;
+  using Element = char;
   char* at;
   Given(int, char* start, long, int, long place) : at(start + place) {}
   char* get() const { return at; }

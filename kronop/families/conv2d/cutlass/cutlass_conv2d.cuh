@@ -101,6 +101,14 @@ struct ConvStep : Decisions {
   using OutputIterator = typename Epilogue::OutputTileIterator;
 };
 
+template <class Parameters>
+KRONOP_INLINE conv::Conv2dProblemSize size_of(const Parameters& p) {
+  return conv::Conv2dProblemSize(
+      p.images, p.h, p.w, p.c, p.k, p.r, p.s, p.p, p.q, p.pad_h, p.pad_w, p.stride_h, p.stride_w,
+      p.dilation_h, p.dilation_w,
+      p.flipped ? conv::Mode::kConvolution : conv::Mode::kCrossCorrelation, int(p.slices));
+}
+
 // Where a tile's rows begin among the pixels of images, and of filters, if rows are strided.
 struct FirstPixel {
   int r, s;
@@ -177,16 +185,13 @@ struct ConvSlices {
   using Functor = SumFunctor<Sum, kWidth>;
   using Epilogue = typename Step::Kind::template Types<Step, Functor>::Epilogue;
   using Places = TilesOf<Step, Epilogue>;
-  using Params = typename Places::Params;
-
-  KRONOP_INLINE static Params params(const conv::Conv2dProblemSize& size, long long leading) {
-    return Places::params(size, leading, Step::kTileM);
-  }
   template <class Known>
   KRONOP_INLINE static void store(typename Epilogue::SharedStorage& room, const Known& known,
+                                  const conv::Conv2dProblemSize& size, long long leading,
                                   FirstPixel first, cutlass::MatrixCoord start, int warp,
                                   const typename Step::Mma::FragmentC& sums) {
-    const auto result = Places::at(known, known.of_partial, known.partial, first, start);
+    const auto of_partial = Places::params(size, leading, Step::kTileM);
+    const auto result = Places::at(known, of_partial, known.partial, first, start);
     Epilogue epilogue(room, threadIdx.x, warp, threadIdx.x % 32);
     epilogue(Functor(), result, sums, result);
   }
@@ -195,14 +200,9 @@ struct ConvSlices {
 // Interleaved convolutions have no split-K.
 template <class Step>
 struct ConvSlices<Step, true> {
-  struct Params {};
   struct Epilogue {
     struct SharedStorage {};
   };
-  template <class... Any>
-  KRONOP_INLINE static Params params(const Any&...) {
-    return {};
-  }
   template <class... Any>
   KRONOP_INLINE static void store(const Any&...) {}
 };
@@ -210,13 +210,9 @@ struct ConvSlices<Step, true> {
 // What one thread computes for all threads.
 template <class Step>
 struct ConvPrepared {
-  using Slicing = ConvSlices<Step>;
-  using Places = TilesOf<Step, typename Step::Epilogue>;
   conv::Conv2dProblemSize size;
   typename Step::Mma::IteratorA::Params of_a;
   typename Step::Mma::IteratorB::Params of_b;
-  typename Places::Params of_source, of_result;
-  typename Slicing::Params of_partial;
   cutlass::FastDivmod stride_h, stride_w;
   cutlass::MatrixCoord extent;
   typename Step::ElementA* a;
@@ -226,15 +222,9 @@ struct ConvPrepared {
 
   template <class Parameters>
   KRONOP_INLINE void compute(const Parameters& p, int group, int slice) {
-    size = conv::Conv2dProblemSize(
-        p.images, p.h, p.w, p.c, p.k, p.r, p.s, p.p, p.q, p.pad_h, p.pad_w, p.stride_h, p.stride_w,
-        p.dilation_h, p.dilation_w,
-        p.flipped ? conv::Mode::kConvolution : conv::Mode::kCrossCorrelation, int(p.slices));
+    size = size_of(p);
     of_a = Step::Mma::IteratorA::getParams(size, layout_a(p));
     of_b = typename Step::Mma::IteratorB::Params(size, layout_b(p));
-    of_source = Places::params(size, p.ld_source, Step::kTileM);
-    of_result = Places::params(size, p.ld_result, Step::kTileM);
-    of_partial = Slicing::params(size, p.ld_partial);
     stride_h = cutlass::FastDivmod(size.stride_h);
     stride_w = cutlass::FastDivmod(size.stride_w);
     extent = cutlass::MatrixCoord(int(p.m), int(p.n));
@@ -333,12 +323,15 @@ KRONOP_INLINE void cutlass_conv2d(const Parameters& p) {
   __syncthreads();
 
   const cutlass::MatrixCoord start(row, column);
+  const conv::Conv2dProblemSize size = size_of(p);
   if (p.partial) {
-    ConvSlices<Step>::store(room.partial, known, first, start, warp, sums);
+    ConvSlices<Step>::store(room.partial, known, size, p.ld_partial, first, start, warp, sums);
   } else {
     using Places = TilesOf<Step, typename Step::Epilogue>;
-    const auto source = Places::at(known, known.of_source, known.source, first, start);
-    const auto result = Places::at(known, known.of_result, known.result, first, start);
+    const auto of_source = Places::params(size, p.ld_source, Step::kTileM);
+    const auto of_result = Places::params(size, p.ld_result, Step::kTileM);
+    const auto source = Places::at(known, of_source, known.source, first, start);
+    const auto result = Places::at(known, of_result, known.result, first, start);
     typename Step::Epilogue epilogue(room.results, threadIdx.x, warp, threadIdx.x % 32);
     epilogue(typename Step::Functor(p.scalars, p.source != nullptr), result, sums, source);
   }

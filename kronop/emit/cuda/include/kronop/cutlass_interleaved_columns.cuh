@@ -17,17 +17,17 @@ namespace cutlass_kernels {
 // In memory a column has 32 bytes, and a panel of columns is aligned to 1024 bytes.
 template <class Iterator>
 struct InOrderOfSums : Iterator {
-  using Pointer = typename Iterator::Pointer;
+  using Element = typename Iterator::Element;
 
   // Of matrix products: parameters, B, and what else the iterator takes.
   template <class... Rest>
-  KRONOP_INLINE InOrderOfSums(const typename Iterator::Params& params, Pointer start,
+  KRONOP_INLINE InOrderOfSums(const typename Iterator::Params& params, Element* start,
                               const Rest&... rest)
       : Iterator(params, start, rest...), start_(low_bits(start)) {}
   // Of convolutions: with the size of the problem before B.
   template <class Size, class... Rest>
   KRONOP_INLINE InOrderOfSums(const typename Iterator::Params& params, const Size& size,
-                              Pointer start, const Rest&... rest)
+                              Element* start, const Rest&... rest)
       : Iterator(params, size, start, rest...), start_(low_bits(start)) {}
 
   KRONOP_INLINE auto get() const {

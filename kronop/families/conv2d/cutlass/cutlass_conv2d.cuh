@@ -270,18 +270,19 @@ KRONOP_INLINE void multiply(ConvRoom<Step>& room, const Parameters& p, FirstPixe
                             int column, int start, int warp, typename Step::Mma::FragmentC& sums) {
   using Mma = typename Step::Mma;
   const ConvPrepared<Step>& known = room.prepared;
+  const conv::Conv2dProblemSize size = size_of(p);
   const int thread = threadIdx.x;
   Mma mma(room.products, thread, warp, thread % 32);
   const cutlass::MatrixCoord of_a(row, start), of_b(start, column);
   if constexpr (Step::kStridedRows) {
-    if (first.r >= known.size.R || first.s >= known.size.S) return;
-    typename Mma::IteratorA a(known.of_a, known.size, known.a, thread, known.stride_h,
+    if (first.r >= size.R || first.s >= size.S) return;
+    typename Mma::IteratorA a(known.of_a, size, known.a, thread, known.stride_h,
                               known.stride_w, first.r, first.s, of_a);
-    typename Mma::IteratorB b(known.of_b, known.size, known.b, thread, first.r, first.s, of_b);
-    mma(int(p.depth) * known.size.num_gemm_k_filter_positions(first.r, first.s), sums, a, b, sums);
+    typename Mma::IteratorB b(known.of_b, size, known.b, thread, first.r, first.s, of_b);
+    mma(int(p.depth) * size.num_gemm_k_filter_positions(first.r, first.s), sums, a, b, sums);
   } else {
-    typename Mma::IteratorA a(known.of_a, known.size, known.a, thread, of_a);
-    typename Mma::IteratorB b(known.of_b, known.size, known.b, thread, of_b);
+    typename Mma::IteratorA a(known.of_a, size, known.a, thread, of_a);
+    typename Mma::IteratorB b(known.of_b, size, known.b, thread, of_b);
     mma(int(p.depth * p.taps), sums, a, b, sums);
   }
 }
@@ -312,7 +313,7 @@ KRONOP_INLINE void cutlass_conv2d(const Parameters& p) {
 
   FirstPixel first{0, 0, true};
   if constexpr (Step::kStridedRows)
-    first = FirstPixel::of_tile(known.size, known.stride_h, known.stride_w, place.row,
+    first = FirstPixel::of_tile(size_of(p), known.stride_h, known.stride_w, place.row,
                                 int(p.row_tiles / (p.stride_h * p.stride_w)));
   if (!first.any) return;
   const int row = place.row * Step::kTileM, column = place.column * Step::kTileN;

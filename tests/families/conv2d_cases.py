@@ -123,7 +123,7 @@ def make(random: np.random.Generator) -> Case:
         bias=random.integers(-3, 4, columns) if has_bias else None,
         element=element,
         alignment=widest if random.random() < 0.8 else 1,
-        activation=bool(random.random() < 0.2),
+        activation=element.startswith(("float", "bfloat")) and bool(random.random() < 0.2),
         beta=int(random.choice((0, 0, 0, 1, 2))),
     )
 

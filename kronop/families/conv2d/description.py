@@ -320,9 +320,11 @@ class Conv2dProblem:
         s, of = self.size, self.a.strides
         gradients = Gathered(
             pointer=self.a.pointer,
-            rows=Digits(extents=(s.n, s.h, s.w), steps=(of[0], 0, 0), u=(0, 1, 0), v=(0, 0, 1)),
+            rows=Digits(
+                extents=_digits(s.n, s.h, s.w), steps=(of[0], 0, 0), u=(0, 1, 0), v=(0, 0, 1)
+            ),
             columns=Digits(
-                extents=(s.r, s.s, s.filters),
+                extents=_digits(s.r, s.s, s.filters),
                 steps=(0, 0, of[3]),
                 u=(-s.dilation_h, 0, 0),
                 v=(0, -s.dilation_w, 0),
@@ -339,8 +341,8 @@ class Conv2dProblem:
         s, of = self.size, self.a.strides
         gradients = Gathered(
             pointer=self.a.pointer,
-            rows=Digits(extents=(1, 1, s.filters), steps=(0, 0, of[3])),
-            columns=Digits(extents=(s.n, s.p, s.q), steps=(of[0], of[1], of[2])),
+            rows=Digits(extents=_digits(1, 1, s.filters), steps=(0, 0, of[3])),
+            columns=Digits(extents=_digits(s.n, s.p, s.q), steps=(of[0], of[1], of[2])),
             batch=(s.filters * of[3],),
         )
         places, taps = self._patches(self.b)
@@ -358,13 +360,13 @@ class Conv2dProblem:
         s, of = self.size, images.strides
         return (
             Digits(
-                extents=(s.n, s.p, s.q),
+                extents=_digits(s.n, s.p, s.q),
                 steps=(of[0], 0, 0),
                 u=(0, s.stride_h, 0),
                 v=(0, 0, s.stride_w),
             ),
             Digits(
-                extents=(s.r, s.s, s.channels),
+                extents=_digits(s.r, s.s, s.channels),
                 steps=(0, 0, of[3]),
                 u=(s.dilation_h, 0, 0),
                 v=(0, s.dilation_w, 0),
@@ -397,8 +399,8 @@ class Conv2dProblem:
         s, of = self.size, self.b.strides
         whole = Gathered(
             pointer=self.b.pointer,
-            rows=Digits(extents=(s.r, s.s, depth), steps=(of[1], of[2], of[deep])),
-            columns=Digits(extents=(1, 1, width), steps=(0, 0, of[wide])),
+            rows=Digits(extents=_digits(s.r, s.s, depth), steps=(of[1], of[2], of[deep])),
+            columns=Digits(extents=_digits(1, 1, width), steps=(0, 0, of[wide])),
             batch=(s.filters * of[0],),
         )
         if not s.flipped:
@@ -412,3 +414,9 @@ class Conv2dProblem:
             extents=(s.r, s.s),
             strides=(of[1], of[2]),
         )
+
+
+def _digits(*extents: int) -> tuple[int, int, int]:
+    """The extents of digits, by which kernels divide also if an index has no values."""
+    first, second, third = (max(1, extent) for extent in extents)
+    return first, second, third

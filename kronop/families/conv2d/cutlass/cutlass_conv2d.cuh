@@ -1,5 +1,6 @@
 // Convolutions of CUTLASS 2.x as implicit matrix products, for sm_80 and all later GPUs: CUTLASS's
-// iterators, main loops and epilogues, with tiles, groups and split-K slices handled by this kernel.
+// iterators, main loops and epilogues, with tiles, groups and split-K slices handled by this
+// kernel.
 //
 // CUTLASS's own kernels take a parameter struct that their host code computes. Here one thread
 // computes the few parameters of the iterators, from plain numbers, in shared memory.
@@ -28,8 +29,8 @@ struct IteratorWord {
 
 // CUTLASS's templates for the three kinds. `Types` has the main loop and the epilogue of a functor.
 //
-// Results of fprop have one stride for all pixels, which CUTLASS calls unity strides: the strides of
-// the convolution itself may be any.
+// Results of fprop have one stride for all pixels, which CUTLASS calls unity strides: the strides
+// of the convolution itself may be any.
 struct Fprop {
   static constexpr bool kStridedRows = false;
   template <class S, class Functor>
@@ -73,10 +74,10 @@ struct ConvMainLoop {
 template <class Shape, class IteratorA, class SharedA, cutlass::arch::CacheOperation::Kind kCacheA,
           class IteratorB, class SharedB, cutlass::arch::CacheOperation::Kind kCacheB, class Policy,
           int kStages>
-struct ConvMainLoop<conv::threadblock::ImplicitGemmMultistage<
-                        Shape, IteratorA, SharedA, kCacheA, IteratorB, SharedB, kCacheB, Policy,
-                        kStages>,
-                    true> {
+struct ConvMainLoop<
+    conv::threadblock::ImplicitGemmMultistage<Shape, IteratorA, SharedA, kCacheA, IteratorB,
+                                              SharedB, kCacheB, Policy, kStages>,
+    true> {
   using Type = conv::threadblock::ImplicitGemmMultistage<Shape, IteratorA, SharedA, kCacheA,
                                                          InOrderOfSums<IteratorB>, SharedB, kCacheB,
                                                          Policy, kStages>;
@@ -276,8 +277,8 @@ KRONOP_INLINE void multiply(ConvRoom<Step>& room, const Parameters& p, FirstPixe
   const cutlass::MatrixCoord of_a(row, start), of_b(start, column);
   if constexpr (Step::kStridedRows) {
     if (first.r >= size.R || first.s >= size.S) return;
-    typename Mma::IteratorA a(known.of_a, size, known.a, thread, known.stride_h,
-                              known.stride_w, first.r, first.s, of_a);
+    typename Mma::IteratorA a(known.of_a, size, known.a, thread, known.stride_h, known.stride_w,
+                              first.r, first.s, of_a);
     typename Mma::IteratorB b(known.of_b, size, known.b, thread, first.r, first.s, of_b);
     mma(int(p.depth) * size.num_gemm_k_filter_positions(first.r, first.s), sums, a, b, sums);
   } else {

@@ -3,10 +3,10 @@
 
 namespace kronop {
 
-// Extents are those of a group, whose first elements are `_group` apart in each tensor. `_steps` are
-// the strides along W, H and N of images and results, and along S, R and K of filters; tensors in
-// panels are contiguous, and have none. The results are a matrix of m rows, `ld_result` apart, and n
-// columns, of which blocks compute row_tiles x column_tiles tiles. Strides are in elements.
+// Extents are those of a group, whose first elements are `_group` apart in each tensor. `_steps`
+// are the strides along W, H and N of images and results, and along S, R and K of filters; tensors
+// in panels are contiguous, and have none. The results are a matrix of m rows, `ld_result` apart,
+// and n columns, of which blocks compute row_tiles x column_tiles tiles. Strides are in elements.
 //
 // Sums may be split in slices (split-K). Then a first launch leaves the slices' sums in `partial`,
 // and a second one, with `adds_up` = 1, adds them up to results. A slice takes `depth` tiles of

@@ -15,7 +15,6 @@ from kronop.families.gemm.cutlass.tile import CutlassTile
 from kronop.target import Target
 
 
-
 def status(design: CutlassTile, target: Target) -> Status:
     """Whether CUTLASS has the design's kernel, it fits the target, and headers are installed."""
     contiguous = _contiguous(design)

@@ -16,7 +16,6 @@ from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.floors import product_step
 from kronop.target import Target
 
-
 # Warps and stages of CUTLASS 3.x that a user's tile may leave open; of equally fast ones, the first
 # is chosen.
 _GROUPS, _GROUP_STAGES = ((8, 1, 1), (4, 1, 1)), range(8, 1, -1)

@@ -188,7 +188,8 @@ KRONOP_INLINE void cutlass_gemm(const Parameters& p) {
   const int thread = threadIdx.x, warp = cutlass::canonical_warp_idx_sync(),
             lane = threadIdx.x % 32;
   typename Mma::IteratorA a(known.of_a, known.a, {m, first + depth}, thread, {row, first});
-  typename Mma::IteratorB b(known.of_b, known.b, {first + depth, n}, thread, {first, column});
+  const cutlass::MatrixCoord extent_b(first + depth, n), start_b(first, column);
+  typename Mma::IteratorB b(known.of_b, known.b, extent_b, thread, start_b);
   typename Mma::FragmentC sums;
   sums.clear();
   {

@@ -1,4 +1,5 @@
-// The second launch of a kernel of CUTLASS 2.x with split-K: it adds up the slices' sums to results.
+// The second launch of a kernel of CUTLASS 2.x with split-K: it adds up the slices' sums to
+// results.
 #pragma once
 
 #include "cutlass_functors.cuh"

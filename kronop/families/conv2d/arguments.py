@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from kronop.args import visited
-from kronop.args.base import Arguments
 from kronop.args.operands import Operand, results
 from kronop.args.placing import Placed, Results
 from kronop.args.protocols import OperationLike, Places
-from kronop.args.staging import form_for
+from kronop.args.staging import Form, form_for
 from kronop.args.strides import broadcast_strides, broadcasts, flat_stride
 from kronop.args.tensor import check_element
 from kronop.args.view import TensorView, contiguous_strides
@@ -34,6 +33,8 @@ from kronop.families.conv2d.vocabulary import (
     SplitKMode,
     StrideSupport,
 )
+from kronop.families.gemm.slices import Slices
+from kronop.size import round_up
 
 Ints = tuple[int, ...]
 AXES, _PANELS = "abcd", "abcde"
@@ -44,7 +45,7 @@ _ROWS = 3
 _HINT = "shapes are (N, H, W, C), (K, R, S, C / groups) and (N, P, Q, K), channels last"
 
 
-class Conv2dArguments(Arguments):
+class Conv2dArguments(Slices):
     """The tensors and scalars of a convolution, `D = epilogue(A * B, C, bias)`.
 
     Args:
@@ -119,7 +120,7 @@ class Conv2dArguments(Arguments):
         super().__init__(operation, output_op)
         self._given = _size_of(problem_size, split_k_mode, split_k_slices)
         self._slices = split_k_slices
-        self.split_k_mode, self._tensors = split_k_mode, (A, B)
+        self.split_k_mode, self._tensors = split_k_mode, (A, B, bias)
         self._accept(A=A, B=B, bias=bias, Z=C, Y=D)
 
     @property
@@ -186,7 +187,7 @@ class Conv2dArguments(Arguments):
         return item.reshaped(shape, tuple(item.strides[0] * step for step in steps))
 
     def _source(self, item: TensorView, shape: Ints, last: int) -> TensorView:
-        """C, which repeats over D."""
+        """C, whose shape repeats over that of D."""
         if len(item.shape) == 1 and item.size not in (1, last) and self._given is not None:
             item = self._shaped("Z", item, shape)
         elif self._description.interleaved and item.shape == (last,):
@@ -194,7 +195,7 @@ class Conv2dArguments(Arguments):
             item = item.reshaped((last // PANEL, 1, 1, PANEL), (PANEL * step, 0, 0, step))
         if not broadcasts(item.shape, shape):
             raise _misfit("C", shape, item.shape)
-        return item.reshaped(shape, broadcast_strides(item.shape, item.strides, shape))
+        return item
 
     def _check_bias(self, item: TensorView, last: int) -> None:
         if self._kind is Operator.wgrad:
@@ -210,10 +211,16 @@ class Conv2dArguments(Arguments):
     def _check(self, name: str, item: TensorView) -> None:
         if name == "bias":
             check_element(item.element, self._description.Y.element, name, ", the type of D")
+        if name in ("Y", "Z") and self._kind is Operator.wgrad:
+            item = _as_rows(item)
         super()._check(name, item)
 
     def _end(self, views: dict[str, TensorView]) -> None:
-        """Accepts what else a visitor tree reads and writes."""
+        """Has C repeat over D, and accepts what else a visitor tree reads and writes."""
+        if "Z" in views:
+            source = views["Z"]
+            strides = broadcast_strides(source.shape, source.strides, self._shape)
+            views["Z"] = source.reshaped(self._shape, strides)
         if isinstance(self.output_op, VisitorArguments):
             size = self.output_op.problem_size
             self._visited = visited.fitted(self._visited, self._shape, size, rows=_ROWS)
@@ -244,11 +251,18 @@ class Conv2dArguments(Arguments):
             if self._description.interleaved and self._is_host:
                 return self._channels_last(item, _ORDERS[name == "B"], described)
             found = Placed.of(item, described, self._device, axes)
-            if item.size and not self._is_usable(name, found):
-                form = form_for(item, described, self._device, item.shape)
-                return dataclasses.replace(found, form=form)
+            if found.form is not None or (item.size and not self._is_usable(name, found)):
+                return dataclasses.replace(found, form=self._form_of(name, item, described))
             return found
         return super()._placed_of(name, item)
+
+    def _form_of(self, name: str, item: TensorView, described: TensorDescription) -> Form | None:
+        """The form of a copy that kernels can use."""
+        if name in ("Y", "Z") and self._kind is Operator.wgrad:
+            # Filters are rows of a matrix: gaps may be between them alone.
+            row, *within = contiguous_strides(item.shape)
+            return Form(item.shape, (round_up(row, described.alignment), *within))
+        return form_for(item, described, self._device, item.shape)
 
     def _is_usable(self, name: str, item: Placed) -> bool:
         """Whether kernels can use the strides of a tensor."""
@@ -293,7 +307,24 @@ class Conv2dArguments(Arguments):
     def bias(self) -> bool:
         """Whether C has one number for each channel, which repeats: a bias, times beta."""
         source = self._views.get("Z")
-        return source is not None and not any(source.strides[:_ROWS])
+        if source is None:
+            return False
+        axes = _ORDERS[0][:_ROWS] if self._description.interleaved else range(_ROWS)
+        steps = [source.strides[axis] for axis in axes if source.shape[axis] > 1]
+        return bool(steps) and not any(steps)
+
+    def _parallel(self) -> tuple[int, int, int] | None:
+        if self.split_k_mode is not SplitKMode.Parallel:
+            return None
+        rows, columns, _ = self._kind.extents(self._size)
+        return rows, columns, self._size.slices
+
+    def _ended(
+        self, operation: Any, C: Any, D: Any, output_op: EpilogueArguments | None
+    ) -> Conv2dArguments:
+        A, B, bias = self._tensors
+        size, mode = self._size, self.split_k_mode
+        return Conv2dArguments(operation, size, A, B, C, D, output_op, mode, size.slices, bias)
 
     @property
     def D(self) -> Any:
@@ -301,9 +332,9 @@ class Conv2dArguments(Arguments):
         return self.Y
 
     @property
-    def problem_size(self) -> Conv2dSize:
-        """The extents of the convolution."""
-        return self._size
+    def problem_size(self) -> Conv2dProblemSize:
+        """The extents of the convolution, in CUTLASS's words."""
+        return Conv2dProblemSize.of(self._size)
 
     @property
     def size(self) -> Conv2dSize:
@@ -352,6 +383,17 @@ class Conv2dArguments(Arguments):
             Operator.wgrad: size.filters * row,
         }[self._kind]
         return dataclasses.replace(matrix, batch=(step,))
+
+
+def _as_rows(item: TensorView) -> TensorView:
+    """A tensor like filters as a matrix with a row for each; as it is if it is none."""
+    if len(item.shape) != len(AXES):
+        return item
+    column = flat_stride(item.shape[1:], item.strides[1:])
+    if column is None:
+        return item
+    shape = (item.shape[0], math.prod(item.shape[1:]))
+    return item.reshaped(shape, (item.strides[0], column))
 
 
 def _along(shape: Ints, strides: Ints) -> Ints:

@@ -23,6 +23,7 @@ from kronop.descriptions.shared import Array
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.conv2d.arguments import Conv2dArguments
+from kronop.families.conv2d.bilinear import Form
 from kronop.families.conv2d.geometry import Extents, Geometry, Padding, Shape
 from kronop.families.conv2d.operation import Conv2dOperation
 from kronop.families.conv2d.size import Conv2dSize, shapes_of
@@ -82,7 +83,7 @@ def conv2d(
         [18.0, 19.0, 0.0]
     """
     check_activation(activation)
-    if _converts(layout):
+    if converts(layout):
         found = conv2d(
             _with_channels_last(x, "x"),
             _with_channels_last(w, "w"),
@@ -184,6 +185,25 @@ def _gradient(kind: Operator, given: dict[str, Tensor], size: Conv2dSize) -> Any
     return _permuted(result, _FIRST)
 
 
+def convolve(form: Form, a: Tensor, b: Tensor, bias: Tensor, out: Tensor) -> None:
+    """Computes a convolution, or a gradient of one, into `out`; all in torch's shapes, with the
+    channels last in memory."""
+    result, lesson = prepared.repeat(form, 1.0, 0.0, [a, b, bias, None, out])
+    if result is not None:
+        return
+    size, names = form.size(_shape(a, "A"), _shape(b, "B")), form.called
+    given = {names[0]: a, names[1]: b, "out": out}
+    finish(_arguments(form.operator, given, size, bias, form.activation), lesson)
+
+
+def known_call(
+    form: Form, a: Tensor, b: Tensor, bias: Tensor, out: Tensor
+) -> prepared.Call | None:
+    """The repeatable call that equals this `convolve`, if there was one before; else None. Its
+    tensors are a, b, bias, None and out, in this order."""
+    return prepared.find(form, 1.0, 0.0, [a, b, bias, None, out])
+
+
 def _arguments(
     kind: Operator,
     given: dict[str, Tensor],
@@ -238,13 +258,18 @@ def _channels_last(tensor: Tensor, name: str) -> Tensor:
     found = _permuted(tensor, _LAST)
     item = operand_of(found, name, _DIFFERENTIABLE)
     if item.in_place and item.size and item.shape[-1] > 1 and item.strides[-1] != 1:
-        raise ArgumentError(
-            f"memory of {name}",
-            expected="the channels last",
-            got=f"a tensor {_shape(tensor, name)} whose channels are {item.strides[-1]} apart",
-            hint="of torch: .to(memory_format=torch.channels_last); or pass layout='NCHW'",
-        )
+        raise misplaced(name, _shape(tensor, name), item.strides[-1])
     return found
+
+
+def misplaced(name: str, shape: Shape, apart: int) -> ArgumentError:
+    """What refuses a tensor whose channels are not last in memory."""
+    return ArgumentError(
+        f"memory of {name}",
+        expected="the channels last",
+        got=f"a tensor {shape} whose channels are {apart} apart",
+        hint="of torch: .to(memory_format=torch.channels_last); or pass layout='NCHW'",
+    )
 
 
 def _shape(tensor: Tensor, name: str) -> Shape:
@@ -267,7 +292,12 @@ def _plain(*numbers: Any) -> tuple[Any, ...]:
     return tuple(tuple(item) if isinstance(item, list) else item for item in numbers)
 
 
-def _converts(layout: object) -> bool:
+def converts(layout: object) -> bool:
+    """Whether this layout of one-line calls has tensors converted.
+
+    Raises:
+        ArgumentError: there is no such layout.
+    """
     if layout not in (None, "NHWC", "NCHW"):
         raise ArgumentError(
             "layout",

@@ -62,7 +62,8 @@ class Conv2dArguments(Slices):
             new tensor like A, without gaps.
         output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults, without C.
             That of a visitor tree has names, and holds C, a bias and D, as far as there are any. A
-            tree has D as a matrix: (N P Q, K) of fprop, (N H W, C) of dgrad.
+            tree has D as a matrix: (N P Q, K) of fprop, (N H W, C) of dgrad; what else it reads and
+            writes has these shapes, or D's.
         split_k_mode: PyCUTLASS's word for who adds slices up: here an operation does it, or a
             `ReductionOperation` that takes it over.
         split_k_slices: into how many slices GPUs cut the sum; 1 for what the problem size says.
@@ -157,6 +158,7 @@ class Conv2dArguments(Slices):
         if isinstance(tree, VisitorArguments):
             epilogue, layout = self.operation.description.epilogue, what.Y.layout
             self._visited = visited.visited(epilogue, tree, layout, self.differentiable)
+            self._check_reduced()
         return found
 
     def _size_from(self, views: Mapping[str, TensorView]) -> Conv2dSize:
@@ -205,6 +207,17 @@ class Conv2dArguments(Slices):
         if item.shape != (last,):
             raise _misfit("bias", (last,), item.shape)
 
+    def _check_reduced(self) -> None:
+        """Refuses numbers for whole rows where these lie in several groups."""
+        for item in self._visited:
+            if item.result is not None and item.result.axis == "row" and self._size.groups > 1:
+                raise ArgumentError(
+                    f"axis of {item.name}",
+                    expected="'column', since each group computes a part of every row",
+                    got=f"'row', of {self._size.groups} groups",
+                    hint="keep the reduced tensor as a result, and reduce it in a step of its own",
+                )
+
     def _settle(self, views: Mapping[str, TensorView]) -> None:
         super()._settle({**views, **{item.key: item.view for item in self._visited}})
 
@@ -223,7 +236,8 @@ class Conv2dArguments(Slices):
             views["Z"] = source.reshaped(self._shape, strides)
         if isinstance(self.output_op, VisitorArguments):
             size = self.output_op.problem_size
-            self._visited = visited.fitted(self._visited, self._shape, size, rows=_ROWS)
+            items = [_with_axes(item, self._shape) for item in self._visited]
+            self._visited = visited.fitted(items, self._shape, size, rows=_ROWS)
             visited.check_overlaps(self._visited, views["Y"], {"A": views["A"], "B": views["B"]})
             for item in self._visited:
                 views[item.key] = item.view
@@ -383,6 +397,21 @@ class Conv2dArguments(Slices):
             Operator.wgrad: size.filters * row,
         }[self._kind]
         return dataclasses.replace(matrix, batch=(step,))
+
+
+def _with_axes(item: visited.Visited, shape: Ints) -> visited.Visited:
+    """What a visitor tree reads or writes with the axes of D, if it is given as of a matrix."""
+    *lead, last = shape
+    rows, view = math.prod(lead), item.view
+    own = {"tensor": (rows, last), "column": (rows,)}.get(item.kind)
+    if view.shape == (rows, 1) and item.kind == "column":
+        view = view.reshaped((rows,), view.strides[:1])
+    if view.shape != own:
+        return item
+    step, *within = view.strides
+    steps = (step * of for of in contiguous_strides(tuple(lead)))
+    found = view.reshaped((*lead, *view.shape[1:]), (*steps, *within))
+    return dataclasses.replace(item, view=found)
 
 
 def _as_rows(item: TensorView) -> TensorView:

@@ -59,9 +59,19 @@ class Form(NamedTuple):
         kind = self.operator
         shapes: dict[str, Any] = dict(zip(kind.tensors, (a, b, self.shape(a, b)), strict=True))
         (n, c, h, w), (k, _, r, s) = shapes["images"], shapes["filters"]
+        (pad_h, pad_w), (stride_h, stride_w) = self.padding, self.stride
+        dilation_h, dilation_w = self.dilation
         size = Conv2dSize(
-            *(n, h, w, c, k, r, s, *shapes["results"][2:], *self.padding),
-            *(*self.stride, *self.dilation, self.groups),
+            *(n, h, w, c, k, r, s),
+            p=shapes["results"][2],
+            q=shapes["results"][3],
+            pad_h=pad_h,
+            pad_w=pad_w,
+            stride_h=stride_h,
+            stride_w=stride_w,
+            dilation_h=dilation_h,
+            dilation_w=dilation_w,
+            groups=self.groups,
         )
         for name, (first, *pixels, last) in shapes_of(size).items():
             if tuple(shapes[name]) != (first, last, *pixels):
@@ -142,7 +152,11 @@ Multiply = Callable[[Form, Any, Any], Any]
 
 
 def mapped(
-    form: Form, operands: Sequence[Any], are: Sequence[bool], channels: int, move: Move,
+    form: Form,
+    operands: Sequence[Any],
+    are: Sequence[bool],
+    channels: int,
+    move: Move,
     multiply: Multiply,
 ) -> Any:
     """A product that is mapped over one operand or both, as one product; the mapped axis of the

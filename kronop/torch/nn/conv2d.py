@@ -43,6 +43,8 @@ class Conv2d(torch.nn.Conv2d):  # type: ignore[misc]  # torch is Any to mypy.
         Conv2d(3, 8, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1), activation=relu)
     """
 
+    weight: torch.nn.Parameter
+
     def __init__(
         self,
         in_channels: int,
@@ -62,8 +64,8 @@ class Conv2d(torch.nn.Conv2d):  # type: ignore[misc]  # torch is Any to mypy.
         shape = (in_channels, out_channels, kernel_size, stride, padding, dilation, groups)
         super().__init__(*shape, bias, padding_mode, device, dtype)
         self.activation = activation
-        weight = self.weight.detach().contiguous(memory_format=torch.channels_last)
-        self.weight = torch.nn.Parameter(weight)
+        last: Tensor = self.weight.detach().contiguous(memory_format=torch.channels_last)
+        self.weight = torch.nn.Parameter(last)
 
     if TYPE_CHECKING:
 

@@ -36,9 +36,15 @@ _LAST = torch.channels_last
 
 
 def _form(given: Named) -> Form:
-    pairs = (given.pixels, given.stride, given.padding, given.dilation)
-    activation = getattr(given, "activation", None)
-    return Form(given.kind, *map(tuple, pairs), given.groups, activation)
+    return Form(
+        kind=given.kind,
+        pixels=tuple(given.pixels),
+        stride=tuple(given.stride),
+        padding=tuple(given.padding),
+        dilation=tuple(given.dilation),
+        groups=given.groups,
+        activation=getattr(given, "activation", None),
+    )
 
 
 def _empty(given: Named) -> Tensor:
@@ -228,7 +234,7 @@ def _pixels(form: Form, a: Tensor, b: Tensor) -> list[Any]:
 def _prepare(given: Named) -> Prepared | None:
     """The repeatable call of a convolution like an earlier one, if there was one."""
     out, operands = _empty(given), [given.a, given.b]
-    call = api.known_call(_form(given), *operands, given.bias, out)
+    call = api.known_call(_form(given), given.a, given.b, given.bias, out)
     if call is None:
         return None
     if given.bias is not None:
@@ -266,8 +272,8 @@ def _prepare_activated(given: Named, needs: Named) -> Prepared | None:
 
 
 _GIVEN = (
-    "Tensor a, Tensor b, Tensor? bias, str kind, SymInt[] pixels, int[] stride, int[] padding, int[] dilation,"
-    " int groups"
+    "Tensor a, Tensor b, Tensor? bias, str kind, SymInt[] pixels, int[] stride, int[] padding,"
+    " int[] dilation, int groups"
 )
 convolve = register(
     Operator(

@@ -265,7 +265,7 @@ def _peer(name: str, result: Result, device: str) -> Callable[[_Operands], Tenso
     if name == "fused":
         if epilogue not in ("relu", "gelu") or kind.bytes == 1 or result.size.batch != 1:
             return None
-        return lambda item: torch._addmmactivation_of(
+        return lambda item: torch._addmm_activation(
             item.bias, item.a, item.b, use_gelu=epilogue == "gelu"
         )
     product = _product(result, device)

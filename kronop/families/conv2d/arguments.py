@@ -33,7 +33,7 @@ from kronop.families.conv2d.vocabulary import (
     SplitKMode,
     StrideSupport,
 )
-from kronop.families.gemm.slices import Slices
+from kronop.families.gemm.slice_arguments import Slices
 from kronop.size import round_up
 
 Ints = tuple[int, ...]

@@ -38,7 +38,7 @@ from kronop.families.gemm.shape_arguments import (
     shaped,
 )
 from kronop.families.gemm.size import GemmSize
-from kronop.families.gemm.slices import Slices
+from kronop.families.gemm.slice_arguments import Slices
 from kronop.families.gemm.vocabulary import GemmCoord, Mode, check_batch, check_mode, refuse_lists
 
 Ints = tuple[int, ...]

@@ -19,7 +19,7 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, DescriptionError, ElementTypeError
-from kronop.families.gemm.slices import Slices
+from kronop.families.gemm.slice_arguments import Slices
 from kronop.families.gemm.vocabulary import MatrixCoord
 from kronop.target import BASELINE
 

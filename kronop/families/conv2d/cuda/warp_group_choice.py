@@ -109,19 +109,21 @@ def _product(what: Conv2dDescription) -> GemmDescription:
 def steps(what: Conv2dDescription, target: Target, found: AnyConv2d) -> tuple[Step, ...]:
     """The steps of a plan: the product, after what splits its operands, or before what adds up its
     slices, if it has some."""
-    product = found if isinstance(found, Conv2dWarpGroup) else found.product
+    product = found.product
     kinds = f"{what.conv_kind.name}_{what.A.element.short}_{what.epilogue.name}"
-    first = convolution_step(
+    made = convolution_step(
         f"conv2d_warp_group_{kinds}_{product.wrapped.sizes}_{target.arch}",
         what,
         product,
         multiplied=product.wrapped.multiplied,
         products=PRODUCTS_OF_SPLIT if product.wrapped.split else 1,
     )
-    if isinstance(found, Conv2dSplit):
-        entry, note = f"gemm_split_{target.arch}", "float32 as two TF32 numbers each"
-        return Step(entry=entry, design=found.split, note=note), first
-    if not isinstance(found, Conv2dSlices):
-        return (first,)
+    at = found.designs.index(product)
+    before, after = found.designs[:at], found.designs[at + 1 :]
     name = f"conv2d_add_slices_{what.Y.element.short}_{what.epilogue.name}_{target.arch}"
-    return first, Step(entry=name, design=found.adding, note="adds up slices of sums")
+    note = "float32 as two TF32 numbers each"
+    return (
+        *(Step(entry=f"gemm_split_{target.arch}", design=item, note=note) for item in before),
+        made,
+        *(Step(entry=name, design=item, note="adds up slices of sums") for item in after),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from kronop.artifacts import Block, Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.epilogue import Epilogue
@@ -56,6 +56,11 @@ class Conv2dWarpGroup(Wrapping):
 
     def __str__(self) -> str:
         return f"copies of pixels, {self.wrapped}"
+
+    @property
+    def product(self) -> Self:
+        """The design that multiplies, as pipelines have it."""
+        return self
 
     @property
     def epilogue(self) -> Epilogue:

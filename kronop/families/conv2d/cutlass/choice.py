@@ -88,16 +88,17 @@ def _design(
     )
 
 
-def step(what: Conv2dDescription, target: Target, design: Conv2dCutlass) -> Step:
+def steps(what: Conv2dDescription, target: Target, design: Conv2dCutlass) -> tuple[Step, ...]:
     """The only step of a plan; its kernel may be launched twice."""
     element, operation = what.A.element, what.math.math_operation
     tile = f"{design.tile_m}x{design.tile_n}x{design.tile_k}"
     splits = operation is MathOperation.multiply_add_fast_f32
     name = f"cutlass_{design.kind}_{what.conv_kind.name}_{element.short}_{what.epilogue.name}"
-    return convolution_step(
+    step = convolution_step(
         f"{name}_{tile}_{target.arch}",
         what,
         design,
         multiplied=None if design.is_simt else operation.rounded or what.math.element_a,
         products=PRODUCTS_OF_SPLIT if splits else 1,
     )
+    return (step,)

@@ -39,7 +39,7 @@ _LAYOUTS: dict[Operator, tuple[Layout, Layout]] = {
 
 def supports(description: Conv2dDescription, target: Target) -> Status:
     """Whether any design can compute the description; else why the last one can't."""
-    own = Status.reject("kernels of kronop's own read kronop.TensorNHWC")
+    own: Status = Status.reject("kernels of kronop's own read kronop.TensorNHWC")
     if not description.interleaved:
         own = products.status_of_tile(_product(description, (1, 1)), target)
     for design in _own(description, target, USUAL[target.backend]):

@@ -80,16 +80,12 @@ def _depthwise(
 
 
 def _step(what: Conv2dDescription, target: Target, design: HostConv2d | HostDepthwise) -> Step:
-    if isinstance(design, HostDepthwise):
-        family, multiplied = "conv2d_depthwise", None
-    else:
-        family, multiplied = "conv2d", design.wrapped.multiplied
     sizes = f"{what.conv_kind.name}_{what.Y.element.short}_{what.epilogue.name}"
     return convolution_step(
-        planning.kernel_name(family, what.A.element, sizes, target),
+        planning.kernel_name(design.family, what.A.element, sizes, target),
         what,
         design,
-        multiplied=multiplied,
+        multiplied=design.multiplied,
         sums=what.math.added_in,
         note="a convolution:",
     )

@@ -38,6 +38,7 @@ class HostDepthwise(HostGemm):
     styles: ClassVar[tuple[str, ...]] = ("plain",)
     ends: ClassVar[tuple[str, ...]] = ()
     template: ClassVar[str] = "depthwise"
+    family: ClassVar[str] = "conv2d_depthwise"
 
     kind: Operator
     rows: int

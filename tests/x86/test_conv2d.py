@@ -53,6 +53,7 @@ _SIZES = (
     Conv2dSize(1, 3, 3, 300, 2, 2, 2, stride_h=2, pad_w=1, flipped=True),
     Conv2dSize(1, 8, 9, 37, 37, 3, 3, pad_h=1, pad_w=1, groups=37),
     Conv2dSize(2, 8, 9, 5, 10, 5, 3, pad_h=2, pad_w=1, stride_w=2, groups=5),
+    Conv2dSize(2, 6, 5, 16, 24, 3, 2, pad_h=1, stride_w=2, groups=8),
 )
 
 
@@ -106,7 +107,8 @@ def _check(plan: Plan, what: Conv2dDescription, size: Conv2dSize, *, added: bool
     z = support.random_array(random, shapes[2], output) if added else None
     each = shapes[2][0] if kind is Operator.wgrad else shapes[2][3]
     columns = kind.extents(size)[1]
-    bias = support.random_array(random, (columns,), output) if added and each == columns else None
+    has_bias = added and kind is not Operator.wgrad
+    bias = support.random_array(random, (each,), output) if has_bias else None
     output_op = what.epilogue.epilogue_type(*((2, -1) if added else ()))
     problem = Conv2dProblem(
         kind=kind,
@@ -117,7 +119,7 @@ def _check(plan: Plan, what: Conv2dDescription, size: Conv2dSize, *, added: bool
         z=None if z is None else _matrix(z, kind, size),
         bias=None
         if bias is None
-        else Strided(pointer=bias.ctypes.data, strides=(0, 1), batch=(0,)),
+        else Strided(pointer=bias.ctypes.data, strides=(0, 1), batch=(columns,)),
         scalars=(output_op.alpha, output_op.beta),
         threads=2,
     )

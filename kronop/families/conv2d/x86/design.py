@@ -11,6 +11,7 @@ from kronop.emit.design import Wrapping
 from kronop.families.conv2d.description import Conv2dProblem
 from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator
+from kronop.families.conv2d.x86 import groups
 from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.x86.design import HostGemm
 from kronop.frozen import dataclass
@@ -46,13 +47,19 @@ class HostConv2d(Wrapping):
         return self.wrapped.status(target)
 
     def workspace(self, size: Conv2dSize, target: Target, threads: int) -> int:
-        return self.wrapped.workspace(self._product(size), target, threads)
+        """Enough whether or not groups are joined."""
+        sizes = {self._product(size, count) for count in (1, self._together(size))}
+        return max(self.wrapped.workspace(item, target, threads) for item in sizes)
 
     def seconds(self, size: Conv2dSize, target: Target) -> float:
-        return self.wrapped.seconds(self._product(size), target)
+        return self.wrapped.seconds(self._product(size, self._together(size)), target)
 
     def launches(self, problem: Conv2dProblem, target: Target) -> tuple[Launch, ...]:
-        return self.wrapped.launches(problem.product, target)
+        product = groups.joined(problem, self._together(problem.size))
+        return self.wrapped.launches(product, target)
 
-    def _product(self, size: Conv2dSize) -> GemmSize:
-        return size.product(self.kind.extents(size))
+    def _together(self, size: Conv2dSize) -> int:
+        return groups.together(self.kind, size, self.wrapped.tile[1])
+
+    def _product(self, size: Conv2dSize, count: int) -> GemmSize:
+        return groups.joined_size(size.product(self.kind.extents(size)), count)

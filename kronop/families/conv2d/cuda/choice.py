@@ -40,7 +40,7 @@ def supports(description: Conv2dDescription, target: Target) -> Status:
     """Whether any design can compute the description; else why the last one can't."""
     if description.interleaved:
         return Status.reject("kernels of kronop's own read kronop.TensorNHWC")
-    status = products.status_of_tile(_product(description, (1, 1)), target)
+    status: Status = products.status_of_tile(_product(description, (1, 1)), target)
     for design in _every(description, target, USUAL[target.backend]):
         status = design.status(target)
         if status:

@@ -17,6 +17,7 @@ from kronop.args.view import Device, TensorView
 from kronop.artifacts import Launch
 from kronop.compiler import Kernel
 from kronop.compiler.tensor_maps import write_block
+from kronop.emit.plan import Plan
 from kronop.frozen import dataclass
 from kronop.tensor_map import TensorMap
 from kronop.tensors import Tensor
@@ -27,6 +28,8 @@ _SLOT_BITS, _MIDDLE = 48, 1 << 47
 MOST_BYTES = _MIDDLE
 """No memory that a symbolic address stands for may have so many: those of a whole process."""
 _MOST_LAUNCHES = 512
+# How many plans are looked at for one without tensor maps.
+_CANDIDATES = 64
 
 _Patch = tuple[int, int, int]  # Index of a parameter word, slot, bytes to add to its address.
 # (the bytes of a tensor map within the parameters, the map, slot, bytes to add to its address).
@@ -128,6 +131,21 @@ def _place(symbolic: int, lows: Sequence[int]) -> tuple[int, int]:
     return slot, symbolic - symbol(slot, lows[slot])
 
 
+def plan_without_maps(arguments: Arguments, symbols: Symbols) -> Plan:
+    """The plan that the operation runs or, where that takes tensor maps, the first of its
+    candidates that takes none; the former if all do."""
+    operation: Any = arguments.operation
+    planned: Plan = operation.plan_for(arguments.size, arguments.device.index)
+
+    def takes_maps(plan: Plan) -> bool:
+        return any(launch.blocks for launch in arguments.launches(plan, symbols))
+
+    if not takes_maps(planned):
+        return planned
+    others = operation.candidates(_CANDIDATES, arguments.size)
+    return next((item for item in others if not takes_maps(item)), planned)
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One launch of a kernel, over addresses: `patches` as of the function of that name."""
@@ -144,6 +162,7 @@ class Product:
         arguments: the arguments that ran.
         symbols: the symbolic addresses of their operands.
         make: allocates the result; None if the caller gives it.
+        plan: one of the operation; None for that which it runs.
 
     Attributes:
         records: its launches, in order.
@@ -151,12 +170,16 @@ class Product:
     """
 
     def __init__(
-        self, arguments: Arguments, symbols: Symbols, make: signature.Maker | None = None
+        self,
+        arguments: Arguments,
+        symbols: Symbols,
+        make: signature.Maker | None = None,
+        plan: Plan | None = None,
     ) -> None:
         operation: Any = arguments.operation
         self.make = make
         self._device = arguments.device.index
-        served = operation.serve(operation.plan_for(arguments.size, self._device))
+        served = operation.serve(plan or operation.plan_for(arguments.size, self._device))
         launches = arguments.launches(served, symbols)
         if not 0 < len(launches) <= _MOST_LAUNCHES:
             raise UnfitError

@@ -1,7 +1,8 @@
 """kronop on JAX arrays: products that jit, vmap and grad take as JAX's own.
 
-`gemkm` and `gekmm` multiply by Kronecker products, `ksmm` by Kronecker-sparse factors. Compiled
-functions run kronop's kernels through XLA's foreign function interface (`jax.ffi`).
+`gemkm` and `gekmm` multiply by Kronecker products, `ksmm` by Kronecker-sparse factors, and `conv2d`
+convolves images. Compiled functions run kronop's kernels through XLA's foreign function interface
+(`jax.ffi`).
 
 Imported explicitly (`import kronop.jax`); `import kronop` alone does not import JAX.
 """
@@ -19,6 +20,7 @@ except ImportError as _error:
 from kronop.families import FAMILIES as _FAMILIES
 
 if TYPE_CHECKING:
+    from kronop.families.conv2d.jax import conv2d as conv2d
     from kronop.families.kron.jax import gekmm as gekmm
     from kronop.families.kron.jax import gemkm as gemkm
     from kronop.families.ksparse.jax import ksmm as ksmm

@@ -10,7 +10,7 @@ import jax
 from kronop.args import signature
 from kronop.args.base import Arguments
 from kronop.args.view import CPU, Device, TensorView, contiguous_strides
-from kronop.core.addressed import Product, Symbols, UnfitError, symbol
+from kronop.core.addressed import Product, Symbols, UnfitError, plan_without_maps, symbol
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType
 from kronop.errors import ArgumentError, DescriptionError, DeviceError, ElementTypeError, converting
 from kronop.jax.native import Program, register
@@ -68,7 +68,7 @@ def record(
 
     Raises:
         ArgumentError: kronop would copy an operand first, because of too many batch dimensions.
-        DescriptionError: a kernel takes tensor maps; or as of the product itself.
+        DescriptionError: every plan takes tensor maps; or as of the product itself.
         CompileError, DeviceError: as of the product itself.
     """
     devices = (0,) if platform == "cpu" else _gpus()
@@ -76,7 +76,8 @@ def record(
     *views, out = (_outline(slot, item, device) for slot, item in enumerate([*operands, result]))
     arguments = build(*views, out=out, **parameters)
     try:
-        product = Product(arguments, _Addresses(len(operands) + 1, device))
+        symbols = _Addresses(len(operands) + 1, device)
+        product = Product(arguments, symbols, None, plan_without_maps(arguments, symbols))
     except UnfitError:
         raise ArgumentError(
             "batch dimensions",

@@ -1,10 +1,10 @@
 """kronop on torch tensors as torch operators: autograd, torch.compile and torch.func.
 
 `gemkm` and `gekmm` multiply by Kronecker products, `ksmm` by Kronecker-sparse factors, `matmul` by
-matrices (`matmul_visited` with a visitor tree), and `nn` has layers of the first two. Without
-gradients they do the same as the functions of the same names in kronop and kronop.gemm, which also
-take tensors of other frameworks, `out`, and more. `decompositions` is for exports to where kronop
-is not.
+matrices (`matmul_visited` with a visitor tree), `conv2d` convolves images, and `nn` has layers of
+the first two and of the last. Without gradients they do the same as the functions of the same names
+in kronop, kronop.gemm and kronop.conv, which also take tensors of other frameworks, `out`, and
+more. `decompositions` is for exports to where kronop is not.
 
 Imported explicitly (`import kronop.torch`); `import kronop` alone does not import torch.
 """
@@ -24,6 +24,7 @@ from kronop.torch import nn
 from kronop.torch.registration import decompositions
 
 if TYPE_CHECKING:
+    from kronop.families.conv2d.torch.functional import conv2d as conv2d
     from kronop.families.distance.torch.functional import cdist as cdist
     from kronop.families.distance.torch.functional import kernel_matmul as kernel_matmul
     from kronop.families.distance.torch.functional import kernel_matrix as kernel_matrix

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,6 @@ from kronop.descriptions.datatype import (
     result_type,
 )
 from kronop.descriptions.epilogue import Epilogue, LinearCombination, LinearCombinationGeneric
-from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.design import Pipeline
@@ -31,13 +31,17 @@ from kronop.families.conv2d.cuda import warp_group_choice
 from kronop.families.conv2d.cuda.warp_group_choice import AnyConv2d
 from kronop.families.conv2d.cuda.warp_group_design import Conv2dWarpGroup
 from kronop.families.conv2d.cuda.warp_group_slices import Conv2dSlices
-from kronop.families.conv2d.description import Conv2dDescription, Conv2dProblem
+from kronop.families.conv2d.cuda.warp_group_split import split_problems
+from kronop.families.conv2d.description import Conv2dDescription, Conv2dProblem, convolved
 from kronop.families.conv2d.size import Conv2dSize, shapes_of
 from kronop.families.conv2d.vocabulary import Operator, StrideSupport, TensorNHWC
+from kronop.families.gemm.cuda.warp_group_split import SplitProblem, pitch_of
 from kronop.target import Target
 from tests.emulation.emulator import Emulator
 from tests.emulation.test_emulated_gemm_warp_group import math_of
 from tests.emulation.test_emulated_kernels import agree, poisoned, stored, values, wide
+from tests.emulation.test_emulated_visitor import operands_of, results_of, strided
+from tests.trees import several
 
 # Few multiprocessors: blocks take several tiles.
 _TARGET = replace(Target.parse("sm_90a"), cores=4)
@@ -59,6 +63,7 @@ def run(
     slices: bool = False,
     unity: bool = False,
     gap: int = 0,
+    split: bool = False,
 ) -> None:
     """Runs a tile (rows, columns, whether teams take tiles in turn), and compares.
 
@@ -66,23 +71,13 @@ def run(
         slices: sums are cut into slices.
         unity: strides of 1 are promised.
         gap: channels of the result that are left alone behind those that are written.
+        split: of three TF32 products.
     """
     random = np.random.default_rng(11)
-    math_instruction = math_of(element, False)
-    sums = math_instruction.element_accumulator
+    sums = math_of(element, split).element_accumulator
     epilogue = epilogue or LinearCombination(result_type(element), 1, sums, sums)
-    output, full = epilogue.element_output, 16 // element.bytes
-    what = Conv2dDescription(
-        conv_kind=kind,
-        iterator_algorithm=None,
-        math=math_instruction,
-        tile=None,
-        A=TensorDescription(element, TensorNHWC, full),
-        B=TensorDescription(element, TensorNHWC, full),
-        Y=TensorDescription(output, TensorNHWC),
-        stride_support=StrideSupport.Unity if unity else None,
-        epilogue=epilogue,
-    )
+    output = epilogue.element_output
+    what = _description(kind, element, epilogue, unity=unity, split=split)
     design = next(
         item
         for item in warp_group_choice.designs(what, _TARGET)
@@ -129,13 +124,35 @@ def run(
         size,
     )
     print(kind, y.shape, np.abs(wide(y) - expected).max(), np.abs(expected).max())
-    agree(y, expected, output, float16 if element is float32 else sums)
+    agree(y, expected, output, float16 if element is float32 and not split else sums)
     if gap and output.kind == "float":
         assert np.isnan(wide(room[..., last:])).all()
 
 
+def _description(
+    kind: Operator,
+    element: DataType,
+    epilogue: Epilogue,
+    *,
+    unity: bool = False,
+    split: bool = False,
+) -> Conv2dDescription:
+    operand = TensorDescription(element, TensorNHWC, 16 // element.bytes)
+    return Conv2dDescription(
+        conv_kind=kind,
+        iterator_algorithm=None,
+        math=math_of(element, split),
+        tile=None,
+        A=operand,
+        B=operand,
+        Y=TensorDescription(epilogue.element_output, TensorNHWC),
+        stride_support=StrideSupport.Unity if unity else None,
+        epilogue=epilogue,
+    )
+
+
 def _is(design: AnyConv2d, tile: Tile, cluster: int) -> bool:
-    product = design.product if isinstance(design, Conv2dSlices) else design
+    product = design if isinstance(design, Conv2dWarpGroup) else design.product
     own = product.wrapped
     return (own.m, own.n, own.alternate) == tile and own.cluster == cluster
 
@@ -214,6 +231,44 @@ def test_other_types(folder: Path, element: DataType) -> None:
     run(folder, Operator.fprop, replace(_SIZES[0], c=176), element=element, bias=True)
 
 
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.dgrad])
+def test_three_products(folder: Path, kind: Operator) -> None:
+    for size in (*_SIZES, Conv2dSize(1, 9, 8, 3, 5, 3, 3)):
+        run(folder, kind, size, element=float32, split=True, bias=True, cluster=2)
+    size = Conv2dSize(2, 6, 5, 64, 64, 3, 2, pad_h=1, stride_w=2, groups=2)
+    run(folder, kind, size, element=float32, split=True, source=True)
+
+
+def test_split_operands_with_gaps(folder: Path) -> None:
+    """Problems that split, of lines that do not follow each other."""
+    random = np.random.default_rng(2)
+    room = random.standard_normal((3, 5, 8, 7), np.float32)
+    for part in (room, room[:, :4], room[:, :, :6], room[:2, 1:4, 2:6, :5], room[:1, :, :1]):
+        found = np.zeros((2, *part.shape[:3], pitch_of(part.shape[3])), np.float32)
+        for item in split_problems(_strided(part), part.shape, found.ctypes.data):
+            assert item.depth == part.shape[3]
+            _copy(item)
+        np.testing.assert_array_equal(found[0, ..., : part.shape[3]], part)
+        np.testing.assert_array_equal(found[1, ..., : part.shape[3]], part)
+
+
+def _copy(item: SplitProblem) -> None:
+    """What the kernel does, but the same in both planes."""
+    shape = (item.problems, item.lines, item.depth)
+
+    def at(pointer: int, steps: tuple[int, ...]) -> Any:
+        own = (ctypes.c_float * 1).from_address(pointer)
+        strides = tuple(4 * step for step in steps)
+        return np.lib.stride_tricks.as_strided(np.ctypeslib.as_array(own), shape, strides)
+
+    batch, steps = item.matrix.batch[-1], item.matrix.strides
+    for plane in range(2):
+        to = item.address + 4 * plane * item.plane
+        at(to, (item.apart, pitch_of(item.depth), 1))[...] = at(
+            item.matrix.pointer, (batch, *steps)
+        )
+
+
 def test_an_activation(folder: Path) -> None:
     epilogue = LinearCombinationGeneric(gelu(float32), float16, 1, float32, float32)
     for kind in Operator:
@@ -227,20 +282,58 @@ def test_sums_of_one_piece(folder: Path) -> None:
     run(folder, Operator.wgrad, replace(_SIZES[0], slices=3), slices=True)
 
 
-def test_what_copies_of_pixels_do_not_reach() -> None:
-    math_instruction = MathInstruction.tensor_op(float16)
-    tensor = TensorDescription(float16, TensorNHWC, 8)
-    what = Conv2dDescription(
-        conv_kind=Operator.fprop,
-        iterator_algorithm=None,
-        math=math_instruction,
-        tile=None,
-        A=tensor,
-        B=tensor,
-        Y=tensor,
-        stride_support=None,
-        epilogue=LinearCombination(float16, 1, float32, float32),
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.dgrad])
+def test_visitor_trees(folder: Path, kind: Operator) -> None:
+    """With reductions."""
+    size, random = _SIZES[0], np.random.default_rng(5)
+    epilogue = several(float16, 1, float32, float32)
+    what = _description(kind, float16, epilogue, unity=True)
+    design = next(it for it in warp_group_choice.designs(what, _TARGET) if _is(it, _SHARED, 1))
+    assert isinstance(design, Conv2dWarpGroup)
+    plan = Plan(target=_TARGET, steps=warp_group_choice.steps(what, _TARGET, design))
+    emulator = Emulator(plan, folder)
+    if emulator.gathered:
+        return
+    shapes = shapes_of(size)
+    a, b = (stored(values(random, shapes[of], float16), RowMajor) for of in kind.tensors[:2])
+    m, n, _ = kind.extents(size)
+    given = operands_of(epilogue, random, (m, n))
+    results = results_of(epilogue, (m, n), RowMajor)
+    tree = epilogue.tree
+    tensors = [_visited(item.kind, given[item.name]) for item in tree.tensors]
+    written = [_visited(item.kind, results[item.name]) for item in tree.results]
+    workspace = np.full(plan.workspace_bytes(size, 1) + 256, 255, np.uint8)
+    shape = shapes[kind.tensors[2]]
+    problem = Conv2dProblem(
+        kind=kind,
+        size=size,
+        a=_strided(a),
+        b=_strided(b),
+        y=_strided(results[tree.results[0].name].reshape(shape)),
+        z=None,
+        bias=None,
+        visited=(*tensors, *written[1:]),
+        scalars=tuple(given[name] for name in tree.scalars),
+        threads=1,
+        workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
     )
+    emulator.run(plan.launches(problem))
+    sums = convolved(kind, wide(a), wide(b), size).reshape(m, n)
+    inputs = {name: item if np.ndim(item) == 0 else wide(item) for name, item in given.items()}
+    expected = epilogue.evaluate(sums, inputs)
+    for item in tree.results:
+        agree(results[item.name], expected[item.name], epilogue.element_of(item), float32)
+
+
+def _visited(kind: str, array: Any) -> Strided:
+    """A tensor, a row or a column of one group."""
+    found = strided(kind, array, ())
+    return replace(found, batch=(0,))
+
+
+def test_what_copies_of_pixels_do_not_reach() -> None:
+    epilogue = LinearCombination(float16, 1, float32, float32)
+    what = _description(Operator.fprop, float16, epilogue)
     design = next(warp_group_choice.designs(what, _TARGET))
     assert isinstance(design, Conv2dWarpGroup)
     size = Conv2dSize(1, 300, 300, 64, 64, 3, 3)

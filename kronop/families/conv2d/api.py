@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 from kronop.args.device import target_of
-from kronop.args.tensor import alignment_of
+from kronop.args.tensor import alignment_of, check_element
 from kronop.args.view import TensorView
 from kronop.core import prepared
 from kronop.core.calls import (
@@ -21,8 +21,10 @@ from kronop.core.calls import (
 from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.shared import Array
 from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import whole
 from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.conv2d.arguments import Conv2dArguments
+from kronop.families.conv2d.bilinear import Form
 from kronop.families.conv2d.geometry import Extents, Geometry, Padding, Shape
 from kronop.families.conv2d.operation import Conv2dOperation
 from kronop.families.conv2d.size import Conv2dSize, shapes_of
@@ -82,24 +84,22 @@ def conv2d(
         [18.0, 19.0, 0.0]
     """
     check_activation(activation)
-    if _converts(layout):
-        found = conv2d(
-            _with_channels_last(x, "x"),
-            _with_channels_last(w, "w"),
-            bias,
-            stride,
-            padding,
-            dilation,
-            groups,
-            activation,
-            out=out,
-        )
-        return found if out is not None else _contiguous(found)
+    if converts(layout):
+        last = None if out is None else _with_channels_last(out, "out")
+        images, filters = _with_channels_last(x, "x"), _with_channels_last(w, "w")
+        how = (bias, stride, padding, dilation, groups, activation)
+        found = conv2d(images, filters, *how, out=last)
+        if out is None:
+            return _contiguous(found)
+        out[...] = found
+        return out
     form = ("conv2d", *_plain(stride, padding, dilation, groups), activation)
     result, lesson = prepared.repeat(form, 1.0, 0.0, [x, w, bias, None, out])
     if result is None:
         geometry = Geometry.of(stride, padding, dilation, groups)
         size = geometry.size(_shape(x, "x"), _shape(w, "w"))
+        if out is not None:
+            _check_results("out", out, size)
         given = {"x": x, "w": w, "out": out}
         arguments = _arguments(Operator.fprop, given, size, bias, activation)
         result = finish(arguments, lesson)
@@ -136,8 +136,8 @@ def conv2d_input(
         [6.0, 12.0, 12.0, 6.0]
     """
     geometry = Geometry.of(stride, padding, dilation, groups)
-    size = geometry.size(tuple(input_size), _shape(w, "w"))
-    _check_results(grad, size)
+    size = geometry.size(_extents("input_size", input_size), _shape(w, "w"))
+    _check_results("grad", grad, size)
     return cast("Array", _gradient(Operator.dgrad, {"grad": grad, "w": w}, size))
 
 
@@ -171,8 +171,8 @@ def conv2d_weight(
         [4.0, 4.0, 4.0]
     """
     geometry = Geometry.of(stride, padding, dilation, groups)
-    size = geometry.size(_shape(x, "x"), tuple(weight_size))
-    _check_results(grad, size)
+    size = geometry.size(_shape(x, "x"), _extents("weight_size", weight_size))
+    _check_results("grad", grad, size)
     return cast("Array", _gradient(Operator.wgrad, {"grad": grad, "x": x}, size))
 
 
@@ -182,6 +182,23 @@ def _gradient(kind: Operator, given: dict[str, Tensor], size: Conv2dSize) -> Any
     if result is None:
         result = finish(_arguments(kind, {**given, "out": None}, size), lesson)
     return _permuted(result, _FIRST)
+
+
+def convolve(form: Form, a: Tensor, b: Tensor, bias: Tensor, out: Tensor) -> None:
+    """Computes a convolution, or a gradient of one, into `out`; all in torch's shapes, with the
+    channels last in memory."""
+    result, lesson = prepared.repeat(form, 1.0, 0.0, [a, b, bias, None, out])
+    if result is not None:
+        return
+    size, names = form.size(_shape(a, "A"), _shape(b, "B")), form.called
+    given = {names[0]: a, names[1]: b, "out": out}
+    finish(_arguments(form.operator, given, size, bias, form.activation), lesson)
+
+
+def known_call(form: Form, a: Tensor, b: Tensor, bias: Tensor, out: Tensor) -> prepared.Call | None:
+    """The repeatable call that equals this `convolve`, if there was one before; else None. Its
+    tensors are a, b, bias, None and out, in this order."""
+    return prepared.find(form, 1.0, 0.0, [a, b, bias, None, out])
 
 
 def _arguments(
@@ -211,6 +228,7 @@ def arguments_of(
     """The arguments of a convolution of tensors in shapes with the channels last, with their
     operation; `called` are the names of the operands."""
     (first, A), (_, B) = (_described(*item) for item in zip((a, b), called, strict=True))
+    check_element(B.element, A.element, called[1], f", the type of {called[0]}")
     columns = shapes_of(size)[kind.tensors[2]][-1]
     names = {"Z": "C", "Y": "out"}
     result = describe_output(first.element, columns, None, out, names, _DIFFERENTIABLE).element
@@ -238,24 +256,41 @@ def _channels_last(tensor: Tensor, name: str) -> Tensor:
     found = _permuted(tensor, _LAST)
     item = operand_of(found, name, _DIFFERENTIABLE)
     if item.in_place and item.size and item.shape[-1] > 1 and item.strides[-1] != 1:
-        raise ArgumentError(
-            f"memory of {name}",
-            expected="the channels last",
-            got=f"a tensor {_shape(tensor, name)} whose channels are {item.strides[-1]} apart",
-            hint="of torch: .to(memory_format=torch.channels_last); or pass layout='NCHW'",
-        )
+        raise misplaced(name, _shape(tensor, name), item.strides[-1])
     return found
+
+
+def misplaced(name: str, shape: Shape, apart: int) -> ArgumentError:
+    """What refuses a tensor whose channels are not last in memory."""
+    return ArgumentError(
+        f"memory of {name}",
+        expected="the channels last",
+        got=f"a tensor {shape} whose channels are {apart} apart",
+        hint="of torch: .to(memory_format=torch.channels_last); or pass layout='NCHW'",
+    )
 
 
 def _shape(tensor: Tensor, name: str) -> Shape:
     return operand_of(tensor, name, _DIFFERENTIABLE).shape
 
 
-def _check_results(grad: Tensor, size: Conv2dSize) -> None:
-    expected = (size.n, size.k, size.p, size.q)
-    if (shape := _shape(grad, "grad")) != expected:
+def _extents(name: str, shape: Sequence[int]) -> tuple[int, ...]:
+    found: tuple[Any, ...] = tuple(map(whole, shape)) if isinstance(shape, Sequence) else ()
+    if len(found) != len(_LAST) or any(type(item) is not int or item < 0 for item in found):
         raise ArgumentError(
-            "shape of grad",
+            name,
+            expected="four integers of at least 0",
+            got=repr(shape),
+            hint="a tensor's shape, as x.shape",
+        )
+    return found
+
+
+def _check_results(name: str, tensor: Tensor, size: Conv2dSize) -> None:
+    expected = (size.n, size.k, size.p, size.q)
+    if (shape := _shape(tensor, name)) != expected:
+        raise ArgumentError(
+            f"shape of {name}",
             expected=expected,
             got=shape,
             hint="it is that of the results of the convolution",
@@ -267,7 +302,12 @@ def _plain(*numbers: Any) -> tuple[Any, ...]:
     return tuple(tuple(item) if isinstance(item, list) else item for item in numbers)
 
 
-def _converts(layout: object) -> bool:
+def converts(layout: object) -> bool:
+    """Whether this layout of one-line calls has tensors converted.
+
+    Raises:
+        ArgumentError: there is no such layout.
+    """
     if layout not in (None, "NHWC", "NCHW"):
         raise ArgumentError(
             "layout",
@@ -300,4 +340,6 @@ def _with_channels_last(tensor: Tensor, name: str) -> Any:
 
 
 def _contiguous(tensor: Any) -> Any:
-    return tensor.contiguous() if hasattr(tensor, "contiguous") else tensor.copy(order="C")
+    if hasattr(tensor, "contiguous"):
+        return tensor.contiguous()
+    return tensor if tensor.flags.c_contiguous else tensor.copy(order="C")

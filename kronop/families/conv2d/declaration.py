@@ -55,5 +55,9 @@ FAMILY = Family(
         ),
         "conv": f"{_HERE}.public_api",
     },
+    torch={"conv2d": f"{_HERE}.torch.functional"},
+    layers={"Conv2d": "kronop.torch.nn.conv2d"},
+    jax={"conv2d": f"{_HERE}.jax"},
     command=Later(f"{_HERE}.command", "COMMAND"),
+    bench="kronop.commands.bench_conv2d",
 )

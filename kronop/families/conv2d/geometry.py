@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from kronop.descriptions.tile import whole
 from kronop.errors import ArgumentError
 from kronop.families.conv2d.size import Conv2dSize
-from kronop.frozen import dataclass
 
 Shape = Sequence[int]
 Extents = int | Sequence[int]
@@ -16,8 +15,7 @@ Padding = Extents | Literal["same", "valid"]
 _AXES = ("H", "W")
 
 
-@dataclass(frozen=True, slots=True)
-class Geometry:
+class Geometry(NamedTuple):  # Which torch.compile traces.
     """Strides, padding, dilation and groups, as torch's conv2d takes them.
 
     Attributes:
@@ -40,7 +38,14 @@ class Geometry:
                 stride is not 1.
         """
         steps, apart = _pair("stride", stride, 1), _pair("dilation", dilation, 1)
-        count, _ = _pair("groups", groups, 1)
+        count = whole(groups)
+        if type(count) is not int or count < 1:
+            raise ArgumentError(
+                "groups",
+                expected="an integer of at least 1",
+                got=repr(groups),
+                hint="1, or a divisor of the channels of x and of the filters",
+            )
         if padding == "same" and steps != (1, 1):
             raise ArgumentError(
                 "stride",
@@ -51,7 +56,10 @@ class Geometry:
         if isinstance(padding, str):
             if padding not in ("same", "valid"):
                 raise ArgumentError(
-                    "padding", expected="numbers, 'same' or 'valid'", got=repr(padding), hint="0"
+                    "padding",
+                    expected="numbers, 'same' or 'valid'",
+                    got=repr(padding),
+                    hint="'same' gives results as many pixels as images have",
                 )
             return cls(steps, (0, 0) if padding == "valid" else "same", apart, count)
         return cls(steps, _pair("padding", padding, 0), apart, count)
@@ -62,42 +70,9 @@ class Geometry:
         Raises:
             ArgumentError: shapes that do not fit, or a filter that is larger than the padded image.
         """
-        for name, shape in (("x", x), ("w", w)):
-            if len(shape) != len("NCHW"):
-                raise ArgumentError(
-                    f"shape of {name}",
-                    expected="(N, C, H, W)" if name == "x" else "(K, C / groups, R, S)",
-                    got=tuple(shape),
-                    hint="an image alone: x[None]",
-                )
-        (n, c, *image), (k, channels, *taps) = x, w
-        if c % self.groups or k % self.groups or c // self.groups != channels:
-            raise ArgumentError(
-                "channels of w",
-                expected=f"{c} / {self.groups}, the channels of x in a group, and so many filters"
-                " that groups have equal numbers",
-                got=f"w of shape {tuple(w)}",
-                hint="w is (K, C / groups, R, S)",
-            )
-        pads, counts = [], []
-        for axis in range(len(_AXES)):
-            reach = self.dilation[axis] * (taps[axis] - 1)
-            if self.padding == "same":
-                # As in torch, the smaller half of the zeros is above and left of an image.
-                pads.append(reach // 2)
-                counts.append(image[axis])
-                continue
-            pad = self.padding[axis]
-            left = image[axis] + 2 * pad - reach - 1
-            if left < 0 or not taps[axis]:
-                raise ArgumentError(
-                    f"pixels along {_AXES[axis]}",
-                    expected=f"1 to {image[axis] + 2 * pad} of a filter, as of x with its padding",
-                    got=f"{taps[axis]}, {self.dilation[axis]} apart",
-                    hint="pad more, or take smaller filters",
-                )
-            pads.append(pad)
-            counts.append(left // self.stride[axis] + 1)
+        self.check(x, w)
+        (n, c, *image), (k, _, *taps) = x, w
+        pads, counts = self.pixels(image, taps)
         return Conv2dSize(
             *(n, image[0], image[1], c, k, taps[0], taps[1]),
             p=counts[0],
@@ -110,6 +85,57 @@ class Geometry:
             dilation_w=self.dilation[1],
             groups=self.groups,
         )
+
+    def check(self, x: Shape, w: Shape) -> None:
+        """Refuses shapes of images and filters that don't fit, but for their pixels.
+
+        Raises:
+            ArgumentError: as of `size`.
+        """
+        for name, shape, extents, hint in (
+            ("x", x, "(N, C, H, W)", "an image alone: x[None]"),
+            ("w", w, "(K, C / groups, R, S)", "a filter alone: w[None]"),
+        ):
+            if len(shape) != len("NCHW"):
+                raise ArgumentError(
+                    f"shape of {name}", expected=extents, got=tuple(shape), hint=hint
+                )
+        (_, c, *_), (k, channels, *_) = x, w
+        if c % self.groups or k % self.groups or c // self.groups != channels:
+            raise ArgumentError(
+                "channels of w",
+                expected=f"{c} / {self.groups}, the channels of x in a group, and so many filters"
+                " that groups have equal numbers",
+                got=f"w of shape {tuple(w)}",
+                hint="w is (K, C / groups, R, S)",
+            )
+
+    def pixels(self, image: Shape, taps: Shape) -> tuple[tuple[int, int], tuple[int, int]]:
+        """(zeros above and left of an image, pixels of a result), for the pixels of both and of a
+        filter.
+
+        Raises:
+            ArgumentError: a filter that is larger than the padded image.
+        """
+        every = [self._along(axis, image[axis], taps[axis]) for axis in range(len(_AXES))]
+        (top, p), (left, q) = every
+        return (top, left), (p, q)
+
+    def _along(self, axis: int, image: int, taps: int) -> tuple[int, int]:
+        reach = self.dilation[axis] * (taps - 1)
+        if self.padding == "same":
+            # As in torch, the smaller half of the zeros is above and left of an image.
+            return reach // 2, image
+        pad = self.padding[axis]
+        left = image + 2 * pad - reach - 1
+        if left < 0 or not taps:
+            raise ArgumentError(
+                f"pixels along {_AXES[axis]}",
+                expected=f"1 to {image + 2 * pad} of a filter, as of x with its padding",
+                got=f"{taps}, {self.dilation[axis]} apart",
+                hint="pad more, or take smaller filters",
+            )
+        return pad, left // self.stride[axis] + 1
 
 
 def _pair(name: str, value: Any, least: int) -> tuple[int, int]:

@@ -13,16 +13,13 @@ from jax.typing import ArrayLike
 
 from kronop.args.base import Arguments
 from kronop.args.view import TensorView
-from kronop.core.calls import check_activation
-from kronop.descriptions import activation as activations
 from kronop.descriptions.activation import ActivationName
-from kronop.descriptions.expression import BOUND
 from kronop.descriptions.shared import check_flag
-from kronop.errors import ArgumentError
 from kronop.families.ksparse.api import sparse_arguments
 from kronop.families.ksparse.shape_arguments import chain_patterns, result_shape
-from kronop.jax.checks import array, arrays, check_types, computed_in, number, with_source
+from kronop.jax.checks import array, arrays, check_types, number, with_source
 from kronop.jax.derivatives import contract, differentiate
+from kronop.jax.epilogues import activate, check_activated, checked_bias
 from kronop.jax.primitives import primitive
 
 __all__ = ["ksmm"]
@@ -76,9 +73,7 @@ def ksmm(
     """
     check_flag("batch_last", batch_last)
     x = array("x", x, 1)
-    check_activation(activation)
-    if activation is not None:
-        getattr(activations, activation)(computed_in(x.dtype))  # Raises for integers.
+    check_activated(activation, x.dtype)
     chain = weights if isinstance(weights, (list, tuple)) else [weights]
     chain = arrays("weights", chain, 4)
     check_types(x, chain, "weights")
@@ -90,33 +85,10 @@ def ksmm(
     shape = (len(made), *batch) if batch_last else (*batch, made.shape[-1])
     result = with_source(made.reshape(shape), z, beta)
     if bias is not None:
-        result = result + _bias(bias, result, batch_last)
-    return result if activation is None else _activate(activation, result)
-
-
-def _bias(bias: ArrayLike, result: jax.Array, batch_last: bool) -> jax.Array:
-    bias, features = array("bias", bias, 1), result.shape[0 if batch_last else -1]
-    check_types(result, [bias], "bias")
-    if bias.shape != (features,):
-        raise ArgumentError(
-            "shape of bias",
-            expected=(features,),
-            got=bias.shape,
-            hint="one value for each output feature",
-        )
-    return bias.reshape(-1, *(1,) * (result.ndim - 1)) if batch_last else bias
-
-
-def _activate(name: str, x: jax.Array) -> jax.Array:
-    """The activation; JAX's gelu is the approximate one unless told otherwise. JAX gives NaN for
-    minus infinity where activations fall to 0."""
-    if name in ("silu", "hardswish", "gelu"):
-        x = jnp.maximum(x, BOUND)
-    if name == "hardswish":
-        return jax.nn.hard_swish(x)
-    if name == "gelu":
-        return jax.nn.gelu(x, approximate=False)
-    return getattr(jnp if name == "tanh" else jax.nn, name)(x)
+        bias = checked_bias(bias, result, 0 if batch_last else -1)
+        spread = (-1, *(1,) * (result.ndim - 1))
+        result = result + (bias.reshape(spread) if batch_last else bias)
+    return result if activation is None else activate(activation, result)
 
 
 def _shape(x: jax.Array, *weights: jax.Array, batch_last: bool, alpha: float) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
-"""Layers of torch with Kronecker-structured weights.
+"""Layers of torch with Kronecker-structured weights, and convolutions.
 
 `KSLinear` has a product of Kronecker-sparse factors for a weight, `KroneckerLinear` a Kronecker
-product, and `KroneckerEmbedding` a Kronecker product for a table. `patterns` gives the shapes of
+product, and `KroneckerEmbedding` a Kronecker product for a table. `Conv2d` is torch.nn.Conv2d by
+kronop's kernels. `patterns` gives the shapes of
 factors for numbers of features, and `replace_linears` puts `KSLinear` layers into a model.
 
 Example:
@@ -24,6 +25,7 @@ from kronop.torch.nn import patterns
 from kronop.torch.nn.replacing import Report, replace_linears
 
 if TYPE_CHECKING:
+    from kronop.torch.nn.conv2d import Conv2d as Conv2d
     from kronop.torch.nn.kronecker import KroneckerEmbedding as KroneckerEmbedding
     from kronop.torch.nn.kronecker import KroneckerLinear as KroneckerLinear
     from kronop.torch.nn.kslinear import KSLinear as KSLinear

@@ -18,6 +18,7 @@ from kronop.emit.plan import Plan, Step
 from kronop.errors import ArgumentError
 from kronop.families.conv2d.cuda import warp_group_choice
 from kronop.families.conv2d.cuda.design import Conv2dBlocks, contiguous
+from kronop.families.conv2d.cutlass import choice as cutlass_choice
 from kronop.families.conv2d.description import Conv2dDescription
 from kronop.families.conv2d.floors import convolution_step
 from kronop.families.conv2d.size import USUAL, Conv2dSize
@@ -38,14 +39,18 @@ _LAYOUTS: dict[Operator, tuple[Layout, Layout]] = {
 
 def supports(description: Conv2dDescription, target: Target) -> Status:
     """Whether any design can compute the description; else why the last one can't."""
-    if description.interleaved:
-        return Status.reject("kernels of kronop's own read kronop.TensorNHWC")
-    status: Status = products.status_of_tile(_product(description, (1, 1)), target)
-    for design in _every(description, target, USUAL[target.backend]):
-        status = design.status(target)
-        if status:
-            return status
-    return status
+    own: Status = Status.reject("kernels of kronop's own read kronop.TensorNHWC")
+    if not description.interleaved:
+        own = products.status_of_tile(_product(description, (1, 1)), target)
+    for design in _own(description, target, USUAL[target.backend]):
+        own = design.status(target)
+        if own:
+            return own
+    others = [item.status(target) for item in cutlass_choice.designs(description, target)]
+    if own or not others:
+        return own
+    refused = Status.reject(f"{own.reason}; of CUTLASS: {others[0].reason}")
+    return next(filter(None, others), refused)
 
 
 def plans(
@@ -77,16 +82,27 @@ def plans(
 
 
 def _every(what: Conv2dDescription, target: Target, size: Conv2dSize) -> dict[Any, Any]:
-    """The designs that serve the size, each with the function that gives its steps."""
+    """The designs that serve the size, each with the function that gives its steps: CUTLASS's where
+    its words, a tile and an iterator, ask for one, or where kronop has none."""
+    theirs = (item for item in cutlass_choice.designs(what, target) if item.status(target))
+    found = dict.fromkeys((it for it in theirs if it.status_of(size)), cutlass_choice.steps)
+    if what.iterator_algorithm is not None and what.tile is not None and found:
+        return found
+    own = _own(what, target, size)
+    return own if any(item.status(target) for item in own) or not found else found
+
+
+def _own(what: Conv2dDescription, target: Target, size: Conv2dSize) -> dict[Any, Any]:
+    """Those of kronop's own."""
+    if what.interleaved:
+        return {}
     groups = (item for item in warp_group_choice.designs(what, target) if item.status_of(size))
     blocks = _designs(what, target, size)
     return dict.fromkeys(groups, warp_group_choice.steps) | dict.fromkeys(blocks, _steps)
 
 
 def _designs(what: Conv2dDescription, target: Target, size: Conv2dSize) -> Iterator[Conv2dBlocks]:
-    """Those that serve the size."""
-    if what.interleaved:
-        return
+    """Those of blocks and warps."""
     kind = what.conv_kind
     product = _product(what, contiguous(kind, size))
     for design in products.blocks_and_warps(product, target):

@@ -44,8 +44,8 @@ KRONOP_INLINE void conv2d_add_slices(const Parameters& p) {
 #pragma unroll
       for (int i = 0; i < run; ++i) sums[i] = sums[i] + own.data[i];
     }
-    const auto* const z = static_cast<const Output*>(p.z) + group * p.z_batch + row * p.z_row +
-                          column * p.z_column;
+    const auto* const z =
+        static_cast<const Output*>(p.z) + group * p.z_batch + row * p.z_row + column * p.z_column;
     const auto* const bias =
         static_cast<const Output*>(p.bias) + group * p.bias_batch + column * p.bias_column;
     Vector<Output, run> values;

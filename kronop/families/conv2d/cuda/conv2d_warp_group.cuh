@@ -17,7 +17,8 @@
 namespace kronop {
 namespace gemm {
 
-// Brings the slabs of fprop and dgrad.
+// Brings the slabs of fprop and dgrad. Of split values, the images of the second plane follow those
+// of the first one, and filters have an axis of planes.
 template <class Step, class Walk>
 class PatchFeed {
  public:
@@ -31,20 +32,26 @@ class PatchFeed {
   }
 
   KRONOP_INLINE void bring(int, unsigned char* stage, Barrier& filled) {
-    const int channel = block_ * Step::kSlab, deep = int(p_.channels) * group_ + channel;
-    load_pixels(stage, p_.a_map, filled, BoxPlace{deep, w_, h_, image_},
-                BoxPlace{tap_w_ * int(p_.apart_w), tap_h_ * int(p_.apart_h)});
+    const int channel = block_ * Step::kSlab;
+    const BoxPlace offset{tap_w_ * int(p_.apart_w), tap_h_ * int(p_.apart_h)};
     const int s = int(p_.filter_w) + tap_w_ * int(p_.filter_step_w),
               r = int(p_.filter_h) + tap_h_ * int(p_.filter_step_h);
-    unsigned char* const b = stage + (Step::kTileM + rank_ * Step::kShare) * kLineBytes;
-    // Filters (K, R, S, C): fprop sums over C, dgrad over K.
-    if constexpr (Step::kTurnedB) {
-      load_slab<Step::kShare, true>(b, deep, column_, [&](void* to, int along, int across) {
-        load_share<Step>(to, p_.b_map, filled, BoxPlace{along, s, r, across});
-      });
-    } else {
-      load_share<Step>(b, p_.b_map, filled,
-                       BoxPlace{channel, s, r, int(p_.n) * group_ + column_});
+    const int deep = int(p_.group_deep) * group_ + channel,
+              line = int(p_.group_lines) * group_ + column_;
+#pragma unroll
+    for (int plane = 0; plane < Step::kPlanes; ++plane) {
+      unsigned char* const a = stage + plane * Step::kPlaneBytes;
+      const int image = image_ + plane * int(p_.images);
+      load_pixels(a, p_.a_map, filled, BoxPlace{int(p_.channels) * group_ + channel, w_, h_, image},
+                  offset);
+      unsigned char* const b = a + (Step::kTileM + rank_ * Step::kShare) * kLineBytes;
+      if constexpr (Step::kSplit) {
+        load_share<Step>(b, p_.b_map, filled, BoxPlace{deep, s, r, line, plane});
+      } else {
+        load_slab<Step::kShare, Step::kTurnedB>(b, deep, line, [&](void* to, int at, int across) {
+          load_share<Step>(to, p_.b_map, filled, BoxPlace{at, s, r, across});
+        });
+      }
     }
     advance();
   }
@@ -75,8 +82,8 @@ class PixelFeed {
                 s = tap % int(p_.taps_w), r = tap / int(p_.taps_w);
       // Beyond the last tap: any one, of channels that do not exist or are not stored.
       const bool exists = r < p_.taps_h;
-      channel_[part] = int(p_.channels) * group_ +
-                       (exists ? block % int(p_.blocks) : int(p_.blocks)) * kLine;
+      channel_[part] =
+          int(p_.channels) * group_ + (exists ? block % int(p_.blocks) : int(p_.blocks)) * kLine;
       offset_w_[part] = exists ? int(p_.apart_w * (p_.filter_w + s * p_.filter_step_w)) : 0;
       offset_h_[part] = exists ? int(p_.apart_h * (p_.filter_h + r * p_.filter_step_h)) : 0;
     }

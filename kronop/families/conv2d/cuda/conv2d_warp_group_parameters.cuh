@@ -13,8 +13,10 @@ struct Conv2dPatches {
   long long stride_h, stride_w;  // and the distance of pixels.
   long long taps_h, taps_w, apart_h, apart_w;
   long long filter_h, filter_w, filter_step_h, filter_step_w;
-  long long channels, blocks;           // What is gathered of a group, and blocks of lines.
-  long long group, groups;              // The first group, and how many there are.
+  long long channels, blocks;            // What is gathered of a group, and blocks of lines.
+  long long group, groups;               // The first group, and how many there are.
+  long long group_deep, group_lines;     // What a further group adds to places in filters.
+  long long images;                      // Of a plane, where values are split.
   long long next_h, next_w, next_image;  // The digits of 64 pixels.
   // Of a strided dgrad: the extents of an image, and the pixels of it that have these taps.
   long long height, width, phase_h, phase_w, every_h, every_w;

@@ -10,17 +10,20 @@ from kronop.descriptions.datatype import ColumnMajor, RowMajor
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import VisitorEpilogue
+from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.plan import Step
 from kronop.families.conv2d.cuda.warp_group_design import PHASES, Conv2dWarpGroup
 from kronop.families.conv2d.cuda.warp_group_slices import Conv2dAddSlices, Conv2dSlices
+from kronop.families.conv2d.cuda.warp_group_split import Conv2dSplit
 from kronop.families.conv2d.description import Conv2dDescription
 from kronop.families.conv2d.floors import convolution_step
 from kronop.families.conv2d.vocabulary import Operator, StrideSupport
 from kronop.families.gemm.cuda import warp_group_choice
+from kronop.families.gemm.cuda.warp_group_split import GemmSplit
 from kronop.families.gemm.description import GemmDescription
 from kronop.target import Target
 
-AnyConv2d = Conv2dWarpGroup | Conv2dSlices
+AnyConv2d = Conv2dWarpGroup | Conv2dSlices | Conv2dSplit
 # Further tiles (rows, columns, whether teams alternate) of 16-bit types: convolutions have many
 # rows, and often few channels.
 _TILES = ((256, 128, False), (256, 64, False), (128, 64, True))
@@ -37,9 +40,10 @@ def status(what: Conv2dDescription, target: Target) -> Status:
 
 
 def _reasons(what: Conv2dDescription) -> Iterator[str]:
-    if warp_group_choice.splits(what.math):
-        yield "warp groups do not split patches of images into two TF32 numbers"
-    if what.conv_kind is not Operator.fprop and what.A.element.bytes != 2:
+    splits = warp_group_choice.splits(what.math)
+    # Split filters are also transposed.
+    kinds = (Operator.fprop, Operator.dgrad) if splits else (Operator.fprop,)
+    if what.conv_kind not in kinds and what.A.element.bytes != 2:
         yield (
             f"warp groups read {what.A.element.name} contiguous along the sums alone, which those"
             f" of a {what.conv_kind.name} are not"
@@ -61,12 +65,13 @@ def designs(what: Conv2dDescription, target: Target) -> Iterator[AnyConv2d]:
     for item in warp_group_choice.products_of(product, target, _TILES):
         if what.conv_kind is Operator.wgrad and item.cluster > 1:
             continue  # Pixels are not copied to several blocks.
-        yield Conv2dWarpGroup(
+        design = Conv2dWarpGroup(
             kind=what.conv_kind,
             wrapped=item,
             members=PHASES if strided else 1,
             filled=False,
         )
+        yield Conv2dSplit(split=GemmSplit(), product=design) if item.split else design
     if what.conv_kind is Operator.wgrad and not tree:
         yield from _sliced(what, target)
 
@@ -102,16 +107,23 @@ def _product(what: Conv2dDescription) -> GemmDescription:
 
 
 def steps(what: Conv2dDescription, target: Target, found: AnyConv2d) -> tuple[Step, ...]:
-    """The steps of a plan: the product, then what adds up its slices if it has some."""
-    product = found.product if isinstance(found, Conv2dSlices) else found
+    """The steps of a plan: the product, after what splits its operands, or before what adds up its
+    slices, if it has some."""
+    product = found.product
     kinds = f"{what.conv_kind.name}_{what.A.element.short}_{what.epilogue.name}"
-    first = convolution_step(
+    made = convolution_step(
         f"conv2d_warp_group_{kinds}_{product.wrapped.sizes}_{target.arch}",
         what,
         product,
         multiplied=product.wrapped.multiplied,
+        products=PRODUCTS_OF_SPLIT if product.wrapped.split else 1,
     )
-    if not isinstance(found, Conv2dSlices):
-        return (first,)
+    at = found.designs.index(product)
+    before, after = found.designs[:at], found.designs[at + 1 :]
     name = f"conv2d_add_slices_{what.Y.element.short}_{what.epilogue.name}_{target.arch}"
-    return first, Step(entry=name, design=found.adding, note="adds up slices of sums")
+    note = "float32 as two TF32 numbers each"
+    return (
+        *(Step(entry=f"gemm_split_{target.arch}", design=item, note=note) for item in before),
+        made,
+        *(Step(entry=name, design=item, note="adds up slices of sums") for item in after),
+    )

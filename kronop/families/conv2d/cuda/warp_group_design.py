@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from kronop.artifacts import Block, Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.epilogue import Epilogue
@@ -17,7 +17,7 @@ from kronop.families.conv2d.description import Conv2dProblem
 from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator
 from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
-from kronop.families.gemm.cuda.warp_group_problem import GRANULE, LINE_BYTES, MOST, step_of
+from kronop.families.gemm.cuda.warp_group_problem import GRANULE, LINE_BYTES, MOST, PLANES, step_of
 from kronop.families.gemm.description import GemmProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -32,7 +32,8 @@ _NUMBERS = (
     *("pixels_h", "pixels_w", "first_h", "first_w", "stride_h", "stride_w"),
     *("taps_h", "taps_w", "apart_h", "apart_w"),
     *("filter_h", "filter_w", "filter_step_h", "filter_step_w"),
-    *("channels", "blocks", "group", "groups", "next_h", "next_w", "next_image"),
+    *("channels", "blocks", "group", "groups", "group_deep", "group_lines", "images"),
+    *("next_h", "next_w", "next_image"),
     *("height", "width", "phase_h", "phase_w", "every_h", "every_w"),
 )
 
@@ -55,6 +56,11 @@ class Conv2dWarpGroup(Wrapping):
 
     def __str__(self) -> str:
         return f"copies of pixels, {self.wrapped}"
+
+    @property
+    def product(self) -> Self:
+        """The design that multiplies, as pipelines have it."""
+        return self
 
     @property
     def epilogue(self) -> Epilogue:
@@ -105,7 +111,7 @@ class Conv2dWarpGroup(Wrapping):
         element = self.wrapped.source
         for name, count in (("C", size.channels), ("C", size.c), ("K", size.k)):
             read = name == "C" or self.kind is not Operator.fprop
-            if read and count * element.bytes % GRANULE:
+            if read and not self.wrapped.split and count * element.bytes % GRANULE:
                 yield (
                     f"{name} = {count} of {element.name}; tensor maps have rows of multiples of"
                     f" {GRANULE} bytes"
@@ -159,16 +165,20 @@ class Conv2dWarpGroup(Wrapping):
             rounds = operands.cover(tiles, at_once) if len(parts) == 1 else tiles / at_once
             cycles += rounds * each
             last += each if len(parts) > 1 else 0
-        m, n, _ = self.kind.extents(size)
+        return product.seconds_of(cycles + last, self._moved(size, slices), target)
+
+    def _moved(self, size: Conv2dSize, slices: int) -> int:
+        """Bytes of memory traffic: pixels that strides step over are not read."""
+        images, taps = size.n * size.h * size.w, size.n * size.p * size.q * size.r * size.s
         elements = {
-            "images": size.n * size.h * size.w * size.c,
+            "images": min(images, taps) * size.c,
             "filters": size.k * size.r * size.s * size.channels,
             "results": size.n * size.p * size.q * size.k,
         }
         a, b, _ = self.kind.tensors
-        moved = (elements[a] + elements[b]) * product.source.bytes
-        moved += m * n * size.groups * slices * product.bytes_of_result
-        return product.seconds_of(cycles + last, moved, target)
+        m, n, _ = self.kind.extents(size)
+        read = (elements[a] + elements[b]) * self.wrapped.source.bytes
+        return read + m * n * size.groups * slices * self.wrapped.bytes_of_result
 
     def _extents(self, size: Conv2dSize, h: Taps, w: Taps, slices: int = 1) -> tuple[int, int, int]:
         """M, N and K of a product; K counts whole slabs, N of wgrad whole blocks of channels."""
@@ -267,7 +277,8 @@ class Conv2dWarpGroup(Wrapping):
         values = self.wrapped.values_beside_operands(part)
         if self.members > 1:
             values |= self._strided_results(part, size, pair)
-        deep = size.filters if self.kind is Operator.dgrad else size.channels
+        over_filters = self.kind is Operator.dgrad
+        deep = size.filters if over_filters else size.channels
         return part, {
             **values,
             **self._maps(problem, pair, k),
@@ -276,6 +287,9 @@ class Conv2dWarpGroup(Wrapping):
             "blocks": operands.cover(deep, self._block),
             "group": group,
             "groups": count,
+            "group_deep": deep if over_filters else 0,
+            "group_lines": 0 if over_filters else size.filters,
+            "images": size.n,
         }
 
     def _of_group(self, item: Strided, group: int, problems: int) -> Strided:
@@ -297,15 +311,17 @@ class Conv2dWarpGroup(Wrapping):
                 "a_map": self._pixels(problem.a, (size.k, size.n), (one[0], one[1]), PIXELS),
                 "b_map": self._pixels(problem.b, (size.c, size.n), pair, PIXELS),
             }
-        channels = size.c if self.kind is Operator.fprop else size.k
-        lines = slab if self.wrapped.turned_b else self.wrapped.share
+        channels, planes = size.c if self.kind is Operator.fprop else size.k, 1
+        extents, lines = (size.channels, size.s, size.r, size.k), self.wrapped.share
+        box: tuple[int, ...] = (slab, 1, 1, slab if self.wrapped.turned_b else lines)
+        if self.wrapped.split:
+            planes, box = PLANES, (slab, 1, 1, lines, 1)
+            if self.kind is Operator.dgrad:
+                extents = (size.k, size.s, size.r, size.channels)
+        of_planes = (planes,) if self.wrapped.split else ()
         return {
-            "a_map": self._pixels(problem.a, (channels, size.n), pair, self.wrapped.m),
-            "b_map": self._map(
-                problem.b,
-                (size.channels, size.s, size.r, size.k),
-                box=(slab, 1, 1, lines),
-            ),
+            "a_map": self._pixels(problem.a, (channels, planes * size.n), pair, self.wrapped.m),
+            "b_map": self._map(problem.b, (*extents, *of_planes), box),
         }
 
     def _pixels(
@@ -329,7 +345,7 @@ class Conv2dWarpGroup(Wrapping):
         box: tuple[int, ...] | Im2col,
         steps: tuple[int, ...] = (),
     ) -> TensorMap:
-        """A map of a tensor of four axes, the last one of `item` first."""
+        """A map of a tensor, the last axis of `item` first."""
         element = self.wrapped.source
         usual = operands.round_up(extents[0] * element.bytes, GRANULE)
         return TensorMap(
@@ -340,7 +356,7 @@ class Conv2dWarpGroup(Wrapping):
             # No copy needs the stride of an axis with one place, which may be any number.
             strides=tuple(
                 step * element.bytes if extent > 1 else usual
-                for step, extent in zip(item.strides[2::-1], extents[1:], strict=True)
+                for step, extent in zip(item.strides[-2::-1], extents[1:], strict=True)
             ),
             box=box,
             element_strides=steps,

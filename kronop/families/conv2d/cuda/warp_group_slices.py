@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import replace
+from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType
@@ -87,7 +88,7 @@ class Conv2dAddSlices(Design):
         y, z, bias = own.result, own.z or NOTHING, own.bias or NOTHING
         m, n, _ = own.kind.extents(size)
         multiples = (y.row, step_of(y), y.pointer // self.output.bytes)
-        values = {
+        values: dict[str, Any] = {
             "sums": own.workspace,
             **{name: item.pointer for name, item in (("y", y), ("z", z), ("bias", bias))},
             "slices": problem.slices,

@@ -32,12 +32,16 @@ def plans(
 ) -> tuple[Plan, ...]:
     """The plans of the `count` cheapest candidates: see `cheapest_plans`."""
     usual = USUAL[target.backend]
-    designs = list(_designs(description, target))
     known = size or usual
+    designs = list(_designs(description, target))
+    every: list[HostConv2d | HostDepthwise] = [
+        *designs,
+        *_depthwise(description, target, known),
+    ]
     able = [item for item in designs if item.status(target)]
     kept = min(able, key=lambda item: item.seconds(usual, target))
     return cheapest_plans(
-        [*designs, *_depthwise(description, target, known)],
+        every,
         lambda item: (_step(description, target, item),),
         target=target,
         size=known,
@@ -76,14 +80,12 @@ def _depthwise(
 
 
 def _step(what: Conv2dDescription, target: Target, design: HostConv2d | HostDepthwise) -> Step:
-    is_depthwise = isinstance(design, HostDepthwise)
-    family = "conv2d_depthwise" if is_depthwise else "conv2d"
     sizes = f"{what.conv_kind.name}_{what.Y.element.short}_{what.epilogue.name}"
     return convolution_step(
-        planning.kernel_name(family, what.A.element, sizes, target),
+        planning.kernel_name(design.family, what.A.element, sizes, target),
         what,
         design,
-        multiplied=None if is_depthwise else design.inner.multiplied,
+        multiplied=design.multiplied,
         sums=what.math.added_in,
         note="a convolution:",
     )

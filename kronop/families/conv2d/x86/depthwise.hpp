@@ -76,8 +76,8 @@ class DepthwiseWorker {
       }
       const Position& at = row.position();
       if (is_inside(at)) {
-        const index_t offset = at.offset + (a_.first[0] + at.u) * a_.strides[0] +
-                               (a_.first[1] + at.v) * a_.strides[1];
+        const index_t offset =
+            at.offset + (a_.first[0] + at.u) * a_.strides[0] + (a_.first[1] + at.v) * a_.strides[1];
         for (index_t j = 0; j < depth; ++j) to[j] = first + offset + steps_[j];
       } else {
         for (index_t j = 0; j < depth; ++j) {
@@ -130,8 +130,8 @@ class DepthwiseWorker {
 
   // kCount vectors of channels from j on.
   template <int kCount>
-  __attribute__((noinline)) void multiply(index_t j, index_t pitch, index_t depth,
-                                          Sum* to, bool joins) const {
+  __attribute__((noinline)) void multiply(index_t j, index_t pitch, index_t depth, Sum* to,
+                                          bool joins) const {
     using V = Vector<Sum, kWidth>;
     V sums[kRows][kCount];
     KRONOP_UNROLL

@@ -19,8 +19,8 @@ from kronop.families.gemm.x86.design import HostGemm
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# Cycles to find the channels of a pixel; for a product of one channel; and, for a vector of results,
-# the epilogue.
+# Cycles to find the channels of a pixel; for a product of one channel; and for a vector of results
+# with the epilogue.
 _FIND, _ALONE, _FINISH = 1.0, 4.0, 8.0
 
 
@@ -38,6 +38,7 @@ class HostDepthwise(HostGemm):
     styles: ClassVar[tuple[str, ...]] = ("plain",)
     ends: ClassVar[tuple[str, ...]] = ()
     template: ClassVar[str] = "depthwise"
+    family: ClassVar[str] = "conv2d_depthwise"
 
     kind: Operator
     rows: int
@@ -66,7 +67,7 @@ class HostDepthwise(HostGemm):
         return self.blocking.status()
 
     def instantiation(self, target: Target) -> Instantiation:
-        made = super(HostDepthwise, self).instantiation(target)
+        made = HostGemm.instantiation(self, target)
         return dataclasses.replace(made, folders=(package_folder(__package__), *made.folders))
 
     @property

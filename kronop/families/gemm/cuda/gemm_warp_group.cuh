@@ -91,7 +91,9 @@ KRONOP_INLINE void prefetch_next(Walk walk) {
     prefetch_map(walk.member().a_map);
     prefetch_map(walk.member().b_map);
   }
-  if (walk.member().maps_y) prefetch_map(walk.member().y_map);
+  if constexpr (requires { walk.member().y_map; }) {
+    if (walk.member().maps_y) prefetch_map(walk.member().y_map);
+  }
 }
 
 // Starts a copy of a share of B, to all blocks of the cluster.
@@ -271,7 +273,8 @@ struct WarpGroupSums {
 template <class Step, class Parameters>
 KRONOP_INLINE void use_slabs(const Parameters& parameters, WarpGroupRoom<Step>& room) {
   const int team = threadIdx.x / kTeam;
-  typename WarpGroupEnd<Step, typename Parameters::Member>::Type results(parameters.member(0), room);
+  typename WarpGroupEnd<Step, typename Parameters::Member>::Type results(parameters.member(0),
+                                                                         room);
   Turn<Step::kStages> turn;
   unsigned parity = team == 0;  // Nobody is before the first tile.
 #pragma unroll 1

@@ -132,8 +132,7 @@ def _laid_out(
     slices: int,
     threads: int,
 ) -> Cut:
-    """A thread's scratch memory: packed rows, packed columns, sums and gathered lines, one after the
-    other."""
+    """A thread's scratch memory: packed rows, packed columns, sums, gathered lines."""
     high = min(blocking.block_rows, rows)
     packed_columns = planning.aligned(high * depth * blocking.packed_bytes)
     sums = packed_columns + planning.aligned(columns * depth * blocking.packed_bytes)

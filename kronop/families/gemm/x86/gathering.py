@@ -116,11 +116,8 @@ def _index(item: Digits, operand: Gathered) -> tuple[int, ...]:
         pixels, each = found.pop(-2).extent, found.pop().extent
         found.append(_Digit(pixels * each, 1, 0, 0, pixel=each))
     found = [_Digit(1, 0, 0, 0)] * (DIGITS - len(found)) + found
-    members = ((it.extent, it.step, it.u, it.v) for it in found)
-    return (
-        *(number for member in zip(*members, strict=True) for number in member),
-        found[-1].pixel,
-    )
+    members = zip(*((it.extent, it.step, it.u, it.v) for it in found), strict=True)
+    return (*(number for member in members for number in member), found[-1].pixel)
 
 
 def _continues(slow: _Digit, fast: _Digit) -> bool:
@@ -130,6 +127,6 @@ def _continues(slow: _Digit, fast: _Digit) -> bool:
 
 
 def _are_pixels(slow: _Digit, fast: _Digit, operand: Gathered) -> bool:
-    """Whether two digits are neighbouring pixels, and numbers of a pixel, all of them contiguous."""
+    """Whether two digits are pixels side by side and numbers of a pixel, all contiguous."""
     is_row = (slow.u, slow.v, fast.u, fast.v, operand.every[1]) == (0, 1, 0, 0, 1)
     return is_row and fast.step == 1 and slow.step + operand.strides[1] == fast.extent

@@ -112,8 +112,7 @@ class Gatherer {
     if (order == nullptr && along_.pixel == 0) {
       if (first.run() >= count && lines_.pixel == 0 && begin.run() >= depth) {
         const Spot spot = at(first, begin);
-        if (spot.exists)
-          return {from + spot.offset, first.step(), begin.step(), count, depth};
+        if (spot.exists) return {from + spot.offset, first.step(), begin.step(), count, depth};
       }
       if (Walk::is_run(lines_) && lines_.steps[2] == 1) {
         Walk outer = begin;
@@ -293,8 +292,7 @@ class GatheredFeed {
 
   void pack_rows(Packed* to, index_t i, const index_t* order, index_t k, index_t count,
                  index_t depth) const {
-    const auto panel =
-        rows_.panel(a_, m_ + i, order, k, count, depth, Step::kRows, whole(depth));
+    const auto panel = rows_.panel(a_, m_ + i, order, k, count, depth, Step::kRows, whole(depth));
     Step::pack_rows(to, panel.first, panel.line, panel.along, panel.count, panel.depth);
   }
 

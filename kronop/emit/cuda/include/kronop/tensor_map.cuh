@@ -104,11 +104,11 @@ KRONOP_INLINE void store_box(const void* from, const TensorMap& map, const BoxPl
 template <int kAxes>
 KRONOP_INLINE void store_pixels(const void* from, const TensorMap& map,
                                 const BoxPlace<kAxes>& place) {
-#define KRONOP_STORE(axes, coordinates, offsets)                                      \
-  asm volatile("cp.async.bulk.tensor." #axes                                          \
-               "d.global.shared::cta.im2col_no_offs.bulk_group [%5, {" coordinates    \
-               "}], [%6];" ::KRONOP_PLACE,                                            \
-               "l"(&map), "r"(in_shared(from))                                        \
+#define KRONOP_STORE(axes, coordinates, offsets)                                   \
+  asm volatile("cp.async.bulk.tensor." #axes                                       \
+               "d.global.shared::cta.im2col_no_offs.bulk_group [%5, {" coordinates \
+               "}], [%6];" ::KRONOP_PLACE,                                         \
+               "l"(&map), "r"(in_shared(from))                                     \
                : "memory")
   KRONOP_OF_AXES(KRONOP_STORE);
 #undef KRONOP_STORE

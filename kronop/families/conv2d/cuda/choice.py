@@ -88,7 +88,8 @@ def _every(what: Conv2dDescription, target: Target, size: Conv2dSize) -> dict[An
     found = dict.fromkeys((it for it in theirs if it.status_of(size)), cutlass_choice.steps)
     if what.iterator_algorithm is not None and what.tile is not None and found:
         return found
-    return _own(what, target, size) or found
+    own = _own(what, target, size)
+    return own if any(item.status(target) for item in own) or not found else found
 
 
 def _own(what: Conv2dDescription, target: Target, size: Conv2dSize) -> dict[Any, Any]:
@@ -101,9 +102,7 @@ def _own(what: Conv2dDescription, target: Target, size: Conv2dSize) -> dict[Any,
 
 
 def _designs(what: Conv2dDescription, target: Target, size: Conv2dSize) -> Iterator[Conv2dBlocks]:
-    """Those that serve the size."""
-    if what.interleaved:
-        return
+    """Those of blocks and warps."""
     kind = what.conv_kind
     product = _product(what, contiguous(kind, size))
     for design in products.blocks_and_warps(product, target):

@@ -32,6 +32,9 @@ _CYCLES_OF_COPY, _CYCLES_OF_HELD, _SLOWING, _SHORT_BYTES = 4, 16, 0.1, 64
 # Registers to transpose bytes of an operand; those, for each loaded register, to convert 8-bit
 # floats to float16, as sm_90a multiplies them.
 _TURNED, _QUARTERS = 20, 4
+# Registers for the places of gathered lines of float64 that every slab has anew. NOTE: without them
+# ptxas 13.5 for sm_80 and sm_90a spills up to 800 bytes of weight gradients.
+_PLACES = 16
 
 
 class Way(enum.IntEnum):
@@ -121,11 +124,10 @@ class GemmMma(GemmBlocks):
         # Double-buffered fragments: one step is multiplied, the next is loaded and rounded.
         loaded = (m + n) * self.step * self.multiplied.bytes // (4 * WARP)
         others = _REGISTERS_OF_DOUBLES if self.source is float64 else _REGISTERS
+        others += _PLACES * (self.source is float64 and self.is_gathered and self.across_a)
         others += _QUARTERS * (self.source in FLOAT8) * loaded
         others += _TURNED * (self.source.bytes == 1) * sum(self._across)
-        # Of gathered elements, addresses besides.
-        held = self._held * (3 if self.is_gathered else 2) // 2
-        least = sums + 2 * loaded + held + others
+        least = sums + 2 * loaded + self._held + others
         most = least + int(_MORE[self.way] * loaded)
         return most if self.way is Way.SplitTf32 else max(least, min(most, THREAD_REGISTERS))
 
@@ -250,7 +252,9 @@ class GemmMma(GemmBlocks):
             return Status.reject(
                 f"{self.threads} threads take about {self.registers} registers each, of {REGISTERS}"
             )
-        if self._held > _MOST_HELD:
+        # Gathered lines that every slab has anew take further registers.
+        most = _MOST_HELD // (1 + (self.is_gathered and any(self._across)))
+        if self._held > most:
             return Status.reject(f"threads bring {self._held} elements at once in registers")
         return Status.accept()
 

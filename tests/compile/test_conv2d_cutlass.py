@@ -47,7 +47,7 @@ def test_kernels_compile(compiled: str, target: str) -> None:
     if compiled not in _FEW and target == "sm_80":
         pytest.skip("one GPU for each kernel is enough")
     goal, case = Target.parse(target), _EVERY[compiled]
-    plan = Plan(target=goal, steps=(choice.step(case.description(), goal, _design(case)),))
+    plan = Plan(target=goal, steps=choice.steps(case.description(), goal, _design(case)))
     with knobs.using(compiler="nvrtc"):
         (binary,) = compiler.compile_sources(render(plan), goal)
     used = [most for name, most in _SPILLING.items() if compiled.startswith(name)]

@@ -71,7 +71,7 @@ def _kernel(case: Case) -> tuple[Conv2dDescription, Conv2dCutlass, CudaKernel]:
     design, *_ = choice.designs(what, target)
     status = design.status(target)
     assert status, status.reason
-    plan = Plan(target=target, steps=(choice.step(what, target, design),))
+    plan = Plan(target=target, steps=choice.steps(what, target, design))
     with knobs.using(compiler="nvrtc"):
         (binary,) = compiler.compile_sources(render(plan), target)
     return what, design, load_cuda(binary)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 from kronop.args.device import target_of
-from kronop.args.tensor import alignment_of
+from kronop.args.tensor import alignment_of, check_element
 from kronop.args.view import TensorView
 from kronop.core import prepared
 from kronop.core.calls import (
@@ -229,6 +229,7 @@ def arguments_of(
     """The arguments of a convolution of tensors in shapes with the channels last, with their
     operation; `called` are the names of the operands."""
     (first, A), (_, B) = (_described(*item) for item in zip((a, b), called, strict=True))
+    check_element(B.element, first.element, called[1], f", the type of {called[0]}")
     columns = shapes_of(size)[kind.tensors[2]][-1]
     names = {"Z": "C", "Y": "out"}
     result = describe_output(first.element, columns, None, out, names, _DIFFERENTIABLE).element

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any
 
 from kronop.args.host import thread_count
 from kronop.bench import report
@@ -26,8 +26,6 @@ from kronop.descriptions.activation import ACTIVATION_NAMES
 from kronop.descriptions.datatype import FLOAT8, TENSOR_TYPES, DataType, result_type
 from kronop.errors import DeviceError
 from kronop.families.gemm.api import arguments_of, matmul
-from kronop.families.gemm.arguments import GemmArguments
-from kronop.families.gemm.operation import GemmOperationUniversal
 from kronop.families.gemm.size import GemmSize
 from kronop.tensors import Tensor
 
@@ -163,10 +161,10 @@ def _measure(result: Result, setting: Setting) -> None:
             timing.reason = first_line(error)
             continue
         variants[name] = keeping([functools.partial(way, item) for item in sets])
-    _check_error(result)
+    check_error(result.kronop.error, result.element, result.size.k, "matmul")
     arguments = arguments_of(sets[0].a, sets[0].b, bias=sets[0].bias, activation=activation)
     time_together(variants, result, setting, moved=result.moved, graph=False)
-    result.floor = _floor(arguments)
+    result.floor = floor_of(arguments)
 
 
 def _operands(result: Result, arrays: Arrays) -> _Operands:
@@ -186,10 +184,10 @@ def _operands(result: Result, arrays: Arrays) -> _Operands:
     return _Operands(a, b.swapaxes(-1, -2) if turned else b, bias)
 
 
-def _floor(arguments: GemmArguments) -> UnitFloor:
+def floor_of(arguments: Any) -> UnitFloor:
     """The sum of the floors of the plan's steps; those of CPUs are of one core. Steps that only
     prepare operands, which another plan would not have, have none."""
-    operation = cast("GemmOperationUniversal", arguments.operation)
+    operation = arguments.operation
     found = [
         step.least.floor(operation.target, arguments.size)
         for step in operation.plan_for(arguments.size).steps
@@ -214,7 +212,7 @@ class _Checked:
         if operands.bias is not None:
             expected = expected + operands.bias.double()
         if result.epilogue in ACTIVATION_NAMES:
-            expected = _activation(result.epilogue)(expected)
+            expected = activation_of(result.epilogue)(expected)
         self._expected = expected
 
     def error(self, found: Tensor) -> float:
@@ -229,19 +227,25 @@ class _Checked:
         return item.index_select(-2, self._rows)
 
 
-def _check_error(result: Result) -> None:
-    """Raises DeviceError if kronop's error is more than roundings of sums and of the result are."""
-    output = result_type(result.element)
+def check_error(error: float | None, element: DataType, depth: int, called: str) -> None:
+    """Raises DeviceError if an error is more than roundings of sums and of the result are.
+
+    Args:
+        element: the type of the operands.
+        depth: how many products a sum has.
+        called: the function.
+    """
+    output = result_type(element)
     sums = _UNIT["float64" if output.name == "float64" else "float32"]
-    most = 0.0 if output.kind == "int" else 2 * _UNIT[output.name] + result.size.k * sums
-    error = result.kronop.error
+    most = 0.0 if output.kind == "int" else 2 * _UNIT[output.name] + depth * sums
     if error is None or not error <= most:
         raise DeviceError(
-            "error of matmul", expected=f"at most {most:.1e}", got=error, hint="report the case"
+            f"error of {called}", expected=f"at most {most:.1e}", got=error, hint="report the case"
         )
 
 
-def _activation(name: str) -> Callable[[Tensor], Tensor]:
+def activation_of(name: str) -> Callable[[Tensor], Tensor]:
+    """torch's function of this name."""
     import torch
 
     found: Callable[[Tensor], Tensor] = getattr(torch.nn.functional, name)
@@ -267,7 +271,7 @@ def _peer(name: str, result: Result, device: str) -> Callable[[_Operands], Tenso
     product = _product(result, device)
     if epilogue not in ACTIVATION_NAMES:
         return product
-    finish = _activation(epilogue)
+    finish = activation_of(epilogue)
     return lambda item: finish(product(item))
 
 

@@ -182,6 +182,11 @@ inline void store_box(const void* from, const TensorMap& map, const At& at) {
   emulation::stores[emulation::count_of_stores++] = {emulation::current, emulation::map_of(map),
                                                      shared, emulation::place_of(at)};
 }
+template <class TensorMap, class At>
+inline void store_pixels(const void* from, const TensorMap& map, const At& at) {
+  if (!emulation::map_of(map).pixels) std::abort();
+  store_box(from, map, at);
+}
 inline void commit_stores() {}
 inline void wait_for_reads_of_stores() {
   unsigned kept = 0;

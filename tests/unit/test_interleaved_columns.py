@@ -11,21 +11,15 @@ import numpy as np
 import pytest
 
 import kronop
-from kronop.families.gemm import cutlass
 from tests.emulation.batches import host_compiler
 
-_INCLUDES = (
-    Path(kronop.__file__).parent / "emit/cuda/include",
-    Path(cutlass.__file__).parent,
-)
+_INCLUDE = Path(kronop.__file__).parent / "emit/cuda/include"
 # An iterator that accesses what is `place` bytes from the start.
 _PROGRAM = """
-#include "interleaved_columns.cuh"
+#include "kronop/cutlass_interleaved_columns.cuh"
 struct Given {
   using Params = int;
-  using Pointer = char*;
-  using AccessType = char;
-  using TensorCoord = long;
+  using Element = char;
   char* at;
   Given(int, char* start, long, int, long place) : at(start + place) {}
   char* get() const { return at; }
@@ -52,8 +46,7 @@ def test_each_place_is_filled_with_the_column_that_belongs_there(tmp_path: Path)
     source, library = tmp_path / "columns.cpp", tmp_path / "columns.so"
     source.write_text(_PROGRAM)
     flags = ("-std=c++17", "-shared", "-fPIC", "-DKRONOP_EMULATION", "-Wno-unknown-pragmas")
-    includes = [f"-I{folder}" for folder in _INCLUDES]
-    command = [str(host_compiler()), *flags, *includes, str(source), "-o", str(library)]
+    command = [str(host_compiler()), *flags, f"-I{_INCLUDE}", str(source), "-o", str(library)]
     subprocess.run(command, check=True)
     function = ctypes.CDLL(str(library)).taken_from
     function.argtypes, function.restype = (ctypes.c_void_p, ctypes.c_long), ctypes.c_long

@@ -207,13 +207,17 @@ def test_imports_from_other_families_are_seen(line: str) -> None:
 
 @pytest.mark.parametrize("name", _FAMILIES)
 def test_headers_of_families_include_their_own_and_shared_ones(name: str) -> None:
-    folder = _ROOT / "families" / name
-    files = [path for path in folder.rglob("*") if path.suffix in (".cuh", ".hpp")]
     shared = [_ROOT / "emit" / backend / "include" for backend in ("cuda", "x86")]
-    own = {path.name for path in files}
+    files = _headers_of(name)
+    own = {path.name for family in (name, *_FAMILIES[name].bases) for path in _headers_of(family)}
     for path in files:
         for header in re.findall('#include "(.*)"', path.read_text()):
             assert header in own or any((folder / header).is_file() for folder in shared), path
+
+
+def _headers_of(family: str) -> list[Path]:
+    every = (_ROOT / "families" / family).rglob("*")
+    return [path for path in every if path.suffix in (".cuh", ".hpp")]
 
 
 def _not_late(tree: ast.Module) -> list[str]:

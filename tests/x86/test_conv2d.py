@@ -1,5 +1,8 @@
 """Convolutions on CPUs, against the sum over a filter's pixels."""
 
+# Kinds of operands of trees are annotations that name no types.
+# ruff: noqa: F821, UP037
+
 from __future__ import annotations
 
 import dataclasses
@@ -13,19 +16,22 @@ from kronop import compiler
 from kronop.descriptions.strided import Strided
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
-from kronop.families.conv2d.description import (
-    Conv2dDescription,
-    Conv2dProblem,
-    convolved,
-    shapes_of,
-)
-from kronop.families.conv2d.size import Conv2dSize
+from kronop.families.conv2d.description import Conv2dDescription, Conv2dProblem, convolved
+from kronop.families.conv2d.size import Conv2dSize, shapes_of
 from kronop.families.conv2d.vocabulary import Operator, TensorNHWC
 from kronop.families.conv2d.x86 import choice
+from kronop.families.conv2d.x86.depthwise_design import HostDepthwise
+from kronop.machine import Feature
 from kronop.target import Target
 from tests import support
 
 _HERE = Target.parse("x86")
+# Plans for each width of vectors, compiled for less where the machine has less.
+_TARGETS = (
+    _HERE.baseline,
+    dataclasses.replace(_HERE, vector_bytes=32, registers=16),
+    _HERE,
+)
 _ELEMENTS = (
     kronop.float64,
     kronop.float32,
@@ -51,15 +57,15 @@ _SIZES = (
 
 
 def _description(
-    element: kronop.DataType, kind: Operator, epilogue: Any = None, math: Any = None
+    element: kronop.DataType, kind: Operator, tile: Any = None, epilogue: Any = None
 ) -> Conv2dDescription:
     epilogue = epilogue or support.linear(element)
     tensor = kronop.TensorDescription(element, TensorNHWC)
     return Conv2dDescription(
         conv_kind=kind,
         iterator_algorithm=None,
-        math=math or kronop.MathInstruction.simt(element),
-        tile=None,
+        math=tile.math_instruction if tile else kronop.MathInstruction.simt(element),
+        tile=tile,
         A=tensor,
         B=tensor,
         Y=kronop.TensorDescription(epilogue.element_output, TensorNHWC),
@@ -126,10 +132,89 @@ def _check(plan: Plan, what: Conv2dDescription, size: Conv2dSize, *, added: bool
     support.Expected(value, bound).check(y)
 
 
+def _tile(math: Any, *shape: int) -> Any:
+    return kronop.TileDescription(shape, 1, (1, 1, 1), math)
+
+
+# Small blocks, so that small problems have several of them and several slabs.
+@pytest.mark.spread(element=(*_ELEMENTS, kronop.int8), kind=tuple(Operator), target=_TARGETS)
+def test_values(element: kronop.DataType, kind: Operator, target: Target) -> None:
+    tile = _tile(kronop.MathInstruction.simt(element), 24, 192, 16)
+    what = _description(element, kind, tile)
+    (plan,) = choice.plans(what, target, 1, None)
+    for at, size in enumerate(_SIZES):
+        _check(plan, what, size, added=at % 2 == 1)
+
+
 @pytest.mark.parametrize("kind", Operator)
-@pytest.mark.parametrize("element", _ELEMENTS)
-def test_values(element: kronop.DataType, kind: Operator) -> None:
-    what = _description(element, kind)
+def test_whole_blocks(kind: Operator) -> None:
+    what = _description(kronop.float32, kind)
+    (plan,) = choice.plans(what, _HERE, 1, None)
+    for size in _SIZES:
+        _check(plan, what, size, added=True)
+
+
+@pytest.mark.skipif(not _HERE.has(Feature.tiles), reason="no AMX")
+@pytest.mark.parametrize("kind", Operator)
+@pytest.mark.parametrize("element", [kronop.bfloat16, kronop.int8])
+def test_tiles(element: kronop.DataType, kind: Operator) -> None:
+    what = _description(element, kind, _tile(kronop.MathInstruction.amx(element), 64, 96, 64))
     (plan,) = choice.plans(what, _HERE, 1, None)
     for at, size in enumerate(_SIZES):
+        _check(plan, what, size, added=at % 2 == 1)
+
+
+@kronop.epilogue_visitor
+def reduced(accum: Any, beta: "scalar", c: "tensor", bias: "row") -> Any:
+    d = kronop.relu(accum + bias) + beta * c
+    row_sum = kronop.sum(d, axis="row")
+    column_max = kronop.maximum(d, axis="column")
+    return d, row_sum, column_max
+
+
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.dgrad])
+def test_trees(kind: Operator) -> None:
+    """Rows of strided gradients are computed in another order."""
+    element, random = kronop.float64, np.random.default_rng(1)
+    sums = kronop.MathInstruction.simt(element)
+    epilogue = reduced(element, 1, element, element)
+    tensor = kronop.TensorDescription(element, TensorNHWC)
+    operation = kronop.Conv2dOperation(
+        kind, None, _HERE, _tile(sums, 24, 192, 16), tensor, tensor, tensor, None, epilogue
+    )
+    for size in _SIZES[:6:4]:
+        shapes = [shapes_of(size)[name] for name in kind.tensors]
+        a, b = (random.standard_normal(shape) for shape in shapes[:2])
+        m, n, _ = kind.extents(size)
+        c, bias = random.standard_normal(shapes[2]), random.standard_normal(n)
+        results = {"row_sum": np.full(m, 77.0), "column_max": np.full(n, 77.0)}
+        output_op = operation.epilogue_type(beta=2, c=c, bias=bias, **results)
+        arguments = kronop.Conv2dArguments(operation, size, a, b, output_op=output_op)
+        operation.run(arguments)
+        d = np.maximum(convolved(kind, a, b, size).reshape(m, n) + bias, 0)
+        d += 2 * c.reshape(m, n)
+        wanted = {"row_sum": d.sum(1), "column_max": d.max(0)}
+        # Of sums of some hundred numbers of about 1.
+        np.testing.assert_allclose(arguments.D.reshape(m, n), d, rtol=0, atol=1e-11)
+        for name, found in results.items():
+            np.testing.assert_allclose(found, wanted[name], rtol=0, atol=1e-10)
+
+
+# More pixels of a filter than are tabulated at once; more channels than an item has, and fewer than
+# vectors have; strides, dilation and padding.
+_DEPTHWISE = (
+    Conv2dSize(2, 8, 9, 37, 37, 3, 3, pad_h=1, pad_w=1, groups=37),
+    Conv2dSize(1, 12, 14, 3, 3, 9, 8, pad_h=4, pad_w=7, dilation_w=2, groups=3),
+    Conv2dSize(1, 6, 7, 600, 600, 3, 2, stride_h=2, stride_w=2, pad_w=1, groups=600),
+    Conv2dSize(2, 30, 29, 64, 64, 3, 3, pad_h=1, pad_w=1, groups=64, flipped=True),
+)
+
+
+@pytest.mark.spread(element=_ELEMENTS, kind=tuple(Operator), target=_TARGETS)
+def test_depthwise(element: kronop.DataType, kind: Operator, target: Target) -> None:
+    what = _description(element, kind)
+    for at, size in enumerate(_DEPTHWISE):
+        plans = choice.plans(what, target, 99, size)
+        (plan,) = [it for it in plans if isinstance(it.steps[0].design, HostDepthwise)]
+        assert plan is plans[0] or size.c < 16  # Vectors of few channels are not full.
         _check(plan, what, size, added=at % 2 == 1)

@@ -21,6 +21,7 @@ from kronop.core.calls import (
 from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.shared import Array
 from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import whole
 from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.conv2d.arguments import Conv2dArguments
 from kronop.families.conv2d.bilinear import Form
@@ -84,23 +85,21 @@ def conv2d(
     """
     check_activation(activation)
     if converts(layout):
-        found = conv2d(
-            _with_channels_last(x, "x"),
-            _with_channels_last(w, "w"),
-            bias,
-            stride,
-            padding,
-            dilation,
-            groups,
-            activation,
-            out=out,
-        )
-        return found if out is not None else _contiguous(found)
+        last = None if out is None else _with_channels_last(out, "out")
+        images, filters = _with_channels_last(x, "x"), _with_channels_last(w, "w")
+        how = (bias, stride, padding, dilation, groups, activation)
+        found = conv2d(images, filters, *how, out=last)
+        if out is None:
+            return _contiguous(found)
+        out[...] = found
+        return out
     form = ("conv2d", *_plain(stride, padding, dilation, groups), activation)
     result, lesson = prepared.repeat(form, 1.0, 0.0, [x, w, bias, None, out])
     if result is None:
         geometry = Geometry.of(stride, padding, dilation, groups)
         size = geometry.size(_shape(x, "x"), _shape(w, "w"))
+        if out is not None:
+            _check_results("out", out, size)
         given = {"x": x, "w": w, "out": out}
         arguments = _arguments(Operator.fprop, given, size, bias, activation)
         result = finish(arguments, lesson)
@@ -137,8 +136,8 @@ def conv2d_input(
         [6.0, 12.0, 12.0, 6.0]
     """
     geometry = Geometry.of(stride, padding, dilation, groups)
-    size = geometry.size(tuple(input_size), _shape(w, "w"))
-    _check_results(grad, size)
+    size = geometry.size(_extents("input_size", input_size), _shape(w, "w"))
+    _check_results("grad", grad, size)
     return cast("Array", _gradient(Operator.dgrad, {"grad": grad, "w": w}, size))
 
 
@@ -172,8 +171,8 @@ def conv2d_weight(
         [4.0, 4.0, 4.0]
     """
     geometry = Geometry.of(stride, padding, dilation, groups)
-    size = geometry.size(_shape(x, "x"), tuple(weight_size))
-    _check_results(grad, size)
+    size = geometry.size(_shape(x, "x"), _extents("weight_size", weight_size))
+    _check_results("grad", grad, size)
     return cast("Array", _gradient(Operator.wgrad, {"grad": grad, "x": x}, size))
 
 
@@ -229,7 +228,7 @@ def arguments_of(
     """The arguments of a convolution of tensors in shapes with the channels last, with their
     operation; `called` are the names of the operands."""
     (first, A), (_, B) = (_described(*item) for item in zip((a, b), called, strict=True))
-    check_element(B.element, first.element, called[1], f", the type of {called[0]}")
+    check_element(B.element, A.element, called[1], f", the type of {called[0]}")
     columns = shapes_of(size)[kind.tensors[2]][-1]
     names = {"Z": "C", "Y": "out"}
     result = describe_output(first.element, columns, None, out, names, _DIFFERENTIABLE).element
@@ -275,11 +274,23 @@ def _shape(tensor: Tensor, name: str) -> Shape:
     return operand_of(tensor, name, _DIFFERENTIABLE).shape
 
 
-def _check_results(grad: Tensor, size: Conv2dSize) -> None:
-    expected = (size.n, size.k, size.p, size.q)
-    if (shape := _shape(grad, "grad")) != expected:
+def _extents(name: str, shape: Sequence[int]) -> tuple[int, ...]:
+    found: tuple[Any, ...] = tuple(map(whole, shape)) if isinstance(shape, Sequence) else ()
+    if len(found) != len(_LAST) or any(type(item) is not int or item < 0 for item in found):
         raise ArgumentError(
-            "shape of grad",
+            name,
+            expected="four integers of at least 0",
+            got=repr(shape),
+            hint="a tensor's shape, as x.shape",
+        )
+    return found
+
+
+def _check_results(name: str, tensor: Tensor, size: Conv2dSize) -> None:
+    expected = (size.n, size.k, size.p, size.q)
+    if (shape := _shape(tensor, name)) != expected:
+        raise ArgumentError(
+            f"shape of {name}",
             expected=expected,
             got=shape,
             hint="it is that of the results of the convolution",
@@ -329,4 +340,6 @@ def _with_channels_last(tensor: Tensor, name: str) -> Any:
 
 
 def _contiguous(tensor: Any) -> Any:
-    return tensor.contiguous() if hasattr(tensor, "contiguous") else tensor.copy(order="C")
+    if hasattr(tensor, "contiguous"):
+        return tensor.contiguous()
+    return tensor if tensor.flags.c_contiguous else tensor.copy(order="C")

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from kronop.args import visited
-from kronop.args.base import Arguments
 from kronop.args.operands import Operand, results
 from kronop.args.placing import Placed, Results
 from kronop.args.protocols import OperationLike, Places
-from kronop.args.staging import form_for
+from kronop.args.staging import Form, form_for
 from kronop.args.strides import broadcast_strides, broadcasts, flat_stride
 from kronop.args.tensor import check_element
 from kronop.args.view import TensorView, contiguous_strides
@@ -34,6 +33,8 @@ from kronop.families.conv2d.vocabulary import (
     SplitKMode,
     StrideSupport,
 )
+from kronop.families.gemm.slice_arguments import Slices
+from kronop.size import round_up
 
 Ints = tuple[int, ...]
 AXES, _PANELS = "abcd", "abcde"
@@ -44,7 +45,7 @@ _ROWS = 3
 _HINT = "shapes are (N, H, W, C), (K, R, S, C / groups) and (N, P, Q, K), channels last"
 
 
-class Conv2dArguments(Arguments):
+class Conv2dArguments(Slices):
     """The tensors and scalars of a convolution, `D = epilogue(A * B, C, bias)`.
 
     Args:
@@ -61,7 +62,8 @@ class Conv2dArguments(Arguments):
             new tensor like A, without gaps.
         output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults, without C.
             That of a visitor tree has names, and holds C, a bias and D, as far as there are any. A
-            tree has D as a matrix: (N P Q, K) of fprop, (N H W, C) of dgrad.
+            tree has D as a matrix: (N P Q, K) of fprop, (N H W, C) of dgrad; what else it reads and
+            writes has these shapes, or D's.
         split_k_mode: PyCUTLASS's word for who adds slices up: here an operation does it, or a
             `ReductionOperation` that takes it over.
         split_k_slices: into how many slices GPUs cut the sum; 1 for what the problem size says.
@@ -119,7 +121,7 @@ class Conv2dArguments(Arguments):
         super().__init__(operation, output_op)
         self._given = _size_of(problem_size, split_k_mode, split_k_slices)
         self._slices = split_k_slices
-        self.split_k_mode, self._tensors = split_k_mode, (A, B)
+        self.split_k_mode, self._tensors = split_k_mode, (A, B, bias)
         self._accept(A=A, B=B, bias=bias, Z=C, Y=D)
 
     @property
@@ -156,6 +158,7 @@ class Conv2dArguments(Arguments):
         if isinstance(tree, VisitorArguments):
             epilogue, layout = self.operation.description.epilogue, what.Y.layout
             self._visited = visited.visited(epilogue, tree, layout, self.differentiable)
+            self._check_reduced()
         return found
 
     def _size_from(self, views: Mapping[str, TensorView]) -> Conv2dSize:
@@ -186,7 +189,7 @@ class Conv2dArguments(Arguments):
         return item.reshaped(shape, tuple(item.strides[0] * step for step in steps))
 
     def _source(self, item: TensorView, shape: Ints, last: int) -> TensorView:
-        """C, which repeats over D."""
+        """C, whose shape repeats over that of D."""
         if len(item.shape) == 1 and item.size not in (1, last) and self._given is not None:
             item = self._shaped("Z", item, shape)
         elif self._description.interleaved and item.shape == (last,):
@@ -194,7 +197,7 @@ class Conv2dArguments(Arguments):
             item = item.reshaped((last // PANEL, 1, 1, PANEL), (PANEL * step, 0, 0, step))
         if not broadcasts(item.shape, shape):
             raise _misfit("C", shape, item.shape)
-        return item.reshaped(shape, broadcast_strides(item.shape, item.strides, shape))
+        return item
 
     def _check_bias(self, item: TensorView, last: int) -> None:
         if self._kind is Operator.wgrad:
@@ -204,19 +207,37 @@ class Conv2dArguments(Arguments):
         if item.shape != (last,):
             raise _misfit("bias", (last,), item.shape)
 
+    def _check_reduced(self) -> None:
+        """Refuses numbers for whole rows where these lie in several groups."""
+        for item in self._visited:
+            if item.result is not None and item.result.axis == "row" and self._size.groups > 1:
+                raise ArgumentError(
+                    f"axis of {item.name}",
+                    expected="'column', since each group computes a part of every row",
+                    got=f"'row', of {self._size.groups} groups",
+                    hint="keep the reduced tensor as a result, and reduce it in a step of its own",
+                )
+
     def _settle(self, views: Mapping[str, TensorView]) -> None:
         super()._settle({**views, **{item.key: item.view for item in self._visited}})
 
     def _check(self, name: str, item: TensorView) -> None:
         if name == "bias":
             check_element(item.element, self._description.Y.element, name, ", the type of D")
+        if name in ("Y", "Z") and self._kind is Operator.wgrad:
+            item = _as_rows(item)
         super()._check(name, item)
 
     def _end(self, views: dict[str, TensorView]) -> None:
-        """Accepts what else a visitor tree reads and writes."""
+        """Has C repeat over D, and accepts what else a visitor tree reads and writes."""
+        if "Z" in views:
+            source = views["Z"]
+            strides = broadcast_strides(source.shape, source.strides, self._shape)
+            views["Z"] = source.reshaped(self._shape, strides)
         if isinstance(self.output_op, VisitorArguments):
             size = self.output_op.problem_size
-            self._visited = visited.fitted(self._visited, self._shape, size, rows=_ROWS)
+            items = [_with_axes(item, self._shape) for item in self._visited]
+            self._visited = visited.fitted(items, self._shape, size, rows=_ROWS)
             visited.check_overlaps(self._visited, views["Y"], {"A": views["A"], "B": views["B"]})
             for item in self._visited:
                 views[item.key] = item.view
@@ -244,11 +265,18 @@ class Conv2dArguments(Arguments):
             if self._description.interleaved and self._is_host:
                 return self._channels_last(item, _ORDERS[name == "B"], described)
             found = Placed.of(item, described, self._device, axes)
-            if item.size and not self._is_usable(name, found):
-                form = form_for(item, described, self._device, item.shape)
-                return dataclasses.replace(found, form=form)
+            if found.form is not None or (item.size and not self._is_usable(name, found)):
+                return dataclasses.replace(found, form=self._form_of(name, item, described))
             return found
         return super()._placed_of(name, item)
+
+    def _form_of(self, name: str, item: TensorView, described: TensorDescription) -> Form | None:
+        """The form of a copy that kernels can use."""
+        if name in ("Y", "Z") and self._kind is Operator.wgrad:
+            # Filters are rows of a matrix: gaps may be between them alone.
+            row, *within = contiguous_strides(item.shape)
+            return Form(item.shape, (round_up(row, described.alignment), *within))
+        return form_for(item, described, self._device, item.shape)
 
     def _is_usable(self, name: str, item: Placed) -> bool:
         """Whether kernels can use the strides of a tensor."""
@@ -293,7 +321,24 @@ class Conv2dArguments(Arguments):
     def bias(self) -> bool:
         """Whether C has one number for each channel, which repeats: a bias, times beta."""
         source = self._views.get("Z")
-        return source is not None and not any(source.strides[:_ROWS])
+        if source is None:
+            return False
+        axes = _ORDERS[0][:_ROWS] if self._description.interleaved else range(_ROWS)
+        steps = [source.strides[axis] for axis in axes if source.shape[axis] > 1]
+        return bool(steps) and not any(steps)
+
+    def _parallel(self) -> tuple[int, int, int] | None:
+        if self.split_k_mode is not SplitKMode.Parallel:
+            return None
+        rows, columns, _ = self._kind.extents(self._size)
+        return rows, columns, self._size.slices
+
+    def _ended(
+        self, operation: Any, C: Any, D: Any, output_op: EpilogueArguments | None
+    ) -> Conv2dArguments:
+        A, B, bias = self._tensors
+        size, mode = self._size, self.split_k_mode
+        return Conv2dArguments(operation, size, A, B, C, D, output_op, mode, size.slices, bias)
 
     @property
     def D(self) -> Any:
@@ -301,9 +346,9 @@ class Conv2dArguments(Arguments):
         return self.Y
 
     @property
-    def problem_size(self) -> Conv2dSize:
-        """The extents of the convolution."""
-        return self._size
+    def problem_size(self) -> Conv2dProblemSize:
+        """The extents of the convolution, in CUTLASS's words."""
+        return Conv2dProblemSize.of(self._size)
 
     @property
     def size(self) -> Conv2dSize:
@@ -352,6 +397,32 @@ class Conv2dArguments(Arguments):
             Operator.wgrad: size.filters * row,
         }[self._kind]
         return dataclasses.replace(matrix, batch=(step,))
+
+
+def _with_axes(item: visited.Visited, shape: Ints) -> visited.Visited:
+    """What a visitor tree reads or writes with the axes of D, if it is given as of a matrix."""
+    *lead, last = shape
+    rows, view = math.prod(lead), item.view
+    own = {"tensor": (rows, last), "column": (rows,)}.get(item.kind)
+    if view.shape == (rows, 1) and item.kind == "column":
+        view = view.reshaped((rows,), view.strides[:1])
+    if view.shape != own:
+        return item
+    step, *within = view.strides
+    steps = (step * of for of in contiguous_strides(tuple(lead)))
+    found = view.reshaped((*lead, *view.shape[1:]), (*steps, *within))
+    return dataclasses.replace(item, view=found)
+
+
+def _as_rows(item: TensorView) -> TensorView:
+    """A tensor like filters as a matrix with a row for each; as it is if it is none."""
+    if len(item.shape) != len(AXES):
+        return item
+    column = flat_stride(item.shape[1:], item.strides[1:])
+    if column is None:
+        return item
+    shape = (item.shape[0], math.prod(item.shape[1:]))
+    return item.reshaped(shape, (item.strides[0], column))
 
 
 def _along(shape: Ints, strides: Ints) -> Ints:

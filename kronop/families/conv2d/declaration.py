@@ -59,4 +59,5 @@ FAMILY = Family(
     layers={"Conv2d": "kronop.torch.nn.conv2d"},
     jax={"conv2d": f"{_HERE}.jax"},
     command=Later(f"{_HERE}.command", "COMMAND"),
+    bench="kronop.commands.bench_conv2d",
 )

@@ -12,8 +12,8 @@ from kronop.descriptions.datatype import DataType
 from kronop.emit.design import Design
 from kronop.emit.floor import Floor
 from kronop.emit.plan import Step
-from kronop.families.conv2d.description import Conv2dDescription, shapes_of
-from kronop.families.conv2d.size import USUAL
+from kronop.families.conv2d.description import Conv2dDescription
+from kronop.families.conv2d.size import USUAL, shapes_of
 from kronop.families.conv2d.vocabulary import Operator
 from kronop.families.gemm.floors import LeastOfGemm, floor_of
 from kronop.frozen import dataclass

@@ -38,7 +38,14 @@ class Geometry(NamedTuple):  # Which torch.compile traces.
                 stride is not 1.
         """
         steps, apart = _pair("stride", stride, 1), _pair("dilation", dilation, 1)
-        count, _ = _pair("groups", groups, 1)
+        count = whole(groups)
+        if type(count) is not int or count < 1:
+            raise ArgumentError(
+                "groups",
+                expected="an integer of at least 1",
+                got=repr(groups),
+                hint="1, or a divisor of the channels of x and of the filters",
+            )
         if padding == "same" and steps != (1, 1):
             raise ArgumentError(
                 "stride",
@@ -49,7 +56,10 @@ class Geometry(NamedTuple):  # Which torch.compile traces.
         if isinstance(padding, str):
             if padding not in ("same", "valid"):
                 raise ArgumentError(
-                    "padding", expected="numbers, 'same' or 'valid'", got=repr(padding), hint="0"
+                    "padding",
+                    expected="numbers, 'same' or 'valid'",
+                    got=repr(padding),
+                    hint="'same' gives results as many pixels as images have",
                 )
             return cls(steps, (0, 0) if padding == "valid" else "same", apart, count)
         return cls(steps, _pair("padding", padding, 0), apart, count)
@@ -82,13 +92,13 @@ class Geometry(NamedTuple):  # Which torch.compile traces.
         Raises:
             ArgumentError: as of `size`.
         """
-        for name, shape in (("x", x), ("w", w)):
+        for name, shape, extents, hint in (
+            ("x", x, "(N, C, H, W)", "an image alone: x[None]"),
+            ("w", w, "(K, C / groups, R, S)", "a filter alone: w[None]"),
+        ):
             if len(shape) != len("NCHW"):
                 raise ArgumentError(
-                    f"shape of {name}",
-                    expected="(N, C, H, W)" if name == "x" else "(K, C / groups, R, S)",
-                    got=tuple(shape),
-                    hint="an image alone: x[None]",
+                    f"shape of {name}", expected=extents, got=tuple(shape), hint=hint
                 )
         (_, c, *_), (k, channels, *_) = x, w
         if c % self.groups or k % self.groups or c // self.groups != channels:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import Any
+from typing import Any, Self
 
 from kronop.descriptions.datatype import INTERLEAVED_TYPES, TENSOR_TYPES, AnyLayout, DataType
 from kronop.errors import ArgumentError, ElementTypeError
@@ -256,6 +256,13 @@ class Conv2dProblemSize:
                 hint="kronop.Tensor4DCoord(K, R, S, C / groups)",
             )
         object.__setattr__(self, "size", found)
+
+    @classmethod
+    def of(cls, size: Conv2dSize) -> Self:
+        """The problem size of a size, whose P and Q may be those that torch computes."""
+        made = cls.__new__(cls)
+        object.__setattr__(made, "size", size)
+        return made
 
     def __getattr__(self, name: str) -> Any:
         """CUTLASS's names of the extents: N, H, W, C, K, R, S, P, Q in capitals, stride_h, pad_w,

@@ -38,6 +38,7 @@ from kronop.families.gemm.shape_arguments import (
     shaped,
 )
 from kronop.families.gemm.size import GemmSize
+from kronop.families.gemm.slice_arguments import Slices
 from kronop.families.gemm.vocabulary import GemmCoord, Mode, check_batch, check_mode, refuse_lists
 
 Ints = tuple[int, ...]
@@ -45,7 +46,7 @@ Ints = tuple[int, ...]
 _OWN = {"problem_sizes": "problem_size", "biases": "bias"}
 
 
-class GemmArguments(Members):
+class GemmArguments(Slices, Members):
     """The tensors and scalars of a matrix product, `D = epilogue(A B, C, bias)`.
 
     Args:
@@ -113,7 +114,7 @@ class GemmArguments(Members):
     ) -> None:
         super().__init__(operation, output_op)
         self._mode = check_mode(gemm_mode, split_k_slices, batch)
-        self._given_size, self._matrices = problem_size, (A, B)
+        self._given_size, self._matrices, self._bias = problem_size, (A, B), bias
         given = {"A": A, "B": B, "C": C, "D": D}
         if gemm_mode is Mode.Array and any(isinstance(it, (list, tuple)) for it in given.values()):
             self._take_array(lists_of({"A": A, "B": B}, {"C": C, "D": D}), bias)
@@ -222,16 +223,19 @@ class GemmArguments(Members):
         source = self._views.get("Z")
         return source is not None and 0 in source.strides[-2:]
 
-    @property
-    def ptr_D(self) -> GemmArguments:
-        """What PyCUTLASS's programs pass to `ReductionArguments` as `workspace`: these arguments,
-        which keep the sums of their slices to themselves."""
-        return self
+    def _parallel(self) -> tuple[int, int, int] | None:
+        if self._mode.mode is not Mode.GemmSplitKParallel:
+            return None
+        return self.size.m, self.size.n, self._mode.slices
 
-    def _leave(self) -> None:
-        """Runs nothing from now on, since a `ReductionArguments` runs the product."""
-        self.launchers = self._steps = ()
-        self._placement, self._kept, self._count_change = None, (), None
+    def _ended(
+        self, operation: Any, C: Any, D: Any, output_op: EpilogueArguments | None
+    ) -> GemmArguments:
+        extents = GemmCoord(self.size.m, self.size.n, self.size.k)
+        (A, B), mode = self._matrices, self._mode
+        return GemmArguments(
+            operation, extents, A, B, C, D, output_op, mode.mode, mode.slices, bias=self._bias
+        )
 
     @property
     def D(self) -> Any:

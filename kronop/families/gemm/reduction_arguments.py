@@ -1,12 +1,14 @@
 """PyCUTLASS's second kernel of a product whose sum is cut into parallel slices.
 
-Its programs run a product that leaves its slices' sums in a workspace, and then a reduction that
-adds these up and has the epilogue. An operation of kronop does both. So the arguments of a
-reduction take the product over: it runs when they run, with the reduction's epilogue.
+Its programs run a product, or a convolution, that leaves its slices' sums in a workspace, and then
+a reduction that adds these up and has the epilogue. An operation of kronop does both. So the
+arguments of a reduction take the product over: it runs when they run, with the reduction's
+epilogue.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,9 +19,8 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, DescriptionError, ElementTypeError
-from kronop.families.gemm.arguments import GemmArguments
-from kronop.families.gemm.operation import GemmOperationUniversal
-from kronop.families.gemm.vocabulary import GemmCoord, MatrixCoord, Mode
+from kronop.families.gemm.slice_arguments import Slices
+from kronop.families.gemm.vocabulary import MatrixCoord
 from kronop.target import BASELINE
 
 
@@ -27,7 +28,7 @@ class ReductionOperation:
     """The end of a product whose sum is cut into slices: `D = epilogue(sum of the slices, C)`.
 
     It is there for programs that were written for PyCUTLASS, and runs on `ReductionArguments`. Else
-    one `GemmOperationUniversal` with this epilogue does the same.
+    one `GemmOperationUniversal`, or `Conv2dOperation`, with this epilogue does the same.
 
     Args:
         shape, element_workspace, count, partitions_per_stage: the tile, the type of the slices'
@@ -99,14 +100,13 @@ class ReductionOperation:
         """The run-time scalars: alpha, beta, then those of the activation."""
         return self.epilogue_functor.epilogue_type(*scalars)
 
-    def product(self, operation: GemmOperationUniversal) -> GemmOperationUniversal:
-        """The operation of a product that ends with this epilogue."""
-        what = operation.description
-        fields = (what.A, what.B, self.C, self.epilogue_functor, what.swizzling_functor)
-        found: GemmOperationUniversal = operation_of(
-            GemmOperationUniversal, operation.target, *fields, tile=what.tile
-        )
-        return found
+    def product(self, operation: Any) -> Any:
+        """The operation of a product, or of a convolution, that ends with this epilogue."""
+        what, own = operation.description, {"Y": self.C, "epilogue": self.epilogue_functor}
+        fields = {item.name: getattr(what, item.name) for item in dataclasses.fields(what)} | own
+        tile, _ = fields.pop("tile"), fields.pop("math")
+        kind: Any = type(operation)
+        return operation_of(kind, operation.target, *fields.values(), tile=tile)
 
     def run(self, arguments: ReductionArguments, stream: object = None) -> None:
         """Launches the product and adds its slices up; returns at once on a GPU.
@@ -121,23 +121,29 @@ class ReductionOperation:
                 got=repr(arguments),
                 hint="build them with operation=this operation",
             )
-        product: Any = arguments.operation
-        product.run(arguments, stream)
+        product = arguments.product
+        product.operation.run(product, stream)
 
 
-class ReductionArguments(GemmArguments):
-    """The arguments of a `ReductionOperation`, which take over those of a product.
+class ReductionArguments:
+    """The arguments of a `ReductionOperation`, which take over those of a product, or of a
+    convolution.
 
     Args:
         operation: the ReductionOperation.
-        problem_size: [M, N].
+        problem_size: [M, N]; of a convolution those of `kronop.conv.implicit_gemm_problem_size`.
         partitions: the product's `split_k_slices`.
-        workspace: `ptr_D` of the product's arguments, in the mode GemmSplitKParallel. From now on a
-            run of these does nothing: the product runs when the reduction does.
+        workspace: `ptr_D` of the product's arguments, in the mode GemmSplitKParallel (of a
+            convolution's: SplitKMode.Parallel). From now on a run of these does nothing: the
+            product runs when the reduction does.
         destination: where the result goes, D; it may be C itself.
         source: C, of which the product reads nothing.
         output_op: `operation.epilogue_type(alpha, beta, ...)`; that of the product is not read.
         bias: PyCUTLASS's word for whether C is a vector, which kronop sees for itself.
+
+    Attributes:
+        reduction: the ReductionOperation.
+        product: the arguments that run: those of the product, with the reduction's epilogue.
 
     Raises:
         ElementTypeError: an argument has the wrong class, or a tensor another element type.
@@ -172,35 +178,46 @@ class ReductionArguments(GemmArguments):
         operation: ReductionOperation,
         problem_size: Sequence[int],
         partitions: int,
-        workspace: GemmArguments,
+        workspace: Slices,
         destination: Any,
         source: Any,
         output_op: EpilogueArguments | None = None,
         bias: bool = False,
     ) -> None:
-        is_sliced = (
-            isinstance(workspace, GemmArguments) and workspace._mode.mode is Mode.GemmSplitKParallel
-        )
-        if not isinstance(operation, ReductionOperation) or not is_sliced:
+        parallel = workspace._parallel() if isinstance(workspace, Slices) else None
+        if not isinstance(operation, ReductionOperation) or parallel is None:
             raise ElementTypeError(
                 "operation and workspace",
                 expected="a ReductionOperation, and ptr_D of arguments in the mode"
-                " GemmSplitKParallel",
+                " GemmSplitKParallel, or SplitKMode.Parallel",
                 got=f"{operation!r} and {workspace!r}",
-                hint="build kronop.GemmArguments with this gemm_mode",
+                hint="build kronop.GemmArguments with this gemm_mode, or kronop.Conv2dArguments"
+                " with this split_k_mode",
             )
-        product: Any = workspace.operation
-        size, slices = workspace.size, workspace._mode.slices
-        made, extents = operation.product(product), GemmCoord(size.m, size.n, size.k)
-        tensors = (*workspace._matrices, source, destination)
-        super().__init__(made, extents, *tensors, output_op, Mode.GemmSplitKParallel, slices)
+        made: Any = operation.product(workspace.operation)
+        self.reduction = operation
+        self.product: Any = workspace._ended(made, source, destination, output_op)
+        rows, columns, slices = parallel
         given = (*problem_size, partitions, bias and not self.bias)
-        if given != (size.m, size.n, slices, False):
+        if given != (rows, columns, slices, False):
             raise ArgumentError(
                 "problem_size, partitions and bias",
-                expected=f"[{size.m}, {size.n}], {slices} and {self.bias}, as of the product",
+                expected=f"[{rows}, {columns}], {slices} and {self.bias}, as of the product",
                 got=f"{problem_size!r}, {partitions!r} and {bias!r}",
                 hint="pass the product's M and N, its split_k_slices and its `bias`",
             )
-        self.reduction = operation
         workspace._leave()
+
+    @property
+    def D(self) -> Any:
+        """The tensor of the result."""
+        return self.product.D
+
+    @property
+    def bias(self) -> bool:
+        """Whether C is one row or one column, which repeats."""
+        return bool(self.product.bias)
+
+    def sync(self) -> None:
+        """Waits for the last run's stream, then copies results to host tensors."""
+        self.product.sync()

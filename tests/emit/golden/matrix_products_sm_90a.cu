@@ -2,7 +2,7 @@
 #include "gemm_split.cuh"
 
 using Parameters = kronop::GemmSplitParameters;
-static_assert(sizeof(Parameters) == 72);
+static_assert(sizeof(Parameters) == 88);
 
 struct Step {
   static constexpr int kThreads = 256, kBlocks = 8;

@@ -7,9 +7,19 @@ kernel, or nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64, int8, int32
+from kronop.descriptions.datatype import (
+    INTERLEAVE,
+    DataType,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+)
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cutlass import words
 from kronop.emit.cuda.cutlass.design import CutlassDesign
@@ -20,6 +30,12 @@ _ACCESS_BYTES, _LEAST_COPY, _MANY_BESIDE = 16, 4, 8
 _SIMT_STEPS, _SIMT_SUMS = 8, 4
 # Bytes along K of a tile of tensor cores: rows of shared memory are permuted within 128 bytes.
 _TILE_BYTES = (32, 64, 128)
+_LEAST_THREADS_OF_DOUBLE = 64
+# For interleaved operands: with two stages, main loops copy through registers, where columns of B
+# are not permuted; a warp with more int32 results spills a kilobyte per thread.
+_LEAST_STAGES_OF_PANELS, _MOST_WIDE_RESULTS = 3, 2048
+# Columns of a row of shared memory, and of a warp, for operands that are contiguous along M or N.
+_LINE_BYTES = 128
 _SIMT_TYPES = (float32, float64)
 _OUTPUTS = {
     float64: (float64,),
@@ -107,6 +123,63 @@ def stored_at_once(design: CutlassDesign) -> str:
     if design.interleaved or beside < _MANY_BESIDE or extent >= columns:
         return ""
     return f"{beside} warps beside each other store {columns} columns; the tile has {extent}"
+
+
+def turned(design: CutlassDesign, contiguous: Sequence[tuple[str, int]]) -> str:
+    """Why rows of shared memory are not whole lines along a contiguous index.
+
+    Args:
+        contiguous: the index and the extent of a tile of each operand that is not contiguous along
+            K.
+    """
+    for name, extent in contiguous:
+        across = extent * design.source.bytes
+        if across % _LINE_BYTES:
+            return (
+                f"tile {name} of {extent} is {across} bytes of a contiguous index, not a multiple"
+                f" of {_LINE_BYTES}"
+            )
+    return ""
+
+
+def doubles(design: CutlassDesign, contiguous: Sequence[tuple[str, int]]) -> str:
+    """Why tensor cores have no such product of float64; `contiguous` is as in `turned`."""
+    if design.source is not float64:
+        return ""
+    rows, columns = design.tile_m // design.warps_m, design.tile_n // design.warps_n
+    if design.threads < _LEAST_THREADS_OF_DOUBLE or rows % 16 or columns % 16:
+        return (
+            "float64 takes 2 warps or more with multiples of 16 x 16 sums, not"
+            f" {design.threads // 32} of {rows} x {columns}"
+        )
+    if design.tile_k % 16 and len(contiguous) < 2:
+        return f"tile K of {design.tile_k} float64, contiguous along K, is no multiple of 16"
+    return ""
+
+
+def interleaved(design: CutlassDesign) -> str:
+    """Why interleaved epilogues can't store whole panels of a warp, or several warps split K."""
+    if not design.interleaved:
+        return ""
+    if design.is_simt:
+        return "interleaved products take tensor cores"
+    columns = design.tile_n // design.warps_n
+    if columns % INTERLEAVE:
+        return f"a warp has {columns} columns; interleaved ones are multiples of {INTERLEAVE}"
+    if design.warps_k != 1:
+        return f"warps along K are 1 of interleaved operands, not {design.warps_k}"
+    rows = design.tile_m // design.warps_m
+    if design.output is int32 and rows * columns > _MOST_WIDE_RESULTS:
+        return (
+            f"a warp has {rows} x {columns} results of int32; interleaved, {_MOST_WIDE_RESULTS} of"
+            " them stay in registers"
+        )
+    if design.stages < _LEAST_STAGES_OF_PANELS:
+        return (
+            f"interleaved operands take {_LEAST_STAGES_OF_PANELS} stages or more, not"
+            f" {design.stages}"
+        )
+    return ""
 
 
 def simt(design: CutlassDesign) -> str:

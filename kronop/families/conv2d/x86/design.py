@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from kronop.artifacts import Launch, Status
+from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.design import Wrapping
 from kronop.families.conv2d.description import Conv2dProblem
@@ -19,11 +22,18 @@ class HostConv2d(Wrapping):
     """The kernel of `wrapped`, which gathers the operands of a convolution.
 
     Attributes:
+        family: the first word of the kernel's name.
         kind: what is computed.
     """
 
+    family: ClassVar[str] = "conv2d"
     kind: Operator
     wrapped: HostGemm
+
+    @property
+    def multiplied(self) -> DataType | None:
+        """The element type that AMX tiles multiply; None on vectors."""
+        return self.wrapped.multiplied
 
     def __str__(self) -> str:
         return str(self.wrapped)

@@ -11,14 +11,17 @@ from typing import ClassVar, Self
 from kronop.artifacts import KernelSignature, Launch, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.gathered import Gathered
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.strided import Strided
 from kronop.descriptions.summed import parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.cuda.visit_sums import shared_bytes_of_tree, shares_of_join
-from kronop.emit.design import Constant, Design, named
-from kronop.families.gemm.cuda import parameters
+from kronop.emit.design import Constant, Design, Instantiation, named, package_folder
+from kronop.families.gemm.cuda import gather, parameters
+from kronop.families.gemm.cuda.gather import Access
 from kronop.families.gemm.cuda.parameters import Slicing
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
@@ -32,10 +35,13 @@ _CACHE_BYTES_PER_CYCLE = 32
 # Cycles of a block besides its slabs: until its first slab arrives and its last result is stored;
 # of a slab, in which its warps wait for each other.
 _BLOCK, _SLAB = 1500, 60
+# Instructions of a thread for the place of a gathered unit: on a line whose place is known, or not.
+_OF_PLACE = (12, 32)
 # Warps that keep the four schedulers of a multiprocessor busy.
 _BUSY_WARPS = 8
 # A visitor tree without reductions, and with some.
 TREE_STYLES = ("a visitor tree", "a visitor tree that reduces")
+ACCESS_STYLES = tuple(item.name for item in Access)
 # Registers for the address of a visitor tree's operand or result, and for its values.
 _REGISTERS_OF_VISITED = 4
 # Cycles for each of these and a result. NOTE: measured on an H100, 4096 x 4096 x 256 of bfloat16:
@@ -84,6 +90,7 @@ class GemmBlocks(GemmDesign):
         across_a, across_b: A is contiguous along M, B along N.
         vector_a, vector_b: elements that are promised to be contiguous and aligned.
         band: tiles along N that are processed before the next row of tiles.
+        access_a, access_b: how elements of A and B are found; both are strided, or neither.
     """
 
     math: MathInstruction
@@ -98,6 +105,8 @@ class GemmBlocks(GemmDesign):
     vector_a: int
     vector_b: int
     band: int
+    access_a: Access = Access.Strided
+    access_b: Access = Access.Strided
 
     @property
     def sizes(self) -> str:
@@ -137,14 +146,57 @@ class GemmBlocks(GemmDesign):
         """Bytes of shared memory that warps read for one contracted index of a tile."""
 
     @property
+    def is_gathered(self) -> bool:
+        """Whether operands are `Gathered`."""
+        return self.access_a is not Access.Strided
+
+    @property
+    def places_bytes(self) -> int:
+        """Shared memory for the places of gathered rows of A, and columns of B."""
+        sides = zip(
+            (self.tile_m, self.tile_n),
+            (self.across_a, self.across_b),
+            (self.access_a, self.access_b),
+            strict=True,
+        )
+        return sum(0 if across else count * of.place_bytes for count, across, of in sides)
+
+    def instructions_of_places(self, units: tuple[int, int]) -> float:
+        """Instructions of threads that find the places of gathered elements, for a contracted index
+        of a slab, in units of so many elements of A and of B."""
+        if not self.is_gathered:
+            return 0.0
+        sides = zip((self.tile_m, self.tile_n), (self.across_a, self.across_b), units, strict=True)
+        return sum(rows / unit * _OF_PLACE[across] for rows, across, unit in sides)
+
+    @property
     def signature(self) -> KernelSignature:
-        return parameters.signature(self.epilogue)
+        product = parameters.signature(self.epilogue)
+        return gather.signature(product) if self.is_gathered else product
 
     @property
     def constants(self) -> tuple[tuple[str, Constant], ...]:
         """The constants that both kernels have."""
-        return (
-            *named(self, "threads tile_m tile_n tile_k across_a across_b vector_a vector_b band"),
+        shared = named(
+            self, "threads tile_m tile_n tile_k across_a across_b vector_a vector_b band"
+        )
+        if not self.is_gathered:
+            return shared
+        return (*shared, ("kAccessA", int(self.access_a)), ("kAccessB", int(self.access_b)))
+
+    def instantiated(
+        self, constants: tuple[tuple[str, Constant], ...], *types: tuple[str, str]
+    ) -> Instantiation:
+        """The kernel with these constants and types besides."""
+        struct = parameters.parameters_of(self.epilogue)
+        if self.is_gathered:
+            struct = f"kronop::GemmGatherParameters<{struct}>"
+        return Instantiation(
+            header=f"gemm_{'gather_' * self.is_gathered}{self.kind}.cuh",
+            parameters=struct,
+            types=(*self.types, *types),
+            constants=(*self.constants, *constants),
+            folders=(package_folder(__package__),),
         )
 
     @property
@@ -177,6 +229,7 @@ class GemmBlocks(GemmDesign):
         """Those of the styles that depend on the operands' layouts."""
         yield "A along M" if self.across_a else "A along K"
         yield "B along N" if self.across_b else "B along K"
+        yield from {self.access_a.name, self.access_b.name}
 
     def seconds(self, size: GemmSize, target: Target) -> float:
         """Modelled time of a problem of that size."""
@@ -218,9 +271,19 @@ class GemmBlocks(GemmDesign):
 
     def _launch(self, problem: GemmProblem, cut: Slicing, blocks: int) -> Launch:
         operands.check_blocks(blocks)
-        values = parameters.values_of(self.epilogue, problem, cut)
+        p = replace(problem, a=_strided(problem.a), b=_strided(problem.b))
+        values = parameters.values_of(self.epilogue, p, cut)
         if isinstance(self.epilogue, VisitorEpilogue):
             values["folds"] = self._folds(problem.size)[0]
+        if self.is_gathered:
+            a, b = problem.a, problem.b
+            assert isinstance(a, Gathered)
+            assert isinstance(b, Gathered)
+            values = {
+                "product": parameters.signature(self.epilogue).pack(values),
+                "gather_a": gather.packed(a, a.rows, a.columns, self.access_a),
+                "gather_b": gather.packed(b, b.columns, b.rows, self.access_b),
+            }
         return operands.make_launch(self, blocks, values)
 
     @property
@@ -288,10 +351,18 @@ class GemmBlocks(GemmDesign):
             sums = self._tiles(size) * self.tile_m * self.tile_n * slices
             moved = 2 * sums * self.math.element_accumulator.bytes
             added = moved / (moved_in_cycle * cores * clock) + MEASURED.launch
-        elements = (size.m + size.n) * size.k * self.source.bytes
+        # Of a gathered matrix, many elements may be one in memory.
+        elements = 0 if self.is_gathered else (size.m + size.n) * size.k * self.source.bytes
         elements += size.m * size.n * self.output.bytes
         memory = size.batch * elements / (moved_in_cycle * cores * clock)
         return max(cycles / clock, memory) + added + MEASURED.launch
+
+
+def _strided(operand: Strided | Gathered) -> Strided:
+    """The operand, or a gathered one's address and batches."""
+    if isinstance(operand, Strided):
+        return operand
+    return Strided(pointer=operand.pointer, strides=(0, 0), batch=operand.batch)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -69,7 +69,7 @@ _BAND_COLUMNS = 1024
 def supports(description: GemmDescription, target: Target) -> Status:
     """Whether any design can compute the description; else why the last one can't, which tiles warp
     groups have, and why CUTLASS's can't."""
-    status = _status_of_tile(description, target)
+    status = status_of_tile(description, target)
     for design in _designs(description, target):
         status = design.status(target)
         if status:
@@ -84,7 +84,7 @@ def supports(description: GemmDescription, target: Target) -> Status:
     return next(filter(None, others), refused)
 
 
-def _status_of_tile(what: GemmDescription, target: Target) -> Status:
+def status_of_tile(what: GemmDescription, target: Target) -> Status:
     """Why the user's tile is not possible for blocks and warps; empty if it is."""
     if what.interleaved:
         return Status.reject("kernels of kronop's own read row-major and column-major matrices")
@@ -162,7 +162,12 @@ def plans(
 def _designs(what: GemmDescription, target: Target) -> Iterator[AnyDesign]:
     if not what.interleaved:
         yield from warp_group_choice.designs(what, target)
-    if not _status_of_tile(what, target):
+    yield from blocks_and_warps(what, target)
+
+
+def blocks_and_warps(what: GemmDescription, target: Target) -> Iterator[GemmBlocks]:
+    """Designs of blocks and warps, with the user's tile or of many."""
+    if not status_of_tile(what, target):
         return
     if what.math.opcode_class is OpClass.TensorOp:
         yield from _mma_designs(what, target)

@@ -53,11 +53,12 @@ struct MmaLayout : OfBlock {
   KRONOP_INLINE static constexpr int column_in(int block) { return kTurnsB ? block % 2 * 4 : 0; }
 };
 
-template <class Step>
+template <class Step, class OfA = MmaFeed<Step, Step::kTileM, Step::kAcrossA, Step::kVectorA>,
+          class OfB = MmaFeed<Step, Step::kTileN, Step::kAcrossB, Step::kVectorB>>
 class Mma {
  public:
-  using FeedOfA = MmaFeed<Step, Step::kTileM, Step::kAcrossA, Step::kVectorA>;
-  using FeedOfB = MmaFeed<Step, Step::kTileN, Step::kAcrossB, Step::kVectorB>;
+  using FeedOfA = OfA;
+  using FeedOfB = OfB;
 
  private:
   using RoomOfA = typename FeedOfA::Room;
@@ -71,6 +72,7 @@ class Mma {
 
  public:
   using Held = Sums<Step, Layout>;
+  static constexpr int kSlabBytes = kStages * kStageBytes;
 
   // Adds slabs of `depth` contracted indices in all.
   KRONOP_INLINE void add(FeedOfA& a, FeedOfB& b, long long depth) {

@@ -44,17 +44,17 @@ struct Slab {
   }
 };
 
-// Copies slabs. Threads copy units of kPromised contiguous elements, asynchronously in 4, 8 or 16
-// bytes; smaller ones are copied through registers, one by one.
+// How threads share a slab: units of kPromised contiguous elements, copied asynchronously in 4, 8
+// or 16 bytes; smaller ones are copied through registers, one by one.
 template <class Step, int kRows, bool kAcross, int kPromised>
-class MmaFeed {
+class MmaUnits {
   using Input = typename Step::Input;
 
  public:
   using Room = Slab<Step, kRows, kAcross>;
   static constexpr bool kDirectly = kPromised * sizeof(Input) >= 4;
 
- private:
+ protected:
   static constexpr int kUnit = kDirectly ? kPromised : 1, kUnitBytes = kUnit * int(sizeof(Input));
   static constexpr int kOfLine = Room::kLength / kUnit, kThreads = Step::kThreads,
                        kAll = kOfLine * Room::kLines, kEach = (kAll + kThreads - 1) / kThreads;
@@ -63,16 +63,70 @@ class MmaFeed {
   static_assert(kThreads % kOfLine == 0 || kOfLine % kThreads == 0);
   static_assert(kAll % kThreads == 0 || kAll < kThreads);
 
+  KRONOP_INLINE MmaUnits() {
+    line_ = kAtOnce ? threadIdx.x / kOfLine : 0;
+    within_ = (kAtOnce ? threadIdx.x % kOfLine : threadIdx.x) * kUnit;
+    active_ = kAll >= kThreads || int(threadIdx.x) < kAll;
+  }
+
+ public:
+  // Stores the slab that is in registers.
+  KRONOP_INLINE void store_to(unsigned char* slab) const {
+    if constexpr (!kDirectly) {
+      if (!active_) return;
+#pragma unroll
+      for (int u = 0; u < kEach; ++u) *reinterpret_cast<Input*>(slab + place(u)) = held_[u];
+    }
+  }
+
+ protected:
+  // The offset of unit u from the thread's first one.
+  KRONOP_INLINE static constexpr int lines_on(int u) { return kAtOnce ? u * kAtOnce : u / kTurns; }
+  KRONOP_INLINE static constexpr int within_on(int u) {
+    return kAtOnce ? 0 : u % kTurns * (kThreads * kUnit);
+  }
+  // The line of unit u, and its place there.
+  KRONOP_INLINE int line_of(int u) const { return line_ + lines_on(u); }
+  KRONOP_INLINE int within_of(int u) const { return within_ + within_on(u); }
+
+  // Starts to copy unit u, of which the first `there` elements exist; others become 0.
+  template <bool kWhole>
+  KRONOP_INLINE void bring(unsigned char* slab, int u, const Input* from, int there) {
+    if constexpr (!kDirectly) {
+      held_[u] = Input{};
+      if (there) held_[u] = *from;
+    } else if constexpr (kWhole) {
+      copy_asynchronously<kUnitBytes>(slab + place(u), from);
+    } else {
+      copy_or_clear<kUnitBytes>(slab + place(u), from, there * int(sizeof(Input)));
+    }
+  }
+
+  int line_, within_;
+  bool active_;
+
+ private:
+  KRONOP_INLINE int place(int u) const {
+    return Room::place(line_of(u), within_of(u) * int(sizeof(Input)));
+  }
+
+  Input held_[kDirectly ? 1 : kEach];
+};
+
+// Copies slabs of a strided operand.
+template <class Step, int kRows, bool kAcross, int kPromised>
+class MmaFeed : public MmaUnits<Step, kRows, kAcross, kPromised> {
+  using Input = typename Step::Input;
+  using Units = MmaUnits<Step, kRows, kAcross, kPromised>;
+  using Units::active_, Units::line_, Units::within_;
+
  public:
   // The slab starts at row `first` of `rows`; rows start at `from`.
   KRONOP_INLINE MmaFeed(const Input* from, long long first, long long rows, long long row_step,
                         long long k_step)
       : line_step_(kAcross ? k_step : row_step), step_(kAcross ? row_step : k_step) {
-    line_ = kAtOnce ? threadIdx.x / kOfLine : 0;
-    within_ = (kAtOnce ? threadIdx.x % kOfLine : threadIdx.x) * kUnit;
     const long long left = rows - first;
     rows_ = left < kRows ? int(left) : kRows;
-    active_ = kAll >= kThreads || int(threadIdx.x) < kAll;
     from_ = from + first * row_step + line_ * line_step_ + within_ * step_;
   }
 
@@ -88,27 +142,11 @@ class MmaFeed {
     from_ += Step::kTileK * (kAcross ? line_step_ : step_);
   }
 
-  // Stores the slab that is in registers.
-  KRONOP_INLINE void store_to(unsigned char* slab) const {
-    if constexpr (!kDirectly) {
-      if (!active_) return;
-#pragma unroll
-      for (int u = 0; u < kEach; ++u) *reinterpret_cast<Input*>(slab + place(u)) = held_[u];
-    }
-  }
-
  private:
-  // The offset of unit u from the thread's first one.
-  KRONOP_INLINE static constexpr int lines_on(int u) { return kAtOnce ? u * kAtOnce : u / kTurns; }
-  KRONOP_INLINE static constexpr int within_on(int u) {
-    return kAtOnce ? 0 : u % kTurns * (kThreads * kUnit);
-  }
-  KRONOP_INLINE int place(int u) const {
-    return Room::place(line_ + lines_on(u), (within_ + within_on(u)) * int(sizeof(Input)));
-  }
-
   template <bool kWhole>
   KRONOP_INLINE void fetch_as(unsigned char* slab, int left) {
+    constexpr int kUnit = Units::kUnit, kEach = Units::kEach;
+    constexpr bool kDirectly = Units::kDirectly;
     // Offsets hoisted out of the loop over slabs, one for each unit, would take registers.
     const long long line_step = renewed(line_step_);
     const int lines = (kAcross ? left : rows_) - line_, length = (kAcross ? rows_ : left) - within_;
@@ -117,29 +155,21 @@ class MmaFeed {
     constexpr int kUnrolled = kWhole || !kDirectly ? kEach : 1;
 #pragma unroll kUnrolled
     for (int u = 0; u < kEach; ++u) {
+      const int lines_on = Units::lines_on(u), within_on = Units::within_on(u);
       const Input* const from =
-          from_ + (lines_on(u) * line_step + within_on(u) * (kDirectly && kUnit > 1 ? 1 : step_));
-      const int along = length - within_on(u);
-      const int there = kWhole                               ? kUnit
-                        : lines <= lines_on(u) || along <= 0 ? 0
-                        : along < kUnit                      ? along
-                                                             : kUnit;
-      if constexpr (!kDirectly) {
-        held_[u] = Input{};
-        if (there) held_[u] = *from;
-      } else if constexpr (kWhole) {
-        copy_asynchronously<kUnitBytes>(slab + place(u), from);
-      } else {
-        copy_or_clear<kUnitBytes>(slab + place(u), from, there * int(sizeof(Input)));
-      }
+          from_ + (lines_on * line_step + within_on * (kDirectly && kUnit > 1 ? 1 : step_));
+      const int along = length - within_on;
+      const int there = kWhole                            ? kUnit
+                        : lines <= lines_on || along <= 0 ? 0
+                        : along < kUnit                   ? along
+                                                          : kUnit;
+      this->template bring<kWhole>(slab, u, from, there);
     }
   }
 
   const Input* from_;
   const long long line_step_, step_;
-  int line_, within_, rows_;
-  bool active_;
-  Input held_[kDirectly ? 1 : kEach];
+  int rows_;
 };
 
 }  // namespace gemm

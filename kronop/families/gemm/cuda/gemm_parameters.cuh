@@ -49,4 +49,44 @@ struct GemmVisitorParameters {
   Scalar scalars[kScalars];
 };
 
+namespace gemm {
+
+// A division by a number that launches know: see `quotient`.
+struct Divisor {
+  unsigned divisor, factor, shift;
+
+  // Of a dividend below 2^31.
+  KRONOP_INLINE unsigned quotient(unsigned dividend) const {
+    return unsigned((unsigned long long)(2 * dividend) * factor >> 32) >> shift;
+  }
+};
+
+// An index as a number of three digits, of which the first has no bound: what one more of each adds
+// to an element's offset and to its two coordinates, and the extents of the last two.
+struct GatherDigits {
+  long long steps[3];
+  int u[3], v[3];
+  Divisor middle, last;
+};
+
+// An operand whose elements are found through digits of both indices (kronop.descriptions.gathered)
+// : of its rows of A, or columns of B, and of its contracted index.
+struct Gather {
+  GatherDigits outer, inner;
+  long long first;       // the offset of the first element
+  long long strides[2];  // of both coordinates; 0 if steps of digits contain them
+  int first_u, first_v;
+  unsigned extents[2];  // an element whose coordinates are not below them is 0
+  Divisor every[2];     // coordinates that are not multiples have no element either
+};
+
+}  // namespace gemm
+
+// The parameters of a product of gathered operands, whose strides in `product` are 0.
+template <class Product>
+struct GemmGatherParameters {
+  Product product;
+  gemm::Gather gather_a, gather_b;
+};
+
 }  // namespace kronop

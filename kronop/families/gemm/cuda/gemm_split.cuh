@@ -8,8 +8,11 @@ namespace kronop {
 
 struct GemmSplitParameters {
   void* from;
-  void* to;  // [problem][plane][line][pitch]
+  void* to;
   long long lines, depth, pitch, problems;
+  // Distances of the two planes of a problem, whose lines are `pitch` apart, and of problems'
+  // planes.
+  long long plane, planes;
   // Strides in elements: from a line to the next, along the contracted index, between problems.
   long long line, along, batch;
 };
@@ -36,14 +39,14 @@ KRONOP_INLINE void gemm_split(const GemmSplitParameters& p) {
         tile[l][d] = from[(line + l) * p.line + (k + d) * p.along];
     }
     __syncthreads();
-    auto* const to = static_cast<float*>(p.to) + problem * 2 * p.lines * p.pitch;
+    auto* const to = static_cast<float*>(p.to) + problem * p.planes;
 #pragma unroll
     for (int i = y; i < size; i += rows) {
       if (line + i < p.lines && k + x < p.depth) {
         const float value = tile[i][x], rounded = round_to_tf32(value);
         const long long place = (line + i) * p.pitch + k + x;
         to[place] = rounded;
-        to[place + p.lines * p.pitch] = value - rounded;
+        to[place + p.plane] = value - rounded;
       }
     }
     __syncthreads();

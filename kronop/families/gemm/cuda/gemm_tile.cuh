@@ -44,11 +44,12 @@ struct TileLayout : OfBlock {
   KRONOP_INLINE static constexpr int column_in(int) { return 0; }
 };
 
-template <class Step>
+template <class Step, class OfA = TileFeed<Step, Step::kTileM, Step::kAcrossA, Step::kVectorA>,
+          class OfB = TileFeed<Step, Step::kTileN, Step::kAcrossB, Step::kVectorB>>
 class Tile {
  public:
-  using FeedOfA = TileFeed<Step, Step::kTileM, Step::kAcrossA, Step::kVectorA>;
-  using FeedOfB = TileFeed<Step, Step::kTileN, Step::kAcrossB, Step::kVectorB>;
+  using FeedOfA = OfA;
+  using FeedOfB = OfB;
 
  private:
   using Sum = typename Step::Accumulator;
@@ -60,6 +61,7 @@ class Tile {
 
  public:
   using Held = Sums<Step, Layout>;
+  static constexpr int kSlabBytes = 2 * kSlab * int(sizeof(Sum));
 
   KRONOP_INLINE Tile() {
 #pragma unroll

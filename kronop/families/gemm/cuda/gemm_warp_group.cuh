@@ -25,6 +25,7 @@ namespace gemm {
 template <class Step, class Parameters>
 class WarpGroupWalk {
  public:
+  using Member = typename Parameters::Member;
   int row = 0, column = 0, problem = 0, turn = 0;
 
   KRONOP_INLINE explicit WarpGroupWalk(const Parameters& parameters)
@@ -33,7 +34,7 @@ class WarpGroupWalk {
     find();
   }
   KRONOP_INLINE bool more() const { return member_ < p_.count(); }
-  KRONOP_INLINE const auto& member() const { return p_.member(member_); }
+  KRONOP_INLINE const Member& member() const { return p_.member(member_); }
   KRONOP_INLINE int slabs() const { return int(ceil_div(member().k, Step::kSlab)); }
   KRONOP_INLINE void advance() {
     at_ += gridDim.x / Step::kCluster;
@@ -90,47 +91,72 @@ KRONOP_INLINE void prefetch_next(Walk walk) {
     prefetch_map(walk.member().a_map);
     prefetch_map(walk.member().b_map);
   }
-  if (walk.member().maps_y) prefetch_map(walk.member().y_map);
+  if constexpr (requires { walk.member().y_map; }) {
+    if (walk.member().maps_y) prefetch_map(walk.member().y_map);
+  }
 }
 
-template <class Step, class Parameters>
+// Starts a copy of a share of B, to all blocks of the cluster.
+template <class Step, int kAxes>
+KRONOP_INLINE void load_share(void* to, const TensorMap& map, Barrier& filled,
+                              const BoxPlace<kAxes>& place) {
+  if constexpr (Step::kCluster > 1) {
+    load_box_of_cluster(to, map, filled, place, (1u << Step::kCluster) - 1);
+  } else {
+    load_box(to, map, filled, place);
+  }
+}
+
+// A feed brings the slabs of one tile in turn. This one brings boxes of matrices.
+template <class Step, class Walk>
+class BoxFeed {
+ public:
+  KRONOP_INLINE BoxFeed(const Walk& walk, int rank)
+      : walk_(walk), p_(walk.member()), rank_(rank), a_problem_(p_.a_repeats ? 0 : walk.problem),
+        b_problem_(p_.b_repeats ? 0 : walk.problem) {}
+
+  KRONOP_INLINE void bring(int slab, unsigned char* stage, Barrier& filled) const {
+#pragma unroll
+    for (int plane = 0; plane < Step::kPlanes; ++plane) {
+      const int of_a = a_problem_ * Step::kPlanes + plane,
+                of_b = b_problem_ * Step::kPlanes + plane;
+      unsigned char* const a = stage + plane * Step::kPlaneBytes;
+      load_slab<Step::kTileM, Step::kTurnedA>(
+          a, slab * Step::kSlab, walk_.row * Step::kTileM, [&](void* to, int along, int across) {
+            load_box(to, p_.a_map, filled, BoxPlace{along, across, of_a});
+          });
+      unsigned char* const b = a + (Step::kTileM + rank_ * Step::kShare) * kLineBytes;
+      load_slab<Step::kShare, Step::kTurnedB>(
+          b, slab * Step::kSlab, walk_.column * Step::kTileN + rank_ * Step::kShare,
+          [&](void* to, int along, int across) {
+            load_share<Step>(to, p_.b_map, filled, BoxPlace{along, across, of_b});
+          });
+    }
+  }
+
+ private:
+  const Walk& walk_;
+  const typename Walk::Member& p_;
+  int rank_, a_problem_, b_problem_;
+};
+
+template <class Step, template <class, class> class Feed, class Parameters>
 KRONOP_INLINE void bring_slabs(const Parameters& parameters, WarpGroupRoom<Step>& room) {
-  constexpr int share = Step::kTileN / Step::kCluster;
+  using Walk = WarpGroupWalk<Step, Parameters>;
   const int rank = Step::kCluster > 1 ? cluster_rank() : 0;
   Turn<Step::kStages> turn;
 #pragma unroll 1
-  for (WarpGroupWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
-    const auto& p = walk.member();
+  for (Walk walk(parameters); walk.more(); walk.advance()) {
     if constexpr (requires { parameters.members; }) prefetch_next(walk);
-    const int a_problem = p.a_repeats ? 0 : walk.problem,
-              b_problem = p.b_repeats ? 0 : walk.problem, slabs = walk.slabs();
+    Feed<Step, Walk> feed(walk, rank);
+    const int slabs = walk.slabs();
 #pragma unroll 1
     for (int slab = 0; slab < slabs; ++slab, turn.advance()) {
       // In the first round all stages are free.
       room.free[turn.stage].wait(turn.parity ^ 1);
       Barrier& filled = room.filled[turn.stage];
       expect_bytes(filled, Step::kStageBytes);
-#pragma unroll
-      for (int plane = 0; plane < Step::kPlanes; ++plane) {
-        const int of_a = a_problem * Step::kPlanes + plane,
-                  of_b = b_problem * Step::kPlanes + plane;
-        unsigned char* const a = room.stages[turn.stage] + plane * Step::kPlaneBytes;
-        load_slab<Step::kTileM, Step::kTurnedA>(
-            a, slab * Step::kSlab, walk.row * Step::kTileM, [&](void* to, int along, int across) {
-              load_box(to, p.a_map, filled, BoxPlace{along, across, of_a});
-            });
-        unsigned char* const b = a + (Step::kTileM + rank * share) * kLineBytes;
-        load_slab<share, Step::kTurnedB>(
-            b, slab * Step::kSlab, walk.column * Step::kTileN + rank * share,
-            [&](void* to, int along, int across) {
-              if constexpr (Step::kCluster > 1) {
-                load_box_of_cluster(to, p.b_map, filled, BoxPlace{along, across, of_b},
-                                    (1u << Step::kCluster) - 1);
-              } else {
-                load_box(to, p.b_map, filled, BoxPlace{along, across, of_b});
-              }
-            });
-      }
+      feed.bring(slab, room.stages[turn.stage], filled);
     }
   }
 }
@@ -247,7 +273,8 @@ struct WarpGroupSums {
 template <class Step, class Parameters>
 KRONOP_INLINE void use_slabs(const Parameters& parameters, WarpGroupRoom<Step>& room) {
   const int team = threadIdx.x / kTeam;
-  typename WarpGroupEnd<Step, Parameters>::Type results(parameters.member(0), room);
+  typename WarpGroupEnd<Step, typename Parameters::Member>::Type results(parameters.member(0),
+                                                                         room);
   Turn<Step::kStages> turn;
   unsigned parity = team == 0;  // Nobody is before the first tile.
 #pragma unroll 1
@@ -272,16 +299,15 @@ KRONOP_INLINE void use_slabs(const Parameters& parameters, WarpGroupRoom<Step>& 
   results.wait_for_reads();
 }
 
-}  // namespace gemm
-
-template <class Decided, class Parameters>
-KRONOP_INLINE void gemm_warp_group(const Parameters& parameters) {
-  using Step = gemm::WarpGroupStep<Decided>;
+// The kernel, with the feed of its operands.
+template <class Step, template <class, class> class Feed, class Parameters>
+KRONOP_INLINE void multiply_by_warp_groups(const Parameters& parameters) {
   if constexpr (kReduces<typename Step::Epilogue>) {
-    if (parameters.joins)
-      return gemm::WarpGroupVisits<Step, Parameters>::join(parameters, blockIdx.x);
+    const auto& p = parameters.member(0);
+    using Visits = WarpGroupVisits<Step, typename Parameters::Member>;
+    if (p.joins) return Visits::join(p, blockIdx.x);
   }
-  auto& room = *reinterpret_cast<gemm::WarpGroupRoom<Step>*>(shared_memory());
+  auto& room = *reinterpret_cast<WarpGroupRoom<Step>*>(shared_memory());
   static_assert(sizeof(room) <= Step::kSharedBytes);
   if (threadIdx.x == 0) {
     room.begin();
@@ -292,15 +318,22 @@ KRONOP_INLINE void gemm_warp_group(const Parameters& parameters) {
   } else {
     __syncthreads();
   }
-  if (threadIdx.x >= Step::kTeams * gemm::kTeam) {
+  if (threadIdx.x >= Step::kTeams * kTeam) {
     give_registers_back<Step::kCopyRegisters>();
-    if (threadIdx.x == Step::kTeams * gemm::kTeam) gemm::bring_slabs<Step>(parameters, room);
+    if (threadIdx.x == Step::kTeams * kTeam) bring_slabs<Step, Feed>(parameters, room);
   } else {
     take_registers<Step::kProductRegisters>();
-    gemm::use_slabs<Step>(parameters, room);
+    use_slabs<Step>(parameters, room);
   }
   // Other blocks still write to this one's stages, and arrive at its barriers.
   if constexpr (Step::kCluster > 1) leave_cluster();
+}
+
+}  // namespace gemm
+
+template <class Decided, class Parameters>
+KRONOP_INLINE void gemm_warp_group(const Parameters& parameters) {
+  gemm::multiply_by_warp_groups<gemm::WarpGroupStep<Decided>, gemm::BoxFeed>(parameters);
 }
 
 }  // namespace kronop

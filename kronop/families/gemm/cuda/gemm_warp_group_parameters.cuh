@@ -9,6 +9,7 @@ namespace kronop {
 // A product, or a strided batch of products of equal size.
 template <class Scalar, int kScalars>
 struct GemmWarpGroupParameters {
+  using Member = GemmWarpGroupParameters;
   // Maps of A, B and Y; that of Y is used if maps_y is 1.
   TensorMap a_map, b_map, y_map;
   void* y;
@@ -30,6 +31,7 @@ struct GemmWarpGroupParameters {
 // combines them, with `joins` threads for each result. `batch` counts the problems.
 template <int kScalars, class Scalar, int kVisited, int kResults>
 struct GemmWarpGroupVisitorParameters {
+  using Member = GemmWarpGroupVisitorParameters;
   TensorMap a_map, b_map;
   void* partial;
   void* visited[kVisited];
@@ -48,13 +50,12 @@ struct GemmWarpGroupVisitorParameters {
 // A grouped GEMM.
 template <class Scalar, int kScalars, int kMembers>
 struct GemmManyParameters {
-  GemmWarpGroupParameters<Scalar, kScalars> members[kMembers];
+  using Member = GemmWarpGroupParameters<Scalar, kScalars>;
+  Member members[kMembers];
   long long used;
 
   KRONOP_INLINE int count() const { return int(used); }
-  KRONOP_INLINE const GemmWarpGroupParameters<Scalar, kScalars>& member(int index) const {
-    return members[index];
-  }
+  KRONOP_INLINE const Member& member(int index) const { return members[index]; }
 };
 
 }  // namespace kronop

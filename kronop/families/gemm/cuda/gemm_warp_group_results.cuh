@@ -28,6 +28,8 @@ struct WarpGroupStep : Decided {
                                    detail::same<typename Decided::Input, float_e5m2_t>;
   static constexpr int kPlaneBytes = (Decided::kTileM + Decided::kTileN) * kLineBytes;
   static constexpr int kStageBytes = kPlanes * kPlaneBytes;
+  // Columns of B that each block of a cluster brings.
+  static constexpr int kShare = Decided::kTileN / Decided::kCluster;
   // Results in a line of shared memory, and lines that a team stores at once.
   static constexpr int kResults = kLineBytes / int(sizeof(typename Decided::Output));
   static constexpr int kPiece = kResults * Decided::kLines;
@@ -56,6 +58,20 @@ KRONOP_INLINE unsigned char* place_in_lines(unsigned char* lines, int row, int c
   const int byte = column % Step::kResults * int(sizeof(typename Step::Output));
   return lines + column / Step::kResults * kBlock + row * kLineBytes +
          ((byte / 16 ^ row % 8) * 16 + byte % 16);
+}
+
+// Whether rows of C and D are elsewhere in memory than those of a product.
+template <class Member>
+inline constexpr bool kScattered = requires(const Member& p) { p.row_in_memory(0); };
+
+// Where they are.
+template <class Member>
+KRONOP_INLINE long long row_in_memory(const Member& p, long long m) {
+  if constexpr (kScattered<Member>) {
+    return p.row_in_memory(m);
+  } else {
+    return m;
+  }
 }
 
 // Stores a team's sums: the epilogue is applied in registers, and results go through shared memory,
@@ -143,9 +159,10 @@ class WarpGroupResults {
     const long long left = p.n - n - first - column, down = p.m - m - row;
     const int columns = int(left < Step::kTileN ? left : Step::kTileN),
               rows = int(down < 9 ? down : 9);
-    const Operand<kSource> source(p.z, problem * p.z_batch, m + row, n + first + column, p.z_row,
-                                  p.z_column);
-    const Operand<kBias> bias(p.bias, 0, m + row, n + first + column, p.bias_row, p.bias_column);
+    const Operand<kSource, Member> source(p, p.z, problem * p.z_batch, m + row, n + first + column,
+                                          p.z_row, p.z_column);
+    const Operand<kBias, Member> bias(p, p.bias, 0, m + row, n + first + column, p.bias_row,
+                                      p.bias_column);
     Pair sources[2][4], biases[2][4];
     source.load(sources[0], 0, rows, columns);
     bias.load(biases[0], 0, rows, columns);
@@ -196,15 +213,17 @@ class WarpGroupResults {
   }
 
   // C, or the bias, from a thread's first result on; empty if there is none.
-  template <Reads kReads>
+  template <Reads kReads, class Member>
   struct Operand {
     const Output *start, *own;
     long long row, column;
+    long long scattered;  // From row 0 to row 8, where rows are scattered.
 
-    KRONOP_INLINE Operand(const void* from, long long offset, long long m, long long n,
-                          long long row, long long column)
-        : start(static_cast<const Output*>(from) + offset), own(start + m * row + n * column),
-          row(row), column(column) {}
+    KRONOP_INLINE Operand(const Member& p, const void* from, long long offset, long long m,
+                          long long n, long long row, long long column)
+        : start(static_cast<const Output*>(from) + offset),
+          own(start + row_in_memory(p, m) * row + n * column), row(row), column(column),
+          scattered((row_in_memory(p, m + 8) - row_in_memory(p, m)) * row) {}
 
     // Loads rows 0 and 8 and 16 columns from `at` on. For results that are out of bounds, any valid
     // element is loaded: conditions would serialise the loads.
@@ -222,7 +241,8 @@ class WarpGroupResults {
           const int along = at + i / 2 * 8, down = i % 2 * 8;
           const bool first = rows > down && columns > along,
                      second = rows > down && columns > along + 1;
-          const Output* const from = own + down * row + along * column;
+          const long long below = kScattered<Member> ? i % 2 * scattered : down * row;
+          const Output* const from = own + below + along * column;
           pairs[i].data[0] = *(first ? from : start);
           pairs[i].data[1] = *(second ? from + column : start);
         }
@@ -233,9 +253,15 @@ class WarpGroupResults {
   template <class Member>
   KRONOP_INLINE void store_lines(const Member& p, long long m, long long n, int problem) const {
 #pragma unroll
-    for (int line = 0; line < Step::kLines; ++line)
-      store_box(own_ + line * kBlock, p.y_map,
-                BoxPlace{int(n) + line * Step::kResults, int(m), problem});
+    for (int line = 0; line < Step::kLines; ++line) {
+      const void* const from = own_ + line * kBlock;
+      const int column = int(n) + line * Step::kResults;
+      if constexpr (requires { p.store_rows(from, column, m); }) {
+        p.store_rows(from, column, m);
+      } else {
+        store_box(from, p.y_map, BoxPlace{column, int(m), problem});
+      }
+    }
     commit_stores();
   }
 
@@ -248,7 +274,7 @@ class WarpGroupResults {
       const int row = by_rows ? i / Step::kPiece : i % 64,
                 column = by_rows ? i % Step::kPiece : i / 64;
       if (m + row < p.m && n + column < p.n) {
-        to[(m + row) * p.y_row + (n + column) * p.y_column] =
+        to[row_in_memory(p, m + row) * p.y_row + (n + column) * p.y_column] =
             *reinterpret_cast<const Output*>(place(row, column));
       }
     }

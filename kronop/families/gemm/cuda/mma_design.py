@@ -11,9 +11,8 @@ from kronop.descriptions.datatype import FLOAT8, DataType, float16, float32, flo
 from kronop.descriptions.math_instruction import MathOperation
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT, warp_products
-from kronop.emit.design import Instantiation, named, package_folder
-from kronop.families.gemm.cuda import parameters
-from kronop.families.gemm.cuda.blocks import TREE_STYLES, GemmBlocks
+from kronop.emit.design import Instantiation, named
+from kronop.families.gemm.cuda.blocks import ACCESS_STYLES, TREE_STYLES, GemmBlocks
 from kronop.frozen import dataclass
 from kronop.machine import BLOCK_THREADS, ISSUED, REGISTERS, THREAD_REGISTERS, WARP, Feature
 from kronop.target import Target
@@ -66,7 +65,7 @@ class GemmMma(GemmBlocks):
     styles: ClassVar[tuple[str, ...]] = (
         *("A along M", "A along K", "B along N", "B along K"),
         *("copied", "through registers", "float16 sums", "bytes across", "8-byte elements"),
-        *("Plain", "Tf32", "SplitTf32", "Rounded", *TREE_STYLES),
+        *("Plain", "Tf32", "SplitTf32", "Rounded", *TREE_STYLES, *ACCESS_STYLES),
     )
     ends = ("Y along rows", "Y along columns")
     kind = "mma"
@@ -88,7 +87,9 @@ class GemmMma(GemmBlocks):
     @property
     def shared_bytes(self) -> int:
         slabs = self.stages * (self.tile_m + self.tile_n) * self.tile_k * self.source.bytes
-        return max(slabs, self.shared_of_tree((4 * self.warps_n, 8 * self.warps_m)))
+        return max(
+            slabs + self.places_bytes, self.shared_of_tree((4 * self.warps_n, 8 * self.warps_m))
+        )
 
     @property
     def way(self) -> Way:
@@ -122,7 +123,9 @@ class GemmMma(GemmBlocks):
         others = _REGISTERS_OF_DOUBLES if self.source is float64 else _REGISTERS
         others += _QUARTERS * (self.source in FLOAT8) * loaded
         others += _TURNED * (self.source.bytes == 1) * sum(self._across)
-        least = sums + 2 * loaded + self._held + others
+        # Of gathered elements, addresses besides.
+        held = self._held * (3 if self.is_gathered else 2) // 2
+        least = sums + 2 * loaded + held + others
         most = least + int(_MORE[self.way] * loaded)
         return most if self.way is Way.SplitTf32 else max(least, min(most, THREAD_REGISTERS))
 
@@ -137,13 +140,21 @@ class GemmMma(GemmBlocks):
         return vector * self.source.bytes >= _LEAST_COPY
 
     @property
+    def _units(self) -> tuple[int, int]:
+        """Elements of A and of B that are copied at once."""
+        unit_a, unit_b = (
+            vector if self._copies(vector) else 1 for vector in (self.vector_a, self.vector_b)
+        )
+        return unit_a, unit_b
+
+    @property
     def cycles_of_copies(self) -> float:
         sides = ((self.tile_m, self.vector_a), (self.tile_n, self.vector_b))
         cycles = sum(
             rows * (_CYCLES_OF_COPY / vector if self._copies(vector) else _CYCLES_OF_HELD)
             for rows, vector in sides
         )
-        return cycles / ISSUED
+        return (cycles + self.instructions_of_places(self._units)) / ISSUED
 
     @property
     def slowing(self) -> float:
@@ -217,9 +228,7 @@ class GemmMma(GemmBlocks):
             )
         if self.stages < 2:
             return Status.reject("1 stage: copies need another one while a slab is multiplied")
-        vectors = (self.vector_a, self.vector_b)
-        unit_a, unit_b = (vector if self._copies(vector) else 1 for vector in vectors)
-        return self.status_of_copies((unit_a, unit_b))
+        return self.status_of_copies(self._units)
 
     @property
     def _across(self) -> tuple[bool, bool]:
@@ -247,17 +256,11 @@ class GemmMma(GemmBlocks):
 
     def instantiation(self, target: Target) -> Instantiation:
         m, n = self.warp_tile
-        return Instantiation(
-            header="gemm_mma.cuh",
-            parameters=parameters.parameters_of(self.epilogue),
-            types=(*self.types, ("Rounded", self.multiplied.cxx)),
-            constants=(
-                *self.constants,
-                ("kBlocks", self.blocks(target)),
-                *named(self, "stages warps_m"),
-                ("kWarpM", m),
-                ("kWarpN", n),
-                ("kWay", int(self.way)),
-            ),
-            folders=(package_folder(__package__),),
+        constants = (
+            ("kBlocks", self.blocks(target)),
+            *named(self, "stages warps_m"),
+            ("kWarpM", m),
+            ("kWarpN", n),
+            ("kWay", int(self.way)),
         )
+        return self.instantiated(constants, ("Rounded", self.multiplied.cxx))

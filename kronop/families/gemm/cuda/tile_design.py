@@ -8,9 +8,8 @@ from typing import ClassVar
 from kronop.artifacts import Status
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import ordinary_products
-from kronop.emit.design import Instantiation, named, package_folder
-from kronop.families.gemm.cuda import parameters
-from kronop.families.gemm.cuda.blocks import TREE_STYLES, GemmBlocks
+from kronop.emit.design import Instantiation, named
+from kronop.families.gemm.cuda.blocks import ACCESS_STYLES, TREE_STYLES, GemmBlocks
 from kronop.frozen import dataclass
 from kronop.machine import BLOCK_THREADS, ISSUED, REGISTERS, WARP
 from kronop.target import Target
@@ -34,7 +33,7 @@ class GemmTile(GemmBlocks):
 
     styles: ClassVar[tuple[str, ...]] = (
         *("A along M", "A along K", "B along N", "B along K"),
-        *("copied", "through registers", *TREE_STYLES),
+        *("copied", "through registers", *TREE_STYLES, *ACCESS_STYLES),
     )
     ends = ("Y along rows", "Y along columns")
     kind = "tile"
@@ -57,7 +56,7 @@ class GemmTile(GemmBlocks):
         item = self.math.element_accumulator.bytes
         slabs = 2 * self.tile_k * ((self.tile_m + self.tile_n) * item + 2 * _PADDING)
         holders = self.tile_n // self.thread_n, self.tile_m // self.thread_m
-        return max(slabs, self.shared_of_tree(holders))
+        return max(slabs + self.places_bytes, self.shared_of_tree(holders))
 
     @property
     def registers(self) -> int:
@@ -83,13 +82,21 @@ class GemmTile(GemmBlocks):
         multiply = count / ordinary_products(target, sums.kind, sums.bytes)
         # Instructions of a thread: multiply-adds, loads of 16 bytes, copies with their addresses.
         loads = (self.thread_m + self.thread_n) * sums.bytes / operands.VECTOR_BYTES
-        copies = _OF_COPY * (self.tile_m + self.tile_n)
+        copies = _OF_COPY * (self.tile_m + self.tile_n) + self.instructions_of_places(self._units)
         return max(multiply, (count + self.threads * loads + copies) / ISSUED)
 
     @property
     def _is_copied(self) -> bool:
         """Whether elements are copied to shared memory unchanged."""
         return self.source is self.math.element_accumulator
+
+    @property
+    def _units(self) -> tuple[int, int]:
+        """Elements of A and of B that are copied at once."""
+        vectors = ((self.vector_a, self.across_a), (self.vector_b, self.across_b))
+        # Unchanged elements that go to different lines are copied one by one.
+        unit_a, unit_b = (1 if self._is_copied and not across else of for of, across in vectors)
+        return unit_a, unit_b
 
     def style(self, target: Target) -> Iterator[str]:
         yield from self.layout_words()
@@ -120,25 +127,14 @@ class GemmTile(GemmBlocks):
 
     def _status_of_lines(self) -> Status:
         """Whether threads share slabs evenly; one line is not copied in several rounds."""
-        vectors = ((self.vector_a, self.across_a), (self.vector_b, self.across_b))
-        # Unchanged elements that go to different lines are copied one by one.
-        unit_a, unit_b = (1 if self._is_copied and not across else of for of, across in vectors)
+        unit_a, unit_b = self._units
         longest = max(self.tile_k, self.tile_m // unit_a, self.tile_n // unit_b)
         if longest > self.threads:
             return Status.reject(
                 f"lines of {longest} copies are longer than {self.threads} threads"
             )
-        return self.status_of_copies((unit_a, unit_b))
+        return self.status_of_copies(self._units)
 
     def instantiation(self, target: Target) -> Instantiation:
-        return Instantiation(
-            header="gemm_tile.cuh",
-            parameters=parameters.parameters_of(self.epilogue),
-            types=self.types,
-            constants=(
-                *self.constants,
-                ("kBlocks", self.blocks(target)),
-                *named(self, "thread_m thread_n"),
-            ),
-            folders=(package_folder(__package__),),
-        )
+        constants = (("kBlocks", self.blocks(target)), *named(self, "thread_m thread_n"))
+        return self.instantiated(constants)

@@ -26,7 +26,7 @@ from kronop.target import Target
 _TILES = ((128, 256, False), (128, 128, True), (64, 256, True), (128, 128, False), (64, 128, True))
 # Tiles for which a thread has registers for sums and a chain.
 _CHAINED_TILES = ((128, 128, False),)
-_CLUSTERS = (2, 1)
+_CLUSTERS, _LEAST_SHARE = (2, 1), 64
 # Lines of results that a team stores at once. NOTE: slabs of split operands are twice as large.
 _MOST_STAGES, _MOST_LINES, _SPLIT_LINES = 8, 4, 2
 
@@ -35,11 +35,11 @@ def status(what: GemmDescription, target: Target) -> Status:
     """Whether warp groups can read the described operands."""
     if not target.has(Feature.warp_groups):
         return Status.reject(f"{target} has no warp-group products")
-    if not _splits(what.math) and not _multiplies(what.math):
+    if not splits(what.math) and not _multiplies(what.math):
         return Status.reject(f"warp groups do not multiply by {what.math}")
     for name, item in (("A", what.A), ("B", what.B)):
         # Operands that are split are first copied to where maps can read them.
-        if not _splits(what.math) and item.alignment * item.element.bytes < GRANULE:
+        if not splits(what.math) and item.alignment * item.element.bytes < GRANULE:
             return Status.reject(
                 f"tensor maps take addresses and strides in multiples of {GRANULE} bytes, and"
                 f" {name} promises {item.alignment} elements"
@@ -76,7 +76,8 @@ def tiles_told(what: GemmDescription, target: Target) -> str:
     )
 
 
-def _splits(math: MathInstruction) -> bool:
+def splits(math: MathInstruction) -> bool:
+    """Whether operands are split in two planes."""
     return math.math_operation is MathOperation.multiply_add_fast_f32
 
 
@@ -101,9 +102,16 @@ def with_split(product: GemmWarpGroup) -> GemmWarpGroup | SplitProduct:
 
 def products(what: GemmDescription, target: Target) -> Iterator[GemmWarpGroup]:
     """Those of `designs` without the kernel that splits operands."""
+    return products_of(what, target)
+
+
+def products_of(
+    what: GemmDescription, target: Target, further: tuple[tuple[int, int, bool], ...] = ()
+) -> Iterator[GemmWarpGroup]:
+    """The same, with `further` tiles of 16-bit types."""
     if not status(what, target):
         return
-    for design in _every(what, target):
+    for design in _every(what, target, further):
         if what.tile is None:
             yield design
             continue
@@ -112,12 +120,17 @@ def products(what: GemmDescription, target: Target) -> Iterator[GemmWarpGroup]:
             yield steered
 
 
-def _every(what: GemmDescription, target: Target) -> Iterator[GemmWarpGroup]:
+def _every(
+    what: GemmDescription, target: Target, further: tuple[tuple[int, int, bool], ...] = ()
+) -> Iterator[GemmWarpGroup]:
     """All of them, whatever the user's tile."""
-    split = _splits(what.math)
-    for m, n, alternate in _CHAINED_TILES if split or what.A.element in FLOAT8 else _TILES:
+    split = splits(what.math)
+    tiles = _CHAINED_TILES if split or what.A.element in FLOAT8 else _TILES
+    for m, n, alternate in tiles + (further if what.A.element.bytes == 2 else ()):
         for cluster in _CLUSTERS:
-            yield _design(what, target, (m, n, cluster), alternate, split)
+            # Each block of a cluster brings lines of 64 columns at least.
+            if n // cluster >= _LEAST_SHARE:
+                yield _design(what, target, (m, n, cluster), alternate, split)
 
 
 def _design(

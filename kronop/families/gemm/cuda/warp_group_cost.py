@@ -20,6 +20,9 @@ _RATES = {
     (64, 256, True): 0.89,
     (128, 128, False): 0.85,
     (64, 128, True): 0.7,
+    (256, 128, False): 1.0,
+    (256, 64, False): 0.75,
+    (128, 64, True): 0.65,
 }
 # The fraction of that rate without a cluster, whose blocks multicast operands. NOTE: measured on an
 # H100: 0.87 and 0.9 at 8192^3, 0.98 and 1.01 at 4096^3, 0.92 and 0.98 at 16384 x 4096 x 1024, 0.85

@@ -120,6 +120,11 @@ class GemmWarpGroup(GemmDesign):
         return self.stages * self.stage_bytes + results + _BARRIER_BYTES
 
     @property
+    def share(self) -> int:
+        """Columns of B that a block of a cluster brings."""
+        return self.n // self.cluster
+
+    @property
     def team_tile(self) -> tuple[int, int]:
         """Rows and columns of a team's sums."""
         return self.m // (1 if self.alternate else _TEAMS), self.n
@@ -190,17 +195,29 @@ class GemmWarpGroup(GemmDesign):
         if 2 * max(size.m, size.n, size.k, size.batch) > MOST:
             return math.inf
         m, n = (size.n, size.m) if self.swapped else (size.m, size.n)
-        rounds = operands.cover(self._tiles(m, n, size.batch), self.blocks_at_once(target))
+        rounds = operands.cover(self.count_tiles(m, n, size.batch), self.blocks_at_once(target))
+        each, last = self.cycles_of_tile(size.k)
+        moved = ((m + n) * size.k * self.source.bytes + m * n * self.bytes_of_result) * size.batch
+        return self.seconds_of(rounds * each + last, moved, target)
+
+    def cycles_of_tile(self, k: int) -> tuple[float, float]:
+        """Cycles of each tile, where sums have so many products, and what the last one adds."""
         tile = (self.m, self.n, self.alternate)
         step = warp_group_cost.cycles_of_step(tile, self.cluster, self.source, split=self.split)
-        multiply = operands.round_up(size.k, self.slab) * step
+        multiply = operands.round_up(k, self.slab) * step
         results = self.m * self.n * warp_group_cost.cycles_of_result(self.epilogue, self.output)
         each = max(multiply, results) if self.alternate else multiply + results
-        cycles = rounds * each + results * self.alternate + warp_group_cost.CYCLES_OF_TILE
-        ends = self.output.bytes
-        if self.tree is not None:
-            ends = moved_bytes(self.tree) - self.tree.element_accumulator.bytes
-        moved = ((m + n) * size.k * self.source.bytes + m * n * ends) * size.batch
+        return each, results * self.alternate + warp_group_cost.CYCLES_OF_TILE
+
+    @property
+    def bytes_of_result(self) -> int:
+        """Bytes that are moved for a result."""
+        if self.tree is None:
+            return self.output.bytes
+        return moved_bytes(self.tree) - self.tree.element_accumulator.bytes
+
+    def seconds_of(self, cycles: float, moved: float, target: Target) -> float:
+        """The time of so many cycles of the busiest multiprocessor, and bytes of memory traffic."""
         cycles = max(cycles, moved / (memory_bytes_per_cycle(target) * target.cores))
         return cycles / hertz(target) + MEASURED.launch
 
@@ -276,13 +293,20 @@ class GemmWarpGroup(GemmDesign):
         values = self.values_of(part)
         blocks = min(self.tiles_of(part), self.blocks_at_once(target))
         yield operands.make_launch(self, blocks, values)
-        if self.tree is not None and self.tree.tree.reduces:
-            shares = shares_of_join(part.m, part.n, self.team_tile)
-            blocks = part.problems * operands.cover(max(part.m, part.n), _TEAM // shares)
-            blocks = operands.round_up(blocks, self.cluster)
-            operands.check_blocks(blocks)
+        for blocks, shares in self.joins_of(part):
             join = operands.make_launch(self, blocks, {**values, "joins": shares})
             yield replace(join, block=(_TEAM, 1, 1))
+
+    def joins_of(self, part: GemmProblem) -> Iterator[tuple[int, int]]:
+        """(blocks, threads for each result) of a launch that combines partial results, if a visitor
+        tree reduces."""
+        if self.tree is None or not self.tree.tree.reduces:
+            return
+        shares = shares_of_join(part.m, part.n, self.team_tile)
+        blocks = part.problems * operands.cover(max(part.m, part.n), _TEAM // shares)
+        blocks = operands.round_up(blocks, self.cluster)
+        operands.check_blocks(blocks)
+        yield blocks, shares
 
     def values_of(self, part: GemmProblem) -> dict[str, Any]:
         """The members of the parameter struct.
@@ -291,25 +315,31 @@ class GemmWarpGroup(GemmDesign):
             ArgumentError: an extent exceeds the kernel's 32-bit counts.
         """
         check_extents(part)
-        a, b, share = part.a, part.b.transposed, self.n // self.cluster
+        a, b = part.a, part.b.transposed
+        return {
+            "a_map": self._map(a, (part.k, part.m, part.problems), self.turned_a, self.m),
+            "b_map": self._map(b, (part.k, part.n, part.problems), self.turned_b, self.share),
+            **self.values_beside_operands(part),
+        }
+
+    def values_beside_operands(self, part: GemmProblem) -> dict[str, Any]:
+        """Those but the maps of A and B."""
         if self.tree is None:
             stored = warp_group_stored.values_of(self.output, part)
         else:
             stored = warp_group_visitor.values_of(self.tree, self.team_tile, part)
         return {
-            "a_map": self._map(a, (part.k, part.m, part.problems), self.turned_a, self.m),
-            "b_map": self._map(b, (part.k, part.n, part.problems), self.turned_b, share),
             **members(part, "m n k problems scalars"),
-            "a_repeats": int(not step_of(a)),
-            "b_repeats": int(not step_of(b)),
+            "a_repeats": int(not step_of(part.a)),
+            "b_repeats": int(not step_of(part.b)),
             **stored,
         }
 
     def tiles_of(self, part: GemmProblem) -> int:
         """Tiles of all problems of a part, rounded up to whole clusters."""
-        return self._tiles(part.m, part.n, part.problems)
+        return self.count_tiles(part.m, part.n, part.problems)
 
-    def _tiles(self, m: int, n: int, count: int) -> int:
+    def count_tiles(self, m: int, n: int, count: int) -> int:
         rows = operands.cover(m, self.m * self.cluster) * self.cluster
         return rows * operands.cover(n, self.n) * count
 

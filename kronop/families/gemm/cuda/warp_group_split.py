@@ -30,7 +30,10 @@ _THREADS, _RESIDENT, _TILE = 256, 8, 32
 _LINE, _APART = 4, 256
 # Bytes of planes; above, the problems of a batch are split and multiplied part by part.
 _MOST_BYTES = 2**29
-_NUMBERS = ("lines", "depth", "pitch", "problems", "line", "along", "batch")
+_NUMBERS = (
+    *("lines", "depth", "pitch", "problems", "plane", "planes"),
+    *("line", "along", "batch"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +44,7 @@ class SplitProblem:
         matrix: the operand, with its lines as rows.
         lines, depth: its extents.
         problems: how many matrices there are.
+        plane, apart: distances of a matrix's planes, and of the first planes of matrices.
     """
 
     matrix: Strided
@@ -48,13 +52,14 @@ class SplitProblem:
     depth: int
     problems: int
     address: int
+    plane: int
+    apart: int
 
     @property
     def planes(self) -> Strided:
         """The planes of the first matrix; the batch stride leads to those of the next one."""
-        pitch = _pitch(self.depth)
-        batch = tuple(PLANES * self.lines * pitch if step else 0 for step in self.matrix.batch)
-        return Strided(pointer=self.address, strides=(pitch, 1), batch=batch)
+        batch = tuple(self.apart if step else 0 for step in self.matrix.batch)
+        return Strided(pointer=self.address, strides=(pitch_of(self.depth), 1), batch=batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +91,9 @@ class GemmSplit(InWorkspace):
             "from": item.pointer,
             "to": p.address,
             **members(p, "lines depth problems"),
-            "pitch": _pitch(p.depth),
+            "pitch": pitch_of(p.depth),
+            "plane": p.plane,
+            "planes": p.apart,
             "line": item.row,
             "along": item.column,
             "batch": step_of(item),
@@ -149,20 +156,29 @@ def _bytes_at_once(size: GemmSize) -> int:
 
 def _bytes(lines: int, depth: int) -> int:
     """Bytes of the planes of so many lines."""
-    return PLANES * lines * _pitch(depth) * float32.bytes
+    return PLANES * lines * pitch_of(depth) * float32.bytes
 
 
 def _operands(part: GemmProblem) -> tuple[SplitProblem, SplitProblem]:
     """A and B, with lines as rows, and consecutive addresses of their planes."""
     found, place = [], part.workspace
     for matrix, lines in ((part.a, part.m), (part.b.transposed, part.n)):
-        problems = part.problems if step_of(matrix) else 1
+        problems, plane = part.problems if step_of(matrix) else 1, lines * pitch_of(part.k)
         found.append(
-            SplitProblem(matrix=matrix, lines=lines, depth=part.k, problems=problems, address=place)
+            SplitProblem(
+                matrix=matrix,
+                lines=lines,
+                depth=part.k,
+                problems=problems,
+                address=place,
+                plane=plane,
+                apart=PLANES * plane,
+            )
         )
         place += operands.round_up(_bytes(lines, part.k) * problems, _APART)
     return found[0], found[1]
 
 
-def _pitch(depth: int) -> int:
+def pitch_of(depth: int) -> int:
+    """Elements from a line of planes to the next one."""
     return operands.round_up(depth, _LINE)

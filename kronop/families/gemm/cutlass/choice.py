@@ -7,56 +7,19 @@ from collections.abc import Iterator
 
 from kronop.descriptions.math_instruction import MathOperation, OpClass
 from kronop.descriptions.tile import TileDescription
+from kronop.emit.cuda.cutlass import tiles
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.plan import Step
 from kronop.families.gemm.cutlass.design import CutlassGemm
 from kronop.families.gemm.cutlass.hopper.design import CutlassHopper
 from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.floors import product_step
-from kronop.frozen import dataclass
 from kronop.target import Target
 
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Rows, columns and bytes along K of a tile (on ordinary cores: elements), warps, stages."""
-
-    m: int
-    n: int
-    depth: int
-    warps: tuple[int, int, int]
-    stages: int
-
-
-# The best ones for large products by CUTLASS's own profiler; the last ones are for small products.
-_TENSOR = (
-    Shape(128, 256, 64, (2, 4, 1), 3),
-    Shape(256, 128, 64, (4, 2, 1), 3),
-    Shape(128, 128, 64, (2, 2, 1), 4),
-    Shape(128, 128, 128, (2, 2, 1), 3),
-    Shape(128, 64, 64, (2, 2, 1), 4),
-    Shape(64, 128, 64, (2, 2, 1), 4),
-    Shape(64, 64, 64, (2, 2, 1), 5),
-)
-_DOUBLE = (
-    Shape(128, 128, 128, (4, 2, 1), 3),
-    Shape(64, 128, 128, (2, 4, 1), 3),
-    Shape(64, 64, 128, (2, 2, 1), 4),
-    Shape(32, 32, 128, (2, 2, 1), 4),
-)
-_SIMT = (
-    Shape(128, 128, 8, (4, 2, 1), 4),
-    Shape(64, 128, 8, (2, 2, 1), 4),
-    Shape(128, 64, 8, (2, 2, 1), 4),
-)
-# Warps that a user's tile may leave open; of equally fast ones, the first is chosen.
-_WARPS = ((2, 2, 1), (4, 2, 1), (2, 4, 1), (4, 4, 1), (2, 1, 1), (1, 2, 1), (1, 1, 1))
-_STAGES = (4, 3, 2)
-# The same for CUTLASS 3.x, with stages; of equally fast ones, the first is chosen.
+# Warps and stages of CUTLASS 3.x that a user's tile may leave open; of equally fast ones, the first
+# is chosen.
 _GROUPS, _GROUP_STAGES = ((8, 1, 1), (4, 1, 1)), range(8, 1, -1)
-_SIMT_VECTOR, _DOUBLE_BYTES = 1, 8
-# Elements that a thread stores to a panel, and bytes of the widest access.
-_PANEL_STORE, _WIDEST_ACCESS = 8, 16
+_SIMT_VECTOR = 1
 
 
 def designs(what: GemmDescription, target: Target) -> Iterator[CutlassGemm | CutlassHopper]:
@@ -71,7 +34,7 @@ def designs(what: GemmDescription, target: Target) -> Iterator[CutlassGemm | Cut
     yield from _hopper_designs(what)
     if what.tile is not None and what.tile.has_schedules:
         return
-    for shape in _shapes(what):
+    for shape in tiles.shapes(what.math, what.A.element, what.tile):
         yield _design(what, shape)
 
 
@@ -113,29 +76,17 @@ def _hopper_design(
     )
 
 
-def _shapes(what: GemmDescription) -> tuple[Shape, ...]:
-    if what.tile is not None:
-        m, n, k = what.tile.threadblock_shape
-        depth = k if _is_simt(what) else k * what.A.element.bytes
-        every = itertools.product(
-            what.tile.warp_counts_among(_WARPS), what.tile.stages_among(_STAGES)
-        )
-        return tuple(Shape(m, n, depth, warps, stages) for warps, stages in every)
-    if _is_simt(what):
-        return _SIMT
-    return _DOUBLE if what.A.element.bytes == _DOUBLE_BYTES else _TENSOR
-
-
 def _is_simt(what: GemmDescription) -> bool:
     return what.math.opcode_class is OpClass.Simt
 
 
-def _design(what: GemmDescription, shape: Shape) -> CutlassGemm:
+def _design(what: GemmDescription, shape: tiles.Shape) -> CutlassGemm:
     simt = _is_simt(what)
     # Ordinary cores access single elements, whatever alignment is promised.
+    stored = tiles.stored_at_once(what.Y, what.epilogue, panels=what.interleaved)
     alignments = [
         _SIMT_VECTOR if simt else promised
-        for promised in (what.A.alignment, what.B.alignment, _stored_at_once(what))
+        for promised in (what.A.alignment, what.B.alignment, stored)
     ]
     return CutlassGemm(
         math=what.math,
@@ -157,15 +108,6 @@ def _design(what: GemmDescription, shape: Shape) -> CutlassGemm:
         stages=shape.stages,
         swizzle=what.swizzling_functor,
     )
-
-
-def _stored_at_once(what: GemmDescription) -> int:
-    """Elements of a store: in panels, those of a thread, as far as C's alignment allows."""
-    if not what.interleaved:
-        return what.epilogue.epilogue_vector_length
-    promised = what.Y.alignment * what.Y.element.bytes
-    enough = min(_PANEL_STORE * what.Y.element.bytes, _WIDEST_ACCESS)
-    return _PANEL_STORE if promised >= enough else what.Y.alignment
 
 
 def step(what: GemmDescription, target: Target, design: CutlassGemm | CutlassHopper) -> Step:

@@ -6,12 +6,13 @@
 #pragma once
 
 #include "kronop/cutlass_epilogues.cuh"
+#include "kronop/cutlass_interleaved_columns.cuh"
+#include "kronop/cutlass_place.cuh"
+#include "kronop/cutlass_slices.cuh"
 
 #include <cutlass/gemm/threadblock/default_mma.h>
 
 #include "cutlass_parameters.cuh"
-#include "cutlass_slices.cuh"
-#include "interleaved_columns.cuh"
 
 namespace kronop {
 namespace cutlass_kernels {
@@ -99,23 +100,6 @@ struct Slices<Step, true> {
   KRONOP_INLINE static void store(const Any&...) {}
 };
 
-// The tile of a block: bands of kSwizzle tiles along N, whose tiles are ordered along N first.
-struct Place {
-  int row, column, index;  // `index` is that of a problem of the batch, or of a slice.
-
-  template <class Step, class Parameters>
-  KRONOP_INLINE static Place of_block(const Parameters& p) {
-    const int rows = int((p.m + Step::kTileM - 1) / Step::kTileM),
-              columns = int((p.n + Step::kTileN - 1) / Step::kTileN);
-    const long long each = (long long)rows * columns;
-    const long long within = blockIdx.x % each, of_band = (long long)rows * Step::kSwizzle;
-    const int band = int(within / of_band), inside = int(within % of_band);
-    const int left = columns - band * Step::kSwizzle,
-              width = left < Step::kSwizzle ? left : Step::kSwizzle;
-    return {inside / width, band * Step::kSwizzle + inside % width, int(blockIdx.x / each)};
-  }
-};
-
 // The offset of a problem of the batch from the first.
 KRONOP_INLINE long long distance_to(int problem, const long long (&extents)[kBatchDims],
                                     const long long (&strides)[kBatchDims]) {
@@ -190,7 +174,9 @@ KRONOP_INLINE void cutlass_gemm(const Parameters& p) {
     add_slices<Decisions>(p);
     return;
   }
-  const Place place = Place::of_block<Step>(p);
+  const int rows = int((p.m + Step::kTileM - 1) / Step::kTileM),
+            columns = int((p.n + Step::kTileN - 1) / Step::kTileN);
+  const Place place = Place::of_block<Step::kSwizzle>(rows, columns);
   if (threadIdx.x == 0) room.prepared.compute(p, place.index);
   __syncthreads();
   const Prepared<Step>& known = room.prepared;
@@ -202,7 +188,8 @@ KRONOP_INLINE void cutlass_gemm(const Parameters& p) {
   const int thread = threadIdx.x, warp = cutlass::canonical_warp_idx_sync(),
             lane = threadIdx.x % 32;
   typename Mma::IteratorA a(known.of_a, known.a, {m, first + depth}, thread, {row, first});
-  typename Mma::IteratorB b(known.of_b, known.b, {first + depth, n}, thread, {first, column});
+  const cutlass::MatrixCoord extent_b(first + depth, n), start_b(first, column);
+  typename Mma::IteratorB b(known.of_b, known.b, extent_b, thread, start_b);
   typename Mma::FragmentC sums;
   sums.clear();
   {

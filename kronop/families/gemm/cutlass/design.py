@@ -5,7 +5,7 @@ from __future__ import annotations
 from kronop.artifacts import Launch, Status
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cutlass import words
-from kronop.emit.cuda.cutlass.design import OPTIONS
+from kronop.emit.cuda.cutlass.design import OPTIONS, SECONDS_OF_LAUNCH, CutlassDesign
 from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.design import Instantiation, package_folder
 from kronop.families.gemm.cutlass import checks, launching
@@ -14,13 +14,7 @@ from kronop.families.gemm.cutlass.tile import CutlassTile
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
-from kronop.machine import H200, MEASURED
 from kronop.target import Target
-
-# The fraction of the rate of warp-level MMAs, of those in float64, and of ordinary cores that these
-# kernels reach. NOTE: on an H200 they reached 0.46 of torch's products of float16.
-_OF_WARPS, _OF_DOUBLES, _OF_ORDINARY = 0.826, 0.5, 0.5
-_SECONDS_OF_LAUNCH = 5e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +29,7 @@ class CutlassGemm(CutlassTile):
 
     def seconds(self, size: GemmSize, target: Target) -> float:
         """Modelled time of a problem of that size."""
-        return seconds_of_tiles(self, size, target, self._rate) + _SECONDS_OF_LAUNCH
-
-    @property
-    def _rate(self) -> float:
-        """Multiply-adds of an H200's multiprocessor in a cycle, used for all GPUs: scaled to
-        theirs, candidates for GeForce cards would be ranked in another order, which was not
-        measured."""
-        size, card = self.source.bytes, H200.gpu
-        if self.is_simt:
-            return _OF_ORDINARY * (card.float64 if size == 8 else card.float32)
-        return (_OF_DOUBLES if size == 8 else _OF_WARPS) * MEASURED.warp_products[size]
+        return seconds_of_tiles(self, size, target, self.rate) + SECONDS_OF_LAUNCH
 
     def instantiation(self, target: Target) -> Instantiation:
         scalar = operands.scalar_kind(self.epilogue).cxx
@@ -61,46 +45,19 @@ class CutlassGemm(CutlassTile):
         )
 
     def _types(self) -> tuple[tuple[str, str], ...]:
-        sums, element = self.math.element_accumulator, words.ELEMENTS[self.source]
         left, right = self.kernel_layouts
         return (
-            ("ElementA", element),
-            ("ElementB", element),
-            ("ElementOutput", words.ELEMENTS[self.output]),
-            ("ElementAccumulator", words.ELEMENTS[sums]),
+            *self.element_types,
             ("LayoutA", words.LAYOUTS[left]),
             ("LayoutB", words.LAYOUTS[right]),
             ("LayoutC", words.LAYOUTS[self.result_layout]),
-            ("OperatorClass", words.CLASSES[self.math.opcode_class]),
-            ("Operator", words.operator_of(self.math)),
-            ("Output", self.output.cxx),
-            ("Accumulator", sums.cxx),
-            ("Sum", self.math.added_in.cxx),
         )
 
     def _constants(self) -> tuple[tuple[str, int | bool], ...]:
-        (m, n, k), warps = self.tile, self.warps
-        left, right = self.kernel_alignments
-        shape = self.math.instruction_shape
         return (
-            ("kThreads", self.threads),
-            ("kBlocks", 1),
-            ("kTileM", m),
-            ("kTileN", n),
-            ("kTileK", k),
-            ("kWarpM", m // warps[0]),
-            ("kWarpN", n // warps[1]),
-            ("kWarpK", k // warps[2]),
-            ("kInstructionM", shape[0]),
-            ("kInstructionN", shape[1]),
-            ("kInstructionK", shape[2]),
-            ("kStages", self.stages),
-            ("kAlignmentA", left),
-            ("kAlignmentB", right),
-            ("kAlignmentC", self.alignment_c),
+            *self.tile_constants,
             ("kInterleave", self.panel),
             ("kSwizzle", self.swizzle.width),
-            ("kSharedBytes", self.shared_bytes),
         )
 
     def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
@@ -117,7 +74,7 @@ class CutlassGemm(CutlassTile):
 
 
 def seconds_of_tiles(
-    tile: CutlassTile | HopperTile, size: GemmSize, target: Target, rate: float
+    tile: CutlassDesign | HopperTile, size: GemmSize, target: Target, rate: float
 ) -> float:
     """Modelled time of a kernel whose multiprocessors do `rate` multiply-adds in a cycle."""
     tiles = operands.cover(size.m, tile.tile_m) * operands.cover(size.n, tile.tile_n)

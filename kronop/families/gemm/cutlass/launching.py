@@ -15,6 +15,7 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.strided import NOTHING, Strided, padded
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.cutlass import launching as shared
 from kronop.emit.design import members
 from kronop.errors import ArgumentError
 from kronop.families.gemm.cutlass.tile import CutlassTile
@@ -23,12 +24,8 @@ from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# Elements to which rows of sums are aligned; blocks that add up sums, for each multiprocessor; the
-# largest extent, since coordinates are 32-bit integers.
-_LINE, _ADDING, _MOST_EXTENT = 16, 8, 2**31 - 1
-# Products of int8 in a sum. NOTE: CUTLASS's instructions saturate sums, while all others wrap
-# around; sums of so few products, each of at most 2^14, cannot reach the bounds of int32.
-_MOST_WRAPPED = 2**17 - 1
+# The largest extent, since coordinates are 32-bit integers.
+_MOST_EXTENT = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +40,7 @@ def workspace_bytes(design: CutlassTile, size: GemmSize) -> int:
     """Bytes for the sums of slices, whether or not the product is transposed."""
     cut = _cut(design, size.k, size.slices)
     m, n = (size.n, size.m) if design.swapped else (size.m, size.n)
-    return _partial_bytes(design, m, n, cut)
+    return shared.bytes_of_sums(design.math.element_accumulator, cut.slices, m, n)
 
 
 def launches(design: CutlassTile, problem: GemmProblem, target: Target) -> tuple[Launch, ...]:
@@ -57,8 +54,7 @@ def launches(design: CutlassTile, problem: GemmProblem, target: Target) -> tuple
     operands.check_blocks(blocks)
     found = [operands.make_launch(design, blocks, values)]
     if cut.slices > 1:
-        results = operands.cover(problem.m * problem.n, design.threads)
-        adding = min(results, _ADDING * target.cores)
+        adding = shared.adding_blocks(design, problem.m, problem.n, target)
         found.append(operands.make_launch(design, adding, {**values, "adds_up": 1}))
     return tuple(found)
 
@@ -72,14 +68,16 @@ def _cut(design: CutlassTile, k: int, slices: int) -> Cut:
     return Cut(slices=operands.cover(tiles, each), depth=each * design.tile_k)
 
 
-def _partial_bytes(design: CutlassTile, m: int, n: int, cut: Cut) -> int:
-    row = operands.round_up(n, _LINE) * design.math.element_accumulator.bytes
-    return cut.slices * m * row if cut.slices > 1 else 0
-
-
 def _values(design: CutlassTile, problem: GemmProblem, cut: Cut) -> dict[str, Any]:
     left, right = design.kernel_layouts
-    source, scalars = _source(design, problem, cut)
+    source, scalars = shared.source_of(
+        design,
+        problem.z,
+        problem.bias,
+        problem.scalars,
+        sliced=cut.slices > 1,
+        by_rows=design.layout_c is Layout.RowMajor,
+    )
     bias, names = problem.bias or NOTHING, design.operand_names
     of_source = "bias" if source is problem.bias else "C"
     result = design.result_layout
@@ -96,7 +94,7 @@ def _values(design: CutlassTile, problem: GemmProblem, cut: Cut) -> dict[str, An
         "ld_b": _leading(names[1], problem.b, right, (problem.k, columns)),
         "ld_source": _leading(of_source, source, result, (rows, columns)),
         "ld_result": _leading("D", problem.y, result, (rows, columns)),
-        "ld_partial": operands.round_up(columns, _LINE),
+        "ld_partial": shared.leading_of_sums(columns),
         "batch": padded(problem.batch, 1),
         "bias_row": bias.row,
         "bias_column": bias.column,
@@ -104,33 +102,6 @@ def _values(design: CutlassTile, problem: GemmProblem, cut: Cut) -> dict[str, An
         "adds_up": 0,
         "scalars": scalars,
     }
-
-
-def _source(
-    design: CutlassTile, problem: GemmProblem, cut: Cut
-) -> tuple[Strided, tuple[float, ...]]:
-    """The operands that epilogues read besides sums, and the scalars.
-
-    CUTLASS's epilogues read one matrix, so that a bias replaces the source, with a `beta` of 1.
-    Where sums of slices are added up, both are possible.
-    """
-    bias, z = problem.bias, problem.z
-    if bias is None or cut.slices > 1:
-        return z or NOTHING, problem.scalars
-    width = design.alignment_c * design.output.bytes
-    if design.layout_c is not Layout.RowMajor or z is not None or bias.pointer % width:
-        raise ArgumentError(
-            "bias",
-            expected="none beside C, a row-major result, and an address that is a multiple of"
-            f" {width} bytes, of a kernel of CUTLASS",
-            got=f"C {'given' if z else 'not given'}, {design.layout_c.name} results, address"
-            f" {bias.pointer:#x}",
-            hint="add it to each row of C"
-            if design.interleaved
-            else "describe the operation without a tile, whose kernels take any bias",
-        )
-    alpha, _, *more = problem.scalars
-    return bias, (alpha, 1, *more)
 
 
 def _leading(name: str, item: Strided, layout: AnyLayout, extents: tuple[int, int]) -> int:
@@ -177,7 +148,7 @@ def _check_extents(design: CutlassTile, problem: GemmProblem) -> None:
     """Refuses extents along contiguous memory that are no multiples of the vectors that CUTLASS's
     kernels access."""
     m, n, k = problem.m, problem.n, problem.k
-    most_k = _MOST_WRAPPED if design.source is int8 else _MOST_EXTENT
+    most_k = shared.MOST_WRAPPED if design.source is int8 else _MOST_EXTENT
     for name, extent, most in zip(
         design.index_names, (m, n, k), (_MOST_EXTENT, _MOST_EXTENT, most_k), strict=True
     ):

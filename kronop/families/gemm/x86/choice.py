@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import int8
+from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
 from kronop.emit.choice import cheapest_plans
 from kronop.emit.plan import Plan, Step
 from kronop.emit.x86 import amx, planning
@@ -32,7 +35,22 @@ _MOST_ROWS, _MOST_COLUMNS = 768, 1024
 KEPT = 0.8
 
 
-def supports(description: GemmDescription, target: Target) -> Status:
+class Described(Protocol):
+    """What a product's design depends on, in descriptions of several families."""
+
+    @property
+    def math(self) -> MathInstruction: ...
+    @property
+    def tile(self) -> TileDescription | None: ...
+    @property
+    def A(self) -> TensorDescription: ...
+    @property
+    def Y(self) -> TensorDescription: ...
+    @property
+    def epilogue(self) -> Epilogue: ...
+
+
+def supports(description: Described, target: Target) -> Status:
     """Whether vectors or AMX tiles can do the math and the user's tile."""
     math = description.math
     if amx.asks_for_tiles(math, target):  # The rules for the user's tile are those of vectors.
@@ -69,9 +87,7 @@ def plans(
     )
 
 
-def designs_of(
-    what: GemmDescription, target: Target, *, gathered: bool = False
-) -> Iterator[HostGemm]:
+def designs_of(what: Described, target: Target, *, gathered: bool = False) -> Iterator[HostGemm]:
     """The candidates; those for operands that are `gathered` serve families of their own."""
     if amx.asks_for_tiles(what.math, target):
         extent = 2 * amx.TILE
@@ -87,7 +103,7 @@ def designs_of(
 
 
 def _common(
-    what: GemmDescription,
+    what: Described,
     target: Target,
     rows: int,
     columns: int,

@@ -12,6 +12,7 @@ from kronop.frozen import dataclass
 _LEAST_SLICE = 1024  # The fewest elements of k of a slice.
 # The most scratch memory of a thread in bytes.
 _MOST_SCRATCH = 1 << 26
+_ORDER_BYTES = 8  # Of the number of a row.
 # Numbers of items along an extent that are tried: the least number plus, or times, these.
 _MORE, _TIMES = range(4), (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
@@ -69,7 +70,8 @@ class Cut:
 
     Attributes:
         items: work items, which threads process.
-        staged: bytes at the end of a thread's scratch memory for lines that are gathered.
+        staged: bytes at the end of a thread's scratch memory for the order of an item's rows, and
+            for lines that are gathered; 0 for operands that are strided.
         workspace_bytes: scratch memory of all threads.
     """
 
@@ -130,13 +132,14 @@ def _laid_out(
     slices: int,
     threads: int,
 ) -> Cut:
-    """A thread's scratch memory: packed rows, packed columns, sums and gathered lines, one after the
-    other."""
+    """A thread's scratch memory: packed rows, packed columns, sums, gathered lines."""
     high = min(blocking.block_rows, rows)
     packed_columns = planning.aligned(high * depth * blocking.packed_bytes)
     sums = packed_columns + planning.aligned(columns * depth * blocking.packed_bytes)
     kept = rows * columns * blocking.sum_bytes if part > depth else 0
     staged = planning.aligned(blocking.staged_bytes * depth)
+    if staged:
+        staged += planning.aligned(rows * _ORDER_BYTES)
     scratch = sums + planning.aligned(kept) + staged
     items = problems * slices * -(-m // rows) * -(-n // columns)
     threads = min(threads, items)

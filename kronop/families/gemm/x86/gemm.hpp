@@ -60,20 +60,30 @@ class StridedFeed {
  public:
   using Packed = typename Step::Packed;
 
+  // Whether parts of a slab may be skipped.
+  static constexpr bool kSkips = false;
+
   StridedFeed(const Parameters& parameters, char*) : p_(parameters) {}
 
-  // Moves on to another problem of the batch.
-  void enter(const Place& place) {
+  // Moves on to an item, whose rows are `rows` from m on.
+  void enter(const Place& place, index_t m, index_t) {
+    m_ = m;
     a_ = static_cast<const Input*>(p_.a) + place.offset(p_.a_batch);
     b_ = static_cast<const Input*>(p_.b) + place.offset(p_.b_batch);
   }
   // The operand B of the problem: problems that have the same one share its packed columns.
   const void* b() const { return b_; }
+  // The row that is the i-th one of the item.
+  index_t row(index_t i) const { return m_ + i; }
 
-  // Panels of `count` rows from m on, or columns from n on, of `depth` elements from k on.
-  KRONOP_INLINE void rows(Packed* to, index_t m, index_t k, index_t count, index_t depth) const {
-    Step::pack_rows(to, a_ + m * p_.a_row + k * p_.a_column, p_.a_row, p_.a_column, count, depth);
+  // Packs a panel of a block: `count` rows, from the i-th one of the item on, of `depth` elements
+  // from k on.
+  KRONOP_INLINE void rows(Packed* to, index_t i, index_t, index_t k, index_t count,
+                          index_t depth) const {
+    Step::pack_rows(to, a_ + row(i) * p_.a_row + k * p_.a_column, p_.a_row, p_.a_column, count,
+                    depth);
   }
+  // The same of columns from n on.
   KRONOP_INLINE void columns(Packed* to, index_t n, index_t k, index_t count, index_t depth) const {
     Step::pack_columns(to, b_ + n * p_.b_column + k * p_.b_row, p_.b_column, p_.b_row, count,
                        depth);
@@ -84,6 +94,7 @@ class StridedFeed {
 
   const Parameters& p_;
   const Input *a_ = nullptr, *b_ = nullptr;
+  index_t m_ = 0;
 };
 
 // The sums of a slice in row m.
@@ -91,12 +102,6 @@ template <class Sum, class Parameters>
 Sum* partial_sums(const Parameters& p, index_t problem, index_t slice, index_t m) {
   char* first = static_cast<char*>(p.workspace) + p.partial;
   return reinterpret_cast<Sum*>(first) + ((problem * p.slices + slice) * p.m + m) * p.pitch;
-}
-
-// The scratch memory of a share.
-template <class Parameters>
-char* scratch_of(const Parameters& p, index_t share) {
-  return static_cast<char*>(p.workspace) + share * p.scratch_bytes;
 }
 
 // Computes items, one after the other, from what Feed packs.
@@ -112,7 +117,7 @@ class Worker {
 
   void run(const Item& item) {
     const Place place(item.problem, p_.batch);
-    feed_.enter(place);
+    feed_.enter(place, item.m, item.rows);
     results_.enter(item.problem, place);
     const index_t first = item.slice * p_.slice, end = lesser(p_.k, first + p_.slice);
     index_t k = first;
@@ -149,8 +154,9 @@ class Worker {
   // The rows of a block from i on, for a slab; `joins`: it is not the first one of the item.
   void block(const Item& item, index_t i, index_t k, index_t depth, bool joins, bool is_last) {
     const index_t end = lesser(item.rows, i + Step::kBlockRows), length = padded(depth);
-    for (index_t row = i; row < end; row += Step::kRows)
-      feed_.rows(rows_ + (row - i) * length, item.m + row, k, end - row, depth);
+    for (index_t row = i; row < end; row += Step::kRows) {
+      feed_.rows(rows_ + (row - i) * length, row, (row - i) / Step::kRows, k, end - row, depth);
+    }
     const index_t panels = parts(item.columns, Step::kPanel);
     alignas(64) Sum own[kTile];
     for (index_t j = 0; j < panels; ++j) {
@@ -158,9 +164,27 @@ class Worker {
       for (index_t row = i; row < end; row += Step::kRows) {
         // With a single slab, sums need no memory beyond their tile.
         Sum* sums = joins || !is_last ? sums_ + (row / Step::kRows * panels + j) * kTile : own;
-        multiply<Step::kRows>(end - row, rows_ + (row - i) * length, columns, length, sums, joins);
+        multiply_panels(end - row, (row - i) / Step::kRows, columns, length, sums, joins);
         if (is_last) finish(item, row, lesser(end - row, Step::kRows), j * Step::kPanel, sums);
       }
+    }
+  }
+
+  // A tile of a panel of the block's rows, of which `rows` exist.
+  KRONOP_INLINE void multiply_panels(index_t rows, index_t panel, const Packed* columns,
+                                     index_t length, Sum* sums, bool joins) const {
+    const Packed* from = rows_ + panel * Step::kRows * length;
+    if constexpr (Feed::kSkips) {
+      const Spans& live = feed_.live(panel);
+      for (int i = 0; i < live.count; ++i, joins = true) {
+        const index_t begin = live.begin[i], some = live.end[i] - begin;
+        multiply<Step::kRows>(rows, from + begin * Step::kRows, columns + begin * Step::kPanel,
+                              some, sums, joins);
+      }
+      // Sums of nothing are 0.
+      if (!joins) multiply<Step::kRows>(rows, from, columns, 0, sums, false);
+    } else {
+      multiply<Step::kRows>(rows, from, columns, length, sums, joins);
     }
   }
 
@@ -175,14 +199,16 @@ class Worker {
   }
 
   void finish(const Item& item, index_t i, index_t rows, index_t j, const Sum* sums) const {
-    const index_t m = item.m + i, n = item.n + j, columns = lesser(item.columns - j, Step::kPanel);
+    const index_t n = item.n + j, columns = lesser(item.columns - j, Step::kPanel);
     if (p_.slices > 1) {
-      Sum* to = partial_sums<Sum>(p_, item.problem, item.slice, m) + n;
+      Sum* to = partial_sums<Sum>(p_, item.problem, item.slice, 0) + n;
       for (index_t r = 0; r < rows; ++r) {
-        __builtin_memcpy(to + r * p_.pitch, sums + r * Step::kPanel, columns * sizeof(Sum));
+        __builtin_memcpy(to + feed_.row(i + r) * p_.pitch, sums + r * Step::kPanel,
+                         columns * sizeof(Sum));
       }
     } else {
-      for (index_t r = 0; r < rows; ++r) results_.row(sums + r * Step::kPanel, m + r, n, columns);
+      for (index_t r = 0; r < rows; ++r)
+        results_.row(sums + r * Step::kPanel, feed_.row(i + r), n, columns);
     }
   }
 
@@ -215,14 +241,12 @@ void add_slices(const Parameters& p, index_t problem, index_t m) {
   }
 }
 
-// Computes a problem; a worker's feed is made from `operands` and the end of its scratch memory.
-template <class Step, class Feed, class Operands, class Parameters>
-int run_fed(const Operands& operands, const Parameters& p, bool alone) {
+// Computes a problem; make(scratch) is a worker.
+template <class Step, class Parameters, class Make>
+int run_workers(const Parameters& p, bool alone, const Make& make) {
   const Items<Parameters> items{p};
   share_out(items.count(), p.threads, alone, [&](index_t share, index_t first, index_t end) {
-    char* scratch = scratch_of(p, share);
-    const Feed feed(operands, scratch + p.scratch_bytes);
-    Worker<Step, Feed, Parameters> worker(p, feed, scratch);
+    auto worker = make(static_cast<char*>(p.workspace) + share * p.scratch_bytes);
     for (index_t index = first; index < end; ++index) worker.run(items.at(index));
   });
   if (p.slices > 1) {
@@ -239,6 +263,14 @@ int run_fed(const Operands& operands, const Parameters& p, bool alone) {
     join_parts<VisitorResults<Step, Parameters>>(p, items.problems(), alone);
   }
   return 0;
+}
+
+// The same by what Feed packs, which is made from `operands` and the end of a share's scratch.
+template <class Step, class Feed, class Operands, class Parameters>
+int run_fed(const Operands& operands, const Parameters& p, bool alone) {
+  return run_workers<Step>(p, alone, [&](char* scratch) {
+    return Worker<Step, Feed, Parameters>(p, Feed(operands, scratch + p.scratch_bytes), scratch);
+  });
 }
 
 template <class Step, class Parameters>

@@ -44,9 +44,10 @@ struct GemmVisitorParameters {
 };
 
 // An index as a number of three digits, the last one fastest: how many values each has, and what
-// one more of it adds to an element's offset and to its coordinates u and v.
+// one more of it adds to an element's offset and to its coordinates u and v. If `pixel` is not 0,
+// `pixel` more of the last digit also add 1 to v, and are one column of pixels further.
 struct Digits {
-  index_t extents[3], steps[3], u[3], v[3];
+  index_t extents[3], steps[3], u[3], v[3], pixel;
 };
 
 // A matrix whose element is at the sum of the steps of all digits of its row and column, plus u /
@@ -58,7 +59,8 @@ struct Gathering {
 };
 
 // The same with gathered operands: strides of rows and columns of A and B are not used. At the end
-// of a thread's scratch memory are `staged` bytes for lines that are gathered.
+// of a thread's scratch memory are `staged` bytes for the order of an item's rows, and for lines
+// that are gathered.
 template <class Plain>
 struct GatheredParameters {
   Plain plain;

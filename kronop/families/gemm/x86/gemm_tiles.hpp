@@ -17,6 +17,7 @@ struct TileStep : Decided {
   static constexpr int kTile = packed::kTile, kLine = packed::kLineBytes / int(sizeof(Packed));
   static constexpr int kRows = 2 * kTile, kPanel = 2 * kTile, kLeastRows = kTile;
   static constexpr index_t kUnit = kLine;
+  static constexpr bool kInOrder = false;
   static constexpr packed::Cut kWhole{kTile, kTile};
 
   struct State {

@@ -14,6 +14,8 @@ struct VectorStep : Decided {
   static constexpr int kPanel = Decided::kWidth * Decided::kVectors;
   // Elements of k that are multiplied at once: packed operands are padded to a multiple.
   static constexpr index_t kUnit = 1;
+  // Whether packed panels have one unit after the other.
+  static constexpr bool kInOrder = true;
   // State of a thread while it multiplies.
   struct State {};
 

@@ -100,6 +100,19 @@ KRONOP_INLINE void store_box(const void* from, const TensorMap& map, const BoxPl
   KRONOP_OF_AXES(KRONOP_STORE);
 #undef KRONOP_STORE
 }
+// The same, of pixels.
+template <int kAxes>
+KRONOP_INLINE void store_pixels(const void* from, const TensorMap& map,
+                                const BoxPlace<kAxes>& place) {
+#define KRONOP_STORE(axes, coordinates, offsets)                                   \
+  asm volatile("cp.async.bulk.tensor." #axes                                       \
+               "d.global.shared::cta.im2col_no_offs.bulk_group [%5, {" coordinates \
+               "}], [%6];" ::KRONOP_PLACE,                                         \
+               "l"(&map), "r"(in_shared(from))                                     \
+               : "memory")
+  KRONOP_OF_AXES(KRONOP_STORE);
+#undef KRONOP_STORE
+}
 #undef KRONOP_PLACE
 #undef KRONOP_OF_AXES
 KRONOP_INLINE void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }

@@ -46,8 +46,8 @@ class VisitorResults {
       offsets_[i] = place.offset(p_.visited_batch + i * kBatchDims);
   }
 
-  // The results of row m in the `columns` columns from n on, at most kPanel. The rows of a work
-  // item are processed from top to bottom.
+  // The results of row m in the `columns` columns from n on, at most kPanel. The first row
+  // of a work item is processed first.
   void row(const typename Step::Accumulator* sums, index_t m, index_t n, index_t columns) const {
     Run run;
     for_each_type(typename Epilogue::Operands{}, [&]<class Element>(int i) {

@@ -1,7 +1,8 @@
-// The second launch of a split-K product: it adds up the slices' sums to results.
+// The second launch of a kernel of CUTLASS 2.x with split-K: it adds up the slices' sums to
+// results.
 #pragma once
 
-#include "kronop/cutlass_functors.cuh"
+#include "cutlass_functors.cuh"
 
 namespace kronop {
 namespace cutlass_kernels {

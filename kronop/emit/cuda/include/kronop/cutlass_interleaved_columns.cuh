@@ -1,7 +1,7 @@
 // The order in which main loops of interleaved products read the columns of B.
 #pragma once
 
-#include "kronop/numeric.cuh"
+#include "numeric.cuh"
 
 namespace kronop {
 namespace cutlass_kernels {
@@ -17,20 +17,26 @@ namespace cutlass_kernels {
 // In memory a column has 32 bytes, and a panel of columns is aligned to 1024 bytes.
 template <class Iterator>
 struct InOrderOfSums : Iterator {
-  using Access = typename Iterator::AccessType;
-  using Place = typename Iterator::TensorCoord;
+  using Element = typename Iterator::Element;
 
-  KRONOP_INLINE InOrderOfSums(const typename Iterator::Params& params,
-                              typename Iterator::Pointer start, Place extent, int thread,
-                              Place first)
-      : Iterator(params, start, extent, thread, first), start_(low_bits(start)) {}
+  // Of matrix products: parameters, B, and what else the iterator takes.
+  template <class... Rest>
+  KRONOP_INLINE InOrderOfSums(const typename Iterator::Params& params, Element* start,
+                              const Rest&... rest)
+      : Iterator(params, start, rest...), start_(low_bits(start)) {}
+  // Of convolutions: with the size of the problem before B.
+  template <class Size, class... Rest>
+  KRONOP_INLINE InOrderOfSums(const typename Iterator::Params& params, const Size& size,
+                              Element* start, const Rest&... rest)
+      : Iterator(params, size, start, rest...), start_(low_bits(start)) {}
 
-  KRONOP_INLINE Access* get() const {
-    Access* const place = Iterator::get();
+  KRONOP_INLINE auto get() const {
+    auto* const place = Iterator::get();
     const unsigned column = (low_bits(place) - start_) / 32;
     const int thread = column / 2 % 4, instruction = column / 8 % 4;
-    return reinterpret_cast<Access*>(reinterpret_cast<char*>(place) +
-                                     32 * 6 * (thread - instruction));
+    using Access = decltype(place);
+    return reinterpret_cast<Access>(reinterpret_cast<unsigned long long>(place) +
+                                    32 * 6 * (thread - instruction));
   }
 
  private:

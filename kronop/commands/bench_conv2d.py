@@ -1,0 +1,133 @@
+"""Convolutions and their gradients, against torch's and their floors."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+import re
+
+from kronop.bench import conv2d, report, run
+from kronop.bench.duration import Pace
+from kronop.bench.gemm import EPILOGUES
+from kronop.bench.protocol import clock_for
+from kronop.bench.timing import Setting
+from kronop.errors import ArgumentError
+from kronop.families.conv2d.geometry import Geometry
+from kronop.families.conv2d.size import Conv2dSize
+from kronop.families.conv2d.vocabulary import Operator
+
+_DTYPES = {
+    "cuda": ["float16", "bfloat16", "float32", "float64"],
+    "cpu": ["float32"],
+}
+_BATCH = {"cuda": 64, "cpu": 4}
+_LAYER = re.compile(
+    r"([1-9]\d*)x([1-9]\d*)x([1-9]\d*)/([1-9]\d*)x([1-9]\d*)x([1-9]\d*)(?:/([1-9]\d*)(?:/([1-9]\d*))?)?"
+)
+
+_PACES = {"cpu": Pace(2.5, 2e9), "cuda": Pace(1.5, 7e11)}
+EXAMPLES = {
+    "bench conv2d --shapes 28x28x64/64x3x3 --batch 1": "one layer on this CPU, in seconds",
+    "bench conv2d --kind fprop --activation relu": "ResNet-50's layers, with bias and relu",
+    "bench conv2d --device cuda --dtype float16 --json h200.jsonl": "on a GPU",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--dtype", nargs="+", choices=[*_DTYPES["cuda"], "int8"])
+    add(
+        "--shapes",
+        nargs="+",
+        metavar="SHAPE",
+        help="images / filters / stride / groups, as 56x56x64/128x3x3/2 for H x W x C, K x R x S,"
+        " padded by half a filter (default ResNet-50's layers)",
+    )
+    add("--batch", type=int, help="images (default 64 on a GPU, 4 on a CPU)")
+    add(
+        "--kind",
+        nargs="+",
+        choices=[item.name for item in Operator],
+        default=[item.name for item in Operator],
+        help="what is computed (default all)",
+    )
+    add(
+        "--activation",
+        nargs="+",
+        choices=EPILOGUES,
+        default=["none"],
+        help="of fprop: none, bias, or an activation behind a bias (default none)",
+    )
+    add("--repeats", type=int, default=15, help="rounds of timing (default 15)")
+    add("--json", metavar="FILE", help="write a line of JSON for each case")
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Prints a line for each case as soon as it is measured and checked.
+
+    Raises:
+        ArgumentError: options are invalid.
+        DeviceError: some cases failed; the table says why.
+    """
+    run.check(options, options.json)
+    cases = _cases(options)
+    work = [2 * size.products for size, *_ in cases]
+    torch_for = "bench conv2d, which compares with torch's convolutions"
+    arrays = run.prepare(options, work, _PACES, torch_for)
+    setting = Setting(arrays=arrays, clock=clock_for(options.device), repeats=options.repeats)
+    machine = report.machine_of(arrays)
+    print(report.machine_text(machine))
+    run.write_line(options.json, {"machine": machine}, "w")
+    trials: list[run.Trial[conv2d.Result]] = [
+        (
+            f"{size.told()} {kind.name} {dtype} {epilogue}",
+            functools.partial(conv2d.run, size, kind, dtype, epilogue, setting),
+        )
+        for size, kind, dtype, epilogue in cases
+    ]
+    run.check_all_ran(run.measure(trials, conv2d.TABLE, options.json))
+
+
+def _cases(options: argparse.Namespace) -> list[tuple[Conv2dSize, Operator, str, str]]:
+    """Sizes, kinds, types and epilogues; gradients have none, and integers no activations."""
+    batch = options.batch if options.batch is not None else _BATCH[options.device]
+    sizes = [size_of(text, batch) for text in options.shapes or conv2d.distinct_layers()]
+    kinds = [Operator[name] for name in dict.fromkeys(options.kind)]
+    types = dict.fromkeys(options.dtype or _DTYPES[options.device])
+    every = itertools.product(sizes, kinds, types, dict.fromkeys(options.activation))
+    found = [case for case in every if _has(*case[1:])]
+    if not found:
+        raise ArgumentError(
+            "--activation",
+            expected="none for gradients and int8",
+            got=" ".join(options.activation),
+            hint="epilogues are those of fprop, in floating point",
+        )
+    return found
+
+
+def _has(kind: Operator, dtype: str, epilogue: str) -> bool:
+    if dtype == "int8":
+        return kind is Operator.fprop and epilogue == "none"
+    return kind is Operator.fprop or epilogue == "none"
+
+
+def size_of(text: str, batch: int) -> Conv2dSize:
+    """The size of a layer, for so many images.
+
+    Raises:
+        ArgumentError: it is not written so, or does not fit.
+    """
+    found = _LAYER.fullmatch(text)
+    if not found or batch < 1:
+        raise ArgumentError(
+            "--shapes and --batch",
+            expected="H x W x C / K x R x S / stride / groups, of at least one image",
+            got=f"{text} and {batch}",
+            hint="for example 56x56x64/128x3x3/2",
+        )
+    h, w, c, k, r, s, stride, groups = (int(item or 1) for item in found.groups())
+    geometry = Geometry.of(stride, (r // 2, s // 2), 1, groups)
+    return geometry.size((batch, c, h, w), (k, c // groups, r, s))

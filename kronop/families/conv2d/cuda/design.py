@@ -1,0 +1,79 @@
+"""Convolutions as matrix products of blocks and warps, whose operands are gathered."""
+
+from __future__ import annotations
+
+import math
+
+from kronop.artifacts import Launch, Status
+from kronop.descriptions.epilogue import Epilogue
+from kronop.emit.cuda.machine import memory_rate
+from kronop.emit.design import Wrapping
+from kronop.families.conv2d.description import Conv2dProblem
+from kronop.families.conv2d.size import Conv2dSize, shapes_of
+from kronop.families.conv2d.vocabulary import Operator
+from kronop.families.gemm.cuda.blocks import GemmBlocks
+from kronop.families.gemm.cuda.gather import Access
+from kronop.families.gemm.size import GemmSize
+from kronop.frozen import dataclass
+from kronop.machine import MEASURED
+from kronop.target import Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conv2dBlocks(Wrapping):
+    """The kernel of `wrapped`, which gathers the operands of a convolution.
+
+    Attributes:
+        kind: what is computed.
+    """
+
+    kind: Operator
+    wrapped: GemmBlocks
+
+    def __str__(self) -> str:
+        return str(self.wrapped)
+
+    @property
+    def epilogue(self) -> Epilogue:
+        return self.wrapped.epilogue
+
+    def status(self, target: Target) -> Status:
+        return self.wrapped.status(target)
+
+    def workspace(self, size: Conv2dSize, target: Target, threads: int) -> int:
+        return self.wrapped.workspace(self._product(size), target, threads)
+
+    def seconds(self, size: Conv2dSize, target: Target) -> float:
+        """Modelled time; infinite for sizes that it does not serve."""
+        if not self.serves(size):
+            return math.inf
+        of = self.wrapped
+        types = (of.source, of.source, of.output)
+        moved = sum(
+            math.prod(shapes_of(size)[name]) * item.bytes
+            for name, item in zip(self.kind.tensors, types, strict=True)
+        )
+        memory = moved / memory_rate(target) + MEASURED.launch
+        return max(of.seconds(self._product(size), target), memory)
+
+    def serves(self, size: Conv2dSize) -> bool:
+        """Whether all contiguous elements of the promised number are of one group, and A's are
+        spaced only if the kernel knows."""
+        of = self.wrapped
+        unit = (size.stride_h, size.stride_w) == (1, 1)
+        spaced = self.kind is Operator.dgrad and not unit
+        extents = contiguous(self.kind, size)
+        whole = not (extents[0] % of.vector_a or extents[1] % of.vector_b)
+        return whole and (of.access_a is Access.Spaced or not spaced)
+
+    def launches(self, problem: Conv2dProblem, target: Target) -> tuple[Launch, ...]:
+        assert self.serves(problem.size)
+        return self.wrapped.launches(problem.product, target)
+
+    def _product(self, size: Conv2dSize) -> GemmSize:
+        return size.product(self.kind.extents(size))
+
+
+def contiguous(kind: Operator, size: Conv2dSize) -> tuple[int, int]:
+    """Neighbours in memory of A and of B that belong to one group."""
+    return (size.channels if kind is Operator.fprop else size.filters), size.channels

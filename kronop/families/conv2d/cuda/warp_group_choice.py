@@ -1,0 +1,129 @@
+"""Convolutions by warp groups: the candidate tiles, and their steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kronop.artifacts import Status
+from kronop.descriptions.datatype import ColumnMajor, RowMajor
+from kronop.descriptions.epilogue import LinearCombination
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.visitor import VisitorEpilogue
+from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
+from kronop.emit.plan import Step
+from kronop.families.conv2d.cuda.warp_group_design import PHASES, Conv2dWarpGroup
+from kronop.families.conv2d.cuda.warp_group_slices import Conv2dAddSlices, Conv2dSlices
+from kronop.families.conv2d.cuda.warp_group_split import Conv2dSplit
+from kronop.families.conv2d.description import Conv2dDescription
+from kronop.families.conv2d.floors import convolution_step
+from kronop.families.conv2d.vocabulary import Operator, StrideSupport
+from kronop.families.gemm.cuda import warp_group_choice
+from kronop.families.gemm.cuda.warp_group_split import GemmSplit
+from kronop.families.gemm.description import GemmDescription
+from kronop.target import Target
+
+AnyConv2d = Conv2dWarpGroup | Conv2dSlices | Conv2dSplit
+# Further tiles (rows, columns, whether teams alternate) of 16-bit types: convolutions have many
+# rows, and often few channels.
+_TILES = ((256, 128, False), (256, 64, False), (128, 64, True))
+
+
+def status(what: Conv2dDescription, target: Target) -> Status:
+    """Whether warp groups can read the described tensors."""
+    if what.interleaved:
+        return Status.reject("warp groups read tensors whose channels are the last axis")
+    found = warp_group_choice.status(_product(what), target)
+    if not found:
+        return found
+    return Status.first_of(_reasons(what))
+
+
+def _reasons(what: Conv2dDescription) -> Iterator[str]:
+    splits = warp_group_choice.splits(what.math)
+    # Split filters are also transposed.
+    kinds = (Operator.fprop, Operator.dgrad) if splits else (Operator.fprop,)
+    if what.conv_kind not in kinds and what.A.element.bytes != 2:
+        yield (
+            f"warp groups read {what.A.element.name} contiguous along the sums alone, which those"
+            f" of a {what.conv_kind.name} are not"
+        )
+
+
+def designs(what: Conv2dDescription, target: Target) -> Iterator[AnyConv2d]:
+    """The designs for a description by warp groups, if there are any. Which of them serve a size is
+    known of the size alone: see their `status_of`."""
+    if not status(what, target):
+        return
+    tree = isinstance(what.epilogue, VisitorEpilogue)
+    strided = (
+        what.conv_kind is Operator.dgrad
+        and what.stride_support is not StrideSupport.Unity
+        and not tree
+    )
+    product = _product(what)
+    for item in warp_group_choice.products_of(product, target, _TILES):
+        if what.conv_kind is Operator.wgrad and item.cluster > 1:
+            continue  # Pixels are not copied to several blocks.
+        design = Conv2dWarpGroup(
+            kind=what.conv_kind,
+            wrapped=item,
+            members=PHASES if strided else 1,
+            filled=False,
+        )
+        yield Conv2dSplit(split=GemmSplit(), product=design) if item.split else design
+    if what.conv_kind is Operator.wgrad and not tree:
+        yield from _sliced(what, target)
+
+
+def _sliced(what: Conv2dDescription, target: Target) -> Iterator[Conv2dSlices]:
+    sums = what.math.element_accumulator
+    adding = Conv2dAddSlices(sums=sums, output=what.Y.element, epilogue=what.epilogue)
+    raw = replace(
+        _product(what),
+        Y=TensorDescription(sums),
+        epilogue=LinearCombination(sums, 1, sums, sums),
+    )
+    for item in warp_group_choice.products_of(raw, target, _TILES):
+        if item.cluster == 1:
+            product = Conv2dWarpGroup(kind=what.conv_kind, wrapped=item, members=1, filled=True)
+            yield Conv2dSlices(product=product, adding=adding)
+
+
+def _product(what: Conv2dDescription) -> GemmDescription:
+    """The product as which warp groups compute it: A is contiguous along the sums but in wgrad, B
+    in fprop alone."""
+    turned_a = what.conv_kind is Operator.wgrad
+    turned_b = what.conv_kind is not Operator.fprop
+    return GemmDescription(
+        math=what.math,
+        tile=what.tile,
+        A=replace(what.A, layout=ColumnMajor if turned_a else RowMajor),
+        B=replace(what.B, layout=RowMajor if turned_b else ColumnMajor),
+        Y=replace(what.Y, layout=RowMajor),
+        epilogue=what.epilogue,
+        visitor=isinstance(what.epilogue, VisitorEpilogue),
+    )
+
+
+def steps(what: Conv2dDescription, target: Target, found: AnyConv2d) -> tuple[Step, ...]:
+    """The steps of a plan: the product, after what splits its operands, or before what adds up its
+    slices, if it has some."""
+    product = found.product
+    kinds = f"{what.conv_kind.name}_{what.A.element.short}_{what.epilogue.name}"
+    made = convolution_step(
+        f"conv2d_warp_group_{kinds}_{product.wrapped.sizes}_{target.arch}",
+        what,
+        product,
+        multiplied=product.wrapped.multiplied,
+        products=PRODUCTS_OF_SPLIT if product.wrapped.split else 1,
+    )
+    at = found.designs.index(product)
+    before, after = found.designs[:at], found.designs[at + 1 :]
+    name = f"conv2d_add_slices_{what.Y.element.short}_{what.epilogue.name}_{target.arch}"
+    note = "float32 as two TF32 numbers each"
+    return (
+        *(Step(entry=f"gemm_split_{target.arch}", design=item, note=note) for item in before),
+        made,
+        *(Step(entry=name, design=item, note="adds up slices of sums") for item in after),
+    )

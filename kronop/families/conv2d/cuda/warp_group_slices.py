@@ -1,0 +1,187 @@
+"""Gradients of filters by warp groups, whose sums are cut into slices: conv2d_add_slices.cuh."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import replace
+from typing import Any
+
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.strided import NOTHING, Strided
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import memory_rate
+from kronop.emit.design import Design, Instantiation, Pipeline, Runnable, package_folder
+from kronop.families.conv2d.cuda.warp_group_design import PIXELS, Conv2dWarpGroup
+from kronop.families.conv2d.description import Conv2dProblem
+from kronop.families.conv2d.size import Conv2dSize
+from kronop.families.gemm.cuda.warp_group_problem import step_of
+from kronop.families.gemm.cuda.warp_group_stored import scalars_of
+from kronop.frozen import dataclass
+from kronop.machine import MEASURED
+from kronop.target import Target
+
+_THREADS, _RESIDENT, _RUN = 256, 8, 4
+# Slices have some slabs at least, and all of them so many bytes at most.
+_LEAST_SLABS, _MOST_SLICES, _MOST_BYTES = 4, 256, 2**29
+_NUMBERS = (
+    *("slices", "groups", "m", "n", "channels", "filled", "pitch"),
+    *("y_row", "y_column", "y_batch", "z_row", "z_column", "z_batch"),
+    *("bias_column", "bias_batch", "whole"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlicesProblem:
+    """A convolution, and how many slices of its sums are in the workspace."""
+
+    problem: Conv2dProblem
+    slices: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conv2dAddSlices(Design):
+    """A kernel that adds up slices, and makes them results.
+
+    Attributes:
+        sums, output: types of the slices and of the results.
+    """
+
+    threads = _THREADS
+    shared_bytes = 0
+
+    sums: DataType
+    output: DataType
+    epilogue: Epilogue
+
+    def __str__(self) -> str:
+        return "the sums of slices"
+
+    @property
+    def signature(self) -> KernelSignature:
+        return KernelSignature(
+            "Conv2dAddSlicesParameters",
+            (
+                *(Field(name, Scalar.POINTER) for name in ("sums", "y", "z", "bias")),
+                *(Field(name, Scalar.INT64) for name in _NUMBERS),
+                Field(
+                    "scalars",
+                    operands.scalar_kind(self.epilogue),
+                    len(self.epilogue.scalar_names),
+                ),
+            ),
+        )
+
+    def instantiation(self, target: Target) -> Instantiation:
+        return Instantiation(
+            header="conv2d_add_slices.cuh",
+            parameters=f"kronop::Conv2dAddSlicesParameters<{scalars_of(self.epilogue)}>",
+            types=(("Output", self.output.cxx), ("Accumulator", self.sums.cxx)),
+            constants=(("kThreads", _THREADS), ("kBlocks", _RESIDENT)),
+            folders=(package_folder(__package__),),
+        )
+
+    def launches(self, problem: SlicesProblem, target: Target) -> tuple[Launch, ...]:
+        own, size = problem.problem, problem.problem.size
+        y, z, bias = own.result, own.z or NOTHING, own.bias or NOTHING
+        m, n, _ = own.kind.extents(size)
+        multiples = (y.row, step_of(y), y.pointer // self.output.bytes)
+        values: dict[str, Any] = {
+            "sums": own.workspace,
+            **{name: item.pointer for name, item in (("y", y), ("z", z), ("bias", bias))},
+            "slices": problem.slices,
+            "groups": size.groups,
+            "m": m,
+            "n": n,
+            "channels": size.channels,
+            "filled": operands.round_up(size.channels, PIXELS),
+            "pitch": columns_of(size),
+            **{
+                f"{name}_{of}": step
+                for name, item in (("y", y), ("z", z))
+                for of, step in (
+                    ("row", item.row),
+                    ("column", item.column),
+                    ("batch", step_of(item)),
+                )
+            },
+            "bias_column": bias.column,
+            "bias_batch": step_of(bias),
+            "whole": int(y.column == 1 and not any(item % _RUN for item in multiples)),
+            "scalars": own.scalars,
+        }
+        blocks = operands.cover(size.groups * m * (n // _RUN), _THREADS)
+        return (operands.make_launch(self, min(blocks, _RESIDENT * target.cores), values),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conv2dSlices(Pipeline):
+    """Slices of the sums of a wgrad by warp groups, which are then added up."""
+
+    product: Conv2dWarpGroup
+    adding: Conv2dAddSlices
+
+    def __str__(self) -> str:
+        return f"slices of sums, {self.product}"
+
+    @property
+    def parts(self) -> tuple[Runnable, ...]:
+        return self.product, self.adding
+
+    def status(self, target: Target) -> Status:
+        return self.product.status(target)
+
+    def status_of(self, size: Conv2dSize) -> Status:
+        """Whether the kernels serve convolutions of a size."""
+        return self.product.status_of(size)
+
+    def seconds(self, size: Conv2dSize, target: Target) -> float:
+        """Modelled time; infinite where the kernels do not serve the size."""
+        if not self.status_of(size):
+            return math.inf
+        return _seconds(self, size, slices_of(self, size, target), target)
+
+    def workspace(self, size: Conv2dSize, target: Target, threads: int) -> int:
+        """The sums of all slices."""
+        return slices_of(self, size, target) * self.bytes_of_slice(size)
+
+    def bytes_of_slice(self, size: Conv2dSize) -> int:
+        return size.k * columns_of(size) * self.adding.sums.bytes
+
+    def launches(self, problem: Conv2dProblem, target: Target) -> tuple[Launch, ...]:
+        size, slices = problem.size, slices_of(self, problem.size, target)
+        columns = columns_of(size)
+        sums = Strided(
+            pointer=problem.workspace, strides=(columns, 1), batch=(size.filters * columns,)
+        )
+        raw = replace(problem, z=None, bias=None, scalars=(1.0, 0.0))
+        first = self.product.launches_to(raw, sums, slices, target)
+        added = self.launches_of(1, SlicesProblem(problem=problem, slices=slices), target)
+        return (*first, *added)
+
+
+def columns_of(size: Conv2dSize) -> int:
+    """Columns of a slice: channels of each tap, in whole blocks."""
+    return size.r * size.s * operands.round_up(size.channels, PIXELS)
+
+
+def _seconds(design: Conv2dSlices, size: Conv2dSize, slices: int, target: Target) -> float:
+    results = size.k * size.r * size.s * size.channels * design.adding.output.bytes
+    moved = slices * design.bytes_of_slice(size) + results
+    product = design.product.seconds_of_slices(size, slices, target)
+    return product + moved / memory_rate(target) + MEASURED.launch
+
+
+@functools.lru_cache(maxsize=1024)
+def slices_of(design: Conv2dSlices, size: Conv2dSize, target: Target) -> int:
+    """The number of slices with the least modelled time; at least as many as the size asks for."""
+    slabs = operands.cover(size.n * size.p * size.q, PIXELS)
+    most = min(
+        _MOST_SLICES,
+        slabs // _LEAST_SLABS,
+        _MOST_BYTES // max(1, design.bytes_of_slice(size)),
+    )
+    counts = range(min(size.slices, slabs), max(size.slices, most) + 1)
+    return min(counts, key=lambda count: _seconds(design, size, count, target), default=1)

@@ -1,0 +1,348 @@
+"""Convolutions by warp groups, run on the CPU from the same headers, against the reference."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kronop.descriptions.activation import gelu
+from kronop.descriptions.datatype import (
+    FLOAT8,
+    DataType,
+    RowMajor,
+    bfloat16,
+    float16,
+    float32,
+    int8,
+    result_type,
+)
+from kronop.descriptions.epilogue import Epilogue, LinearCombination, LinearCombinationGeneric
+from kronop.descriptions.strided import Strided
+from kronop.descriptions.tensor import TensorDescription
+from kronop.emit.design import Pipeline
+from kronop.emit.plan import Plan
+from kronop.families.conv2d.cuda import warp_group_choice
+from kronop.families.conv2d.cuda.warp_group_choice import AnyConv2d
+from kronop.families.conv2d.cuda.warp_group_design import Conv2dWarpGroup
+from kronop.families.conv2d.cuda.warp_group_slices import Conv2dSlices
+from kronop.families.conv2d.cuda.warp_group_split import split_problems
+from kronop.families.conv2d.description import Conv2dDescription, Conv2dProblem, convolved
+from kronop.families.conv2d.size import Conv2dSize, shapes_of
+from kronop.families.conv2d.vocabulary import Operator, StrideSupport, TensorNHWC
+from kronop.families.gemm.cuda.warp_group_split import SplitProblem, pitch_of
+from kronop.target import Target
+from tests.emulation.emulator import Emulator
+from tests.emulation.test_emulated_gemm_warp_group import math_of
+from tests.emulation.test_emulated_kernels import agree, poisoned, stored, values, wide
+from tests.emulation.test_emulated_visitor import operands_of, results_of, strided
+from tests.trees import several
+
+# Few multiprocessors: blocks take several tiles.
+_TARGET = replace(Target.parse("sm_90a"), cores=4)
+Tile = tuple[int, int, bool]
+_SHARED: Tile = (128, 128, False)
+
+
+def run(
+    folder: Path,
+    kind: Operator,
+    size: Conv2dSize,
+    *,
+    element: DataType = float16,
+    tile: Tile = _SHARED,
+    cluster: int = 1,
+    source: bool = False,
+    bias: bool = False,
+    epilogue: Epilogue | None = None,
+    slices: bool = False,
+    unity: bool = False,
+    gap: int = 0,
+    split: bool = False,
+) -> None:
+    """Runs a tile (rows, columns, whether teams take tiles in turn), and compares.
+
+    Args:
+        slices: sums are cut into slices.
+        unity: strides of 1 are promised.
+        gap: channels of the result that are left alone behind those that are written.
+        split: of three TF32 products.
+    """
+    random = np.random.default_rng(11)
+    sums = math_of(element, split).element_accumulator
+    epilogue = epilogue or LinearCombination(result_type(element), 1, sums, sums)
+    output = epilogue.element_output
+    what = _description(kind, element, epilogue, unity=unity, split=split)
+    design = next(
+        item
+        for item in warp_group_choice.designs(what, _TARGET)
+        if isinstance(item, Conv2dSlices) == slices and _is(item, tile, cluster)
+    )
+    assert design.status(_TARGET)
+    assert design.status_of(size), design.status_of(size)
+    plan = Plan(
+        target=_TARGET,
+        steps=warp_group_choice.steps(what, _TARGET, design),
+        pipeline=design if isinstance(design, Pipeline) else None,
+    )
+    emulator = Emulator(plan, folder)
+    if emulator.gathered:
+        return
+    shapes = shapes_of(size)
+    a, b = (stored(values(random, shapes[of], element), RowMajor) for of in kind.tensors[:2])
+    *lead, last = shapes[kind.tensors[2]]
+    room = poisoned((*lead, last + gap), output)
+    y = room[..., :last]
+    z = stored(values(random, y.shape, output), RowMajor) if source else None
+    added = values(random, (last,), output) if bias else None
+    scalars = epilogue.epilogue_type(2, 3 if source else 0)
+    workspace = np.full(plan.workspace_bytes(size, 1) + 256, 255, np.uint8)
+    problem = Conv2dProblem(
+        kind=kind,
+        size=size,
+        a=_strided(a),
+        b=_strided(b),
+        y=_strided(y),
+        z=None if z is None else _matrix(kind, z, size),
+        bias=None if added is None else _row(kind, added, size),
+        scalars=scalars.scalars,
+        threads=1,
+        workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
+    )
+    emulator.run(plan.launches(problem))
+    expected = what.reference(
+        wide(a),
+        wide(b),
+        None if z is None else wide(z),
+        scalars,
+        None if added is None else wide(added),
+        size,
+    )
+    print(kind, y.shape, np.abs(wide(y) - expected).max(), np.abs(expected).max())
+    agree(y, expected, output, float16 if element is float32 and not split else sums)
+    if gap and output.kind == "float":
+        assert np.isnan(wide(room[..., last:])).all()
+
+
+def _description(
+    kind: Operator,
+    element: DataType,
+    epilogue: Epilogue,
+    *,
+    unity: bool = False,
+    split: bool = False,
+) -> Conv2dDescription:
+    operand = TensorDescription(element, TensorNHWC, 16 // element.bytes)
+    return Conv2dDescription(
+        conv_kind=kind,
+        iterator_algorithm=None,
+        math=math_of(element, split),
+        tile=None,
+        A=operand,
+        B=operand,
+        Y=TensorDescription(epilogue.element_output, TensorNHWC),
+        stride_support=StrideSupport.Unity if unity else None,
+        epilogue=epilogue,
+    )
+
+
+def _is(design: AnyConv2d, tile: Tile, cluster: int) -> bool:
+    product = design if isinstance(design, Conv2dWarpGroup) else design.product
+    own = product.wrapped
+    return (own.m, own.n, own.alternate) == tile and own.cluster == cluster
+
+
+def _strided(array: Any) -> Strided:
+    return Strided(
+        pointer=array.ctypes.data, strides=tuple(item // array.itemsize for item in array.strides)
+    )
+
+
+def _matrix(kind: Operator, array: Any, size: Conv2dSize) -> Strided:
+    """A matrix like the result, with the stride between groups."""
+    row = array.shape[-1] if kind is not Operator.wgrad else math.prod(array.shape[1:])
+    each = {
+        Operator.fprop: size.filters,
+        Operator.dgrad: size.channels,
+        Operator.wgrad: size.filters * row,
+    }[kind]
+    return Strided(pointer=array.ctypes.data, strides=(row, 1), batch=(each,))
+
+
+def _row(kind: Operator, array: Any, size: Conv2dSize) -> Strided:
+    each = size.filters if kind is Operator.fprop else size.channels
+    return Strided(pointer=array.ctypes.data, strides=(0, 1), batch=(each,))
+
+
+# Every kind of geometry: (N, H, W, C, K, R, S) and the rest by name.
+_SIZES = (
+    Conv2dSize(2, 9, 7, 64, 72, 3, 3, pad_h=1, pad_w=1),
+    Conv2dSize(3, 8, 9, 40, 16, 3, 2, pad_h=2, pad_w=0, stride_h=2, stride_w=3),
+    Conv2dSize(2, 11, 10, 72, 8, 3, 3, pad_h=1, pad_w=2, dilation_h=2, dilation_w=3, flipped=True),
+    Conv2dSize(2, 10, 11, 16, 136, 2, 3, pad_h=1, stride_h=2, dilation_w=2, flipped=True),
+    Conv2dSize(5, 9, 9, 72, 64, 1, 1, stride_h=2, stride_w=2),
+    Conv2dSize(1, 7, 8, 8, 8, 3, 3, p=9, q=5, pad_h=1, pad_w=1, dilation_h=2, stride_w=2),
+)
+
+
+@pytest.mark.parametrize("kind", Operator)
+def test_geometries(folder: Path, kind: Operator) -> None:
+    for index, size in enumerate(_SIZES):
+        source, bias = index % 2 == 0, index % 3 == 0 and kind is not Operator.wgrad
+        slices = kind is Operator.wgrad
+        run(folder, kind, size, source=source, bias=bias, slices=slices)
+
+
+@pytest.mark.parametrize("tile", [(256, 64, False), (128, 64, True), (256, 128, False)])
+@pytest.mark.parametrize("kind", Operator)
+def test_tiles_of_convolutions(folder: Path, kind: Operator, tile: Tile) -> None:
+    slices = kind is Operator.wgrad
+    run(folder, kind, _SIZES[0], element=bfloat16, tile=tile, slices=slices)
+
+
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.dgrad])
+def test_clusters(folder: Path, kind: Operator) -> None:
+    for size in _SIZES[:2]:
+        run(folder, kind, size, tile=(128, 256, False), cluster=2, bias=True)
+
+
+@pytest.mark.parametrize("kind", Operator)
+def test_groups(folder: Path, kind: Operator) -> None:
+    size = Conv2dSize(2, 6, 5, 128, 192, 3, 2, pad_h=1, stride_w=2, groups=2)
+    size = size if kind is not Operator.dgrad else replace(size, k=256)
+    for slices in (False, True) if kind is Operator.wgrad else (False,):
+        bias = kind is not Operator.wgrad
+        run(folder, kind, size, source=True, bias=bias, slices=slices)
+
+
+def test_strides_of_1_and_results_with_gaps(folder: Path) -> None:
+    run(folder, Operator.dgrad, _SIZES[0], unity=True, source=True, gap=1)
+    run(folder, Operator.dgrad, _SIZES[1], source=True, gap=3)
+    run(folder, Operator.fprop, replace(_SIZES[0], k=31), gap=2, bias=True)
+
+
+@pytest.mark.parametrize("element", [float32, int8, *FLOAT8])
+def test_other_types(folder: Path, element: DataType) -> None:
+    run(folder, Operator.fprop, replace(_SIZES[0], c=176), element=element, bias=True)
+
+
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.dgrad])
+def test_three_products(folder: Path, kind: Operator) -> None:
+    for size in (*_SIZES, Conv2dSize(1, 9, 8, 3, 5, 3, 3)):
+        run(folder, kind, size, element=float32, split=True, bias=True, cluster=2)
+    size = Conv2dSize(2, 6, 5, 64, 64, 3, 2, pad_h=1, stride_w=2, groups=2)
+    run(folder, kind, size, element=float32, split=True, source=True)
+
+
+def test_split_operands_with_gaps(folder: Path) -> None:
+    """Problems that split, of lines that do not follow each other."""
+    random = np.random.default_rng(2)
+    room = random.standard_normal((3, 5, 8, 7), np.float32)
+    for part in (room, room[:, :4], room[:, :, :6], room[:2, 1:4, 2:6, :5], room[:1, :, :1]):
+        found = np.zeros((2, *part.shape[:3], pitch_of(part.shape[3])), np.float32)
+        for item in split_problems(_strided(part), part.shape, found.ctypes.data):
+            assert item.depth == part.shape[3]
+            _copy(item)
+        np.testing.assert_array_equal(found[0, ..., : part.shape[3]], part)
+        np.testing.assert_array_equal(found[1, ..., : part.shape[3]], part)
+
+
+def _copy(item: SplitProblem) -> None:
+    """What the kernel does, but the same in both planes."""
+    shape = (item.problems, item.lines, item.depth)
+
+    def at(pointer: int, steps: tuple[int, ...]) -> Any:
+        own = (ctypes.c_float * 1).from_address(pointer)
+        strides = tuple(4 * step for step in steps)
+        return np.lib.stride_tricks.as_strided(np.ctypeslib.as_array(own), shape, strides)
+
+    batch, steps = item.matrix.batch[-1], item.matrix.strides
+    for plane in range(2):
+        to = item.address + 4 * plane * item.plane
+        at(to, (item.apart, pitch_of(item.depth), 1))[...] = at(
+            item.matrix.pointer, (batch, *steps)
+        )
+
+
+def test_an_activation(folder: Path) -> None:
+    epilogue = LinearCombinationGeneric(gelu(float32), float16, 1, float32, float32)
+    for kind in Operator:
+        slices = kind is Operator.wgrad
+        run(folder, kind, _SIZES[0], epilogue=epilogue, slices=slices)
+
+
+def test_sums_of_one_piece(folder: Path) -> None:
+    for tile in (_SHARED, (64, 256, True)):
+        run(folder, Operator.wgrad, _SIZES[0], tile=tile, source=True)
+    run(folder, Operator.wgrad, replace(_SIZES[0], slices=3), slices=True)
+
+
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.dgrad])
+def test_visitor_trees(folder: Path, kind: Operator) -> None:
+    """With reductions."""
+    size, random = _SIZES[0], np.random.default_rng(5)
+    epilogue = several(float16, 1, float32, float32)
+    what = _description(kind, float16, epilogue, unity=True)
+    design = next(it for it in warp_group_choice.designs(what, _TARGET) if _is(it, _SHARED, 1))
+    assert isinstance(design, Conv2dWarpGroup)
+    plan = Plan(target=_TARGET, steps=warp_group_choice.steps(what, _TARGET, design))
+    emulator = Emulator(plan, folder)
+    if emulator.gathered:
+        return
+    shapes = shapes_of(size)
+    a, b = (stored(values(random, shapes[of], float16), RowMajor) for of in kind.tensors[:2])
+    m, n, _ = kind.extents(size)
+    given = operands_of(epilogue, random, (m, n))
+    results = results_of(epilogue, (m, n), RowMajor)
+    tree = epilogue.tree
+    tensors = [_visited(item.kind, given[item.name]) for item in tree.tensors]
+    written = [_visited(item.kind, results[item.name]) for item in tree.results]
+    workspace = np.full(plan.workspace_bytes(size, 1) + 256, 255, np.uint8)
+    shape = shapes[kind.tensors[2]]
+    problem = Conv2dProblem(
+        kind=kind,
+        size=size,
+        a=_strided(a),
+        b=_strided(b),
+        y=_strided(results[tree.results[0].name].reshape(shape)),
+        z=None,
+        bias=None,
+        visited=(*tensors, *written[1:]),
+        scalars=tuple(given[name] for name in tree.scalars),
+        threads=1,
+        workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
+    )
+    emulator.run(plan.launches(problem))
+    sums = convolved(kind, wide(a), wide(b), size).reshape(m, n)
+    inputs = {name: item if np.ndim(item) == 0 else wide(item) for name, item in given.items()}
+    expected = epilogue.evaluate(sums, inputs)
+    for item in tree.results:
+        agree(results[item.name], expected[item.name], epilogue.element_of(item), float32)
+
+
+def _visited(kind: str, array: Any) -> Strided:
+    """A tensor, a row or a column of one group."""
+    found = strided(kind, array, ())
+    return replace(found, batch=(0,))
+
+
+def test_what_copies_of_pixels_do_not_reach() -> None:
+    epilogue = LinearCombination(float16, 1, float32, float32)
+    what = _description(Operator.fprop, float16, epilogue)
+    design = next(warp_group_choice.designs(what, _TARGET))
+    assert isinstance(design, Conv2dWarpGroup)
+    size = Conv2dSize(1, 300, 300, 64, 64, 3, 3)
+    for changed, why in (
+        (replace(size, c=60), "C = 60"),
+        (replace(size, stride_h=9), "stride of 9"),
+        (replace(size, pad_w=130), "beyond the end along W"),
+        (replace(size, dilation_h=130, p=180), "260 behind"),
+        (replace(size, groups=2, c=80), "next group"),
+    ):
+        assert why in design.status_of(changed).reason
+        assert design.seconds(changed, _TARGET) == math.inf

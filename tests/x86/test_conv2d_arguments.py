@@ -1,0 +1,331 @@
+"""What convolutions take, give back and refuse, on a CPU."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kronop
+from kronop.families.conv2d.description import convolved
+from kronop.families.conv2d.size import Conv2dSize, shapes_of
+from kronop.families.conv2d.vocabulary import Operator
+from tests import support
+from tests.trees import several
+
+F32 = kronop.float32
+_NHWC = kronop.TensorDescription(F32, kronop.TensorNHWC)
+_LINEAR = support.linear(F32)
+_UNITY = kronop.conv.StrideSupport.Unity
+_SIZE = Conv2dSize(2, 5, 6, 4, 8, 3, 3, pad_h=1, pad_w=1)
+# What is unusual; all of it with the kernels of `_SIZE`.
+_EDGES = {
+    "no images": Conv2dSize(0, 5, 6, 4, 8, 3, 3),
+    "one pixel": Conv2dSize(2, 1, 1, 4, 8, 1, 1),
+    "a filter as large as an image": Conv2dSize(2, 3, 4, 4, 8, 3, 4),
+    "padding beyond a filter": Conv2dSize(1, 3, 4, 4, 8, 2, 2, pad_h=5, pad_w=3),
+    "dilation beyond an image": Conv2dSize(
+        1, 3, 4, 4, 8, 2, 3, pad_h=3, pad_w=7, dilation_h=5, dilation_w=6
+    ),
+    "results of padding alone": Conv2dSize(1, 1, 1, 4, 8, 1, 1, pad_h=2, pad_w=2, stride_h=3),
+    "no channels": Conv2dSize(2, 5, 6, 0, 8, 3, 3),
+    "no filters": Conv2dSize(2, 5, 6, 4, 0, 3, 3),
+    "no results": Conv2dSize(2, 2, 6, 4, 8, 3, 3),
+}
+
+
+@functools.cache
+def _operation(kind: Operator, epilogue: Any = _LINEAR, strides: Any = None) -> Any:
+    return kronop.Conv2dOperation(kind, None, "x86", None, _NHWC, _NHWC, _NHWC, strides, epilogue)
+
+
+def _drawn(*shape: int, seed: int = 0) -> Any:
+    """Small whole numbers, whose sums are exact."""
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(np.float32)
+
+
+def _operands(kind: Operator, size: Conv2dSize = _SIZE) -> list[Any]:
+    """A, B and C, channels last."""
+    shapes = shapes_of(size)
+    return [_drawn(*shapes[name], seed=seed) for seed, name in enumerate(kind.tensors)]
+
+
+def _sums(kind: Operator, a: Any, b: Any, size: Conv2dSize = _SIZE) -> Any:
+    return convolved(kind, a.astype(np.float64), b.astype(np.float64), size)
+
+
+def _run(kind: Operator, *given: Any, **named: Any) -> Any:
+    operation = _operation(kind)
+    arguments = kronop.Conv2dArguments(operation, *given, **named)
+    operation.run(arguments)
+    arguments.sync()
+    return arguments
+
+
+def _last(*shape: int, seed: int = 0) -> Any:
+    """An array (N, C, H, W) whose channels are last in memory."""
+    n, c, h, w = shape
+    return _drawn(n, h, w, c, seed=seed).transpose(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize("kind", Operator)
+def test_edges(kind: Operator) -> None:
+    for told, size in _EDGES.items():
+        a, b, _ = _operands(kind, size)
+        found = _run(kind, size, a, b).D
+        np.testing.assert_array_equal(found, _sums(kind, a, b, size), err_msg=told)
+
+
+@pytest.mark.parametrize("kind", Operator)
+def test_sources(kind: Operator) -> None:
+    """C may be D, flat, or what broadcasts; a D may have gaps."""
+    a, b, c = _operands(kind)
+    sums, output_op = _sums(kind, a, b), _operation(kind).epilogue_type(2.0, 3.0)
+    for source in (c, c.ravel(), c[0, 0, 0], c[:, :1, :1, :1], c[:1, :1, :1, :1].ravel()):
+        found = _run(kind, _SIZE, a, b, source, None, output_op)
+        broadcast = source.reshape(c.shape) if source.size == c.size else source
+        np.testing.assert_array_equal(found.D, 2 * sums + 3 * broadcast)
+        assert found.bias is (source.ndim == 1 and source.size != c.size)
+    d = c.ravel().copy()
+    _run(kind, _SIZE, a.ravel(), b.ravel(), d, d, output_op)
+    np.testing.assert_array_equal(d.reshape(c.shape), 2 * sums + 3 * c)
+    gaps = np.full((*c.shape[:3], 2 * c.shape[3]), 7, np.float32)
+    _run(kind, _SIZE, a, b, D=gaps[..., ::2])
+    np.testing.assert_array_equal(gaps[..., ::2], sums)
+    assert (gaps[..., 1::2] == 7).all()
+
+
+def test_problem_sizes_are_in_the_words_of_cutlass() -> None:
+    a, b, _ = _operands(Operator.fprop)
+    problem = _run(Operator.fprop, _SIZE, a, b).problem_size
+    assert isinstance(problem, kronop.conv.Conv2dProblemSize)
+    assert (problem.N, problem.P, problem.Q, problem.K, problem.pad_h) == (2, 5, 6, 8, 1)
+    assert problem.mode is kronop.conv.Mode.cross_correlation
+    assert kronop.conv.implicit_gemm_tensor_c_size(Operator.fprop, problem) == 2 * 5 * 6 * 8
+    with pytest.raises(AttributeError):
+        problem.missing  # noqa: B018
+
+
+def test_fewer_results_by_cutlass_than_by_torch() -> None:
+    """Where a filter is dilated, CUTLASS's formula has fewer results."""
+    four, two = kronop.Tensor4DCoord, kronop.MatrixCoord
+    problem = kronop.conv.Conv2dProblemSize(
+        four(1, 9, 9, 4), four(8, 3, 3, 4), four(0, 0, 0, 0), two(1, 1), two(2, 2)
+    )
+    torchs = Conv2dSize(1, 9, 9, 4, 8, 3, 3, dilation_h=2, dilation_w=2)
+    assert (problem.P, problem.Q, torchs.p, torchs.q) == (4, 4, 5, 5)
+    a, b, _ = _operands(Operator.fprop, torchs)
+    few, all_ = (_run(Operator.fprop, size, a, b).D for size in (problem, torchs))
+    np.testing.assert_array_equal(few, all_[:, :4, :4])
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"A": _drawn(2, 4, 5, 6)}, r"shape of A: expected \(2, 5, 6, 4\), got \(2, 4, 5, 6\)"),
+        ({"A": _drawn(239)}, r"shape of A: expected \(2, 5, 6, 4\), got \(239,\)"),
+        ({"B": _drawn(8, 3, 4, 4)}, r"shape of B: expected \(8, 3, 3, 4\)"),
+        (
+            {"B": _drawn(8, 3, 3, 4).astype(np.float64)},
+            "element type of B: expected kronop.float32",
+        ),
+        ({"C": _drawn(7)}, "shape of C"),
+        ({"C": None}, "C: expected a tensor, because beta is 1"),
+        ({"D": _drawn(2, 5, 5, 8)}, r"shape of D: expected \(2, 5, 6, 8\)"),
+        ({"bias": _drawn(7)}, r"shape of bias: expected \(8,\), got \(7,\)"),
+        ({"bias": np.zeros(8)}, "element type of bias: expected kronop.float32, the type of D"),
+        ({"problem_size": None, "A": _drawn(240)}, "shape of A: expected four dimensions"),
+        ({"problem_size": (2, 5, 6, 4)}, "problem_size: expected a kronop.conv.Conv2dProblemSize"),
+        ({"split_k_slices": 0}, "split_k_slices: expected one of .* a positive integer"),
+        ({"split_k_mode": "Serial"}, "split_k_mode"),
+    ],
+)
+def test_arguments_that_are_refused(
+    changed: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _compile_nothing(monkeypatch)
+    operation = _operation(Operator.fprop)
+    a, b, c = _operands(Operator.fprop)
+    given = {"problem_size": _SIZE, "A": a, "B": b, "C": c, "D": np.empty_like(c)}
+    output_op = operation.epilogue_type(1.0, 1.0)
+    with pytest.raises(kronop.KronopError, match=told) as caught:
+        kronop.Conv2dArguments(operation, **{**given, "output_op": output_op, **changed})
+    assert "; " in str(caught.value)
+
+
+def test_kinds_that_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    _compile_nothing(monkeypatch)
+    a, b, c = _operands(Operator.wgrad)
+    with pytest.raises(kronop.ArgumentError, match="bias of wgrad"):
+        kronop.Conv2dArguments(_operation(Operator.wgrad), _SIZE, a, b, bias=c[0, 0, 0])
+    a, b, _ = _operands(Operator.dgrad)
+    with pytest.raises(kronop.ArgumentError, match="D and A: expected separate memory"):
+        kronop.Conv2dArguments(_operation(Operator.dgrad), _SIZE, a, b, D=a.ravel()[:240])
+    strided = Conv2dSize(2, 5, 6, 4, 8, 3, 3, stride_h=2)
+    a, b, _ = _operands(Operator.fprop, strided)
+    with pytest.raises(kronop.ArgumentError, match="stride_support is Unity"):
+        kronop.Conv2dArguments(_operation(Operator.fprop, strides=_UNITY), strided, a, b)
+
+
+_CALL = {"x": _last(2, 4, 5, 6), "w": _last(8, 4, 3, 3), "padding": 1}
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"x": _drawn(2, 4, 5, 6)}, "memory of x: expected the channels last"),
+        ({"w": _drawn(8, 4, 3, 3)}, "memory of w: expected the channels last.*layout='NCHW'"),
+        ({"x": _last(2, 4, 5, 6)[0]}, r"shape of x: expected \(N, C, H, W\)"),
+        ({"w": _last(8, 4, 3, 3)[0]}, "shape of w"),
+        ({"x": [1.0]}, "x: expected a tensor"),
+        ({"w": _last(8, 3, 3, 3)}, "channels of w: expected 4 / 1"),
+        ({"w": _last(8, 4, 7, 7), "padding": 0}, "pixels along H: expected 1 to 5 of a filter"),
+        ({"dilation": 4}, "pixels along H"),
+        ({"w": _last(8, 4, 3, 3).astype(np.float64)}, "element type of w"),
+        ({"bias": np.zeros(8)}, "element type of bias"),
+        ({"bias": _drawn(7)}, "shape of bias"),
+        ({"stride": 0}, "stride: expected an integer of at least 1"),
+        ({"stride": (1, 2, 3)}, "stride: expected"),
+        ({"padding": -1}, "padding: expected an integer of at least 0"),
+        ({"padding": "full"}, "padding: expected numbers, 'same' or 'valid'"),
+        ({"padding": "same", "stride": 2}, "stride: expected 1, since padding is 'same'"),
+        ({"dilation": 1.5}, "dilation: expected"),
+        ({"groups": 3}, "channels of w"),
+        ({"groups": (1, 1)}, "groups: expected an integer of at least 1"),
+        ({"activation": "swish"}, "activation: expected"),
+        ({"layout": "CHWN"}, "layout: expected 'NHWC' or 'NCHW'"),
+        ({"out": _last(2, 8, 5, 5)}, r"shape of out: expected \(2, 8, 5, 6\)"),
+        ({"out": _drawn(2, 8, 5, 6)}, "memory of out"),
+        ({"out": _last(2, 8, 5, 6).astype(np.float64)}, "element type of out"),
+    ],
+)
+def test_calls_that_are_refused(
+    changed: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _compile_nothing(monkeypatch)
+    with pytest.raises(kronop.KronopError, match=told):
+        kronop.conv.conv2d(**{**_CALL, **changed})
+
+
+def test_gradients_that_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    _compile_nothing(monkeypatch)
+    x, w, grad = _last(2, 4, 5, 6), _last(8, 4, 3, 3), _last(2, 8, 3, 4)
+    for shape, gradient, told in (
+        ((2, 4, 5), grad, "input_size: expected four integers"),
+        ((2, 4, 5, "6"), grad, "input_size: expected four integers"),
+        ((2, 4, 5, 7), grad, r"shape of grad: expected \(2, 8, 3, 5\)"),
+        ((2, 4, 5, 6), grad.astype(np.float64), "element type of w"),
+    ):
+        with pytest.raises(kronop.KronopError, match=told):
+            kronop.conv.conv2d_input(shape, w, gradient)
+    with pytest.raises(kronop.KronopError, match="channels of w"):
+        kronop.conv.conv2d_weight(x, (8, 3, 3, 3), grad)
+
+
+def _compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("something was compiled")
+
+    monkeypatch.setattr(kronop.compiler, "compile_sources", refuse)
+
+
+def test_calls_again_with_other_tensors() -> None:
+    """The third call repeats launches that it has seen, with new tensors."""
+    for seed in range(4):
+        x, w, bias = _last(2, 4, 5, 6, seed=seed), _last(8, 4, 3, 3, seed=9), _drawn(8, seed=seed)
+        last = [item.transpose(0, 2, 3, 1) for item in (x, w)]
+        expected = np.maximum(_sums(Operator.fprop, *last) + bias, 0).transpose(0, 3, 1, 2)
+        found = kronop.conv.conv2d(x, w, bias, padding=1, activation="relu")
+        np.testing.assert_array_equal(found, expected)
+        assert found.strides[1] == found.itemsize
+        out = np.zeros_like(found)
+        assert kronop.conv.conv2d(x, w, bias, padding=1, activation="relu", out=out) is out
+        np.testing.assert_array_equal(out, expected)
+        plain = [np.ascontiguousarray(item) for item in (x, w)]
+        given = {"bias": bias, "padding": 1, "activation": "relu", "layout": "NCHW"}
+        converted = kronop.conv.conv2d(*plain, **given)
+        assert converted.flags.c_contiguous
+        np.testing.assert_array_equal(converted, expected)
+        out = np.zeros(found.shape, np.float32)
+        assert kronop.conv.conv2d(*plain, **given, out=out) is out
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_gradients_of_calls() -> None:
+    for seed in range(3):
+        x, w, grad = (
+            _last(*shape, seed=seed) for shape in ((2, 4, 5, 6), (8, 4, 3, 3), (2, 8, 5, 6))
+        )
+        last = {
+            name: item.transpose(0, 2, 3, 1) for name, item in (("x", x), ("w", w), ("grad", grad))
+        }
+        found = kronop.conv.conv2d_input(x.shape, w, grad, padding=1)
+        expected = _sums(Operator.dgrad, last["grad"], last["w"])
+        np.testing.assert_array_equal(found.transpose(0, 2, 3, 1), expected)
+        found = kronop.conv.conv2d_weight(x, w.shape, grad, padding=1)
+        expected = _sums(Operator.wgrad, last["grad"], last["x"])
+        np.testing.assert_array_equal(found.transpose(0, 2, 3, 1), expected)
+    nothing = kronop.conv.conv2d_weight(x[:0], w.shape, grad[:0], padding=1)
+    assert nothing.shape == w.shape
+    assert not nothing.any()
+
+
+def test_trees() -> None:
+    """Operands and results have the shape of D, or of the matrix that it is; or are flat."""
+    kind, epilogue = Operator.fprop, several(F32, 1, F32, F32)
+    size = Conv2dSize(2, 5, 6, 4, 8, 3, 3, pad_h=1, pad_w=1, stride_h=2, stride_w=2)
+    a, b, c = _operands(kind, size)
+    m, n = c.size // c.shape[-1], c.shape[-1]
+    given = {"alpha": 2.0, "beta": 0.5, "bias": _drawn(n, seed=5), "scale": _drawn(m, seed=6)}
+    expected = epilogue.evaluate(
+        _sums(kind, a, b, size).reshape(m, n), {**given, "c": c.reshape(m, n)}
+    )
+    for shape, column in ((c.shape, c.shape[:3]), ((m, n), (m,)), ((m * n,), (m, 1))):
+        results = {
+            "t": np.empty(shape, np.float32),
+            **{name: np.empty(m, np.float32) for name in ("row_max", "row_sum")},
+            **{name: np.empty(n, np.float32) for name in ("column_max", "column_sum")},
+        }
+        operation = _operation(kind, epilogue)
+        output_op = operation.epilogue_type(
+            **{**given, "scale": given["scale"].reshape(column)},
+            c=c.reshape(shape),
+            problem_size=[m, n],
+            **results,
+        )
+        arguments = kronop.Conv2dArguments(operation, size, a, b, output_op=output_op)
+        operation.run(arguments)
+        for name, value in {"d": arguments.D, **results}.items():
+            wanted = expected[name]
+            np.testing.assert_allclose(value.reshape(wanted.shape), wanted, rtol=1e-5, atol=1e-3)
+    in_groups = Conv2dSize(2, 5, 6, 4, 8, 3, 3, groups=2)
+    a, b, _ = _operands(kind, in_groups)
+    with pytest.raises(kronop.ArgumentError, match="axis of row_max: expected 'column', since"):
+        kronop.Conv2dArguments(operation, in_groups, a, b, output_op=output_op)
+
+
+@kronop.epilogue_visitor
+def kept(accum: Any, bias: "row", scale: "column") -> Any:  # noqa: F821, UP037
+    t = accum + bias
+    d = t * scale
+    column_sum = kronop.sum(t, axis="column")
+    return d, t, column_sum
+
+
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.dgrad])
+def test_trees_of_groups(kind: Operator) -> None:
+    epilogue = kept(F32, 1, F32, F32)
+    size = Conv2dSize(2, 5, 6, 4, 8, 3, 3, pad_w=1, groups=2)
+    a, b, c = _operands(kind, size)
+    m, n = c.size // c.shape[-1], c.shape[-1]
+    given = {"bias": _drawn(n, seed=5), "scale": _drawn(m, seed=6)}
+    expected = epilogue.evaluate(_sums(kind, a, b, size).reshape(m, n), given)
+    results = {"t": np.empty((m, n), np.float32), "column_sum": np.empty(n, np.float32)}
+    operation = _operation(kind, epilogue)
+    output_op = operation.epilogue_type(**given, **results)
+    arguments = kronop.Conv2dArguments(operation, size, a, b, output_op=output_op)
+    operation.run(arguments)
+    for name, value in {"d": arguments.D, **results}.items():
+        np.testing.assert_array_equal(value.reshape(expected[name].shape), expected[name])

@@ -41,6 +41,8 @@ _CALLS: dict[str, _Given] = {
     "matmul": ((_ROWS, _EYE, _ROWS), {"alpha": 2.0, "beta": 1.0, "bias": _ROWS[0]}),
     "matmul_visited": ((_SHIFTED, _ROWS, _EYE), {"c": _ROWS}),
     "grouped_matmul": (([_ROWS], [_EYE], [_ROWS]), {"beta": 1.0, "biases": [_ROWS[0]]}),
+    # In all layouts that functions of this name take.
+    "conv2d": ((_ROWS[:2, :1, None, None], _ROWS[:2, :1, None, None], _ROWS[0, :2]), {}),
     "interleave": ((np.ones((4, 32), np.int8), _PANELS), {}),
     "deinterleave": ((np.ones((1, 4, 32), np.int8), _PANELS), {}),
     "eigh": ((_EYE,), {}),

@@ -43,6 +43,11 @@ _PRODUCTS: dict[str, tuple[Callable[..., Any], Callable[..., Any], list[tuple[in
         [(5, 6), (1, 4, 6, 1)],
     ),
     "matmul": (kronop.torch.matmul, torch.matmul, [(5, 6), (6, 4)]),
+    "conv2d": (
+        lambda x, w: kronop.torch.conv2d(x, w, layout="NCHW"),
+        torch.nn.functional.conv2d,
+        [(2, 3, 4, 5), (4, 3, 2, 3)],
+    ),
 }
 # ... and of distances, which it widens as torch.cdist.
 _DISTANCES: dict[str, tuple[Callable[..., Any], Callable[..., Any], list[tuple[int, ...]]]] = {

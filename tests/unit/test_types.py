@@ -62,6 +62,8 @@ reveal_type(kronop.torch.gemkm(t, g))  # Tensor
 reveal_type(kronop.torch.gekmm(g, t.mT))  # Tensor
 reveal_type(kronop.torch.ksmm(t, w, activation="gelu"))  # Tensor
 reveal_type(kronop.torch.matmul(t, t.mT))  # Tensor
+reveal_type(kronop.torch.conv2d(w, w, padding="same"))  # Tensor
+reveal_type(kronop.torch.nn.Conv2d(4, 4, 1)(w))  # Tensor
 reveal_type(kronop.torch.cdist(t, t))  # Tensor
 reveal_type(kronop.torch.kernel_matrix(t, t, rbf))  # Tensor
 reveal_type(kronop.torch.kernel_matmul(t, t, t, rbf))  # Tensor
@@ -77,6 +79,7 @@ kronop.ksmm(x, x, activation="gleu")  # error 'gleu'
 kronop.gemm.matmul(x, x.T, activation="gleu")  # error 'gleu'
 kronop.torch.ksmm(t, w, activation="gleu")  # error 'gleu'
 kronop.torch.matmul(t, t.mT, activation="gleu")  # error 'gleu'
+kronop.torch.conv2d(w, w, activation="gleu")  # error 'gleu'
 
 kronop.gemmkm  # error "gemmkm"
 kronop.torch.gemmkm  # error "gemmkm"

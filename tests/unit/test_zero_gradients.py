@@ -94,6 +94,16 @@ def _products() -> dict[str, Case]:
                 (0, 1, 2),
             ),
         }
+    for n, c, k in ((0, 2, 3), (2, 0, 3), (2, 2, 0)):
+        for more in ("", ", gelu"):
+            found[f"conv2d {n} {c} {k}{more}"] = Case(
+                lambda x, w, b, name=more[2:]: ours.conv2d(
+                    x, w, b, activation=name or None, layout="NCHW"
+                ),
+                ((n, c, 4, 5), (k, c, 2, 3), (k,)),
+                (0, 1) if n and k else (0, 1, 2),
+                0 if more else 2,
+            )
     return found
 
 
@@ -202,7 +212,7 @@ def test_they_are_zeros(name: str) -> None:
 
 def test_they_are_zeros_where_they_are_compiled() -> None:
     names = ("gemkm, 0 rows, beta 0", "ksmm, 0 rows", "matmul_visited 2 3 4", "cdist, p = 0")
-    names += ("cdist 3 0 0, p = inf", "kernel_matmul, p = 0")
+    names += ("cdist 3 0 0, p = inf", "kernel_matmul, p = 0", "conv2d 0 2 3")
     cases = [_CASES[name] for name in names]
 
     def loss(*every: Any) -> Any:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import kronop
+from kronop.args.view import CPU
+from kronop.core.addressed import Symbols, plan_without_maps
 
 jax = pytest.importorskip("jax")
 
@@ -152,3 +155,23 @@ def test_kernels_that_take_tensor_maps_are_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(recording, "Product", with_maps)
     with pytest.raises(kronop.DescriptionError, match="8-byte words, got tensor maps"):
         kj.gemkm(_X, _F, alpha=3)  # No other test compiles it, whose function JAX would reuse.
+
+
+def test_a_plan_without_tensor_maps_is_taken_if_there_is_one() -> None:
+    maps = {"planned": True, "other": True, "bare": False, "slower": False}
+
+    def taken(*plans: str) -> Any:
+        operation = SimpleNamespace(
+            plan_for=lambda size, device: plans[0], candidates=lambda count, size: plans
+        )
+        arguments: Any = SimpleNamespace(
+            operation=operation,
+            size=1,
+            device=CPU,
+            launches=lambda plan, symbols: [SimpleNamespace(blocks=(1,) * maps[plan])],
+        )
+        return plan_without_maps(arguments, Symbols({}, [], CPU))
+
+    assert taken("planned", "other", "bare", "slower") == "bare"
+    assert taken("bare", "slower") == "bare"
+    assert taken("planned", "other") == "planned"

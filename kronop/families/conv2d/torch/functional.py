@@ -98,10 +98,9 @@ def convolved(
         return found.squeeze(0)
     named = () if activation is None else (activation,)
     operator = convolve if activation is None else convolve_activated
-    words = None
-    if not torch.compiler.is_compiling() and isinstance(x, Tensor) and isinstance(w, Tensor):
-        words = _remembered(x, w, how)
-        found = None if words is None else operator.plain.again(*given, *words, *named)
+    words = None if torch.compiler.is_compiling() else _remembered(x, w, how)
+    if words is not None:
+        found = operator.plain.again(*given, *words, *named)
         if found is not None:
             return found
     check_activation(activation)
@@ -135,17 +134,20 @@ def _words(
 _known_words = functools.lru_cache(maxsize=1024, typed=True)(_words)
 
 
-def _remembered(x: Tensor, w: Tensor, how: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """As `_words`, if it was asked for before or can be remembered."""
+def _remembered(x: object, w: object, how: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """As `_words`, if it was asked for before or can be remembered; None else, and for what is no
+    tensor with a shape."""
+    if not (isinstance(x, Tensor) and isinstance(w, Tensor)) or x.is_nested or w.is_nested:
+        return None
     try:
         return _known_words(*how, x.shape, w.shape)
-    except (TypeError, RuntimeError):  # A list, which has no hash, or a nested tensor.
+    except TypeError:  # A list has no hash.
         return None
 
 
 def _check_memory(item: object, name: str) -> None:
     """Refuses a tensor whose channels are not last in memory."""
-    if not isinstance(item, Tensor) or item.is_nested or item.dim() < len("CHW"):
+    if not isinstance(item, Tensor) or item.is_nested or item.dim() not in (3, 4):
         return  # Refused with what is wrong.
     axis = item.dim() - len("CHW")
     if item.shape[axis] > 1 and item.stride(axis) != 1 and item.numel():

@@ -149,6 +149,11 @@ class Conv2dDescription(Shaped):
         """Whether tensors are arrays of panels."""
         return self.Y.layout is not TensorLayout.TensorNHWC
 
+    @property
+    def takes_bias(self) -> bool:
+        """Whether a bias may be added, one number for each channel of the result."""
+        return self.conv_kind is not Operator.wgrad
+
     def shapes(self, size: Any) -> dict[str, Any]:
         found, layouts = shapes_of(as_size(size)), (self.A, self.B, self.Y)
         own = zip("ABY", self.conv_kind.tensors, layouts, strict=True)

@@ -8,11 +8,11 @@ The same block of torch's layers has the same parameters, and learns the same.
 
 It runs on the GPU that torch finds, or else on the CPU, and prints
 
-    step   0: loss 0.6967, torch's 0.6967
-    step  10: loss 0.5187, torch's 0.5187
-    step  20: loss 0.3041, torch's 0.3041
-    step  30: loss 0.1789, torch's 0.1789
-    largest difference of a parameter 3.2e-06
+    step   0: loss 0.7626, torch's 0.7626
+    step  10: loss 0.6219, torch's 0.6219
+    step  20: loss 0.1746, torch's 0.1746
+    step  30: loss 0.0385, torch's 0.0385
+    largest difference of a parameter 8.9e-08
 
 docs/conv2d.md explains the layer.
 """

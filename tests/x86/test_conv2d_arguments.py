@@ -212,12 +212,13 @@ def test_calls_that_are_refused(
 def test_gradients_that_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     _compile_nothing(monkeypatch)
     x, w, grad = _last(2, 4, 5, 6), _last(8, 4, 3, 3), _last(2, 8, 3, 4)
-    for shape, gradient, told in (
+    wrong: Any = (
         ((2, 4, 5), grad, "input_size: expected four integers"),
         ((2, 4, 5, "6"), grad, "input_size: expected four integers"),
         ((2, 4, 5, 7), grad, r"shape of grad: expected \(2, 8, 3, 5\)"),
         ((2, 4, 5, 6), grad.astype(np.float64), "element type of w"),
-    ):
+    )
+    for shape, gradient, told in wrong:
         with pytest.raises(kronop.KronopError, match=told):
             kronop.conv.conv2d_input(shape, w, gradient)
     with pytest.raises(kronop.KronopError, match="channels of w"):
@@ -243,13 +244,13 @@ def test_calls_again_with_other_tensors() -> None:
         out = np.zeros_like(found)
         assert kronop.conv.conv2d(x, w, bias, padding=1, activation="relu", out=out) is out
         np.testing.assert_array_equal(out, expected)
-        plain = [np.ascontiguousarray(item) for item in (x, w)]
-        given = {"bias": bias, "padding": 1, "activation": "relu", "layout": "NCHW"}
-        converted = kronop.conv.conv2d(*plain, **given)
+        plain, filters = (np.ascontiguousarray(item) for item in (x, w))
+        given: Any = {"bias": bias, "padding": 1, "activation": "relu", "layout": "NCHW"}
+        converted = kronop.conv.conv2d(plain, filters, **given)
         assert converted.flags.c_contiguous
         np.testing.assert_array_equal(converted, expected)
         out = np.zeros(found.shape, np.float32)
-        assert kronop.conv.conv2d(*plain, **given, out=out) is out
+        assert kronop.conv.conv2d(plain, filters, **given, out=out) is out
         np.testing.assert_array_equal(out, expected)
 
 
@@ -306,8 +307,8 @@ def test_trees() -> None:
         kronop.Conv2dArguments(operation, in_groups, a, b, output_op=output_op)
 
 
-@kronop.epilogue_visitor
-def kept(accum: Any, bias: "row", scale: "column") -> Any:  # noqa: F821, UP037
+@kronop.epilogue_visitor(kinds={"bias": "row", "scale": "column"})
+def kept(accum: Any, bias: Any, scale: Any) -> Any:
     t = accum + bias
     d = t * scale
     column_sum = kronop.sum(t, axis="column")

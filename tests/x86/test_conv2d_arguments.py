@@ -330,3 +330,39 @@ def test_trees_of_groups(kind: Operator) -> None:
     operation.run(arguments)
     for name, value in {"d": arguments.D, **results}.items():
         np.testing.assert_array_equal(value.reshape(expected[name].shape), expected[name])
+
+
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.wgrad])
+def test_a_reduction_takes_a_convolution_over(kind: Operator) -> None:
+    """With its bias, and its D and C in their shapes or flat."""
+    a, b, c = _operands(kind)
+    operation = _operation(kind)
+    reduction = kronop.ReductionOperation(
+        kronop.MatrixCoord(4, 32), _NHWC, F32, epilogue_functor=_LINEAR
+    )
+    bias = _drawn(c.shape[-1], seed=4) if kind is Operator.fprop else None
+    for source in (c.copy(), c.ravel()):
+        arguments = kronop.Conv2dArguments(
+            operation,
+            _SIZE,
+            a,
+            b,
+            D=source,
+            split_k_mode=kronop.conv.SplitKMode.Parallel,
+            split_k_slices=3,
+            bias=bias,
+        )
+        size = kronop.conv.implicit_gemm_problem_size(kind, arguments.problem_size)
+        output_op = reduction.epilogue_type(2.0, 3.0)
+        given = ([size.m(), size.n()], 3, arguments.ptr_D, source, source, output_op)
+        with pytest.raises(kronop.ArgumentError, match="partitions"):
+            kronop.ReductionArguments(reduction, given[0], 2, *given[2:])
+        reduced = kronop.ReductionArguments(reduction, *given)
+        operation.run(arguments)  # Does nothing.
+        reduction.run(reduced)
+        reduced.sync()
+        expected = 2 * _sums(kind, a, b) + 3 * c + (0 if bias is None else bias)
+        np.testing.assert_array_equal(reduced.D.reshape(c.shape), expected)
+    with pytest.raises(kronop.ElementTypeError, match=r"SplitKMode\.Parallel"):
+        serial = kronop.Conv2dArguments(operation, _SIZE, a, b)
+        kronop.ReductionArguments(reduction, given[0], 3, serial.ptr_D, c, c)

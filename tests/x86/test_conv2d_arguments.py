@@ -341,7 +341,7 @@ def test_a_reduction_takes_a_convolution_over(kind: Operator) -> None:
         kronop.MatrixCoord(4, 32), _NHWC, F32, epilogue_functor=_LINEAR
     )
     bias = _drawn(c.shape[-1], seed=4) if kind is Operator.fprop else None
-    for source in (c.copy(), c.ravel()):
+    for source in (c.copy(), c.ravel().copy()):
         arguments = kronop.Conv2dArguments(
             operation,
             _SIZE,
@@ -363,6 +363,6 @@ def test_a_reduction_takes_a_convolution_over(kind: Operator) -> None:
         reduced.sync()
         expected = 2 * _sums(kind, a, b) + 3 * c + (0 if bias is None else bias)
         np.testing.assert_array_equal(reduced.D.reshape(c.shape), expected)
+    serial = kronop.Conv2dArguments(operation, _SIZE, a, b)
     with pytest.raises(kronop.ElementTypeError, match=r"SplitKMode\.Parallel"):
-        serial = kronop.Conv2dArguments(operation, _SIZE, a, b)
         kronop.ReductionArguments(reduction, given[0], 3, serial.ptr_D, c, c)

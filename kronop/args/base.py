@@ -40,6 +40,7 @@ class Arguments(TakesOperands, TakesTurns, abc.ABC):
     Attributes:
         describes, made_for: the class of descriptions of the operations that they are for, and the
             name of the class of these, unless it is that of descriptions.
+        sized: the argument that takes the size, where shapes leave some of it open; "" for none.
         operation: the operation that they were made for.
         Y: the tensor of the result, given by the caller or made here.
         launchers: one function per launch; None until bound, empty if there is nothing to do.
@@ -47,6 +48,7 @@ class Arguments(TakesOperands, TakesTurns, abc.ABC):
 
     describes: ClassVar[type]
     made_for: ClassVar[str] = ""
+    sized: ClassVar[str] = ""
     launchers: tuple[Launcher, ...] | None = None
     _source_is_result: bool
 

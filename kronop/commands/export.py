@@ -9,9 +9,9 @@ from typing import Any
 
 from kronop.commands import family_options
 from kronop.core.command import Command
-from kronop.core.export.operands import RESULT, Operand, operands_of
+from kronop.core.export.operands import RESULT, SOURCE, Operand, operands_of
 from kronop.core.family import Family
-from kronop.descriptions.datatype import TENSOR_TYPES
+from kronop.descriptions.datatype import TENSOR_TYPES, Layout
 from kronop.errors import ArgumentError
 from kronop.progress import busy
 from kronop.size import Rows
@@ -67,9 +67,16 @@ def execute(options: argparse.Namespace) -> None:
     samples = [Rows(1)] if rows is None else rows
     operands = operands_of(operation, samples[0])
     result = next(item for item in operands if item.name == RESULT)
-    aligned = _alignment(operands[0], samples), _alignment(result, samples)
-    if aligned != (1, 1):
-        operation = family_options.operation_of(options, family, aligned)
+    first, last = _alignment(operands[0], samples), _alignment(result, samples)
+    if (first, last) != (1, 1):
+        operation = family_options.operation_of(options, family, (first, last))
+        inputs = [
+            it for it in operands_of(operation, samples[0]) if it.name not in (RESULT, SOURCE)
+        ]
+        promised = [item for item in inputs if item.description.alignment > 1]
+        least = math.gcd(first, *(_alignment(item, samples) for item in promised))
+        if least < first:  # Another operand has shorter rows.
+            operation = family_options.operation_of(options, family, (least, last))
     more = family.fixed(options)
     with busy("planning and compiling"):
         folder = operation.export(
@@ -102,4 +109,5 @@ def _rows(options: argparse.Namespace, family: Command, kind: type) -> list[Any]
 def _alignment(item: Operand, sizes: Sequence[Any]) -> int:
     """The most elements of an access to which every row of a dense operand is aligned."""
     most = _ACCESS // item.description.element.bytes
-    return math.gcd(most, *(item.shape_for(size)[-1] for size in sizes))
+    axis = -2 if item.description.layout is Layout.ColumnMajor else -1
+    return math.gcd(most, *(item.shape_for(size)[axis] for size in sizes))

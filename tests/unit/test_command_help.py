@@ -278,7 +278,7 @@ def test_steps_that_only_prepare_operands_have_no_floor() -> None:
     assert any(step.least is None for step in steps), "else this tests nothing"
     assert [step.computes for step in steps] == [False, True]
     assert "bytes on chip\n" in steps[0].describe(operation.target)
-    floor = gemm._floor(argparse.Namespace(operation=operation, size=size))
+    floor = gemm.floor_of(argparse.Namespace(operation=operation, size=size))
     assert floor.ms == sum(
         1e3 * step.least.floor(operation.target, size).seconds for step in steps if step.least
     )

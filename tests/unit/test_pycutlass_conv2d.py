@@ -84,8 +84,9 @@ class Data:
         if value.dtype.kind == "i":
             support.Expected(value, 0).check(found)
             return
-        wide = [np.abs(item.astype(np.float64)) for item in (a, b)]
-        magnitude, steps = convolved(kind, *wide, self.size), kind.extents(self.size)[2] + 1
+        wide_a, wide_b = (np.abs(item.astype(np.float64)) for item in (a, b))
+        magnitude = convolved(kind, wide_a, wide_b, self.size)
+        steps = kind.extents(self.size)[2] + 1
         bound = support.error_bound(what, value, magnitude, steps, c, None, output_op)
         support.Expected(value, bound).check(found)
 

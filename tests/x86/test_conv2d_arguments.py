@@ -212,12 +212,13 @@ def test_calls_that_are_refused(
 def test_gradients_that_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     _compile_nothing(monkeypatch)
     x, w, grad = _last(2, 4, 5, 6), _last(8, 4, 3, 3), _last(2, 8, 3, 4)
-    for shape, gradient, told in (
+    wrong: Any = (
         ((2, 4, 5), grad, "input_size: expected four integers"),
         ((2, 4, 5, "6"), grad, "input_size: expected four integers"),
         ((2, 4, 5, 7), grad, r"shape of grad: expected \(2, 8, 3, 5\)"),
         ((2, 4, 5, 6), grad.astype(np.float64), "element type of w"),
-    ):
+    )
+    for shape, gradient, told in wrong:
         with pytest.raises(kronop.KronopError, match=told):
             kronop.conv.conv2d_input(shape, w, gradient)
     with pytest.raises(kronop.KronopError, match="channels of w"):
@@ -243,13 +244,13 @@ def test_calls_again_with_other_tensors() -> None:
         out = np.zeros_like(found)
         assert kronop.conv.conv2d(x, w, bias, padding=1, activation="relu", out=out) is out
         np.testing.assert_array_equal(out, expected)
-        plain = [np.ascontiguousarray(item) for item in (x, w)]
-        given = {"bias": bias, "padding": 1, "activation": "relu", "layout": "NCHW"}
-        converted = kronop.conv.conv2d(*plain, **given)
+        plain, filters = (np.ascontiguousarray(item) for item in (x, w))
+        given: Any = {"bias": bias, "padding": 1, "activation": "relu", "layout": "NCHW"}
+        converted = kronop.conv.conv2d(plain, filters, **given)
         assert converted.flags.c_contiguous
         np.testing.assert_array_equal(converted, expected)
         out = np.zeros(found.shape, np.float32)
-        assert kronop.conv.conv2d(*plain, **given, out=out) is out
+        assert kronop.conv.conv2d(plain, filters, **given, out=out) is out
         np.testing.assert_array_equal(out, expected)
 
 
@@ -306,8 +307,8 @@ def test_trees() -> None:
         kronop.Conv2dArguments(operation, in_groups, a, b, output_op=output_op)
 
 
-@kronop.epilogue_visitor
-def kept(accum: Any, bias: "row", scale: "column") -> Any:  # noqa: F821, UP037
+@kronop.epilogue_visitor(kinds={"bias": "row", "scale": "column"})
+def kept(accum: Any, bias: Any, scale: Any) -> Any:
     t = accum + bias
     d = t * scale
     column_sum = kronop.sum(t, axis="column")
@@ -329,3 +330,39 @@ def test_trees_of_groups(kind: Operator) -> None:
     operation.run(arguments)
     for name, value in {"d": arguments.D, **results}.items():
         np.testing.assert_array_equal(value.reshape(expected[name].shape), expected[name])
+
+
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.wgrad])
+def test_a_reduction_takes_a_convolution_over(kind: Operator) -> None:
+    """With its bias, and its D and C in their shapes or flat."""
+    a, b, c = _operands(kind)
+    operation = _operation(kind)
+    reduction = kronop.ReductionOperation(
+        kronop.MatrixCoord(4, 32), _NHWC, F32, epilogue_functor=_LINEAR
+    )
+    bias = _drawn(c.shape[-1], seed=4) if kind is Operator.fprop else None
+    for source in (c.copy(), c.ravel().copy()):
+        arguments = kronop.Conv2dArguments(
+            operation,
+            _SIZE,
+            a,
+            b,
+            D=source,
+            split_k_mode=kronop.conv.SplitKMode.Parallel,
+            split_k_slices=3,
+            bias=bias,
+        )
+        size = kronop.conv.implicit_gemm_problem_size(kind, arguments.problem_size)
+        output_op = reduction.epilogue_type(2.0, 3.0)
+        given = ([size.m(), size.n()], 3, arguments.ptr_D, source, source, output_op)
+        with pytest.raises(kronop.ArgumentError, match="partitions"):
+            kronop.ReductionArguments(reduction, given[0], 2, *given[2:])
+        reduced = kronop.ReductionArguments(reduction, *given)
+        operation.run(arguments)  # Does nothing.
+        reduction.run(reduced)
+        reduced.sync()
+        expected = 2 * _sums(kind, a, b) + 3 * c + (0 if bias is None else bias)
+        np.testing.assert_array_equal(reduced.D.reshape(c.shape), expected)
+    serial = kronop.Conv2dArguments(operation, _SIZE, a, b)
+    with pytest.raises(kronop.ElementTypeError, match=r"SplitKMode\.Parallel"):
+        kronop.ReductionArguments(reduction, given[0], 3, serial.ptr_D, c, c)

@@ -179,7 +179,10 @@ class Recorder:
                 given.setdefault(item.name, []).append(tensor)
             else:
                 given[names.get(item.name, item.name)] = tensor
-        made: Arguments = kind.get()(
+        made_of = kind.get()
+        if made_of.sized:
+            given[made_of.sized] = rows
+        made: Arguments = made_of(
             operation=self._operation,
             output_op=self._operation.epilogue_type(*scalars),
             **given,

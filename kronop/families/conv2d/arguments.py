@@ -94,6 +94,7 @@ class Conv2dArguments(Slices):
 
     describes: ClassVar[type] = Conv2dDescription
     made_for = "Conv2dOperation"
+    sized = "problem_size"
     operands: ClassVar[tuple[Operand, ...]] = (
         Operand("A", AXES),
         Operand("B", AXES),
@@ -200,7 +201,7 @@ class Conv2dArguments(Slices):
         return item
 
     def _check_bias(self, item: TensorView, last: int) -> None:
-        if self._kind is Operator.wgrad:
+        if not self._description.takes_bias:
             raise ArgumentError(
                 "bias of wgrad", expected="None", got="a tensor", hint="add it to the result"
             )

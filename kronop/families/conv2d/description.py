@@ -73,6 +73,15 @@ class Conv2dDescription(Shaped):
     Raises:
         DescriptionError: types, layouts, or what was promised of tensors, do not agree.
         ElementTypeError: an argument has the wrong class.
+
+    Example:
+        >>> tensor = kronop.TensorDescription(kronop.float32, kronop.TensorNHWC)
+        >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> operation = kronop.Conv2dOperation(
+        ...     kronop.conv.Operator.dgrad, None, "x86", None, tensor, tensor, tensor, None, epilogue
+        ... )
+        >>> isinstance(operation.description, kronop.Conv2dDescription)
+        True
     """
 
     conv_kind: Operator
@@ -148,6 +157,11 @@ class Conv2dDescription(Shaped):
     def interleaved(self) -> bool:
         """Whether tensors are arrays of panels."""
         return self.Y.layout is not TensorLayout.TensorNHWC
+
+    @property
+    def takes_bias(self) -> bool:
+        """Whether a bias may be added, one number for each channel of the result."""
+        return self.conv_kind is not Operator.wgrad
 
     def shapes(self, size: Any) -> dict[str, Any]:
         found, layouts = shapes_of(as_size(size)), (self.A, self.B, self.Y)

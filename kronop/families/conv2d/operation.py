@@ -9,10 +9,9 @@ from kronop.families.conv2d.description import Conv2dDescription
 
 
 class Conv2dOperation(Operation[Conv2dDescription, Conv2dArguments], kind=CONV2D):
-    """A convolution `D = epilogue(A * B, C)`, or its gradient in the images or the filters, for any
-    extents, strides, padding, dilation and groups.
+    """A convolution `D = epilogue(A * B, C)`, or its gradient in the images or the filters.
 
-    It runs on `Conv2dArguments`.
+    It serves any extents, strides, padding, dilation and groups, and runs on `Conv2dArguments`.
 
     Args:
         conv_kind: one of `kronop.conv.Operator`: fprop, dgrad, wgrad.

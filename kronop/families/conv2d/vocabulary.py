@@ -122,7 +122,12 @@ class SplitKMode(enum.Enum):
 
 
 class DgradSwizzle(enum.Enum):
-    """The order in which a GPU takes tiles of a strided dgrad: as `Swizzle` says."""
+    """The order in which a GPU takes tiles of a strided dgrad: as `Swizzle` says.
+
+    Example:
+        >>> kronop.StridedDgradIdentitySwizzle4.width
+        4
+    """
 
     StridedDgradIdentitySwizzle1 = 1
     StridedDgradIdentitySwizzle4 = 4

@@ -332,7 +332,7 @@ class GemmBlocks(GemmDesign):
         blocks = self._tiles(size) * slices
         slabs = operands.cover(operands.cover(size.k, self.tile_k), slices)
         # Blocks of the busiest multiprocessor, and how many of them run at once.
-        most = operands.cover(blocks, cores)
+        most = max(1, operands.cover(blocks, cores))
         together = min(most, self.blocks(target))
         busy = min(1.0, together * self.threads / 32 / _BUSY_WARPS)
         steps = slabs * self.tile_k

@@ -77,8 +77,9 @@ class Conv2dDescription(Shaped):
     Example:
         >>> tensor = kronop.TensorDescription(kronop.float32, kronop.TensorNHWC)
         >>> epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+        >>> dgrad = kronop.conv.Operator.dgrad
         >>> operation = kronop.Conv2dOperation(
-        ...     kronop.conv.Operator.dgrad, None, "x86", None, tensor, tensor, tensor, None, epilogue
+        ...     dgrad, None, "x86", None, tensor, tensor, tensor, None, epilogue
         ... )
         >>> isinstance(operation.description, kronop.Conv2dDescription)
         True

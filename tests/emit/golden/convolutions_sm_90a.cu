@@ -2,7 +2,7 @@
 #include "gemm_gather_mma.cuh"
 
 using Parameters = kronop::GemmGatherParameters<kronop::GemmParameters<4, double>>;
-static_assert(sizeof(Parameters) == 784);
+static_assert(sizeof(Parameters) == 880);
 
 struct Step {
   using Input = float;

@@ -387,7 +387,7 @@ def test_filters_reduce_no_columns() -> None:
     expected = epilogue.evaluate(_sums(kind, a, b, size).reshape(m, n), given)
     np.testing.assert_array_equal(results["column_sum"], expected["column_sum"])
     a, b, _ = _operands(kind)
-    with pytest.raises(kronop.ArgumentError, match="expected 'row', since .* of 9 products"):
+    with pytest.raises(kronop.ArgumentError, match=r"expected 'row', since .* of 9 products"):
         kronop.Conv2dArguments(operation, _SIZE, a, b, output_op=output_op)
 
 

@@ -188,6 +188,9 @@ _CALL = {"x": _last(2, 4, 5, 6), "w": _last(8, 4, 3, 3), "padding": 1}
         ({"bias": _drawn(7)}, "shape of bias"),
         ({"stride": 0}, "stride: expected an integer of at least 1"),
         ({"stride": (1, 2, 3)}, "stride: expected"),
+        ({"stride": np.array([1, 2])}, "stride: expected"),
+        ({"stride": 2**31}, r"stride: expected an integer of at least 1 and below 2\^31"),
+        ({"padding": np.array([1, 2])}, "padding: expected"),
         ({"padding": -1}, "padding: expected an integer of at least 0"),
         ({"padding": "full"}, "padding: expected numbers, 'same' or 'valid'"),
         ({"padding": "same", "stride": 2}, "stride: expected 1, since padding is 'same'"),
@@ -254,6 +257,58 @@ def test_calls_again_with_other_tensors() -> None:
         np.testing.assert_array_equal(out, expected)
 
 
+def test_numbers_are_refused_again() -> None:
+    """Though they equal those of a call that is remembered."""
+    x, w = _last(2, 4, 5, 6), _last(8, 4, 3, 3)
+    for _ in range(3):
+        found = kronop.conv.conv2d(x, w, stride=1, padding=(0, 0))
+    wrong: Any = ({"stride": True}, {"stride": 1.0}, {"padding": (0, False)}, {"groups": True})
+    for changed in wrong:
+        with pytest.raises(kronop.ArgumentError, match=f"{min(changed)}: expected"):
+            kronop.conv.conv2d(x, w, **changed)
+    for stride in ([1, 1], np.int64(1), (np.int32(1), 1)):
+        np.testing.assert_array_equal(kronop.conv.conv2d(x, w, stride=stride), found)
+
+
+def test_sizes_that_are_refused() -> None:
+    for changed, told in (
+        ({"stride_h": 2.0}, "extent stride_h: expected an integer"),
+        ({"dilation_w": 2**31}, "dilation_w: expected at most 2147483647"),
+        ({"p": -2}, "extent p: expected an integer of at least 0"),
+        ({"groups": 0}, "groups: expected at least 1"),
+    ):
+        with pytest.raises(kronop.ArgumentError, match=told):
+            Conv2dSize(1, **changed)
+
+
+@pytest.mark.parametrize("kind", Operator)
+def test_memory_of_any_strides(kind: Operator) -> None:
+    """Axes in any order, with gaps, and backwards."""
+    operation = _operation(kind)
+    operands = _operands(kind)
+    expected = 2 * _sums(kind, *operands[:2]) + 3 * operands[2]
+    steps: tuple[Any, ...] = (slice(None), slice(None, None, 2), slice(None, None, -1))
+    for seed in range(12):
+        random, given = np.random.default_rng(seed), []
+        for operand in operands:
+            order = random.permutation(4)
+            picked = [steps[int(random.integers(3))] for _ in order]
+            shape = [
+                operand.shape[axis] * (2 if pick.step == 2 else 1)
+                for axis, pick in zip(order, picked, strict=True)
+            ]
+            memory = np.full(shape, 7, np.float32)[tuple(picked)].transpose(np.argsort(order))
+            memory[...] = operand
+            given.append(memory)
+        a, b, c = given
+        output_op = operation.epilogue_type(2.0, 3.0)
+        arguments = kronop.Conv2dArguments(operation, _SIZE, a, b, c, c, output_op)
+        operation.run(arguments)
+        np.testing.assert_array_equal(c, expected)
+        operation.run(arguments)  # Which goes on from the first run's result.
+        np.testing.assert_array_equal(c, 3 * expected + expected - 3 * operands[2])
+
+
 def test_gradients_of_calls() -> None:
     for seed in range(3):
         x, w, grad = (
@@ -313,6 +368,17 @@ def kept(accum: Any, bias: Any, scale: Any) -> Any:
     d = t * scale
     column_sum = kronop.sum(t, axis="column")
     return d, t, column_sum
+
+
+def test_trees_of_nothing() -> None:
+    """A result without pixels, of which NumPy's strides say nothing."""
+    kind, size = Operator.fprop, _EDGES["no results"]
+    operation, (a, b, c) = _operation(kind, of_filters(F32, 1, F32, F32)), _operands(kind, size)
+    assert c.shape == (2, 0, 4, 8)
+    scale, row_max = (np.zeros(c.shape[:3], np.float32) for _ in range(2))
+    given = {"c": c, "bias": _drawn(8), "scale": scale, "t": np.empty_like(c), "row_max": row_max}
+    output_op = operation.epilogue_type(**given)
+    operation.run(kronop.Conv2dArguments(operation, size, a, b, output_op=output_op))
 
 
 @pytest.mark.parametrize("kind", [Operator.fprop, Operator.dgrad])

@@ -93,7 +93,8 @@ def conv2d(
             return _contiguous(found)
         out[...] = found
         return out
-    form = ("conv2d", *_plain(stride, padding, dilation, groups), activation)
+    # Numbers as text: True is not 1, and a list has no hash.
+    form = ("conv2d", repr((stride, padding, dilation, groups)), activation)
     result, lesson = prepared.repeat(form, 1.0, 0.0, [x, w, bias, None, out])
     if result is None:
         geometry = Geometry.of(stride, padding, dilation, groups)
@@ -295,11 +296,6 @@ def _check_results(name: str, tensor: Tensor, size: Conv2dSize) -> None:
             got=shape,
             hint="it is that of the results of the convolution",
         )
-
-
-def _plain(*numbers: Any) -> tuple[Any, ...]:
-    """Numbers and pairs of them as keys of remembered calls."""
-    return tuple(tuple(item) if isinstance(item, list) else item for item in numbers)
 
 
 def converts(layout: object) -> bool:

@@ -18,6 +18,7 @@ from kronop.args.view import TensorView, contiguous_strides
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import whole
 from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.conv2d.description import (
@@ -121,8 +122,8 @@ class Conv2dArguments(Slices):
         bias: Any = None,
     ) -> None:
         super().__init__(operation, output_op)
-        self._given = _size_of(problem_size, split_k_mode, split_k_slices)
-        self._slices = split_k_slices
+        self._slices: Any = whole(split_k_slices)
+        self._given = _size_of(problem_size, split_k_mode, self._slices)
         self.split_k_mode, self._tensors = split_k_mode, (A, B, bias)
         self._accept(A=A, B=B, bias=bias, Z=C, Y=D)
 

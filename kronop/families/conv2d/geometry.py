@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from kronop.descriptions.tile import whole
 from kronop.errors import ArgumentError
-from kronop.families.conv2d.size import Conv2dSize
+from kronop.families.conv2d.size import MOST_STEP, Conv2dSize
 
 Shape = Sequence[int]
 Extents = int | Sequence[int]
@@ -46,7 +46,7 @@ class Geometry(NamedTuple):  # Which torch.compile traces.
                 got=repr(groups),
                 hint="1, or a divisor of the channels of x and of the filters",
             )
-        if padding == "same" and steps != (1, 1):
+        if isinstance(padding, str) and padding == "same" and steps != (1, 1):
             raise ArgumentError(
                 "stride",
                 expected="1, since padding is 'same'",
@@ -142,10 +142,11 @@ def _pair(name: str, value: Any, least: int) -> tuple[int, int]:
     """A number for both axes, or one for each."""
     items = value if isinstance(value, (tuple, list)) else (value, value)
     found: tuple[Any, ...] = tuple(map(whole, items))
-    if len(found) != len(_AXES) or any(type(item) is not int or item < least for item in found):
+    fit = (type(item) is int and least <= item <= MOST_STEP for item in found)
+    if len(found) != len(_AXES) or not all(fit):
         raise ArgumentError(
             name,
-            expected=f"an integer of at least {least}, or a pair of them",
+            expected=f"an integer of at least {least} and below 2^31, or a pair of them",
             got=repr(value),
             hint="along H and W",
         )

@@ -11,7 +11,10 @@ from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
 from kronop.size import bucket_of, extent_of
 
-_LEAST_ONE = ("r", "s", "stride_h", "stride_w", "dilation_h", "dilation_w", "groups", "slices")
+MOST_STEP = 2**31 - 1
+"""The most that strides, padding and dilation may be: kernels' coordinates have 32 bits."""
+_STEPS = ("pad_h", "pad_w", "stride_h", "stride_w", "dilation_h", "dilation_w")
+_LEAST_ONE = ("r", "s", *_STEPS[2:], "groups", "slices")
 _HINT = "a size is arguments.size, or kronop.conv.Conv2dProblemSize(...).size"
 
 
@@ -55,16 +58,21 @@ class Conv2dSize:
     flipped: bool = False
 
     def __post_init__(self) -> None:
-        for name, extent in (("p", self._output("h", self.r)), ("q", self._output("w", self.s))):
-            if getattr(self, name) == -1:
-                object.__setattr__(self, name, extent)
         for item in dataclasses.fields(self):
-            if item.name != "flipped":
-                value = extent_of(f"extent {item.name}", getattr(self, item.name), _HINT)
+            value = getattr(self, item.name)
+            is_open = item.name in ("p", "q") and value == -1
+            if item.name != "flipped" and not is_open:
+                value = extent_of(f"extent {item.name}", value, _HINT)
                 object.__setattr__(self, item.name, value)
         for name in _LEAST_ONE:
             if not getattr(self, name):
                 raise ArgumentError(name, expected="at least 1", got="0", hint=_HINT)
+        for name in _STEPS:
+            if (value := getattr(self, name)) > MOST_STEP:
+                raise ArgumentError(name, expected=f"at most {MOST_STEP}", got=value, hint=_HINT)
+        for name, extent in (("p", self._output("h", self.r)), ("q", self._output("w", self.s))):
+            if getattr(self, name) == -1:
+                object.__setattr__(self, name, extent)
         for name, extent in (("C", self.c), ("K", self.k)):
             if extent % self.groups:
                 raise ArgumentError(
@@ -80,10 +88,7 @@ class Conv2dSize:
             getattr(self, name)
             for name in (axis, f"pad_{axis}", f"stride_{axis}", f"dilation_{axis}")
         )
-        try:
-            count: int = (along + 2 * pad - dilation * (extent - 1) - 1) // stride + 1
-        except (TypeError, ZeroDivisionError):
-            return 0  # What is wrong is found below.
+        count: int = (along + 2 * pad - dilation * (extent - 1) - 1) // stride + 1
         return max(0, count)
 
     def __bool__(self) -> bool:

@@ -83,10 +83,10 @@ def _fake(given: Named) -> Tensor:
     _check_channels(form, given.a, given.b)
     if given.bias is not None:
         check_kind("bias", given.bias, found.dtype, "bias has the type of the result")
-        if form.kind == "wgrad" or tuple(given.bias.shape) != (found.shape[1],):
+        if tuple(given.bias.shape) != (found.shape[1],):
             raise ArgumentError(
                 "shape of bias",
-                expected="None" if form.kind == "wgrad" else (found.shape[1],),
+                expected=(found.shape[1],),
                 got=tuple(given.bias.shape),
                 hint="one number for each channel of the result",
             )
@@ -219,8 +219,8 @@ def _decomposed(given: Named) -> Tensor:
         shape = (n, c, h + top + below, w + left + right)
         found = torch.nn.grad.conv2d_input(shape, b, a, **how)
         found = pad(found, tuple(-item for item in around))
-        if given.bias is not None:
-            found = found + given.bias[:, None, None]
+    if form.kind != "fprop" and given.bias is not None:
+        found = found + given.bias[:, None, None]
     return found.contiguous(memory_format=_LAST)
 
 

@@ -116,13 +116,14 @@ def _check(of: Gathered, batch: tuple[int, ...]) -> None:
         )
     rows, columns = of.rows, of.columns
     axes = (
-        (of.first[0], (*rows.u, *columns.u, *of.batch_u)),
-        (of.first[1], (*rows.v, *columns.v, *of.batch_v)),
+        (of.first[0], of.extents[0], (*rows.u, *columns.u, *of.batch_u)),
+        (of.first[1], of.extents[1], (*rows.v, *columns.v, *of.batch_v)),
     )
     extents = (*rows.extents, *columns.extents, *(batch if of.batch_u else ()))
-    for first, steps in axes:
+    for first, pixels, steps in axes:
         pairs = zip(extents, steps, strict=True)
         reach = abs(first) + sum((extent - 1) * abs(step) for extent, step in pairs)
+        reach = max(reach, pixels)
         if reach > _MOST_COORDINATES:
             raise ArgumentError(
                 "pixels with their padding, strides and dilation",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import kronop
 from kronop.descriptions.datatype import (
     DataType,
     float16,
@@ -51,3 +52,29 @@ def test_spills(
     )
     plans = choice.plans(what, Target.parse(target), 99, size)
     check(next(it for it in plans if isinstance(it.steps[-1].design, Conv2dBlocks)), spills)
+
+
+_TREE = kronop.epilogue_visitor(
+    lambda accum, c, scale: (accum * scale + c, kronop.maximum(accum, axis="row")),
+    kinds={"c": "tensor", "scale": "column"},
+    results=("D", "row_max"),
+)
+
+
+@pytest.mark.spread(target=TARGETS, element=[float16, float32])
+def test_trees_of_filters(target: str, element: DataType) -> None:
+    """A problem of the batch shifts the patches of images. Reductions take some of the stack."""
+    math = (MathInstruction.tensor_op if element is float16 else MathInstruction.simt)(element)
+    tensor = TensorDescription(element, TensorNHWC, 16 // element.bytes)
+    what = Conv2dDescription(
+        conv_kind=Operator.wgrad,
+        iterator_algorithm=None,
+        math=math,
+        tile=None,
+        A=tensor,
+        B=tensor,
+        Y=tensor,
+        stride_support=None,
+        epilogue=_TREE(element, 1, float32, float32),
+    )
+    check(choice.plans(what, Target.parse(target), 1, _LAYER)[0], 48)

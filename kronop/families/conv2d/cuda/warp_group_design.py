@@ -47,12 +47,14 @@ class Conv2dWarpGroup(Wrapping):
         wrapped: the product: of wgrad with both operands turned, of dgrad with B turned.
         members: the most products of a launch: 1, or PHASES of a dgrad that may be strided.
         filled: results of wgrad have channels in whole blocks.
+        overlapping: pixels of images share memory, which does not count as read again.
     """
 
     kind: Operator
     wrapped: GemmWarpGroup
     members: int
     filled: bool
+    overlapping: bool = False
 
     def __str__(self) -> str:
         return f"copies of pixels, {self.wrapped}"
@@ -171,7 +173,7 @@ class Conv2dWarpGroup(Wrapping):
         """Bytes of memory traffic: pixels that strides step over are not read."""
         images, taps = size.n * size.h * size.w, size.n * size.p * size.q * size.r * size.s
         elements = {
-            "images": min(images, taps) * size.c,
+            "images": 0 if self.overlapping else min(images, taps) * size.c,
             "filters": size.k * size.r * size.s * size.channels,
             "results": size.n * size.p * size.q * size.k,
         }

@@ -274,6 +274,12 @@ def test_slices_that_threads_share(folder: Path) -> None:
     run(folder, Operator.wgrad, replace(size, c=8), slices=True)
 
 
+def test_sums_of_nothing(folder: Path) -> None:
+    size = Conv2dSize(0, 9, 9, 8, 16, 3, 3)
+    run(folder, Operator.wgrad, size, slices=True, source=True)
+    run(folder, Operator.wgrad, replace(size, c=3), widened=True, source=True)
+
+
 def test_what_is_not_widened() -> None:
     epilogue = LinearCombination(float16, 1, float32, float32)
     size = _FEW[0]

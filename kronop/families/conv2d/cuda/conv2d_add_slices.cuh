@@ -1,6 +1,6 @@
 // Adds up the slices of the sums of a wgrad, always in the same order, and makes them results.
-// Slices are matrices of each group in the workspace: rows are filters, columns the channels of each
-// tap, filled up to whole blocks. Of widened images, a line of taps stands for one.
+// Slices are matrices of each group in the workspace: rows are filters, columns the channels of
+// each tap, filled up to whole blocks. Of widened images, a line of taps stands for one.
 #pragma once
 
 #include "kronop/memory.cuh"
@@ -11,8 +11,8 @@ template <class Scalar, int kScalars>
 struct Conv2dAddSlicesParameters {
   void* sums;
   void* y;
-  void* z;     // null if there is no source
-  void* bias;  // null if there is none
+  void* z;                   // null if there is no source
+  void* bias;                // null if there is none
   long long slices, shares;  // Shares, of which each has some of the slices.
   long long groups, m, n;
   long long channels, filled;  // of a tap, and those with what fills them up

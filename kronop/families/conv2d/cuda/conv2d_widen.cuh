@@ -15,12 +15,12 @@ struct Conv2dWidenParameters {
   void* to;
   long long images, lines, columns;  // of what is written
   long long height, width, channels;
-  long long first_h, first_w;       // Where line 0, and the first tap of column 0, are in an image.
-  long long stride_w, apart;        // Distances of columns, and of taps.
-  long long met, pitch;             // What a column meets of a line, and that with zeros behind it.
-  long long across, pixels;         // Columns of a tile, and the pixels of a line that they meet.
+  long long first_h, first_w;  // Where line 0, and the first tap of column 0, are in an image.
+  long long stride_w, apart;   // Distances of columns, and of taps.
+  long long met, pitch;        // What a column meets of a line, and that with zeros behind it.
+  long long across, pixels;    // Columns of a tile, and the pixels of a line that they meet.
   long long image, line, pixel, channel;  // strides in elements
-  long long plane;                  // Where values are split: from the first plane to the second.
+  long long plane;  // Where values are split: from the first plane to the second.
 };
 
 // A tile of lines, with the pixels that some columns meet, in shared memory.
@@ -48,9 +48,10 @@ class WidenedTile {
 
   KRONOP_INLINE void read(long long image, long long first_line, long long first_column) {
     const int channels = int(p_.channels), row = int(threadIdx.x) / kReaders;
-    const long long h = first_line + row + p_.first_h,
-                    w = first_column * p_.stride_w + p_.first_w;
-    const bool inside = h >= 0 && h < p_.height;
+    const long long h = first_line + row + p_.first_h;
+    // Pixels are inside if they are below this as unsigned numbers; lines of padding have none.
+    const unsigned width = h >= 0 && h < p_.height ? unsigned(p_.width) : 0;
+    const int w = int(first_column * p_.stride_w + p_.first_w);
     const auto* const from = static_cast<const Element*>(p_.from) + image * p_.image + h * p_.line;
     Element* const to = tile_ + row * apart();
     constexpr int step = kReaders;
@@ -61,9 +62,9 @@ class WidenedTile {
       Element values[kAtOnce];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        const long long column = w + pixel;
-        const bool there = inside && at + i * step < wide_ && column >= 0 && column < p_.width;
-        values[i] = there ? from[column * p_.pixel + channel * p_.channel] : Element{};
+        const int x = w + pixel;
+        const bool there = unsigned(x) < width && at + i * step < wide_;
+        values[i] = there ? from[x * p_.pixel + channel * p_.channel] : Element{};
         pixel += further;
         channel += rest;
         if (channel >= channels) {

@@ -109,10 +109,9 @@ def _widened(what: Conv2dDescription, target: Target) -> Iterator[Conv2dWidened]
     """Those that widen images, which then promise whole lines; so do filters of fprop."""
     if what.conv_kind is Operator.dgrad or what.interleaved:
         return
-    whole = {"B": replace(what.B, alignment=GRANULE // what.B.element.bytes)}
-    if what.conv_kind is Operator.fprop:
-        whole["A"] = replace(what.A, alignment=GRANULE // what.A.element.bytes)
-    for design in _direct(replace(what, **whole), target):
+    a, b = (replace(it, alignment=GRANULE // it.element.bytes) for it in (what.A, what.B))
+    whole = replace(what, B=b, A=a if what.conv_kind is Operator.fprop else what.A)
+    for design in _direct(whole, target):
         product = replace(design.product, overlapping=True)
         widen = Conv2dWiden(element=what.A.element, split=product.wrapped.split)
         if isinstance(design, Conv2dSlices):

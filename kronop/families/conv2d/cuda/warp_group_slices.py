@@ -23,7 +23,7 @@ from kronop.frozen import dataclass
 from kronop.machine import MEASURED
 from kronop.target import Target
 
-_THREADS, _RESIDENT = 256, 8
+_THREADS, _RESIDENT = 256, 5
 # Threads that share the slices of a result, each of which has some slices at least.
 _MOST_SHARES, _LEAST_OF_SHARE = 16, 4
 # Slices have some slabs at least, and all of them so many bytes at most.
@@ -189,9 +189,7 @@ class Conv2dSlices(Pipeline):
         runs = Runs(count=size.r * size.s, extent=size.channels, apart=apart)
         return self.launches_to(problem, runs, target)
 
-    def launches_to(
-        self, problem: Conv2dProblem, runs: Runs, target: Target
-    ) -> tuple[Launch, ...]:
+    def launches_to(self, problem: Conv2dProblem, runs: Runs, target: Target) -> tuple[Launch, ...]:
         """The same with results of some of the columns."""
         size, slices = problem.size, slices_of(self, problem.size, target)
         columns = columns_of(size)
@@ -200,7 +198,9 @@ class Conv2dSlices(Pipeline):
         )
         raw = replace(problem, z=None, bias=None, scalars=(1.0, 0.0))
         first = self.product.launches_to(raw, sums, slices, target)
-        added = self.launches_of(1, SlicesProblem(problem=problem, slices=slices, runs=runs), target)
+        added = self.launches_of(
+            1, SlicesProblem(problem=problem, slices=slices, runs=runs), target
+        )
         return (*first, *added)
 
 
@@ -238,5 +238,6 @@ def slices_of(design: Conv2dSlices, size: Conv2dSize, target: Target) -> int:
         slabs // _LEAST_SLABS,
         _MOST_BYTES // max(1, design.bytes_of_slice(size)),
     )
-    counts = range(min(size.slices, slabs), max(size.slices, most) + 1)
+    # One slice if there are no pixels: its sums are zeros.
+    counts = range(max(1, min(size.slices, slabs)), max(size.slices, most) + 1)
     return min(counts, key=lambda count: _seconds(design, size, count, target), default=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import operands
@@ -12,7 +12,7 @@ from kronop.emit.design import Instantiation, InWorkspace, members, package_fold
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-_THREADS, _RESIDENT = 256, 8
+_THREADS, _RESIDENT = 256, 5
 _LINES, _MOST_ACROSS = 16, 32
 _PIECE_BYTES = 16
 _MEMBERS = "images lines columns height width channels first_h first_w stride_w apart"
@@ -98,7 +98,7 @@ class Conv2dWiden(InWorkspace):
     def reasons(self, channels: int, taps: int, apart: int) -> Iterator[str]:
         """Why it does not widen such images, if there are reasons."""
         if not self._most_columns(channels, taps, apart, 1):
-            yield f"{taps} taps of {channels} channels; shared memory has no room for {_LINES} lines"
+            yield f"{taps} taps of {channels} channels; a block has no room for {_LINES} lines"
         if self.pitch(taps * channels) * self.element.bytes > _THREADS * _PIECE_BYTES:
             yield f"{taps} taps of {channels} channels; a block writes {_THREADS} pieces"
 
@@ -129,4 +129,5 @@ class Conv2dWiden(InWorkspace):
             "plane": p.images * p.columns * p.lines * pitch,
         }
         tiles = p.images * operands.cover(p.lines, _LINES) * operands.cover(p.columns, across)
-        return (operands.make_launch(self, min(tiles, _RESIDENT * target.cores), values),)
+        launch = operands.make_launch(self, min(tiles, _RESIDENT * target.cores), values)
+        return (launch,) if tiles else ()

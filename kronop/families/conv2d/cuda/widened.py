@@ -90,9 +90,7 @@ class Conv2dWidened(Pipeline):
     def launches(self, problem: Conv2dProblem, target: Target) -> tuple[Launch, ...]:
         size, place = problem.size, problem.workspace
         filters = place + self._image_bytes(size)
-        own = replace(
-            problem, size=self._inner(size), workspace=filters + self._filter_bytes(size)
-        )
+        own = replace(problem, size=self._inner(size), workspace=filters + self._filter_bytes(size))
         images = self._patches(size, place)
         if self._kind is Operator.wgrad:
             assert isinstance(self.inner, Conv2dSlices)

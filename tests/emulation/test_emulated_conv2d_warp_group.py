@@ -25,6 +25,7 @@ from kronop.descriptions.datatype import (
 from kronop.descriptions.epilogue import Epilogue, LinearCombination, LinearCombinationGeneric
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
 from kronop.emit.design import Pipeline
 from kronop.emit.plan import Plan
 from kronop.families.conv2d.cuda import warp_group_choice
@@ -82,6 +83,11 @@ def run(
     output = epilogue.element_output
     what = _description(kind, element, epilogue, unity=unity, split=split)
     sort = Conv2dWidened if widened else Conv2dSlices
+    if cluster > 1:  # Which only described tiles have.
+        m, n, alternate = tile
+        warps, slab = (4 if alternate else 8, 1, 1), 128 // element.bytes
+        asked = TileDescription((m, n, slab), None, warps, what.math, (cluster, 1, 1))
+        what = replace(what, tile=asked)
     design = next(
         item
         for item in warp_group_choice.designs(what, _TARGET)

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 import kronop
+from kronop.args.device import target_of
+from kronop.args.tensor import view
 from kronop.descriptions.datatype import result_type
 from kronop.emit.plan import Plan
 from kronop.families.conv2d.arguments import Conv2dArguments
@@ -49,8 +51,8 @@ class Case:
 
     def run(self, device: str) -> str:
         """What is wrong with its result; empty if nothing is."""
-        operation, output = self._operation(_target(device)), self._output.name
         a, b = (drawn.tensor(item, self.element, device) for item in (self.a, self.b))
+        operation, output = self._operation(target_of(view(a, "A"))), self._output.name
         bias = None if self.bias is None else drawn.tensor(self.bias, output, device)
         wanted, c = self._expected()
         for times in range(2):
@@ -77,7 +79,7 @@ class Case:
     def _output(self) -> kronop.DataType:
         return result_type(getattr(kronop, self.element))
 
-    def _operation(self, target: str) -> Any:
+    def _operation(self, target: Any) -> Any:
         element, output = getattr(kronop, self.element), self._output
         A, B = (
             kronop.TensorDescription(element, kronop.TensorNHWC, item) for item in self.alignments
@@ -96,10 +98,6 @@ class Case:
         c = np.arange(found.size).reshape(found.shape) % 7 - 3
         found = found + self.beta * c + (0 if self.bias is None else self.bias)
         return np.maximum(found, 0) if self.activation else found, c
-
-
-def _target(device: str) -> str:
-    return "x86" if device == "cpu" else "cuda"
 
 
 def make(random: np.random.Generator) -> Case:

@@ -76,8 +76,10 @@ def _direct(what: Conv2dDescription, target: Target) -> Iterator[Direct]:
     )
     product = _product(what)
     for item in warp_group_choice.products_of(product, target, _TILES):
-        if what.conv_kind is Operator.wgrad and item.cluster > 1:
-            continue  # Pixels are not copied to several blocks.
+        # Clusters are slower unless products are large: only tiles of the user's have them, and of
+        # wgrad none, whose pixels are not copied to several blocks.
+        if item.cluster > 1 and (what.tile is None or what.conv_kind is Operator.wgrad):
+            continue
         design = Conv2dWarpGroup(
             kind=what.conv_kind,
             wrapped=item,

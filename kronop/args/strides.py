@@ -156,6 +156,8 @@ def _folded(
 def flat_stride(shape: Ints, strides: Ints) -> int | None:
     """The stride of these dimensions as a single one, the last varying fastest; None if no single
     stride reaches all elements."""
+    if 0 in shape:
+        return strides[-1]
     axes: list[tuple[int, Ints]] = [
         (extent, (stride,)) for extent, stride in zip(shape, strides, strict=True) if extent != 1
     ]

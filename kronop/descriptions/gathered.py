@@ -52,6 +52,8 @@ class Gathered:
         strides: of both coordinates, in elements.
         every: the least distance of coordinates at which there are elements.
         batch: the strides of the batch dimensions.
+        batch_u, batch_v: what one more along each of these adds to the coordinates; empty where no
+            coordinate changes along any.
     """
 
     pointer: int
@@ -62,6 +64,8 @@ class Gathered:
     strides: Pair = (0, 0)
     every: Pair = (1, 1)
     batch: tuple[int, ...] = ()
+    batch_u: tuple[int, ...] = ()
+    batch_v: tuple[int, ...] = ()
 
     is_gathered: ClassVar[bool] = True
 

@@ -135,16 +135,17 @@ class Kernel:
         """Runs it on random operands, and compares every element of the result.
 
         Args:
-            added: the result is 2 (A * B + bias) - C, with a bias where a group has all columns.
+            added: the result is 2 A * B - C + bias.
         """
         size, kind, what = dataclasses.replace(self.size, slices=slices), self.kind, self.what
         shapes, output = [shapes_of(size)[of] for of in kind.tensors], what.Y.element
         a, b = (self.values(shape, what.A.element) for shape in shapes[:2])
         y = support.poison(shapes[2], output)
         z = self.values(shapes[2], output) if added else None
-        columns = shapes[2][-1]
-        has_bias = added and kind is not Operator.wgrad and size.groups == 1
-        bias = self.values((columns,), output) if has_bias else None
+        *_, r, s, columns = shapes[2]
+        bias = self.values((columns,), output) if added else None
+        repeats = (r, s, 1) if kind is Operator.wgrad else (1,)
+        row = None if bias is None else np.tile(bias, repeats)
         output_op = what.epilogue.epilogue_type(*((2, -1) if added else ()))
         self.run(
             Conv2dProblem(
@@ -154,7 +155,7 @@ class Kernel:
                 b=_strided(b),
                 y=_strided(y),
                 z=None if z is None else self._matrix(z),
-                bias=None if bias is None else _row(bias),
+                bias=None if row is None else _row(row, size.groups if len(repeats) == 1 else 0),
                 scalars=output_op.scalars,
                 threads=1,
             )
@@ -182,8 +183,10 @@ def _strided(array: Any) -> Strided:
     return Strided(pointer=array.ctypes.data, strides=steps)
 
 
-def _row(array: Any) -> Strided:
-    return Strided(pointer=array.ctypes.data, strides=(0, 1), batch=(0,))
+def _row(array: Any, groups: int = 0) -> Strided:
+    """A row, the same of all groups, or of so many in parts."""
+    step = array.size // groups if groups else 0
+    return Strided(pointer=array.ctypes.data, strides=(0, 1), batch=(step,))
 
 
 @pytest.mark.spread(name=list(_MATH), kind=list(Operator), whole=[True, False])
@@ -276,3 +279,55 @@ def test_trees(folder: Path, name: str, tree: str) -> None:
     (first, second) = wanted.values()
     np.testing.assert_array_equal(y.reshape(rows, columns).astype(np.float64), first)
     np.testing.assert_array_equal(more.astype(np.float64), second)
+
+
+@pytest.mark.parametrize("tree", _TREES)
+@pytest.mark.parametrize("name", ["tensor f16", "simt f32"])
+@pytest.mark.parametrize("size", [_ODD[1], _WHOLE[2]], ids=["odd", "flipped"])
+def test_trees_of_filters(folder: Path, name: str, tree: str, size: Conv2dSize) -> None:
+    """They have a row for each pixel of a filter."""
+    math, kind = _MATH[name], Operator.wgrad
+    element = math.element_a
+    epilogue = _TREES[tree](element, 1, math.element_accumulator, float32)
+    whole = not size.c % 16
+    kernel = Kernel(folder, _description(math, kind, whole=whole, epilogue=epilogue), size)
+    if kernel.gathered:
+        return
+    shapes = [shapes_of(size)[of] for of in kind.tensors]
+    a, b, c = (kernel.values(shape, element) for shape in shapes)
+    *lead, columns = shapes[2]
+    bias = kernel.values((columns,), element)
+    y = support.poison(shapes[2], element)
+    of_rows = tree == "reducing"
+    more = support.poison((*lead, 1) if of_rows else shapes[2], float32 if of_rows else element)
+
+    def in_batch(array: Any) -> Strided:
+        first, *taps, last = _strided(array).strides
+        steps = (first, 0 if array.shape[-1] == 1 else last)
+        batch = (size.filters * first, *taps)
+        return Strided(pointer=array.ctypes.data, strides=steps, batch=batch)
+
+    kernel.run(
+        Conv2dProblem(
+            kind=kind,
+            size=size,
+            a=_strided(a),
+            b=_strided(b),
+            y=_strided(y),
+            z=None,
+            bias=None,
+            by_taps=True,
+            visited=(
+                in_batch(c),
+                dataclasses.replace(_row(bias), batch=(0, 0, 0)),
+                in_batch(more),
+            ),
+            scalars=(),
+            threads=1,
+        )
+    )
+    wide = [it.astype(np.float64) for it in (a, b)]
+    matrices = [it.reshape(-1, columns) for it in (convolved(kind, *wide, size), c)]
+    first, second = epilogue.evaluate(matrices[0], {"c": matrices[1], "bias": bias}).values()
+    np.testing.assert_array_equal(y.reshape(-1, columns).astype(np.float64), first)
+    np.testing.assert_array_equal(more.reshape(second.shape).astype(np.float64), second)

@@ -113,7 +113,7 @@ def make(random: np.random.Generator) -> Case:
         _whole(random, shapes[of], min(1.0, (64 / max(terms, 1)) ** 0.5)) for of in kind.tensors[:2]
     )
     columns = shapes[kind.tensors[2]][-1]
-    has_bias = kind is not Operator.wgrad and random.random() < 0.3
+    has_bias = random.random() < 0.3
     channels = [shapes[of][-1] for of in kind.tensors[:2]]
     most = 16 // getattr(kronop, element).bytes if random.random() < 0.8 else 1
     return Case(

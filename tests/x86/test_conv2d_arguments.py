@@ -157,9 +157,9 @@ def test_arguments_that_are_refused(
 
 def test_kinds_that_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     _compile_nothing(monkeypatch)
-    a, b, c = _operands(Operator.wgrad)
-    with pytest.raises(kronop.ArgumentError, match="bias of wgrad"):
-        kronop.Conv2dArguments(_operation(Operator.wgrad), _SIZE, a, b, bias=c[0, 0, 0])
+    a, b, _ = _operands(Operator.wgrad)
+    with pytest.raises(kronop.ArgumentError, match=r"shape of bias: expected \(4,\)"):
+        kronop.Conv2dArguments(_operation(Operator.wgrad), _SIZE, a, b, bias=_drawn(8))
     a, b, _ = _operands(Operator.dgrad)
     with pytest.raises(kronop.ArgumentError, match="D and A: expected separate memory"):
         kronop.Conv2dArguments(_operation(Operator.dgrad), _SIZE, a, b, D=a.ravel()[:240])
@@ -330,6 +330,81 @@ def test_trees_of_groups(kind: Operator) -> None:
     operation.run(arguments)
     for name, value in {"d": arguments.D, **results}.items():
         np.testing.assert_array_equal(value.reshape(expected[name].shape), expected[name])
+
+
+# The edges of filters' gradients: groups, flipped filters, one pixel, few and many channels.
+_FILTERS = (
+    _SIZE,
+    Conv2dSize(2, 9, 8, 4, 6, 3, 2, pad_h=1, pad_w=2, stride_w=3, dilation_w=2, groups=2),
+    Conv2dSize(1, 5, 6, 5, 3, 3, 3, pad_h=1, flipped=True),
+    Conv2dSize(1, 5, 6, 33, 70, 1, 1),
+    Conv2dSize(1, 5, 6, 4, 4, 3, 3, groups=4, pad_h=1),
+    Conv2dSize(3, 5, 6, 200, 3, 2, 2),
+    _EDGES["no images"],
+    _EDGES["no results"],
+)
+
+
+@kronop.epilogue_visitor(kinds={"c": "tensor", "bias": "row", "scale": "column"})
+def of_filters(accum: Any, c: Any, bias: Any, scale: Any) -> Any:
+    t = accum + bias + c
+    d = t * scale
+    row_max = kronop.maximum(t, axis="row")
+    return d, t, row_max
+
+
+def test_trees_of_filters() -> None:
+    """The matrix of wgrad has a row for each pixel of a filter."""
+    kind, epilogue = Operator.wgrad, of_filters(F32, 1, F32, F32)
+    operation = _operation(kind, epilogue)
+    for size in _FILTERS:
+        a, b, c = _operands(kind, size)
+        m, n = c.size // c.shape[-1], c.shape[-1]
+        rows = {"bias": _drawn(n, seed=5), "scale": _drawn(m, seed=6)}
+        sums = _sums(kind, a, b, size).reshape(m, n)
+        expected = epilogue.evaluate(sums, {**rows, "c": c.reshape(m, n)})
+        rows["scale"] = rows["scale"].reshape(c.shape[:3])
+        gaps = np.empty((*c.shape[:3], 2 * n), np.float32)
+        results = {"t": np.empty(c.shape, np.float32), "row_max": np.empty(m, np.float32)}
+        given = {**rows, **results, "c": c, "d": gaps[..., ::2], "problem_size": [m, n]}
+        output_op = operation.epilogue_type(**given)
+        operation.run(kronop.Conv2dArguments(operation, size, a, b, output_op=output_op))
+        for name, value in {"d": gaps[..., ::2], **results}.items():
+            wanted = expected[name]
+            np.testing.assert_array_equal(value.reshape(wanted.shape), wanted, size.told())
+
+
+def test_filters_reduce_no_columns() -> None:
+    """But those of one pixel, of one group."""
+    kind, epilogue = Operator.wgrad, kept(F32, 1, F32, F32)
+    operation, size = _operation(kind, epilogue), _FILTERS[3]
+    a, b, c = _operands(kind, size)
+    m, n = c.size // c.shape[-1], c.shape[-1]
+    given = {"bias": _drawn(n, seed=5), "scale": _drawn(m, seed=6)}
+    results = {"t": np.empty((m, n), np.float32), "column_sum": np.empty(n, np.float32)}
+    output_op = operation.epilogue_type(**given, **results)
+    operation.run(kronop.Conv2dArguments(operation, size, a, b, output_op=output_op))
+    expected = epilogue.evaluate(_sums(kind, a, b, size).reshape(m, n), given)
+    np.testing.assert_array_equal(results["column_sum"], expected["column_sum"])
+    a, b, _ = _operands(kind)
+    with pytest.raises(kronop.ArgumentError, match=r"expected 'row', since .* of 9 products"):
+        kronop.Conv2dArguments(operation, _SIZE, a, b, output_op=output_op)
+
+
+def test_biases_of_filters() -> None:
+    """One number for each channel, beside a C too; and a C that is one."""
+    kind = Operator.wgrad
+    operation = _operation(kind)
+    for size in _FILTERS:
+        a, b, c = _operands(kind, size)
+        bias, sums = _drawn(2 * c.shape[-1], seed=7)[::2], 2 * _sums(kind, a, b, size)
+        for source in (None, c, bias[::-1], c[:, :1, :1, :1]):
+            output_op = operation.epilogue_type(2.0, 0.0 if source is None else 3.0)
+            given = {"C": source, "output_op": output_op, "bias": bias}
+            arguments = kronop.Conv2dArguments(operation, size, a, b, **given)
+            operation.run(arguments)
+            more = bias if source is None else bias + 3 * source
+            np.testing.assert_array_equal(arguments.D, sums + more, size.told())
 
 
 @pytest.mark.parametrize("kind", [Operator.fprop, Operator.wgrad])

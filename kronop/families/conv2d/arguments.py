@@ -37,7 +37,7 @@ from kronop.families.gemm.slice_arguments import Slices
 from kronop.size import round_up
 
 Ints = tuple[int, ...]
-AXES, _PANELS = "abcd", "abcde"
+AXES, _PANELS, _FILTER = "abcd", "abcde", "bcd"
 # The axes of interleaved images and results, and of filters, in the order of channels last.
 _ORDERS = ((0, 2, 3, 1, 4), (3, 1, 2, 0, 4))
 # Axes of images and results that are the rows of a matrix.
@@ -58,12 +58,13 @@ class Conv2dArguments(Slices):
             (N, C/32, H, W, 32) and (C/32, R, S, K, 32), without gaps.
         C: like D, or what broadcasts to it; needed where beta is not 0, and read only there. It may
             be D itself. One number for each channel repeats: as in PyCUTLASS, a bias times beta.
+            Channels of wgrad's result are those of a filter, C / groups.
         D: of fprop results, of dgrad images, of wgrad filters, where the result goes; None for a
             new tensor like A, without gaps.
         output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults, without C.
             That of a visitor tree has names, and holds C, a bias and D, as far as there are any. A
-            tree has D as a matrix: (N P Q, K) of fprop, (N H W, C) of dgrad; what else it reads and
-            writes has these shapes, or D's.
+            tree has D as a matrix: (N P Q, K) of fprop, (N H W, C) of dgrad, (K R S, C / groups) of
+            wgrad; what else it reads and writes has these shapes, or D's.
         split_k_mode: PyCUTLASS's word for who adds slices up: here an operation does it, or a
             `ReductionOperation` that takes it over.
         split_k_slices: into how many slices GPUs cut the sum; 1 for what the problem size says.
@@ -129,6 +130,11 @@ class Conv2dArguments(Slices):
     def _kind(self) -> Operator:
         return self._description.conv_kind
 
+    @property
+    def _rows(self) -> int:
+        """How many axes of D are the rows of its matrix."""
+        return 1 if self._kind is Operator.wgrad and not self._description.by_taps else _ROWS
+
     def _fit(self, views: dict[str, TensorView]) -> Ints:
         """The shape of D in memory; flat tensors beside a problem size get their shapes."""
         what, tree = self._description, self.output_op
@@ -155,7 +161,7 @@ class Conv2dArguments(Slices):
         if "Z" in views:
             views["Z"] = self._source(views["Z"], found, last)
         if "bias" in views:
-            self._check_bias(views["bias"], last)
+            views["bias"] = self._bias(views["bias"], own["Y"])
         if isinstance(tree, VisitorArguments):
             epilogue, layout = self.operation.description.epilogue, what.Y.layout
             self._visited = visited.visited(epilogue, tree, layout, self.differentiable)
@@ -200,22 +206,29 @@ class Conv2dArguments(Slices):
             raise _misfit("C", shape, item.shape)
         return item
 
-    def _check_bias(self, item: TensorView, last: int) -> None:
-        if not self._description.takes_bias:
-            raise ArgumentError(
-                "bias of wgrad", expected="None", got="a tensor", hint="add it to the result"
-            )
+    def _bias(self, item: TensorView, shape: Ints) -> TensorView:
+        """A bias of a result of this shape, whose channels are columns: of wgrad, they repeat for
+        each pixel of a filter."""
+        _, r, s, last = shape
         if item.shape != (last,):
             raise _misfit("bias", (last,), item.shape)
+        if self._kind is not Operator.wgrad:
+            return item
+        self._table["bias"] = dataclasses.replace(self._table["bias"], axes=_FILTER)
+        return item.reshaped((r, s, last), (0, 0, item.strides[0]))
 
     def _check_reduced(self) -> None:
-        """Refuses numbers for whole rows where these lie in several groups."""
+        """Refuses numbers for whole rows, or columns, where these lie in several products."""
+        size, by_taps = self._size, self._description.by_taps
+        axis, other = ("column", "row") if by_taps else ("row", "column")
+        count = size.groups * (size.r * size.s if by_taps else 1)
         for item in self._visited:
-            if item.result is not None and item.result.axis == "row" and self._size.groups > 1:
+            if item.result is not None and item.result.axis == axis and count > 1:
                 raise ArgumentError(
                     f"axis of {item.name}",
-                    expected="'column', since each group computes a part of every row",
-                    got=f"'row', of {self._size.groups} groups",
+                    expected=f"{other!r}, since each of several products computes a part of every"
+                    f" {axis}",
+                    got=f"{axis!r}, of {count} products",
                     hint="keep the reduced tensor as a result, and reduce it in a step of its own",
                 )
 
@@ -225,7 +238,7 @@ class Conv2dArguments(Slices):
     def _check(self, name: str, item: TensorView) -> None:
         if name == "bias":
             check_element(item.element, self._description.Y.element, name, ", the type of D")
-        if name in ("Y", "Z") and self._kind is Operator.wgrad:
+        if name in ("Y", "Z") and self._rows == 1:
             item = _as_rows(item)
         super()._check(name, item)
 
@@ -262,6 +275,11 @@ class Conv2dArguments(Slices):
     def _placed_of(self, name: str, item: TensorView) -> Placed:
         """How kernels read or write it: a copy without gaps if they can't use its strides."""
         described, axes = self._described(name), len(self._table[name].axes)
+        if name == "bias" and self._kind is Operator.wgrad:
+            found = Placed.of(item, described, self._device, axes)
+            if flat_stride(item.shape, found.strides) is not None:
+                return found
+            return dataclasses.replace(found, form=Form(item.shape, contiguous_strides(item.shape)))
         if name in ("A", "B", "Z", "Y"):
             if self._description.interleaved and self._is_host:
                 return self._channels_last(item, _ORDERS[name == "B"], described)
@@ -273,10 +291,12 @@ class Conv2dArguments(Slices):
 
     def _form_of(self, name: str, item: TensorView, described: TensorDescription) -> Form | None:
         """The form of a copy that kernels can use."""
-        if name in ("Y", "Z") and self._kind is Operator.wgrad:
+        if name in ("Y", "Z") and self._rows == 1:
             # Filters are rows of a matrix: gaps may be between them alone.
+            # One that repeats for all filters is copied once.
             row, *within = contiguous_strides(item.shape)
-            return Form(item.shape, (round_up(row, described.alignment), *within))
+            row = round_up(row, described.alignment) if item.strides[0] else 0
+            return Form(item.shape, (row, *within))
         return form_for(item, described, self._device, item.shape)
 
     def _is_usable(self, name: str, item: Placed) -> bool:
@@ -297,12 +317,13 @@ class Conv2dArguments(Slices):
 
     def _matrix(self, item: Placed) -> tuple[int, int] | None:
         """The strides of rows and columns of D, or of C, as a matrix; None if it is none."""
-        rows = 1 if self._kind is Operator.wgrad else _ROWS
-        parts = (slice(rows), slice(rows, None))
+        parts = (slice(self._rows), slice(self._rows, None))
         row, column = (flat_stride(item.shape[part], item.strides[part]) for part in parts)
         return None if row is None or column is None else (row, column)
 
     def _strides(self, name: str, item: Placed) -> Ints:
+        if name == "bias" and self._kind is Operator.wgrad:
+            return 0, flat_stride(item.shape, item.strides) or 0
         if name not in ("A", "B", "Z", "Y"):
             return super()._strides(name, item)
         if self._description.interleaved and not self._is_host:
@@ -372,6 +393,7 @@ class Conv2dArguments(Slices):
             visited=tuple(self._grouped(found[item.key]) for item in self._visited),
             scalars=self.output_op.scalars,
             threads=self._threads,
+            by_taps=self._description.by_taps,
             workspace=workspace,
         )
 
@@ -381,17 +403,21 @@ class Conv2dArguments(Slices):
             return matrix
         (row, column), shape = matrix.strides, shapes_of(self._size)[self._kind.tensors[2]]
         _, b, c, d = shape
-        if self._kind is Operator.wgrad:
+        if self._rows == 1:
             strides = (row, c * d * column, d * column, column)
         else:
             strides = (b * c * row, c * row, row, column)
         return dataclasses.replace(matrix, strides=strides)
 
     def _grouped(self, matrix: Strided) -> Strided:
-        """A matrix like the result with the stride from a group to the next one."""
+        """A matrix like the result, for each of its products."""
         if len(matrix.strides) > 2:
             return matrix
         size, (row, column) = self._size, matrix.strides
+        if self._description.by_taps:
+            each = size.r * size.s * row
+            steps = (size.filters * each, size.s * row, row)
+            return dataclasses.replace(matrix, strides=(each, column), batch=steps)
         step = {
             Operator.fprop: size.filters * column,
             Operator.dgrad: size.channels * column,

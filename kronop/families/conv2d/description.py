@@ -37,6 +37,7 @@ from kronop.families.conv2d.vocabulary import (
     TensorLayout,
 )
 from kronop.families.gemm.description import GemmProblem
+from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.vocabulary import IdentitySwizzle1, Swizzle
 from kronop.frozen import dataclass
 
@@ -146,13 +147,6 @@ class Conv2dDescription(Shaped):
                 got=self.iterator_algorithm.name,
                 hint="iterators for few channels are those of fprop",
             )
-        if kind is Operator.wgrad and isinstance(self.epilogue, VisitorEpilogue):
-            raise DescriptionError(
-                "epilogue_functor of wgrad",
-                expected="one of the four functors",
-                got="a visitor tree",
-                hint="visitor trees end fprop and dgrad",
-            )
 
     @property
     def interleaved(self) -> bool:
@@ -160,9 +154,9 @@ class Conv2dDescription(Shaped):
         return self.Y.layout is not TensorLayout.TensorNHWC
 
     @property
-    def takes_bias(self) -> bool:
-        """Whether a bias may be added, one number for each channel of the result."""
-        return self.conv_kind is not Operator.wgrad
+    def by_taps(self) -> bool:
+        """Whether it is computed by taps: see `by_taps`."""
+        return by_taps(self.conv_kind, self.epilogue)
 
     def shapes(self, size: Any) -> dict[str, Any]:
         found, layouts = shapes_of(as_size(size)), (self.A, self.B, self.Y)
@@ -206,6 +200,20 @@ class Conv2dDescription(Shaped):
         if isinstance(self.epilogue, VisitorEpilogue):
             return finish_visitor(self.epilogue, output_op, sums.reshape(-1, sums.shape[-1]))
         return finish(self.epilogue, output_op, sums, z, bias)
+
+
+def by_taps(kind: Operator, epilogue: Epilogue) -> bool:
+    """Whether each pixel of a filter has a matrix product of its own: a visitor tree has the
+    filters' gradient as a matrix (K R S, C), not (K, R S C)."""
+    return kind is Operator.wgrad and isinstance(epilogue, VisitorEpilogue)
+
+
+def product_size(kind: Operator, epilogue: Epilogue, size: Conv2dSize) -> GemmSize:
+    """The size of the matrix products, of blocks and warps or of a CPU, as which it is computed."""
+    m, n, k = kind.extents(size)
+    if not by_taps(kind, epilogue):
+        return size.product((m, n, k))
+    return GemmSize(m, size.channels, k, size.groups * size.r * size.s, size.slices)
 
 
 def _check_word(name: str, value: object, kind: Any, *, optional: bool) -> None:
@@ -263,6 +271,7 @@ class Conv2dProblem:
             all axes but the channels (of wgrad: but the filters) are those of one index.
         z: the source C, as a matrix like the result; None where beta is 0.
         bias: row 0 of it has one number for each column of the result; None if there is none.
+        by_taps: the products are those of `by_taps`, so matrices are (K R S, C) of wgrad.
         visited: operands, then auxiliary results of a visitor tree, as matrices.
         scalars: alpha, beta, then those of the activation; those of a visitor tree.
         threads: of a host.
@@ -278,13 +287,21 @@ class Conv2dProblem:
     bias: Strided | None
     scalars: tuple[float, ...]
     threads: int
+    by_taps: bool = False
     visited: tuple[Strided, ...] = ()
     workspace: int = 0
 
     @property
     def result(self) -> Strided:
-        """The result as a matrix of M rows and N columns, for each group."""
+        """The result as a matrix of M rows and N columns, for each product."""
         strides, size = self.y.strides, self.size
+        if self.by_taps:
+            first, *taps, last = strides
+            return Strided(
+                pointer=self.y.pointer,
+                strides=(first, last),
+                batch=(size.filters * first, *taps),
+            )
         if self.kind is Operator.wgrad:
             # Columns are the pixels and channels of a filter.
             return Strided(
@@ -299,18 +316,19 @@ class Conv2dProblem:
 
     @property
     def product(self) -> GemmProblem:
-        """The same as a batch of matrix products, one for each group."""
+        """The same as a batch of matrix products, one for each group, or by taps."""
         a, b = {
             Operator.fprop: self._fprop,
             Operator.dgrad: self._dgrad,
             Operator.wgrad: self._wgrad,
         }[self.kind]()
-        m, n, k = self.kind.extents(self.size)
+        size = self.size
+        m, n, k = self.kind.extents(size)
         return GemmProblem(
             m=m,
-            n=n,
+            n=size.channels if self.by_taps else n,
             k=k,
-            batch=(self.size.groups,),
+            batch=(size.groups, size.r, size.s) if self.by_taps else (size.groups,),
             a=a,  # type: ignore[arg-type]
             b=b,  # type: ignore[arg-type]
             y=self.result,
@@ -319,7 +337,7 @@ class Conv2dProblem:
             scalars=self.scalars,
             threads=self.threads,
             visited=self.visited,
-            slices=self.size.slices,
+            slices=size.slices,
             workspace=self.workspace,
         )
 
@@ -366,8 +384,18 @@ class Conv2dProblem:
             taps = dataclasses.replace(taps, u=(-s.dilation_h, 0, 0), v=(0, -s.dilation_w, 0))
             first = (first[0] + (s.r - 1) * s.dilation_h, first[1] + (s.s - 1) * s.dilation_w)
         batch = s.channels * self.b.strides[3]
-        return gradients, self._of_images(
-            self.b, rows=places, columns=taps, batch=batch, first=first
+        images = self._of_images(self.b, rows=places, columns=taps, batch=batch, first=first)
+        if not self.by_taps:
+            return gradients, images
+        return (
+            dataclasses.replace(gradients, batch=(*gradients.batch, 0, 0)),
+            dataclasses.replace(
+                images,
+                columns=Digits(extents=_digits(1, 1, s.channels), steps=taps.steps),
+                batch=(batch, 0, 0),
+                batch_u=(0, *taps.u[:2]),
+                batch_v=(0, *taps.v[:2]),
+            ),
         )
 
     def _patches(self, images: Strided) -> tuple[Digits, Digits]:

@@ -2,7 +2,7 @@
 #include "gemm_vectors.hpp"
 
 using Parameters = kronop::GatheredParameters<kronop::GemmParameters<2, double>>;
-static_assert(sizeof(Parameters) == 1000);
+static_assert(sizeof(Parameters) == 1128);
 
 namespace {
 struct Step {

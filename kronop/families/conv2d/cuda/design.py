@@ -8,7 +8,7 @@ from kronop.artifacts import Launch, Status
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.cuda.machine import memory_rate
 from kronop.emit.design import Wrapping
-from kronop.families.conv2d.description import Conv2dProblem
+from kronop.families.conv2d.description import Conv2dProblem, product_size
 from kronop.families.conv2d.size import Conv2dSize, shapes_of
 from kronop.families.conv2d.vocabulary import Operator
 from kronop.families.gemm.cuda.blocks import GemmBlocks
@@ -76,7 +76,7 @@ class Conv2dBlocks(Wrapping):
         return self.wrapped.launches(problem.product, target)
 
     def _product(self, size: Conv2dSize) -> GemmSize:
-        return size.product(self.kind.extents(size))
+        return product_size(self.kind, self.epilogue, size)
 
 
 def contiguous(kind: Operator, size: Conv2dSize) -> tuple[int, int]:

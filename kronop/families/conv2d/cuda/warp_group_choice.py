@@ -47,6 +47,8 @@ def status(what: Conv2dDescription, target: Target) -> Status:
 
 
 def _reasons(what: Conv2dDescription) -> Iterator[str]:
+    if what.by_taps:
+        yield "warp groups compute all pixels of a filter as columns of one matrix"
     splits = warp_group_choice.splits(what.math)
     # Split filters are also transposed.
     kinds = (Operator.fprop, Operator.dgrad) if splits else (Operator.fprop,)
@@ -87,7 +89,7 @@ def _direct(what: Conv2dDescription, target: Target) -> Iterator[Direct]:
             filled=False,
         )
         yield Conv2dSplit(split=GemmSplit(), product=design) if item.split else design
-    if what.conv_kind is Operator.wgrad and not tree:
+    if what.conv_kind is Operator.wgrad:
         yield from _sliced(what, target)
 
 

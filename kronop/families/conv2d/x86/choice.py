@@ -58,7 +58,7 @@ def _designs(what: Conv2dDescription, target: Target) -> Iterator[HostConv2d]:
 def _depthwise(
     what: Conv2dDescription, target: Target, size: Conv2dSize
 ) -> Iterator[HostDepthwise]:
-    if not HostDepthwise.serves(size) or what.tile is not None:
+    if not HostDepthwise.serves(size) or what.tile is not None or what.by_taps:
         return
     rows = _ROWS if target.registers >= _MANY_REGISTERS else _FEW_ROWS
     panel = _VECTORS * target.vector_bytes // what.math.added_in.bytes

@@ -58,7 +58,7 @@ class DepthwiseWorker {
       least_.u = lesser(least_.u, at.u), most_.u = -lesser(-most_.u, -at.u);
       least_.v = lesser(least_.v, at.v), most_.v = -lesser(-most_.v, -at.v);
       const Input* from = static_cast<const Input*>(p_.b) + item.n * p_.b_column +
-                          gemm::find(b_, number.position(), Position{}).offset;
+                          gemm::find(b_, b_.first, number.position(), Position{}).offset;
       load_run(filters_ + j * item.columns, from, p_.b_column, item.columns);
     }
   }
@@ -81,7 +81,7 @@ class DepthwiseWorker {
         for (index_t j = 0; j < depth; ++j) to[j] = first + offset + steps_[j];
       } else {
         for (index_t j = 0; j < depth; ++j) {
-          const gemm::Spot spot = gemm::find(a_, at, taps_[j]);
+          const gemm::Spot spot = gemm::find(a_, a_.first, at, taps_[j]);
           to[j] = spot.exists ? first + spot.offset : zeros_;
         }
       }

@@ -8,7 +8,7 @@ from kronop.artifacts import Launch, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.design import Wrapping
-from kronop.families.conv2d.description import Conv2dProblem
+from kronop.families.conv2d.description import Conv2dProblem, product_size
 from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator
 from kronop.families.conv2d.x86 import groups
@@ -62,4 +62,4 @@ class HostConv2d(Wrapping):
         return groups.together(self.kind, size, self.wrapped.tile[1])
 
     def _product(self, size: Conv2dSize, count: int) -> GemmSize:
-        return groups.joined_size(size.product(self.kind.extents(size)), count)
+        return groups.joined_size(product_size(self.kind, self.epilogue, size), count)

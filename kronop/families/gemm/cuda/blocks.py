@@ -281,8 +281,8 @@ class GemmBlocks(GemmDesign):
             assert isinstance(b, Gathered)
             values = {
                 "product": parameters.signature(self.epilogue).pack(values),
-                "gather_a": gather.packed(a, a.rows, a.columns, self.access_a),
-                "gather_b": gather.packed(b, b.columns, b.rows, self.access_b),
+                "gather_a": gather.packed(a, p.batch, a.rows, a.columns, self.access_a),
+                "gather_b": gather.packed(b, p.batch, b.columns, b.rows, self.access_b),
             }
         return operands.make_launch(self, blocks, values)
 
@@ -362,7 +362,7 @@ def _strided(operand: Strided | Gathered) -> Strided:
     """The operand, or a gathered one's address and batches."""
     if isinstance(operand, Strided):
         return operand
-    return Strided(pointer=operand.pointer, strides=(0, 0), batch=operand.batch)
+    return Strided(pointer=operand.pointer, strides=(0, 0), batch=gather.batch_of(operand))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -7,10 +7,12 @@ import struct
 
 from kronop.artifacts import Block, KernelSignature
 from kronop.descriptions.gathered import Digits, Gathered
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.errors import ArgumentError
 
 # Bytes of `gemm::Gather`: its digits, then its other members.
-_DIGITS, _REST = struct.Struct("=3q3i3i3I3I"), struct.Struct("=3q2i2I3I3I")
+_DIGITS = struct.Struct("=3q3i3i3I3I")
+_REST = struct.Struct(f"=3q2i2I3I3I{2 * MOST_BATCH_DIMENSIONS}i")
 _BYTES = 2 * _DIGITS.size + _REST.size
 # Indices, and coordinates, that kernels reckon with in 32 bits; some are behind the last slab.
 _MOST_INDICES, _MOST_COORDINATES = 2**31 - 2**16, 2**29
@@ -43,17 +45,20 @@ def signature(product: KernelSignature) -> KernelSignature:
     )
 
 
-def packed(of: Gathered, outer: Digits, inner: Digits, access: Access) -> bytes:
+def packed(
+    of: Gathered, batch: tuple[int, ...], outer: Digits, inner: Digits, access: Access
+) -> bytes:
     """`gemm::Gather` of an operand.
 
     Args:
+        batch: the extents of the batch.
         outer, inner: its rows of A, or columns of B, and its contracted index.
         access: what its kernel makes of it.
 
     Raises:
         ArgumentError: there are too many elements for numbers of 32 bits.
     """
-    _check(of)
+    _check(of, batch)
     spaced = access is Access.Spaced
     strides = (0, 0) if spaced else of.strides
     first = of.first[0] * strides[0] + of.first[1] * strides[1]
@@ -67,7 +72,20 @@ def packed(of: Gathered, outer: Digits, inner: Digits, access: Access) -> bytes:
             *of.extents,
             *_divisor(of.every[0]),
             *_divisor(of.every[1]),
+            *padded(of.batch_u, 0),
+            *padded(of.batch_v, 0),
         )
+    )
+
+
+def batch_of(of: Gathered) -> tuple[int, ...]:
+    """The strides of the batch, with those of the coordinates that change along it."""
+    if not of.batch_u:
+        return of.batch
+    assert of.every == (1, 1), "coordinates of lines and sums have to keep their signs"
+    return tuple(
+        step + u * of.strides[0] + v * of.strides[1]
+        for step, u, v in zip(of.batch, of.batch_u, of.batch_v, strict=True)
     )
 
 
@@ -87,7 +105,7 @@ def _divisor(number: int) -> tuple[int, int, int]:
     return number, -(-(1 << 31 + shift) // number), shift
 
 
-def _check(of: Gathered) -> None:
+def _check(of: Gathered, batch: tuple[int, ...]) -> None:
     most = max(of.rows.extent, of.columns.extent)
     if most > _MOST_INDICES:
         raise ArgumentError(
@@ -97,9 +115,13 @@ def _check(of: Gathered) -> None:
             hint="split the images into several calls",
         )
     rows, columns = of.rows, of.columns
-    axes = (of.first[0], (*rows.u, *columns.u)), (of.first[1], (*rows.v, *columns.v))
+    axes = (
+        (of.first[0], (*rows.u, *columns.u, *of.batch_u)),
+        (of.first[1], (*rows.v, *columns.v, *of.batch_v)),
+    )
+    extents = (*rows.extents, *columns.extents, *(batch if of.batch_u else ()))
     for first, steps in axes:
-        pairs = zip((*rows.extents, *columns.extents), steps, strict=True)
+        pairs = zip(extents, steps, strict=True)
         reach = abs(first) + sum((extent - 1) * abs(step) for extent, step in pairs)
         if reach > _MOST_COORDINATES:
             raise ArgumentError(

@@ -19,6 +19,16 @@ enum class Access : int {
   kSpaced,   // so are those between multiples of `Gather::every`
 };
 
+// What the number of a problem adds to coordinates.
+struct GatherShift {
+  int u = 0, v = 0;
+
+  KRONOP_INLINE void add(const Gather& of, int axis, int digit) {
+    u += digit * of.batch_u[axis];
+    v += digit * of.batch_v[axis];
+  }
+};
+
 // What an index adds to an element's offset and coordinates.
 template <Access>
 struct GatherPlace {
@@ -61,7 +71,8 @@ struct alignas(16) GatherPlace<Access::kSpaced> {
 };
 
 template <Access kAccess>
-KRONOP_INLINE GatherPlace<kAccess> place_of(const Gather& of, bool outer, unsigned index) {
+KRONOP_INLINE GatherPlace<kAccess> place_of(const Gather& of, bool outer, unsigned index,
+                                            GatherShift begin = {}) {
   const GatherDigits& digits = outer ? of.outer : of.inner;
   const unsigned rest = digits.last.quotient(index), first = digits.middle.quotient(rest);
   const unsigned second = rest - first * digits.middle.divisor,
@@ -71,8 +82,8 @@ KRONOP_INLINE GatherPlace<kAccess> place_of(const Gather& of, bool outer, unsign
   // Of unsigned numbers, whose 64-bit products take fewer instructions.
   place.offset = first * digits.steps[0] + second * digits.steps[1] + third * digits.steps[2];
   if (outer) place.offset += of.first;
-  place.put(of, outer, a * digits.u[0] + b * digits.u[1] + c * digits.u[2] + outer * of.first_u,
-            a * digits.v[0] + b * digits.v[1] + c * digits.v[2] + outer * of.first_v);
+  place.put(of, outer, a * digits.u[0] + b * digits.u[1] + c * digits.u[2] + begin.u,
+            a * digits.v[0] + b * digits.v[1] + c * digits.v[2] + begin.v);
   return place;
 }
 
@@ -89,12 +100,14 @@ class GatherFeed : public Units {
 
   // The slab starts at row `first` of `rows`, and at contracted index `k`. Rows behind the last one
   // are copied from there: nobody reads their sums. Places of lines are stored in `places`; they
-  // can be read behind a barrier.
-  KRONOP_INLINE GatherFeed(const Gather& of, const Input* from, unsigned first, unsigned rows,
-                           unsigned k, unsigned char* places)
+  // can be read behind a barrier. The problem shifts coordinates by `shift`.
+  KRONOP_INLINE GatherFeed(const Gather& of, const Input* from, GatherShift shift, unsigned first,
+                           unsigned rows, unsigned k, unsigned char* places)
       : of_(of), from_(from), k_(k), places_(reinterpret_cast<Place*>(places)) {
+    shift.u += of.first_u;
+    shift.v += of.first_v;
     const auto outer = [&](unsigned row, unsigned last) {
-      return place_of<kAccess>(of_, true, row < last ? row : last);
+      return place_of<kAccess>(of_, true, row < last ? row : last, shift);
     };
     if constexpr (kAcross) {
 #pragma unroll
@@ -173,14 +186,17 @@ KRONOP_INLINE void run_gathered(const Parameters& parameters) {
   const Place<Step> place(p, blockIdx.x);
   const long long start = place.slice * p.depth, left = p.k - start;
   long long a = 0, b = 0;
+  GatherShift shift_a, shift_b;
   for_each_digit(place.problem, p.batch, [&](int axis, long long digit) {
     a += digit * p.a_batch[axis];
     b += digit * p.b_batch[axis];
+    shift_a.add(parameters.gather_a, axis, int(digit));
+    shift_b.add(parameters.gather_b, axis, int(digit));
   });
   unsigned char* const places = shared_memory() + Own::kSlabBytes;
-  typename Own::FeedOfA of_a(parameters.gather_a, static_cast<const Input*>(p.a) + a,
+  typename Own::FeedOfA of_a(parameters.gather_a, static_cast<const Input*>(p.a) + a, shift_a,
                              unsigned(place.row), unsigned(p.m), unsigned(start), places);
-  typename Own::FeedOfB of_b(parameters.gather_b, static_cast<const Input*>(p.b) + b,
+  typename Own::FeedOfB of_b(parameters.gather_b, static_cast<const Input*>(p.b) + b, shift_b,
                              unsigned(place.column), unsigned(p.n), unsigned(start),
                              places + Own::FeedOfA::kPlaceBytes);
   __syncthreads();

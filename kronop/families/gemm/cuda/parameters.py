@@ -14,7 +14,7 @@ from kronop.emit.visit_design import visited_strides, visited_values
 from kronop.families.gemm.description import GemmProblem
 from kronop.frozen import dataclass
 
-_OPERANDS = ("a", "b", "y", "z")
+_OPERANDS = ("a", "b", "y", "z", "bias")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ def signature(epilogue: Epilogue) -> KernelSignature:
     if isinstance(epilogue, VisitorEpilogue):
         return _visitor_signature(epilogue)
     whole = Scalar.INT64
-    pointers = ("a", "b", "y", "z", "bias", "partial")
+    pointers = (*_OPERANDS, "partial")
     return KernelSignature(
         "GemmParameters",
         (
@@ -63,11 +63,7 @@ def signature(epilogue: Epilogue) -> KernelSignature:
             *(Field(name, whole) for name in ("m", "n", "k")),
             Field("batch", whole, MOST_BATCH_DIMENSIONS),
             *(Field(f"{name}_batch", whole, MOST_BATCH_DIMENSIONS) for name in _OPERANDS),
-            *(
-                Field(f"{name}_{way}", whole)
-                for name in (*_OPERANDS, "bias")
-                for way in ("row", "column")
-            ),
+            *(Field(f"{name}_{way}", whole) for name in _OPERANDS for way in ("row", "column")),
             *(Field(name, whole) for name in ("slices", "depth", "adds_up")),
             operands.scalar_fields(epilogue),
         ),
@@ -95,20 +91,20 @@ def _visitor_signature(epilogue: VisitorEpilogue) -> KernelSignature:
 
 def values_of(epilogue: Epilogue, problem: GemmProblem, slicing: Slicing) -> dict[str, Any]:
     """The members of the parameter struct; for a visitor tree, `folds` is added."""
-    p, bias = problem, problem.bias or NOTHING
-    found = dict(zip(_OPERANDS, (p.a, p.b, p.y, p.z or NOTHING), strict=True))
+    p = problem
+    every = (p.a, p.b, p.y, p.z or NOTHING, p.bias or NOTHING)
+    found = dict(zip(_OPERANDS, every, strict=True))
     more: dict[str, Any] = {}
     if isinstance(epilogue, VisitorEpilogue):
         found = {name: found[name] for name in ("a", "b")}
         more = visited_values(problem.in_memory(epilogue))
-    strided = found if more else {**found, "bias": bias}
     return {
-        **{name: item.pointer for name, item in strided.items()},
+        **{name: item.pointer for name, item in found.items()},
         **members(slicing, "partial slices depth adds_up"),
         **members(p, "m n k scalars"),
         "batch": padded(p.batch, 1),
         **{f"{name}_batch": padded(item.batch, 0) for name, item in found.items()},
-        **{f"{name}_row": item.row for name, item in strided.items()},
-        **{f"{name}_column": item.column for name, item in strided.items()},
+        **{f"{name}_row": item.row for name, item in found.items()},
+        **{f"{name}_column": item.column for name, item in found.items()},
         **more,
     }

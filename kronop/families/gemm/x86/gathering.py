@@ -7,13 +7,14 @@ from typing import Any
 
 from kronop.artifacts import Block, Field, KernelSignature, Scalar
 from kronop.descriptions.gathered import DIGITS, Digits, Gathered
-from kronop.descriptions.strided import Strided
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, Strided, padded
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.x86.cutting import Cut
 from kronop.frozen import dataclass
 
-# Numbers of the struct Gathering: four triples and a number for each index, and four pairs.
-_NUMBERS = 2 * (4 * DIGITS + 1) + 4 * 2
+# Numbers of the struct Gathering: four triples and a number for each index, four pairs, and two for
+# each dimension of a batch.
+_NUMBERS = 2 * (4 * DIGITS + 1) + 4 * 2 + 2 * MOST_BATCH_DIMENSIONS
 
 
 def signature(plain: KernelSignature) -> KernelSignature:
@@ -58,12 +59,13 @@ def _numbers(operand: Gathered) -> tuple[int, ...]:
         operand = _without_bounds(operand)
     indices = [_index(item, operand) for item in (operand.rows, operand.columns)]
     pairs = (operand.first, operand.extents, operand.strides, operand.every)
-    return (*indices[0], *indices[1], *(number for pair in pairs for number in pair))
+    steps = (padded(operand.batch_u, 0), padded(operand.batch_v, 0))
+    return (*indices[0], *indices[1], *(number for of in (*pairs, *steps) for number in of))
 
 
 def _stays_inside(operand: Gathered) -> bool:
-    """Whether every element exists."""
-    if operand.every != (1, 1):
+    """Whether every element exists; unknown, thus False, where coordinates change in a batch."""
+    if operand.every != (1, 1) or operand.batch_u:
         return False
     for axis, name in enumerate("uv"):
         every = (operand.rows, operand.columns)

@@ -59,6 +59,7 @@ template <class Step, class Parameters>
 class StridedFeed {
  public:
   using Packed = typename Step::Packed;
+  using Matrix = const void*;
 
   // Whether parts of a slab may be skipped.
   static constexpr bool kSkips = false;
@@ -72,7 +73,7 @@ class StridedFeed {
     b_ = static_cast<const Input*>(p_.b) + place.offset(p_.b_batch);
   }
   // The operand B of the problem: problems that have the same one share its packed columns.
-  const void* b() const { return b_; }
+  Matrix b() const { return b_; }
   // The row that is the i-th one of the item.
   index_t row(index_t i) const { return m_ + i; }
 
@@ -137,7 +138,7 @@ class Worker {
 
   // Which columns are packed, and where along k.
   struct Held {
-    const void* b;
+    typename Feed::Matrix b;
     index_t n, k, depth;
     bool operator==(const Held&) const = default;
   };

@@ -27,9 +27,10 @@ KRONOP_INLINE bool divide(index_t& coordinate, index_t every) {
   return rest == 0;
 }
 
-// The element of a row and a column.
-KRONOP_INLINE Spot find(const Gathering& g, const Position& a, const Position& b) {
-  index_t u = g.first[0] + a.u + b.u, v = g.first[1] + a.v + b.v;
+// The element of a row and a column, whose coordinates begin at `first`.
+KRONOP_INLINE Spot find(const Gathering& g, const index_t (&first)[2], const Position& a,
+                        const Position& b) {
+  index_t u = first[0] + a.u + b.u, v = first[1] + a.v + b.v;
   if (u < 0 || v < 0 || !divide(u, g.every[0]) || !divide(v, g.every[1])) return {false, 0};
   if (u >= g.extents[0] || v >= g.extents[1]) return {false, 0};
   return {true, a.offset + b.offset + u * g.strides[0] + v * g.strides[1]};
@@ -105,6 +106,14 @@ class Gatherer {
   Gatherer(const Gathering& gathering, bool of_rows, void* staged)
       : g_(gathering), lines_(of_rows ? g_.rows : g_.columns),
         along_(of_rows ? g_.columns : g_.rows), staged_(static_cast<Element*>(staged)) {}
+
+  // Moves on to the matrix of a problem.
+  void enter(const Place& place) {
+    first_[0] = g_.first[0] + place.offset(g_.batch_u);
+    first_[1] = g_.first[1] + place.offset(g_.batch_v);
+  }
+  // Where a coordinate of the matrix begins.
+  index_t first(int axis) const { return first_[axis]; }
 
   // `count` lines of `depth` elements from k on: those from `line` on, or those in `order`. Where
   // they are not read in place, there are `lines` of `length` elements; further ones are 0.
@@ -200,8 +209,8 @@ class Gatherer {
   KRONOP_INLINE void copy_pixels(const Element* from, const Walk& line, const Walk& inner,
                                  index_t count, Element* to) const {
     const Position &a = line.position(), &b = inner.position();
-    index_t u = g_.first[0] + a.u + b.u;
-    const index_t v = g_.first[1] + a.v + b.v, pixel = inner.pixel(), done = inner.last_digit();
+    index_t u = first_[0] + a.u + b.u;
+    const index_t v = first_[1] + a.v + b.v, pixel = inner.pixel(), done = inner.last_digit();
     const index_t begin = greater(0, -v * pixel - done);
     const index_t end = lesser(count, (g_.extents[1] - v) * pixel - done);
     if (end <= begin || u < 0 || !divide(u, g_.every[0]) || u >= g_.extents[0])
@@ -213,7 +222,7 @@ class Gatherer {
   }
 
   KRONOP_INLINE Spot at(const Walk& a, const Walk& b) const {
-    return find(g_, a.position(), b.position());
+    return find(g_, first_, a.position(), b.position());
   }
 
   // Lines of one class have elements at the same places of a slab, but for the borders.
@@ -239,6 +248,7 @@ class Gatherer {
   const Gathering& g_;
   const Digits &lines_, &along_;
   Element* staged_;
+  index_t first_[2] = {};
 };
 
 // Packs operands that are gathered. If there are zeros between the elements of A, rows of an item
@@ -249,6 +259,13 @@ class GatheredFeed {
   using Packed = typename Step::Packed;
   static constexpr bool kSkips = Step::kInOrder;
 
+  // An address, and where coordinates begin.
+  struct Matrix {
+    const void* from;
+    index_t u, v;
+    bool operator==(const Matrix&) const = default;
+  };
+
   GatheredFeed(const GatheredParameters<Plain>& parameters, char* scratch_end)
       : p_(parameters.plain), order_(reinterpret_cast<index_t*>(scratch_end - parameters.staged)),
         rows_(parameters.a_gathering, true, order_ + p_.rows),
@@ -258,10 +275,13 @@ class GatheredFeed {
   void enter(const Place& place, index_t m, index_t rows) {
     a_ = static_cast<const Input*>(p_.a) + place.offset(p_.a_batch);
     b_ = static_cast<const Input*>(p_.b) + place.offset(p_.b_batch);
+    rows_.enter(place);
+    columns_.enter(place);
     m_ = m;
     if (sorts_) rows_.sort(m, rows, order_);
   }
-  const void* b() const { return b_; }
+  // The operand B of the problem: problems that have the same one share its packed columns.
+  Matrix b() const { return {b_, columns_.first(0), columns_.first(1)}; }
   // The row that is the i-th one of the item.
   index_t row(index_t i) const { return sorts_ ? order_[i] : m_ + i; }
   // The spans of a panel of the block.
@@ -300,7 +320,7 @@ class GatheredFeed {
 
   const Plain& p_;
   index_t* const order_;
-  const Gatherer<Input> rows_, columns_;
+  Gatherer<Input> rows_, columns_;
   const bool sorts_;
   const Input *a_ = nullptr, *b_ = nullptr;
   index_t m_ = 0;

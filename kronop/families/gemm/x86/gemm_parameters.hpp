@@ -52,10 +52,12 @@ struct Digits {
 
 // A matrix whose element is at the sum of the steps of all digits of its row and column, plus u /
 // every[0] times strides[0], plus v / every[1] times strides[1]. Coordinates begin at `first`. It
-// is 0 unless u and v are multiples of `every`, and the quotients are in [0, extents).
+// is 0 unless u and v are multiples of `every`, and the quotients are in [0, extents). In a batch,
+// one more along a dimension adds batch_u and batch_v to the coordinates.
 struct Gathering {
   Digits rows, columns;
   index_t first[2], extents[2], strides[2], every[2];
+  index_t batch_u[kBatchDims], batch_v[kBatchDims];
 };
 
 // The same with gathered operands: strides of rows and columns of A and B are not used. At the end

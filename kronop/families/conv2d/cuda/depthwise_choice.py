@@ -19,6 +19,8 @@ from kronop.target import Target
 _TILES = ((2, 4), (1, 4), (2, 2), (1, 7), (2, 7), (1, 1))
 _TILES_OF_WGRAD = ((1, 4), (1, 7), (2, 4), (1, 2))
 _VECTOR_BYTES = (16, 32, 8, 4)
+# Sums of elements of 16 bits: conversions of more bytes than that take too many registers.
+_OF_HALVES = 32
 # Filters of a channel whose gradients a thread reads.
 _MOST_FILTERS = 4
 
@@ -59,17 +61,21 @@ def _of(
 
 def _vectors(what: Conv2dDescription, size: Conv2dSize) -> Iterator[int]:
     """Numbers of channels of a thread: multiples or divisors of the filters of a channel, which
-    the promises of the tensors cover."""
+    the promises of the tensors cover; one, of few bytes, if there is no other."""
     kind, found = what.conv_kind, set[int]()
     channels = size.c if kind is Operator.dgrad else size.k
     promise = min(
         it.alignment for it in ((what.A, what.B) if kind is Operator.wgrad else (what.A,))
     )
     for nbytes in _VECTOR_BYTES:
+        if nbytes == _OF_HALVES and what.A.element.bytes != 2:
+            continue
         count = max(1, nbytes // what.math.added_in.bytes)
         read = channels_read(kind, count, size.filters)
         fits = channels % count == 0 and (read == 1 or promise % min(read, count) == 0)
         together = count % size.filters == 0 or size.filters % count == 0
+        if count == 1 and found and what.A.element.bytes < 8:
+            return
         if fits and (together or kind is Operator.dgrad) and count not in found:
             found.add(count)
             yield count

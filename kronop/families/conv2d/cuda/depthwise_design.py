@@ -21,23 +21,25 @@ from kronop.families.gemm.cuda import gather, parameters
 from kronop.families.gemm.cuda.parameters import Slicing
 from kronop.families.gemm.description import GemmProblem
 from kronop.frozen import dataclass
-from kronop.machine import ISSUED, MEASURED
+from kronop.machine import ISSUED, MEASURED, WARP
 from kronop.target import Target
 
 _THREADS, _LANES = 128, 32
 # Registers besides those of operands and sums; the most that a thread may have.
-_REGISTERS, _MOST_REGISTERS = 40, 224
+_REGISTERS, _MOST_REGISTERS = 52, 232
 # Sums of a thread of wgrad, in registers of 4 bytes.
 _MOST_SUMS = 80
-# Taps of a filter for which all rows of a patch are unrolled; wgrad always unrolls.
-_UNROLLED_TAPS = 25
+# Taps of a filter, and pixels of a patch, of which all rows are unrolled: filters then stay in
+# registers from tile to tile. wgrad always unrolls.
+_UNROLLED_TAPS, _UNROLLED_PIXELS = 9, 45
 # Neighbouring results of a block that adds up slices; bytes of all slices at most.
 _RUN, _MOST_BYTES = 8, 2**28
 # Instructions of a thread besides multiply-adds: for a load with its address and bounds, a result
 # and each of its channels, and a tile.
 _OF_LOAD, _OF_RESULT, _OF_CHANNEL, _OF_TILE = 4, 8, 3, 50
-# The share of instructions that a multiprocessor issues while it waits for memory too.
-_BUSY = 0.75
+# The share of cycles in which a multiprocessor issues instructions, of each warp and at most; that
+# of what takes less time than something else, and yet delays it.
+_BUSY_OF_WARP, _BUSY, _DELAYS = 1 / 16, 0.75, 0.2
 # Tiles that kernels reckon with in 32 bits.
 _MOST_TILES = 2**31 - 1
 _ARRAYS = ("a_strides", "b_strides", "extents", "results", "before", "first")
@@ -154,7 +156,6 @@ class Conv2dDepthwise(Design):
 
     def instantiation(self, target: Target) -> Instantiation:
         struct = parameters.parameters_of(self.epilogue)
-        blocks = operands.resident_blocks(_THREADS, self.registers, self.shared_bytes, target)
         return Instantiation(
             header="depthwise.cuh",
             parameters=f"kronop::DepthwiseParameters<{struct}>",
@@ -164,7 +165,7 @@ class Conv2dDepthwise(Design):
                 ("Accumulator", self.sums.cxx),
             ),
             constants=(
-                ("kBlocks", blocks),
+                ("kBlocks", self._blocks(target)),
                 ("kKind", _KINDS[self.kind]),
                 ("kLanes", _LANES),
                 ("kTapRows", self._tap_rows),
@@ -193,8 +194,12 @@ class Conv2dDepthwise(Design):
             held = results + self._tap_rows * self.taps[1] * self.vector
         else:
             held = results + min(self.taps[1], self.columns) * self._filters * self.rows
-        brought = across * self._read * (self.source.bytes + self.sums.bytes) // 4
-        return words * held + brought + _REGISTERS
+        # A byte takes a whole register on its way to the type of sums.
+        loaded = 4 if self.source.bytes == 1 else self.source.bytes
+        brought = across * self._read * (loaded + self.sums.bytes) // 4
+        # Compilers have loads of two rows of wgrad in flight.
+        brought *= 2 if self.kind is Operator.wgrad else 1
+        return words * held + brought + across + _REGISTERS
 
     def status(self, target: Target) -> Status:
         found = operands.accept_element(self.source, target)
@@ -237,8 +242,7 @@ class Conv2dDepthwise(Design):
         chunks = operands.cover(vectors, _LANES)
         lanes = operands.cover(vectors, chunks)
         slots, beside = _THREADS // lanes, chunks * self._parts
-        resident = operands.resident_blocks(_THREADS, self.registers, self.shared_bytes, target)
-        most = max(1, resident * target.cores // beside, size.slices)
+        most = max(1, self._blocks(target) * target.cores // beside, size.slices)
         if self.kind is Operator.wgrad:
             most = max(1, min(most, _MOST_BYTES // max(1, self._bytes_of_slice(size))))
         each = max(1, operands.cover(tiles, most * slots)) * slots
@@ -267,9 +271,11 @@ class Conv2dDepthwise(Design):
         issued = threads * idle * self._instructions(target)
         rounds = found.each * found.lanes / _THREADS
         waits = rounds * MEASURED.load * (1 if self._unrolled else self._pixels(0))
-        cycles = max(issued / (ISSUED * target.cores * _BUSY), waits)
+        busy = min(_BUSY, self._blocks(target) * _THREADS / WARP * _BUSY_OF_WARP)
+        cycles = (issued / (ISSUED * target.cores * busy), waits)
+        took = (moved / memory_rate(target), *(item / hertz(target) for item in cycles))
         launches = 2 if self.kind is Operator.wgrad else 1
-        return max(moved / memory_rate(target), cycles / hertz(target)) + launches * MEASURED.launch
+        return max(took) * (1 - _DELAYS) + sum(took) * _DELAYS + launches * MEASURED.launch
 
     def launches(self, problem: Conv2dProblem, target: Target) -> tuple[Launch, ...]:
         """One launch; of wgrad a second one, which adds up slices."""
@@ -336,6 +342,10 @@ class Conv2dDepthwise(Design):
         )
         return max(1, down), max(1, across), size.n * down * across
 
+    def _blocks(self, target: Target) -> int:
+        """Blocks that a multiprocessor holds at once."""
+        return operands.resident_blocks(_THREADS, self.registers, self.shared_bytes, target)
+
     def _channels(self, size: Conv2dSize) -> int:
         """Channels of the result, or filters of wgrad."""
         return size.c if self.kind is Operator.dgrad else size.k
@@ -368,7 +378,10 @@ class Conv2dDepthwise(Design):
 
     @property
     def _unrolled(self) -> bool:
-        return self.kind is Operator.wgrad or math.prod(self.taps) <= _UNROLLED_TAPS
+        if self.kind is Operator.wgrad:
+            return True
+        pixels = self._pixels(0) * self._pixels(1)
+        return math.prod(self.taps) <= _UNROLLED_TAPS and pixels <= _UNROLLED_PIXELS
 
     def _pixels(self, axis: int) -> int:
         """Pixels of a patch along an axis."""
@@ -382,9 +395,8 @@ class Conv2dDepthwise(Design):
     def _instructions(self, target: Target) -> float:
         """Those of a thread for a tile."""
         results = self.rows * self.columns
-        products = self._tap_rows * self.taps[1] * results * self._filters
-        if self.kind is Operator.dgrad:
-            products /= math.prod(self.strides)
+        steps = math.prod(self.strides) if self.kind is Operator.dgrad else 1
+        products = self._tap_rows * self.taps[1] * results * self._filters / steps
         converts = self.source is not self.sums
         slow = ISSUED / ordinary_products(target, self.sums.kind, self.sums.bytes)
         reads = self._pixels(0) * self._pixels(1)

@@ -150,8 +150,7 @@ class Kernel:
         y = support.poison(shapes[2], output)
         z = self.values(shapes[2], output) if added else None
         columns = shapes[2][-1]
-        is_blocks = isinstance(self.plan.steps[0].design, Conv2dBlocks)
-        has_bias = added and what.takes_bias and (size.groups == 1 or not is_blocks)
+        has_bias = added and what.takes_bias
         bias = self.values((columns,), output) if has_bias else None
         output_op = what.epilogue.epilogue_type(*((2, -1) if added else ()))
         self.run(

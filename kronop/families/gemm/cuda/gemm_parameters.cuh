@@ -22,7 +22,7 @@ struct GemmParameters {
   long long m, n, k;
   long long batch[gemm::kBatchDims];
   long long a_batch[gemm::kBatchDims], b_batch[gemm::kBatchDims], y_batch[gemm::kBatchDims],
-      z_batch[gemm::kBatchDims];
+      z_batch[gemm::kBatchDims], bias_batch[gemm::kBatchDims];
   long long a_row, a_column, b_row, b_column, y_row, y_column, z_row, z_column, bias_row,
       bias_column;
   long long slices, depth, adds_up;

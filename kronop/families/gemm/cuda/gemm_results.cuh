@@ -16,13 +16,15 @@ class Results {
 
   KRONOP_INLINE Results(const Parameters& parameters, long long problem)
       : p_(parameters), finish_(parameters) {
-    long long y = 0, z = 0;
+    long long y = 0, z = 0, bias = 0;
     for_each_digit(problem, p_.batch, [&](int axis, long long digit) {
       y += digit * p_.y_batch[axis];
       z += digit * p_.z_batch[axis];
+      bias += digit * p_.bias_batch[axis];
     });
     y_ = static_cast<Output*>(p_.y) + y;
     z_ = p_.z ? static_cast<const Output*>(p_.z) + z : nullptr;
+    bias_ = p_.bias ? static_cast<const Output*>(p_.bias) + bias : nullptr;
     of_y_ = Runs(y_, p_.y_row, p_.y_column);
     of_z_ = Runs(z_, p_.z_row, p_.z_column);
   }
@@ -33,8 +35,7 @@ class Results {
     columns_ = near(p_.n - n);
     y_ += m * p_.y_row + n * p_.y_column;
     if (z_) z_ += m * p_.z_row + n * p_.z_column;
-    bias_ = p_.bias ? static_cast<const Output*>(p_.bias) + m * p_.bias_row + n * p_.bias_column
-                    : nullptr;
+    if (bias_) bias_ += m * p_.bias_row + n * p_.bias_column;
   }
 
   // Stores kM x kN results, `m` rows and `n` columns behind the thread's first one; out of bounds

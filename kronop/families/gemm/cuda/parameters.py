@@ -62,7 +62,10 @@ def signature(epilogue: Epilogue) -> KernelSignature:
             *(Field(name, Scalar.POINTER) for name in pointers),
             *(Field(name, whole) for name in ("m", "n", "k")),
             Field("batch", whole, MOST_BATCH_DIMENSIONS),
-            *(Field(f"{name}_batch", whole, MOST_BATCH_DIMENSIONS) for name in _OPERANDS),
+            *(
+                Field(f"{name}_batch", whole, MOST_BATCH_DIMENSIONS)
+                for name in (*_OPERANDS, "bias")
+            ),
             *(
                 Field(f"{name}_{way}", whole)
                 for name in (*_OPERANDS, "bias")
@@ -107,7 +110,7 @@ def values_of(epilogue: Epilogue, problem: GemmProblem, slicing: Slicing) -> dic
         **members(slicing, "partial slices depth adds_up"),
         **members(p, "m n k scalars"),
         "batch": padded(p.batch, 1),
-        **{f"{name}_batch": padded(item.batch, 0) for name, item in found.items()},
+        **{f"{name}_batch": padded(item.batch, 0) for name, item in strided.items()},
         **{f"{name}_row": item.row for name, item in strided.items()},
         **{f"{name}_column": item.column for name, item in strided.items()},
         **more,

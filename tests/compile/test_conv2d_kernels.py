@@ -18,6 +18,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.families.conv2d.cuda import choice
+from kronop.families.conv2d.cuda.depthwise_design import Conv2dDepthwise
 from kronop.families.conv2d.cuda.design import Conv2dBlocks
 from kronop.families.conv2d.cuda.warp_group_design import Conv2dWarpGroup
 from kronop.families.conv2d.cuda.widened import Conv2dWidened
@@ -45,6 +46,30 @@ def test_spills(
     what = _description(kind, math, (alignment, alignment))
     plans = choice.plans(what, Target.parse(target), 99, size)
     check(next(it for it in plans if isinstance(it.steps[-1].design, Conv2dBlocks)), spills)
+
+
+_SMALL = Conv2dSize(64, 112, 112, 32, 32, 3, 3, pad_h=1, pad_w=1, groups=32)
+_STRIDED = Conv2dSize(
+    64, 56, 56, 128, 128, 3, 3, pad_h=1, pad_w=1, stride_h=2, stride_w=2, groups=128
+)
+_DEEP = Conv2dSize(64, 14, 14, 512, 512, 5, 5, pad_h=2, pad_w=2, groups=512)
+_WIDE = Conv2dSize(64, 14, 14, 384, 384, 7, 7, pad_h=3, pad_w=3, groups=384)
+_DOUBLED = Conv2dSize(64, 28, 28, 64, 128, 3, 3, pad_h=1, pad_w=1, groups=64)
+
+
+@pytest.mark.spread(
+    element=[float16, float32, float64, int8],
+    kind=list(Operator),
+    target=TARGETS,
+    size=[_SMALL, _STRIDED, _DEEP, _WIDE, _DOUBLED],
+)
+def test_depthwise(element: DataType, kind: Operator, target: str, size: Conv2dSize) -> None:
+    """Depthwise layers are computed by the design for them; sums of bytes spill a little."""
+    whole = 16 // element.bytes
+    what = _description(kind, MathInstruction.tensor_op(element), (whole, whole))
+    plan, *_ = choice.plans(what, Target.parse(target), 1, size)
+    assert isinstance(plan.steps[0].design, Conv2dDepthwise)
+    check(plan, 128 if element is int8 else 0)
 
 
 @pytest.mark.parametrize("kind", [Operator.fprop, Operator.wgrad])

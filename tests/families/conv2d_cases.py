@@ -140,6 +140,9 @@ def _size(random: np.random.Generator) -> Conv2dSize:
     if random.random() < 0.25:
         groups = pick((2, 3, 4, 8, 32))
         c, k = groups * pick(_CHANNELS[:8]), groups * pick((1, 1, 2, 3, 8, 16))
+    elif random.random() < 0.2:  # One channel and one or few filters each.
+        groups = c = pick(_CHANNELS)
+        k, r, s = c * pick((1, 1, 1, 2, 4)), pick((3, 3, 5, 7)), pick((3, 3, 5, 7))
     plain = random.random() < 0.4
     stride = (1, 1) if plain else (pick((1, 1, 2, 2, 3)), pick((1, 1, 2, 2, 3)))
     dilation = (1, 1) if plain or random.random() < 0.6 else (pick((1, 2, 3)), pick((1, 2, 3)))

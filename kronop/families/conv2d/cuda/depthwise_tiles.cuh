@@ -9,6 +9,11 @@
 
 namespace kronop {
 
+// The numbers of tiles along both axes of an image.
+struct alignas(8) TilesOfImage {
+  gemm::Divisor down, across;
+};
+
 // The product's result is a matrix with a row for each pixel and a column for each channel; that of
 // wgrad has a row for each filter and a column for each of its pixels (taps).
 template <class Product>
@@ -23,7 +28,7 @@ struct DepthwiseParameters {
   // Blocks: chunks of kVector channels for each of `lanes` threads; parts of the filters' rows.
   long long chunks, lanes, parts;
   long long flipped;
-  gemm::Divisor down, across;  // tiles of an image
+  TilesOfImage divisors;
 };
 
 namespace conv2d {
@@ -81,10 +86,10 @@ class DepthwiseTiles {
   struct Place {
     unsigned image, row, column;
     KRONOP_INLINE Place(const Parameters& p, long long tile) {
-      const unsigned line = p.across.quotient(unsigned(tile));
-      image = p.down.quotient(line);
-      row = line - image * p.down.divisor;
-      column = unsigned(tile) - line * p.across.divisor;
+      const unsigned line = p.divisors.across.quotient(unsigned(tile));
+      image = p.divisors.down.quotient(line);
+      row = line - image * p.divisors.down.divisor;
+      column = unsigned(tile) - line * p.divisors.across.divisor;
     }
   };
 

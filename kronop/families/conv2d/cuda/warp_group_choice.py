@@ -114,16 +114,24 @@ def _widened(what: Conv2dDescription, target: Target) -> Iterator[Conv2dWidened]
     if what.conv_kind is Operator.dgrad or what.interleaved:
         return
     a, b = (replace(it, alignment=GRANULE // it.element.bytes) for it in (what.A, what.B))
-    whole = replace(what, B=b, A=a if what.conv_kind is Operator.fprop else what.A)
-    for design in _direct(whole, target):
-        product = replace(design.product, overlapping=True)
-        widen = Conv2dWiden(element=what.A.element, split=product.wrapped.split)
-        if isinstance(design, Conv2dSlices):
+    is_fprop = what.conv_kind is Operator.fprop
+    whole = replace(what, B=b, A=a if is_fprop else what.A)
+    if is_fprop:
+        for direct in _direct(whole, target):
+            yield _of_widened(replace(direct.product, overlapping=True))
+    elif status(whole, target):
+        for sliced in _sliced(whole, target):
+            product = replace(sliced.product, overlapping=True)
             # Lines of taps are no multiples of vectors.
-            adding = replace(design.adding, vector=1)
-            yield Conv2dWidened(widen=widen, inner=Conv2dSlices(product=product, adding=adding))
-        elif what.conv_kind is Operator.fprop:
-            yield Conv2dWidened(widen=widen, inner=product)
+            adding = replace(sliced.adding, vector=1)
+            yield _of_widened(product, Conv2dSlices(product=product, adding=adding))
+
+
+def _of_widened(product: Conv2dWarpGroup, inner: Conv2dSlices | None = None) -> Conv2dWidened:
+    own = product.wrapped
+    return Conv2dWidened(
+        widen=Conv2dWiden(element=own.source, split=own.split), inner=inner or product
+    )
 
 
 def _product(what: Conv2dDescription) -> GemmDescription:
@@ -154,19 +162,15 @@ def steps(what: Conv2dDescription, target: Target, found: AnyConv2d) -> tuple[St
         multiplied=product.wrapped.multiplied,
         products=PRODUCTS_OF_SPLIT if product.wrapped.split else 1,
     )
+    ends = f"{what.A.element.short}_{what.epilogue.name}_{target.arch}"
     return tuple(
-        made if item is product else _step_beside(what, item, target) for item in found.designs
+        made
+        if item is product
+        else Step(entry=f"{_stem(item, target)}_{ends}", design=item, note=str(item))
+        for item in found.designs
     )
 
 
-def _step_beside(what: Conv2dDescription, item: Design, target: Target) -> Step:
-    """The step of a kernel that prepares a product, or ends it."""
-    short = what.A.element.short
-    if isinstance(item, Conv2dAddSlices):
-        name, note = f"add_slices_{what.Y.element.short}_{what.epilogue.name}", "adds up slices"
-        return Step(entry=f"conv2d_{name}_{target.arch}", design=item, note=f"{note} of sums")
-    if isinstance(item, Conv2dWiden):
-        name, note = f"conv2d_widen_{short}{'_split' * item.split}", str(item)
-        return Step(entry=f"{name}_{target.arch}", design=item, note=note)
-    note = "float32 as two TF32 numbers each"
-    return Step(entry=f"gemm_split_{target.arch}", design=item, note=note)
+def _stem(design: Design, target: Target) -> str:
+    """The name of a kernel's header."""
+    return design.instantiation(target).header.partition(".")[0]

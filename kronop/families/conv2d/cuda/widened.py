@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import cast
 
 from kronop.artifacts import Launch, Status
 from kronop.descriptions.strided import Strided
@@ -93,10 +94,10 @@ class Conv2dWidened(Pipeline):
         own = replace(problem, size=self._inner(size), workspace=filters + self._filter_bytes(size))
         images = self._patches(size, place)
         if self._kind is Operator.wgrad:
-            assert isinstance(self.inner, Conv2dSlices)
+            sliced = cast("Conv2dSlices", self.inner)
             widened = self.launches_of(0, _images(problem.b, size, place), target)
             runs = Runs(count=size.r, extent=size.s * size.c, apart=self._pitch(size))
-            added = self.inner.launches_to(replace(own, b=images), runs, target)
+            added = sliced.launches_to(replace(own, b=images), runs, target)
             return (*widened, *(replace(item, step=item.step + 1) for item in added))
         b = self._filters(size, filters)
         return (

@@ -16,16 +16,22 @@ from kronop.descriptions.datatype import (
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
+from kronop.emit.plan import Plan
+from kronop.emit.render import render
 from kronop.families.conv2d.cuda import choice
+from kronop.families.conv2d.cuda.depthwise_design import Conv2dDepthwise
 from kronop.families.conv2d.cuda.design import Conv2dBlocks
+from kronop.families.conv2d.cuda.warp_group_design import Conv2dWarpGroup
+from kronop.families.conv2d.cuda.widened import Conv2dWidened
 from kronop.families.conv2d.description import Conv2dDescription
 from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator, TensorNHWC
 from kronop.target import Target
-from tests.compile.test_cuda_kernels import TARGETS, check
+from tests.compile.test_cuda_kernels import TARGETS, check, resources
 
 _LAYER = Conv2dSize(64, 56, 56, 64, 64, 3, 3, pad_h=1, pad_w=1, stride_h=2, stride_w=2)
 _FIRST = Conv2dSize(64, 224, 224, 3, 64, 7, 7, pad_h=3, pad_w=3, stride_h=2, stride_w=2)
+_HOPPER = Target.parse("sm_90a")
 # Element, whether tensor cores multiply, and bytes of spills at most.
 _CASES = [(float16, True, 0), (float64, True, 48), (int8, True, 0), (float32, False, 0)]
 
@@ -37,21 +43,79 @@ def test_spills(
     """The first plan of blocks and warps for a layer, and for the first one of a network."""
     element, on_tensor_cores, spills = case
     math = (MathInstruction.tensor_op if on_tensor_cores else MathInstruction.simt)(element)
-    sums, output = math.element_accumulator, result_type(element)
-    tensor = TensorDescription(element, TensorNHWC, 1 if size is _FIRST else 16 // element.bytes)
-    what = Conv2dDescription(
+    alignment = 1 if size is _FIRST else 16 // element.bytes
+    what = _description(kind, math, (alignment, alignment))
+    plans = choice.plans(what, Target.parse(target), 99, size)
+    check(next(it for it in plans if isinstance(it.steps[-1].design, Conv2dBlocks)), spills)
+
+
+_SMALL = Conv2dSize(64, 112, 112, 32, 32, 3, 3, pad_h=1, pad_w=1, groups=32)
+_STRIDED = Conv2dSize(
+    64, 56, 56, 128, 128, 3, 3, pad_h=1, pad_w=1, stride_h=2, stride_w=2, groups=128
+)
+_DEEP = Conv2dSize(64, 14, 14, 512, 512, 5, 5, pad_h=2, pad_w=2, groups=512)
+_WIDE = Conv2dSize(64, 14, 14, 384, 384, 7, 7, pad_h=3, pad_w=3, groups=384)
+_DOUBLED = Conv2dSize(64, 28, 28, 64, 128, 3, 3, pad_h=1, pad_w=1, groups=64)
+
+
+@pytest.mark.spread(
+    element=[float16, float32, float64, int8],
+    kind=list(Operator),
+    target=TARGETS,
+    size=[_SMALL, _STRIDED, _DEEP, _WIDE, _DOUBLED],
+)
+def test_depthwise(element: DataType, kind: Operator, target: str, size: Conv2dSize) -> None:
+    """Depthwise layers are computed by the design for them; sums of bytes spill a little."""
+    whole = 16 // element.bytes
+    what = _description(kind, MathInstruction.tensor_op(element), (whole, whole))
+    plan, *_ = choice.plans(what, Target.parse(target), 1, size)
+    assert isinstance(plan.steps[0].design, Conv2dDepthwise)
+    check(plan, 128 if element is int8 else 0)
+
+
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.wgrad])
+def test_widened_images(kind: Operator) -> None:
+    """The first plan for the first layer of a network. What multiplies is that of other layers."""
+    plan = choice.plans(_widened_of(kind, float16), _HOPPER, 1, _FIRST)[0]
+    assert isinstance(plan.pipeline, Conv2dWidened)
+    _check_beside(plan)
+
+
+def test_widened_images_of_two_planes() -> None:
+    plans = choice.plans(_widened_of(Operator.fprop, float32), _HOPPER, 99, _FIRST)
+    _check_beside(next(item for item in plans if isinstance(item.pipeline, Conv2dWidened)))
+
+
+def _widened_of(kind: Operator, element: DataType) -> Conv2dDescription:
+    """Of images that promise nothing, and gradients that do."""
+    whole = 16 // element.bytes if kind is Operator.wgrad else 1
+    return _description(kind, MathInstruction.tensor_op(element), (whole, 1))
+
+
+def _check_beside(plan: Plan) -> None:
+    """Asserts that no kernel but that of the product spills."""
+    for source, step in zip(render(plan), plan.steps, strict=True):
+        if not isinstance(step.design, Conv2dWarpGroup):
+            assert resources(source, plan.target)[1] == 0, step
+
+
+def _description(
+    kind: Operator, math: MathInstruction, alignments: tuple[int, int]
+) -> Conv2dDescription:
+    element, sums = math.element_a, math.element_accumulator
+    output = result_type(element)
+    a, b = (TensorDescription(element, TensorNHWC, item) for item in alignments)
+    return Conv2dDescription(
         conv_kind=kind,
         iterator_algorithm=None,
         math=math,
         tile=None,
-        A=tensor,
-        B=tensor,
+        A=a,
+        B=b,
         Y=TensorDescription(output, TensorNHWC),
         stride_support=None,
         epilogue=LinearCombination(output, 1, sums, sums),
     )
-    plans = choice.plans(what, Target.parse(target), 99, size)
-    check(next(it for it in plans if isinstance(it.steps[-1].design, Conv2dBlocks)), spills)
 
 
 _TREE = kronop.epilogue_visitor(

@@ -18,6 +18,7 @@ _PROCESSORS = sorted(
 # Bytes that products by warp groups spill, at most: compilers give their threads the 168 registers
 # of a launch, not the 240 that a team takes, and spill between tiles.
 _SPILLS = {
+    "conv2d_wgrad_f16_sm_90a": 64,
     "gemm_warp_group_e4m3_sm_90a": 200,
     "gemm_warp_group_f16_sm_90a": 300,
     "gemm_warp_group_s8_sm_90a": 200,

@@ -38,6 +38,7 @@ def _plans(backend: str) -> Iterator[Plan]:
     for _, operation in cases.operations():
         if operation.target.backend == backend:
             yield operation.plan
+    yield from cases.plans_of_convolutions(_TARGETS[backend])
 
 
 @pytest.mark.parametrize("backend", _TARGETS)

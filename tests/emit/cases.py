@@ -9,7 +9,10 @@ import kronop
 from kronop import kernels
 from kronop.core.operation import Operation
 from kronop.descriptions.datatype import result_type
+from kronop.emit.plan import Plan
 from kronop.families import FAMILIES
+from kronop.families.conv2d.size import Conv2dSize
+from kronop.families.conv2d.vocabulary import Operator
 from kronop.families.quantized import description as samples_of
 from tests import support
 from tests.families import samples
@@ -113,6 +116,24 @@ def operations() -> Iterator[_Named]:
     yield from _quantized()
     yield from _trees()
     yield from _warp_groups()
+    for kind in (Operator.fprop, Operator.wgrad):
+        yield f"conv2d_{kind.name}_f16_sm_90a", _convolution(kind, "sm_90a")
+
+
+def plans_of_convolutions(target: str) -> Iterator[Plan]:
+    """Those of layers that have kernels of their own: first ones, and depthwise ones."""
+    first, depthwise = Conv2dSize(64, 224, 224, 3, 64, 7, 7), Conv2dSize(8, 9, 9, 64, 64, groups=64)
+    for kind in Operator:
+        operation = _convolution(kind, target)
+        yield operation.plan
+        for size in (first, depthwise):
+            yield operation.plan_for(size)
+
+
+def _convolution(kind: Operator, target: str) -> Any:
+    tensor = kronop.TensorDescription(kronop.float16, kronop.TensorNHWC, 8)
+    epilogue = kronop.LinearCombination(kronop.float16, 1, kronop.float32, kronop.float32)
+    return kronop.Conv2dOperation(kind, None, target, None, tensor, tensor, tensor, None, epilogue)
 
 
 def _warp_groups() -> Iterator[_Named]:

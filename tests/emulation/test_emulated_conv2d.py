@@ -4,6 +4,7 @@ filter's pixels. Values are so small that sums are exact in all types."""
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from kronop.target import Target
 from tests import support
 from tests.emulation.emulator import Emulator
 
-_TARGET = dataclasses.replace(Target.parse("sm_90a"), cores=3)
+TARGET = dataclasses.replace(Target.parse("sm_90a"), cores=3)
 # Odd extents, and results that end within a tile; strides and dilation; padding beyond the filter;
 # groups, of one channel too; filters of one pixel; flipped; patches that torch would not have.
 _ODD = (
@@ -106,12 +107,18 @@ def _description(
 class Kernel:
     """A plan of blocks and warps for a size, which runs emulated."""
 
-    def __init__(self, folder: Path, what: Conv2dDescription, size: Conv2dSize) -> None:
-        status = choice.supports(what, _TARGET)
+    def __init__(
+        self,
+        folder: Path,
+        what: Conv2dDescription,
+        size: Conv2dSize,
+        is_wanted: Callable[[Any], bool] = lambda design: isinstance(design, Conv2dBlocks),
+    ) -> None:
+        status = choice.supports(what, TARGET)
         assert status, status.reason
         self.what, self.size, self.kind = what, size, what.conv_kind
-        plans = choice.plans(what, _TARGET, 99, size)
-        self.plan = next(it for it in plans if isinstance(it.steps[-1].design, Conv2dBlocks))
+        plans = choice.plans(what, TARGET, 99, size)
+        self.plan = next(it for it in plans if is_wanted(it.steps[-1].design))
         self.random = np.random.default_rng(3)
         self._emulator = Emulator(self.plan, folder)
         self.gathered = self._emulator.gathered
@@ -215,7 +222,7 @@ def test_promises_are_those_of_a_group(folder: Path) -> None:
     assert (kernel.design.wrapped.vector_a, kernel.design.wrapped.vector_b) == (4, 8)
     assert kernel.design.wrapped.access_a is Access.Spaced
     plain = dataclasses.replace(_FEW, c=18)
-    assert kernel.design.seconds(plain, _TARGET) == np.inf
+    assert kernel.design.seconds(plain, TARGET) == np.inf
     if not kernel.gathered:
         kernel.check()
 

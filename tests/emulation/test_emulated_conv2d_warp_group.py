@@ -25,6 +25,7 @@ from kronop.descriptions.datatype import (
 from kronop.descriptions.epilogue import Epilogue, LinearCombination, LinearCombinationGeneric
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
 from kronop.emit.design import Pipeline
 from kronop.emit.plan import Plan
 from kronop.families.conv2d.cuda import warp_group_choice
@@ -32,6 +33,7 @@ from kronop.families.conv2d.cuda.warp_group_choice import AnyConv2d
 from kronop.families.conv2d.cuda.warp_group_design import Conv2dWarpGroup
 from kronop.families.conv2d.cuda.warp_group_slices import Conv2dSlices
 from kronop.families.conv2d.cuda.warp_group_split import split_problems
+from kronop.families.conv2d.cuda.widened import Conv2dWidened
 from kronop.families.conv2d.description import Conv2dDescription, Conv2dProblem, convolved
 from kronop.families.conv2d.size import Conv2dSize, shapes_of
 from kronop.families.conv2d.vocabulary import Operator, StrideSupport, TensorNHWC
@@ -64,6 +66,7 @@ def run(
     unity: bool = False,
     gap: int = 0,
     split: bool = False,
+    widened: bool = False,
 ) -> None:
     """Runs a tile (rows, columns, whether teams take tiles in turn), and compares.
 
@@ -72,16 +75,23 @@ def run(
         unity: strides of 1 are promised.
         gap: channels of the result that are left alone behind those that are written.
         split: of three TF32 products.
+        widened: images are widened first, whatever their alignment.
     """
     random = np.random.default_rng(11)
     sums = math_of(element, split).element_accumulator
     epilogue = epilogue or LinearCombination(result_type(element), 1, sums, sums)
     output = epilogue.element_output
     what = _description(kind, element, epilogue, unity=unity, split=split)
+    sort = Conv2dWidened if widened else Conv2dSlices
+    if cluster > 1:  # Which only described tiles have.
+        m, n, alternate = tile
+        warps, slab = (4 if alternate else 8, 1, 1), 128 // element.bytes
+        asked = TileDescription((m, n, slab), None, warps, what.math, (cluster, 1, 1))
+        what = replace(what, tile=asked)
     design = next(
         item
         for item in warp_group_choice.designs(what, _TARGET)
-        if isinstance(item, Conv2dSlices) == slices and _is(item, tile, cluster)
+        if isinstance(item, sort) == (slices or widened) and _is(item, tile, cluster)
     )
     assert design.status(_TARGET)
     assert design.status_of(size), design.status_of(size)
@@ -237,6 +247,62 @@ def test_three_products(folder: Path, kind: Operator) -> None:
         run(folder, kind, size, element=float32, split=True, bias=True, cluster=2)
     size = Conv2dSize(2, 6, 5, 64, 64, 3, 2, pad_h=1, stride_w=2, groups=2)
     run(folder, kind, size, element=float32, split=True, source=True)
+
+
+# First layers of networks, in small, and other images of few channels.
+_FEW = (
+    Conv2dSize(2, 37, 70, 3, 16, 7, 7, pad_h=3, pad_w=3, stride_h=2, stride_w=2),
+    Conv2dSize(2, 12, 21, 4, 8, 4, 4, stride_h=4, stride_w=4),
+    Conv2dSize(1, 9, 10, 5, 8, 2, 3, pad_w=2, stride_h=3, dilation_w=2),
+    Conv2dSize(3, 4, 5, 1, 8, 1, 1, stride_w=2),
+    Conv2dSize(1, 8, 9, 16, 24, 3, 3, p=9, q=5, pad_h=1, pad_w=1, slices=3),
+)
+
+
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.wgrad])
+def test_widened_images(folder: Path, kind: Operator) -> None:
+    for index, size in enumerate(_FEW):
+        bias = index % 2 == 0 and kind is Operator.fprop
+        run(folder, kind, size, source=index % 3 == 0, bias=bias, widened=True)
+
+
+def test_widened_filters(folder: Path) -> None:
+    """Flipped ones, any number of them, and of other types."""
+    size = replace(_FEW[0], h=11, w=9, k=5, flipped=True)
+    for element, split in ((float16, False), (float32, True), (float32, False), (int8, False)):
+        own = replace(size, dilation_w=2 if split else 1)
+        run(folder, Operator.fprop, own, element=element, split=split, widened=True, bias=True)
+
+
+def test_slices_that_threads_share(folder: Path) -> None:
+    size = Conv2dSize(4, 40, 40, 3, 8, 2, 2, slices=40)
+    run(folder, Operator.wgrad, size, source=True, widened=True)
+    run(folder, Operator.wgrad, replace(size, c=8), slices=True)
+
+
+def test_sums_of_nothing(folder: Path) -> None:
+    size = Conv2dSize(0, 9, 9, 8, 16, 3, 3)
+    run(folder, Operator.wgrad, size, slices=True, source=True)
+    run(folder, Operator.wgrad, replace(size, c=3), widened=True, source=True)
+
+
+def test_what_is_not_widened() -> None:
+    epilogue = LinearCombination(float16, 1, float32, float32)
+    size = _FEW[0]
+    for kind, changed, why in (
+        (Operator.fprop, replace(size, c=64), "whole lines"),
+        (Operator.fprop, replace(size, c=100), "no room"),
+        (Operator.fprop, replace(size, c=6, k=16, groups=2), "groups"),
+        (Operator.fprop, replace(size, dilation_h=2), "2 apart"),
+        (Operator.fprop, replace(size, n=2**16), "bytes"),
+        (Operator.wgrad, replace(size, flipped=True), "from the last"),
+        (Operator.wgrad, replace(size, k=5), "K = 5"),
+    ):
+        what = _description(kind, float16, epilogue)
+        designs = warp_group_choice.designs(what, _TARGET)
+        design = next(item for item in designs if isinstance(item, Conv2dWidened))
+        assert why in design.status_of(changed).reason
+        assert design.seconds(changed, _TARGET) == math.inf
 
 
 def test_split_operands_with_gaps(folder: Path) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import kronop
+from kronop.args.device import target_of
+from kronop.args.tensor import view
 from kronop.descriptions.datatype import result_type
 from kronop.emit.plan import Plan
 from kronop.families.conv2d.arguments import Conv2dArguments
@@ -38,18 +41,18 @@ class Case:
     b: Any
     bias: Any
     element: str
-    alignment: int
+    alignments: tuple[int, int]
     activation: bool
     beta: int
 
     def __str__(self) -> str:
-        told = f"{self.kind.name} {self.element} of {self.alignment}, beta {self.beta}"
+        told = f"{self.kind.name} {self.element} of {self.alignments}, beta {self.beta}"
         return f"{told}{', relu' * self.activation}, {self.size}"
 
     def run(self, device: str) -> str:
         """What is wrong with its result; empty if nothing is."""
-        operation, output = self._operation(_target(device)), self._output.name
         a, b = (drawn.tensor(item, self.element, device) for item in (self.a, self.b))
+        operation, output = self._operation(target_of(view(a, "A"))), self._output.name
         bias = None if self.bias is None else drawn.tensor(self.bias, output, device)
         wanted, c = self._expected()
         for times in range(2):
@@ -76,15 +79,17 @@ class Case:
     def _output(self) -> kronop.DataType:
         return result_type(getattr(kronop, self.element))
 
-    def _operation(self, target: str) -> Any:
+    def _operation(self, target: Any) -> Any:
         element, output = getattr(kronop, self.element), self._output
-        A = kronop.TensorDescription(element, kronop.TensorNHWC, self.alignment)
+        A, B = (
+            kronop.TensorDescription(element, kronop.TensorNHWC, item) for item in self.alignments
+        )
         C = kronop.TensorDescription(output, kronop.TensorNHWC)
         sums = support.accumulator(element)
         epilogue: Any = kronop.LinearCombination(output, 1, sums, sums)
         if self.activation:
             epilogue = kronop.LinearCombinationGeneric(kronop.relu(sums), output, 1, sums, sums)
-        words = (self.kind, None, target, None, A, A, C, None, epilogue)
+        words = (self.kind, None, target, None, A, B, C, None, epilogue)
         return kronop.Conv2dOperation(*words)
 
     def _expected(self) -> tuple[Any, Any]:
@@ -93,10 +98,6 @@ class Case:
         c = np.arange(found.size).reshape(found.shape) % 7 - 3
         found = found + self.beta * c + (0 if self.bias is None else self.bias)
         return np.maximum(found, 0) if self.activation else found, c
-
-
-def _target(device: str) -> str:
-    return "x86" if device == "cpu" else "cuda"
 
 
 def make(random: np.random.Generator) -> Case:
@@ -114,7 +115,7 @@ def make(random: np.random.Generator) -> Case:
     columns = shapes[kind.tensors[2]][-1]
     has_bias = random.random() < 0.3
     channels = [shapes[of][-1] for of in kind.tensors[:2]]
-    widest = math.gcd(16 // getattr(kronop, element).bytes, *channels)
+    most = 16 // getattr(kronop, element).bytes if random.random() < 0.8 else 1
     return Case(
         kind=kind,
         size=size,
@@ -122,7 +123,7 @@ def make(random: np.random.Generator) -> Case:
         b=b,
         bias=random.integers(-3, 4, columns) if has_bias else None,
         element=element,
-        alignment=widest if random.random() < 0.8 else 1,
+        alignments=(math.gcd(most, channels[0]), math.gcd(most, channels[1])),
         activation=element.startswith(("float", "bfloat")) and bool(random.random() < 0.2),
         beta=int(random.choice((0, 0, 0, 1, 2))),
     )
@@ -132,11 +133,16 @@ def _size(random: np.random.Generator) -> Conv2dSize:
     def pick(values: tuple[int, ...]) -> int:
         return int(random.choice(values))
 
+    if random.random() < 0.15:
+        return _first_layer(random, pick)
     h, w, r, s = pick(_EXTENTS), pick(_EXTENTS), pick(_TAPS), pick(_TAPS)
     c, k, groups = pick(_CHANNELS), pick(_CHANNELS), 1
     if random.random() < 0.25:
         groups = pick((2, 3, 4, 8, 32))
         c, k = groups * pick(_CHANNELS[:8]), groups * pick((1, 1, 2, 3, 8, 16))
+    elif random.random() < 0.2:  # One channel and one or few filters each.
+        groups = c = pick(_CHANNELS)
+        k, r, s = c * pick((1, 1, 1, 2, 4)), pick((3, 3, 5, 7)), pick((3, 3, 5, 7))
     plain = random.random() < 0.4
     stride = (1, 1) if plain else (pick((1, 1, 2, 2, 3)), pick((1, 1, 2, 2, 3)))
     dilation = (1, 1) if plain or random.random() < 0.6 else (pick((1, 2, 3)), pick((1, 2, 3)))
@@ -156,6 +162,23 @@ def _size(random: np.random.Generator) -> Conv2dSize:
     if random.random() < 0.1:  # Results of which more, or fewer, exist than torch computes.
         size = dataclasses.replace(size, p=max(1, size.p - 1), q=size.q + 1)
     return size
+
+
+def _first_layer(random: np.random.Generator, pick: Callable[[tuple[int, ...]], int]) -> Conv2dSize:
+    """The first layer of a network, in small: filters of many pixels, and few channels."""
+    taps, stride = ((7, 2), (3, 1), (3, 2), (5, 1), (4, 4), (8, 8))[random.integers(6)]
+    pad = pick((0, taps // 2))
+    return Conv2dSize(
+        pick((1, 2, 4)),
+        *(pick((17, 32, 45, 56)), pick((17, 32, 45, 70)), pick((1, 2, 3, 3, 3, 4))),
+        *(pick((5, 16, 32, 64)), taps, taps),
+        pad_h=pad,
+        pad_w=pad,
+        stride_h=stride,
+        stride_w=stride,
+        dilation_w=pick((1, 1, 2)),
+        flipped=bool(random.random() < 0.15),
+    )
 
 
 def _whole(random: np.random.Generator, shape: tuple[int, ...], density: float) -> Any:

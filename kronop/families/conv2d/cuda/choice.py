@@ -16,7 +16,7 @@ from kronop.emit.choice import cheapest_plans
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.plan import Plan, Step
 from kronop.errors import ArgumentError
-from kronop.families.conv2d.cuda import warp_group_choice
+from kronop.families.conv2d.cuda import depthwise_choice, warp_group_choice
 from kronop.families.conv2d.cuda.design import Conv2dBlocks, contiguous
 from kronop.families.conv2d.cutlass import choice as cutlass_choice
 from kronop.families.conv2d.description import Conv2dDescription
@@ -98,7 +98,12 @@ def _own(what: Conv2dDescription, target: Target, size: Conv2dSize) -> dict[Any,
         return {}
     groups = (item for item in warp_group_choice.designs(what, target) if item.status_of(size))
     blocks = _designs(what, target, size)
-    return dict.fromkeys(groups, warp_group_choice.steps) | dict.fromkeys(blocks, _steps)
+    apart = depthwise_choice.designs(what, target, size)
+    return {
+        **dict.fromkeys(apart, depthwise_choice.steps),
+        **dict.fromkeys(groups, warp_group_choice.steps),
+        **dict.fromkeys(blocks, _steps),
+    }
 
 
 def _designs(what: Conv2dDescription, target: Target, size: Conv2dSize) -> Iterator[Conv2dBlocks]:

@@ -55,6 +55,8 @@ class Taps:
             yield f"a stride of {self.stride} along {axis}; copies of pixels have at most 8"
         if not self.count:
             return
+        if not self.extent:
+            yield f"nothing along {axis}; tensor maps have at least one pixel"
         if not all(_LEAST_CORNER <= at <= _MOST_CORNER for at in (self.first, self.upper)):
             yield (
                 f"pixels from {self.first} to {self.upper} beyond the end along {axis}; copies of"

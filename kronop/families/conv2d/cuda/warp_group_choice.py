@@ -11,19 +11,26 @@ from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
+from kronop.emit.design import Design
 from kronop.emit.plan import Step
 from kronop.families.conv2d.cuda.warp_group_design import PHASES, Conv2dWarpGroup
 from kronop.families.conv2d.cuda.warp_group_slices import Conv2dAddSlices, Conv2dSlices
 from kronop.families.conv2d.cuda.warp_group_split import Conv2dSplit
+from kronop.families.conv2d.cuda.widen import Conv2dWiden
+from kronop.families.conv2d.cuda.widened import Conv2dWidened
 from kronop.families.conv2d.description import Conv2dDescription
 from kronop.families.conv2d.floors import convolution_step
 from kronop.families.conv2d.vocabulary import Operator, StrideSupport
 from kronop.families.gemm.cuda import warp_group_choice
+from kronop.families.gemm.cuda.warp_group_problem import GRANULE
 from kronop.families.gemm.cuda.warp_group_split import GemmSplit
 from kronop.families.gemm.description import GemmDescription
 from kronop.target import Target
 
-AnyConv2d = Conv2dWarpGroup | Conv2dSlices | Conv2dSplit
+Direct = Conv2dWarpGroup | Conv2dSlices | Conv2dSplit
+AnyConv2d = Direct | Conv2dWidened
+# Neighbouring columns of slices that are added up at once.
+_VECTOR = 4
 # Further tiles (rows, columns, whether teams alternate) of 16-bit types: convolutions have many
 # rows, and often few channels.
 _TILES = ((256, 128, False), (256, 64, False), (128, 64, True))
@@ -55,6 +62,12 @@ def _reasons(what: Conv2dDescription) -> Iterator[str]:
 def designs(what: Conv2dDescription, target: Target) -> Iterator[AnyConv2d]:
     """The designs for a description by warp groups, if there are any. Which of them serve a size is
     known of the size alone: see their `status_of`."""
+    yield from _direct(what, target)
+    yield from _widened(what, target)
+
+
+def _direct(what: Conv2dDescription, target: Target) -> Iterator[Direct]:
+    """Those that read tensors as they are, or as two planes."""
     if not status(what, target):
         return
     tree = isinstance(what.epilogue, VisitorEpilogue)
@@ -65,8 +78,10 @@ def designs(what: Conv2dDescription, target: Target) -> Iterator[AnyConv2d]:
     )
     product = _product(what)
     for item in warp_group_choice.products_of(product, target, _TILES):
-        if what.conv_kind is Operator.wgrad and item.cluster > 1:
-            continue  # Pixels are not copied to several blocks.
+        # Clusters are slower unless products are large: only tiles of the user's have them, and of
+        # wgrad none, whose pixels are not copied to several blocks.
+        if item.cluster > 1 and (what.tile is None or what.conv_kind is Operator.wgrad):
+            continue
         design = Conv2dWarpGroup(
             kind=what.conv_kind,
             wrapped=item,
@@ -80,7 +95,9 @@ def designs(what: Conv2dDescription, target: Target) -> Iterator[AnyConv2d]:
 
 def _sliced(what: Conv2dDescription, target: Target) -> Iterator[Conv2dSlices]:
     sums = what.math.element_accumulator
-    adding = Conv2dAddSlices(sums=sums, output=what.Y.element, epilogue=what.epilogue)
+    adding = Conv2dAddSlices(
+        sums=sums, output=what.Y.element, epilogue=what.epilogue, vector=_VECTOR
+    )
     raw = replace(
         _product(what),
         Y=TensorDescription(sums),
@@ -90,6 +107,31 @@ def _sliced(what: Conv2dDescription, target: Target) -> Iterator[Conv2dSlices]:
         if item.cluster == 1:
             product = Conv2dWarpGroup(kind=what.conv_kind, wrapped=item, members=1, filled=True)
             yield Conv2dSlices(product=product, adding=adding)
+
+
+def _widened(what: Conv2dDescription, target: Target) -> Iterator[Conv2dWidened]:
+    """Those that widen images, which then promise whole lines; so do filters of fprop."""
+    if what.conv_kind is Operator.dgrad or what.interleaved:
+        return
+    a, b = (replace(it, alignment=GRANULE // it.element.bytes) for it in (what.A, what.B))
+    is_fprop = what.conv_kind is Operator.fprop
+    whole = replace(what, B=b, A=a if is_fprop else what.A)
+    if is_fprop:
+        for direct in _direct(whole, target):
+            yield _of_widened(replace(direct.product, overlapping=True))
+    elif status(whole, target):
+        for sliced in _sliced(whole, target):
+            product = replace(sliced.product, overlapping=True)
+            # Lines of taps are no multiples of vectors.
+            adding = replace(sliced.adding, vector=1)
+            yield _of_widened(product, Conv2dSlices(product=product, adding=adding))
+
+
+def _of_widened(product: Conv2dWarpGroup, inner: Conv2dSlices | None = None) -> Conv2dWidened:
+    own = product.wrapped
+    return Conv2dWidened(
+        widen=Conv2dWiden(element=own.source, split=own.split), inner=inner or product
+    )
 
 
 def _product(what: Conv2dDescription) -> GemmDescription:
@@ -109,8 +151,8 @@ def _product(what: Conv2dDescription) -> GemmDescription:
 
 
 def steps(what: Conv2dDescription, target: Target, found: AnyConv2d) -> tuple[Step, ...]:
-    """The steps of a plan: the product, after what splits its operands, or before what adds up its
-    slices, if it has some."""
+    """The steps of a plan: the product, after what splits or widens its operands, or before what
+    adds up its slices, if it has some."""
     product = found.product
     kinds = f"{what.conv_kind.name}_{what.A.element.short}_{what.epilogue.name}"
     made = convolution_step(
@@ -120,12 +162,15 @@ def steps(what: Conv2dDescription, target: Target, found: AnyConv2d) -> tuple[St
         multiplied=product.wrapped.multiplied,
         products=PRODUCTS_OF_SPLIT if product.wrapped.split else 1,
     )
-    at = found.designs.index(product)
-    before, after = found.designs[:at], found.designs[at + 1 :]
-    name = f"conv2d_add_slices_{what.Y.element.short}_{what.epilogue.name}_{target.arch}"
-    note = "float32 as two TF32 numbers each"
-    return (
-        *(Step(entry=f"gemm_split_{target.arch}", design=item, note=note) for item in before),
-        made,
-        *(Step(entry=name, design=item, note="adds up slices of sums") for item in after),
+    ends = f"{what.A.element.short}_{what.epilogue.name}_{target.arch}"
+    return tuple(
+        made
+        if item is product
+        else Step(entry=f"{_stem(item, target)}_{ends}", design=item, note=str(item))
+        for item in found.designs
     )
+
+
+def _stem(design: Design, target: Target) -> str:
+    """The name of a kernel's header."""
+    return design.instantiation(target).header.partition(".")[0]

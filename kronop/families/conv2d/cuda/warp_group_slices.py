@@ -23,22 +23,43 @@ from kronop.frozen import dataclass
 from kronop.machine import MEASURED
 from kronop.target import Target
 
-_THREADS, _RESIDENT, _RUN = 256, 8, 4
+_THREADS, _RESIDENT = 256, 5
+# Threads that share the slices of a result, each of which has some slices at least.
+_MOST_SHARES, _LEAST_OF_SHARE = 16, 4
 # Slices have some slabs at least, and all of them so many bytes at most.
 _LEAST_SLABS, _MOST_SLICES, _MOST_BYTES = 4, 256, 2**29
 _NUMBERS = (
-    *("slices", "groups", "m", "n", "channels", "filled", "pitch"),
+    *("slices", "shares", "groups", "m", "n", "channels", "filled", "pitch"),
     *("y_row", "y_column", "y_batch", "z_row", "z_column", "z_batch"),
     *("bias_column", "bias_batch", "whole"),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """The columns of slices that are columns of the result, in their order.
+
+    Attributes:
+        count, extent: so many runs, each of so many neighbours.
+        apart: from the first of a run to that of the next one.
+    """
+
+    count: int
+    extent: int
+    apart: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlicesProblem:
-    """A convolution, and how many slices of its sums are in the workspace."""
+    """A convolution, and slices of its sums in the workspace.
+
+    Attributes:
+        slices: how many there are.
+    """
 
     problem: Conv2dProblem
     slices: int
+    runs: Runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +68,22 @@ class Conv2dAddSlices(Design):
 
     Attributes:
         sums, output: types of the slices and of the results.
+        vector: neighbours that a thread adds up; runs of columns have a multiple of them.
     """
 
     threads = _THREADS
-    shared_bytes = 0
 
     sums: DataType
     output: DataType
     epilogue: Epilogue
+    vector: int
 
     def __str__(self) -> str:
         return "the sums of slices"
+
+    @property
+    def shared_bytes(self) -> int:
+        return _THREADS * self.vector * self.sums.bytes
 
     @property
     def signature(self) -> KernelSignature:
@@ -79,24 +105,31 @@ class Conv2dAddSlices(Design):
             header="conv2d_add_slices.cuh",
             parameters=f"kronop::Conv2dAddSlicesParameters<{scalars_of(self.epilogue)}>",
             types=(("Output", self.output.cxx), ("Accumulator", self.sums.cxx)),
-            constants=(("kThreads", _THREADS), ("kBlocks", _RESIDENT)),
+            constants=(
+                ("kThreads", _THREADS),
+                ("kBlocks", _RESIDENT),
+                ("kVector", self.vector),
+            ),
             folders=(package_folder(__package__),),
         )
 
     def launches(self, problem: SlicesProblem, target: Target) -> tuple[Launch, ...]:
         own, size = problem.problem, problem.problem.size
         y, z, bias = own.result, own.z or NOTHING, own.bias or NOTHING
-        m, n, _ = own.kind.extents(size)
+        runs, n = problem.runs, problem.runs.count * problem.runs.extent
+        count = size.k * n // self.vector
+        shares = _shares_of(count, problem.slices, target)
         multiples = (y.row, step_of(y), y.pointer // self.output.bytes)
         values: dict[str, Any] = {
             "sums": own.workspace,
             **{name: item.pointer for name, item in (("y", y), ("z", z), ("bias", bias))},
             "slices": problem.slices,
+            "shares": shares,
             "groups": size.groups,
-            "m": m,
+            "m": size.filters,
             "n": n,
-            "channels": size.channels,
-            "filled": operands.round_up(size.channels, PIXELS),
+            "channels": runs.extent,
+            "filled": runs.apart,
             "pitch": columns_of(size),
             **{
                 f"{name}_{of}": step
@@ -109,10 +142,10 @@ class Conv2dAddSlices(Design):
             },
             "bias_column": bias.column,
             "bias_batch": step_of(bias),
-            "whole": int(y.column == 1 and not any(item % _RUN for item in multiples)),
+            "whole": int(y.column == 1 and not any(item % self.vector for item in multiples)),
             "scalars": own.scalars,
         }
-        blocks = operands.cover(size.groups * m * (n // _RUN), _THREADS)
+        blocks = operands.cover(count * shares, _THREADS)
         return (operands.make_launch(self, min(blocks, _RESIDENT * target.cores), values),)
 
 
@@ -151,6 +184,13 @@ class Conv2dSlices(Pipeline):
         return size.k * columns_of(size) * self.adding.sums.bytes
 
     def launches(self, problem: Conv2dProblem, target: Target) -> tuple[Launch, ...]:
+        size = problem.size
+        apart = operands.round_up(size.channels, PIXELS)
+        runs = Runs(count=size.r * size.s, extent=size.channels, apart=apart)
+        return self.launches_to(problem, runs, target)
+
+    def launches_to(self, problem: Conv2dProblem, runs: Runs, target: Target) -> tuple[Launch, ...]:
+        """The same with results of some of the columns."""
         size, slices = problem.size, slices_of(self, problem.size, target)
         columns = columns_of(size)
         sums = Strided(
@@ -158,8 +198,23 @@ class Conv2dSlices(Pipeline):
         )
         raw = replace(problem, z=None, bias=None, scalars=(1.0, 0.0))
         first = self.product.launches_to(raw, sums, slices, target)
-        added = self.launches_of(1, SlicesProblem(problem=problem, slices=slices), target)
+        added = self.launches_of(
+            1, SlicesProblem(problem=problem, slices=slices, runs=runs), target
+        )
         return (*first, *added)
+
+
+def _shares_of(count: int, slices: int, target: Target) -> int:
+    """How many threads share the slices of a result, if there are so many results (or vectors of
+    them): as many as the GPU has at once. Always a divisor of a block's threads."""
+    shares = 1
+    while (
+        2 * shares <= _MOST_SHARES
+        and 2 * shares * _LEAST_OF_SHARE <= slices
+        and 2 * shares * count <= _RESIDENT * _THREADS * target.cores
+    ):
+        shares *= 2
+    return shares
 
 
 def columns_of(size: Conv2dSize) -> int:
@@ -183,5 +238,6 @@ def slices_of(design: Conv2dSlices, size: Conv2dSize, target: Target) -> int:
         slabs // _LEAST_SLABS,
         _MOST_BYTES // max(1, design.bytes_of_slice(size)),
     )
-    counts = range(min(size.slices, slabs), max(size.slices, most) + 1)
+    # One slice if there are no pixels: its sums are zeros.
+    counts = range(max(1, min(size.slices, slabs)), max(size.slices, most) + 1)
     return min(counts, key=lambda count: _seconds(design, size, count, target), default=1)

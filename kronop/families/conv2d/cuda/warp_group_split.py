@@ -49,20 +49,34 @@ class Conv2dSplit(Pipeline):
 
     def status_of(self, size: Conv2dSize) -> Status:
         """Whether the kernels serve convolutions of a size."""
-        return self.product.status_of(size)
+        return self.product.status_of(self._read(size))
+
+    def _read(self, size: Conv2dSize) -> Conv2dSize:
+        """The same convolution of only those pixels that filters of one pixel read."""
+        is_pixel = (size.r, size.s, size.pad_h, size.pad_w) == (1, 1, 0, 0)
+        inside = (size.p - 1) * size.stride_h < size.h and (size.q - 1) * size.stride_w < size.w
+        if self._kind is not Operator.fprop or not (is_pixel and inside):
+            return size
+        return replace(size, h=size.p, w=size.q, stride_h=1, stride_w=1)
 
     def seconds(self, size: Conv2dSize, target: Target) -> float:
         """Modelled time: elements are read, written as two, and read again."""
+        size = self._read(size)
         shapes = shapes_of(size)
         moved = sum(math.prod(shapes[of]) for of in self._kind.tensors[:2]) * 3 * float32.bytes
         return self.product.seconds(size, target) + moved / memory_rate(target) + MEASURED.launch
 
     def workspace(self, size: Conv2dSize, target: Target, threads: int) -> int:
         """The planes of both operands, and then the product's workspace."""
+        size = self._read(size)
         return self._bytes(size) + self.product.workspace(size, target, threads)
 
     def launches(self, problem: Conv2dProblem, target: Target) -> tuple[Launch, ...]:
-        size, place = problem.size, problem.workspace
+        size, place = self._read(problem.size), problem.workspace
+        if size != problem.size:
+            n, h, w, c = problem.a.strides
+            reached = (n, h * problem.size.stride_h, w * problem.size.stride_w, c)
+            problem = replace(problem, size=size, a=replace(problem.a, strides=reached))
         shapes, planes = shapes_of(size), []
         found: list[Launch] = []
         for item, of, order in zip(

@@ -249,6 +249,6 @@ def steps(what: GemmDescription, target: Target, found: AnyDesign) -> tuple[Step
         products=PRODUCTS_OF_SPLIT if splits else 1,
         sums=design.math.element_accumulator,
     )
-    entry, note = f"gemm_split_{target.arch}", "float32 as two TF32 numbers each"
-    splitting = (Step(entry=entry, design=item, note=note) for item in found.designs[:-1])
+    entry = f"gemm_split_{target.arch}"
+    splitting = (Step(entry=entry, design=item, note=str(item)) for item in found.designs[:-1])
     return (*splitting, product)

@@ -13,6 +13,7 @@ from kronop.errors import ArgumentError
 # Bytes of `gemm::Gather`: its digits, then its other members.
 _DIGITS = struct.Struct("=3q3i3i3I3I")
 _REST = struct.Struct(f"=3q2i2I3I3I{2 * MOST_BATCH_DIMENSIONS}i")
+_DIVISOR = struct.Struct("=3I")
 _BYTES = 2 * _DIGITS.size + _REST.size
 # Indices, and coordinates, that kernels reckon with in 32 bits; some are behind the last slab.
 _MOST_INDICES, _MOST_COORDINATES = 2**31 - 2**16, 2**29
@@ -97,6 +98,11 @@ def _digits(digits: Digits, strides: tuple[int, int]) -> bytes:
     )
     middle, last = (_divisor(extent) for extent in digits.extents[1:])
     return _DIGITS.pack(*steps, *digits.u, *digits.v, *middle, *last)
+
+
+def packed_divisors(*numbers: int) -> bytes:
+    """`gemm::Divisor` of each number."""
+    return b"".join(_DIVISOR.pack(*_divisor(number)) for number in numbers)
 
 
 def _divisor(number: int) -> tuple[int, int, int]:

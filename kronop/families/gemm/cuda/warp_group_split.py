@@ -76,6 +76,9 @@ class GemmSplit(InWorkspace):
         ),
     )
 
+    def __str__(self) -> str:
+        return "float32 as two TF32 numbers each"
+
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
             header="gemm_split.cuh",

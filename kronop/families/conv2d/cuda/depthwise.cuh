@@ -1,0 +1,145 @@
+// Depthwise convolutions by ordinary cores: fprop and dgrad, and wgrad.
+//
+// Memory limits them: a multiply-add is done for every byte or two. A thread has kVector channels
+// of kRows x kColumns neighbouring results, so that a pixel of the source, once it is in registers,
+// is used by all of these. A block has a chunk of channels, whose filters it keeps in shared
+// memory, and walks over neighbouring tiles: rows that these have in common come from the cache.
+#pragma once
+
+#include "depthwise_wgrad.cuh"
+
+namespace kronop {
+namespace conv2d {
+
+template <class Step, class Parameters>
+class Depthwise : DepthwiseTiles<Step, Parameters> {
+  using Base = DepthwiseTiles<Step, Parameters>;
+  using typename Base::Across;
+  using typename Base::Down;
+  using typename Base::Input;
+  using typename Base::Patch;
+  using typename Base::Place;
+  using typename Base::Sum;
+  using Base::kColumns, Base::kFilters, Base::kRead, Base::kRows, Base::kVector;
+  using Base::lane_, Base::lanes_, Base::p_, Base::slot_, Base::slots_;
+  static constexpr int kTaps = Step::kTaps[0] * Step::kTaps[1], kPitch = Step::kLanes * kFilters;
+  // Rows of a patch whose code is unrolled.
+  static constexpr int kUnrolled = Step::kUnrolled ? Down::kPixels : 1;
+
+ public:
+  KRONOP_INLINE explicit Depthwise(const Parameters& parameters) : Base(parameters) {}
+
+  KRONOP_INLINE void run() const {
+    const long long chunk = blockIdx.x % p_.chunks, first = chunk * lanes_ * kVector,
+                    channel = first + lane_ * kVector;
+    load_filters(first / kVector * kFilters);
+    __syncthreads();
+    if (channel >= p_.product.n || slot_ >= slots_) return;
+    const gemm::Results<Step, decltype(p_.product)> results(p_.product, 0);
+    const Input* const source =
+        static_cast<const Input*>(p_.product.a) + Base::source_of(channel) * p_.a_strides[3];
+    Base::for_each_tile(blockIdx.x / p_.chunks, [&](long long tile) {
+      const Place at(p_, tile);
+      Sum sums[kRows][kColumns][kVector] = {};
+      add(Patch(p_, at, source, p_.a_strides, 0), sums);
+      store(results, at, channel, sums);
+    });
+  }
+
+ private:
+  // As [tap][filter], in the type of sums.
+  KRONOP_INLINE static Sum* filters() { return reinterpret_cast<Sum*>(shared_memory()); }
+
+  KRONOP_INLINE void load_filters(long long first) const {
+    const long long left =
+        (Base::kSpread ? p_.product.n * Step::kMultiplier : p_.product.n) - first;
+    const int most = lanes_ * kFilters, count = left < most ? int(left) : most;
+    const Input* const from = static_cast<const Input*>(p_.product.b) + first * p_.b_strides[0];
+#pragma unroll 4
+    for (int at = threadIdx.x; at < count * kTaps; at += Step::kThreads) {
+      const int filter = at / kTaps, tap = at - filter * kTaps,
+                own = p_.flipped ? kTaps - 1 - tap : tap;
+      const int row = own / Step::kTaps[1], column = own - row * Step::kTaps[1];
+      filters()[tap * kPitch + filter] = convert<Sum>(
+          from[filter * p_.b_strides[0] + row * p_.b_strides[1] + column * p_.b_strides[2]]);
+    }
+  }
+
+  KRONOP_INLINE void add(const Patch& patch, Sum (&sums)[kRows][kColumns][kVector]) const {
+    const Sum* const own = filters() + lane_ * kFilters;
+#pragma unroll kUnrolled
+    for (int y = 0; y < Down::kPixels; ++y) {
+      Sum pixels[Across::kPixels][kRead];
+      patch.read(p_, p_.a_strides, y, pixels);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        const int tap = Down::tap(i, y);
+        if (tap >= 0) add_row(own + tap * (Step::kTaps[1] * kPitch), pixels, sums[i]);
+      }
+    }
+  }
+
+  // Adds the products of a row of pixels and a row of taps. Filters are loaded where they are first
+  // used, so that few of a long row are in registers at once.
+  KRONOP_INLINE static void add_row(const Sum* taps, const Sum (&pixels)[Across::kPixels][kRead],
+                                    Sum (&sums)[kColumns][kVector]) {
+    Sum filter[Step::kTaps[1]][kFilters];
+#pragma unroll
+    for (int x = 0; x < Across::kPixels; ++x) {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+        const int tap = Across::tap(j, x);
+        if (tap < 0) continue;
+        if (Across::is_first(j)) load_filter(taps + tap * kPitch, filter[tap]);
+#pragma unroll
+        for (int f = 0; f < kFilters; ++f) {
+          Sum& sum = sums[j][f * kVector / kFilters];
+          sum = multiply_add(filter[tap][f], pixels[x][f * kRead / kFilters], sum);
+        }
+      }
+    }
+  }
+
+  KRONOP_INLINE static void load_filter(const Sum* from, Sum (&to)[kFilters]) {
+    constexpr int most = 16 / int(sizeof(Sum)), width = kFilters % most == 0 ? most
+                                                        : kFilters % 2 == 0  ? 2
+                                                                             : 1;
+#pragma unroll
+    for (int f = 0; f < kFilters; f += width) {
+      const auto run = load<Sum, width>(from + f);
+#pragma unroll
+      for (int v = 0; v < width; ++v) to[f + v] = run.data[v];
+    }
+  }
+
+  KRONOP_INLINE void store(gemm::Results<Step, decltype(p_.product)> results, const Place& at,
+                           long long channel, const Sum (&sums)[kRows][kColumns][kVector]) const {
+    const long long row = at.row * (long long)kRows - p_.before[0],
+                    column = at.column * (long long)kColumns - p_.before[1];
+    const int width = int(p_.results[1]);
+    results.begin((at.image * p_.results[0] + row) * width + column, channel);
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+        const bool there = (unsigned long long)(row + i) < (unsigned long long)p_.results[0] &&
+                           (unsigned long long)(column + j) < (unsigned long long)width;
+        if (there)
+          results.store(i * width + j, 0, reinterpret_cast<const Sum(&)[1][kVector]>(sums[i][j]));
+      }
+    }
+  }
+};
+
+}  // namespace conv2d
+
+template <class Step, class Parameters>
+KRONOP_INLINE void depthwise(const Parameters& parameters) {
+  if constexpr (conv2d::Kind(Step::kKind) == conv2d::Kind::Wgrad) {
+    conv2d::DepthwiseWgrad<Step, Parameters>(parameters).run();
+  } else {
+    conv2d::Depthwise<Step, Parameters>(parameters).run();
+  }
+}
+
+}  // namespace kronop

@@ -9,8 +9,8 @@ namespace kronop {
 struct Conv2dSpreadParameters {
   void* from;
   void* to;
-  long long filters, height, width;     // filters of all groups, and their pixels
-  long long channels, each, together;   // of a filter; filters of a group; groups side by side
+  long long filters, height, width;       // filters of all groups, and their pixels
+  long long channels, each, together;     // of a filter; filters of a group; groups side by side
   long long filter, row, pixel, channel;  // strides of what is read, in elements
 };
 
@@ -28,8 +28,7 @@ KRONOP_INLINE void conv2d_spread(const Conv2dSpreadParameters& p) {
     const long long line = at / pieces, filter = line / pixels, pixel = line - filter * pixels,
                     y = pixel / p.width, x = pixel - y * p.width;
     // The first channel of the piece, counted from the filter's own first one.
-    const long long first =
-        (at - line * pieces) * kRun - filter / p.each % p.together * p.channels;
+    const long long first = (at - line * pieces) * kRun - filter / p.each % p.together * p.channels;
     const auto* const from = static_cast<const Element*>(p.from) + filter * p.filter + y * p.row +
                              x * p.pixel + first * p.channel;
     Vector<Element, kRun> values;

@@ -250,6 +250,11 @@ def test_groups_side_by_side(folder: Path, kind: Operator, size: Conv2dSize) -> 
     run(folder, kind, size, source=True, bias=bias, joined=True)
 
 
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.dgrad])
+def test_three_products_of_groups(folder: Path, kind: Operator) -> None:
+    run(folder, kind, _SMALL_GROUPS[1], element=float32, split=True, bias=True, joined=True)
+
+
 def test_what_is_not_joined() -> None:
     epilogue = LinearCombination(float16, 1, float32, float32)
     size = _SMALL_GROUPS[0]

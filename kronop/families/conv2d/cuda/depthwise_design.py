@@ -197,6 +197,8 @@ class Conv2dDepthwise(Design):
         # A byte takes a whole register on its way to the type of sums.
         loaded = 4 if self.source.bytes == 1 else self.source.bytes
         brought = across * self._read * (loaded + self.sums.bytes) // 4
+        # Without conversions, compilers have loads of two rows of wgrad in flight.
+        brought *= 2 if self.kind is Operator.wgrad and self.source is self.sums else 1
         return words * held + brought + across + _REGISTERS
 
     def status(self, target: Target) -> Status:
@@ -349,7 +351,8 @@ class Conv2dDepthwise(Design):
             abs(first) + extent + (count + 1) * self._pixels(axis)
             for axis, (count, first, extent) in enumerate(ends)
         )
-        return max(tiles, *pixels)
+        most: int = max(tiles, *pixels)
+        return most
 
     def _blocks(self, target: Target) -> int:
         """Blocks that a multiprocessor holds at once."""

@@ -19,6 +19,7 @@ from kronop.emit.design import Pipeline, Runnable
 from kronop.families.conv2d.cuda.spread import Conv2dSpread, SpreadProblem
 from kronop.families.conv2d.cuda.warp_group_design import Conv2dWarpGroup
 from kronop.families.conv2d.cuda.warp_group_slices import Conv2dSlices, runs_of
+from kronop.families.conv2d.cuda.warp_group_split import Conv2dSplit
 from kronop.families.conv2d.description import Conv2dProblem
 from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator
@@ -37,7 +38,7 @@ class Conv2dJoined(Pipeline):
     the sums of a group's own channels are results."""
 
     spread: Conv2dSpread
-    inner: Conv2dWarpGroup | Conv2dSlices
+    inner: Conv2dWarpGroup | Conv2dSplit | Conv2dSlices
 
     def __str__(self) -> str:
         return f"groups side by side, {self.inner}"

@@ -121,7 +121,7 @@ def _joined(what: Conv2dDescription, target: Target) -> Iterator[Conv2dJoined]:
         if isinstance(item, Conv2dSlices):
             single = replace(item, adding=replace(item.adding, vector=1))
             yield from (Conv2dJoined(spread=spread, inner=it) for it in (item, single))
-        elif isinstance(item, Conv2dWarpGroup) and what.conv_kind is not Operator.wgrad:
+        elif what.conv_kind is not Operator.wgrad:
             yield Conv2dJoined(spread=spread, inner=item)
 
 

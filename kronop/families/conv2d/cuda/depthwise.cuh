@@ -33,10 +33,13 @@ class DepthwiseEnds {
           bias ? bias[(channel + v) * p.bias_column] : convert<Output>(Finish<Step>::no_bias());
   }
 
+  // Stores the results of a pixel, whose rows in the matrices begin so many elements behind their
+  // first rows.
   template <bool kSource>
-  KRONOP_INLINE void store(const Product& p, long long row, const Sum (&sums)[kVector]) const {
-    Output* const y = y_ + row * p.y_row;
-    const Output* const z = z_ + row * p.z_row;
+  KRONOP_INLINE void store(const Product& p, long long at_y, long long at_z,
+                           const Sum (&sums)[kVector]) const {
+    Output* const y = y_ + at_y;
+    const Output* const z = z_ + at_z;
 #pragma unroll
     for (int first = 0; first < kVector; first += kWidth) {
       Vector<Output, kWidth> values{};
@@ -81,6 +84,7 @@ class Depthwise : DepthwiseTiles<Step, Parameters> {
   using typename Base::Input;
   using typename Base::Patch;
   using typename Base::Place;
+  using typename Base::Row;
   using typename Base::Sum;
   using Base::kColumns, Base::kFilters, Base::kRead, Base::kRows, Base::kVector;
   using Base::lane_, Base::lanes_, Base::p_, Base::slot_, Base::slots_;
@@ -133,10 +137,14 @@ class Depthwise : DepthwiseTiles<Step, Parameters> {
 
   KRONOP_INLINE void add(const Patch& patch, Sum (&sums)[kRows][kColumns][kVector]) const {
     const Sum* const own = filters() + lane_ * kFilters;
+    // A row is on its way while the one before it is added.
+    Row next;
+    patch.load(p_, p_.a_strides, 0, next);
 #pragma unroll kUnrolled
     for (int y = 0; y < Down::kPixels; ++y) {
       Sum pixels[Across::kPixels][kRead];
-      patch.read(p_, p_.a_strides, y, pixels);
+      next.widen(pixels);
+      if (y + 1 < Down::kPixels) patch.load(p_, p_.a_strides, y + 1, next);
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
         const int tap = Down::tap(i, y);
@@ -183,14 +191,19 @@ class Depthwise : DepthwiseTiles<Step, Parameters> {
                            const Sum (&sums)[kRows][kColumns][kVector]) const {
     const int row = int(at.row) * kRows - int(p_.before[0]),
               column = int(at.column) * kColumns - int(p_.before[1]);
-    const long long first = (at.image * p_.results[0] + row) * p_.results[1] + column;
+    const long long width = p_.results[1],
+                    first = (at.image * p_.results[0] + row) * width + column;
+    const auto& p = p_.product;
+    // Sums that stay ones, as in `Patch`.
+    const long long at_y = renewed(first * p.y_row), at_z = kSource ? renewed(first * p.z_row) : 0;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       const bool is_row = unsigned(row + i) < unsigned(p_.results[0]);
 #pragma unroll
       for (int j = 0; j < kColumns; ++j) {
-        if (is_row && unsigned(column + j) < unsigned(p_.results[1]))
-          ends.template store<kSource>(p_.product, first + i * p_.results[1] + j, sums[i][j]);
+        if (is_row && unsigned(column + j) < unsigned(width))
+          ends.template store<kSource>(p, at_y + i * width * p.y_row + j * p.y_row,
+                                       at_z + i * width * p.z_row + j * p.z_row, sums[i][j]);
       }
     }
   }

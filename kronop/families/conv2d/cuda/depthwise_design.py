@@ -36,7 +36,7 @@ _UNROLLED_TAPS, _UNROLLED_PIXELS = 9, 45
 _RUN, _MOST_BYTES = 8, 2**28
 # Instructions of a thread besides multiply-adds: for a load with its address and bounds, a result
 # and each of its channels, and a tile.
-_OF_LOAD, _OF_RESULT, _OF_CHANNEL, _OF_TILE = 4, 8, 3, 50
+_OF_LOAD, _OF_RESULT, _OF_CHANNEL, _OF_TILE = 4, 14, 3, 100
 # The share of cycles in which a multiprocessor issues instructions, of each warp and at most; that
 # of what takes less time than something else, and yet delays it.
 _BUSY_OF_WARP, _BUSY, _DELAYS = 1 / 16, 0.75, 0.2

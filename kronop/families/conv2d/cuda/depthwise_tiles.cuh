@@ -93,6 +93,17 @@ class DepthwiseTiles {
     }
   };
 
+  // A row of a patch, as it is in memory.
+  struct Row {
+    static_assert(kRead % Step::kReadWidth == 0);
+    Vector<Input, Step::kReadWidth> runs[Across::kPixels][kRead / Step::kReadWidth];
+
+    KRONOP_INLINE void widen(Sum (&pixels)[Across::kPixels][kRead]) const {
+#pragma unroll
+      for (int j = 0; j < Across::kPixels; ++j) DepthwiseTiles::widen(runs[j], pixels[j]);
+    }
+  };
+
   // The patch of the source that a tile reads.
   struct Patch {
     const Input* from;  // its first pixel, which need not exist
@@ -111,15 +122,14 @@ class DepthwiseTiles {
       for (int j = 0; j < Across::kPixels; ++j)
         there[j] = unsigned(column + j) < unsigned(p.extents[1]);
     }
-    // Reads a row of pixels; those out of bounds are zeros.
-    KRONOP_INLINE void read(const Parameters& p, const long long (&strides)[4], int i,
-                            Sum (&pixels)[Across::kPixels][kRead]) const {
+    // Loads a row of pixels; those out of bounds are zeros.
+    KRONOP_INLINE void load(const Parameters& p, const long long (&strides)[4], int i,
+                            Row& pixels) const {
       const bool is_row = unsigned(row + i) < unsigned(p.extents[0]);
       const Input* const line = from + i * strides[1];
 #pragma unroll
       for (int j = 0; j < Across::kPixels; ++j)
-        load_channels<kRead, Step::kReadWidth>(line + j * strides[2], strides[3],
-                                               is_row && there[j], pixels[j]);
+        load_channels(line + j * strides[2], strides[3], is_row && there[j], pixels.runs[j]);
     }
   };
 
@@ -138,17 +148,20 @@ class DepthwiseTiles {
     }
   }
 
-  // Loads neighbouring channels, kWidth at once, or zeros if !there.
-  template <int kCount, int kWidth>
+  // Loads neighbouring channels, some at once, or zeros if !there.
+  template <int kWidth, int kRuns>
   KRONOP_INLINE static void load_channels(const Input* from, long long apart, bool there,
-                                          Sum (&to)[kCount]) {
-    static_assert(kCount % kWidth == 0);
+                                          Vector<Input, kWidth> (&to)[kRuns]) {
 #pragma unroll
-    for (int i = 0; i < kCount; i += kWidth) {
-      const auto run = load_run<kWidth>(there, from + (kWidth == 1 ? i * apart : i));
+    for (int i = 0; i < kRuns; ++i)
+      to[i] = load_run<kWidth>(there, from + (kWidth == 1 ? i * apart : i * kWidth));
+  }
+
+  template <int kWidth, int kRuns, int kCount>
+  KRONOP_INLINE static void widen(const Vector<Input, kWidth> (&from)[kRuns], Sum (&to)[kCount]) {
+    static_assert(kRuns * kWidth == kCount);
 #pragma unroll
-      for (int v = 0; v < kWidth; ++v) to[i + v] = convert<Sum>(run.data[v]);
-    }
+    for (int i = 0; i < kCount; ++i) to[i] = convert<Sum>(from[i / kWidth].data[i % kWidth]);
   }
 
   // The first channel of the source that belongs to a channel of the result.

@@ -138,20 +138,22 @@ class Kernel:
         placed[...] = values
         return placed
 
-    def check(self, *, added: bool = False, slices: int = 1, lines: int = 1) -> None:
+    def check(self, *, added: bool = False, slices: int = 1, lines: int = 1, gap: int = 0) -> None:
         """Runs it on random operands, and compares every element of the result.
 
         Args:
             added: the result is 2 A * B - C + bias.
             lines: every one of B is the first of so many.
+            gap: channels behind those of a pixel of the result, and of C.
         """
         size, kind, what = dataclasses.replace(self.size, slices=slices), self.kind, self.what
         shapes, output = [shapes_of(size)[of] for of in kind.tensors], what.Y.element
         a, b = (self.values(shape, what.A.element) for shape in shapes[:2])
         b = np.repeat(b, lines, axis=1)[:, ::lines] if lines > 1 else b
-        y = support.poison(shapes[2], output)
-        z = self.values(shapes[2], output) if added else None
         *_, r, s, columns = shapes[2]
+        wider = (*shapes[2][:-1], columns + gap)
+        y = support.poison(wider, output)[..., :columns]
+        z = self.values(wider, output)[..., :columns] if added else None
         bias = self.values((columns,), output) if added else None
         repeats = (r, s, 1) if kind is Operator.wgrad else (1,)
         row = None if bias is None else np.tile(bias, repeats)

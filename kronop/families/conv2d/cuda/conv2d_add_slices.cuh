@@ -47,7 +47,7 @@ KRONOP_INLINE void conv2d_add_slices(const Parameters& p) {
     Sums sums{};
     if (at < count) {
       const Sum* const from = static_cast<const Sum*>(p.sums) + line * p.pitch + tap * p.filled +
-                              (group % p.together - tap) * p.channels + column;
+                              (unsigned(group) % unsigned(p.together) - tap) * p.channels + column;
 #pragma unroll 4
       for (long long slice = share; slice < p.slices; slice += shares) {
         const Sums own = load<Sum, vector>(from + slice * apart);

@@ -39,7 +39,8 @@ class Conv2dBlocks(Wrapping):
     wrapped: GemmBlocks
 
     def __str__(self) -> str:
-        return str(self.wrapped)
+        bounded = self.kind is not Operator.wgrad and self.wrapped.access_b is Access.Bounded
+        return f"{'groups side by side, ' * bounded}{self.wrapped}"
 
     @property
     def epilogue(self) -> Epilogue:

@@ -260,6 +260,7 @@ def test_what_is_not_joined() -> None:
     size = _SMALL_GROUPS[0]
     for kind, changed, why in (
         (Operator.fprop, replace(size, groups=2), "as they are"),
+        (Operator.fprop, replace(size, groups=128), "one channel"),
         (Operator.fprop, replace(size, c=36, k=36, groups=6), "72 bytes"),
         (Operator.wgrad, replace(size, c=64, k=64), "4 at once"),
     ):

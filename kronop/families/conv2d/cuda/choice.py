@@ -116,7 +116,7 @@ def _designs(what: Conv2dDescription, target: Target, size: Conv2dSize) -> Itera
         yield Conv2dBlocks(kind=kind, wrapped=gathered)
         bounded = dataclasses.replace(gathered, access_b=Access.Bounded)
         joined = Conv2dBlocks(kind=kind, wrapped=bounded)
-        if joined.together(size) > 1:
+        if size.channels > 1 and joined.together(size) > 1:
             yield joined
 
 

@@ -60,6 +60,8 @@ class Conv2dJoined(Pipeline):
         return own and self.inner.status_of(self._inner(size))
 
     def _reasons(self, size: Conv2dSize) -> Iterator[str]:
+        if size.channels == 1:
+            yield "groups of one channel, which kernels of their own keep apart"
         if self._together(size) == 1:
             yield f"groups of {self._deep(size)} channels, which copies of pixels bring as they are"
         spread = size.channels * self._together(size) * self.spread.element.bytes

@@ -125,7 +125,8 @@ class Depthwise : DepthwiseTiles<Step, Parameters> {
         (Base::kSpread ? p_.product.n * Step::kMultiplier : p_.product.n) - first;
     const int most = lanes_ * kFilters, count = left < most ? int(left) : most;
     const Input* const from = static_cast<const Input*>(p_.product.b) + first * p_.b_strides[0];
-#pragma unroll 4
+    // Loads of so many rounds are in flight: filters of 3 x 3 take 9, or twice as many.
+#pragma unroll 9
     for (int at = threadIdx.x; at < count * kTaps; at += Step::kThreads) {
       const int filter = at / kTaps, tap = at - filter * kTaps,
                 own = p_.flipped ? kTaps - 1 - tap : tap;

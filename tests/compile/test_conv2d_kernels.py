@@ -21,6 +21,7 @@ from kronop.emit.render import render
 from kronop.families.conv2d.cuda import choice
 from kronop.families.conv2d.cuda.depthwise_design import Conv2dDepthwise
 from kronop.families.conv2d.cuda.design import Conv2dBlocks
+from kronop.families.conv2d.cuda.folded import Conv2dFolded
 from kronop.families.conv2d.cuda.warp_group_design import Conv2dWarpGroup
 from kronop.families.conv2d.cuda.widened import Conv2dWidened
 from kronop.families.conv2d.description import Conv2dDescription
@@ -84,6 +85,17 @@ def test_widened_images(kind: Operator) -> None:
 def test_widened_images_of_two_planes() -> None:
     plans = choice.plans(_widened_of(Operator.fprop, float32), _HOPPER, 99, _FIRST)
     _check_beside(next(item for item in plans if isinstance(item.pipeline, Conv2dWidened)))
+
+
+@pytest.mark.spread(case=_CASES, target=TARGETS)
+def test_folded_columns(case: tuple[DataType, bool, int], target: str) -> None:
+    """The plan of the gradient in the images of a network's first layer."""
+    element, on_tensor_cores, spills = case
+    math = (MathInstruction.tensor_op if on_tensor_cores else MathInstruction.simt)(element)
+    what = _description(Operator.dgrad, math, (16 // element.bytes, 1))
+    plan, *_ = choice.plans(what, Target.parse(target), 1, _FIRST)
+    assert isinstance(plan.pipeline, Conv2dFolded)
+    check(plan, spills)
 
 
 def _widened_of(kind: Operator, element: DataType) -> Conv2dDescription:

@@ -18,11 +18,11 @@ from kronop.families.gemm.cuda.warp_group_stored import scalars_of
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-_THREADS, _RESIDENT = 256, 6
+_THREADS, _RESIDENT = 256, 4
 # Pixels, results and taps are counted in 32 bits.
 _MOST = 2**31 - 1
 _AXES = ("pixels", "results", "taps", "pad", "stride", "apart", "step", "back")
-_NUMBERS = ("pitch", "across", "y_row", "y_column", "z_row", "z_column", "bias_column")
+_NUMBERS = ("pitch", "across", "tiles", "y_row", "y_column", "z_row", "z_column", "bias_column")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +95,8 @@ class Conv2dFold(Design):
             size.h + size.pad_h + (size.r - 1) * size.dilation_h,
             size.w + size.pad_w + (size.s - 1) * size.dilation_w,
         )
-        if reach > _MOST:
-            yield f"filters that reach {reach} pixels; kernels count in 32 bits"
+        if max(reach, size.n * size.h * size.w) > _MOST:
+            yield f"more than {_MOST} pixels, which kernels count in 32 bits"
 
     def _most_across(self, size: Conv2dSize, pitch: int) -> int:
         """The most pixels of a tile; below 1 if there is no room for one. A tile of so many pixels
@@ -127,6 +127,7 @@ class Conv2dFold(Design):
             "pitch": problem.pitch,
             # All tiles of a line have about as many.
             "across": operands.cover(size.w, tiles),
+            "tiles": tiles,
             "y_row": y.row,
             "y_column": y.column,
             "z_row": z.row,

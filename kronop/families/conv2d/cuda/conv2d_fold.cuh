@@ -103,9 +103,9 @@ KRONOP_INLINE void conv2d_fold(const Parameters& p) {
     while (top.result >= down.results() && down.has(top)) top = down.next(top);
     int lines = 0;
     for (MeetingTap tap = top; down.has(tap); tap = down.next(tap)) ++lines;
-    const Sum* const from =
-        static_cast<const Sum*>(p.columns) +
-        ((image * p.results[0] + top.result) * p.results[1] + begin) * row + top.tap * p.pitch;
+    const Sum* const from = static_cast<const Sum*>(p.columns) +
+                            ((image * p.results[0] + top.result) * p.results[1] + begin) * row +
+                            top.tap * p.pitch;
 #pragma unroll 1
     for (int at = int(threadIdx.x); at < (end - begin) * int(pieces); at += Step::kThreads) {
       const unsigned result = unsigned(at) / pieces;

@@ -27,6 +27,7 @@ from kronop.target import Target
 
 # Alignment of what is widened, and the most bytes of widened images.
 _APART, _MOST_BYTES = 256, 2**30
+_MOST = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,9 @@ class Conv2dWidened(Pipeline):
             yield f"lines {size.dilation_h} apart, with others between them"
         if size.flipped and self._kind is Operator.wgrad:
             yield "filters from the last pixel to the first, which slices do not have"
+        reach = (size.q - 1) * size.stride_w + (size.s - 1) * size.dilation_w
+        if (max(reach, size.w) + size.pad_w + 1) * size.c > _MOST:
+            yield f"lines of more than {_MOST} elements, which kernels count in 32 bits"
         if (count := self._image_bytes(size)) > _MOST_BYTES:
             yield f"widened images of {count} bytes; they may have {_MOST_BYTES}"
 

@@ -61,17 +61,20 @@ class WidenedTile {
   // A thread writes pieces of one offset.
   KRONOP_INLINE void write(long long image, int first_line, int first_column) const {
     if (writer_ >= writers_) return;
-    const int lines = int(p_.lines) - first_line, columns = int(p_.columns) - first_column,
-              pitch = int(p_.pitch) * kSize, next = int(p_.stride_w * p_.channels) * kSize;
-    auto* const to =
-        static_cast<unsigned char*>(p_.to) +
-        ((image * p_.columns + first_column) * p_.lines + first_line) * p_.pitch * kSize + offset_;
+    const int all = int(p_.lines), pitch = int(p_.pitch) * kSize,
+              rows = math::min(kLines, all - first_line),
+              columns = math::min(int(p_.across), int(p_.columns) - first_column),
+              next = int(p_.stride_w * p_.channels) * kSize;
+    const bool follow = p_.apart == 1;
+    auto* const to = static_cast<unsigned char*>(p_.to) + offset_ +
+                     ((image * p_.columns + first_column) * p_.lines + first_line) * pitch;
+    int row = int(unsigned(writer_) % kLines), column = int(unsigned(writer_) / kLines);
+    const int down = int(unsigned(writers_) % kLines), along = int(unsigned(writers_) / kLines);
 #pragma unroll 1
-    for (int at = writer_; at < kLines * int(p_.across); at += writers_) {
-      const int row = int(unsigned(at) % kLines), column = int(unsigned(at) / kLines),
-                from = row * apart_ + column * next;
-      if (row >= lines || column >= columns) continue;
-      Piece piece = p_.apart == 1 ? run(from + offset_) : gathered(from), rest;
+    for (; column < columns; advance(row, column, down, along)) {
+      if (row >= rows) continue;
+      const int from = row * apart_ + column * next;
+      Piece piece = follow ? run(from + offset_) : gathered(from), rest;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         piece.data[i] &= masks_[i];
@@ -82,14 +85,23 @@ class WidenedTile {
           rest.data[i] = bits_of(value - rounded);
         }
       }
-      auto* const place =
-          reinterpret_cast<unsigned*>(to + (column * int(p_.lines) + row) * (long long)pitch);
+      auto* const place = reinterpret_cast<unsigned*>(to + (long long)(column * all + row) * pitch);
       store(place, piece);
       if constexpr (Step::kSplit) store(place + p_.plane, rest);
     }
   }
 
  private:
+  // Steps by as many pieces of an offset as a block writes at once, of which lines come first.
+  KRONOP_INLINE static void advance(int& row, int& column, int down, int along) {
+    row += down;
+    column += along;
+    if (row >= kLines) {
+      row -= kLines;
+      ++column;
+    }
+  }
+
   template <bool kContiguous>
   KRONOP_INLINE void read_as(long long image, int first_line, int first_column) const {
     constexpr int at_once = kContiguous ? 32 / kUnit : 1;

@@ -13,7 +13,7 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 _THREADS, _RESIDENT = 256, 4
-_LINES, _MOST_ACROSS = 16, 32
+_LINES, _MOST_ACROSS = 16, 64
 _PIECE_BYTES, _BEHIND = 16, 24
 _MEMBERS = "images lines columns height width channels first_h first_w stride_w apart"
 _NUMBERS = (

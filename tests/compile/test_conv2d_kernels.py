@@ -22,6 +22,7 @@ from kronop.families.conv2d.cuda import choice
 from kronop.families.conv2d.cuda.depthwise_design import Conv2dDepthwise
 from kronop.families.conv2d.cuda.design import Conv2dBlocks
 from kronop.families.conv2d.cuda.joined import Conv2dJoined
+from kronop.families.conv2d.cuda.folded import Conv2dFolded
 from kronop.families.conv2d.cuda.warp_group_design import Conv2dWarpGroup
 from kronop.families.conv2d.cuda.widened import Conv2dWidened
 from kronop.families.conv2d.description import Conv2dDescription
@@ -95,6 +96,17 @@ def test_groups_side_by_side(kind: Operator) -> None:
     plan = choice.plans(what, _HOPPER, 1, _GROUPED)[0]
     assert isinstance(plan.pipeline, Conv2dJoined)
     _check_beside(plan, 24 if kind is Operator.wgrad else 0)
+
+
+@pytest.mark.spread(case=_CASES, target=TARGETS)
+def test_folded_columns(case: tuple[DataType, bool, int], target: str) -> None:
+    """The plan of the gradient in the images of a network's first layer."""
+    element, on_tensor_cores, spills = case
+    math = (MathInstruction.tensor_op if on_tensor_cores else MathInstruction.simt)(element)
+    what = _description(Operator.dgrad, math, (16 // element.bytes, 1))
+    plan, *_ = choice.plans(what, Target.parse(target), 1, _FIRST)
+    assert isinstance(plan.pipeline, Conv2dFolded)
+    check(plan, spills)
 
 
 def _widened_of(kind: Operator, element: DataType) -> Conv2dDescription:

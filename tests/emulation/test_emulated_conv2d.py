@@ -27,6 +27,7 @@ from kronop.descriptions.datatype import (
 from kronop.descriptions.epilogue import Epilogue, LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.descriptions.strided import Strided
+from kronop.emit.plan import Plan
 from kronop.families.conv2d.cuda import choice
 from kronop.families.conv2d.cuda.design import Conv2dBlocks
 from kronop.families.conv2d.description import Conv2dDescription, Conv2dProblem, convolved
@@ -112,13 +113,15 @@ class Kernel:
         folder: Path,
         what: Conv2dDescription,
         size: Conv2dSize,
-        is_wanted: Callable[[Any], bool] = lambda design: isinstance(design, Conv2dBlocks),
+        is_wanted: Callable[[Plan], bool] = lambda plan: isinstance(
+            plan.steps[-1].design, Conv2dBlocks
+        ),
     ) -> None:
         status = choice.supports(what, TARGET)
         assert status, status.reason
         self.what, self.size, self.kind = what, size, what.conv_kind
         plans = choice.plans(what, TARGET, 99, size)
-        self.plan = next(it for it in plans if is_wanted(it.steps[-1].design))
+        self.plan = next(filter(is_wanted, plans))
         self.random = np.random.default_rng(3)
         self._emulator = Emulator(self.plan, folder)
         self.gathered = self._emulator.gathered

@@ -24,6 +24,7 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.epilogue import Epilogue, LinearCombination, LinearCombinationGeneric
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.plan import Plan
 from kronop.families.conv2d.cuda.depthwise_design import Conv2dDepthwise
 from kronop.families.conv2d.description import Conv2dDescription
 from kronop.families.conv2d.size import Conv2dSize
@@ -68,7 +69,8 @@ def _description(
 def _check(
     folder: Path, what: Conv2dDescription, size: Conv2dSize, *, tile: Any = None, **more: Any
 ) -> None:
-    def is_wanted(design: Any) -> bool:
+    def is_wanted(plan: Plan) -> bool:
+        design: Any = plan.steps[-1].design
         found = isinstance(design, Conv2dDepthwise)
         return found and (tile is None or (design.rows, design.columns, design.vector) == tile)
 

@@ -212,7 +212,12 @@ class Conv2dArguments(Slices):
         each pixel of a filter."""
         _, r, s, last = shape
         if item.shape != (last,):
-            raise _misfit("bias", (last,), item.shape)
+            raise ArgumentError(
+                "shape of bias",
+                expected=(last,),
+                got=item.shape,
+                hint="one number for each channel of the result",
+            )
         if self._kind is not Operator.wgrad:
             return item
         self._table["bias"] = dataclasses.replace(self._table["bias"], axes=_FILTER)

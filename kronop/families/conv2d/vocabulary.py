@@ -220,17 +220,9 @@ class Conv2dProblemSize:
         split_k_slices: int = 1,
         groups: int = 1,
     ) -> None:
-        four = {"input_size": input_size, "filter_size": filter_size, "padding": padding}
-        two = {"stride": stride, "dilation": dilation}
-        for given, kind in ((four, Tensor4DCoord), (two, MatrixCoord), ({"mode": mode}, Mode)):
-            for name, value in given.items():
-                if not isinstance(value, kind):
-                    raise ElementTypeError(
-                        name,
-                        expected=f"a {kind.__name__}",
-                        got=repr(value),
-                        hint="see kronop.conv.Conv2dProblemSize",
-                    )
+        _check_class(Tensor4DCoord, input_size=input_size, filter_size=filter_size, padding=padding)
+        _check_class(MatrixCoord, stride=stride, dilation=dilation)
+        _check_class(Mode, mode=mode)
         n, h, w, c = (input_size.at(index) for index in range(4))
         k, r, s, channels = (filter_size.at(index) for index in range(4))
         pads, steps = (padding.at(0), padding.at(2)), (int(stride.row), int(stride.column))
@@ -281,6 +273,18 @@ class Conv2dProblemSize:
     def mode(self) -> Mode:
         """Whether filters are flipped."""
         return Mode.convolution if self.size.flipped else Mode.cross_correlation
+
+
+def _check_class(kind: type, **given: object) -> None:
+    """Refuses arguments of another class."""
+    for name, value in given.items():
+        if not isinstance(value, kind):
+            raise ElementTypeError(
+                name,
+                expected=f"a {kind.__name__}",
+                got=repr(value),
+                hint="see kronop.conv.Conv2dProblemSize",
+            )
 
 
 def implicit_gemm_problem_size(operator: Operator, problem_size: Conv2dProblemSize) -> GemmCoord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import math
 from typing import Any, Self
@@ -12,6 +13,8 @@ from kronop.families.conv2d.size import Conv2dSize, shapes_of
 from kronop.families.gemm.vocabulary import Extent, GemmCoord, MatrixCoord
 from kronop.frozen import dataclass
 from kronop.size import extent_of
+
+_EXTENTS = frozenset(item.name for item in dataclasses.fields(Conv2dSize))
 
 
 class TensorLayout(AnyLayout):
@@ -264,9 +267,10 @@ class Conv2dProblemSize:
     def __getattr__(self, name: str) -> Any:
         """CUTLASS's names of the extents: N, H, W, C, K, R, S, P, Q in capitals, stride_h, pad_w,
         dilation_h and so on, groups and split_k_slices."""
-        own = {"split_k_slices": "slices"}.get(name, name.lower() if len(name) == 1 else name)
-        if name.startswith("_") or (len(name) == 1 and not name.isupper()):
-            raise AttributeError(name)
+        is_one = len(name) == 1
+        own = {"split_k_slices": "slices"}.get(name, name.lower() if is_one else name)
+        if own not in _EXTENTS or (is_one and not name.isupper()):
+            raise AttributeError(f"Conv2dProblemSize has no attribute {name!r}")
         return getattr(self.size, own)
 
     @property

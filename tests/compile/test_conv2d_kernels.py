@@ -21,8 +21,8 @@ from kronop.emit.render import render
 from kronop.families.conv2d.cuda import choice
 from kronop.families.conv2d.cuda.depthwise_design import Conv2dDepthwise
 from kronop.families.conv2d.cuda.design import Conv2dBlocks
-from kronop.families.conv2d.cuda.joined import Conv2dJoined
 from kronop.families.conv2d.cuda.folded import Conv2dFolded
+from kronop.families.conv2d.cuda.joined import Conv2dJoined
 from kronop.families.conv2d.cuda.warp_group_design import Conv2dWarpGroup
 from kronop.families.conv2d.cuda.widened import Conv2dWidened
 from kronop.families.conv2d.description import Conv2dDescription

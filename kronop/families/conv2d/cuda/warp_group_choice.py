@@ -118,7 +118,10 @@ def _joined(what: Conv2dDescription, target: Target) -> Iterator[Conv2dJoined]:
     may be less than vectors."""
     spread = Conv2dSpread(element=what.A.element)
     if what.conv_kind is not Operator.wgrad:
-        yield from (Conv2dJoined(spread=spread, inner=it) for it in _direct(what, target))
+        # Spread filters promise whole lines.
+        b = replace(what.B, alignment=GRANULE // what.B.element.bytes)
+        inner = _direct(replace(what, B=b), target)
+        yield from (Conv2dJoined(spread=spread, inner=it) for it in inner)
     elif status(what, target):
         for item in _sliced(what, target):
             single = replace(item, adding=replace(item.adding, vector=1))

@@ -111,6 +111,13 @@ def test_filters_of_one_channel(folder: Path, kind: Operator) -> None:
         _check(folder, _description(kind, float32, whole=False), size, added=True)
 
 
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.dgrad])
+def test_results_with_gaps(folder: Path, kind: Operator) -> None:
+    """Gaps with which no vectors are aligned, and others."""
+    for gap in (1, 8):
+        _check(folder, _description(kind, float16), _LAYER, added=True, gap=gap)
+
+
 def test_slices(folder: Path) -> None:
     _check(folder, _description(Operator.wgrad, float16), _LAYER, slices=40, added=True)
 

@@ -115,6 +115,10 @@ def _designs(what: Conv2dDescription, target: Target, size: Conv2dSize) -> Itera
         access_a, access_b = _access(what, size)
         gathered = dataclasses.replace(design, access_a=access_a, access_b=access_b)
         yield Conv2dBlocks(kind=kind, wrapped=gathered)
+        bounded = dataclasses.replace(gathered, access_b=Access.Bounded)
+        joined = Conv2dBlocks(kind=kind, wrapped=bounded)
+        if size.channels > 1 and joined.together(size) > 1:
+            yield joined
 
 
 def _access(what: Conv2dDescription, size: Conv2dSize) -> tuple[Access, Access]:

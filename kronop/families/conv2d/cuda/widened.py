@@ -102,7 +102,7 @@ class Conv2dWidened(Pipeline):
             sliced = cast("Conv2dSlices", self.inner)
             widened = self.launches_of(0, _images(problem.b, size, place), target)
             runs = Runs(count=size.r, extent=size.s * size.c, apart=self._pitch(size))
-            added = sliced.launches_to(replace(own, b=images), runs, target)
+            added = sliced.launches_to(replace(own, b=images), own.size, runs, target)
             return (*widened, *(replace(item, step=item.step + 1) for item in added))
         own_filters = turned(problem.b, size, self.widen.element)
         b = self._filters(size, filters)

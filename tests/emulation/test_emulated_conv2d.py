@@ -240,7 +240,8 @@ def test_groups_side_by_side(folder: Path, name: str, kind: Operator) -> None:
     """Several groups are one product, unless lines of filters have gaps."""
     size = Conv2dSize(2, 7, 5, 32, 64, 3, 2, pad_h=1, stride_w=2, groups=8)
 
-    def joins(design: Any) -> bool:
+    def joins(plan: Plan) -> bool:
+        design = plan.steps[-1].design
         return isinstance(design, Conv2dBlocks) and design.together(size) > 1
 
     kernel = Kernel(folder, _description(_MATH[name], kind, whole=True), size, joins)
